@@ -1,0 +1,1 @@
+//! What the user did -> what is shown. Pure.

@@ -1,0 +1,1 @@
+//! Events as words in a lock-free ring.

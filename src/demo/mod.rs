@@ -1,0 +1,1 @@
+//! The built-in workload with known answers.

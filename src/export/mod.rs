@@ -1,0 +1,1 @@
+//! One file per format; depends on the model only.

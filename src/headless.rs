@@ -1,0 +1,1 @@
+//! Timed runs without a screen: record, dump.

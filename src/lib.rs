@@ -1,0 +1,36 @@
+//! sampletop: `top` for call stacks.
+//!
+//! ```text
+//! target --> capture --> unwinder + runtimes --> ring --> reducer --> Snapshot --> app --> tui
+//!          registers,    addresses and         lock-free  names,      immutable,   keys ->   draws
+//!          stack bytes,  runtime frames        words,     facts,      published    state ->
+//!          run counters  (no names yet)        never      buckets     <= 10 Hz     projection
+//!                                              blocks                     '--> export (files), headless
+//! ```
+//!
+//! Six rules everything here keeps:
+//!
+//! 1. Never stop a blocked thread.
+//! 2. Only what ran is read again.
+//! 3. Weigh by measured time, never by counting ticks.
+//! 4. Facts below, projections above.
+//! 5. Losses are data.
+//! 6. The target is hostile input.
+//!
+//! Dependencies between modules point downward only; `tests/architecture.rs` checks them and
+//! ARCHITECTURE.md draws them.
+
+pub mod app;
+pub mod capture;
+pub mod cli;
+pub mod config;
+pub mod demo;
+pub mod export;
+pub mod headless;
+pub mod model;
+pub mod process;
+pub mod reducer;
+pub mod session;
+pub mod symbols;
+pub mod tui;
+pub mod unwinder;

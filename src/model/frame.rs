@@ -1,0 +1,374 @@
+//! The vocabulary that passes between the side that captures and the side that shows.
+//!
+//! Any module may name these types; they name nothing outside `std`.
+
+use std::fmt;
+
+/// Nanoseconds on CLOCK_MONOTONIC, or a span of them.
+pub type Ns = u64;
+
+/// One nanosecond count per second.
+pub const SECOND: Ns = 1_000_000_000;
+
+/// A file (or anonymous region, or the vDSO) that is or was mapped executable in a target.
+/// Given out by `process::files`, never reused within a session, so that dlclose, exec and
+/// reused addresses cannot change the past. At most [`FileId::MAX`] of them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct FileId(pub u32);
+
+impl FileId {
+    /// Ids are 20 bits wide inside a [`RawFrame`].
+    pub const MAX: u32 = (1 << 20) - 1;
+}
+
+/// One frame as it was captured: 64 bits, no name, no bare address.
+///
+/// Layout: `tag:3 | payload:61`. The packed form is what the ring carries and what stacks are
+/// interned by; equal bits mean the same frame.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RawFrame(u64);
+
+/// What a [`RawFrame`] says.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum FrameCode {
+    /// Machine code of a mapped file.
+    Code {
+        file: FileId,
+        /// Byte offset in the file (for an anonymous region: from the region's start), below 2^40.
+        offset: u64,
+        /// True for the innermost frame and for a frame interrupted by a signal: the address itself
+        /// is executing. False for a return address: names and lines are looked up one byte before.
+        exact: bool,
+    },
+    /// A kernel text address (canonical, upper half).
+    Kernel { address: u64 },
+    /// A frame named by a runtime reader (`runtimes`), an id in that runtime's name table.
+    Runtime { id: u64 },
+    /// The stack ends here, or this stands in for one; `file` where the reason concerns a file.
+    Marker { marker: Marker, file: Option<FileId> },
+}
+
+const TAG_SHIFT: u32 = 61;
+const OFFSET_BITS: u32 = 40;
+const OFFSET_MASK: u64 = (1 << OFFSET_BITS) - 1;
+
+impl RawFrame {
+    /// Packs; offsets beyond 2^40 and ids beyond their width become [`Marker::OutsideMaps`].
+    pub fn new(code: FrameCode) -> RawFrame {
+        match code {
+            FrameCode::Code { file, offset, exact } if file.0 <= FileId::MAX && offset <= OFFSET_MASK => {
+                RawFrame(u64::from(exact) << 60 | u64::from(file.0) << OFFSET_BITS | offset)
+            }
+            FrameCode::Code { .. } => RawFrame::marker(Marker::OutsideMaps),
+            FrameCode::Kernel { address } => RawFrame(1 << TAG_SHIFT | address & ((1 << 48) - 1)),
+            FrameCode::Runtime { id } => RawFrame(2 << TAG_SHIFT | id & ((1 << 60) - 1)),
+            FrameCode::Marker { marker, file } => {
+                RawFrame(3 << TAG_SHIFT | (marker as u64) << 32 | file.map_or(0, |f| u64::from(f.0) + 1))
+            }
+        }
+    }
+
+    pub fn marker(marker: Marker) -> RawFrame {
+        RawFrame::new(FrameCode::Marker { marker, file: None })
+    }
+
+    pub fn marker_in(marker: Marker, file: FileId) -> RawFrame {
+        RawFrame::new(FrameCode::Marker { marker, file: Some(file) })
+    }
+
+    /// The packed word, for the ring.
+    pub fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// The inverse of [`RawFrame::bits`]; foreign bits decode to some frame, never panic.
+    pub fn from_bits(bits: u64) -> RawFrame {
+        RawFrame(bits)
+    }
+
+    pub fn decode(self) -> FrameCode {
+        let payload = self.0 & ((1 << TAG_SHIFT) - 1);
+        match self.0 >> TAG_SHIFT {
+            0 => FrameCode::Code {
+                file: FileId((payload >> OFFSET_BITS) as u32 & FileId::MAX),
+                offset: payload & OFFSET_MASK,
+                exact: payload >> 60 & 1 == 1,
+            },
+            1 => FrameCode::Kernel { address: 0xffff_0000_0000_0000 | payload },
+            2 => FrameCode::Runtime { id: payload & ((1 << 60) - 1) },
+            _ => FrameCode::Marker {
+                marker: Marker::from_code((payload >> 32) as u8),
+                file: (payload as u32).checked_sub(1).map(FileId),
+            },
+        }
+    }
+}
+
+impl fmt::Debug for RawFrame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.decode().fmt(f)
+    }
+}
+
+/// Why a stack ends early, or what stands where no stack could be had.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub enum Marker {
+    /// The copied stack bytes ended before the outermost frame.
+    Truncated = 0,
+    /// More frames than a record can carry.
+    TooDeep = 1,
+    /// No unwind information for the address (`file` says where) and no two linked frame records.
+    NoUnwindInfo = 2,
+    /// The thread moved while its stack was copied.
+    Torn = 3,
+    /// The kernel let us read names and counters, but not the stack.
+    NotReadable = 4,
+    /// The unwinder met contradictory data (stack pointer went down, unreadable return address).
+    BadUnwind = 5,
+    /// A program counter outside every executable mapping.
+    OutsideMaps = 6,
+    /// The thread was running and no sample of it was taken.
+    NotSampled = 7,
+    /// CPU time that no on-CPU sample hit within 10 s.
+    CpuNotSampled = 8,
+    /// System time that this way of capture cannot attribute to a stack.
+    KernelNotVisible = 9,
+    /// CPU time of threads that were born and died between two looks.
+    ThreadsGone = 10,
+    /// Nobody looked (sampling stopped, sampletop starved or suspended).
+    NotObserved = 11,
+    /// Facts folded together because a bucket or the cumulative table was full.
+    Other = 12,
+}
+
+impl Marker {
+    pub const ALL: [Marker; 13] = [
+        Marker::Truncated,
+        Marker::TooDeep,
+        Marker::NoUnwindInfo,
+        Marker::Torn,
+        Marker::NotReadable,
+        Marker::BadUnwind,
+        Marker::OutsideMaps,
+        Marker::NotSampled,
+        Marker::CpuNotSampled,
+        Marker::KernelNotVisible,
+        Marker::ThreadsGone,
+        Marker::NotObserved,
+        Marker::Other,
+    ];
+
+    fn from_code(code: u8) -> Marker {
+        Marker::ALL.get(usize::from(code)).copied().unwrap_or(Marker::BadUnwind)
+    }
+
+    /// The frame name shown, in brackets (`(other)` aside); `file` names the mapped file concerned.
+    pub fn text(self, file: Option<&str>) -> String {
+        match (self, file) {
+            (Marker::Truncated, _) => "[truncated: stack deeper than what was copied]".into(),
+            (Marker::TooDeep, _) => "[truncated: too many frames]".into(),
+            (Marker::NoUnwindInfo, Some(file)) => format!("[no unwind info: {file}]"),
+            (Marker::NoUnwindInfo, None) => "[no unwind info]".into(),
+            (Marker::Torn, _) => "[torn]".into(),
+            (Marker::NotReadable, _) => "[stack not readable]".into(),
+            (Marker::BadUnwind, Some(file)) => format!("[unwind failed: {file}]"),
+            (Marker::BadUnwind, None) => "[unwind failed]".into(),
+            (Marker::OutsideMaps, _) => "[code outside every mapping]".into(),
+            (Marker::NotSampled, _) => "[running, not sampled]".into(),
+            (Marker::CpuNotSampled, _) => "[cpu, not sampled]".into(),
+            (Marker::KernelNotVisible, _) => "[in kernel, not visible]".into(),
+            (Marker::ThreadsGone, _) => "[threads gone between looks]".into(),
+            (Marker::NotObserved, _) => "[not observed]".into(),
+            (Marker::Other, _) => "(other)".into(),
+        }
+    }
+}
+
+/// A thread across reuse of ids. `pid` and `tid` are as sampletop's own pid namespace numbers them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct ThreadKey {
+    pub pid: u32,
+    pub tid: u32,
+    /// Start time, clock ticks since boot (`/proc/PID/task/TID/stat` field 22).
+    pub start: u64,
+}
+
+/// A thread's name (`comm`): up to 15 bytes of any kind, zero-padded.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct RawName(pub [u8; 16]);
+
+impl RawName {
+    pub fn new(bytes: &[u8]) -> RawName {
+        let mut name = [0; 16];
+        let n = bytes.len().min(15);
+        name[..n].copy_from_slice(&bytes[..n]);
+        RawName(name)
+    }
+    /// The bytes before the first zero.
+    pub fn bytes(&self) -> &[u8] {
+        let end = self.0.iter().position(|b| *b == 0).unwrap_or(16);
+        &self.0[..end]
+    }
+}
+
+impl fmt::Debug for RawName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", String::from_utf8_lossy(self.bytes()))
+    }
+}
+
+/// The scheduler's figures for one thread, absolute since its birth.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Time on a core, ns (schedstat field 1; utime+stime where the kernel has no CONFIG_SCHED_INFO).
+    pub run_ns: u64,
+    /// Time runnable but waiting for a core, ns (schedstat field 2; 0 where the kernel has none).
+    pub delay_ns: u64,
+    /// How often it was put on a core (schedstat field 3).
+    pub runs: u64,
+}
+
+/// The system call a blocked thread sits in, from `/proc/TID/syscall` or the task iterator.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Syscall {
+    /// x86-64 number; -1 when blocked outside a system call (page fault).
+    pub number: i32,
+    pub args: [u64; 6],
+}
+
+/// What a look found the thread doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Seen {
+    /// An independent sample of a thread on a core, with its stack.
+    OnCpu,
+    /// On a core or runnable, and no stack taken by this look: no observation of time.
+    Running,
+    /// Blocked (S): the stack is the one it will have until it runs again.
+    Blocked(Syscall),
+    /// Uninterruptible (D); the system call where known.
+    Disk(Option<Syscall>),
+    /// Stopped or traced by somebody (T, t).
+    Stopped,
+}
+
+/// One look at one thread. Counters are absolute, so that a lost look costs spread, not totals.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Look {
+    pub at: Ns,
+    pub thread: ThreadKey,
+    /// The name at this moment.
+    pub name: RawName,
+    pub seen: Seen,
+    /// Read at a tick; an asynchronous on-CPU sample has none.
+    pub counters: Option<Counters>,
+    /// Innermost frame first; empty for [`Seen::Running`]. A stack that is not proven whole ends in a marker.
+    pub stack: Vec<RawFrame>,
+    /// rbp was recovered by searching for linked frame records.
+    pub recovered: bool,
+}
+
+/// What the sampler tells the reducer, in order of time per ring.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    Look(Look),
+    /// Every thread of `pid` was looked at, at or before `at`; those that sent no [`Event::Look`] since the
+    /// tick before were *blocked and unmoved*: same stack, same state.
+    Tick(Tick),
+    /// The thread ended at or shortly before `at`, with its last known counters.
+    ThreadEnded {
+        at: Ns,
+        thread: ThreadKey,
+        counters: Option<Counters>,
+    },
+    /// The process replaced its program: threads go on under the same ids, mapped files are new.
+    Exec {
+        at: Ns,
+        pid: u32,
+    },
+    /// The process ended; nothing more of `pid` follows.
+    ProcessEnded {
+        at: Ns,
+        pid: u32,
+    },
+    /// Nobody looked from `from` till `at` (sampling stopped by the user, or sampletop was suspended or starved).
+    Gap {
+        from: Ns,
+        at: Ns,
+    },
+}
+
+/// The end of one round of looks at one process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tick {
+    pub at: Ns,
+    pub pid: u32,
+    /// How much later than planned this tick began, ns.
+    pub late_ns: u64,
+    /// CPU time of the whole process, dead threads included, ns (clock_getcpuclockid); sent about once a second.
+    pub process_cpu_ns: Option<u64>,
+    /// Interval now in force, ns (the governor may have stretched it).
+    pub interval_ns: u64,
+    /// Losses and costs since the session began.
+    pub losses: Losses,
+}
+
+/// Counted since the session began; never reset.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Losses {
+    /// Stacks taken (walked afresh); a stack known to be unchanged is not counted.
+    pub samples: u64,
+    /// Records that found the ring, or a kernel ring, full.
+    pub dropped: u64,
+    pub truncated: u64,
+    pub torn: u64,
+    pub unwind_failed: u64,
+    /// Stacks whose rbp was recovered by search.
+    pub recovered: u64,
+    /// Times the kernel throttled the sampling event.
+    pub throttled: u64,
+    /// Ticks that began more than one interval late.
+    pub late: u64,
+    /// Times a thread was stopped (way `ptrace` only).
+    pub stops: u64,
+    /// Of these, threads found inside a system call after all.
+    pub stops_blocked: u64,
+    /// 99th percentile of stop durations, ns.
+    pub stop_p99_ns: u64,
+    /// CPU time the sampler thread has used, ns.
+    pub sampler_cpu_ns: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_survive_packing() {
+        let codes = [
+            FrameCode::Code { file: FileId(0), offset: 0, exact: false },
+            FrameCode::Code { file: FileId(FileId::MAX), offset: OFFSET_MASK, exact: true },
+            FrameCode::Kernel { address: 0xffff_ffff_8100_1234 },
+            FrameCode::Runtime { id: 0x0123_4567_89ab_cdef & ((1 << 60) - 1) },
+            FrameCode::Marker { marker: Marker::Torn, file: None },
+            FrameCode::Marker { marker: Marker::NoUnwindInfo, file: Some(FileId(7)) },
+        ];
+        for code in codes {
+            assert_eq!(RawFrame::new(code).decode(), code);
+            assert_eq!(RawFrame::from_bits(RawFrame::new(code).bits()).decode(), code);
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_a_marker() {
+        let too_far = FrameCode::Code { file: FileId(1), offset: OFFSET_MASK + 1, exact: false };
+        assert_eq!(RawFrame::new(too_far), RawFrame::marker(Marker::OutsideMaps));
+    }
+
+    #[test]
+    fn marker_codes_are_their_position() {
+        for (code, marker) in Marker::ALL.iter().enumerate() {
+            assert_eq!(*marker as usize, code);
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Everything a user can choose about what is shown. Changing any of it re-reads history; facts never change.
+
+use super::frame::Ns;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Metric {
+    #[default]
+    Wall,
+    Cpu,
+    /// Wall minus cpu, floored at 0 per row.
+    Off,
+}
+
+impl Metric {
+    pub const ALL: [Metric; 3] = [Metric::Wall, Metric::Cpu, Metric::Off];
+    pub fn word(self) -> &'static str {
+        match self {
+            Metric::Wall => "wall",
+            Metric::Cpu => "cpu",
+            Metric::Off => "off",
+        }
+    }
+}
+
+/// What one row stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RollUp {
+    #[default]
+    Function,
+    Line,
+}
+
+impl RollUp {
+    pub const ALL: [RollUp; 2] = [RollUp::Function, RollUp::Line];
+    pub fn word(self) -> &'static str {
+        match self {
+            RollUp::Function => "function",
+            RollUp::Line => "line",
+        }
+    }
+}
+
+/// What a thread is shown under.
+#[derive(Clone, Debug, Default)]
+pub enum Grouping {
+    /// Its name after [`Settings::rename`]'s rules.
+    #[default]
+    Rules,
+    /// Its raw name.
+    Name,
+    Thread,
+    Process,
+    None,
+    /// The first (outermost) frame that matches.
+    Frame(regex::Regex),
+}
+
+impl Grouping {
+    pub fn word(&self) -> &'static str {
+        match self {
+            Grouping::Rules => "rules",
+            Grouping::Name => "name",
+            Grouping::Thread => "thread",
+            Grouping::Process => "process",
+            Grouping::None => "none",
+            Grouping::Frame(_) => "frame",
+        }
+    }
+}
+
+/// `s/REGEX/TEXT/` on a thread's name; an empty result becomes `(unnamed)`.
+#[derive(Clone, Debug)]
+pub struct Rename {
+    pub pattern: regex::Regex,
+    pub text: String,
+}
+
+/// A filter that can be switched off without being lost.
+#[derive(Clone, Debug)]
+pub struct Filter<T> {
+    pub value: Option<T>,
+    pub on: bool,
+}
+
+impl<T> Default for Filter<T> {
+    fn default() -> Filter<T> {
+        Filter { value: None, on: false }
+    }
+}
+
+impl<T> Filter<T> {
+    pub fn set(value: T) -> Filter<T> {
+        Filter { value: Some(value), on: true }
+    }
+    /// The value, if there is one and it is switched on.
+    pub fn active(&self) -> Option<&T> {
+        self.value.as_ref().filter(|_| self.on)
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Filters {
+    /// Keep root .. the interesting frame nearest the leaf, plus one callee, which takes the rest as self time; an
+    /// interesting leaf keeps itself; no match keeps the root frame. Prefixes of function, file or module.
+    pub interesting: Filter<Vec<String>>,
+    /// Only stacks with a frame that matches.
+    pub focus: Filter<regex::Regex>,
+    /// Not the stacks with a frame that matches.
+    pub ignore: Filter<regex::Regex>,
+    /// Frames that match are taken out of their stacks; their self time goes to their caller.
+    pub hide: Filter<regex::Regex>,
+    /// Only threads whose raw name, or group, matches.
+    pub threads: Filter<regex::Regex>,
+    /// Rows below this share (percent of the shown total) are not drawn.
+    pub min_percent: Filter<f64>,
+}
+
+/// Which part of history.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Range {
+    /// The last so many ns, ending at the newest tick.
+    Rolling(Ns),
+    /// Since the start, or since the mark `since` (CLOCK_MONOTONIC).
+    Cumulative { since: Option<Ns> },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SortColumn {
+    /// Cumulative time.
+    #[default]
+    Total,
+    /// Method time.
+    SelfTime,
+    Threads,
+    Cpu,
+    State,
+    Name,
+}
+
+impl SortColumn {
+    pub const ALL: [SortColumn; 6] = [
+        SortColumn::Total,
+        SortColumn::SelfTime,
+        SortColumn::Threads,
+        SortColumn::Cpu,
+        SortColumn::State,
+        SortColumn::Name,
+    ];
+}
+
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub metric: Metric,
+    pub roll_up: RollUp,
+    pub grouping: Grouping,
+    /// Applied in order under [`Grouping::Rules`], after the default rules.
+    pub rename: Vec<Rename>,
+    pub filters: Filters,
+    pub range: Range,
+    /// Show time spent waiting for work.
+    pub idle: bool,
+    /// Frames whose blocked stacks wait for work, beyond the shipped list; matched on function names.
+    pub idle_at: Vec<regex::Regex>,
+    pub sort: SortColumn,
+    pub reverse: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            metric: Metric::Wall,
+            roll_up: RollUp::Function,
+            grouping: Grouping::Rules,
+            rename: Vec::new(),
+            filters: Filters::default(),
+            range: Range::Rolling(30 * super::frame::SECOND),
+            idle: false,
+            idle_at: Vec::new(),
+            sort: SortColumn::Total,
+            reverse: false,
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Looks -> booked time.

@@ -1,0 +1,7 @@
+//! What is looked at: identity, mappings, memory, threads. Everything read here comes from the target and is
+//! hostile: lengths bounded, loops capped.
+
+pub mod files;
+pub mod memory;
+pub mod target;
+pub mod threads;

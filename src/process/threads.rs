@@ -1,0 +1,1 @@
+//! Threads of a target and their counters, through descriptors that stay open.

@@ -1,0 +1,1 @@
+//! Drains the ring, resolves names, folds facts, publishes snapshots.

@@ -1,0 +1,1 @@
+//! Starts, connects and stops the threads; the only module that sees both sides.

@@ -1,0 +1,1 @@
+//! Draws. The only module that knows ratatui.

@@ -1,0 +1,38 @@
+//! Registers + stack bytes -> frames and how the stack ended.
+
+use crate::model::frame::{Marker, RawFrame};
+
+/// User-mode registers of a thread, x86-64. `rbp` is `None` where the way of capture cannot know it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Registers {
+    pub rip: u64,
+    pub rsp: u64,
+    pub rbp: Option<u64>,
+    /// rax rbx rcx rdx rsi rdi r8..r15, for runtimes; zeros where unknown (`general_known`).
+    pub general: [u64; 14],
+    pub general_known: bool,
+}
+
+/// Bytes copied from a thread's stack, starting at `base` (= rsp, or rsp rounded down).
+#[derive(Clone, Copy, Debug)]
+pub struct StackBytes<'a> {
+    pub base: u64,
+    pub bytes: &'a [u8],
+}
+
+/// How a walk ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Walk {
+    /// `None`: proven whole (outermost return address undefined by CFI, or 0 at a start routine, and the stack
+    /// pointer rose inside one mapping all the way). Otherwise the marker that the frames already end with.
+    pub end: Option<Marker>,
+    /// rbp was recovered by searching for linked frame records.
+    pub recovered: bool,
+}
+
+/// A way of walking. One per target process and sampler; holds its caches.
+pub trait Unwinder {
+    /// Appends frames to `out`, innermost first; if the stack is not proven whole the last one is a marker.
+    /// `rip` is exact. Never panics on garbage; bounded work (at most 1,024 frames).
+    fn walk(&mut self, registers: &Registers, stack: StackBytes<'_>, out: &mut Vec<RawFrame>) -> Walk;
+}

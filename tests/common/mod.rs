@@ -1,0 +1,63 @@
+//! What the live tests share: building target programs and running them.
+#![allow(dead_code)] // each test binary uses a part of it
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// Compiles `tests/targets/SOURCE` (C by cc, C++ by c++, Rust by rustc) with `flags`; `variant` names the result.
+/// Panics with the compiler's words when it fails: a missing compiler is a failure, not a skip.
+pub fn build(source: &str, variant: &str, flags: &[&str]) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/targets");
+    let stem = Path::new(source).file_stem().expect("a file name").to_string_lossy().into_owned();
+    let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{stem}-{variant}-{}", std::process::id()));
+    let compiler = match Path::new(source).extension().and_then(|e| e.to_str()) {
+        Some("c") => "cc",
+        Some("cpp") => "c++",
+        Some("rs") => "rustc",
+        other => panic!("no compiler known for {source} ({other:?})"),
+    };
+    let mut command = Command::new(compiler);
+    if compiler == "rustc" {
+        command.args(flags).arg(root.join(source)).arg("-o").arg(&out);
+    } else {
+        // Libraries follow the source, as static linking order asks.
+        command.args(flags).arg(root.join(source)).arg("-o").arg(&out).args(["-pthread", "-lm", "-ldl"]);
+    }
+    let output = command.output().unwrap_or_else(|e| panic!("{compiler} is needed to build {source}: {e}"));
+    assert!(output.status.success(), "{compiler} {source}: {}", String::from_utf8_lossy(&output.stderr));
+    out
+}
+
+/// A target program under test; killed (by its own pid) when dropped.
+pub struct Running {
+    pub child: Child,
+    pub lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+}
+
+impl Running {
+    /// Starts it and waits for its line `ready`.
+    pub fn start(program: &Path, args: &[&str]) -> Running {
+        let mut child = Command::new(program)
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|e| panic!("cannot start {}: {e}", program.display()));
+        let mut lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
+        let first = lines.next().expect("the target prints a line").expect("the line is text");
+        assert_eq!(first, "ready", "{}", program.display());
+        Running { child, lines }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
