@@ -6,6 +6,7 @@
 //! weigh      looks -> booked time (wall, cpu, hits), exactly as ARCHITECTURE.md's "Weighing"
 //! facts      (process, thread, name, stack, state) -> weights, per bucket; history; the cumulative table
 //! snapshot   an immutable view of all of it, published to the user interface
+//! text       what makes strings of a target safe to show
 //! settings   everything the user can choose about what is shown
 //! project    facts + settings -> groups, trees, tables
 //! ```
@@ -17,4 +18,5 @@ pub mod settings;
 pub mod snapshot;
 pub mod state;
 pub mod tables;
+pub mod text;
 pub mod weigh;

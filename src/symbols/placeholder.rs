@@ -1,0 +1,66 @@
+//! Names that need no file: markers, kernel addresses without kallsyms, and what stands in for a pending name.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::model::frame::{FrameCode, RawFrame};
+use crate::model::tables::{FrameKind, Location, Named};
+use crate::model::text::{NAME_CAP, clean_bytes};
+use crate::process::files::{FileKind, Files, MappedFile};
+
+/// See [`super::Symbols::placeholder`].
+pub fn named(files: &Files, frame: RawFrame) -> Named {
+    match frame.decode() {
+        FrameCode::Code { file, offset, .. } => match files.get(file) {
+            Some(file) => {
+                let module = module(&file);
+                pending(format!("{module}!{offset:#x}"), &module, kind(&file))
+            }
+            None => pending(format!("[unknown]!{offset:#x}"), "[unknown]", FrameKind::Native),
+        },
+        FrameCode::Kernel { .. } => last("[kernel]".into(), "[kernel]", FrameKind::Kernel),
+        FrameCode::Runtime { id } => pending(format!("[runtime]!{id:#x}"), "[runtime]", FrameKind::Jit),
+        FrameCode::Marker { marker, file } => {
+            let module = file.and_then(|id| files.get(id)).map(|file| module(&file));
+            last(marker.text(module.as_deref()), module.as_deref().unwrap_or(""), FrameKind::Marker)
+        }
+    }
+}
+
+/// What a mapped file is called: its base name, cleaned; `[vdso]`; `[anon]`, or the name that
+/// `prctl(PR_SET_VMA_ANON_NAME)` gave the region.
+pub fn module(file: &MappedFile) -> String {
+    use std::os::unix::ffi::OsStrExt;
+    let text = match file.kind {
+        FileKind::Vdso => return "[vdso]".into(),
+        FileKind::Regular => {
+            let path: &Path = &file.path;
+            clean_bytes(path.file_name().unwrap_or(path.as_os_str()).as_bytes(), NAME_CAP)
+        }
+        FileKind::Anonymous => clean_bytes(file.path.as_os_str().as_bytes(), NAME_CAP),
+    };
+    match text.as_str() {
+        "" => "[anon]".into(),
+        _ => text,
+    }
+}
+
+/// What kind of frame code of this file is.
+pub fn kind(file: &MappedFile) -> FrameKind {
+    match file.kind {
+        FileKind::Regular | FileKind::Vdso => FrameKind::Native,
+        FileKind::Anonymous => FrameKind::Jit,
+    }
+}
+
+fn pending(function: String, module: &str, kind: FrameKind) -> Named {
+    Named { locations: one(function, module, kind), pending: true }
+}
+
+fn last(function: String, module: &str, kind: FrameKind) -> Named {
+    Named { locations: one(function, module, kind), pending: false }
+}
+
+fn one(function: String, module: &str, kind: FrameKind) -> Arc<[Location]> {
+    Arc::new([Location { function: function.into(), module: module.into(), file: None, line: None, kind, tier: None }])
+}
