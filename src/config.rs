@@ -28,6 +28,21 @@ pub enum Workload {
     Locks,
 }
 
+impl Workload {
+    pub const ALL: [Workload; 5] = [Workload::All, Workload::Mixed, Workload::Mass, Workload::Pool, Workload::Locks];
+
+    /// The word on the command line.
+    pub fn word(self) -> &'static str {
+        match self {
+            Workload::All => "all",
+            Workload::Mixed => "mixed",
+            Workload::Mass => "mass",
+            Workload::Pool => "pool",
+            Workload::Locks => "locks",
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum CaptureChoice {
     #[default]
@@ -38,6 +53,27 @@ pub enum CaptureChoice {
     Ptrace,
 }
 
+impl CaptureChoice {
+    pub const ALL: [CaptureChoice; 5] = [
+        CaptureChoice::Auto,
+        CaptureChoice::Perf,
+        CaptureChoice::CpuOnly,
+        CaptureChoice::States,
+        CaptureChoice::Ptrace,
+    ];
+
+    /// The word on the command line.
+    pub fn word(self) -> &'static str {
+        match self {
+            CaptureChoice::Auto => "auto",
+            CaptureChoice::Perf => "perf",
+            CaptureChoice::CpuOnly => "cpu-only",
+            CaptureChoice::States => "states",
+            CaptureChoice::Ptrace => "ptrace",
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum UnwinderChoice {
     #[default]
@@ -46,12 +82,51 @@ pub enum UnwinderChoice {
     Libunwind,
 }
 
+impl UnwinderChoice {
+    pub const ALL: &'static [UnwinderChoice] = &[
+        UnwinderChoice::Framehop,
+        #[cfg(feature = "libunwind")]
+        UnwinderChoice::Libunwind,
+    ];
+
+    /// The word on the command line.
+    pub fn word(self) -> &'static str {
+        match self {
+            UnwinderChoice::Framehop => "framehop",
+            #[cfg(feature = "libunwind")]
+            UnwinderChoice::Libunwind => "libunwind",
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Format {
     #[default]
     Text,
     Json,
     Folded,
+}
+
+impl Format {
+    pub const ALL: [Format; 3] = [Format::Text, Format::Json, Format::Folded];
+
+    /// The word on the command line.
+    pub fn word(self) -> &'static str {
+        match self {
+            Format::Text => "text",
+            Format::Json => "json",
+            Format::Folded => "folded",
+        }
+    }
+
+    /// File name extensions that mean this format, without the dot; the first is the usual one.
+    pub fn extensions(self) -> &'static [&'static str] {
+        match self {
+            Format::Text => &["txt", "text"],
+            Format::Json => &["json"],
+            Format::Folded => &["folded", "collapsed"],
+        }
+    }
 }
 
 /// How the sampler runs.
@@ -85,11 +160,19 @@ pub struct Output {
 pub enum Mode {
     /// The live view; no target: pick one from a list.
     Live,
-    /// One profile of so long, or until the target ends.
+    /// The demo's text report (`demo --once`, or stdout is not a terminal).
+    Once { duration: Duration },
+    /// One profile of so long; `None`: until the target ends.
     Record { duration: Option<Duration> },
     /// Every thread's stack once.
     Dump,
+    /// This process *is* the built-in workload, watched by the sampletop that started it; `args` are what
+    /// follows [`WORKLOAD_ARGUMENT`]. Nothing else of the configuration counts.
+    Workload { args: Vec<std::ffi::OsString> },
 }
+
+/// First argument of the child process that runs the built-in workload.
+pub const WORKLOAD_ARGUMENT: &str = "__workload";
 
 #[derive(Clone, Debug)]
 pub struct Config {
