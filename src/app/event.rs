@@ -1,0 +1,112 @@
+//! What goes into the logic and what comes out of it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::key::{Key, Mouse};
+use crate::config::Screen;
+use crate::model::settings::Settings;
+use crate::model::snapshot::Snapshot;
+
+/// How the view starts.
+#[derive(Clone, Debug)]
+pub struct AppConfig {
+    /// What is shown at first.
+    pub settings: Settings,
+    /// The sampling interval asked for.
+    pub interval: Duration,
+    pub screen: Screen,
+    /// Write nothing to disk: `x` says so instead of exporting.
+    pub secure: bool,
+    /// sampletop's version, for the help page.
+    pub version: String,
+    /// No target was given: begin with the list of processes.
+    pub pick: bool,
+    /// The target is a COMMAND that sampletop started: `q` asks what becomes of it.
+    pub ask_on_quit: bool,
+}
+
+impl Default for AppConfig {
+    fn default() -> AppConfig {
+        AppConfig {
+            settings: Settings::default(),
+            interval: Duration::from_millis(10),
+            screen: Screen { color: true, ascii: false, mouse: false },
+            secure: false,
+            version: env!("CARGO_PKG_VERSION").into(),
+            pick: false,
+            ask_on_quit: false,
+        }
+    }
+}
+
+/// Everything that can happen to the view.
+#[derive(Clone, Debug)]
+pub enum Input {
+    Key(Key),
+    Mouse(Mouse),
+    Resize {
+        width: u16,
+        height: u16,
+    },
+    /// A newer view of the facts.
+    Snapshot(Arc<Snapshot>),
+    /// The processes that can be picked; an answer to [`Effect::Refresh`].
+    Processes(Vec<ProcessRow>),
+    /// Attaching to the picked process failed: one sentence. The list comes back.
+    AttachFailed(String),
+    /// The way `ptrace` would show more than the way in force (or no longer would).
+    PtraceHelps(bool),
+    /// One sentence for the status line.
+    Notice(String, Severity),
+    /// An [`Effect::Export`] ended: where the report is, or one sentence.
+    Exported(Result<PathBuf, String>),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Severity {
+    Info,
+    Warning,
+    Error,
+}
+
+/// One process of the picker.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ProcessRow {
+    pub pid: u32,
+    pub user: String,
+    pub command: String,
+    pub threads: u32,
+    /// Percent of one core, lately; `None` before a second look.
+    pub cpu_percent: Option<f64>,
+    pub runtime: &'static str,
+}
+
+/// What the session shall do.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// Leave; `end_child` is true where the user asked that the COMMAND ends too.
+    Quit {
+        end_child: bool,
+    },
+    /// Write the text report of this to `sampletop-HOST-PID-UTC.txt`, then send [`Input::Exported`].
+    Export {
+        snapshot: Arc<Snapshot>,
+        settings: Box<Settings>,
+    },
+    SetInterval(Duration),
+    PauseSampling(bool),
+    /// Switch to the way `ptrace`.
+    UsePtrace,
+    /// Give the terminal back and stop until continued (Ctrl-Z).
+    Suspend,
+    /// Draw every cell again.
+    Redraw,
+    /// Put this on the clipboard of the terminal (OSC 52).
+    Copy(String),
+    /// Watch this process; snapshots or [`Input::AttachFailed`] follow.
+    Attach(u32),
+    /// Read the list of processes again.
+    Refresh,
+}

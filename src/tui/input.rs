@@ -1,0 +1,150 @@
+//! The keyboard: a thread that turns the terminal's events into [`Input`]s.
+
+use std::fs::File;
+use std::io::{self, IsTerminal};
+use std::os::fd::{AsFd, OwnedFd};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossterm::event::{
+    self as term, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
+};
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::escape::{Joined, Joiner};
+use crate::app::Input;
+use crate::app::key::{Key, Mouse, MouseKind};
+
+/// How often the thread looks up from an idle keyboard: a resize waits at most this long.
+const LOOK_UP: Duration = Duration::from_millis(100);
+
+/// Starts the thread. `send` gets each input, and `None` once when the terminal is gone; the thread ends after that,
+/// or when `send` returns false. It reads only, so it may be left alone when the program ends.
+pub fn start(mut send: impl FnMut(Option<Input>) -> bool + Send + 'static) -> io::Result<JoinHandle<()>> {
+    let terminal = terminal()?;
+    std::thread::Builder::new().name("keyboard".into()).spawn(move || {
+        if read_all(&terminal, &mut send).is_err() {
+            send(None);
+        }
+    })
+}
+
+/// The descriptor crossterm reads too: stdin if that is a terminal, else the controlling terminal.
+fn terminal() -> io::Result<OwnedFd> {
+    let stdin = io::stdin();
+    if stdin.is_terminal() { stdin.as_fd().try_clone_to_owned() } else { Ok(File::open("/dev/tty")?.into()) }
+}
+
+/// `Ok` when `send` wants no more, `Err` when the terminal is gone.
+fn read_all(terminal: &OwnedFd, send: &mut impl FnMut(Option<Input>) -> bool) -> io::Result<()> {
+    let mut joiner = Joiner::default();
+    let mut joined = Vec::new();
+    loop {
+        // Asked before crossterm reads: it spins for ever on a terminal that hung up (0.29, `source/unix/mio.rs`
+        // ignores end of file and EIO).
+        let wait = joiner.deadline().map_or(LOOK_UP, |d| d.saturating_duration_since(Instant::now()).min(LOOK_UP));
+        let mut fds = [PollFd::new(terminal, PollFlags::IN)];
+        let wait = rustix::event::Timespec { tv_sec: 0, tv_nsec: wait.as_nanos() as _ };
+        match poll(&mut fds, Some(&wait)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let readable = fds[0].revents().contains(PollFlags::IN);
+        let mut any = false;
+        while term::poll(Duration::ZERO)? {
+            any = true;
+            match term::read()? {
+                Event::Key(event) => {
+                    if let Some(key) = translate(event) {
+                        joiner.key(key, Instant::now(), &mut joined);
+                    }
+                }
+                Event::Mouse(event) => joined.extend(translate_mouse(event).map(Joined::Mouse)),
+                Event::Resize(width, height) => {
+                    if !send(Some(Input::Resize { width, height })) {
+                        return Ok(());
+                    }
+                }
+                _ => {}
+            }
+            if !deliver(&mut joined, send) {
+                return Ok(());
+            }
+        }
+        joiner.expire(Instant::now(), &mut joined);
+        if !deliver(&mut joined, send) {
+            return Ok(());
+        }
+        if readable && !any {
+            // Bytes that crossterm's edge-triggered wait has not heard of yet: do not spin on them.
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+fn deliver(joined: &mut Vec<Joined>, send: &mut impl FnMut(Option<Input>) -> bool) -> bool {
+    joined.drain(..).all(|event| {
+        send(Some(match event {
+            Joined::Key(key) => Input::Key(key),
+            Joined::Mouse(mouse) => Input::Mouse(mouse),
+        }))
+    })
+}
+
+fn translate(event: KeyEvent) -> Option<Key> {
+    if event.kind == KeyEventKind::Release {
+        return None;
+    }
+    Some(match event.code {
+        KeyCode::Char(c) if event.modifiers.contains(KeyModifiers::CONTROL) => Key::Ctrl(c.to_ascii_lowercase()),
+        KeyCode::Char(c) if event.modifiers.contains(KeyModifiers::ALT) => Key::Alt(c),
+        KeyCode::Char(c) => Key::Char(c),
+        KeyCode::Up => Key::Up,
+        KeyCode::Down => Key::Down,
+        KeyCode::Left => Key::Left,
+        KeyCode::Right => Key::Right,
+        KeyCode::PageUp => Key::PageUp,
+        KeyCode::PageDown => Key::PageDown,
+        KeyCode::Home => Key::Home,
+        KeyCode::End => Key::End,
+        KeyCode::Insert => Key::Insert,
+        KeyCode::Delete => Key::Delete,
+        KeyCode::Backspace => Key::Backspace,
+        KeyCode::Enter => Key::Enter,
+        KeyCode::Tab => Key::Tab,
+        KeyCode::BackTab => Key::BackTab,
+        KeyCode::Esc => Key::Esc,
+        KeyCode::F(n) => Key::F(n),
+        _ => return None,
+    })
+}
+
+fn translate_mouse(event: MouseEvent) -> Option<Mouse> {
+    let kind = match event.kind {
+        MouseEventKind::Down(MouseButton::Left) => MouseKind::Press,
+        MouseEventKind::ScrollUp => MouseKind::WheelUp,
+        MouseEventKind::ScrollDown => MouseKind::WheelDown,
+        _ => return None,
+    };
+    Some(Mouse { kind, column: event.column, row: event.row })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn crossterm_keys_become_ours() {
+        let key = |code, modifiers| translate(KeyEvent::new(code, modifiers));
+        assert_eq!(key(KeyCode::Char('G'), KeyModifiers::SHIFT), Some(Key::Char('G')));
+        assert_eq!(key(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Key::Ctrl('c')));
+        assert_eq!(key(KeyCode::Char('x'), KeyModifiers::ALT), Some(Key::Alt('x')));
+        assert_eq!(key(KeyCode::PageUp, KeyModifiers::NONE), Some(Key::PageUp));
+        assert_eq!(key(KeyCode::CapsLock, KeyModifiers::NONE), None);
+        let release = KeyEvent::new_with_kind(KeyCode::Char('a'), KeyModifiers::NONE, KeyEventKind::Release);
+        assert_eq!(translate(release), None);
+    }
+}
