@@ -1,1 +1,448 @@
-//! Events as words in a lock-free ring.
+//! Events as words in a lock-free ring: one sampler writes, one reducer reads, neither ever waits.
+//!
+//! A record is all or nothing: what does not fit is counted and left out. Layout of a record, u64 words:
+//!
+//! ```text
+//! header: kind:8 | words of the record, header included:24 | seen:8 | flags:8 | 0:16
+//! look:   at, pid | tid << 32, start, name x 2, [counters x 3], [syscall number, args x 6], frames ...
+//! ```
+
+use ringbuf::traits::{Consumer, Observer, Producer, Split};
+use ringbuf::{HeapCons, HeapProd, HeapRb};
+
+use crate::model::frame::{Counters, Event, Look, Losses, Ns, RawFrame, RawName, Seen, Syscall, ThreadKey, Tick};
+
+/// Frames a record can carry; longer stacks are refused by [`Writer::push`] (unwinders stop far earlier).
+pub const MAX_FRAMES: usize = 8_192;
+
+/// Words of the largest record.
+const MAX_WORDS: usize = MAX_FRAMES + 32;
+
+const LOOK: u64 = 1;
+const TICK: u64 = 2;
+const THREAD_ENDED: u64 = 3;
+const EXEC: u64 = 4;
+const PROCESS_ENDED: u64 = 5;
+const GAP: u64 = 6;
+
+const HAS_COUNTERS: u64 = 1;
+const HAS_SYSCALL: u64 = 2;
+const RECOVERED: u64 = 4;
+const HAS_PROCESS_CPU: u64 = 8;
+
+/// A ring of `words` u64 words (at least one record must fit: 64 Ki words are 512 KiB).
+pub fn channel(words: usize) -> (Writer, Reader) {
+    let (producer, consumer) = HeapRb::<u64>::new(words.max(64)).split();
+    let writer = Writer { ring: producer, words: Vec::with_capacity(256), dropped: 0 };
+    (writer, Reader { ring: consumer, words: Vec::with_capacity(256) })
+}
+
+/// The sampler's end.
+pub struct Writer {
+    ring: HeapProd<u64>,
+    words: Vec<u64>,
+    dropped: u64,
+}
+
+impl Writer {
+    /// False when the record did not fit: it is counted in [`Writer::dropped`] and nothing of it is written.
+    pub fn push(&mut self, event: &Event) -> bool {
+        self.words.clear();
+        encode(event, &mut self.words);
+        // One push_slice publishes all its words at once, so that the reader never sees half a record.
+        if self.words.len() > MAX_WORDS || self.ring.vacant_len() < self.words.len() {
+            self.dropped += 1;
+            return false;
+        }
+        self.ring.push_slice(&self.words);
+        true
+    }
+
+    /// Records refused since the ring was made.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// True when the reader has been dropped: nobody will read what is written.
+    pub fn abandoned(&self) -> bool {
+        !self.ring.read_is_held()
+    }
+}
+
+/// The reducer's end.
+pub struct Reader {
+    ring: HeapCons<u64>,
+    words: Vec<u64>,
+}
+
+impl Reader {
+    /// The next event, or `None` when the ring is empty now. Words that are no record are skipped.
+    pub fn next(&mut self) -> Option<Event> {
+        loop {
+            let header = *self.ring.try_peek()?;
+            let length = length_of(header);
+            if length == 0 || length > MAX_WORDS || length > self.ring.occupied_len() {
+                // Cannot come from our writer; without a length there is no telling where the next record begins.
+                self.ring.clear();
+                return None;
+            }
+            self.words.resize(length, 0);
+            self.ring.pop_slice(&mut self.words);
+            if let Some(event) = decode(&self.words) {
+                return Some(event);
+            }
+        }
+    }
+
+    /// True when the writer is gone and everything it wrote has been read.
+    pub fn finished(&self) -> bool {
+        !self.ring.write_is_held() && self.ring.is_empty()
+    }
+}
+
+fn length_of(header: u64) -> usize {
+    (header >> 8 & 0xff_ffff) as usize
+}
+
+/// Appends the words of `event` to an empty `out`.
+fn encode(event: &Event, out: &mut Vec<u64>) {
+    out.push(0);
+    let (kind, seen, flags) = match event {
+        Event::Look(look) => {
+            let (seen, flags) = encode_look(look, out);
+            (LOOK, seen, flags)
+        }
+        Event::Tick(tick) => {
+            let l = &tick.losses;
+            out.extend([tick.at, u64::from(tick.pid), tick.late_ns, tick.interval_ns]);
+            out.push(tick.process_cpu_ns.unwrap_or(0));
+            out.extend([l.samples, l.dropped, l.truncated, l.torn, l.unwind_failed, l.recovered]);
+            out.extend([l.throttled, l.late, l.stops, l.stops_blocked, l.stop_p99_ns, l.sampler_cpu_ns]);
+            (TICK, 0, if tick.process_cpu_ns.is_some() { HAS_PROCESS_CPU } else { 0 })
+        }
+        Event::ThreadEnded { at, thread, counters } => {
+            out.extend([*at, ids(thread), thread.start]);
+            (THREAD_ENDED, 0, encode_counters(counters.as_ref(), out))
+        }
+        Event::Exec { at, pid } => {
+            out.extend([*at, u64::from(*pid)]);
+            (EXEC, 0, 0)
+        }
+        Event::ProcessEnded { at, pid } => {
+            out.extend([*at, u64::from(*pid)]);
+            (PROCESS_ENDED, 0, 0)
+        }
+        Event::Gap { from, at } => {
+            out.extend([*from, *at]);
+            (GAP, 0, 0)
+        }
+    };
+    // A record too long for its length field is refused by `push` before anybody could read the field.
+    out[0] = kind | (out.len() as u64 & 0xff_ffff) << 8 | seen << 32 | flags << 40;
+}
+
+fn encode_look(look: &Look, out: &mut Vec<u64>) -> (u64, u64) {
+    let (low, high) = look.name.0.split_at(8);
+    out.extend([look.at, ids(&look.thread), look.thread.start, word(low), word(high)]);
+    let mut flags = encode_counters(look.counters.as_ref(), out);
+    if look.recovered {
+        flags |= RECOVERED;
+    }
+    let (seen, call) = match look.seen {
+        Seen::OnCpu => (0, None),
+        Seen::Running => (1, None),
+        Seen::Blocked(call) => (2, Some(call)),
+        Seen::Disk(call) => (3, call),
+        Seen::Stopped => (4, None),
+    };
+    if let Some(call) = call {
+        flags |= HAS_SYSCALL;
+        out.push(u64::from(call.number as u32));
+        out.extend(call.args);
+    }
+    out.extend(look.stack.iter().map(|frame| frame.bits()));
+    (seen, flags)
+}
+
+fn encode_counters(counters: Option<&Counters>, out: &mut Vec<u64>) -> u64 {
+    match counters {
+        Some(c) => {
+            out.extend([c.run_ns, c.delay_ns, c.runs]);
+            HAS_COUNTERS
+        }
+        None => 0,
+    }
+}
+
+fn ids(thread: &ThreadKey) -> u64 {
+    u64::from(thread.pid) | u64::from(thread.tid) << 32
+}
+
+fn word(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
+}
+
+/// Takes words from the front of a record.
+struct Words<'a>(&'a [u64]);
+
+impl Words<'_> {
+    fn take(&mut self) -> Option<u64> {
+        let (first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    fn take_thread(&mut self) -> Option<ThreadKey> {
+        let ids = self.take()?;
+        Some(ThreadKey { pid: ids as u32, tid: (ids >> 32) as u32, start: self.take()? })
+    }
+
+    fn take_counters(&mut self, flags: u64) -> Option<Option<Counters>> {
+        if flags & HAS_COUNTERS == 0 {
+            return Some(None);
+        }
+        Some(Some(Counters { run_ns: self.take()?, delay_ns: self.take()?, runs: self.take()? }))
+    }
+
+    fn take_syscall(&mut self, flags: u64) -> Option<Option<Syscall>> {
+        if flags & HAS_SYSCALL == 0 {
+            return Some(None);
+        }
+        let number = self.take()? as u32 as i32;
+        let mut args = [0; 6];
+        for arg in &mut args {
+            *arg = self.take()?;
+        }
+        Some(Some(Syscall { number, args }))
+    }
+}
+
+/// `None` for words that are no record; never panics.
+fn decode(record: &[u64]) -> Option<Event> {
+    let mut words = Words(record);
+    let header = words.take()?;
+    let (kind, seen, flags) = (header & 0xff, header >> 32 & 0xff, header >> 40 & 0xff);
+    Some(match kind {
+        LOOK => Event::Look(decode_look(&mut words, seen, flags)?),
+        TICK => Event::Tick(decode_tick(&mut words, flags)?),
+        THREAD_ENDED => {
+            let (at, thread) = (words.take()?, words.take_thread()?);
+            Event::ThreadEnded { at, thread, counters: words.take_counters(flags)? }
+        }
+        EXEC => Event::Exec { at: words.take()?, pid: words.take()? as u32 },
+        PROCESS_ENDED => Event::ProcessEnded { at: words.take()?, pid: words.take()? as u32 },
+        GAP => Event::Gap { from: words.take()?, at: words.take()? },
+        _ => return None,
+    })
+}
+
+fn decode_look(words: &mut Words<'_>, seen: u64, flags: u64) -> Option<Look> {
+    let at: Ns = words.take()?;
+    let thread = words.take_thread()?;
+    let mut name = RawName::default();
+    name.0[..8].copy_from_slice(&words.take()?.to_le_bytes());
+    name.0[8..].copy_from_slice(&words.take()?.to_le_bytes());
+    let counters = words.take_counters(flags)?;
+    let call = words.take_syscall(flags)?;
+    let seen = match seen {
+        0 => Seen::OnCpu,
+        1 => Seen::Running,
+        2 => Seen::Blocked(call?),
+        3 => Seen::Disk(call),
+        4 => Seen::Stopped,
+        _ => return None,
+    };
+    let stack = words.0.iter().map(|bits| RawFrame::from_bits(*bits)).collect();
+    Some(Look { at, thread, name, seen, counters, stack, recovered: flags & RECOVERED != 0 })
+}
+
+fn decode_tick(words: &mut Words<'_>, flags: u64) -> Option<Tick> {
+    let (at, pid, late_ns, interval_ns) = (words.take()?, words.take()? as u32, words.take()?, words.take()?);
+    let process_cpu = words.take()?;
+    Some(Tick {
+        at,
+        pid,
+        late_ns,
+        process_cpu_ns: (flags & HAS_PROCESS_CPU != 0).then_some(process_cpu),
+        interval_ns,
+        losses: Losses {
+            samples: words.take()?,
+            dropped: words.take()?,
+            truncated: words.take()?,
+            torn: words.take()?,
+            unwind_failed: words.take()?,
+            recovered: words.take()?,
+            throttled: words.take()?,
+            late: words.take()?,
+            stops: words.take()?,
+            stops_blocked: words.take()?,
+            stop_p99_ns: words.take()?,
+            sampler_cpu_ns: words.take()?,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn thread() -> impl Strategy<Value = ThreadKey> {
+        any::<(u32, u32, u64)>().prop_map(|(pid, tid, start)| ThreadKey { pid, tid, start })
+    }
+
+    fn counters() -> impl Strategy<Value = Option<Counters>> {
+        any::<Option<(u64, u64, u64)>>()
+            .prop_map(|c| c.map(|(run_ns, delay_ns, runs)| Counters { run_ns, delay_ns, runs }))
+    }
+
+    fn syscall() -> impl Strategy<Value = Syscall> {
+        any::<(i32, [u64; 6])>().prop_map(|(number, args)| Syscall { number, args })
+    }
+
+    fn seen() -> impl Strategy<Value = Seen> {
+        prop_oneof![
+            Just(Seen::OnCpu),
+            Just(Seen::Running),
+            syscall().prop_map(Seen::Blocked),
+            Just(Seen::Disk(None)),
+            syscall().prop_map(|call| Seen::Disk(Some(call))),
+            Just(Seen::Stopped),
+        ]
+    }
+
+    fn look() -> impl Strategy<Value = Event> {
+        let stack = vec(any::<u64>().prop_map(RawFrame::from_bits), 0..40);
+        (any::<u64>(), thread(), any::<[u8; 16]>(), seen(), counters(), stack, any::<bool>()).prop_map(
+            |(at, thread, name, seen, counters, stack, recovered)| {
+                Event::Look(Look { at, thread, name: RawName(name), seen, counters, stack, recovered })
+            },
+        )
+    }
+
+    fn tick() -> impl Strategy<Value = Event> {
+        (any::<(u64, u32, u64, Option<u64>, u64)>(), any::<[u64; 12]>()).prop_map(|(head, l)| {
+            let (at, pid, late_ns, process_cpu_ns, interval_ns) = head;
+            let losses = Losses {
+                samples: l[0],
+                dropped: l[1],
+                truncated: l[2],
+                torn: l[3],
+                unwind_failed: l[4],
+                recovered: l[5],
+                throttled: l[6],
+                late: l[7],
+                stops: l[8],
+                stops_blocked: l[9],
+                stop_p99_ns: l[10],
+                sampler_cpu_ns: l[11],
+            };
+            Event::Tick(Tick { at, pid, late_ns, process_cpu_ns, interval_ns, losses })
+        })
+    }
+
+    fn event() -> impl Strategy<Value = Event> {
+        prop_oneof![
+            4 => look(),
+            2 => tick(),
+            1 => (any::<u64>(), thread(), counters())
+                .prop_map(|(at, thread, counters)| Event::ThreadEnded { at, thread, counters }),
+            1 => any::<(u64, u32)>().prop_map(|(at, pid)| Event::Exec { at, pid }),
+            1 => any::<(u64, u32)>().prop_map(|(at, pid)| Event::ProcessEnded { at, pid }),
+            1 => any::<(u64, u64)>().prop_map(|(from, at)| Event::Gap { from, at }),
+        ]
+    }
+
+    proptest! {
+        /// Whatever fits comes out as it went in, in order, also across the ring's wrap; whatever does not is counted.
+        #[test]
+        fn what_fits_comes_out_unchanged(batches in vec(vec(event(), 1..6), 1..12)) {
+            let (mut writer, mut reader) = channel(160);
+            let mut refused = 0;
+            for batch in batches {
+                let mut kept = Vec::new();
+                for event in batch {
+                    if writer.push(&event) { kept.push(event) } else { refused += 1 }
+                }
+                for event in kept {
+                    prop_assert_eq!(reader.next(), Some(event));
+                }
+                prop_assert_eq!(reader.next(), None);
+            }
+            prop_assert_eq!(writer.dropped(), refused);
+        }
+
+        #[test]
+        fn garbage_never_panics(words in vec(any::<u64>(), 0..64)) {
+            let _ = decode(&words);
+        }
+
+        /// Garbage with a plausible header: every kind, state and flag, any length.
+        #[test]
+        fn garbage_behind_a_header_never_panics(
+            kind in 0u64..9, seen in 0u64..7, flags in 0u64..32, rest in vec(any::<u64>(), 0..64),
+        ) {
+            let mut words = vec![kind | (rest.len() as u64 + 1) << 8 | seen << 32 | flags << 40];
+            words.extend(rest);
+            let _ = decode(&words);
+        }
+
+        #[test]
+        fn a_ring_of_garbage_is_read_to_its_end(words in vec(any::<u64>(), 0..64)) {
+            let (mut writer, mut reader) = channel(64);
+            writer.ring.push_slice(&words);
+            while reader.next().is_some() {}
+            prop_assert!(reader.ring.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_record_that_does_not_fit_leaves_no_trace() {
+        let (mut writer, mut reader) = channel(64);
+        let long = Look {
+            at: 1,
+            thread: ThreadKey { pid: 1, tid: 1, start: 1 },
+            name: RawName::default(),
+            seen: Seen::OnCpu,
+            counters: None,
+            stack: vec![RawFrame::from_bits(7); 100],
+            recovered: false,
+        };
+        assert!(!writer.push(&Event::Look(long)));
+        assert_eq!(reader.next(), None);
+        assert!(writer.push(&Event::Gap { from: 1, at: 2 }));
+        assert_eq!(reader.next(), Some(Event::Gap { from: 1, at: 2 }));
+        assert_eq!(writer.dropped(), 1);
+    }
+
+    #[test]
+    fn a_stack_beyond_the_limit_is_refused() {
+        let (mut writer, _reader) = channel(1 << 16);
+        let look = Look {
+            at: 1,
+            thread: ThreadKey { pid: 1, tid: 1, start: 1 },
+            name: RawName::default(),
+            seen: Seen::OnCpu,
+            counters: None,
+            stack: vec![RawFrame::from_bits(7); MAX_WORDS],
+            recovered: false,
+        };
+        assert!(!writer.push(&Event::Look(look)));
+    }
+
+    #[test]
+    fn each_end_sees_the_other_go() {
+        let (mut writer, mut reader) = channel(64);
+        assert!(!writer.abandoned() && !reader.finished());
+        writer.push(&Event::Exec { at: 1, pid: 2 });
+        drop(writer);
+        assert!(!reader.finished(), "something is left to read");
+        assert!(reader.next().is_some());
+        assert!(reader.finished());
+        let (writer, reader) = channel(64);
+        drop(reader);
+        assert!(writer.abandoned());
+    }
+}
