@@ -1,9 +1,140 @@
-//! The built-in workload with known answers.
+//! The built-in workload with known answers: `sampletop demo` runs it in a child process of the same program.
+//!
+//! | part | threads | what they do |
+//! |---|---|---|
+//! | `mixed` | `mixed-1..3` | functions named for how long they take, each half burning CPU, half asleep |
+//! | `mass` | `mass-1..2` | call a tiny function 100 million times, again and again |
+//! | `pool` | `pool-thread-1..40`, `pool-waker` | wait in epoll, futex, read and sleep; the first two are woken at random |
+//! | `locks` | `locks-1..4` | want the same mutex; `locks-1` holds it too long |
+//!
+//! It touches no file and no network, and dies with its parent. On stdin it answers the line `truth` with one line of
+//! JSON: what it measured of itself (see [`truth`]); the line `stop` ends it.
 
-use std::ffi::OsString;
+mod locks;
+mod mass;
+mod mixed;
+mod pool;
+mod truth;
 
-/// The child process: runs the workload that `args` name until it is killed or told to end; returns the exit code.
-pub fn child(args: &[OsString]) -> i32 {
-    let _ = args;
-    1
+use std::ffi::{OsStr, OsString};
+use std::io::{BufRead, Write};
+use std::sync::Arc;
+
+use rustix::process::{DumpableBehavior, PTracer, Pid, Signal};
+use rustix::thread::{CapabilitySet, CapabilitySets};
+
+use crate::config::{WORKLOAD_ARGUMENT, Workload};
+use crate::process::launch::{Launch, LaunchError, LaunchOutput};
+use truth::{Meter, Truth};
+
+/// Prepares the workload as a held child of this process: this program again, without the rights it may have beyond
+/// its caller's. Call it from a thread that lives as long as the session: the child dies with that thread.
+pub fn launch(workload: Workload, output: LaunchOutput) -> Result<Launch, LaunchError> {
+    let parent = std::process::id().to_string();
+    let argv = ["sampletop-demo", WORKLOAD_ARGUMENT, workload.word(), &parent].map(OsString::from);
+    // Not the path it was started by: an upgrade may have replaced that.
+    Launch::prepare_as(OsStr::new("/proc/self/exe"), &argv, output)
 }
+
+/// The child: `args` are the workload's name and the parent's pid, those after [`WORKLOAD_ARGUMENT`]. Returns the exit status, after the line `stop`.
+pub fn child(args: &[OsString]) -> i32 {
+    let text = |at: usize| args.get(at).and_then(|arg| arg.to_str());
+    let workload = text(0).and_then(|word| Workload::ALL.into_iter().find(|w| w.word() == word));
+    let parent = text(1).and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
+    let (Some(workload), Some(parent)) = (workload, parent) else {
+        eprintln!("{WORKLOAD_ARGUMENT} is started by `sampletop demo`, not by hand");
+        return 2;
+    };
+    if let Err(why) = tie_to(parent) {
+        eprintln!("cannot tie the workload to its parent: {why}");
+        return 1;
+    }
+    let truth = Truth::default();
+    if let Err(why) = start(workload, &truth) {
+        eprintln!("cannot start the workload's threads: {why}");
+        return 1;
+    }
+    println!("ready");
+    answer(&truth)
+}
+
+/// Dies with its parent, lets it look, and is as plain a process as any other of this user.
+fn tie_to(parent: Pid) -> Result<(), rustix::io::Errno> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    if rustix::process::getppid() != Some(parent) {
+        return Err(rustix::io::Errno::SRCH); // it died before the line above
+    }
+    // File capabilities of this program, inherited through the exec, would make the child undumpable, so that its
+    // parent could not read it. It needs none of them.
+    let none = CapabilitySet::empty();
+    rustix::thread::set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?;
+    rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)?;
+    // Where Yama lets only named tracers look; EINVAL where there is no Yama.
+    let _ = rustix::process::set_ptracer(PTracer::ProcessID(parent));
+    let _ = rustix::thread::set_name(c"sampletop-demo");
+    Ok(())
+}
+
+fn start(workload: Workload, truth: &Truth) -> std::io::Result<()> {
+    let wanted = |part| workload == Workload::All || workload == part;
+    if wanted(Workload::Mixed) {
+        mixed::start(truth)?;
+    }
+    if wanted(Workload::Mass) {
+        mass::start(truth)?;
+    }
+    if wanted(Workload::Pool) {
+        pool::start(truth)?;
+    }
+    if wanted(Workload::Locks) {
+        locks::start(truth)?;
+    }
+    Ok(())
+}
+
+/// Serves stdin; at its end (it is /dev/null under `sampletop demo`) waits to be killed.
+fn answer(truth: &Truth) -> i32 {
+    for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+        match line.as_str() {
+            "truth" => {
+                let mut out = std::io::stdout().lock();
+                if writeln!(out, "{}", truth.json()).and_then(|()| out.flush()).is_err() {
+                    return 1;
+                }
+            }
+            "stop" => return 0,
+            other => eprintln!("unknown request {other:?}; known: truth, stop"),
+        }
+    }
+    loop {
+        std::thread::park();
+    }
+}
+
+/// A named thread of the workload, which measures itself.
+fn thread(truth: &Truth, name: &str, body: impl FnOnce(&Meter) + Send + 'static) -> std::io::Result<()> {
+    let record = truth.thread(name);
+    std::thread::Builder::new().name(name.to_owned()).spawn(move || body(&Meter::start(Arc::clone(&record))))?;
+    Ok(())
+}
+
+/// Burns CPU for so many microseconds of this thread's own CPU time, in the function it is written in: a macro with
+/// nothing to inline, so that every sample has that function as its innermost frame.
+macro_rules! burn {
+    ($microseconds:expr) => {{
+        let until = $crate::demo::truth::thread_cpu_ns() + $microseconds as u64 * 1_000;
+        let mut x = until;
+        while $crate::demo::truth::thread_cpu_ns() < until {
+            // About 30 us between looks at the clock, which is a system call.
+            let mut turns = 20_000_u32;
+            while turns > 0 {
+                x ^= x << 13;
+                x ^= x >> 7;
+                x ^= x << 17;
+                turns -= 1;
+            }
+        }
+        std::hint::black_box(x);
+    }};
+}
+use burn;

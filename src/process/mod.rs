@@ -2,6 +2,7 @@
 //! hostile: lengths bounded, loops capped.
 
 pub mod files;
+pub mod launch;
 pub mod memory;
 pub mod target;
 pub mod threads;

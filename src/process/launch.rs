@@ -1,0 +1,508 @@
+//! Starts COMMAND (or the built-in workload) as a child that is held just before its exec, so that capture is open
+//! before its first instruction runs.
+//!
+//! The child is forked by hand rather than by `std::process::Command`, which returns only after the exec and would
+//! need a helper thread to wait in: the kernel ties `PR_SET_PDEATHSIG` to the *thread* that forked, so a workload
+//! forked by a helper thread would die when that thread ends. Call [`Launch::prepare`] from a thread that lives as
+//! long as the session, and before descriptor limits are raised (the child inherits them).
+
+use std::ffi::{CString, OsStr, OsString};
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::{Pid, Signal, WaitOptions};
+
+/// How long `end` waits after SIGTERM before SIGKILL.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Where the command's stdout and stderr go. Its stdin is always /dev/null.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LaunchOutput {
+    /// A new file (mode 0600) that must not exist yet: nothing is overwritten and no link is followed.
+    File(PathBuf),
+    /// Those of sampletop itself.
+    Inherit,
+    Null,
+    /// [`Launch::take_output`] reads it.
+    Pipe,
+}
+
+/// Why a command could not be started. `Display` is one sentence with the fix.
+#[derive(Debug)]
+pub enum LaunchError {
+    NotFound {
+        command: PathBuf,
+    },
+    NotExecutable {
+        command: PathBuf,
+        why: io::Error,
+    },
+    /// The file for the command's output could not be made.
+    Output {
+        path: PathBuf,
+        why: io::Error,
+    },
+    /// sampletop's own failure; `what` it tried.
+    Failed {
+        what: &'static str,
+        why: io::Error,
+    },
+}
+
+impl LaunchError {
+    /// As `env` and `timeout` do: 127 not found, 126 not executable, 125 our own failure.
+    pub fn exit_code(&self) -> i32 {
+        match self {
+            LaunchError::NotFound { .. } => 127,
+            LaunchError::NotExecutable { .. } => 126,
+            LaunchError::Output { .. } | LaunchError::Failed { .. } => 125,
+        }
+    }
+}
+
+impl fmt::Display for LaunchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LaunchError::NotFound { command } => {
+                write!(f, "command not found: {}; give its path, or check PATH", command.display())
+            }
+            LaunchError::NotExecutable { command, why } => {
+                write!(f, "cannot execute {} ({why}); check that it is a program and `chmod +x` it", command.display())
+            }
+            LaunchError::Output { path, why } => {
+                write!(f, "cannot create {} for the command's output ({why}); choose another place", path.display())
+            }
+            LaunchError::Failed { what, why } => write!(f, "cannot start the command: {what} failed ({why})"),
+        }
+    }
+}
+
+impl std::error::Error for LaunchError {}
+
+/// A child process of ours: held before exec until [`Launch::go`], running afterwards. Dropping it ends a child that is
+/// still held and leaves a running one alone.
+pub struct Launch {
+    pid: Pid,
+    /// Readable only once the whole process is gone. `waitpid` is called only then: called earlier it would take away
+    /// the stops of a traced child that the sampler thread is waiting for (`ptrace` way).
+    pidfd: OwnedFd,
+    command: PathBuf,
+    /// Writing one byte lets the child exec; closing it ends the child. `None` once released.
+    gate: Option<File>,
+    /// Closed by the exec; an exec that fails writes its errno.
+    report: File,
+    output: Option<File>,
+    status: Option<ExitStatus>,
+}
+
+impl Launch {
+    /// Forks `command` (a program, looked up in PATH as a shell would, and its arguments) and holds it before exec: in
+    /// its own session, stdin /dev/null, with the caller's rights.
+    pub fn prepare(command: &[OsString], output: LaunchOutput) -> Result<Launch, LaunchError> {
+        let program = command
+            .first()
+            .ok_or(LaunchError::Failed { what: "reading the command", why: io::ErrorKind::InvalidInput.into() })?;
+        Self::prepare_as(program, command, output)
+    }
+
+    /// As [`Launch::prepare`], with an `argv[0]` that differs from the program's path.
+    pub fn prepare_as(program: &OsStr, argv: &[OsString], output: LaunchOutput) -> Result<Launch, LaunchError> {
+        let path = find(program)?;
+        let c_path = c_string(path.as_os_str())?;
+        let c_args = argv.iter().map(|arg| c_string(arg)).collect::<Result<Vec<_>, _>>()?;
+        let mut c_argv: Vec<_> = c_args.iter().map(|arg| arg.as_ptr()).collect();
+        c_argv.push(std::ptr::null());
+        let file = match &output {
+            LaunchOutput::File(path) => Some(c_string(path.as_os_str())?),
+            _ => None,
+        };
+
+        let null = File::options().read(true).write(true).open("/dev/null").map_err(failed("opening /dev/null"))?;
+        let (gate_read, gate) = pipe()?;
+        let (report, report_write) = pipe()?;
+        let (out_read, out_write) = match output {
+            LaunchOutput::Pipe => pipe().map(|(r, w)| (Some(r), Some(w)))?,
+            _ => (None, None),
+        };
+        let plan = ChildPlan {
+            path: &c_path,
+            argv: &c_argv,
+            stdin: null.as_raw_fd(),
+            output: match (&output, &out_write) {
+                (LaunchOutput::Inherit, _) => ChildOutput::Inherit,
+                (LaunchOutput::Pipe, Some(pipe)) => ChildOutput::Descriptor(pipe.as_raw_fd()),
+                _ => ChildOutput::Descriptor(null.as_raw_fd()),
+            },
+            file: file.as_deref(),
+            owner: sudo_owner(),
+            gate: gate_read.as_raw_fd(),
+            gate_write: gate.as_raw_fd(),
+            report: report_write.as_raw_fd(),
+            // SAFETY: getauxval reads a constant the kernel passed to this process.
+            privileged: unsafe { libc::getauxval(libc::AT_SECURE) } != 0,
+        };
+        let pid = fork(&plan).map_err(failed("fork"))?;
+        // The child's ends, so that its death closes the report pipe.
+        drop((gate_read, report_write, out_write));
+        let pidfd = match rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) {
+            Ok(fd) => fd,
+            Err(e) => {
+                drop(gate); // the child sees the end of its gate and exits
+                let _ = rustix::process::waitpid(Some(pid), WaitOptions::empty());
+                return Err(LaunchError::Failed { what: "pidfd_open (Linux 5.3)", why: e.into() });
+            }
+        };
+        let mut launch = Launch { pid, pidfd, command: path, gate: Some(gate), report, output: out_read, status: None };
+        match read_report(&mut launch.report) {
+            Some((Stage::Held, _)) => Ok(launch),
+            Some((Stage::Output, why)) => match output {
+                LaunchOutput::File(path) => Err(LaunchError::Output { path, why }),
+                _ => Err(LaunchError::Failed { what: "redirecting its output", why }),
+            },
+            Some((stage, why)) => Err(LaunchError::Failed { what: stage.words(), why }),
+            None => Err(LaunchError::Failed { what: "the new process", why: io::ErrorKind::UnexpectedEof.into() }),
+        }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.pid.as_raw_nonzero().get() as u32
+    }
+
+    /// The program that is run, as it was found.
+    pub fn command(&self) -> &Path {
+        &self.command
+    }
+
+    /// Lets the child exec and waits until it did. Calling it again does nothing.
+    pub fn go(&mut self) -> Result<(), LaunchError> {
+        let Some(mut gate) = self.gate.take() else { return Ok(()) };
+        gate.write_all(&[1]).map_err(failed("releasing it"))?;
+        match read_report(&mut self.report) {
+            None => Ok(()), // closed by the exec
+            Some((Stage::Exec, why)) if why.kind() == io::ErrorKind::NotFound => {
+                Err(LaunchError::NotFound { command: self.command.clone() })
+            }
+            Some((_, why)) => Err(LaunchError::NotExecutable { command: self.command.clone(), why }),
+        }
+    }
+
+    /// The read end of the command's output, once, if it was asked for with [`LaunchOutput::Pipe`].
+    pub fn take_output(&mut self) -> Option<File> {
+        self.output.take()
+    }
+
+    /// How it ended, or `None` while it runs. Never blocks.
+    pub fn try_wait(&mut self) -> Option<ExitStatus> {
+        self.wait(Duration::ZERO)
+    }
+
+    /// As [`Launch::try_wait`], waiting up to `limit`.
+    pub fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
+        if self.status.is_none() && self.gone(limit) {
+            let waited = rustix::process::waitpid(Some(self.pid), WaitOptions::NOHANG);
+            self.status = match waited {
+                Ok(Some((_, status))) => Some(ExitStatus::from_raw(status.as_raw())),
+                Ok(None) => None,
+                // Someone else took it (SIGCHLD ignored by whoever started us): it is gone, how is unknown.
+                Err(_) => Some(ExitStatus::from_raw(0)),
+            };
+        }
+        self.status
+    }
+
+    /// SIGTERM, and SIGKILL two seconds later if that did not end it; only ever this child. `None` if it may not be
+    /// signalled (it changed its user) and runs on.
+    pub fn end(&mut self) -> Option<ExitStatus> {
+        drop(self.gate.take());
+        if let Some(status) = self.try_wait() {
+            return Some(status);
+        }
+        rustix::process::pidfd_send_signal(&self.pidfd, Signal::TERM).ok()?;
+        if self.wait(GRACE).is_none() {
+            rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL).ok()?;
+            // A thread in uninterruptible sleep may outlast even this; the caller must not hang with it.
+            self.wait(GRACE);
+        }
+        self.status
+    }
+
+    /// Keeps it running after sampletop is gone. (One that is still held ends: it never started.)
+    pub fn leave(self) {}
+
+    fn gone(&self, limit: Duration) -> bool {
+        let timeout = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
+        let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];
+        rustix::io::retry_on_intr(|| rustix::event::poll(&mut fds, Some(&timeout))).is_ok_and(|n| n > 0)
+    }
+}
+
+impl Drop for Launch {
+    fn drop(&mut self) {
+        if self.gate.take().is_some() {
+            // Held: the closed gate ends it, and nothing it could be busy with delays that.
+            self.wait(GRACE);
+        } else {
+            self.try_wait();
+        }
+    }
+}
+
+/// What the child needs, made before the fork: between fork and exec it must not allocate.
+struct ChildPlan<'a> {
+    path: &'a CString,
+    /// Ends in a null pointer.
+    argv: &'a [*const libc::c_char],
+    stdin: RawFd,
+    output: ChildOutput,
+    file: Option<&'a std::ffi::CStr>,
+    /// Who gets the output file under sudo.
+    owner: Option<(u32, u32)>,
+    gate: RawFd,
+    gate_write: RawFd,
+    report: RawFd,
+    /// This program has rights its caller has not (file capabilities).
+    privileged: bool,
+}
+
+enum ChildOutput {
+    Inherit,
+    Descriptor(RawFd),
+}
+
+/// What the child was doing; the first number of its report, the second is errno.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(i32)]
+enum Stage {
+    Held = 0,
+    Rights = 1,
+    Session = 2,
+    Output = 3,
+    Exec = 4,
+}
+
+impl Stage {
+    fn from_number(n: i32) -> Stage {
+        [Stage::Held, Stage::Rights, Stage::Session, Stage::Output]
+            .into_iter()
+            .find(|s| *s as i32 == n)
+            .unwrap_or(Stage::Exec)
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Stage::Held => "holding it",
+            Stage::Rights => "giving up rights",
+            Stage::Session => "making its session",
+            Stage::Output => "redirecting its output",
+            Stage::Exec => "exec",
+        }
+    }
+}
+
+fn fork(plan: &ChildPlan<'_>) -> io::Result<Pid> {
+    // SAFETY: sigset_t is plain data; the calls fill and install signal sets of this thread only. All signals are
+    // blocked across the fork, so that no handler of ours (which writes to a pipe we share) runs in the child. The
+    // child calls only async-signal-safe functions and leaves by exec or _exit.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        let mut before: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        let pid = libc::fork();
+        if pid == 0 {
+            run_child(plan);
+        }
+        let error = io::Error::last_os_error();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        Pid::from_raw(pid).filter(|_| pid > 0).ok_or(error)
+    }
+}
+
+/// SAFETY: only in a forked child, once, with all signals blocked.
+unsafe fn run_child(plan: &ChildPlan<'_>) -> ! {
+    // SAFETY: async-signal-safe libc calls on descriptors and strings that `plan` keeps valid; no allocation, no locks.
+    unsafe {
+        libc::close(plan.gate_write); // or its own copy would keep the gate open
+        reset_signals();
+        if plan.privileged && !drop_rights() {
+            fail(plan, Stage::Rights);
+        }
+        if libc::setsid() < 0 {
+            fail(plan, Stage::Session);
+        }
+        let output = match (plan.file, &plan.output) {
+            (Some(path), _) => {
+                let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+                let fd = libc::open(path.as_ptr(), flags, 0o600 as libc::c_uint);
+                if fd < 0 {
+                    fail(plan, Stage::Output);
+                }
+                if let Some((uid, gid)) = plan.owner {
+                    libc::fchown(fd, uid, gid); // root may; if not, the file stays root's
+                }
+                Some(fd)
+            }
+            (None, ChildOutput::Descriptor(fd)) => Some(*fd),
+            (None, ChildOutput::Inherit) => None,
+        };
+        if libc::dup2(plan.stdin, 0) < 0 {
+            fail(plan, Stage::Output);
+        }
+        if let Some(fd) = output
+            && (libc::dup2(fd, 1) < 0 || libc::dup2(fd, 2) < 0)
+        {
+            fail(plan, Stage::Output);
+        }
+        report(plan, Stage::Held, 0);
+        let mut byte = 0u8;
+        loop {
+            match libc::read(plan.gate, (&raw mut byte).cast(), 1) {
+                1 => break,
+                // The gate closed: sampletop gave up or died.
+                0 => libc::_exit(125),
+                _ if *libc::__errno_location() == libc::EINTR => {}
+                _ => libc::_exit(125),
+            }
+        }
+        // execvp only for its fallback to /bin/sh for scripts without `#!`: the path contains a slash.
+        libc::execvp(plan.path.as_ptr(), plan.argv.as_ptr());
+        fail(plan, Stage::Exec)
+    }
+}
+
+/// Handlers become defaults, ignored signals stay ignored (nohup), SIGPIPE (which Rust ignores) is the default again,
+/// nothing is blocked.
+unsafe fn reset_signals() {
+    // SAFETY: sigaction with valid structures; failures (SIGKILL, numbers libc reserves) change nothing.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        for signal in 1..=libc::SIGRTMAX() {
+            let asked = libc::sigaction(signal, std::ptr::null(), &mut action) == 0;
+            if asked && (action.sa_sigaction != libc::SIG_IGN || signal == libc::SIGPIPE) {
+                let mut default: libc::sigaction = std::mem::zeroed();
+                default.sa_sigaction = libc::SIG_DFL;
+                libc::sigaction(signal, &default, std::ptr::null_mut());
+            }
+        }
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut none);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+    }
+}
+
+/// Back to what the caller could do: its real ids, and nothing permitted or effective until the exec works capabilities
+/// out anew. The inheritable set is the caller's own (exec never adds to it); the ambient set was emptied by the kernel
+/// when it gave this program its rights.
+unsafe fn drop_rights() -> bool {
+    // SAFETY: plain system calls on this single-threaded child; the structures are as capset(2) lays them out (version 3,
+    // two words each).
+    unsafe {
+        let (uid, gid) = (libc::getuid(), libc::getgid());
+        if libc::setresgid(gid, gid, gid) != 0 || libc::setresuid(uid, uid, uid) != 0 {
+            return false;
+        }
+        if uid == 0 {
+            return true;
+        }
+        let header = [0x2008_0522_u32, 0]; // _LINUX_CAPABILITY_VERSION_3, this thread
+        let mut sets = [0u32; 6]; // effective, permitted, inheritable; twice
+        if libc::syscall(libc::SYS_capget, header.as_ptr(), sets.as_mut_ptr()) != 0 {
+            return false;
+        }
+        for at in [0, 1, 3, 4] {
+            sets[at] = 0;
+        }
+        libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) == 0
+    }
+}
+
+unsafe fn report(plan: &ChildPlan<'_>, stage: Stage, errno: i32) {
+    let words = [stage as i32, errno];
+    // SAFETY: writes eight bytes of a local array; a pipe takes them whole.
+    unsafe { libc::write(plan.report, words.as_ptr().cast(), 8) };
+}
+
+unsafe fn fail(plan: &ChildPlan<'_>, stage: Stage) -> ! {
+    // SAFETY: errno is this thread's; _exit runs nothing of the parent's.
+    unsafe {
+        report(plan, stage, *libc::__errno_location());
+        libc::_exit(125)
+    }
+}
+
+/// `None`: closed without a word.
+fn read_report(pipe: &mut File) -> Option<(Stage, io::Error)> {
+    let mut bytes = [0u8; 8];
+    pipe.read_exact(&mut bytes).ok()?;
+    let word = |at: usize| i32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    Some((Stage::from_number(word(0)), io::Error::from_raw_os_error(word(4))))
+}
+
+/// The program's path, with a slash in it.
+fn find(program: &OsStr) -> Result<PathBuf, LaunchError> {
+    let not_found = || LaunchError::NotFound { command: program.into() };
+    if program.is_empty() {
+        return Err(not_found());
+    }
+    if program.as_bytes().contains(&b'/') {
+        let path = PathBuf::from(program);
+        return executable(&path).map(|()| path.clone()).map_err(|why| refused(path, why));
+    }
+    let places = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+    let mut first_refusal = None;
+    for place in std::env::split_paths(&places) {
+        // An empty entry means the current directory.
+        let path = if place.as_os_str().is_empty() { Path::new(".").join(program) } else { place.join(program) };
+        match executable(&path) {
+            Ok(()) => return Ok(path),
+            Err(why) if matches!(why.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
+            Err(why) => first_refusal = first_refusal.or(Some(refused(path, why))),
+        }
+    }
+    Err(first_refusal.unwrap_or_else(not_found))
+}
+
+fn refused(command: PathBuf, why: io::Error) -> LaunchError {
+    match why.kind() {
+        io::ErrorKind::NotFound => LaunchError::NotFound { command },
+        _ => LaunchError::NotExecutable { command, why },
+    }
+}
+
+fn executable(path: &Path) -> io::Result<()> {
+    if std::fs::metadata(path)?.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    // access(2) asks for the real user: the caller.
+    Ok(rustix::fs::access(path, rustix::fs::Access::EXEC_OK)?)
+}
+
+/// Files written under sudo belong to the user who called it.
+fn sudo_owner() -> Option<(u32, u32)> {
+    let number = |name| std::env::var(name).ok()?.parse().ok();
+    rustix::process::geteuid().is_root().then_some(())?;
+    Some((number("SUDO_UID")?, number("SUDO_GID")?))
+}
+
+fn c_string(s: &OsStr) -> Result<CString, LaunchError> {
+    CString::new(s.as_bytes())
+        .map_err(|_| LaunchError::Failed { what: "reading the command", why: io::ErrorKind::InvalidInput.into() })
+}
+
+fn pipe() -> Result<(File, File), LaunchError> {
+    let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+        .map_err(|e| LaunchError::Failed { what: "pipe", why: e.into() })?;
+    Ok((read.into(), write.into()))
+}
+
+fn failed(what: &'static str) -> impl FnOnce(io::Error) -> LaunchError {
+    move |why| LaunchError::Failed { what, why }
+}
