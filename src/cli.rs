@@ -1,22 +1,212 @@
 //! The command line: clap's definitions, and every check that needs no look at the system beyond this terminal.
+//!
+//! ```text
+//! cli          what can be typed, and the help
+//! cli/values   one text -> one value, or a sentence that names the option
+//! cli/build    which options go together -> Config
+//! cli/errors   clap's own complaints as one sentence
+//! ```
+//!
+//! Words that say what to do (`record`, `dump`, `demo`) are ordinary words here, not clap's subcommands: an option
+//! means the same before and after them, and none is lost when it is given on both sides.
+
+mod build;
+mod errors;
+mod values;
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::path::PathBuf;
 
-use crate::config::Config;
+use clap::Parser;
+
+use crate::config::{Config, Mode, WORKLOAD_ARGUMENT};
 
 /// The command line asks for no run: help, the version, or a usage error.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CliExit {
     /// 0 or 2.
     pub code: i32,
-    /// What to print, with its line ends.
+    /// What to print, with its line end.
     pub message: String,
     /// stdout (help, version); else stderr.
     pub to_stdout: bool,
 }
 
+impl CliExit {
+    /// A usage error; `sentence` has no line end.
+    fn usage(sentence: impl AsRef<str>) -> CliExit {
+        CliExit { code: 2, message: format!("sampletop: {}\n", sentence.as_ref()), to_stdout: false }
+    }
+}
+
+/// What of the surroundings decides beside the arguments.
+#[derive(Clone, Debug, Default)]
+struct Surroundings {
+    stdout_is_terminal: bool,
+    /// `NO_COLOR` is set to anything but nothing (no-color.org).
+    no_color: bool,
+    /// `TERM` is `dumb`.
+    dumb: bool,
+}
+
 /// `args` as the kernel gave them, the program's own name first.
 pub fn parse(args: impl Iterator<Item = OsString>) -> Result<Config, CliExit> {
-    let _ = args;
-    Err(CliExit { code: 2, message: "sampletop: not built yet\n".into(), to_stdout: false })
+    let surroundings = Surroundings {
+        stdout_is_terminal: std::io::stdout().is_terminal(),
+        no_color: std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty()),
+        dumb: std::env::var_os("TERM").is_some_and(|v| v == "dumb"),
+    };
+    parse_in(args, &surroundings)
 }
+
+fn parse_in(args: impl Iterator<Item = OsString>, surroundings: &Surroundings) -> Result<Config, CliExit> {
+    let args: Vec<OsString> = args.collect();
+    if args.get(1).is_some_and(|word| word == WORKLOAD_ARGUMENT) {
+        return Ok(Config { mode: Mode::Workload { args: args[2..].to_vec() }, ..build::defaults() });
+    }
+    let typed = Typed::try_parse_from(args).map_err(errors::exit)?;
+    build::config(typed, surroundings)
+}
+
+const USAGE: &str = "\
+sampletop -p PID                             watch a process
+       sampletop -- COMMAND [ARG...]                start a command and watch it
+       sampletop                                    pick a process from a list
+       sampletop demo [--workload NAME] [--once]    watch a built-in workload
+       sampletop record -p PID [-d TIME] [-o FILE]  write one profile
+       sampletop record [-o FILE] -- COMMAND [ARG...]
+       sampletop dump -p PID [-o FILE]              write every stack once";
+
+const EXAMPLES: &str = "\
+Examples:
+  sudo sampletop -p 4321                     watch it live; ? lists the keys
+  sampletop record -p 4321 -d 30s -o p.json  30 seconds for a script
+  sampletop record -o app.folded -- ./app    a whole run, for a flame graph
+  sampletop --metric cpu --focus '^db::' -p 4321
+
+TIME takes a unit: 10ms, 5m. REGEX is that of Rust's crate regex and matches
+anywhere unless anchored. --rename and --idle-at may be repeated.";
+
+/// What was typed. Values stay text here; `values` turns them into what they mean, with errors of one sentence.
+#[derive(Parser, Debug, Default)]
+#[command(
+    name = "sampletop",
+    version,
+    about = "top for call stacks: which methods of which threads the time goes to, live,\n\
+             without stopping the target",
+    override_usage = USAGE,
+    after_help = EXAMPLES,
+    help_template = "{about}\n\nUsage: {usage}\n\n{all-args}{after-help}\n",
+    max_term_width = 100,
+    disable_help_flag = true,
+    disable_version_flag = true
+)]
+struct Typed {
+    /// `record`, `dump`, `demo`.
+    #[arg(hide = true)]
+    words: Vec<OsString>,
+    #[arg(last = true, hide = true)]
+    command: Vec<OsString>,
+
+    /// Process to watch
+    #[arg(short, long, value_name = "PID", help_heading = TARGET, allow_negative_numbers = true)]
+    pid: Option<String>,
+    /// Part of demo: all, mixed, mass, pool, locks [all]
+    #[arg(long, value_name = "NAME", help_heading = TARGET)]
+    workload: Option<String>,
+
+    /// Time between looks, 1ms to 10s [10ms]
+    #[arg(short, long, value_name = "TIME", help_heading = SAMPLING, allow_negative_numbers = true)]
+    interval: Option<String>,
+    /// auto, perf, cpu-only, states, ptrace [auto]
+    #[arg(long, value_name = "WAY", help_heading = SAMPLING)]
+    capture: Option<String>,
+    #[arg(long, value_name = "NAME", help_heading = SAMPLING, help = UNWINDER_HELP)]
+    unwinder: Option<String>,
+    /// How long, or exit: till it ends [10s, demo 5s]
+    #[arg(short, long, value_name = "TIME", help_heading = SAMPLING, allow_negative_numbers = true)]
+    duration: Option<String>,
+
+    /// Show the last 1s to 24h [30s; in files all]
+    #[arg(long, value_name = "TIME", help_heading = SHOWN, allow_negative_numbers = true)]
+    window: Option<String>,
+    /// wall, cpu, or off: wall minus cpu [wall]
+    #[arg(long, value_name = "METRIC", help_heading = SHOWN)]
+    metric: Option<String>,
+    /// One row per function or line [function]
+    #[arg(long, value_name = "WHAT", help_heading = SHOWN)]
+    by: Option<String>,
+    /// rules, name, thread, process, none, frame:REGEX
+    #[arg(long, value_name = "HOW", help_heading = SHOWN)]
+    group: Option<String>,
+    /// Thread name rule, after the built-in ones
+    #[arg(long, value_name = "s/REGEX/TEXT/", help_heading = SHOWN)]
+    rename: Vec<String>,
+    /// Only threads whose name or group matches
+    #[arg(long, value_name = "REGEX", help_heading = SHOWN)]
+    threads: Option<String>,
+    /// Cut stacks one call below these names
+    #[arg(long, value_name = "PREFIX,..", help_heading = SHOWN)]
+    interesting: Vec<String>,
+    /// Only stacks with a frame that matches
+    #[arg(long, value_name = "REGEX", help_heading = SHOWN)]
+    focus: Option<String>,
+    /// Not the stacks with a frame that matches
+    #[arg(long, value_name = "REGEX", help_heading = SHOWN)]
+    ignore: Option<String>,
+    /// Take matching frames out of their stacks
+    #[arg(long, value_name = "REGEX", help_heading = SHOWN)]
+    hide: Option<String>,
+    /// Leave out rows below N percent, 0 to 100
+    #[arg(long, value_name = "N", help_heading = SHOWN, allow_negative_numbers = true)]
+    min_percent: Option<String>,
+    /// Show time spent waiting for work too
+    #[arg(long, help_heading = SHOWN)]
+    idle: bool,
+    /// Blocked in a frame that matches is idle
+    #[arg(long, value_name = "REGEX", help_heading = SHOWN)]
+    idle_at: Vec<String>,
+
+    /// Write there instead of standard output
+    #[arg(short, long, value_name = "FILE", help_heading = OUTPUT)]
+    output: Option<PathBuf>,
+    /// text, json, folded [by FILE's extension]
+    #[arg(long, value_name = "FORMAT", help_heading = OUTPUT)]
+    format: Option<String>,
+    /// demo: print the text report, no live view
+    #[arg(long, help_heading = OUTPUT)]
+    once: bool,
+    /// No colours (also NO_COLOR, TERM=dumb)
+    #[arg(long, help_heading = OUTPUT)]
+    no_color: bool,
+    /// Draw with ASCII only
+    #[arg(long, help_heading = OUTPUT)]
+    ascii: bool,
+    /// Take mouse events from the terminal
+    #[arg(long, help_heading = OUTPUT)]
+    mouse: bool,
+    /// Write no files
+    #[arg(long, help_heading = OUTPUT)]
+    secure: bool,
+
+    /// Print this
+    #[arg(short, long, action = clap::ArgAction::Help, help_heading = OUTPUT)]
+    help: Option<bool>,
+    /// Print the version
+    #[arg(short = 'V', long, action = clap::ArgAction::Version, help_heading = OUTPUT)]
+    version: Option<bool>,
+}
+
+const TARGET: &str = "What to watch";
+const SAMPLING: &str = "How to sample";
+const SHOWN: &str = "What to show";
+const OUTPUT: &str = "Output";
+
+#[cfg(feature = "libunwind")]
+const UNWINDER_HELP: &str = "framehop; libunwind needs --capture ptrace";
+#[cfg(not(feature = "libunwind"))]
+const UNWINDER_HELP: &str = "framehop, the one this build has";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,320 @@
+//! Which options go together, and the [`Config`] they make.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::Duration;
+
+use super::values::{self, Times, shown};
+use super::{CliExit, Surroundings, Typed};
+use crate::config::{
+    CaptureChoice, Config, Format, Mode, Output, Sampling, Screen, TargetSpec, UnwinderChoice, Workload,
+};
+use crate::model::frame::Ns;
+use crate::model::settings::{Filter, Filters, Metric, Range, RollUp, Settings};
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+const INTERVAL: Duration = Duration::from_millis(10);
+const INTERVALS: Times = Times {
+    option: "--interval",
+    least: Duration::from_millis(1),
+    most: Duration::from_secs(10),
+    range: "from 1ms to 10s",
+};
+const WINDOW: Duration = Duration::from_secs(30);
+const WINDOWS: Times = Times { option: "--window", least: Duration::from_secs(1), most: DAY, range: "from 1s to 24h" };
+const DURATION: Duration = Duration::from_secs(10);
+const DEMO_DURATION: Duration = Duration::from_secs(5);
+const DURATIONS: Times =
+    Times { option: "--duration", least: Duration::from_millis(100), most: DAY, range: "from 100ms to 24h, or exit" };
+
+/// As a FILE: standard output.
+const STDOUT: &str = "-";
+
+/// The live view of a process to be picked, everything at its default.
+pub fn defaults() -> Config {
+    Config {
+        mode: Mode::Live,
+        target: None,
+        sampling: Sampling {
+            interval: INTERVAL,
+            capture: CaptureChoice::default(),
+            unwinder: UnwinderChoice::default(),
+        },
+        settings: Settings { range: Range::Rolling(ns(WINDOW)), ..Settings::default() },
+        screen: Screen { color: true, ascii: false, mouse: false },
+        output: Output { format: Format::Text, path: None, secure: false },
+    }
+}
+
+/// What is to be done, before its options are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Job {
+    Live,
+    DemoLive,
+    DemoOnce,
+    Record,
+    Dump,
+}
+
+impl Job {
+    fn demo(self) -> bool {
+        matches!(self, Job::DemoLive | Job::DemoOnce)
+    }
+    /// Shows or writes a profile: the options of what is shown apply.
+    fn profile(self) -> bool {
+        self != Job::Dump
+    }
+    /// As it is called in a message.
+    fn name(self) -> &'static str {
+        match self {
+            Job::Live => "the live view",
+            Job::DemoLive => "the live view of `demo` (add `--once`)",
+            Job::DemoOnce => "`demo --once`",
+            Job::Record => "`record`",
+            Job::Dump => "`dump`",
+        }
+    }
+}
+
+pub fn config(typed: Typed, surroundings: &Surroundings) -> Result<Config, CliExit> {
+    build(typed, surroundings).map_err(CliExit::usage)
+}
+
+fn build(typed: Typed, surroundings: &Surroundings) -> Result<Config, String> {
+    let job = job(&typed, surroundings)?;
+    refuse_idle_options(job, &typed)?;
+    let target = target(job, &typed)?;
+    let mode = mode(job, &typed, target.as_ref())?;
+    let format = format(job, &typed)?;
+    let sampling = sampling(&typed)?;
+    let settings = settings(job, &typed)?;
+    // Last, so that a wrong value is told whether or not there is a terminal.
+    if job == Job::Live && !surroundings.stdout_is_terminal {
+        return Err(not_a_terminal(target.as_ref()));
+    }
+    let screen = Screen {
+        color: !(typed.no_color || surroundings.no_color || surroundings.dumb),
+        ascii: typed.ascii,
+        mouse: typed.mouse,
+    };
+    let path = typed.output.filter(|path| path.as_os_str() != STDOUT);
+    Ok(Config { mode, target, sampling, settings, screen, output: Output { format, path, secure: typed.secure } })
+}
+
+fn job(typed: &Typed, surroundings: &Surroundings) -> Result<Job, String> {
+    let job = match typed.words.first().map(|word| word.to_string_lossy()).as_deref() {
+        None => Job::Live,
+        Some("demo") if typed.once || !surroundings.stdout_is_terminal => Job::DemoOnce,
+        Some("demo") => Job::DemoLive,
+        Some("record") => Job::Record,
+        Some("dump") => Job::Dump,
+        Some(word) => return Err(stray(&OsString::from(word))),
+    };
+    match typed.words.get(1) {
+        Some(word) => Err(stray(word)),
+        None => Ok(job),
+    }
+}
+
+/// A word that is none of ours: most often a pid or a command that lacks its `-p` or `--`.
+fn stray(word: &OsString) -> String {
+    let word = word.to_string_lossy();
+    let shown = shown(&word);
+    match !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit()) {
+        true => format!("`{shown}` is one word too many; a process is named with `-p {shown}`, and only one"),
+        false => format!("`{shown}` is none of record, dump, demo; a command is started with `-- {shown}`"),
+    }
+}
+
+/// An option that would do nothing here is a misunderstanding; those of the screen alone are let pass, so that
+/// they can stand in a shell alias.
+fn refuse_idle_options(job: Job, typed: &Typed) -> Result<(), String> {
+    let writes = matches!(job, Job::DemoOnce | Job::Record | Job::Dump);
+    let options = [
+        ("--pid", typed.pid.is_some(), !job.demo()),
+        ("--workload", typed.workload.is_some(), job.demo()),
+        ("--once", typed.once, job.demo()),
+        ("--interval", typed.interval.is_some(), job.profile()),
+        ("--duration", typed.duration.is_some(), matches!(job, Job::DemoOnce | Job::Record)),
+        ("--window", typed.window.is_some(), job.profile()),
+        ("--metric", typed.metric.is_some(), job.profile()),
+        ("--by", typed.by.is_some(), job.profile()),
+        ("--group", typed.group.is_some(), job.profile()),
+        ("--rename", !typed.rename.is_empty(), job.profile()),
+        ("--threads", typed.threads.is_some(), job.profile()),
+        ("--interesting", !typed.interesting.is_empty(), job.profile()),
+        ("--focus", typed.focus.is_some(), job.profile()),
+        ("--ignore", typed.ignore.is_some(), job.profile()),
+        ("--hide", typed.hide.is_some(), job.profile()),
+        ("--min-percent", typed.min_percent.is_some(), job.profile()),
+        ("--idle", typed.idle, job.profile()),
+        ("--idle-at", !typed.idle_at.is_empty(), job.profile()),
+        ("--output", typed.output.is_some(), writes),
+        ("--format", typed.format.is_some(), writes),
+    ];
+    match options.iter().find(|(_, given, applies)| *given && !applies) {
+        Some((option, ..)) => Err(format!("`{option}` does nothing for {}; leave it out", job.name())),
+        None if typed.secure && typed.output.as_deref().is_some_and(|path| path.as_os_str() != STDOUT) => {
+            Err("`--secure` writes no files, so it does not go together with `--output`".into())
+        }
+        None => Ok(()),
+    }
+}
+
+fn target(job: Job, typed: &Typed) -> Result<Option<TargetSpec>, String> {
+    let pid = typed.pid.as_deref().map(values::pid).transpose()?;
+    let command = (!typed.command.is_empty()).then(|| typed.command.clone());
+    match (job, pid, command) {
+        (_, Some(_), Some(_)) => Err("`-p PID` and `-- COMMAND` are two targets; name one of them".into()),
+        (Job::DemoLive | Job::DemoOnce, _, Some(_)) => Err("`demo` is its own target; leave `-- COMMAND` out".into()),
+        (Job::DemoLive | Job::DemoOnce, ..) => {
+            let workload = match &typed.workload {
+                Some(text) => values::word("--workload", text, &Workload::ALL, Workload::word)?,
+                None => Workload::default(),
+            };
+            Ok(Some(TargetSpec::Demo { workload }))
+        }
+        (Job::Dump, _, Some(_)) => Err("`dump` looks at a running process: name it with `-p PID`".into()),
+        (Job::Dump, None, None) => Err("`dump` needs a process: `sampletop dump -p PID`".into()),
+        (Job::Record, None, None) => {
+            Err("`record` needs a target: `sampletop record -p PID` or `sampletop record -- COMMAND`".into())
+        }
+        (_, Some(pid), None) => Ok(Some(TargetSpec::Pid(pid))),
+        (_, None, Some(command)) if command[0].is_empty() => Err("the command behind `--` is empty; name one".into()),
+        (_, None, Some(command)) => Ok(Some(TargetSpec::Command(command))),
+        (Job::Live, None, None) => Ok(None),
+    }
+}
+
+fn not_a_terminal(target: Option<&TargetSpec>) -> String {
+    let (record, dump) = match target {
+        Some(TargetSpec::Pid(pid)) => (format!("record -p {pid}"), format!("dump -p {pid}")),
+        Some(TargetSpec::Command(_)) => ("record -o FILE -- COMMAND".into(), "dump -p PID".into()),
+        Some(TargetSpec::Demo { .. }) | None => ("record -p PID".into(), "dump -p PID".into()),
+    };
+    format!("the live view needs a terminal; use `sampletop {record}` or `sampletop {dump}`")
+}
+
+fn mode(job: Job, typed: &Typed, target: Option<&TargetSpec>) -> Result<Mode, String> {
+    let duration = match typed.duration.as_deref().map(str::trim) {
+        Some("exit") => Some(None),
+        Some(text) => Some(Some(values::time(text, &DURATIONS)?)),
+        None => None,
+    };
+    Ok(match job {
+        Job::Live | Job::DemoLive => Mode::Live,
+        Job::Dump => Mode::Dump,
+        Job::DemoOnce => match duration {
+            Some(None) => return Err("`--duration exit` would wait forever: the demo does not end; give a time".into()),
+            given => Mode::Once { duration: given.flatten().unwrap_or(DEMO_DURATION) },
+        },
+        Job::Record => {
+            let default = match target {
+                Some(TargetSpec::Command(_)) => None,
+                _ => Some(DURATION),
+            };
+            Mode::Record { duration: duration.unwrap_or(default) }
+        }
+    })
+}
+
+fn format(job: Job, typed: &Typed) -> Result<Format, String> {
+    let format = match (&typed.format, &typed.output) {
+        (Some(text), _) => values::word("--format", text, &Format::ALL, Format::word)?,
+        (None, Some(path)) if path.as_os_str() != STDOUT => by_extension(path)?,
+        _ => Format::default(),
+    };
+    match (job, format) {
+        (Job::Dump, Format::Folded) => Err("`dump` writes text or json; folded is for `record`".into()),
+        _ => Ok(format),
+    }
+}
+
+fn by_extension(path: &Path) -> Result<Format, String> {
+    let extension = path.extension().map(|e| e.to_string_lossy().to_ascii_lowercase());
+    let found = Format::ALL.into_iter().find(|f| extension.as_deref().is_some_and(|e| f.extensions().contains(&e)));
+    found.ok_or_else(|| {
+        let known: Vec<String> =
+            Format::ALL.into_iter().map(|f| format!(".{} ({})", f.extensions()[0], f.word())).collect();
+        let path = shown(&path.to_string_lossy());
+        format!("the name `{path}` does not say a format: end it in {}, or name one with --format", known.join(", "))
+    })
+}
+
+fn sampling(typed: &Typed) -> Result<Sampling, String> {
+    let interval = match &typed.interval {
+        Some(text) => values::time(text, &INTERVALS)?,
+        None => INTERVAL,
+    };
+    let capture = match &typed.capture {
+        Some(text) => values::word("--capture", text, &CaptureChoice::ALL, CaptureChoice::word)?,
+        None => CaptureChoice::default(),
+    };
+    let unwinder = match &typed.unwinder {
+        Some(text) => values::word("--unwinder", text, UnwinderChoice::ALL, UnwinderChoice::word)?,
+        None => UnwinderChoice::default(),
+    };
+    if unwinder != UnwinderChoice::Framehop && capture != CaptureChoice::Ptrace {
+        return Err(format!("`--unwinder {}` needs `--capture ptrace`", unwinder.word()));
+    }
+    Ok(Sampling { interval, capture, unwinder })
+}
+
+fn settings(job: Job, typed: &Typed) -> Result<Settings, String> {
+    let defaults = Settings::default();
+    let window = match &typed.window {
+        Some(text) => Some(values::time(text, &WINDOWS)?),
+        None => None,
+    };
+    let range = match (window, job) {
+        (Some(window), _) => Range::Rolling(ns(window)),
+        (None, Job::Live | Job::DemoLive) => Range::Rolling(ns(WINDOW)),
+        (None, _) => Range::Cumulative { since: None },
+    };
+    Ok(Settings {
+        metric: match &typed.metric {
+            Some(text) => values::word("--metric", text, &Metric::ALL, Metric::word)?,
+            None => defaults.metric,
+        },
+        roll_up: match &typed.by {
+            Some(text) => values::word("--by", text, &RollUp::ALL, RollUp::word)?,
+            None => defaults.roll_up,
+        },
+        grouping: match &typed.group {
+            Some(text) => values::grouping(text)?,
+            None => defaults.grouping,
+        },
+        rename: typed.rename.iter().map(|text| values::rename(text)).collect::<Result<_, _>>()?,
+        filters: Filters {
+            interesting: match typed.interesting.is_empty() {
+                true => Filter::default(),
+                false => Filter::set(values::prefixes(&typed.interesting)?),
+            },
+            focus: filter("--focus", &typed.focus, values::regex)?,
+            ignore: filter("--ignore", &typed.ignore, values::regex)?,
+            hide: filter("--hide", &typed.hide, values::regex)?,
+            threads: filter("--threads", &typed.threads, values::regex)?,
+            min_percent: filter("--min-percent", &typed.min_percent, values::percent)?,
+        },
+        range,
+        idle: typed.idle,
+        idle_at: typed.idle_at.iter().map(|text| values::regex("--idle-at", text)).collect::<Result<_, _>>()?,
+        ..defaults
+    })
+}
+
+fn filter<T>(
+    option: &str,
+    text: &Option<String>,
+    read: fn(&str, &str) -> Result<T, String>,
+) -> Result<Filter<T>, String> {
+    match text {
+        Some(text) => Ok(Filter::set(read(option, text)?)),
+        None => Ok(Filter::default()),
+    }
+}
+
+fn ns(time: Duration) -> Ns {
+    Ns::try_from(time.as_nanos()).unwrap_or(Ns::MAX)
+}

@@ -1,0 +1,218 @@
+use std::ffi::OsString;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::config::{CaptureChoice, Format, TargetSpec, Workload};
+use crate::model::frame::SECOND;
+use crate::model::settings::{Grouping, Metric, Range, RollUp};
+
+const TERMINAL: Surroundings = Surroundings { stdout_is_terminal: true, no_color: false, dumb: false };
+const PIPE: Surroundings = Surroundings { stdout_is_terminal: false, ..TERMINAL };
+
+fn words(line: &str) -> Vec<OsString> {
+    std::iter::once("sampletop").chain(line.split_whitespace()).map(OsString::from).collect()
+}
+
+fn on(surroundings: &Surroundings, line: &str) -> Config {
+    parse_in(words(line).into_iter(), surroundings).unwrap_or_else(|e| panic!("{line}: {}", e.message))
+}
+
+fn refused(surroundings: &Surroundings, line: &str) -> String {
+    let exit = parse_in(words(line).into_iter(), surroundings).expect_err(line);
+    assert_eq!((exit.code, exit.to_stdout), (2, false), "{line}");
+    exit.message
+}
+
+#[test]
+fn nothing_but_a_pid_is_the_live_view_at_its_defaults() {
+    let config = on(&TERMINAL, "-p 4321");
+    assert!(matches!(config.mode, Mode::Live));
+    assert!(matches!(config.target, Some(TargetSpec::Pid(4321))));
+    assert_eq!(config.sampling.interval, Duration::from_millis(10));
+    assert_eq!(config.sampling.capture, CaptureChoice::Auto);
+    assert_eq!(config.settings.range, Range::Rolling(30 * SECOND));
+    assert_eq!(config.settings.metric, Metric::Wall);
+    assert!(config.screen.color && !config.screen.ascii && !config.screen.mouse);
+    assert!(!config.settings.idle && !config.output.secure);
+}
+
+#[test]
+fn without_arguments_a_process_is_picked() {
+    let config = on(&TERMINAL, "");
+    assert!(matches!(config.mode, Mode::Live) && config.target.is_none());
+}
+
+#[test]
+fn a_command_keeps_its_own_options() {
+    let config = on(&TERMINAL, "-i 5ms -- ls -p 7 --help -- x");
+    let Some(TargetSpec::Command(command)) = config.target else { panic!("{:?}", config.target) };
+    assert_eq!(command, ["ls", "-p", "7", "--help", "--", "x"]);
+    assert_eq!(config.sampling.interval, Duration::from_millis(5));
+}
+
+#[test]
+fn options_mean_the_same_on_both_sides_of_the_word() {
+    for line in
+        ["--rename s/a/b/ -p 7 record --rename s/c/d/ -d 3s", "record --rename s/a/b/ --rename s/c/d/ -d 3s -p 7"]
+    {
+        let config = on(&PIPE, line);
+        assert!(matches!(config.mode, Mode::Record { duration: Some(d) } if d == Duration::from_secs(3)), "{line}");
+        assert!(matches!(config.target, Some(TargetSpec::Pid(7))), "{line}");
+        let rules: Vec<_> =
+            config.settings.rename.iter().map(|r| (r.pattern.as_str().to_owned(), r.text.clone())).collect();
+        assert_eq!(rules, [("a".into(), "b".into()), ("c".into(), "d".into())], "{line}");
+    }
+}
+
+#[test]
+fn a_recording_ends_by_itself_or_with_its_command() {
+    let duration = |line| match on(&PIPE, line).mode {
+        Mode::Record { duration } => duration,
+        mode => panic!("{mode:?}"),
+    };
+    assert_eq!(duration("record -p 1"), Some(Duration::from_secs(10)));
+    assert_eq!(duration("record -p 1 -d exit"), None);
+    assert_eq!(duration("record -- x"), None);
+    assert_eq!(duration("record -d 2s -- x"), Some(Duration::from_secs(2)));
+    assert_eq!(on(&PIPE, "record -p 1").settings.range, Range::Cumulative { since: None });
+    assert_eq!(on(&PIPE, "record -p 1 --window 5s").settings.range, Range::Rolling(5 * SECOND));
+}
+
+#[test]
+fn the_format_follows_the_name_unless_it_is_given() {
+    let format = |line| {
+        let output = on(&PIPE, line).output;
+        (output.format, output.path.map(|p| p.to_string_lossy().into_owned()))
+    };
+    let file = |name: &str| Some(name.to_owned());
+    assert_eq!(format("record -p 1"), (Format::Text, None));
+    assert_eq!(format("record -p 1 -o a.txt"), (Format::Text, file("a.txt")));
+    assert_eq!(format("record -p 1 -o a.JSON"), (Format::Json, file("a.JSON")));
+    assert_eq!(format("record -p 1 -o a.folded"), (Format::Folded, file("a.folded")));
+    assert_eq!(format("record -p 1 -o a.b --format json"), (Format::Json, file("a.b")));
+    assert_eq!(format("record -p 1 -o - --format folded"), (Format::Folded, None));
+    assert_eq!(format("dump -p 1 -o d.json"), (Format::Json, file("d.json")));
+    let message = refused(&PIPE, "record -p 1 -o p.svg");
+    for name in ["p.svg", "text", "json", "folded"] {
+        assert!(message.contains(name), "{message}");
+    }
+}
+
+#[test]
+fn the_demo_reports_once_where_nobody_can_press_keys() {
+    for (surroundings, line) in [(&TERMINAL, "demo --once"), (&PIPE, "demo"), (&PIPE, "demo --once")] {
+        let config = on(surroundings, line);
+        assert!(matches!(config.mode, Mode::Once { duration } if duration == Duration::from_secs(5)), "{line}");
+        assert!(matches!(config.target, Some(TargetSpec::Demo { workload: Workload::All })), "{line}");
+        assert_eq!(config.settings.range, Range::Cumulative { since: None });
+    }
+    let config = on(&TERMINAL, "demo --workload locks");
+    assert!(matches!(config.mode, Mode::Live));
+    assert!(matches!(config.target, Some(TargetSpec::Demo { workload: Workload::Locks })));
+}
+
+#[test]
+fn everything_that_is_shown_can_be_set() {
+    let line = "--metric off --by line --group frame:^handle --threads w --interesting a::,b --focus f --ignore g \
+                --hide h --min-percent 0.5% --idle --idle-at x --idle-at y -p 1";
+    let settings = on(&TERMINAL, line).settings;
+    assert_eq!((settings.metric, settings.roll_up), (Metric::Off, RollUp::Line));
+    assert!(matches!(&settings.grouping, Grouping::Frame(r) if r.as_str() == "^handle"));
+    assert_eq!(settings.filters.interesting.active().expect("set"), &["a::", "b"]);
+    let regexes =
+        [&settings.filters.threads, &settings.filters.focus, &settings.filters.ignore, &settings.filters.hide];
+    assert_eq!(regexes.map(|f| f.active().expect("set").as_str()), ["w", "f", "g", "h"]);
+    assert_eq!(settings.filters.min_percent.active(), Some(&0.5));
+    assert!(settings.idle);
+    assert_eq!(settings.idle_at.iter().map(|r| r.as_str()).collect::<Vec<_>>(), ["x", "y"]);
+}
+
+#[test]
+fn colours_are_off_where_they_are_not_wanted() {
+    assert!(!on(&TERMINAL, "--no-color").screen.color);
+    assert!(!on(&Surroundings { no_color: true, ..TERMINAL }, "").screen.color);
+    assert!(!on(&Surroundings { dumb: true, ..TERMINAL }, "").screen.color);
+}
+
+#[test]
+fn a_wrong_value_is_told_before_a_missing_terminal() {
+    assert!(refused(&PIPE, "-i 0").contains("--interval"));
+    let message = refused(&PIPE, "-p 4321");
+    assert!(message.contains("record -p 4321") && message.contains("dump -p 4321"), "{message}");
+}
+
+#[test]
+fn rename_rules_are_read_as_sed_reads_them() {
+    let rule = |text| values::rename(text).map(|r| (r.pattern.as_str().to_owned(), r.text));
+    let ok = |a: &str, b: &str| Ok((a.to_owned(), b.to_owned()));
+    assert_eq!(rule("s/req-[0-9]+/req/"), ok("req-[0-9]+", "req"));
+    assert_eq!(rule("s|/api/||"), ok("/api/", ""));
+    assert_eq!(rule(r"s/a\/b\.c/$1\/x/"), ok(r"a/b\.c", "$1/x"));
+    for wrong in ["", "s", "s/", "s/a", "s/a/b", "s/a/b/g", "s//b/", "saxbx", "y/a/b/", r"s\a\b\", "s/a/b/c/"] {
+        assert!(rule(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn times_end_where_they_say() {
+    for (line, good) in [
+        ("-i 1ms", true),
+        ("-i 10s", true),
+        ("-i 999us", false),
+        ("-i 10001ms", false),
+        ("--window 1s", true),
+        ("--window 24h", true),
+        ("--window 24h1ms", false),
+        ("--window 999ms", false),
+    ] {
+        assert_eq!(parse_in(words(line).into_iter(), &TERMINAL).is_ok(), good, "{line}");
+    }
+}
+
+#[test]
+fn the_workload_child_gets_its_arguments_untouched() {
+    let Mode::Workload { args } = on(&PIPE, "__workload mixed --truth --anything").mode else {
+        panic!("not the child")
+    };
+    assert_eq!(args, ["mixed", "--truth", "--anything"]);
+}
+
+#[test]
+fn the_definitions_are_sound_and_the_help_fits() {
+    use clap::CommandFactory;
+    Typed::command().debug_assert();
+    let exit = parse_in(words("--help").into_iter(), &TERMINAL).expect_err("help is no run");
+    assert_eq!((exit.code, exit.to_stdout), (0, true));
+    assert!(exit.message.lines().count() < 60, "{}", exit.message);
+    for absent in ["bpf", "sampletop report", "doctor", "diff", "--every", "--config", "--max-overhead", "__workload"] {
+        assert!(!exit.message.contains(absent), "{absent} does not exist yet");
+    }
+    // One line per option: a line that starts with more blanks than an option's own is a continuation.
+    let help = Typed::command().term_width(80).render_help().to_string();
+    assert!(help.contains("--interval") && help.contains("Examples:"), "{help}");
+    for line in help.lines() {
+        assert!(!line.starts_with("           "), "this help does not fit: {line}");
+        assert!(line.len() <= 80, "{line}");
+    }
+}
+
+proptest! {
+    /// Whatever is typed: a configuration, or one sentence on one line.
+    #[test]
+    fn any_arguments_get_an_answer(args in proptest::collection::vec(
+        prop_oneof![
+            proptest::sample::select(vec!["record", "dump", "demo", "-p", "--", "-i", "-d", "--rename", "--group", "--once",
+                "-o", "--idle", "--idle-at", "1s", "7", "exit", "s/a/b/", "frame:x", "x.json", "--format", "--by"]).prop_map(String::from),
+            "-{0,2}[a-z]{0,8}=?\\PC{0,8}",
+        ], 0..8))
+    {
+        let args = std::iter::once(OsString::from("sampletop")).chain(args.into_iter().map(OsString::from));
+        if let Err(exit) = parse_in(args, &TERMINAL) && exit.code != 0 {
+            prop_assert_eq!(exit.code, 2);
+            prop_assert!(exit.message.starts_with("sampletop: "), "{}", exit.message);
+            prop_assert_eq!(exit.message.lines().count(), 1, "{}", exit.message);
+        }
+    }
+}
