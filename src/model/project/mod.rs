@@ -1,25 +1,19 @@
 //! Facts + settings -> what is shown. Pure functions; the same facts give the same projection.
 
+mod collapse;
+mod confidence;
+mod totals;
+
 use std::sync::Arc;
 
 use super::frame::{Ns, ThreadKey};
 use super::settings::Settings;
 use super::snapshot::Snapshot;
-use super::state::State;
 use super::tables::Location;
 
-/// Sums over a set of stacks. `wall_ns` and `cpu_ns` are always both there; the metric only chooses what is drawn.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Totals {
-    pub wall_ns: u64,
-    pub cpu_ns: u64,
-    pub hits: u64,
-    pub cpu_hits: u64,
-    pub longest_ns: u64,
-    pub longest_from: Ns,
-    /// Wall time by state, indexed by [`State`]; sums to `wall_ns`.
-    pub states_ns: [u64; State::COUNT],
-}
+pub use collapse::{Chain, chain, hottest_group, hottest_path, is_drawn};
+pub use confidence::{Confidence, HITS_NEEDED, confidence, seconds_for_one_percent};
+pub use totals::Totals;
 
 /// A node of a call tree: one row (function or line) on one path. Indexes are into [`Projection::nodes`].
 #[derive(Clone, Debug)]
@@ -40,7 +34,10 @@ pub struct Node {
 pub struct Group {
     pub name: Arc<str>,
     pub threads: Vec<GroupThread>,
+    /// `own` and the totals of all roots.
     pub total: Totals,
+    /// Stacks of which the hide filter left nothing; they have no root.
+    pub own: Totals,
     /// Outermost frames, sorted.
     pub roots: Vec<u32>,
 }
@@ -90,27 +87,36 @@ pub struct Projection {
     pub methods: Vec<Method>,
 }
 
-/// How sure a row is.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Confidence {
-    /// Wilson 95 % interval of the on-CPU share, 0..=1; waits are measured, to one interval each.
-    pub low: f64,
-    pub high: f64,
-    /// hits < 10 and weight per hit under 10 intervals: drawn dim with `~`.
-    pub unresolved: bool,
+impl Projection {
+    /// What THR and CPU are averaged over, ns.
+    pub fn elapsed(&self) -> Ns {
+        self.till.saturating_sub(self.from)
+    }
 }
 
-/// Reads `snapshot`'s history under `settings`.
+/// Reads `snapshot`'s history under `settings`. For a view that is drawn again and again see [`Projector`].
 pub fn project(snapshot: &Snapshot, settings: &Settings) -> Projection {
-    let _ = (snapshot, settings);
-    Projection {
-        from: 0,
-        till: 0,
-        total: Totals::default(),
-        hidden: Hidden::default(),
-        only_idle: false,
-        groups: Vec::new(),
-        nodes: Vec::new(),
-        methods: Vec::new(),
+    Projector::default().project(snapshot, settings)
+}
+
+/// Projects again and again, and keeps what does not change between two looks at one session: names of frames and
+/// threads, and what the filters say of them. The result is the same as [`project`]'s for any order of calls with ever
+/// newer snapshots; whatever another session or other settings make stale is dropped.
+#[derive(Default)]
+pub struct Projector {}
+
+impl Projector {
+    pub fn project(&mut self, snapshot: &Snapshot, settings: &Settings) -> Projection {
+        let _ = (snapshot, settings);
+        Projection {
+            from: 0,
+            till: 0,
+            total: Totals::default(),
+            hidden: Hidden::default(),
+            only_idle: false,
+            groups: Vec::new(),
+            nodes: Vec::new(),
+            methods: Vec::new(),
+        }
     }
 }
