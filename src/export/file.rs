@@ -1,22 +1,286 @@
 //! Where the bytes of an export go: whole or not at all.
+//!
+//! A new file is written beside the one that is meant, flushed to the disk, and renamed over it, all through one
+//! descriptor of the directory. So a full disk leaves the old file, nobody reads half a profile, and a name that
+//! somebody else planted is replaced or refused, never written through.
 
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::fs::{Access, AtFlags, FileType, Gid, Mode, OFlags, Uid};
+
+use crate::model::text::clean;
+
+/// Only the owner reads a profile: it tells paths and names of the target.
+const MODE: Mode = Mode::RUSR.union(Mode::WUSR);
+
+/// The longest host name in a file name, bytes.
+const HOST_CAP: usize = 64;
 
 /// Whether a file of that name could be saved now; nothing is left behind. One sentence if not.
 pub fn probe(path: &Path) -> Result<(), String> {
-    let _ = path;
-    Ok(())
+    let place = Place::of(path)?;
+    place.check()?;
+    place.temporary().map(drop).map_err(|error| place.failed(&error))
 }
 
 /// Writes `bytes` to a new file beside `path` and renames it over `path`. One sentence if that fails: then
-/// whatever was at `path` is still there, untouched.
+/// whatever was at `path` is still there, untouched, and nothing new is.
 pub fn save(path: &Path, bytes: &[u8]) -> Result<(), String> {
-    let _ = (path, bytes);
-    Ok(())
+    save_with(path, |file| file.write_all(bytes))
 }
 
-/// `sampletop-HOST-PID-UTC.txt`.
+fn save_with(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> Result<(), String> {
+    let place = Place::of(path)?;
+    place.check()?;
+    let save = || -> io::Result<()> {
+        let mut temporary = place.temporary()?;
+        if let Some((uid, gid)) = caller_under_sudo() {
+            rustix::fs::fchown(&temporary.file, Some(uid), Some(gid))?;
+        }
+        fill(&mut temporary.file)?;
+        temporary.file.sync_all()?;
+        temporary.rename(place.name)?;
+        // So that the new name survives a crash, too; the file itself is safe already.
+        let _ = rustix::fs::fsync(&place.directory);
+        Ok(())
+    };
+    save().map_err(|error| place.failed(&error))
+}
+
+/// `sampletop-HOST-PID-UTC.txt`; `unix_ns` is the moment it is named for.
 pub fn default_name(host: &str, pid: u32, unix_ns: i128) -> String {
-    let _ = (host, pid, unix_ns);
-    String::new()
+    let host: String = host.chars().take(HOST_CAP).map(|c| if plain(c) { c } else { '-' }).collect();
+    let host = match host.trim_matches(['-', '.']) {
+        "" => "host",
+        host => host,
+    };
+    let at = jiff::Timestamp::from_nanosecond(unix_ns).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+    format!("sampletop-{host}-{pid}-{}.txt", at.strftime("%Y%m%dT%H%M%SZ"))
+}
+
+fn plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')
+}
+
+/// A name in an open directory.
+struct Place<'a> {
+    path: &'a Path,
+    directory: OwnedFd,
+    name: &'a OsStr,
+}
+
+impl<'a> Place<'a> {
+    fn of(path: &'a Path) -> Result<Place<'a>, String> {
+        let shown = shown(path);
+        let ends_in_slash = path.as_os_str().as_encoded_bytes().ends_with(b"/");
+        let name = path.file_name().filter(|_| !ends_in_slash);
+        let name = name.ok_or_else(|| format!("`{shown}` names no file; give a file name"))?;
+        let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+        match rustix::fs::open(parent, flags, Mode::empty()) {
+            Ok(directory) => Ok(Place { path, directory, name }),
+            Err(error) => {
+                Err(format!("cannot write `{shown}`: its directory cannot be opened: {}", why(&error.into())))
+            }
+        }
+    }
+
+    /// What is there now may be replaced: nothing, or a regular file the caller could write.
+    fn check(&self) -> Result<(), String> {
+        let shown = shown(self.path);
+        let stat = match rustix::fs::statat(&self.directory, self.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(rustix::io::Errno::NOENT) => return Ok(()),
+            Err(error) => return Err(self.failed(&error.into())),
+        };
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => {
+                rustix::fs::accessat(&self.directory, self.name, Access::WRITE_OK, AtFlags::EACCESS)
+                    .map_err(|error| self.failed(&error.into()))
+            }
+            FileType::Symlink => {
+                Err(format!("`{shown}` is a symbolic link, which is not written through; name a file"))
+            }
+            FileType::Directory => Err(format!("`{shown}` is a directory; name a file in it")),
+            _ => Err(format!("`{shown}` is no regular file; name a file, or `-` for standard output")),
+        }
+    }
+
+    /// A new, empty file beside the one that is meant.
+    fn temporary(&self) -> io::Result<Temporary<'_>> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        for _ in 0..16 {
+            let name = format!(".sampletop-{}-{}.tmp", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+            match rustix::fs::openat(&self.directory, &name, flags, MODE) {
+                Ok(file) => return Ok(Temporary { directory: &self.directory, name, file: file.into(), done: false }),
+                // Left by an earlier process of our number, or planted.
+                Err(rustix::io::Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
+    fn failed(&self, error: &io::Error) -> String {
+        format!("cannot write `{}`: {}", shown(self.path), why(error))
+    }
+}
+
+/// Removed again unless it was renamed.
+struct Temporary<'a> {
+    directory: &'a OwnedFd,
+    name: String,
+    file: File,
+    done: bool,
+}
+
+impl Temporary<'_> {
+    fn rename(mut self, name: &OsStr) -> io::Result<()> {
+        rustix::fs::renameat(self.directory, &self.name, self.directory, name)?;
+        self.done = true;
+        Ok(())
+    }
+}
+
+impl Drop for Temporary<'_> {
+    fn drop(&mut self) {
+        if !self.done {
+            // Nothing can be done about it, and the error that led here is the one to tell.
+            let _ = rustix::fs::unlinkat(self.directory, &self.name, AtFlags::empty());
+        }
+    }
+}
+
+/// Who called sudo, where we are root by it.
+fn caller_under_sudo() -> Option<(Uid, Gid)> {
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let id = |name| std::env::var(name).ok()?.parse::<u32>().ok();
+    // The highest value means "no change" to fchown.
+    let (uid, gid) = (id("SUDO_UID")?, id("SUDO_GID")?);
+    (uid != u32::MAX && gid != u32::MAX).then(|| (Uid::from_raw(uid), Gid::from_raw(gid)))
+}
+
+fn shown(path: &Path) -> String {
+    clean(&path.to_string_lossy(), 200).into_owned()
+}
+
+/// The system's words, without its number.
+fn why(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.split_once(" (os error") {
+        Some((words, _)) => words.to_lowercase(),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    fn names(directory: &Path) -> Vec<String> {
+        let mut names: Vec<String> = std::fs::read_dir(directory)
+            .expect("the directory is there")
+            .map(|entry| entry.expect("readable").file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    }
+
+    fn scratch() -> tempfile::TempDir {
+        tempfile::tempdir().expect("a temporary directory")
+    }
+
+    #[test]
+    fn a_file_is_written_for_its_owner_only() {
+        let dir = scratch();
+        let path = dir.path().join("p.txt");
+        probe(&path).expect("writable");
+        assert!(names(dir.path()).is_empty(), "a probe leaves nothing");
+        save(&path, b"one").expect("saved");
+        save(&path, b"two").expect("saved again");
+        assert_eq!(std::fs::read(&path).expect("there"), b"two");
+        assert_eq!(std::fs::metadata(&path).expect("there").permissions().mode() & 0o7777, 0o600);
+        assert_eq!(names(dir.path()), ["p.txt"]);
+    }
+
+    #[test]
+    fn a_failed_write_leaves_the_old_file_and_nothing_else() {
+        let dir = scratch();
+        let path = dir.path().join("p.txt");
+        save(&path, b"old").expect("saved");
+        let error = save_with(&path, |file| {
+            file.write_all(b"half of the n")?;
+            Err(io::Error::from_raw_os_error(libc::ENOSPC))
+        })
+        .expect_err("the disk is full");
+        assert_eq!(error, format!("cannot write `{}`: no space left on device", path.display()));
+        assert_eq!(std::fs::read(&path).expect("there"), b"old");
+        assert_eq!(names(dir.path()), ["p.txt"]);
+    }
+
+    #[test]
+    fn nothing_is_written_through_a_link_or_over_what_is_no_file() {
+        let dir = scratch();
+        let victim = dir.path().join("victim");
+        std::fs::write(&victim, "precious").expect("written");
+        let link = dir.path().join("link");
+        symlink(&victim, &link).expect("linked");
+        let dangling = dir.path().join("dangling");
+        symlink(dir.path().join("nowhere"), &dangling).expect("linked");
+        std::fs::create_dir(dir.path().join("sub")).expect("made");
+        for (name, word) in [("link", "symbolic link"), ("dangling", "symbolic link"), ("sub", "directory")] {
+            let path = dir.path().join(name);
+            assert!(probe(&path).expect_err(name).contains(word), "{name}");
+            assert!(save(&path, b"x").expect_err(name).contains(word), "{name}");
+        }
+        assert_eq!(std::fs::read(&victim).expect("there"), b"precious");
+        assert_eq!(names(dir.path()), ["dangling", "link", "sub", "victim"]);
+        // Renaming over a device would replace it for the whole system.
+        assert!(probe(Path::new("/dev/null")).expect_err("a device").contains("no regular file"));
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_told_beforehand() {
+        let dir = scratch();
+        for path in
+            [dir.path().join("missing/p.txt"), "/proc/p.txt".into(), dir.path().join("p/"), "..".into(), "".into()]
+        {
+            let error = probe(&path).expect_err(&path.to_string_lossy());
+            assert_eq!(error.lines().count(), 1, "{error}");
+            assert!(save(&path, b"x").is_err());
+        }
+        let long = dir.path().join("x".repeat(300));
+        assert!(probe(&long).expect_err("too long").contains("too long"));
+    }
+
+    #[test]
+    fn names_left_by_an_earlier_run_are_passed_over() {
+        let dir = scratch();
+        for n in 0..200 {
+            std::fs::write(dir.path().join(format!(".sampletop-{}-{n}.tmp", std::process::id())), "").expect("made");
+        }
+        let path = dir.path().join("p.txt");
+        // 16 tries per save: a few saves get beyond what lies there.
+        assert!((0..20).any(|_| save(&path, b"x").is_ok()));
+        assert_eq!(std::fs::metadata(&path).expect("there").nlink(), 1);
+    }
+
+    #[test]
+    fn the_default_name_is_fit_for_any_file_system() {
+        let at = 1_767_323_045 * 1_000_000_000;
+        assert_eq!(default_name("node-7.example", 42, at), "sampletop-node-7.example-42-20260102T030405Z.txt");
+        assert_eq!(default_name("../a b/é\u{1b}", 1, at), "sampletop-a-b-1-20260102T030405Z.txt");
+        assert_eq!(default_name("", 1, at), "sampletop-host-1-20260102T030405Z.txt");
+        assert!(default_name(&"h".repeat(500), 1, at).len() < 128);
+        assert!(default_name("h", 1, i128::MAX).starts_with("sampletop-h-1-1970"));
+    }
 }
