@@ -22,7 +22,8 @@ pub fn chain(projection: &Projection, metric: Metric, node: u32) -> Chain {
     chain
 }
 
-fn swallowed_by(projection: &Projection, metric: Metric, node: u32) -> Option<u32> {
+/// The child that takes the node's line, one step of [`chain`]: for a view that also draws what branches off a chain.
+pub fn swallowed_by(projection: &Projection, metric: Metric, node: u32) -> Option<u32> {
     let node = &projection.nodes[node as usize];
     let own = u128::from(node.own.value(metric));
     let light = own == 0 || own * 200 < u128::from(projection.total.value(metric));
@@ -38,7 +39,7 @@ fn dominant(projection: &Projection, metric: Metric, children: &[u32], parent: &
 }
 
 /// Of equals the one that is drawn first.
-fn heaviest(projection: &Projection, metric: Metric, children: &[u32]) -> Option<u32> {
+pub fn heaviest(projection: &Projection, metric: Metric, children: &[u32]) -> Option<u32> {
     let value = |node: u32| projection.nodes[node as usize].total.value(metric);
     children.iter().copied().reduce(|best, next| if value(next) > value(best) { next } else { best })
 }

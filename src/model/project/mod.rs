@@ -11,7 +11,7 @@ use super::settings::Settings;
 use super::snapshot::Snapshot;
 use super::tables::Location;
 
-pub use collapse::{Chain, chain, hottest_group, hottest_path, is_drawn};
+pub use collapse::{Chain, chain, heaviest, hottest_group, hottest_path, is_drawn, swallowed_by};
 pub use confidence::{Confidence, HITS_NEEDED, confidence, seconds_for_one_percent};
 pub use totals::Totals;
 
