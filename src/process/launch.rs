@@ -10,7 +10,7 @@ use std::ffi::{CString, OsStr, OsString};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -19,6 +19,8 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, Signal, WaitOptions};
+
+use super::held::{self, ChildOutput, ChildPlan, Stage, read_report};
 
 /// How long `end` waits after SIGTERM before SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
@@ -146,10 +148,9 @@ impl Launch {
             gate: gate_read.as_raw_fd(),
             gate_write: gate.as_raw_fd(),
             report: report_write.as_raw_fd(),
-            // SAFETY: getauxval reads a constant the kernel passed to this process.
-            privileged: unsafe { libc::getauxval(libc::AT_SECURE) } != 0,
+            privileged: held::privileged(),
         };
-        let pid = fork(&plan).map_err(failed("fork"))?;
+        let pid = held::fork(&plan).map_err(failed("fork"))?;
         // The child's ends, so that its death closes the report pipe.
         drop((gate_read, report_write, out_write));
         let pidfd = match rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) {
@@ -255,197 +256,6 @@ impl Drop for Launch {
     }
 }
 
-/// What the child needs, made before the fork: between fork and exec it must not allocate.
-struct ChildPlan<'a> {
-    path: &'a CString,
-    /// Ends in a null pointer.
-    argv: &'a [*const libc::c_char],
-    stdin: RawFd,
-    output: ChildOutput,
-    file: Option<&'a std::ffi::CStr>,
-    /// Who gets the output file under sudo.
-    owner: Option<(u32, u32)>,
-    gate: RawFd,
-    gate_write: RawFd,
-    report: RawFd,
-    /// This program has rights its caller has not (file capabilities).
-    privileged: bool,
-}
-
-enum ChildOutput {
-    Inherit,
-    Descriptor(RawFd),
-}
-
-/// What the child was doing; the first number of its report, the second is errno.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(i32)]
-enum Stage {
-    Held = 0,
-    Rights = 1,
-    Session = 2,
-    Output = 3,
-    Exec = 4,
-}
-
-impl Stage {
-    fn from_number(n: i32) -> Stage {
-        [Stage::Held, Stage::Rights, Stage::Session, Stage::Output]
-            .into_iter()
-            .find(|s| *s as i32 == n)
-            .unwrap_or(Stage::Exec)
-    }
-
-    fn words(self) -> &'static str {
-        match self {
-            Stage::Held => "holding it",
-            Stage::Rights => "giving up rights",
-            Stage::Session => "making its session",
-            Stage::Output => "redirecting its output",
-            Stage::Exec => "exec",
-        }
-    }
-}
-
-fn fork(plan: &ChildPlan<'_>) -> io::Result<Pid> {
-    // SAFETY: sigset_t is plain data; the calls fill and install signal sets of this thread only. All signals are
-    // blocked across the fork, so that no handler of ours (which writes to a pipe we share) runs in the child. The
-    // child calls only async-signal-safe functions and leaves by exec or _exit.
-    unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        let mut before: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-        let pid = libc::fork();
-        if pid == 0 {
-            run_child(plan);
-        }
-        let error = io::Error::last_os_error();
-        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
-        Pid::from_raw(pid).filter(|_| pid > 0).ok_or(error)
-    }
-}
-
-/// SAFETY: only in a forked child, once, with all signals blocked.
-unsafe fn run_child(plan: &ChildPlan<'_>) -> ! {
-    // SAFETY: async-signal-safe libc calls on descriptors and strings that `plan` keeps valid; no allocation, no locks.
-    unsafe {
-        libc::close(plan.gate_write); // or its own copy would keep the gate open
-        reset_signals();
-        if plan.privileged && !drop_rights() {
-            fail(plan, Stage::Rights);
-        }
-        if libc::setsid() < 0 {
-            fail(plan, Stage::Session);
-        }
-        let output = match (plan.file, &plan.output) {
-            (Some(path), _) => {
-                let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-                let fd = libc::open(path.as_ptr(), flags, 0o600 as libc::c_uint);
-                if fd < 0 {
-                    fail(plan, Stage::Output);
-                }
-                if let Some((uid, gid)) = plan.owner {
-                    libc::fchown(fd, uid, gid); // root may; if not, the file stays root's
-                }
-                Some(fd)
-            }
-            (None, ChildOutput::Descriptor(fd)) => Some(*fd),
-            (None, ChildOutput::Inherit) => None,
-        };
-        if libc::dup2(plan.stdin, 0) < 0 {
-            fail(plan, Stage::Output);
-        }
-        if let Some(fd) = output
-            && (libc::dup2(fd, 1) < 0 || libc::dup2(fd, 2) < 0)
-        {
-            fail(plan, Stage::Output);
-        }
-        report(plan, Stage::Held, 0);
-        let mut byte = 0u8;
-        loop {
-            match libc::read(plan.gate, (&raw mut byte).cast(), 1) {
-                1 => break,
-                // The gate closed: sampletop gave up or died.
-                0 => libc::_exit(125),
-                _ if *libc::__errno_location() == libc::EINTR => {}
-                _ => libc::_exit(125),
-            }
-        }
-        // execvp only for its fallback to /bin/sh for scripts without `#!`: the path contains a slash.
-        libc::execvp(plan.path.as_ptr(), plan.argv.as_ptr());
-        fail(plan, Stage::Exec)
-    }
-}
-
-/// Handlers become defaults, ignored signals stay ignored (nohup), SIGPIPE (which Rust ignores) is the default again,
-/// nothing is blocked.
-unsafe fn reset_signals() {
-    // SAFETY: sigaction with valid structures; failures (SIGKILL, numbers libc reserves) change nothing.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        for signal in 1..=libc::SIGRTMAX() {
-            let asked = libc::sigaction(signal, std::ptr::null(), &mut action) == 0;
-            if asked && (action.sa_sigaction != libc::SIG_IGN || signal == libc::SIGPIPE) {
-                let mut default: libc::sigaction = std::mem::zeroed();
-                default.sa_sigaction = libc::SIG_DFL;
-                libc::sigaction(signal, &default, std::ptr::null_mut());
-            }
-        }
-        let mut none: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut none);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
-    }
-}
-
-/// Back to what the caller could do: its real ids, and nothing permitted or effective until the exec works capabilities
-/// out anew. The inheritable set is the caller's own (exec never adds to it); the ambient set was emptied by the kernel
-/// when it gave this program its rights.
-unsafe fn drop_rights() -> bool {
-    // SAFETY: plain system calls on this single-threaded child; the structures are as capset(2) lays them out (version 3,
-    // two words each).
-    unsafe {
-        let (uid, gid) = (libc::getuid(), libc::getgid());
-        if libc::setresgid(gid, gid, gid) != 0 || libc::setresuid(uid, uid, uid) != 0 {
-            return false;
-        }
-        if uid == 0 {
-            return true;
-        }
-        let header = [0x2008_0522_u32, 0]; // _LINUX_CAPABILITY_VERSION_3, this thread
-        let mut sets = [0u32; 6]; // effective, permitted, inheritable; twice
-        if libc::syscall(libc::SYS_capget, header.as_ptr(), sets.as_mut_ptr()) != 0 {
-            return false;
-        }
-        for at in [0, 1, 3, 4] {
-            sets[at] = 0;
-        }
-        libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) == 0
-    }
-}
-
-unsafe fn report(plan: &ChildPlan<'_>, stage: Stage, errno: i32) {
-    let words = [stage as i32, errno];
-    // SAFETY: writes eight bytes of a local array; a pipe takes them whole.
-    unsafe { libc::write(plan.report, words.as_ptr().cast(), 8) };
-}
-
-unsafe fn fail(plan: &ChildPlan<'_>, stage: Stage) -> ! {
-    // SAFETY: errno is this thread's; _exit runs nothing of the parent's.
-    unsafe {
-        report(plan, stage, *libc::__errno_location());
-        libc::_exit(125)
-    }
-}
-
-/// `None`: closed without a word.
-fn read_report(pipe: &mut File) -> Option<(Stage, io::Error)> {
-    let mut bytes = [0u8; 8];
-    pipe.read_exact(&mut bytes).ok()?;
-    let word = |at: usize| i32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-    Some((Stage::from_number(word(0)), io::Error::from_raw_os_error(word(4))))
-}
-
 /// The program's path, with a slash in it.
 fn find(program: &OsStr) -> Result<PathBuf, LaunchError> {
     let not_found = || LaunchError::NotFound { command: program.into() };
@@ -505,4 +315,178 @@ fn pipe() -> Result<(File, File), LaunchError> {
 
 fn failed(what: &'static str) -> impl FnOnce(io::Error) -> LaunchError {
     move |why| LaunchError::Failed { what, why }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(command: &[&str]) -> Vec<OsString> {
+        command.iter().map(OsString::from).collect()
+    }
+
+    fn prepare(command: &[&str], output: LaunchOutput) -> Launch {
+        Launch::prepare(&words(command), output).expect("it can be prepared")
+    }
+
+    fn read_all(launch: &mut Launch) -> String {
+        let mut text = String::new();
+        launch.take_output().expect("a pipe").read_to_string(&mut text).expect("text");
+        text
+    }
+
+    fn finish(launch: &mut Launch) -> ExitStatus {
+        launch.wait(Duration::from_secs(60)).expect("it ends")
+    }
+
+    #[test]
+    fn nothing_runs_before_go_and_the_pid_stays() {
+        let mut launch = prepare(&["sh", "-c", "echo $$"], LaunchOutput::Pipe);
+        let exe = || std::fs::read_link(format!("/proc/{}/exe", launch.pid())).unwrap();
+        assert_eq!(exe(), std::env::current_exe().unwrap(), "held before its exec");
+        assert_eq!(launch.try_wait(), None);
+        launch.go().unwrap();
+        launch.go().unwrap(); // once is enough, twice does no harm
+        assert_eq!(read_all(&mut launch).trim(), launch.pid().to_string());
+        assert!(finish(&mut launch).success());
+        assert!(launch.try_wait().is_some_and(|status| status.success()), "the status is kept");
+    }
+
+    #[test]
+    fn own_session_no_stdin_no_blocked_or_caught_signals() {
+        let script = "cat; cut -d' ' -f6 /proc/$$/stat; grep -E 'SigBlk|SigIgn' /proc/$$/status; echo to stderr >&2";
+        let mut launch = prepare(&["sh", "-c", script], LaunchOutput::Pipe);
+        launch.go().unwrap();
+        let text = read_all(&mut launch);
+        let pid = launch.pid();
+        // SIGPIPE, which Rust ignores, is back; what the test itself was started with may be ignored (nohup).
+        let ignored = std::fs::read_to_string("/proc/self/status").unwrap();
+        let ignored = ignored.lines().find_map(|line| line.strip_prefix("SigIgn:\t")).unwrap();
+        let ignored = u64::from_str_radix(ignored, 16).unwrap() & !(1 << (libc::SIGPIPE - 1));
+        assert_eq!(text, format!("{pid}\nSigBlk:\t0000000000000000\nSigIgn:\t{ignored:016x}\nto stderr\n"));
+    }
+
+    #[test]
+    fn output_goes_to_a_new_private_file_and_never_over_an_old_one() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("out");
+        let mut launch = prepare(&["sh", "-c", "echo one; echo two >&2"], LaunchOutput::File(path.clone()));
+        launch.go().unwrap();
+        assert!(finish(&mut launch).success());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\n");
+        let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&path).unwrap());
+        assert_eq!(mode & 0o777, 0o600);
+
+        let again = Launch::prepare(&words(&["true"]), LaunchOutput::File(path.clone())).err().expect("it exists");
+        assert!(matches!(&again, LaunchError::Output { .. }), "{again}");
+        assert_eq!(again.exit_code(), 125);
+        let link = place.path().join("link");
+        std::os::unix::fs::symlink(place.path().join("elsewhere"), &link).unwrap();
+        assert!(Launch::prepare(&words(&["true"]), LaunchOutput::File(link)).is_err());
+        assert!(!place.path().join("elsewhere").exists(), "no link is followed");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\n");
+    }
+
+    #[test]
+    fn what_cannot_be_started_says_so_with_the_codes_of_env() {
+        let place = tempfile::tempdir().unwrap();
+        let plain = place.path().join("plain");
+        std::fs::write(&plain, "not a program").unwrap();
+        let code = |command: &str| match Launch::prepare(&words(&[command]), LaunchOutput::Null) {
+            Ok(mut launch) => launch.go().err().map(|e| e.exit_code()),
+            Err(e) => Some(e.exit_code()),
+        };
+        assert_eq!(code("no-such-command-anywhere"), Some(127));
+        assert_eq!(code(place.path().join("missing").to_str().unwrap()), Some(127));
+        assert_eq!(code(""), Some(127));
+        assert_eq!(code(plain.to_str().unwrap()), Some(126));
+        assert_eq!(code(place.path().to_str().unwrap()), Some(126));
+        assert_eq!(Launch::prepare(&[], LaunchOutput::Null).err().map(|e| e.exit_code()), Some(125));
+        // Only the exec itself can see this one: an interpreter that is not there.
+        let script = place.path().join("script");
+        std::fs::write(&script, "#!/no/such/interpreter\n").unwrap();
+        rustix::fs::chmod(&script, rustix::fs::Mode::RWXU).unwrap();
+        assert_eq!(code(script.to_str().unwrap()), Some(127));
+    }
+
+    #[test]
+    fn a_script_without_interpreter_line_runs_as_in_a_shell() {
+        let place = tempfile::tempdir().unwrap();
+        let script = place.path().join("script");
+        std::fs::write(&script, "echo it ran\n").unwrap();
+        rustix::fs::chmod(&script, rustix::fs::Mode::RWXU).unwrap();
+        let mut launch = prepare(&[script.to_str().unwrap()], LaunchOutput::Pipe);
+        launch.go().unwrap();
+        assert_eq!(read_all(&mut launch), "it ran\n");
+    }
+
+    #[test]
+    fn its_own_status_is_reported() {
+        let mut launch = prepare(&["sh", "-c", "exit 7"], LaunchOutput::Null);
+        launch.go().unwrap();
+        assert_eq!(finish(&mut launch).code(), Some(7));
+        let mut launch = prepare(&["sh", "-c", "kill -ABRT $$"], LaunchOutput::Null);
+        launch.go().unwrap();
+        assert_eq!(finish(&mut launch).signal(), Some(libc::SIGABRT));
+    }
+
+    #[test]
+    fn end_asks_first_and_then_insists() {
+        let mut polite = prepare(&["sleep", "1000"], LaunchOutput::Null);
+        polite.go().unwrap();
+        assert_eq!(polite.end().unwrap().signal(), Some(libc::SIGTERM));
+        let mut deaf = prepare(&["sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 1; done"], LaunchOutput::Pipe);
+        deaf.go().unwrap();
+        let mut word = [0; 5];
+        deaf.take_output().unwrap().read_exact(&mut word).unwrap(); // the trap is set
+        assert_eq!(deaf.end().unwrap().signal(), Some(libc::SIGKILL));
+        assert_eq!(deaf.end().unwrap().signal(), Some(libc::SIGKILL), "ending it again changes nothing");
+    }
+
+    #[test]
+    fn left_alone_a_running_child_lives_and_a_held_one_ends() {
+        let mut running = prepare(&["sleep", "1000"], LaunchOutput::Null);
+        running.go().unwrap();
+        let pid = rustix::process::Pid::from_raw(running.pid() as i32).unwrap();
+        running.leave();
+        assert!(rustix::process::test_kill_process(pid).is_ok(), "it runs on");
+        rustix::process::kill_process(pid, Signal::KILL).unwrap();
+        rustix::process::waitpid(Some(pid), WaitOptions::empty()).unwrap();
+
+        let held = prepare(&["sleep", "1000"], LaunchOutput::Null);
+        let pid = rustix::process::Pid::from_raw(held.pid() as i32).unwrap();
+        drop(held);
+        assert!(rustix::process::test_kill_process(pid).is_err(), "it is gone");
+    }
+
+    #[test]
+    fn waiting_never_takes_a_stop_away_from_the_tracer() {
+        // A traced child that stops belongs to the thread that traces it, even in the same process.
+        let mut launch = prepare(&["sleep", "1000"], LaunchOutput::Null);
+        launch.go().unwrap();
+        let pid = launch.pid() as i32;
+        let (stopped, is_stopped) = std::sync::mpsc::channel();
+        let (looked, has_looked) = std::sync::mpsc::channel::<()>();
+        let tracer = std::thread::spawn(move || {
+            // SAFETY: plain ptrace and waitpid calls on our own child.
+            unsafe {
+                assert_eq!(libc::ptrace(libc::PTRACE_SEIZE, pid, 0, 0), 0);
+                assert_eq!(libc::ptrace(libc::PTRACE_INTERRUPT, pid, 0, 0), 0);
+                stopped.send(()).unwrap();
+                has_looked.recv().unwrap();
+                let mut status = 0;
+                assert_eq!(libc::waitpid(pid, &mut status, libc::__WALL), pid);
+                assert!(libc::WIFSTOPPED(status), "the stop is still there to be waited for");
+                libc::ptrace(libc::PTRACE_DETACH, pid, 0, 0);
+            }
+        });
+        is_stopped.recv().unwrap();
+        while !std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(" t ") {
+            std::thread::yield_now(); // until the stop is reached: state `t`
+        }
+        assert_eq!(launch.try_wait(), None);
+        looked.send(()).unwrap();
+        tracer.join().unwrap();
+        assert_eq!(launch.end().unwrap().signal(), Some(libc::SIGTERM));
+    }
 }

@@ -2,7 +2,9 @@
 //! hostile: lengths bounded, loops capped.
 
 pub mod files;
+mod held;
 pub mod launch;
+pub mod list;
 pub mod memory;
 pub mod target;
 pub mod threads;

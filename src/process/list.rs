@@ -1,0 +1,225 @@
+//! The processes one could watch, for the picker: three small files of each, a few ms for hundreds.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use crate::model::text;
+
+/// Longest command line that is kept, in bytes.
+const COMMAND_CAP: usize = 1024;
+/// At most so many processes are listed (Linux' default limit for pids on a large machine is 2^22).
+const PROCESSES_CAP: usize = 1 << 16;
+/// PF_KTHREAD in include/linux/sched.h, in /proc/PID/stat's flags.
+const KERNEL_THREAD: u64 = 0x0020_0000;
+
+/// One process, as it was when it was looked at.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProcessRow {
+    pub pid: u32,
+    /// Real user id.
+    pub uid: u32,
+    /// As /etc/passwd has it.
+    pub user: Option<String>,
+    /// Command line with spaces between its arguments, or `[name]` where there is none; free of control characters.
+    pub command: String,
+    pub threads: u32,
+    /// User and system time of all its threads, the dead ones included; in steps of a clock tick (10 ms).
+    pub cpu_ns: u64,
+    /// When it started, in clock ticks since boot: with `pid` its identity.
+    pub start: u64,
+    /// A guess from the program's name.
+    pub runtime: &'static str,
+}
+
+/// All processes this user can see, by pid: without kernel threads, processes that have ended, and sampletop itself.
+pub fn processes() -> Vec<ProcessRow> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let users = users(&read(Path::new("/etc/passwd"), 1 << 20).unwrap_or_default());
+    let tick = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
+    let mut rows: Vec<ProcessRow> = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
+        .take(PROCESSES_CAP)
+        .filter(|pid| *pid != std::process::id())
+        .filter_map(|pid| row(pid, tick, &users))
+        .collect();
+    rows.sort_unstable_by_key(|row| row.pid);
+    rows
+}
+
+/// `None` when it ended meanwhile or cannot be watched.
+fn row(pid: u32, tick: u64, users: &HashMap<u32, String>) -> Option<ProcessRow> {
+    let place = Path::new("/proc").join(pid.to_string());
+    let stat = Stat::parse(&read(&place.join("stat"), 4096)?)?;
+    // A zombie leader counts while other threads live.
+    if stat.flags & KERNEL_THREAD != 0 || (matches!(stat.state, b'Z' | b'X') && stat.threads <= 1) {
+        return None;
+    }
+    let uid = real_uid(&read(&place.join("status"), 4096)?)?;
+    let arguments = read(&place.join("cmdline"), COMMAND_CAP + 1).unwrap_or_default();
+    let program = std::fs::read_link(place.join("exe")).ok();
+    let first = arguments.split(|b| *b == 0).next().unwrap_or_default();
+    Some(ProcessRow {
+        pid,
+        uid,
+        user: users.get(&uid).cloned(),
+        command: command(&arguments, &stat.name),
+        threads: stat.threads,
+        cpu_ns: stat.cpu_ticks.saturating_mul(tick),
+        start: stat.start,
+        runtime: runtime(match &program {
+            Some(path) => path.file_name().map(|name| name.as_encoded_bytes()).unwrap_or_default(),
+            // Another user's: only its own word for it.
+            None => first.rsplit(|b| *b == b'/').next().unwrap_or_default(),
+        }),
+    })
+}
+
+/// What /proc/PID/stat tells.
+#[derive(PartialEq, Eq, Debug)]
+struct Stat {
+    name: String,
+    state: u8,
+    flags: u64,
+    cpu_ticks: u64,
+    threads: u32,
+    start: u64,
+}
+
+impl Stat {
+    fn parse(bytes: &[u8]) -> Option<Stat> {
+        // The name may hold spaces and brackets: it ends at the last one.
+        let open = bytes.iter().position(|b| *b == b'(')?;
+        let close = bytes.iter().rposition(|b| *b == b')')?;
+        let name = text::clean_bytes(bytes.get(open + 1..close)?, 64);
+        let rest = std::str::from_utf8(bytes.get(close + 1..)?).ok()?;
+        let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+        // proc(5) counts from 1, and this starts at its field 3.
+        let field = |n: usize| fields.get(n - 3).and_then(|word| word.parse::<u64>().ok());
+        Some(Stat {
+            name,
+            state: *fields.first()?.as_bytes().first()?,
+            flags: field(9)?,
+            cpu_ticks: field(14)?.saturating_add(field(15)?),
+            threads: u32::try_from(field(20)?).ok()?,
+            start: field(22)?,
+        })
+    }
+}
+
+/// The first number of /proc/PID/status' line `Uid:`.
+fn real_uid(status: &[u8]) -> Option<u32> {
+    let line = status.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(b"Uid:"))?;
+    std::str::from_utf8(line).ok()?.split_ascii_whitespace().next()?.parse().ok()
+}
+
+fn command(arguments: &[u8], name: &str) -> String {
+    let line: Vec<u8> = arguments.iter().map(|b| if *b == 0 { b' ' } else { *b }).collect();
+    match text::clean_bytes(line.trim_ascii(), COMMAND_CAP) {
+        line if line.is_empty() => format!("[{name}]"),
+        line => line,
+    }
+}
+
+/// What kind of program a file of this name usually is.
+fn runtime(program: &[u8]) -> &'static str {
+    const KNOWN: [(&[u8], &str); 10] = [
+        (b"java", "jvm"),
+        (b"python", "python"),
+        (b"pypy", "python"),
+        (b"node", "node"),
+        (b"ruby", "ruby"),
+        (b"perl", "perl"),
+        (b"php", "php"),
+        (b"dotnet", "dotnet"),
+        (b"beam.smp", "beam"),
+        (b"lua", "lua"),
+    ];
+    let version = |rest: &[u8]| rest.iter().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'-')) || rest == b"-fpm";
+    (KNOWN.iter().find(|(name, _)| program.strip_prefix(*name).is_some_and(version))).map_or("native", |(_, word)| word)
+}
+
+fn users(passwd: &[u8]) -> HashMap<u32, String> {
+    let line = |line: &[u8]| {
+        let mut fields = line.split(|b| *b == b':');
+        let name = text::clean_bytes(fields.next()?, 32);
+        Some((std::str::from_utf8(fields.nth(1)?).ok()?.parse().ok()?, name))
+    };
+    // Of several names for one id the first counts, as for getpwuid.
+    let mut users = HashMap::new();
+    for (uid, name) in passwd.split(|b| *b == b'\n').filter_map(line) {
+        users.entry(uid).or_insert(name);
+    }
+    users
+}
+
+/// At most `cap` bytes of a small file.
+fn read(path: &Path, cap: usize) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path).ok()?.take(cap as u64).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_spaces_and_brackets_does_not_shift_the_fields() {
+        let line = b"42 (a) R (b) S 1 42 42 0 -1 4194560 1 2 3 4 500 60 7 8 20 0 9 0 1234567 100 200 0 0\n";
+        let stat = Stat::parse(line).unwrap();
+        assert_eq!(
+            stat,
+            Stat { name: "a) R (b".into(), state: b'S', flags: 4194560, cpu_ticks: 560, threads: 9, start: 1234567 }
+        );
+    }
+
+    #[test]
+    fn garbage_is_no_process() {
+        for line in [&b""[..], b"(", b")(", b"1 (x)", b"1 (x) S", b"1 (x) S 1 2 3", b"\xff\xff(\xff)\xff\xff"] {
+            assert_eq!(Stat::parse(line), None);
+        }
+        assert_eq!(real_uid(b"Name:\tx\nUid:\tnobody\n"), None);
+        assert_eq!(real_uid(b"Name:\tx\nUid:\t7\t8\t9\t9\n"), Some(7));
+    }
+
+    #[test]
+    fn commands_are_one_clean_line() {
+        assert_eq!(command(b"java\0-jar\0shop.jar\0", "java"), "java -jar shop.jar");
+        assert_eq!(command(b"\x1b[2Jx\0\0", "x"), "[2Jx");
+        assert_eq!(command(b"", "name"), "[name]");
+        assert_eq!(command(&[b'x'; 5000], "x").len(), COMMAND_CAP);
+    }
+
+    #[test]
+    fn runtimes_by_program_name() {
+        for (name, word) in [("java", "jvm"), ("python3.11", "python"), ("node", "node"), ("php-fpm", "php")] {
+            assert_eq!(runtime(name.as_bytes()), word, "{name}");
+        }
+        for name in ["javac", "nodejs-like", "sampletop", "", "pythonista", "luajit"] {
+            assert_eq!(runtime(name.as_bytes()), "native", "{name}");
+        }
+    }
+
+    #[test]
+    fn first_name_of_a_user_counts() {
+        let users = users(b"root:x:0:0:root:/root:/bin/sh\ntoor:x:0:0::/:/bin/sh\nbroken\nme:x:1000:1000::/:/bin/sh\n");
+        assert_eq!((users[&0].as_str(), users[&1000].as_str(), users.len()), ("root", "me", 2));
+    }
+
+    #[test]
+    fn lists_a_child_but_not_itself_and_no_kernel_threads() {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let rows = processes();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let row = rows.iter().find(|row| row.pid == child.id()).expect("the child is listed");
+        assert_eq!((row.command.as_str(), row.threads, row.runtime), ("sleep 1000", 1, "native"));
+        assert_eq!(row.uid, rustix::process::getuid().as_raw());
+        assert!(row.start > 0);
+        assert!(rows.iter().all(|row| row.pid != std::process::id() && row.pid != 2), "itself, or kthreadd");
+        assert!(rows.is_sorted_by_key(|row| row.pid));
+    }
+}
