@@ -2,8 +2,9 @@
 //!
 //! The sampler registers, the symbol worker looks up and opens; both hold a clone.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::model::frame::FileId;
 
@@ -14,7 +15,7 @@ pub enum FileKind {
     Regular,
     /// The vDSO; frames carry offsets from its start.
     Vdso,
-    /// Executable memory without a file (JIT); frames carry offsets from the region's start.
+    /// Executable memory without a file (JIT), and the vsyscall page; frames carry offsets from the region's start.
     Anonymous,
 }
 
@@ -36,30 +37,110 @@ pub struct MappedFile {
     pub offset: u64,
 }
 
-/// Shared by reference counting; the same (kind, pid for non-regular, device, inode, path) gives the same id.
+/// What makes two mappings the same thing.
+#[derive(PartialEq, Eq, Hash)]
+enum Key {
+    Regular {
+        device: (u32, u32),
+        inode: u64,
+        path: PathBuf,
+    },
+    /// One kernel, one vDSO.
+    Vdso,
+    Anonymous {
+        pid: u32,
+        start: u64,
+        end: u64,
+    },
+}
+
+impl Key {
+    fn of(file: &MappedFile) -> Key {
+        match file.kind {
+            FileKind::Regular => Key::Regular { device: file.device, inode: file.inode, path: file.path.clone() },
+            FileKind::Vdso => Key::Vdso,
+            FileKind::Anonymous => Key::Anonymous { pid: file.pid, start: file.start, end: file.end },
+        }
+    }
+}
+
+#[derive(Default)]
+struct Inner {
+    list: Vec<Arc<MappedFile>>,
+    ids: HashMap<Key, FileId>,
+}
+
+/// Shared by reference counting; the same (device, inode, path), the vDSO, and the same anonymous (pid, start, end)
+/// give the same id.
 #[derive(Clone, Default)]
 pub struct Files {
-    inner: Arc<RwLock<Vec<Arc<MappedFile>>>>,
+    inner: Arc<RwLock<Inner>>,
 }
 
 impl Files {
     /// `None` when 2^20 files have been seen.
     pub fn register(&self, file: MappedFile) -> Option<FileId> {
-        let mut files = self.inner.write().unwrap_or_else(|e| e.into_inner());
-        let id = u32::try_from(files.len()).ok().filter(|id| *id <= FileId::MAX)?;
-        files.push(Arc::new(file));
-        Some(FileId(id))
+        let key = Key::of(&file);
+        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(id) = inner.ids.get(&key) {
+            return Some(*id);
+        }
+        let id = FileId(u32::try_from(inner.list.len()).ok().filter(|id| *id <= FileId::MAX)?);
+        inner.list.push(Arc::new(file));
+        inner.ids.insert(key, id);
+        Some(id)
     }
 
     pub fn get(&self, id: FileId) -> Option<Arc<MappedFile>> {
-        self.inner.read().unwrap_or_else(|e| e.into_inner()).get(id.0 as usize).cloned()
+        self.inner.read().unwrap_or_else(PoisonError::into_inner).list.get(id.0 as usize).cloned()
     }
 
     pub fn len(&self) -> usize {
-        self.inner.read().unwrap_or_else(|e| e.into_inner()).len()
+        self.inner.read().unwrap_or_else(PoisonError::into_inner).list.len()
     }
 
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(kind: FileKind, pid: u32, path: &str, inode: u64, start: u64) -> MappedFile {
+        MappedFile {
+            kind,
+            pid,
+            path: path.into(),
+            deleted: false,
+            device: (8, 1),
+            inode,
+            start,
+            end: start + 0x1000,
+            offset: 0,
+        }
+    }
+
+    #[test]
+    fn the_same_thing_gets_the_same_id() {
+        let files = Files::default();
+        let libc = files.register(file(FileKind::Regular, 1, "/lib/libc.so.6", 7, 0x1000));
+        assert_eq!(files.register(file(FileKind::Regular, 2, "/lib/libc.so.6", 7, 0x9000)), libc);
+        assert_ne!(
+            files.register(file(FileKind::Regular, 1, "/lib/libc.so.6", 8, 0x1000)),
+            libc,
+            "replaced by an upgrade"
+        );
+        assert_ne!(files.register(file(FileKind::Regular, 1, "/other", 7, 0x1000)), libc);
+        let vdso = files.register(file(FileKind::Vdso, 1, "[vdso]", 0, 0x5000));
+        assert_eq!(files.register(file(FileKind::Vdso, 2, "[vdso]", 0, 0x7000)), vdso);
+        let jit = files.register(file(FileKind::Anonymous, 1, "", 0, 0x5000));
+        assert_ne!(files.register(file(FileKind::Anonymous, 2, "", 0, 0x5000)), jit);
+        assert_ne!(files.register(file(FileKind::Anonymous, 1, "", 0, 0x6000)), jit);
+        assert_eq!(files.register(file(FileKind::Anonymous, 1, "", 0, 0x5000)), jit);
+        assert_eq!(files.len(), 7);
+        assert_eq!(files.get(libc.unwrap()).unwrap().start, 0x1000, "as it was when first seen");
+        assert_eq!(files.get(FileId(7)), None);
     }
 }

@@ -1,5 +1,11 @@
 //! Reading another process's memory without stopping it.
 
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use remoteprocess::ProcessMemory;
+
+use crate::process::target;
+
 /// Reads foreign memory. Implemented over process_vm_readv for a live target, over recorded bytes in tests.
 pub trait ReadMemory {
     /// Reads up to `buf.len()` bytes at `address`; returns how many were read from the start (a prefix), 0 for none.
@@ -8,5 +14,145 @@ pub trait ReadMemory {
     /// All of `buf`, or `None`.
     fn read_exact(&self, address: u64, buf: &mut [u8]) -> Option<()> {
         (self.read(address, buf) == buf.len()).then_some(())
+    }
+
+    /// The 8 bytes at `address`, little-endian.
+    fn read_u64(&self, address: u64) -> Option<u64> {
+        let mut word = [0; 8];
+        self.read_exact(address, &mut word)?;
+        Some(u64::from_le_bytes(word))
+    }
+}
+
+const PAGE: u64 = 4096;
+/// process_vm_readv takes at most this many pieces (IOV_MAX, Linux).
+const PIECES: usize = 1024;
+
+/// The memory of one live process. Cheap to make and to clone; several threads may read at once.
+#[derive(Debug)]
+pub struct Memory {
+    pid: u32,
+    /// The thread it is read through: the leader, or, when that is a zombie (it has no memory then), another one.
+    through: AtomicI32,
+}
+
+impl Memory {
+    pub fn new(pid: u32) -> Memory {
+        Memory { pid, through: AtomicI32::new(pid as i32) }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// As much as is readable from `address` on, page by page: one iovec per page, because only whole iovecs are
+    /// promised when a read meets an unreadable page (process_vm_readv(2)).
+    fn read_pages(through: i32, address: u64, buf: &mut [u8]) -> Result<usize, i32> {
+        let mut done = 0;
+        let mut pieces = Vec::with_capacity(buf.len() / PAGE as usize + 2);
+        while done < buf.len() {
+            pieces.clear();
+            let mut planned = 0;
+            while done + planned < buf.len() && pieces.len() < PIECES {
+                let Some(at) = address.checked_add((done + planned) as u64) else { break };
+                let length = ((PAGE - at % PAGE) as usize).min(buf.len() - done - planned);
+                pieces.push(libc::iovec { iov_base: at as *mut libc::c_void, iov_len: length });
+                planned += length;
+            }
+            let local = libc::iovec { iov_base: buf[done..].as_mut_ptr().cast(), iov_len: planned };
+            // SAFETY: `local` covers `planned` bytes inside `buf`, which outlives the call; the remote addresses are
+            // only looked at by the kernel, in the other process.
+            let n = unsafe { libc::process_vm_readv(through, &local, 1, pieces.as_ptr(), pieces.len() as u64, 0) };
+            if n < 0 {
+                let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
+                return if done > 0 { Ok(done) } else { Err(errno) };
+            }
+            done += n as usize;
+            if (n as usize) < planned || planned == 0 {
+                break;
+            }
+        }
+        Ok(done)
+    }
+}
+
+impl Clone for Memory {
+    fn clone(&self) -> Memory {
+        Memory { pid: self.pid, through: AtomicI32::new(self.through.load(Ordering::Relaxed)) }
+    }
+}
+
+impl ReadMemory for Memory {
+    fn read(&self, address: u64, buf: &mut [u8]) -> usize {
+        if buf.is_empty() {
+            return 0;
+        }
+        let through = self.through.load(Ordering::Relaxed);
+        // All or nothing first: it nearly always is all, and costs one system call with one iovec.
+        let process = remoteprocess::Process { pid: through };
+        if process.read(address as usize, buf).is_ok() {
+            return buf.len();
+        }
+        match Memory::read_pages(through, address, buf) {
+            Ok(n) => n,
+            // No memory under this id: the leader is a zombie, or the thread used instead has ended.
+            Err(libc::ESRCH | libc::EINVAL) => match target::witness(self.pid) {
+                Some(other) if other as i32 != through => {
+                    self.through.store(other as i32, Ordering::Relaxed);
+                    Memory::read_pages(other as i32, address, buf).unwrap_or(0)
+                }
+                _ => 0,
+            },
+            Err(_) => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two readable pages, then one that is not.
+    fn fenced() -> (u64, *mut libc::c_void) {
+        // SAFETY: a fresh private mapping; the last page is made unreadable and nobody here touches it.
+        unsafe {
+            let size = 3 * PAGE as usize;
+            let base = libc::mmap(
+                std::ptr::null_mut(),
+                size,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            );
+            assert_ne!(base, libc::MAP_FAILED);
+            std::slice::from_raw_parts_mut(base.cast::<u8>(), 2 * PAGE as usize).fill(0x5a);
+            assert_eq!(libc::mprotect(base.cast::<u8>().add(2 * PAGE as usize).cast(), PAGE as usize, 0), 0);
+            (base as u64, base)
+        }
+    }
+
+    #[test]
+    fn a_read_across_an_unreadable_page_gives_the_prefix() {
+        let (start, base) = fenced();
+        let memory = Memory::new(std::process::id());
+        let mut buf = vec![0; 3 * PAGE as usize];
+        assert_eq!(memory.read(start + 10, &mut buf), 2 * PAGE as usize - 10);
+        assert!(buf[..2 * PAGE as usize - 10].iter().all(|b| *b == 0x5a));
+        assert_eq!(memory.read(start + 2 * PAGE, &mut buf), 0);
+        assert_eq!(memory.read_exact(start + 2 * PAGE - 4, &mut [0; 8]), None);
+        assert_eq!(memory.read_u64(start), Some(0x5a5a_5a5a_5a5a_5a5a));
+        // SAFETY: the mapping made above, used by nobody any more.
+        unsafe { libc::munmap(base, 3 * PAGE as usize) };
+    }
+
+    #[test]
+    fn wild_addresses_and_processes_that_are_gone_read_as_nothing() {
+        let memory = Memory::new(std::process::id());
+        for address in [0, 1, u64::MAX, u64::MAX - 7, 1 << 47, 0xffff_8000_0000_0000] {
+            assert_eq!(memory.read(address, &mut [0; 4096]), 0, "{address:#x}");
+        }
+        // Above the largest pid Linux gives out (PID_MAX_LIMIT, 2^22).
+        assert_eq!(Memory::new(1 << 23).read(0x1000, &mut [0; 8]), 0);
     }
 }

@@ -1,10 +1,13 @@
 //! What is looked at: identity, mappings, memory, threads. Everything read here comes from the target and is
 //! hostile: lengths bounded, loops capped.
 
+pub mod cgroup;
 pub mod files;
 mod held;
 pub mod launch;
 pub mod list;
+pub mod maps;
 pub mod memory;
+pub mod open;
 pub mod target;
 pub mod threads;

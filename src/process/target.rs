@@ -1,12 +1,24 @@
 //! Identity of a target: pid + start time + pidfd; whether it can be looked at, and by whom.
 
 use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::process::{Pid, PidfdFlags};
+use rustix::time::ClockId;
+
+use crate::model::text;
+use crate::process::cgroup;
 
 /// Why a process cannot be watched. `Display` is one sentence with the fix.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AttachError {
     /// Exit 3.
     NoSuchProcess { pid: u32 },
+    /// Exit 3: the number is that of a thread.
+    ThreadOf { tid: u32, pid: u32 },
     /// Exit 4: another user's, or the kernel refuses; `fix` is what to do.
     NotPermitted { pid: u32, why: String, fix: String },
     /// Exit 5: zombie, kernel thread, 32-bit, sampletop itself.
@@ -20,7 +32,7 @@ pub enum AttachError {
 impl AttachError {
     pub fn exit_code(&self) -> i32 {
         match self {
-            AttachError::NoSuchProcess { .. } => 3,
+            AttachError::NoSuchProcess { .. } | AttachError::ThreadOf { .. } => 3,
             AttachError::NotPermitted { .. } => 4,
             AttachError::CannotProfile { .. } => 5,
             AttachError::EndedEarly { .. } => 6,
@@ -35,6 +47,9 @@ impl fmt::Display for AttachError {
             AttachError::NoSuchProcess { pid } => {
                 write!(f, "no process has the pid {pid}; check it with `ps -p {pid}`")
             }
+            AttachError::ThreadOf { tid, pid } => {
+                write!(f, "no process has the pid {tid}: it is a thread of process {pid}; use `-p {pid}`")
+            }
             AttachError::NotPermitted { pid, why, fix } => {
                 write!(f, "not permitted to look at process {pid}: {why}; {fix}")
             }
@@ -48,3 +63,491 @@ impl fmt::Display for AttachError {
 }
 
 impl std::error::Error for AttachError {}
+
+/// Bytes of a command line that are kept.
+const COMMAND_MAX: usize = 1024;
+/// Bytes read of a file of /proc that is normally far shorter.
+const PROC_MAX: u64 = 64 << 10;
+
+/// One process that is watched: who it is, proven by a descriptor and its start time.
+#[derive(Debug)]
+pub struct Target {
+    pid: u32,
+    pidfd: OwnedFd,
+    start: u64,
+    uid: u32,
+    command: String,
+    unit: Option<String>,
+    started_unix_ns: i128,
+}
+
+impl Target {
+    /// Finds out who `pid` is and whether it can and may be profiled. Nothing of the target is changed or stopped.
+    pub fn attach(pid: u32) -> Result<Target, AttachError> {
+        if pid == 0 || i32::try_from(pid).is_err() {
+            return Err(AttachError::NoSuchProcess { pid });
+        }
+        if pid == std::process::id() {
+            return Err(AttachError::CannotProfile { pid, why: "it is sampletop itself".into() });
+        }
+        refuse_setuid(pid)?;
+        check_proc()?;
+        // From here on the descriptor decides who is meant: the number may be given to another process any time.
+        let pidfd = pid_descriptor(pid)?;
+        let stat = Stat::read(pid).map_err(|_| gone_or_hidden(pid, &pidfd))?;
+        let status = Status::read(pid).map_err(|_| gone_or_hidden(pid, &pidfd))?;
+        if status.tgid != pid {
+            return Err(if status.tgid == std::process::id() {
+                AttachError::CannotProfile { pid, why: "it is a thread of sampletop itself".into() }
+            } else {
+                AttachError::ThreadOf { tid: pid, pid: status.tgid }
+            });
+        }
+        check_kind(pid, &stat)?;
+        may_look(pid, &status)?;
+        check_word_size(pid)?;
+        let target = Target {
+            pid,
+            pidfd,
+            start: stat.start,
+            uid: status.uids[0],
+            command: command_of(pid).unwrap_or_else(|| format!("[{}]", stat.comm)),
+            unit: cgroup::unit_of(pid),
+            started_unix_ns: unix_ns_of(stat.start),
+        };
+        // Everything was read by number: only if it is still the same process did all of it belong to it.
+        match Stat::read(pid) {
+            Ok(now) if now.start == target.start && target.alive() => Ok(target),
+            _ => Err(AttachError::EndedEarly { pid }),
+        }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Start time, clock ticks since boot.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// The real user id it runs as.
+    pub fn uid(&self) -> u32 {
+        self.uid
+    }
+
+    /// The command line, cleaned and capped; `[name]` where there is none.
+    pub fn command(&self) -> &str {
+        &self.command
+    }
+
+    pub fn runtime(&self) -> &'static str {
+        "native"
+    }
+
+    /// The systemd unit, else the cgroup's path, where it is not the root.
+    pub fn unit(&self) -> Option<&str> {
+        self.unit.as_deref()
+    }
+
+    /// Wall-clock start, ns since 1970.
+    pub fn started_unix_ns(&self) -> i128 {
+        self.started_unix_ns
+    }
+
+    /// Becomes readable when the process has ended (every thread of it).
+    pub fn pidfd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
+
+    /// False once every thread has ended, also while nobody has waited for the zombie yet.
+    pub fn alive(&self) -> bool {
+        let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];
+        matches!(rustix::event::poll(&mut fds, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0))
+    }
+
+    /// Asked again after the target replaced its program: it may have become somebody else's.
+    pub fn still_permitted(&self) -> Result<(), AttachError> {
+        let status = Status::read(self.pid).map_err(|_| AttachError::EndedEarly { pid: self.pid })?;
+        may_look(self.pid, &status)?;
+        check_word_size(self.pid)
+    }
+
+    /// Cores it may use, in thousandths: its CPU affinity and the quota of its cgroups, whichever is less.
+    pub fn cores_allowed(&self) -> u64 {
+        let affinity = i32::try_from(self.pid)
+            .ok()
+            .and_then(Pid::from_raw)
+            .and_then(|pid| rustix::thread::sched_getaffinity(Some(pid)).ok())
+            .map(|set| u64::from(set.count()) * 1000);
+        let machine = std::thread::available_parallelism().map_or(1, |n| n.get() as u64) * 1000;
+        let affinity = affinity.unwrap_or(machine);
+        cgroup::quota_of(self.pid).map_or(affinity, |quota| affinity.min(quota.max(1)))
+    }
+}
+
+/// A thread of `pid` that has memory: the leader, unless that is a zombie while others live on. `None` if none has.
+pub fn witness(pid: u32) -> Option<u32> {
+    if Stat::read(pid).is_ok_and(|stat| !stat.dead()) {
+        return Some(pid);
+    }
+    /// More threads than this are not asked.
+    const ASKED: usize = 1024;
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    threads
+        .take(ASKED)
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .find(|tid| *tid != pid && Stat::read(*tid).is_ok_and(|stat| !stat.dead()))
+}
+
+/// What is used of `/proc/PID/stat`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Stat {
+    comm: String,
+    state: u8,
+    flags: u64,
+    threads: u64,
+    start: u64,
+}
+
+impl Stat {
+    fn read(pid: u32) -> io::Result<Stat> {
+        let text = read_proc(&format!("/proc/{pid}/stat"))?;
+        Stat::parse(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    fn parse(text: &[u8]) -> Option<Stat> {
+        // The name is in parentheses and may itself contain any byte: the last `)` ends it.
+        let open = text.iter().position(|b| *b == b'(')?;
+        let close = text.iter().rposition(|b| *b == b')')?;
+        let comm = text::clean_bytes(text.get(open + 1..close)?, 64);
+        let rest = std::str::from_utf8(&text[close + 1..]).ok()?;
+        // proc(5) counts from 1 and the pid; the state is field 3.
+        let fields: Vec<&str> = rest.split_ascii_whitespace().take(22).collect();
+        let field = |n: usize| fields.get(n - 3).copied();
+        Some(Stat {
+            comm,
+            state: *field(3)?.as_bytes().first()?,
+            flags: field(9)?.parse().ok()?,
+            threads: field(20)?.parse().ok()?,
+            start: field(22)?.parse().ok()?,
+        })
+    }
+
+    /// Zombie, or on its way out.
+    fn dead(&self) -> bool {
+        matches!(self.state, b'Z' | b'X' | b'x')
+    }
+}
+
+/// What is used of `/proc/PID/status`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Status {
+    tgid: u32,
+    /// Real, effective, saved, file system.
+    uids: [u32; 4],
+    gids: [u32; 4],
+}
+
+impl Status {
+    fn read(pid: u32) -> io::Result<Status> {
+        let text = read_proc(&format!("/proc/{pid}/status"))?;
+        Status::parse(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    fn parse(text: &[u8]) -> Option<Status> {
+        let value = |key: &[u8]| {
+            let line = text.split(|b| *b == b'\n').find(|line| line.starts_with(key))?;
+            std::str::from_utf8(&line[key.len()..]).ok()
+        };
+        let four = |key: &[u8]| -> Option<[u32; 4]> {
+            let numbers: Option<Vec<u32>> = value(key)?.split_ascii_whitespace().map(|n| n.parse().ok()).collect();
+            numbers?.try_into().ok()
+        };
+        Some(Status { tgid: value(b"Tgid:")?.trim().parse().ok()?, uids: four(b"Uid:")?, gids: four(b"Gid:")? })
+    }
+}
+
+fn read_proc(path: &str) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    File::open(path)?.take(PROC_MAX).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// With a setuid bit everybody could look at everything: the checks below are made for the real user.
+fn refuse_setuid(pid: u32) -> Result<(), AttachError> {
+    let (uid, gid) = (rustix::process::getuid(), rustix::process::getgid());
+    if rustix::process::geteuid() == uid && rustix::process::getegid() == gid {
+        return Ok(());
+    }
+    Err(AttachError::NotPermitted {
+        pid,
+        why: "sampletop is installed setuid or setgid, and would show anybody everything".into(),
+        fix: "remove that bit (`chmod ug-s`) and run it with sudo".into(),
+    })
+}
+
+/// Inside a pid namespace, /proc must be the one of that namespace: all numbers come from there.
+fn check_proc() -> Result<(), AttachError> {
+    let own = fs::read_link("/proc/self");
+    if own.as_ref().is_ok_and(|link| link.to_str() == Some(&std::process::id().to_string())) {
+        return Ok(());
+    }
+    let what = match own {
+        Ok(_) => {
+            "/proc belongs to another pid namespace than sampletop; mount it anew: `mount -t proc proc /proc`".into()
+        }
+        Err(error) => format!("/proc cannot be read ({error}); mount it: `mount -t proc proc /proc`"),
+    };
+    Err(AttachError::Internal { what })
+}
+
+fn pid_descriptor(pid: u32) -> Result<OwnedFd, AttachError> {
+    use rustix::io::Errno;
+    let raw = Pid::from_raw(pid as i32).ok_or(AttachError::NoSuchProcess { pid })?;
+    match rustix::process::pidfd_open(raw, PidfdFlags::empty()) {
+        Ok(fd) => Ok(fd),
+        // EINVAL (ENOENT from 6.15 or so on) is how the kernel says that it is a thread, not a process.
+        Err(Errno::INVAL | Errno::NOENT) => Err(match Status::read(pid) {
+            Ok(status) if status.tgid == std::process::id() => {
+                AttachError::CannotProfile { pid, why: "it is a thread of sampletop itself".into() }
+            }
+            Ok(status) if status.tgid != pid => AttachError::ThreadOf { tid: pid, pid: status.tgid },
+            _ => AttachError::NoSuchProcess { pid },
+        }),
+        Err(Errno::SRCH) => Err(AttachError::NoSuchProcess { pid }),
+        Err(Errno::NOSYS) => Err(AttachError::Internal {
+            what: "this kernel has no pidfd_open; sampletop needs Linux 5.3 or newer".into(),
+        }),
+        Err(errno) => Err(AttachError::Internal { what: format!("process {pid} cannot be held on to: {errno}") }),
+    }
+}
+
+/// /proc/PID could not be read although a descriptor was had: it has ended since, or /proc hides it.
+fn gone_or_hidden(pid: u32, pidfd: &OwnedFd) -> AttachError {
+    let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
+    let timeout = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    if rustix::event::poll(&mut fds, Some(&timeout)) != Ok(0) {
+        return AttachError::EndedEarly { pid };
+    }
+    AttachError::NotPermitted {
+        pid,
+        why: "/proc hides it (option hidepid), so it is another user's".into(),
+        fix: "run sampletop as root".into(),
+    }
+}
+
+fn check_kind(pid: u32, stat: &Stat) -> Result<(), AttachError> {
+    /// include/linux/sched.h
+    const PF_KTHREAD: u64 = 0x0020_0000;
+    if stat.flags & PF_KTHREAD != 0 {
+        return Err(AttachError::CannotProfile { pid, why: "it is a kernel thread; choose a user process".into() });
+    }
+    // The leader may be dead while other threads live on; that is a process like any other.
+    if stat.dead() && witness(pid).is_none() {
+        return Err(AttachError::CannotProfile {
+            pid,
+            why: "it has ended and is a zombie; its parent has yet to wait for it".into(),
+        });
+    }
+    Ok(())
+}
+
+/// Root may look at everything; everybody else at what is theirs, or where the kernel grants ptrace access.
+fn may_look(pid: u32, status: &Status) -> Result<(), AttachError> {
+    let own = rustix::process::getuid().as_raw();
+    if own == 0 || (status.uids == [own; 4] && status.gids == [rustix::process::getgid().as_raw(); 4]) {
+        return Ok(());
+    }
+    if without_capabilities(|| File::open(format!("/proc/{}/mem", witness(pid).unwrap_or(pid)))).is_ok() {
+        return Ok(());
+    }
+    let owner = status.uids.iter().find(|uid| **uid != own);
+    let why = match owner {
+        Some(uid) => format!("it belongs to user {}", user_name(*uid)),
+        None => "it runs with another group's rights".into(),
+    };
+    Err(AttachError::NotPermitted { pid, why, fix: format!("try `sudo sampletop -p {pid}`") })
+}
+
+/// Runs `ask` with this thread's effective capabilities dropped: those given to sampletop (setcap) are for its own
+/// work, and must not show one user another user's processes.
+fn without_capabilities<T>(ask: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+    let before = capabilities(None)?;
+    if before.effective.is_empty() {
+        return ask();
+    }
+    set_capabilities(None, CapabilitySets { effective: CapabilitySet::empty(), ..before })?;
+    let answer = ask();
+    set_capabilities(None, before)?;
+    answer
+}
+
+/// From /etc/passwd where that knows it, else the number.
+fn user_name(uid: u32) -> String {
+    let wanted = uid.to_string();
+    let named = read_proc("/etc/passwd").ok().and_then(|text| {
+        String::from_utf8_lossy(&text).lines().find_map(|line| {
+            let mut fields = line.split(':');
+            let name = fields.next()?;
+            (fields.nth(1)? == wanted).then(|| text::clean(name, 64).into_owned())
+        })
+    });
+    named.unwrap_or(wanted)
+}
+
+/// The auxiliary vector is in words of the process's own size: whichever reading shows AT_PHENT with the size of that
+/// class's program headers is the right one. Needs no file of the target. Unreadable: given the benefit of the doubt.
+fn check_word_size(pid: u32) -> Result<(), AttachError> {
+    let Ok(vector) = read_proc(&format!("/proc/{}/auxv", witness(pid).unwrap_or(pid))) else { return Ok(()) };
+    if is_32_bit(&vector) {
+        return Err(AttachError::CannotProfile {
+            pid,
+            why: "it is a 32-bit process; sampletop knows 64-bit ones only".into(),
+        });
+    }
+    Ok(())
+}
+
+fn is_32_bit(vector: &[u8]) -> bool {
+    const AT_PHENT: u64 = 4;
+    let has = |word: usize, size: u64| {
+        let number = |bytes: &[u8]| bytes.iter().rev().fold(0u64, |value, byte| value << 8 | u64::from(*byte));
+        vector.chunks_exact(2 * word).any(|e| number(&e[..word]) == AT_PHENT && number(&e[word..]) == size)
+    };
+    !has(8, 56) && has(4, 32)
+}
+
+fn command_of(pid: u32) -> Option<String> {
+    let mut bytes = Vec::new();
+    File::open(format!("/proc/{pid}/cmdline")).ok()?.take(4 * COMMAND_MAX as u64).read_to_end(&mut bytes).ok()?;
+    while bytes.last() == Some(&0) {
+        bytes.pop();
+    }
+    for byte in &mut bytes {
+        if *byte == 0 {
+            *byte = b' ';
+        }
+    }
+    let command = text::clean_bytes(&bytes, COMMAND_MAX);
+    (!command.trim().is_empty()).then_some(command)
+}
+
+/// Start times are in clock ticks of CLOCK_BOOTTIME.
+fn unix_ns_of(start: u64) -> i128 {
+    let ns = |clock| {
+        let t = rustix::time::clock_gettime(clock);
+        i128::from(t.tv_sec) * 1_000_000_000 + i128::from(t.tv_nsec)
+    };
+    let ticks = rustix::param::clock_ticks_per_second().max(1);
+    let since_boot = i128::from(start) * 1_000_000_000 / i128::from(ticks);
+    ns(ClockId::Realtime) - ns(ClockId::Boottime) + since_boot
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command, Stdio};
+
+    /// A child that is killed and waited for when the test is over.
+    struct Sleeper(Child);
+
+    impl Sleeper {
+        fn start() -> Sleeper {
+            Sleeper(Command::new("sleep").arg("1000").stdout(Stdio::null()).spawn().expect("sleep is needed"))
+        }
+    }
+
+    impl Drop for Sleeper {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn a_child_is_attached_and_its_end_is_seen() {
+        let mut child = Sleeper::start();
+        let pid = child.0.id();
+        let target = Target::attach(pid).unwrap();
+        assert_eq!((target.pid(), target.uid()), (pid, rustix::process::getuid().as_raw()));
+        assert!(target.command() == "sleep 1000" || target.command().contains("sampletop"), "{}", target.command());
+        assert!(target.start() > 0);
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as i128;
+        let age = now - target.started_unix_ns();
+        // Start times are rounded down to a clock tick (10 ms).
+        assert!((-20_000_000..600_000_000_000).contains(&age), "{age}");
+        assert!(target.cores_allowed() >= 1);
+        assert!(target.alive());
+        target.still_permitted().unwrap();
+        child.0.kill().unwrap();
+        // Not waited for: a zombie.
+        rustix::event::poll(&mut [PollFd::new(&target.pidfd(), PollFlags::IN)], None).unwrap();
+        assert!(!target.alive());
+        let error = Target::attach(pid).unwrap_err();
+        assert_eq!(error.exit_code(), 5, "{error}");
+        assert!(error.to_string().contains("zombie"), "{error}");
+        child.0.wait().unwrap();
+        assert_eq!(Target::attach(pid).unwrap_err(), AttachError::NoSuchProcess { pid });
+    }
+
+    #[test]
+    fn what_cannot_be_profiled_is_refused() {
+        for pid in [0, u32::MAX, i32::MAX as u32] {
+            assert_eq!(Target::attach(pid).unwrap_err().exit_code(), 3, "{pid}");
+        }
+        let own = Target::attach(std::process::id()).unwrap_err();
+        assert_eq!(own.exit_code(), 5);
+        // SAFETY: gettid has no arguments and cannot fail.
+        let tid = std::thread::spawn(|| unsafe { libc::gettid() } as u32).join().unwrap();
+        // That thread is gone; this one, of the test harness, is not the leader.
+        assert_eq!(Target::attach(tid).unwrap_err().exit_code(), 3);
+        // SAFETY: as above.
+        let here = unsafe { libc::gettid() } as u32;
+        if here != std::process::id() {
+            let error = Target::attach(here).unwrap_err();
+            assert_eq!(error.exit_code(), 5, "{error}");
+        }
+    }
+
+    #[test]
+    fn stat_lines() {
+        let line = b"42 (a) R (b)) Z 1 42 42 0 -1 2097152 0 0 0 0 1 2 3 4 20 0 7 0 12345 0 0\n";
+        let stat = Stat::parse(line).unwrap();
+        assert_eq!((stat.comm.as_str(), stat.state, stat.threads, stat.start), ("a) R (b)", b'Z', 7, 12345));
+        assert!(
+            matches!(check_kind(1 << 23, &stat), Err(AttachError::CannotProfile { why, .. }) if why.contains("kernel"))
+        );
+        for broken in
+            [&b""[..], b"42", b"42 (a", b"42 )a(", b"42 (a) ", b"42 (a) S 1 2 3", b"42 (a) S 1 2 3 4 5 x 7 8 9 10 11"]
+        {
+            assert_eq!(Stat::parse(broken), None);
+        }
+    }
+
+    #[test]
+    fn status_text() {
+        let text = b"Name:\tx\nTgid:\t7\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\n";
+        let status = Status::parse(text).unwrap();
+        assert_eq!(status, Status { tgid: 7, uids: [1, 2, 3, 4], gids: [5, 6, 7, 8] });
+        assert_eq!(Status::parse(b"Tgid:\t7\nUid:\t1\t2\t3\nGid:\t5\t6\t7\t8\n"), None);
+    }
+
+    #[test]
+    fn word_sizes() {
+        let long: Vec<u8> = [3u64, 0x40, 4, 56, 5, 13, 0, 0].iter().flat_map(|w| w.to_le_bytes()).collect();
+        let short: Vec<u8> = [3u32, 0x34, 4, 32, 5, 9, 0, 0].iter().flat_map(|w| w.to_le_bytes()).collect();
+        assert!(!is_32_bit(&long));
+        assert!(is_32_bit(&short));
+        assert!(!is_32_bit(b""));
+        assert!(!is_32_bit(&read_proc("/proc/self/auxv").unwrap()), "this very process");
+    }
+
+    #[test]
+    fn errors_are_one_sentence_with_a_fix() {
+        let error = AttachError::ThreadOf { tid: 5, pid: 4 };
+        assert_eq!(error.to_string(), "no process has the pid 5: it is a thread of process 4; use `-p 4`");
+        assert_eq!(error.exit_code(), 3);
+    }
+}

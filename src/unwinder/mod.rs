@@ -1,5 +1,7 @@
 //! Registers + stack bytes -> frames and how the stack ended.
 
+pub mod framehop;
+
 use crate::model::frame::{Marker, RawFrame};
 
 /// User-mode registers of a thread, x86-64. `rbp` is `None` where the way of capture cannot know it.
@@ -34,5 +36,8 @@ pub struct Walk {
 pub trait Unwinder {
     /// Appends frames to `out`, innermost first; if the stack is not proven whole the last one is a marker.
     /// `rip` is exact. Never panics on garbage; bounded work (at most 1,024 frames).
+    ///
+    /// `rbp: None` says that the thread is blocked and read as it lies: memory beyond the copied bytes may then be
+    /// read from the target during the walk, so the check that the thread has not run meanwhile belongs *after* it.
     fn walk(&mut self, registers: &Registers, stack: StackBytes<'_>, out: &mut Vec<RawFrame>) -> Walk;
 }

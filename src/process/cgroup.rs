@@ -1,0 +1,107 @@
+//! The control groups of a process: what unit it belongs to and how many cores it may use.
+
+use std::fs::File;
+use std::io::Read;
+
+use crate::model::text;
+
+/// Bytes read of a file of /proc or a cgroup; normally far shorter.
+const FILE_MAX: u64 = 64 << 10;
+/// Bytes kept of a unit's name.
+const UNIT_MAX: usize = 256;
+/// Levels of nested groups looked at.
+const DEPTH_MAX: usize = 64;
+
+/// The systemd unit of `pid` (the innermost `.service` or `.scope`), else its cgroup's path; `None` at the root.
+pub fn unit_of(pid: u32) -> Option<String> {
+    let groups = read(&format!("/proc/{pid}/cgroup"))?;
+    let path = path_of(&groups, None).or_else(|| path_of(&groups, Some("name=systemd")))?;
+    unit_in(path).map(|unit| text::clean(unit, UNIT_MAX).into_owned())
+}
+
+fn unit_in(path: &str) -> Option<&str> {
+    let unit = path.rsplit('/').find(|part| part.ends_with(".service") || part.ends_with(".scope"));
+    unit.or_else(|| (path != "/" && !path.is_empty()).then_some(path))
+}
+
+/// The smallest CPU quota of `pid`'s group and those around it, in thousandths of a core; `None` without one.
+pub fn quota_of(pid: u32) -> Option<u64> {
+    let groups = read(&format!("/proc/{pid}/cgroup"))?;
+    let unified = path_of(&groups, None).and_then(|path| {
+        around(path).filter_map(|path| quota_v2(&read(&format!("/sys/fs/cgroup{path}/cpu.max"))?)).min()
+    });
+    let old = path_of(&groups, Some("cpu")).and_then(|path| {
+        around(path)
+            .filter_map(|path| {
+                let number = |name| read(&format!("/sys/fs/cgroup/cpu{path}/{name}"))?.trim().parse::<i64>().ok();
+                thousandths(number("cpu.cfs_quota_us")?, number("cpu.cfs_period_us")?)
+            })
+            .min()
+    });
+    unified.into_iter().chain(old).min()
+}
+
+/// The path of the unified hierarchy (`0::PATH`), or of the one with this controller (`N:cpu,cpuacct:PATH`).
+fn path_of<'a>(groups: &'a str, controller: Option<&str>) -> Option<&'a str> {
+    groups.lines().find_map(|line| {
+        let mut fields = line.splitn(3, ':');
+        let (number, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+        let found = match controller {
+            None => number == "0" && controllers.is_empty(),
+            Some(name) => controllers.split(',').any(|c| c == name),
+        };
+        // A path above the root of our own cgroup namespace (`/../..`) leads to nothing we could read.
+        (found && !path.contains("/..")).then_some(path)
+    })
+}
+
+/// `path` and the groups around it, outward.
+fn around(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(path.trim_end_matches('/')), |path| Some(&path[..path.rfind('/')?])).take(DEPTH_MAX)
+}
+
+/// `MAX PERIOD` or `max PERIOD`, microseconds.
+fn quota_v2(text: &str) -> Option<u64> {
+    let mut words = text.split_ascii_whitespace();
+    thousandths(words.next()?.parse().ok()?, words.next()?.parse().ok()?)
+}
+
+fn thousandths(quota: i64, period: i64) -> Option<u64> {
+    let (quota, period) = (u64::try_from(quota).ok()?, u64::try_from(period).ok()?);
+    quota.checked_mul(1000)?.checked_div(period)
+}
+
+fn read(path: &str) -> Option<String> {
+    let mut bytes = Vec::new();
+    File::open(path).ok()?.take(FILE_MAX).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_and_paths() {
+        let hybrid = "12:cpu,cpuacct:/a\n1:name=systemd:/system.slice/x.service\n0::/system.slice/y.service/inner\n";
+        assert_eq!(path_of(hybrid, None), Some("/system.slice/y.service/inner"));
+        assert_eq!(path_of(hybrid, Some("cpu")), Some("/a"));
+        assert_eq!(path_of(hybrid, Some("cp")), None);
+        assert_eq!(path_of("0::/../../other", None), None);
+        assert_eq!(unit_in("/system.slice/y.service/inner"), Some("y.service"));
+        assert_eq!(unit_in("/user.slice/app.slice/run-1.scope"), Some("run-1.scope"));
+        assert_eq!(unit_in("/docker/0123"), Some("/docker/0123"));
+        assert_eq!(unit_in("/"), None);
+    }
+
+    #[test]
+    fn quotas() {
+        assert_eq!(quota_v2("max 100000\n"), None);
+        assert_eq!(quota_v2("150000 100000\n"), Some(1500));
+        assert_eq!(quota_v2("1 0"), None);
+        assert_eq!(quota_v2(""), None);
+        assert_eq!(thousandths(-1, 100_000), None, "version 1 writes -1 for none");
+        assert_eq!(around("/a/b").collect::<Vec<_>>(), ["/a/b", "/a", ""]);
+        assert_eq!(around("/").collect::<Vec<_>>(), [""]);
+    }
+}

@@ -1,0 +1,163 @@
+//! Opening the files a target has mapped: the very file, wherever it lives, and nothing else.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
+
+use crate::process::files::{FileKind, MappedFile};
+use crate::process::maps::Maps;
+use crate::process::target;
+
+/// Opens what `file` maps, for reading: through `/proc/PID/map_files` (the exact inode, deleted files too; needs
+/// CAP_CHECKPOINT_RESTORE), else beneath the target's root, else by its path here. Whatever is opened is a regular
+/// file and the one that was mapped (device and inode), or it is refused with `NotFound`.
+///
+/// May block where the file lives on a file system that does (NFS, FUSE): not for the sampling thread. Read it with
+/// `pread` rather than mapping it: a file truncated meanwhile would kill us (SIGBUS).
+pub fn open_mapped(file: &MappedFile) -> io::Result<File> {
+    if file.kind != FileKind::Regular {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a mapped file"));
+    }
+    let mut refused = None;
+    let mut check = |opened: io::Result<OwnedFd>| match opened.and_then(|fd| accept(fd, file)) {
+        Ok(found) => Some(found),
+        Err(error) => {
+            refused.get_or_insert(error);
+            None
+        }
+    };
+    // A zombie leader has neither mappings nor a root; another thread of it has.
+    let pid = target::witness(file.pid).unwrap_or(file.pid);
+    let exact = format!("/proc/{pid}/map_files/{:x}-{:x}", file.start, file.end);
+    if let Some(found) = check(place(Path::new(&exact))) {
+        return Ok(found);
+    }
+    for path in spellings(file) {
+        if let Some(found) = check(beneath(pid, &path)) {
+            return Ok(found);
+        }
+        if let Some(found) = check(place(&path)) {
+            return Ok(found);
+        }
+    }
+    Err(refused.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
+}
+
+/// The paths that the line of `/proc/PID/maps` may have meant: ` (deleted)` may be part of the name, and `\012` too.
+fn spellings(file: &MappedFile) -> Vec<PathBuf> {
+    let mut paths = vec![file.path.clone()];
+    if file.deleted {
+        let mut name = file.path.as_os_str().to_owned();
+        name.push(" (deleted)");
+        paths.push(name.into());
+    }
+    if file.path.as_os_str().as_bytes().contains(&b'\n') {
+        paths.push(PathBuf::from(file.path.to_string_lossy().replace('\n', "\\012")));
+    }
+    paths
+}
+
+/// Finds without opening (O_PATH): opening a device or a FIFO could do something.
+fn place(path: &Path) -> io::Result<OwnedFd> {
+    if !path.is_absolute() {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    Ok(rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+fn beneath(pid: u32, path: &Path) -> io::Result<OwnedFd> {
+    if !path.is_absolute() {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = rustix::fs::open(format!("/proc/{pid}/root"), flags, Mode::empty())?;
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    Ok(rustix::fs::openat2(root, path, flags, Mode::empty(), resolve)?)
+}
+
+/// A regular file, opened for reading, that is the one `file` maps.
+fn accept(found: OwnedFd, file: &MappedFile) -> io::Result<File> {
+    let stat = rustix::fs::fstat(&found)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(io::Error::other("not a regular file"));
+    }
+    // The descriptor found it; only opening it again makes it readable.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(format!("/proc/self/fd/{}", found.as_raw_fd()), flags, Mode::empty())?;
+    let wanted = (file.device, file.inode);
+    let device = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
+    // btrfs and overlayfs tell stat(2) another device than /proc/PID/maps: there, compare as mappings.
+    if (device, stat.st_ino) == wanted || as_mapped(&opened) == Some(wanted) {
+        return Ok(File::from(opened));
+    }
+    Err(io::Error::new(io::ErrorKind::NotFound, "another file has taken the place of the one that is mapped"))
+}
+
+/// Device and inode as `/proc/PID/maps` shows them for a mapping of this file.
+fn as_mapped(file: &OwnedFd) -> Option<((u32, u32), u64)> {
+    const LENGTH: usize = 4096;
+    // SAFETY: a new private mapping that nobody reads; it is removed below.
+    let address = unsafe {
+        rustix::mm::mmap(
+            std::ptr::null_mut(),
+            LENGTH,
+            rustix::mm::ProtFlags::READ,
+            rustix::mm::MapFlags::PRIVATE,
+            file.as_fd(),
+            0,
+        )
+    }
+    .ok()?;
+    let maps = Maps::read(std::process::id());
+    // SAFETY: exactly the mapping made above.
+    let _ = unsafe { rustix::mm::munmap(address, LENGTH) };
+    let mapping = maps.ok()?;
+    let mapping = mapping.find(address as u64)?;
+    Some((mapping.device, mapping.inode))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    /// This test program itself, as it is mapped.
+    fn own_program() -> MappedFile {
+        let maps = Maps::read(std::process::id()).unwrap();
+        let here = own_program as fn() -> MappedFile as usize as u64;
+        maps.find_code(here).unwrap().mapped_file(std::process::id())
+    }
+
+    #[test]
+    fn the_mapped_file_opens_and_nothing_else() {
+        let program = own_program();
+        let mut magic = [0; 4];
+        open_mapped(&program).unwrap().read_exact(&mut magic).unwrap();
+        assert_eq!(&magic, b"\x7fELF");
+        // Not through map_files (no such mapping), but by path.
+        open_mapped(&MappedFile { start: 0x1000, end: 0x2000, ..program.clone() }).unwrap();
+        let replaced = MappedFile { inode: program.inode + 1, ..program.clone() };
+        assert_eq!(open_mapped(&replaced).unwrap_err().kind(), io::ErrorKind::NotFound);
+        let elsewhere = MappedFile { path: "/bin/sh".into(), start: 0x1000, ..program.clone() };
+        assert_eq!(open_mapped(&elsewhere).unwrap_err().kind(), io::ErrorKind::NotFound);
+        for path in ["/dev/null", "/proc", "relative", "", "/no/such/file"] {
+            assert!(
+                open_mapped(&MappedFile { path: path.into(), start: 0x1000, ..program.clone() }).is_err(),
+                "{path}"
+            );
+        }
+        assert!(open_mapped(&MappedFile { kind: FileKind::Vdso, ..program }).is_err());
+    }
+
+    #[test]
+    fn a_mapping_of_a_file_has_the_identity_that_maps_shows() {
+        let program = own_program();
+        let fd = OwnedFd::from(File::open(&program.path).unwrap());
+        assert_eq!(as_mapped(&fd), Some((program.device, program.inode)));
+    }
+}
