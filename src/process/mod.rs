@@ -5,7 +5,6 @@ pub mod cgroup;
 pub mod files;
 mod held;
 pub mod launch;
-pub mod list;
 pub mod maps;
 pub mod memory;
 pub mod open;
