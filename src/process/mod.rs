@@ -5,6 +5,7 @@ pub mod cgroup;
 pub mod files;
 mod held;
 pub mod launch;
+pub mod list;
 pub mod maps;
 pub mod memory;
 pub mod open;
