@@ -1,19 +1,28 @@
 //! The model: facts below, projections above. Pure: no I/O, no clock, no threads, no terminal.
 //!
 //! ```text
-//! frame      vocabulary that passes between capture and the rest (raw frames, looks, events)
-//! tables     interned raw stacks, and what their frames are called (names arrive late)
-//! weigh      looks -> booked time (wall, cpu, hits), exactly as ARCHITECTURE.md's "Weighing"
-//! facts      (process, thread, name, stack, state) -> weights, per bucket; history; the cumulative table
-//! snapshot   an immutable view of all of it, published to the user interface
-//! text       what makes strings of a target safe to show
-//! settings   everything the user can choose about what is shown
-//! project    facts + settings -> groups, trees, tables
+//! frame       vocabulary that passes between capture and the rest (raw frames, looks, events)
+//! state       what a thread is doing, by system call; a futex wait by the names above it (futex)
+//! tables      interned raw stacks, and what their frames are called (names arrive late); interner writes them
+//! weigh       looks -> booked time (wall, cpu, hits), exactly as ARCHITECTURE.md's "Weighing"
+//! fact        (process, thread, name, stack, state) -> weights; fact_table adds them up
+//! facts       history as a snapshot reads it: buckets and the cumulative table
+//! recorder    all of the above tied together: events in, views out
+//! snapshot    an immutable view of all of it, published to the user interface
+//! text        what makes strings of a target safe to show
+//! settings    everything the user can choose about what is shown
+//! project     facts + settings -> groups, trees, tables
 //! ```
 
+pub mod chunks;
+pub mod fact;
+pub mod fact_table;
 pub mod facts;
 pub mod frame;
+pub mod futex;
+pub mod interner;
 pub mod project;
+pub mod recorder;
 pub mod settings;
 pub mod snapshot;
 pub mod state;

@@ -7,7 +7,8 @@
 
 use std::sync::Arc;
 
-use super::frame::RawFrame;
+use super::chunks::Chunks;
+use super::frame::{FrameCode, Marker, RawFrame};
 use super::state::FutexKind;
 
 /// A whole stack: a node of the prefix tree. 0 is the empty stack.
@@ -16,6 +17,13 @@ pub struct StackId(pub u32);
 
 impl StackId {
     pub const EMPTY: StackId = StackId(0);
+}
+
+impl NameId {
+    /// The thread name `(exited)`: CPU time of threads that were born and died between two looks.
+    pub const EXITED: NameId = NameId(0);
+    /// The thread name `(other)`: what was folded together because there was no room.
+    pub const OTHER: NameId = NameId(1);
 }
 
 /// An interned [`RawFrame`].
@@ -95,19 +103,100 @@ pub struct Named {
     pub pending: bool,
 }
 
-/// See the module's head.
+impl Named {
+    /// What a frame is called before anybody looked at its file: its offset, and `pending`; a marker its own text.
+    pub fn unnamed(frame: RawFrame) -> Named {
+        let (function, kind, pending) = match frame.decode() {
+            FrameCode::Code { offset, .. } => (format!("0x{offset:x}"), FrameKind::Native, true),
+            FrameCode::Kernel { address } => (format!("0x{address:x}"), FrameKind::Kernel, true),
+            FrameCode::Runtime { id } => (format!("#{id}"), FrameKind::Jit, true),
+            FrameCode::Marker { marker, .. } => (marker.text(None), FrameKind::Marker, false),
+        };
+        let location =
+            Location { function: function.into(), module: "".into(), file: None, line: None, kind, tier: None };
+        Named { locations: Arc::new([location]), pending }
+    }
+}
+
+/// A node of the prefix tree.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StackNode {
+    pub parent: StackId,
+    pub top: FrameId,
+}
+
+/// See the module's head. The writing side is [`super::interner::Interner`].
 #[derive(Clone, Debug, Default)]
-pub struct Tables {}
+pub struct Tables {
+    pub(super) nodes: Chunks<StackNode, 4096>,
+    pub(super) futex: Chunks<FutexKind, 16384>,
+    pub(super) frames: Chunks<RawFrame, 4096>,
+    pub(super) named: Chunks<Named, 512>,
+    pub(super) names: Chunks<Arc<str>, 1024>,
+}
 
 impl Tables {
-    pub fn intern_stack(&mut self, innermost_first: &[RawFrame]) -> StackId {
-        let _ = innermost_first;
-        StackId::EMPTY
+    /// The caller's stack; the empty stack is its own parent.
+    pub fn parent(&self, stack: StackId) -> StackId {
+        self.nodes.get(stack.0 as usize).map_or(StackId::EMPTY, |node| node.parent)
+    }
+
+    /// The innermost frame; of the empty stack frame 0, the marker `(other)`.
+    pub fn top(&self, stack: StackId) -> FrameId {
+        self.nodes.get(stack.0 as usize).map_or(FrameId(0), |node| node.top)
+    }
+
+    /// Ids below this are stacks (the empty one included).
+    pub fn stack_count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Ids below this are frames.
+    pub fn frame_count(&self) -> usize {
+        self.frames.len()
+    }
+
+    pub fn frame(&self, frame: FrameId) -> RawFrame {
+        self.frames.get(frame.0 as usize).copied().unwrap_or(RawFrame::marker(Marker::Other))
+    }
+
+    /// What the frame is called so far; an id that is not in these tables is called `(other)` (ids are
+    /// to be read in the tables they came with, or in newer ones).
+    pub fn named(&self, frame: FrameId) -> &Named {
+        match self.named.get(frame.0 as usize) {
+            Some(named) => named,
+            None => unknown(),
+        }
+    }
+
+    /// A thread's name.
+    pub fn name(&self, name: NameId) -> &Arc<str> {
+        match self.names.get(name.0 as usize) {
+            Some(name) => name,
+            None => &unknown().locations[0].function,
+        }
     }
 
     /// What a futex wait under this stack is; [`FutexKind::Wait`] until its names are known.
     pub fn futex_kind(&self, stack: StackId) -> FutexKind {
-        let _ = stack;
-        FutexKind::Wait
+        self.futex.get(stack.0 as usize).copied().unwrap_or_default()
     }
+
+    pub fn frames_innermost_first(&self, stack: StackId) -> impl Iterator<Item = FrameId> + '_ {
+        let mut at = stack;
+        std::iter::from_fn(move || {
+            if at == StackId::EMPTY {
+                return None;
+            }
+            let frame = self.top(at);
+            at = self.parent(at);
+            Some(frame)
+        })
+    }
+}
+
+/// Stands in for an id that these tables do not have.
+fn unknown() -> &'static Named {
+    static UNKNOWN: std::sync::OnceLock<Named> = std::sync::OnceLock::new();
+    UNKNOWN.get_or_init(|| Named::unnamed(RawFrame::marker(Marker::Other)))
 }

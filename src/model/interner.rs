@@ -1,0 +1,199 @@
+//! The writing side of [`Tables`]: finds or adds stacks, frames and thread names. Its lookup indexes are its own and
+//! never cloned.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::frame::{FrameCode, Marker, RawFrame, RawName};
+use super::futex;
+use super::state::FutexKind;
+use super::tables::{FrameId, NameId, Named, StackId, StackNode, Tables};
+use super::text::clean_bytes;
+
+/// At most so many stack nodes, and so many frames; beyond, a new stack is `(other)`.
+pub const MAX_STACKS: usize = 1_000_000;
+/// At most so many thread names; beyond, a new name is `(other)`.
+pub const MAX_NAMES: usize = 100_000;
+
+pub struct Interner {
+    tables: Tables,
+    max_stacks: usize,
+    by_frame: FxHashMap<RawFrame, FrameId>,
+    /// (caller's stack, frame) -> stack: one look-up per frame of a known stack.
+    by_node: FxHashMap<(StackId, RawFrame), StackId>,
+    by_name: FxHashMap<RawName, NameId>,
+    by_text: FxHashMap<Arc<str>, NameId>,
+    /// What each frame's name says about a futex wait beneath it.
+    futex: Vec<Option<FutexKind>>,
+    /// A frame that decides got its name since the stacks' kinds were last worked out.
+    stale: bool,
+    unnamed: Vec<RawFrame>,
+    other: StackId,
+    refused: u64,
+}
+
+impl Interner {
+    pub fn new(max_stacks: usize) -> Interner {
+        let mut interner = Interner {
+            tables: Tables::default(),
+            max_stacks: max_stacks.clamp(16, MAX_STACKS),
+            by_frame: FxHashMap::default(),
+            by_node: FxHashMap::default(),
+            by_name: FxHashMap::default(),
+            by_text: FxHashMap::default(),
+            futex: Vec::new(),
+            stale: false,
+            unnamed: Vec::new(),
+            other: StackId::EMPTY,
+            refused: 0,
+        };
+        let other = RawFrame::marker(Marker::Other);
+        let top = interner.frame(other).unwrap_or(FrameId(0));
+        interner.tables.nodes.push(StackNode { parent: StackId::EMPTY, top });
+        interner.tables.futex.push(FutexKind::Wait);
+        interner.other = interner.stack(&[other]);
+        interner.text("(exited)");
+        interner.text("(other)");
+        interner
+    }
+
+    /// The stack's id; `(other)`, counted, where there is no room for a new one.
+    pub fn stack(&mut self, innermost_first: &[RawFrame]) -> StackId {
+        let mut at = StackId::EMPTY;
+        for frame in innermost_first.iter().rev() {
+            at = match self.by_node.get(&(at, *frame)) {
+                Some(known) => *known,
+                None => match self.add(at, *frame) {
+                    Some(added) => added,
+                    None => {
+                        self.refused += 1;
+                        return self.other;
+                    }
+                },
+            };
+        }
+        at
+    }
+
+    /// The stack that is this marker alone.
+    pub fn marker(&mut self, marker: Marker) -> StackId {
+        self.stack(&[RawFrame::marker(marker)])
+    }
+
+    /// The stack `(other)`.
+    pub fn other(&self) -> StackId {
+        self.other
+    }
+
+    fn add(&mut self, parent: StackId, frame: RawFrame) -> Option<StackId> {
+        if self.tables.nodes.len() >= self.max_stacks {
+            return None;
+        }
+        let top = self.frame(frame)?;
+        let id = StackId(self.tables.nodes.len() as u32);
+        self.tables.nodes.push(StackNode { parent, top });
+        let kind = self.futex[top.0 as usize].unwrap_or_else(|| self.tables.futex_kind(parent));
+        self.tables.futex.push(kind);
+        self.by_node.insert((parent, frame), id);
+        Some(id)
+    }
+
+    fn frame(&mut self, frame: RawFrame) -> Option<FrameId> {
+        if let Some(known) = self.by_frame.get(&frame) {
+            return Some(*known);
+        }
+        if self.tables.frames.len() >= self.max_stacks {
+            return None;
+        }
+        let id = FrameId(self.tables.frames.len() as u32);
+        let named = Named::unnamed(frame);
+        // A marker that concerns a file wants the file's name; the others are called what they are called.
+        if named.pending || matches!(frame.decode(), FrameCode::Marker { file: Some(_), .. }) {
+            self.unnamed.push(frame);
+        }
+        self.tables.frames.push(frame);
+        self.tables.named.push(named);
+        self.futex.push(None);
+        self.by_frame.insert(frame, id);
+        Some(id)
+    }
+
+    /// Frames that were added since the last call and have no proper name yet.
+    pub fn take_unnamed(&mut self) -> Vec<RawFrame> {
+        std::mem::take(&mut self.unnamed)
+    }
+
+    /// Names a frame (again); one that is not in the tables, or a name without locations, is ignored.
+    pub fn set_named(&mut self, frame: RawFrame, named: Named) {
+        let Some(id) = self.by_frame.get(&frame).copied() else { return };
+        if named.locations.is_empty() {
+            return;
+        }
+        let kind = if named.pending { None } else { futex::kind_of(&named.locations) };
+        if let Some(place) = self.futex.get_mut(id.0 as usize)
+            && *place != kind
+        {
+            *place = kind;
+            self.stale = true;
+        }
+        if let Some(place) = self.tables.named.get_mut(id.0 as usize) {
+            *place = named;
+        }
+    }
+
+    /// The id of a thread's name, cleaned.
+    pub fn name(&mut self, name: RawName) -> NameId {
+        if let Some(known) = self.by_name.get(&name) {
+            return *known;
+        }
+        // 15 bytes of garbage are at most 45 bytes of U+FFFD.
+        let text = clean_bytes(name.bytes(), 64);
+        let id = self.text(&text);
+        if self.by_name.len() < MAX_NAMES {
+            self.by_name.insert(name, id);
+        }
+        id
+    }
+
+    fn text(&mut self, text: &str) -> NameId {
+        if let Some(known) = self.by_text.get(text) {
+            return *known;
+        }
+        if self.tables.names.len() >= MAX_NAMES {
+            return NameId::OTHER;
+        }
+        let id = NameId(self.tables.names.len() as u32);
+        let text: Arc<str> = text.into();
+        self.tables.names.push(text.clone());
+        self.by_text.insert(text, id);
+        id
+    }
+
+    /// Stacks that went to `(other)` because the tables were full.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// The tables as they are, for a snapshot.
+    pub fn tables(&mut self) -> Tables {
+        if self.stale {
+            self.stale = false;
+            self.decide_again();
+        }
+        self.tables.clone()
+    }
+
+    /// One pass, callers first; only chunks in which a kind changed are copied. Few frames decide, so this is rare.
+    fn decide_again(&mut self) {
+        for id in 1..self.tables.nodes.len() {
+            let Some(node) = self.tables.nodes.get(id).copied() else { break };
+            let kind = self.futex[node.top.0 as usize].unwrap_or_else(|| self.tables.futex_kind(node.parent));
+            if self.tables.futex.get(id) != Some(&kind)
+                && let Some(place) = self.tables.futex.get_mut(id)
+            {
+                *place = kind;
+            }
+        }
+    }
+}
