@@ -9,7 +9,7 @@
 use std::ffi::{CString, OsStr, OsString};
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
@@ -319,6 +319,8 @@ fn failed(what: &'static str) -> impl FnOnce(io::Error) -> LaunchError {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
     use super::*;
 
     fn words(command: &[&str]) -> Vec<OsString> {

@@ -1,0 +1,393 @@
+//! What ARCHITECTURE.md says about the modules, checked against the source: who may use whom, how long a file may be,
+//! and where `unsafe` is. It reads the `crate::` paths of every file under src/, those in `use` lines and elsewhere.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Who may use whom. Besides this, anyone may use [`ANYONE`], and no one may use more: what is missing here is
+/// forbidden. A longer path allows that part of a module only. `capture::ring` counts as a module of its own, because both of its ends use it.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("main", &["cli", "session", "demo"]),
+    ("cli", &["model"]),
+    ("config", &["model"]),
+    // The only one that sees both sides of the ring.
+    (
+        "session",
+        &[
+            "app",
+            "capture",
+            "demo",
+            "export",
+            "headless",
+            "capture::ring",
+            "model",
+            "process",
+            "reducer",
+            "symbols",
+            "tui",
+        ],
+    ),
+    ("headless", &["export", "model"]),
+    ("tui", &["app", "model"]),
+    ("app", &["model"]),
+    ("export", &["model"]),
+    ("reducer", &["capture::ring", "symbols", "model"]),
+    ("demo", &["process"]),
+    ("capture", &["capture::ring", "unwinder", "process"]),
+    ("capture::ring", &[]),
+    ("symbols", &["process", "model::tables"]),
+    ("unwinder", &["process"]),
+    ("process", &[]),
+    // Pure: it names nobody.
+    ("model", &[]),
+];
+
+/// The vocabulary of a stack, the cleaning of foreign text, and the settings are everybody's words.
+const ANYONE: &[&str] = &["model::frame", "model::text", "config"];
+
+/// Not even these for the pure part.
+const PURE: &str = "model";
+
+/// `unsafe` is only where the kernel or a C library is talked to.
+const MAY_BE_UNSAFE: &[(&str, &str)] = &[
+    ("src/demo/truth.rs", "reads the CPU clock of another thread"),
+    ("src/process/held.rs", "fork, and what is allowed between fork and exec"),
+    ("src/tui/terminal.rs", "stops itself at Ctrl-Z"),
+];
+
+const LINES_CAP: usize = 600;
+
+/// Longer files, each with the reason why it is one job.
+const MAY_BE_LONG: &[(&str, &str)] = &[];
+
+#[test]
+fn modules_use_only_what_is_below_them() {
+    let mut wrong = Vec::new();
+    for file in source() {
+        let (from, _) = file.module();
+        let Some((_, below)) = MAY_USE.iter().find(|(name, _)| *name == from) else {
+            wrong.push(format!("{}: the module `{from}` is not in the table", file.path));
+            continue;
+        };
+        for used in file.uses() {
+            let to = node(&used);
+            let word = used.join("::");
+            let within = |place: &&str| word == **place || word.starts_with(&format!("{place}::"));
+            let free = from != PURE && ANYONE.iter().any(|place| within(&place));
+            if to != from && !free && !below.iter().any(|place| within(&place) || *place == to) {
+                wrong.push(format!("{}: `{from}` may not use `{word}`", file.path));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "edges that ARCHITECTURE.md does not allow:\n  {}", wrong.join("\n  "));
+}
+
+#[test]
+fn no_module_uses_itself_by_a_detour() {
+    // Between the modules of the table, and between the files of each module (its mod.rs is their meeting place).
+    let mut modules: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut files: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let known: BTreeSet<String> = source().iter().map(|file| file.place.join("::")).collect();
+    for file in source() {
+        let (from, is_top) = file.module();
+        for used in file.uses() {
+            let to = node(&used);
+            if to != from {
+                modules.entry(from.clone()).or_default().insert(to);
+            }
+            // The longest prefix of the path that is a file, not the facade of a whole module.
+            let here = file.place.join("::");
+            let target = (2..=used.len()).rev().map(|n| used[..n].join("::")).find(|path| known.contains(path));
+            if let Some(target) = target.filter(|target| !is_top && *target != here && !related(target, &here)) {
+                files.entry(here).or_default().insert(target);
+            }
+        }
+    }
+    for (what, graph) in [("modules", modules), ("files", files)] {
+        if let Some(cycle) = cycle(&graph) {
+            panic!("{what} that use each other in a circle: {}", cycle.join(" -> "));
+        }
+    }
+}
+
+#[test]
+fn unsafe_is_only_where_the_kernel_is_talked_to() {
+    let found: Vec<String> =
+        source().iter().filter(|file| file.shipped().iter().any(|t| t == "unsafe")).map(|f| f.path.clone()).collect();
+    compare("`unsafe`", &found, MAY_BE_UNSAFE);
+}
+
+#[test]
+fn files_have_one_job() {
+    let found: Vec<String> = source().iter().filter(|f| f.lines > LINES_CAP).map(|f| f.path.clone()).collect();
+    compare(&format!("more than {LINES_CAP} lines"), &found, MAY_BE_LONG);
+}
+
+/// The list is exact: nothing that is missing, nothing that has become needless.
+fn compare(what: &str, found: &[String], allowed: &[(&str, &str)]) {
+    let unknown: Vec<_> = found.iter().filter(|path| !allowed.iter().any(|(a, _)| a == *path)).collect();
+    let needless: Vec<_> = allowed.iter().filter(|(a, _)| !found.iter().any(|path| path == a)).collect();
+    assert!(unknown.is_empty(), "{what}, and not on the list in tests/architecture.rs: {unknown:?}");
+    assert!(needless.is_empty(), "on the list for {what} without need: {needless:?}");
+}
+
+/// One file of src/.
+struct SourceFile {
+    /// From the package's root.
+    path: String,
+    /// Its module path: `["capture", "ring"]`.
+    place: Vec<String>,
+    tokens: Vec<String>,
+    lines: usize,
+}
+
+impl SourceFile {
+    /// Its node in the table, and whether it is a module's own file (`x.rs` or `x/mod.rs`).
+    fn module(&self) -> (String, bool) {
+        (node(&self.place), self.place.len() == 1)
+    }
+
+    /// Without the unit tests at its end.
+    fn shipped(&self) -> &[String] {
+        let tests = ["#", "[", "cfg", "(", "test", ")", "]", "mod"];
+        let end = self.tokens.windows(tests.len()).position(|w| w.iter().eq(tests.iter()));
+        &self.tokens[..end.unwrap_or(self.tokens.len())]
+    }
+
+    /// Every path from the root of the crate that it names, by `crate::`, by the crate's name, or by `super`.
+    fn uses(&self) -> Vec<Vec<String>> {
+        let mut paths = Vec::new();
+        let mut at = 0;
+        while at < self.tokens.len() {
+            let mut start: Vec<String> = match self.tokens[at].as_str() {
+                "crate" => Vec::new(),
+                "sampletop" if self.place == ["main"] => Vec::new(),
+                "super" if self.tokens.get(at + 1).is_some_and(|t| t == "::") => {
+                    let mut ups = 1;
+                    while self.tokens.get(at + 2).is_some_and(|t| t == "super") {
+                        (at, ups) = (at + 2, ups + 1);
+                    }
+                    // Inline modules (tests) lie one deeper; that they reach one level less up does not matter here.
+                    if at > self.shipped().len() {
+                        ups -= 1;
+                    }
+                    self.place[..self.place.len().saturating_sub(ups)].to_vec()
+                }
+                _ => {
+                    at += 1;
+                    continue;
+                }
+            };
+            if self.tokens.get(at + 1).is_some_and(|t| t == "::") {
+                at = expand(&self.tokens, at + 2, &mut start, &mut paths);
+            } else {
+                at += 1; // `pub(crate)`
+            }
+        }
+        paths.retain(|path| !path.is_empty() && path[0].starts_with(|c: char| c.is_lowercase()));
+        paths
+    }
+}
+
+/// Reads `a::{b, c::d}` from `at` on and adds the paths; returns where it ends.
+fn expand(tokens: &[String], mut at: usize, base: &mut Vec<String>, paths: &mut Vec<Vec<String>>) -> usize {
+    let depth = base.len();
+    loop {
+        match tokens.get(at).map(String::as_str) {
+            Some("{") => {
+                at += 1;
+                while tokens.get(at).is_some_and(|t| t != "}") {
+                    at = expand(tokens, at, base, paths);
+                    while tokens.get(at).is_some_and(|t| t != "," && t != "}") {
+                        at += 1; // `as name`
+                    }
+                    if tokens.get(at).is_some_and(|t| t == ",") {
+                        at += 1;
+                    }
+                }
+                base.truncate(depth);
+                return at + 1;
+            }
+            Some(word) => base.push(word.to_owned()),
+            None => break,
+        }
+        at += 1;
+        if tokens.get(at).is_some_and(|t| t == "::") {
+            at += 1;
+        } else {
+            paths.push(base.clone());
+            break;
+        }
+    }
+    base.truncate(depth);
+    at
+}
+
+fn node(path: &[String]) -> String {
+    match path {
+        [a, b, ..] if a == "capture" && b == "ring" => "capture::ring".to_owned(),
+        [a, ..] => a.clone(),
+        [] => String::new(),
+    }
+}
+
+/// A module and what lies inside it.
+fn related(a: &str, b: &str) -> bool {
+    a.starts_with(&format!("{b}::")) || b.starts_with(&format!("{a}::"))
+}
+
+fn cycle(graph: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
+    fn visit(
+        at: &str,
+        graph: &BTreeMap<String, BTreeSet<String>>,
+        path: &mut Vec<String>,
+        done: &mut BTreeSet<String>,
+    ) -> Option<Vec<String>> {
+        if let Some(start) = path.iter().position(|p| p == at) {
+            path.push(at.to_owned());
+            return Some(path[start..].to_vec());
+        }
+        if !done.contains(at) {
+            path.push(at.to_owned());
+            for next in graph.get(at).into_iter().flatten() {
+                if let Some(found) = visit(next, graph, path, done) {
+                    return Some(found);
+                }
+            }
+            path.pop();
+            done.insert(at.to_owned());
+        }
+        None
+    }
+    let mut done = BTreeSet::new();
+    graph.keys().find_map(|start| visit(start, graph, &mut Vec::new(), &mut done))
+}
+
+/// Every file of src/ but lib.rs, which only lists the modules.
+fn source() -> Vec<SourceFile> {
+    fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).expect("src can be read") {
+            let path = entry.expect("src can be read").path();
+            if path.is_dir() {
+                walk(&path, found);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut found = Vec::new();
+    walk(&root.join("src"), &mut found);
+    found.sort();
+    let read = |path: PathBuf| {
+        let text = fs::read_to_string(&path).expect("a source file is text");
+        let path = path.strip_prefix(root).expect("below the root");
+        let place = path.strip_prefix("src").expect("in src").with_extension("");
+        let mut place: Vec<String> = place.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+        place.pop_if(|last| last == "mod");
+        SourceFile { path: path.display().to_string(), place, tokens: tokens(&text), lines: text.lines().count() }
+    };
+    found.into_iter().map(read).filter(|file| file.place != ["lib"]).collect()
+}
+
+/// Words and signs of Rust source, without comments, strings and characters.
+fn tokens(text: &str) -> Vec<String> {
+    let c: Vec<char> = text.chars().collect();
+    let mut out = Vec::new();
+    let mut i = 0;
+    while i < c.len() {
+        let next = |n: usize| c.get(i + n).copied().unwrap_or('\0');
+        if c[i] == '/' && next(1) == '/' {
+            while i < c.len() && c[i] != '\n' {
+                i += 1;
+            }
+        } else if c[i] == '/' && next(1) == '*' {
+            i += 2;
+            while i < c.len() && !(c[i] == '*' && c.get(i + 1) == Some(&'/')) {
+                i += 1;
+            }
+            i += 2;
+        } else if c[i] == '"' {
+            i += 1;
+            while i < c.len() && c[i] != '"' {
+                i += if c[i] == '\\' { 2 } else { 1 };
+            }
+            i += 1;
+        } else if c[i] == '\'' {
+            // A character, or a lifetime.
+            if next(1) == '\\' {
+                i += 3; // the escaped one may be a quote itself
+                while i < c.len() && c[i] != '\'' {
+                    i += 1;
+                }
+                i += 1;
+            } else {
+                i += if next(2) == '\'' { 3 } else { 1 };
+            }
+        } else if c[i].is_alphanumeric() || c[i] == '_' {
+            let start = i;
+            while i < c.len() && (c[i].is_alphanumeric() || c[i] == '_') {
+                i += 1;
+            }
+            let word: String = c[start..i].iter().collect();
+            let hashes = c[i..].iter().take_while(|c| **c == '#').count();
+            if matches!(word.as_str(), "r" | "br" | "cr") && c.get(i + hashes) == Some(&'"') {
+                let end: Vec<char> = std::iter::once('"').chain(std::iter::repeat_n('#', hashes)).collect();
+                i += hashes + 1;
+                while i < c.len() && !c[i..].starts_with(&end) {
+                    i += 1;
+                }
+                i += end.len();
+            } else {
+                out.push(word);
+            }
+        } else if c[i] == ':' && next(1) == ':' {
+            out.push("::".to_owned());
+            i += 2;
+        } else {
+            if !c[i].is_whitespace() {
+                out.push(c[i].to_string());
+            }
+            i += 1;
+        }
+    }
+    out
+}
+
+#[test]
+fn the_reader_of_source_reads_rust() {
+    let text = r##"
+        // use crate::comment;
+        use crate::model::{frame::{Ns, RawFrame}, text as words, settings};
+        pub(crate) fn f<'a>(x: &'a str) -> char { let _ = "crate::string \" unsafe"; let _ = r#"crate::"raw""#; '\'' }
+        fn g() { crate::process::launch::go(); super::sibling::h() }
+        #[cfg(test)]
+        mod tests { use super::*; use crate::demo; unsafe {} }
+    "##;
+    let place = ["tui", "tree"].map(String::from).to_vec();
+    let file = SourceFile { path: String::new(), place, tokens: tokens(text), lines: 0 };
+    let mut uses: Vec<String> = file.uses().iter().map(|path| path.join("::")).collect();
+    uses.sort();
+    let expected = [
+        "crate::demo",
+        "crate::model::frame::Ns",
+        "crate::model::frame::RawFrame",
+        "crate::model::settings",
+        "crate::model::text",
+        "crate::process::launch::go",
+        "crate::tui::sibling::h",
+        "crate::tui::tree::*",
+    ];
+    assert_eq!(uses, expected.map(|path| path.trim_start_matches("crate::").to_owned()));
+    assert!(file.tokens.contains(&"unsafe".to_owned()) && !file.shipped().contains(&"unsafe".to_owned()));
+    let graph = |edges: &[(&str, &str)]| {
+        let mut graph: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for (from, to) in edges {
+            graph.entry((*from).to_owned()).or_default().insert((*to).to_owned());
+        }
+        graph
+    };
+    assert_eq!(cycle(&graph(&[("a", "b"), ("a", "c"), ("b", "c")])), None);
+    assert_eq!(cycle(&graph(&[("a", "b"), ("b", "c"), ("c", "b")])).map(|c| c.join(">")), Some("b>c>b".to_owned()));
+}
