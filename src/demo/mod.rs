@@ -18,7 +18,6 @@ mod truth;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, Write};
-use std::sync::Arc;
 
 use rustix::process::{DumpableBehavior, PTracer, Pid, Signal};
 use rustix::thread::{CapabilitySet, CapabilitySets};
@@ -111,10 +110,16 @@ fn answer(truth: &Truth) -> i32 {
     }
 }
 
-/// A named thread of the workload, which measures itself.
+/// A named thread of the workload, which measures itself. Returns when it runs and has its name.
 fn thread(truth: &Truth, name: &str, body: impl FnOnce(&Meter) + Send + 'static) -> std::io::Result<()> {
     let record = truth.thread(name);
-    std::thread::Builder::new().name(name.to_owned()).spawn(move || body(&Meter::start(Arc::clone(&record))))?;
+    let (runs, wait) = std::sync::mpsc::sync_channel(0);
+    std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        let meter = Meter::start(record);
+        let _ = runs.send(());
+        body(&meter);
+    })?;
+    let _ = wait.recv();
     Ok(())
 }
 

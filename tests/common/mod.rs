@@ -61,3 +61,20 @@ impl Drop for Running {
         let _ = self.child.wait();
     }
 }
+
+/// For a test that cannot do its work here: says so on the real stderr (which the test harness does not swallow, and
+/// which `tests/run` counts), and fails where skipping is not allowed: with CI=true in the environment.
+pub fn skipped(test: &str, reason: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {reason}");
+    assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "nothing may be skipped under CI: {test}: {reason}");
+}
+
+/// Whether this test runs as root; if not it is [`skipped`]: `if !need_root("reads another user's process") { return }`.
+pub fn need_root(reason: &str) -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        skipped(std::thread::current().name().unwrap_or("a test"), &format!("needs root: {reason}"));
+    }
+    root
+}
