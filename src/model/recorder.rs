@@ -59,6 +59,7 @@ struct Thread {
     since: Ns,
     syscall: Option<super::frame::Syscall>,
     run_ns: u64,
+    recovered: bool,
 }
 
 pub struct Recorder {
@@ -144,6 +145,7 @@ impl Recorder {
                 since: look.at,
                 syscall,
                 run_ns: run_ns.or(was).unwrap_or(0),
+                recovered: look.recovered,
             },
         );
         let (table, _) = self.bucket(look.at);
@@ -197,6 +199,8 @@ impl Recorder {
                     state: t.state,
                     since: t.since,
                     syscall: t.syscall,
+                    run_ns: t.run_ns,
+                    recovered: t.recovered,
                 })
                 .collect(),
             ticks: self.ticks,

@@ -77,6 +77,10 @@ pub struct ThreadNow {
     /// Since when it has been in this wait, or the time of the sample.
     pub since: Ns,
     pub syscall: Option<super::frame::Syscall>,
+    /// CPU time since the thread's birth, ns, as of its last counters; 0 before the first.
+    pub run_ns: u64,
+    /// rbp of `stack` was recovered by searching for linked frame records.
+    pub recovered: bool,
 }
 
 /// See the module's head. Cloning costs pointers, not data.
