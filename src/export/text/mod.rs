@@ -22,10 +22,7 @@ use crate::model::snapshot::Snapshot;
 use crate::model::tables::Location;
 
 /// Columns of a page.
-const WIDTH: usize = 100;
-
-/// No line that is cut keeps fewer columns for a name.
-const NAME_LEAST: usize = 30;
+pub(super) const WIDTH: usize = 100;
 
 pub fn write(snapshot: &Snapshot, settings: &Settings, out: &mut dyn Write) -> io::Result<()> {
     render(&Report { snapshot, settings, projection: &project(snapshot, settings) }, out)

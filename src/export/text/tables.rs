@@ -1,8 +1,9 @@
 //! The flat parts: states, top 20 by self, the longest waits.
 
 use std::io;
+use std::sync::Arc;
 
-use super::{NAME_LEAST, Page, Report, WIDTH, place, seconds, state};
+use super::{Page, Report, WIDTH, place, seconds, state};
 use crate::export::ascii::fit;
 use crate::export::dates;
 use crate::model::project::{Group, Method, Node};
@@ -49,7 +50,7 @@ pub fn top(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
             own.hits,
             state(own),
         );
-        line.push_str(&place(&method.location, WIDTH.saturating_sub(line.len()).max(NAME_LEAST)));
+        line.push_str(&place(&method.location, WIDTH.saturating_sub(line.len())));
         page.line(&line)?;
     }
     match methods.len().saturating_sub(TOP) {
@@ -61,33 +62,67 @@ pub fn top(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
 /// The longest unbroken waits: the longest one of each place of each group.
 pub fn waits(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let session = &report.snapshot.session;
-    let mut waits: Vec<(&Group, &Node)> = Vec::new();
+    let mut waits: Vec<Wait<'_>> = Vec::new();
     for group in &report.projection.groups {
         super::tree::each(report.projection, &group.roots, &mut |node| {
             if node.own.longest_ns > 0 {
-                waits.push((group, node));
+                waits.push(Wait { group, node, thread: None });
             }
         });
     }
-    waits.sort_by_key(|(group, node)| {
+    waits.sort_by_key(|Wait { group, node, .. }| {
         (std::cmp::Reverse(node.own.longest_ns), node.own.longest_from, &group.name, &node.location)
     });
+    waits.truncate(WAITS);
+    name_threads(report, &mut waits);
     page.title(&format!("{WAITS} LONGEST WAITS"))?;
-    page.line("  SECONDS  BEGAN (UTC)              STATE    THREADS               FUNCTION")?;
-    for (group, node) in waits.iter().take(WAITS) {
+    page.line("  SECONDS  BEGAN (UTC)              STATE    THREAD           FUNCTION")?;
+    for Wait { group, node, thread } in &waits {
         let own = &node.own;
+        let state = match thread {
+            Some((_, state)) => Some(*state),
+            None => own.main_state().map(|(state, _)| state),
+        };
         let mut line = format!(
-            "{:>9.3}  {}  {:<7}  {:<20}  ",
+            "{:>9.3}  {}  {:<7}  {:<15}  ",
             seconds(own.longest_ns),
             dates::utc(dates::unix_ns(session, own.longest_from)),
-            own.main_state().map_or("", |(state, _)| state.word()),
-            fit(&group.name, 20),
+            state.map_or("", State::word),
+            fit(thread.as_ref().map_or(&group.name, |(name, _)| name), 15),
         );
-        line.push_str(&place(&node.location, WIDTH.saturating_sub(line.len()).max(NAME_LEAST)));
+        line.push_str(&place(&node.location, WIDTH.saturating_sub(line.len())));
         page.line(&line)?;
     }
     match waits.is_empty() {
         true => page.line("  none"),
         false => Ok(()),
     }
+}
+
+struct Wait<'a> {
+    group: &'a Group,
+    node: &'a Node,
+    /// Who waited, and how.
+    thread: Option<(Arc<str>, State)>,
+}
+
+/// Finds the fact behind each wait: as long, begun at the same moment, by a thread of the group, in that function.
+/// Several such threads waited alike, and the first stands for all.
+fn name_threads(report: &Report<'_>, waits: &mut [Wait<'_>]) {
+    let Report { snapshot, settings, .. } = report;
+    let tables = &snapshot.tables;
+    snapshot.history.read(settings.range, snapshot.at, &mut |key, weights| {
+        let span = (weights.longest_ns, weights.longest_from);
+        for wait in waits.iter_mut().filter(|w| (w.node.own.longest_ns, w.node.own.longest_from) == span) {
+            let function = &wait.node.location.function;
+            let in_function = || {
+                let mut frames = tables.frames_innermost_first(key.stack);
+                frames.any(|frame| tables.named(frame).locations.iter().any(|l| l.function == *function))
+            };
+            if wait.thread.is_none() && wait.group.threads.iter().any(|t| t.thread == key.thread) && in_function() {
+                let state = key.state.resolve(tables.futex_kind(key.stack));
+                wait.thread = Some((tables.name(key.name).clone(), state));
+            }
+        }
+    });
 }

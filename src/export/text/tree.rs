@@ -5,7 +5,8 @@
 
 use std::io;
 
-use super::{NAME_LEAST, Page, Report, WIDTH, place, state};
+use super::{Page, Report, WIDTH, place, state};
+use crate::export::FRAMELESS;
 use crate::model::project::{Node, Projection, Totals, chain};
 
 /// Rows under this share are left out, unless the settings say another.
@@ -15,7 +16,7 @@ const LEAST_PERCENT: f64 = 1.0;
 const MOST_LINES: usize = 400;
 
 /// Forks deeper than this are numbered instead of indented.
-const INDENT_MOST: usize = 14;
+const INDENT_MOST: usize = 7;
 
 pub fn tree(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let least = report.settings.filters.min_percent.active().copied().unwrap_or(LEAST_PERCENT);
@@ -35,8 +36,10 @@ pub fn tree(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         let name = crate::export::ascii::fit(&group.name, 30);
         page.line(&format!("{}{name}  ({threads})", figures(report, &group.total, &group.own)))?;
         let mut todo: Vec<Row> = Vec::new();
-        push_children(report, &group.roots, Row { node: 0, depth: 0, only: false }, least, &mut todo);
-        // Below the group's own line everything is indented once.
+        push(report, &group.roots, 1, false, least, &mut todo);
+        if is_drawn(report, &group.own, least) {
+            page.line(&format!("{}  {FRAMELESS}", figures(report, &group.own, &group.own)))?;
+        }
         while let Some(row) = todo.pop() {
             lines += 1;
             if lines > MOST_LINES {
@@ -45,11 +48,13 @@ pub fn tree(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
             let chain = chain(report.projection, report.settings.metric, row.node);
             let node = &report.projection.nodes[chain.last as usize];
             page.line(&line(report, node, chain.swallowed, row))?;
-            push_children(report, &node.children, row, least, &mut todo);
+            let fork = node.children.iter().filter(|child| is_drawn_node(report, **child, least)).count() > 1;
+            push(report, &node.children, row.depth + usize::from(fork), !fork, least, &mut todo);
         }
     }
     match left_out {
         0 => Ok(()),
+        1 => page.line(&format!("        and 1 group of threads under {least} %")),
         n => page.line(&format!("        and {n} groups of threads under {least} %")),
     }
 }
@@ -57,19 +62,20 @@ pub fn tree(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
 #[derive(Clone, Copy)]
 struct Row {
     node: u32,
-    /// Forks above it.
+    /// Forks above it, its group being the first.
     depth: usize,
     /// The only child of the line above.
     only: bool,
 }
 
-/// Puts the drawn children on the stack, so that the first of them is popped first.
-fn push_children(report: &Report<'_>, children: &[u32], parent: Row, least: f64, todo: &mut Vec<Row>) {
-    let drawn = |node: &&u32| is_drawn(report, &report.projection.nodes[**node as usize].total, least);
-    let drawn: Vec<u32> = children.iter().filter(drawn).copied().collect();
-    let only = drawn.len() == 1;
-    let depth = if only { parent.depth } else { parent.depth + 1 };
-    todo.extend(drawn.into_iter().rev().map(|node| Row { node, depth, only }));
+/// Puts what is drawn of `nodes` on the stack, so that the first of them is popped first.
+fn push(report: &Report<'_>, nodes: &[u32], depth: usize, only: bool, least: f64, todo: &mut Vec<Row>) {
+    let drawn = nodes.iter().rev().copied().filter(|node| is_drawn_node(report, *node, least));
+    todo.extend(drawn.map(|node| Row { node, depth, only }));
+}
+
+fn is_drawn_node(report: &Report<'_>, node: u32, least: f64) -> bool {
+    is_drawn(report, &report.projection.nodes[node as usize].total, least)
 }
 
 fn is_drawn(report: &Report<'_>, totals: &Totals, least: f64) -> bool {
@@ -101,7 +107,7 @@ fn line(report: &Report<'_>, node: &Node, swallowed: u32, row: Row) -> String {
     if swallowed > 0 {
         line.push_str(&format!("...{swallowed} "));
     }
-    line.push_str(&place(&node.location, WIDTH.saturating_sub(line.len()).max(NAME_LEAST)));
+    line.push_str(&place(&node.location, WIDTH.saturating_sub(line.len())));
     line
 }
 
