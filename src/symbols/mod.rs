@@ -4,7 +4,12 @@ use crate::model::frame::RawFrame;
 use crate::model::tables::Named;
 use crate::process::files::Files;
 
+mod demangle;
+mod dwarf;
+mod elf;
 mod placeholder;
+mod symtab;
+mod unwind_entry;
 
 /// A name that was found.
 #[derive(Clone, Debug)]
