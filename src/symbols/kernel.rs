@@ -32,7 +32,9 @@ impl Kallsyms {
         let mut found = Kallsyms::default();
         for line in text.lines() {
             let mut fields = line.split_ascii_whitespace();
-            let (Some(address), Some(kind), Some(name)) = (fields.next(), fields.next(), fields.next()) else { continue };
+            let (Some(address), Some(kind), Some(name)) = (fields.next(), fields.next(), fields.next()) else {
+                continue;
+            };
             let address = u64::from_str_radix(address, 16).unwrap_or(0);
             if address >> 47 == 0 || !matches!(kind, "t" | "T" | "w" | "W") {
                 continue;

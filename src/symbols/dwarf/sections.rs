@@ -44,7 +44,7 @@ impl Sections {
         }
         let mut inflated = 0;
         let data = USED.map(|id| match elf.inflated(id.name(), bytes) {
-            Cow::Borrowed(data) if data.is_empty() => Data::Mapped(0..0),
+            Cow::Borrowed([]) => Data::Mapped(0..0),
             Cow::Borrowed(_) => Data::Mapped(elf.section(id.name()).map_or(0..0, |s| s.range(bytes.len()))),
             Cow::Owned(data) if inflated + data.len() <= INFLATED_CAP => {
                 inflated += data.len();
