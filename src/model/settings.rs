@@ -1,5 +1,9 @@
 //! Everything a user can choose about what is shown. Changing any of it re-reads history; facts never change.
 
+mod parse;
+
+pub use parse::pattern;
+
 use super::frame::Ns;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -68,10 +72,11 @@ impl Grouping {
     }
 }
 
-/// `s/REGEX/TEXT/` on a thread's name; an empty result becomes `(unnamed)`.
+/// `s/REGEX/TEXT/` on a thread's name: every match is replaced; an empty result becomes `(unnamed)`.
 #[derive(Clone, Debug)]
 pub struct Rename {
     pub pattern: regex::Regex,
+    /// As `Regex::replace_all` takes it: `$1`, `${name}`, `$$`.
     pub text: String,
 }
 
