@@ -52,7 +52,6 @@ const PURE: &str = "model";
 /// `unsafe` is only where the kernel or a C library is talked to.
 const MAY_BE_UNSAFE: &[(&str, &str)] = &[
     ("src/demo/truth.rs", "reads the CPU clock of another thread"),
-    ("src/process/filebytes.rs", "maps files, and handles SIGBUS for them"),
     ("src/process/held.rs", "fork, and what is allowed between fork and exec"),
     ("src/tui/terminal.rs", "stops itself at Ctrl-Z"),
 ];

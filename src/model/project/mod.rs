@@ -2,17 +2,32 @@
 
 mod collapse;
 mod confidence;
+mod filter;
+mod group;
+mod idle;
+mod lines;
+mod methods;
+mod read;
+mod rows;
+mod sort;
 mod totals;
+mod tree;
+
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
+
 use super::frame::{Ns, ThreadKey};
-use super::settings::Settings;
-use super::snapshot::Snapshot;
-use super::tables::Location;
+use super::settings::{Grouping, Settings};
+use super::snapshot::{Session, Snapshot};
+use super::tables::{Location, NameId};
 
 pub use collapse::{Chain, chain, heaviest, hottest_group, hottest_path, is_drawn, swallowed_by};
 pub use confidence::{Confidence, HITS_NEEDED, confidence, seconds_for_one_percent};
+pub use group::{ALL, NO_MATCH, UNNAMED, by_rules};
 pub use totals::Totals;
 
 /// A node of a call tree: one row (function or line) on one path. Indexes are into [`Projection::nodes`].
@@ -103,20 +118,129 @@ pub fn project(snapshot: &Snapshot, settings: &Settings) -> Projection {
 /// threads, and what the filters say of them. The result is the same as [`project`]'s for any order of calls with ever
 /// newer snapshots; whatever another session or other settings make stale is dropped.
 #[derive(Default)]
-pub struct Projector {}
+pub struct Projector {
+    session: Option<Arc<Session>>,
+    /// The settings that decide about frames and groups, as text.
+    rules: String,
+    rows: rows::Rows,
+    verdicts: filter::Verdicts,
+    groups: group::Groups,
+    scratch: tree::Scratch,
+}
 
 impl Projector {
     pub fn project(&mut self, snapshot: &Snapshot, settings: &Settings) -> Projection {
-        let _ = (snapshot, settings);
+        self.project_facts(snapshot, settings, &mut |f| snapshot.history.read(settings.range, snapshot.at, f))
+    }
+
+    /// The same for facts from elsewhere; `snapshot` names them.
+    fn project_facts(
+        &mut self,
+        snapshot: &Snapshot,
+        settings: &Settings,
+        facts: &mut read::ReadFacts<'_>,
+    ) -> Projection {
+        self.update(snapshot, settings);
+        let Projector { rows, verdicts, groups, scratch, .. } = self;
+        let shown = read::Reader::new(snapshot, settings, rows, verdicts, groups).read(facts);
+
+        let members = members(snapshot, settings, &shown, groups);
+        let mut rank: FxHashMap<u32, u32> = FxHashMap::default();
+        rank.extend(members.iter().zip(0..).map(|(member, rank)| (member.group, rank)));
+        let mut order: Vec<u32> = (0..shown.cells.len() as u32).collect();
+        order.sort_unstable_by_key(|cell| {
+            let cell = &shown.cells[*cell as usize];
+            (rank[&cell.group], cell.stack)
+        });
+        let builder = tree::Builder { tables: &snapshot.tables, settings, rows, verdicts, scratch };
+        let mut trees = builder.build(&shown.cells, &order);
+        let mut methods = methods::methods(settings, rows, &trees, scratch, &shown.seen);
+        sort::methods(settings, &mut methods);
+        sort::children(settings, &mut trees.nodes);
+
+        let mut total = Totals::default();
+        let mut groups = Vec::with_capacity(trees.groups.len());
+        for (tree, member) in trees.groups.into_iter().zip(members) {
+            total.add(&tree.total);
+            let mut roots = tree.roots;
+            sort::nodes(settings, &trees.nodes, &mut roots);
+            groups.push(Group { name: member.name, threads: member.threads, total: tree.total, own: tree.own, roots });
+        }
+        sort::groups(settings, &mut groups);
         Projection {
-            from: 0,
-            till: 0,
-            total: Totals::default(),
-            hidden: Hidden::default(),
-            only_idle: false,
-            groups: Vec::new(),
-            nodes: Vec::new(),
-            methods: Vec::new(),
+            from: shown.from,
+            till: shown.till,
+            total,
+            hidden: shown.hidden,
+            only_idle: shown.only_idle,
+            groups,
+            nodes: trees.nodes,
+            methods,
         }
     }
+
+    /// Drops what is stale and looks at what is new.
+    fn update(&mut self, snapshot: &Snapshot, settings: &Settings) {
+        if !self.session.as_ref().is_some_and(|known| Arc::ptr_eq(known, &snapshot.session)) {
+            *self = Projector { session: Some(snapshot.session.clone()), ..Projector::default() };
+        }
+        let filters = &settings.filters;
+        let frames = (&filters.interesting, &filters.focus, &filters.ignore, &filters.hide, &settings.idle_at);
+        let rules = format!("{:?} {frames:?} {:?}", settings.grouping, settings.rename);
+        let renamed = self.rows.update(&snapshot.tables);
+        if self.rules != rules {
+            self.rules = rules;
+            self.verdicts.forget();
+            self.groups.forget();
+        } else if renamed {
+            self.verdicts.forget_paths();
+        }
+        self.groups.bound();
+        self.verdicts.update(&snapshot.tables, &self.rows, settings);
+    }
+}
+
+/// A group by its number, and who is in it.
+struct Members {
+    group: u32,
+    name: Arc<str>,
+    threads: Vec<GroupThread>,
+}
+
+/// The groups of all cells, by name.
+fn members(snapshot: &Snapshot, settings: &Settings, shown: &read::Shown, groups: &group::Groups) -> Vec<Members> {
+    let now: FxHashMap<ThreadKey, NameId> = snapshot.threads.iter().map(|t| (t.thread, t.name)).collect();
+    // `seen` is sorted by thread: within a group all of a thread's names come in a row.
+    let mut seen: FxHashMap<u32, Vec<(u32, NameId)>> = FxHashMap::default();
+    for seen_in in &shown.seen {
+        let group = seen.entry(shown.cells[seen_in.cell as usize].group).or_default();
+        match group.last_mut() {
+            Some((thread, name)) if *thread == seen_in.thread => {
+                // The name it has now, if that is one of them; else the one that was first seen last.
+                let now = now.get(&shown.threads[*thread as usize]).copied();
+                let newer = |name: NameId| (Some(name) == now, name);
+                *name = std::cmp::max_by_key(*name, seen_in.name, |name| newer(*name));
+            }
+            _ => group.push((seen_in.thread, seen_in.name)),
+        }
+    }
+    let mut members: Vec<Members> = Vec::with_capacity(seen.len());
+    for (group, threads) in seen {
+        let mut threads: Vec<GroupThread> = threads
+            .into_iter()
+            .map(|(thread, name)| GroupThread {
+                thread: shown.threads[thread as usize],
+                name: snapshot.tables.name(name).clone(),
+            })
+            .collect();
+        threads.sort_unstable_by_key(|thread| thread.thread);
+        let name = match (&settings.grouping, threads.as_slice()) {
+            (Grouping::Thread, [one]) => group::thread_label(&one.name, one.thread).into(),
+            _ => groups.label(group).clone(),
+        };
+        members.push(Members { group, name, threads });
+    }
+    let first = |members: &Members| members.threads.first().map(|t| t.thread);
+    members.sort_unstable_by(|a, b| a.name.cmp(&b.name).then_with(|| first(a).cmp(&first(b))));
+    members
 }

@@ -1,0 +1,240 @@
+//! Waiting for work: the shipped list, and what it says of a stack.
+//!
+//! A blocked stack is idle when it waits for work, which its frames tell. Two kinds of frames tell it:
+//!
+//! * a frame that *only* waits for work and never runs a task: idle wherever it is on the stack;
+//! * a *loop* that waits for work and also runs the tasks: idle only while nothing but the wait itself is below it.
+//!   A callback that waits for something of its own, below the same loop, stays visible.
+//!
+//! The states io, lock and disk are never idle and poll always is, so these lists decide about wait and sleep.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use crate::model::state::State;
+use crate::model::tables::{FrameKind, Location};
+
+/// Frames that only wait for work. Rust names come as `a::B::c` or `<a::B>::c`, by their mangling.
+const WAITS: &[&str] = &[
+    r"<?tokio::runtime::([a-z_]+::)*[A-Za-z]+(<.*>)?>?::park(_timeout|_condvar|_driver|_internal|_yield)?",
+    r"<?tokio::park::.*::park(_timeout)?",
+    r"<?rayon_core::sleep::Sleep>?::sleep",
+    // C and C++: GLib, LLVM's and GNU's OpenMP, Apache, MySQL, oneTBB.
+    r"g_thread_pool_wait_for_new_(task|pool)",
+    r"__kmp_fork_barrier",
+    r"gomp_simple_barrier_wait",
+    r"ap_queue_pop_something",
+    r"Per_thread_connection_handler::block_until_new_connection",
+    r"tbb::.*rml::internal::thread_monitor::(commit_)?wait",
+    // Threads of a Java virtual machine itself.
+    r"CompileQueue::get",
+    r"VMThread::wait_for_vm_operations",
+    r"WatcherThread::sleep",
+    r"[A-Za-z]*Dispatcher::worker_wait_for_task",
+    r"G1[A-Za-z]*::wait_for_(next_cycle|task|completed_buffers)",
+    r"StringDedup::Processor::wait_for_requests",
+    r"(os::)?signal_wait",
+    // Java.
+    r"java\.util\.concurrent\.ThreadPoolExecutor\.getTask",
+    r"java\.util\.concurrent\.ForkJoinPool\.awaitWork",
+    r"java\.lang\.ref\.Reference\.waitForReferencePendingList",
+    r"java\.lang\.ref\.ReferenceQueue\.remove",
+    // Python, and CPython's own C function.
+    r"(queue\.)?((Lifo|Priority|Simple)?Queue\.)get|queue\.get",
+    r"_queue_SimpleQueue_get(_impl)?",
+];
+
+/// Loops that wait for work and run it.
+const LOOPS: &[&str] = &[
+    r"<?tokio::runtime::blocking::pool::Inner>?::run",
+    r"<?blocking::Executor>?::main_loop",
+    r"(boost::)?asio::(io_context|io_service)::run(_one)?",
+    r"(boost::)?asio::detail::(scheduler|task_io_service)::(do_)?(run|wait)(_one)?",
+    r"uv__io_poll|uv_run",
+    r"g_main_loop_run|g_main_context_iterate(_unlocked)?(\.isra\.\d+|\.constprop\.\d+)?|g_main_context_iteration",
+    r"g_thread_pool_thread_proxy",
+    r"event_base_loop|ev_run",
+    r"QThreadPoolThread::run",
+    r"tbb::.*rml::private_worker::run",
+    r"ngx_thread_pool_cycle",
+    r"ServiceThread::service_thread_entry|MonitorDeflationThread::monitor_deflation_thread_entry",
+    r"java\.util\.TimerThread\.mainLoop",
+    r"(concurrent\.futures\.thread\.)?_worker",
+];
+
+/// What lies between a loop and the system call it waits in, beside the C library and the kernel.
+const PLUMBING: &[&str] = &[
+    r"_*(GI_)?_*pthread_cond_(timed|clock)?wait(64|_common)?",
+    r"_*(new_)?sem_(timed|clock)?wait(_slow64|_common)?",
+    r"_*futex_(abstimed_)?wait[a-z0-9_]*",
+    r"_*(internal_)?syscall(_cancel)?(_arch)?",
+    r"_*(epoll_p?wait2?|p?poll|p?select|(clock_)?nanosleep)(64|_time64)?",
+    r"<?std::(sys|sync|thread)::.*(wait|park|sleep)[a-z_]*(<.*>)?",
+    r"<?parking_lot(_core)?::.*(wait|park)[a-z_]*(<.*>)?",
+    r"std::(__\w+::)?(condition_variable(_any)?|__condvar)::_*wait[a-z_]*(<.*>)?",
+    r"__gthread_cond_(timed)?wait",
+    r"(boost::)?asio::detail::(conditionally_enabled_event|posix_event|std_event)::wait[a-z_]*(<.*>)?",
+    r"boost::(condition_variable|thread)::.*wait[a-z_]*",
+    r"uv_cond_(timed)?wait|uv_sem_wait|g_cond_wait(_until)?|g_async_queue_(timeout_)?pop(_intern)?(_unlocked)?|g_poll",
+    r"g_main_context_poll(_unlocked)?|epoll_dispatch|epoll_poll|QWaitCondition(Private)?::wait(_relative)?",
+    r"tbb::.*(wait|semaphore|futex)[A-Za-z_:]*",
+    r"Monitor::wait(_without_safepoint_check)?|ObjectMonitor::wait|JVM_MonitorWait|Unsafe_Park",
+    r"(os::)?(PlatformMonitor|PlatformEvent|Parker)::(wait|park)[a-z_]*",
+    r"java\.lang\.Object\.wait0?|(jdk\.internal|sun)\.misc\.Unsafe\.park",
+    r"java\.util\.concurrent\.locks\.LockSupport\.park[A-Za-z]*",
+    r"(threading\.)?Condition\.wait|ngx_thread_cond_wait",
+];
+
+/// The C library and the dynamic loader, whose inner functions have no names on most machines.
+const C_LIBRARY: &[&str] = &[r"(libc|libpthread|ld)[-.].*"];
+
+static LISTS: LazyLock<[Regex; 4]> = LazyLock::new(|| {
+    [WAITS, LOOPS, PLUMBING, C_LIBRARY].map(|list| {
+        let any = format!("^(?:{})$", list.join("|"));
+        Regex::new(&any).expect("the shipped lists are regular expressions")
+    })
+});
+
+/// What a frame says about waiting for work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Mark {
+    #[default]
+    Nothing,
+    Waits,
+    Loop,
+    Plumbing,
+}
+
+/// What the shipped list says of a frame.
+pub(super) fn mark(location: &Location) -> Mark {
+    let [waits, loops, plumbing, c_library] = &*LISTS;
+    let name = &location.function;
+    if location.kind == FrameKind::Kernel {
+        Mark::Plumbing
+    } else if waits.is_match(name) {
+        Mark::Waits
+    } else if loops.is_match(name) {
+        Mark::Loop
+    } else if plumbing.is_match(name) || c_library.is_match(&location.module) {
+        Mark::Plumbing
+    } else {
+        Mark::Nothing
+    }
+}
+
+/// What the frames from the outermost down to here say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Wait {
+    /// If it waits, then for something of its own.
+    #[default]
+    Own,
+    /// In a loop, with nothing but plumbing below it.
+    InLoop,
+    /// A frame that only waits for work was met.
+    ForWork,
+}
+
+impl Wait {
+    /// One frame further in.
+    pub(super) fn below(self, mark: Mark) -> Wait {
+        match (self, mark) {
+            (Wait::ForWork, _) | (_, Mark::Waits) => Wait::ForWork,
+            (_, Mark::Loop) => Wait::InLoop,
+            (Wait::InLoop, Mark::Plumbing) => Wait::InLoop,
+            _ => Wait::Own,
+        }
+    }
+
+    /// Is a thread in this state, whose whole stack says this, waiting for work?
+    pub(super) fn is_idle(self, state: State) -> bool {
+        match state {
+            State::Poll => true,
+            State::Wait | State::Sleep => self != Wait::Own,
+            State::Run | State::Rdy | State::Lock | State::Io | State::Disk | State::Stopped => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn location(name: &str) -> Location {
+        let (module, function) = name.split_once('!').unwrap_or(("app", name));
+        Location {
+            function: function.into(),
+            module: module.into(),
+            file: None,
+            line: None,
+            kind: FrameKind::Native,
+            tier: None,
+        }
+    }
+
+    /// Outermost first.
+    fn is_idle(state: State, frames: &[&str]) -> bool {
+        frames.iter().fold(Wait::default(), |wait, frame| wait.below(mark(&location(frame)))).is_idle(state)
+    }
+
+    #[test]
+    fn pools_that_wait_for_work_are_idle() {
+        let condvar = "std::sys::sync::condvar::futex::Condvar::wait_optional_timeout";
+        for stack in [
+            &["main", "tokio::runtime::park::Inner::park", condvar, "libc.so.6!syscall"][..],
+            &["tokio::runtime::scheduler::multi_thread::worker::Context::park_timeout", "libc.so.6!epoll_wait"],
+            &["<tokio::runtime::park::CachedParkThread>::park", condvar],
+            &[
+                "tokio::runtime::blocking::pool::Inner::run",
+                "std::sync::poison::condvar::Condvar::wait_timeout",
+                condvar,
+            ],
+            &["rayon_core::registry::WorkerThread::wait_until_cold", "rayon_core::sleep::Sleep::sleep", condvar],
+            &[
+                "boost::asio::detail::scheduler::run",
+                "boost::asio::detail::scheduler::do_run_one",
+                "boost::asio::detail::posix_event::wait<boost::asio::detail::conditionally_enabled_mutex::scoped_lock>",
+                "pthread_cond_wait",
+                "libc.so.6!fn_8d1f0",
+            ],
+            &["uv_run", "uv__io_poll", "libc.so.6!epoll_pwait"],
+            &["g_main_loop_run", "g_main_context_iterate.isra.0", "g_poll", "poll"],
+            &["java.lang.Thread.run", "java.util.concurrent.ThreadPoolExecutor.getTask", "a.Queue.take", "b.C.park"],
+            &["java.util.concurrent.ForkJoinPool.awaitWork", "jdk.internal.misc.Unsafe.park"],
+            &["Thread.run", "_worker", "Queue.get", "Condition.wait"],
+            &["_worker", "libc.so.6!sem_clockwait"],
+        ] {
+            assert!(is_idle(State::Wait, stack), "{stack:?}");
+            assert!(is_idle(State::Sleep, stack), "{stack:?}");
+        }
+    }
+
+    #[test]
+    fn a_task_of_a_loop_that_waits_is_not_idle() {
+        for stack in [
+            &["boost::asio::detail::scheduler::do_run_one", "shop::checkout", "pthread_cond_wait"][..],
+            &["uv_run", "uv__io_poll", "on_read", "uv_cond_wait", "libc.so.6!pthread_cond_wait"],
+            &["g_main_loop_run", "g_main_context_iterate", "on_click", "g_cond_wait"],
+            &["tokio::runtime::park::CachedParkThread::block_on", "shop::serve", "std::thread::park"],
+            &["_worker", "_WorkItem.run", "checkout", "Condition.wait"],
+        ] {
+            assert!(!is_idle(State::Wait, stack), "{stack:?}");
+        }
+    }
+
+    #[test]
+    fn sleep_and_wait_without_a_match_are_not_idle() {
+        assert!(!is_idle(State::Sleep, &["main", "retry", "std::thread::sleep", "clock_nanosleep"]));
+        assert!(!is_idle(State::Wait, &["main", "join", "pthread_cond_wait"]));
+        assert!(!is_idle(State::Wait, &[]));
+    }
+
+    #[test]
+    fn only_poll_wait_and_sleep_can_be_idle() {
+        let pool = ["tokio::runtime::park::Inner::park"];
+        let idle: Vec<State> = State::ALL.into_iter().filter(|state| is_idle(*state, &pool)).collect();
+        assert_eq!(idle, [State::Wait, State::Poll, State::Sleep]);
+        let idle: Vec<State> = State::ALL.into_iter().filter(|state| is_idle(*state, &["main"])).collect();
+        assert_eq!(idle, [State::Poll]);
+    }
+}

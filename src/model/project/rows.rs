@@ -1,0 +1,116 @@
+//! Which functions and lines the frames stand for: names become small numbers once, so that everything after it
+//! compares numbers.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::model::frame::FrameCode;
+use crate::model::tables::{FrameId, FrameKind, Location, Tables, Tier};
+
+/// What makes two frames the same row under roll-up function.
+#[derive(PartialEq, Eq, Hash)]
+struct Function {
+    name: Arc<str>,
+    module: Arc<str>,
+    kind: FrameKind,
+    tier: Option<Tier>,
+}
+
+/// A frame's part of [`Rows::list`].
+#[derive(Clone, Copy, Default)]
+struct Span {
+    start: u32,
+    end: u32,
+}
+
+/// Locations are numbered in the order they are met, functions too; numbers never change meaning. The maps keep the
+/// standard hasher: their keys are a target's strings.
+#[derive(Default)]
+pub(super) struct Rows {
+    locations: Vec<Arc<Location>>,
+    by_location: HashMap<Arc<Location>, u32>,
+    /// The function of each location.
+    function_of: Vec<u32>,
+    by_function: HashMap<Function, u32>,
+    /// By [`FrameId`].
+    frames: Vec<Span>,
+    list: Vec<u32>,
+    /// Frames that may yet be called something else, and what they are called now.
+    unsettled: Vec<(FrameId, Arc<[Location]>)>,
+}
+
+impl Rows {
+    /// Meets every frame of `tables`. True when a frame that was met before is called something else now.
+    pub(super) fn update(&mut self, tables: &Tables) -> bool {
+        let mut renamed = false;
+        for (frame, called) in std::mem::take(&mut self.unsettled) {
+            if Arc::ptr_eq(&called, &tables.named(frame).locations) {
+                self.unsettled.push((frame, called));
+            } else {
+                self.frames[frame.0 as usize] = self.meet(tables, frame);
+                renamed = true;
+            }
+        }
+        for frame in self.frames.len()..tables.frame_count() {
+            let span = self.meet(tables, FrameId(frame as u32));
+            self.frames.push(span);
+        }
+        renamed
+    }
+
+    fn meet(&mut self, tables: &Tables, frame: FrameId) -> Span {
+        let named = tables.named(frame);
+        let start = self.list.len() as u32;
+        for location in named.locations.iter() {
+            let id = self.location_id(location);
+            self.list.push(id);
+        }
+        // A marker that concerns a file is called so before the file's name is known.
+        let marks_file = matches!(tables.frame(frame).decode(), FrameCode::Marker { file: Some(_), .. });
+        if named.pending || marks_file {
+            self.unsettled.push((frame, named.locations.clone()));
+        }
+        Span { start, end: self.list.len() as u32 }
+    }
+
+    fn location_id(&mut self, location: &Location) -> u32 {
+        if let Some(id) = self.by_location.get(location) {
+            return *id;
+        }
+        let id = self.locations.len() as u32;
+        let function = Function {
+            name: location.function.clone(),
+            module: location.module.clone(),
+            kind: location.kind,
+            tier: location.tier,
+        };
+        let next = self.by_function.len() as u32;
+        self.function_of.push(*self.by_function.entry(function).or_insert(next));
+        let location = Arc::new(location.clone());
+        self.locations.push(location.clone());
+        self.by_location.insert(location, id);
+        id
+    }
+
+    /// The locations of a frame that was met, outermost first.
+    pub(super) fn of_frame(&self, frame: FrameId) -> &[u32] {
+        let span = self.frames.get(frame.0 as usize).copied().unwrap_or_default();
+        &self.list[span.start as usize..span.end as usize]
+    }
+
+    pub(super) fn location(&self, id: u32) -> &Arc<Location> {
+        &self.locations[id as usize]
+    }
+
+    pub(super) fn location_count(&self) -> usize {
+        self.locations.len()
+    }
+
+    pub(super) fn function_of(&self, location: u32) -> u32 {
+        self.function_of[location as usize]
+    }
+
+    pub(super) fn function_count(&self) -> usize {
+        self.by_function.len()
+    }
+}

@@ -1,0 +1,256 @@
+//! Filters, idle, the interesting cut; what they hide is accounted for.
+
+use super::*;
+use crate::model::settings::Grouping;
+use regex::Regex;
+
+fn pattern(text: &str) -> Filter<Regex> {
+    Filter::set(Regex::new(text).unwrap())
+}
+
+fn with(filters: Filters) -> Settings {
+    Settings { filters, ..Settings::default() }
+}
+
+fn interesting(prefixes: &[&str]) -> Settings {
+    with(Filters { interesting: Filter::set(prefixes.iter().map(|p| (*p).to_owned()).collect()), ..Filters::default() })
+}
+
+#[test]
+fn the_interesting_cut_keeps_the_innermost_interesting_frame_and_one_callee() {
+    let mut world = World::new();
+    world.fact("main", "start;shop::a;lib1;shop::b;lib2;lib3", State::Io, 10);
+    world.fact("main", "start;shop::a;lib1;shop::b;lib2", State::Run, 1);
+    world.fact("main", "start;shop::a;lib1;shop::b;lib4;lib3", State::Run, 2);
+    assert_shows(
+        world.shows(&interesting(&["shop::"])),
+        "
+        main 13 0
+          start 13 0
+            shop::a 13 0
+              lib1 13 0
+                shop::b 13 0
+                  lib2 11 11
+                  lib4 2 2
+        ",
+    );
+}
+
+#[test]
+fn an_interesting_leaf_keeps_itself() {
+    let mut world = World::new();
+    world.fact("main", "start;lib;shop::a", State::Run, 3);
+    assert_shows(
+        world.shows(&interesting(&["shop::"])),
+        "
+        main 3 0
+          start 3 0
+            lib 3 0
+              shop::a 3 3
+        ",
+    );
+}
+
+#[test]
+fn without_an_interesting_frame_only_the_root_is_kept() {
+    let mut world = World::new();
+    world.fact("main", "start;lib1;lib2", State::Run, 3);
+    world.fact("main", "start;lib1;shop::a;lib3;lib4", State::Run, 4);
+    assert_shows(
+        world.shows(&interesting(&["nothing::", "shop::"])),
+        "
+        main 7 0
+          start 7 3
+            lib1 4 0
+              shop::a 4 0
+                lib3 4 4
+        ",
+    );
+}
+
+#[test]
+fn an_interesting_root_keeps_one_callee() {
+    let mut world = World::new();
+    world.fact("main", "shop::main;lib1;lib2", State::Run, 3);
+    assert_shows(
+        world.shows(&interesting(&["shop::"])),
+        "
+        main 3 0
+          shop::main 3 0
+            lib1 3 3
+        ",
+    );
+}
+
+#[test]
+fn the_cut_sees_inlined_frames_modules_and_files() {
+    let mut world = World::new();
+    world.fact("main", "libc!start;libx!x;lib+shop::a:5+lib2;lib3", State::Run, 3);
+    let tree = "
+        main 3 0
+          start 3 0
+            x 3 0
+              lib 3 0
+                shop::a:5 3 0
+                  lib2 3 3
+        ";
+    assert_shows(world.shows(&interesting(&["shop::"])), tree);
+    assert_shows(world.shows(&interesting(&["/src/"])), tree);
+    assert_shows(
+        world.shows(&interesting(&["libx"])),
+        "
+        main 3 0
+          start 3 0
+            x 3 0
+              lib 3 3
+        ",
+    );
+}
+
+#[test]
+fn a_filter_that_is_off_does_nothing() {
+    let mut world = World::new();
+    world.fact("main", "start;lib1;lib2", State::Run, 3);
+    let plain = world.shows(&Settings::default());
+    let all = Some(Regex::new("").unwrap());
+    let settings = with(Filters {
+        interesting: Filter { value: Some(vec!["x".into()]), on: false },
+        focus: Filter { value: Some(Regex::new("x").unwrap()), on: false },
+        ignore: Filter { value: all.clone(), on: false },
+        hide: Filter { value: all, on: false },
+        threads: Filter { value: Some(Regex::new("x").unwrap()), on: false },
+        min_percent: Filter::default(),
+    });
+    assert_eq!(world.shows(&settings), plain);
+}
+
+#[test]
+fn hidden_frames_give_their_self_time_to_their_caller() {
+    let mut world = World::new();
+    world.fact("main", "start;wrap;work;wrap", State::Run, 3);
+    world.fact("main", "start;work", State::Run, 1);
+    world.fact("main", "wrap;wrap", State::Run, 5);
+    let settings = with(Filters { hide: pattern("^wrap$"), ..Filters::default() });
+    assert_shows(
+        world.shows(&settings),
+        "
+        main 9 5
+          start 4 0
+            work 4 4
+        ",
+    );
+}
+
+#[test]
+fn the_cut_is_made_of_what_hide_leaves() {
+    let mut world = World::new();
+    world.fact("main", "start;shop::a;wrap;lib1;lib2", State::Run, 3);
+    let mut settings = interesting(&["shop::"]);
+    settings.filters.hide = pattern("wrap");
+    assert_shows(
+        world.shows(&settings),
+        "
+        main 3 0
+          start 3 0
+            shop::a 3 0
+              lib1 3 3
+        ",
+    );
+}
+
+fn busy_and_idle() -> World {
+    let mut world = World::new();
+    world.fact("work-1", "start;pay", State::Run, 1);
+    world.fact("work-1", "start;cart", State::Run, 2);
+    world.fact("work-2", "start;pay;cart", State::Io, 4);
+    world.fact("work-2", "start;loop", State::Poll, 8);
+    world.fact("pool-1", "start;rayon_core::sleep::Sleep::sleep;futex_wait", State::Wait, 16);
+    world.fact("pool-2", "start;loop", State::Poll, 32);
+    world.fact("main", "start;cart", State::Sleep, 64);
+    world
+}
+
+/// (shown, by threads, focus, ignore, idle, idle threads)
+fn accounts(projection: &Projection) -> (u64, [u64; 4], u32) {
+    let hidden = &projection.hidden;
+    let walls = [hidden.threads, hidden.focus, hidden.ignore, hidden.idle].map(|totals| totals.wall_ns);
+    (projection.total.wall_ns, walls, hidden.idle_threads)
+}
+
+#[test]
+fn idle_time_is_hidden_per_stack_and_accounted_for() {
+    let mut world = busy_and_idle();
+    assert_eq!(accounts(&world.project(&Settings::default())), (71, [0, 0, 0, 56], 2));
+    let all = Settings { idle: true, ..Settings::default() };
+    assert_eq!(accounts(&world.project(&all)), (127, [0; 4], 0));
+}
+
+#[test]
+fn the_first_filter_that_hides_a_stack_gets_its_time() {
+    let settings = with(Filters {
+        threads: pattern("^work|^pool"),
+        focus: pattern("cart|loop|Sleep"),
+        ignore: pattern("pay"),
+        ..Filters::default()
+    });
+    // Threads take main's 64, focus work-1's pay (1), ignore work-2's pay;cart (4), idle 8 + 16 + 32.
+    let projection = busy_and_idle().project(&settings);
+    assert_eq!(accounts(&projection), (2, [64, 1, 4, 56], 2));
+    assert!(!projection.only_idle);
+}
+
+#[test]
+fn threads_match_by_name_or_group() {
+    let shown = |text| busy_and_idle().project(&with(Filters { threads: pattern(text), ..Filters::default() }));
+    assert_eq!(shown("^work-2$").total.wall_ns, 4);
+    assert_eq!(shown("^work-$").total.wall_ns, 7);
+    let settings = Settings { grouping: Grouping::None, ..shown_settings("^.all.$") };
+    assert_eq!(busy_and_idle().project(&settings).hidden.threads.wall_ns, 0);
+}
+
+fn shown_settings(text: &str) -> Settings {
+    with(Filters { threads: pattern(text), ..Filters::default() })
+}
+
+#[test]
+fn if_nothing_but_idle_is_left_it_is_shown() {
+    let settings = shown_settings("^pool");
+    let projection = busy_and_idle().project(&settings);
+    assert!(projection.only_idle);
+    assert_eq!(accounts(&projection), (48, [79, 0, 0, 0], 0));
+    assert_shows(
+        drawn(&projection, &settings),
+        "
+        pool- 48 0
+          start 48 0
+            loop 32 32
+            rayon_core::sleep::Sleep::sleep 16 0
+              futex_wait 16 16
+        ",
+    );
+}
+
+#[test]
+fn the_user_adds_frames_that_are_idle() {
+    let settings = Settings { idle_at: vec![Regex::new("^cart$").unwrap()], ..Settings::default() };
+    // main sleeps under cart; work-2's io under cart is never idle, nor is what runs.
+    assert_eq!(accounts(&busy_and_idle().project(&settings)), (7, [0, 0, 0, 120], 3));
+}
+
+#[test]
+fn a_thread_that_did_anything_else_is_not_an_idle_thread() {
+    let mut world = World::new();
+    world.fact("a", "loop", State::Poll, 99);
+    world.fact("a", "start", State::Run, 1);
+    world.fact("b", "loop", State::Poll, 99);
+    assert_eq!(world.project(&Settings::default()).hidden.idle_threads, 1);
+}
+
+#[test]
+fn a_wait_under_a_named_mutex_is_never_idle() {
+    let mut world = World::new();
+    world.fact("a", "rayon_core::sleep::Sleep::sleep;lock", State::Lock, 5);
+    world.fact("a", "start", State::Run, 1);
+    let projection = world.project(&Settings::default());
+    assert_eq!(accounts(&projection), (6, [0; 4], 0));
+}

@@ -1,0 +1,286 @@
+//! Trees, groups, roll-up, methods.
+
+use super::*;
+use crate::model::settings::{Grouping, Range, Rename, RollUp};
+use crate::model::snapshot::ThreadNow;
+use crate::model::tables::StackId;
+
+fn shop() -> World {
+    let mut world = World::new();
+    world.fact("work-1", "start;main:10;cart", State::Run, 30);
+    world.fact("work-2", "start;main:10;pay", State::Io, 40);
+    world.fact("work-2", "start;main:12;cart", State::Run, 5);
+    world.fact("main", "start;main:99", State::Sleep, 25);
+    world
+}
+
+#[test]
+fn a_tree_sums_what_is_below() {
+    assert_shows(
+        shop().shows(&Settings::default()),
+        "
+        work- 75 0
+          start 75 0
+            main:10 75 0
+              pay 40 40
+              cart 35 35
+        main 25 0
+          start 25 0
+            main:99 25 25
+        ",
+    );
+}
+
+#[test]
+fn by_line_two_lines_of_a_function_are_two_rows() {
+    let settings = Settings { roll_up: RollUp::Line, ..Settings::default() };
+    assert_shows(
+        shop().shows(&settings),
+        "
+        work- 75 0
+          start 75 0
+            main:10 70 0
+              pay 40 40
+              cart 30 30
+            main:12 5 0
+              cart 5 5
+        main 25 0
+          start 25 0
+            main:99 25 25
+        ",
+    );
+}
+
+#[test]
+fn the_metric_chooses_what_is_drawn_and_sorted() {
+    let settings = Settings { metric: Metric::Cpu, ..Settings::default() };
+    assert_shows(
+        shop().shows(&settings),
+        "
+        work- 35 0
+          start 35 0
+            main:10 35 0
+              cart 35 35
+              pay 0 0
+        main 0 0
+          start 0 0
+            main:99 0 0
+        ",
+    );
+}
+
+#[test]
+fn totals_carry_states_hits_and_the_longest_wait() {
+    let mut world = shop();
+    *world.fact("work-1", "start;main:10;pay", State::Io, 20) =
+        Weights { wall_ns: 20, hits: 2, longest_ns: 15, longest_from: 3, ..Weights::default() };
+    let projection = world.project(&Settings::default());
+    let mut expected = Totals { wall_ns: 95, cpu_ns: 35, hits: 5, cpu_hits: 2, ..Totals::default() };
+    (expected.longest_ns, expected.longest_from) = (15, 3);
+    expected.states_ns[State::Run as usize] = 35;
+    expected.states_ns[State::Io as usize] = 60;
+    assert_eq!(projection.groups[0].total, expected);
+    assert_eq!((projection.from, projection.till, projection.elapsed()), (0, 100, 100));
+    assert_eq!(projection.total.wall_ns, 120);
+}
+
+#[test]
+fn inlined_functions_are_rows_of_their_own() {
+    let mut world = World::new();
+    world.fact("main", "main:1;run:7+get:3;read", State::Io, 4);
+    world.fact("main", "main:1;run:7+get:3", State::Run, 2);
+    world.fact("main", "main:1;run:9", State::Run, 1);
+    assert_shows(
+        world.shows(&Settings::default()),
+        "
+        main 7 0
+          main:1 7 0
+            run:7 7 1
+              get:3 6 2
+                read 4 4
+        ",
+    );
+    // The same function, once inlined and once called, is two rows.
+    world.fact("main", "main:1;run:7;get:3", State::Run, 3);
+    let projection = world.project(&Settings::default());
+    let tiers: Vec<_> = projection.methods.iter().filter(|m| &*m.location.function == "get").collect();
+    assert_eq!(tiers.len(), 2);
+}
+
+#[test]
+fn a_row_is_shown_at_its_heaviest_line_and_of_equals_the_lowest() {
+    let mut world = World::new();
+    for (line, wall) in [(7, 5), (9, 4), (9, 4), (3, 1)] {
+        world.fact("main", &format!("main:1;run:{line}"), State::Run, wall);
+    }
+    world.fact("main", "main:1;run:3;x", State::Run, 7);
+    world.fact("main", "main:1;run:2;y", State::Io, 8);
+    let line = |world: &mut World, metric| {
+        let projection = world.project(&Settings { metric, ..Settings::default() });
+        let row = projection.methods.iter().find(|m| &*m.location.function == "run").unwrap().location.line;
+        let node = projection.nodes.iter().find(|n| &*n.location.function == "run").unwrap().location.line;
+        assert_eq!(row, node);
+        node
+    };
+    // Lines 2, 3 and 9 have 8 each of wall time; on a core 3 and 9 have 8 and 7 has 5.
+    assert_eq!(line(&mut world, Metric::Wall), Some(2));
+    assert_eq!(line(&mut world, Metric::Cpu), Some(3));
+    world.fact("main", "main:1;run:9;z", State::Io, 1);
+    assert_eq!(line(&mut world, Metric::Wall), Some(9));
+}
+
+#[test]
+fn markers_are_frames() {
+    let mut world = World::new();
+    world.fact("main", "[torn];run;leaf", State::Run, 3);
+    world.fact("main", "[running, not sampled]", State::Run, 1);
+    assert_shows(
+        world.shows(&Settings::default()),
+        "
+        main 4 0
+          [torn] 3 0
+            run 3 0
+              leaf 3 3
+          [running, not sampled] 1 1
+        ",
+    );
+}
+
+#[test]
+fn a_stack_without_frames_is_the_groups_own_time() {
+    let mut world = World::new();
+    world.fact("main", "", State::Run, 3);
+    assert_shows(world.shows(&Settings::default()), "main 3 3");
+}
+
+#[test]
+fn an_unknown_stack_is_a_stack_without_frames() {
+    let mut world = shop();
+    world.facts[0].0.stack = StackId(77_777);
+    let projection = world.project(&Settings::default());
+    assert_eq!((projection.groups[0].own.wall_ns, projection.total.wall_ns), (30, 100));
+}
+
+#[test]
+fn methods_sum_over_trees_and_count_a_recursion_once() {
+    let mut world = World::new();
+    world.fact("a-1", "main;fib;fib;fib", State::Run, 10);
+    world.fact("a-2", "main;fib;leaf", State::Run, 5);
+    world.fact("b-1", "fib;main", State::Run, 2);
+    world.fact("b-1", "fib;main;fib", State::Run, 1);
+    let projection = world.project(&Settings::default());
+    let rows: Vec<(&str, u64, u64, u32)> =
+        projection.methods.iter().map(|m| (&*m.location.function, m.total.wall_ns, m.own.wall_ns, m.threads)).collect();
+    assert_eq!(rows, [("fib", 18, 11, 3), ("main", 18, 2, 3), ("leaf", 5, 5, 1)]);
+}
+
+#[test]
+fn a_method_is_shown_at_the_line_of_a_recursions_outermost_frame() {
+    let mut world = World::new();
+    world.fact("a-1", "main;fib:5;fib:6;fib:6", State::Run, 10);
+    let projection = world.project(&Settings::default());
+    let fib = projection.methods.iter().find(|m| &*m.location.function == "fib").unwrap();
+    assert_eq!(fib.location.line, Some(5));
+}
+
+#[test]
+fn groups_go_by_what_the_settings_say() {
+    let thread = |tid| ThreadKey { pid: 1, tid, start: 1 };
+    let mut world = World::new();
+    world.fact_of(thread(2), "http-8", "accept;handle_cart;run", State::Run, 1);
+    world.fact_of(thread(3), "http-8", "accept;handle_pay;handle_cart", State::Run, 2);
+    world.fact_of(thread(3), "http-9", "accept;poll", State::Io, 4);
+    world.fact_of(ThreadKey { pid: 7, ..thread(4) }, "", "idle", State::Io, 8);
+    let groups = |world: &mut World, grouping| {
+        let projection = world.project(&Settings { grouping, ..Settings::default() });
+        let groups = projection.groups.iter().map(|g| format!("{}={}/{}", g.name, g.total.wall_ns, g.threads.len()));
+        groups.collect::<Vec<_>>().join(", ")
+    };
+    let frame = || Grouping::Frame(regex::Regex::new("^handle").unwrap());
+    assert_eq!(groups(&mut world, Grouping::Rules), "(unnamed)=8/1, http-=7/2");
+    assert_eq!(groups(&mut world, Grouping::Name), "=8/1, http-9=4/1, http-8=3/2");
+    assert_eq!(groups(&mut world, Grouping::Thread), " (4)=8/1, http-9 (3)=6/1, http-8 (2)=1/1");
+    assert_eq!(groups(&mut world, Grouping::Process), "7=8/1, 1 shop --port 80=7/2");
+    assert_eq!(groups(&mut world, Grouping::None), "(all)=15/3");
+    assert_eq!(groups(&mut world, frame()), "(no match)=12/2, handle_pay=2/1, handle_cart=1/1");
+}
+
+#[test]
+fn renames_merge_groups() {
+    let rename = vec![Rename::parse("s/^(work-|main)$/all work/").unwrap()];
+    let projection = shop().project(&Settings { rename, ..Settings::default() });
+    assert_eq!(projection.groups.iter().map(|g| &*g.name).collect::<Vec<_>>(), ["all work"]);
+    assert_eq!((projection.groups[0].total.wall_ns, projection.groups[0].threads.len()), (100, 3));
+}
+
+#[test]
+fn a_thread_carries_its_newest_name_in_the_group() {
+    let thread = ThreadKey { pid: 1, tid: 5, start: 1 };
+    let mut world = World::new();
+    for name in ["GET-1", "GET-2", "GET-3", "POST-1"] {
+        world.fact_of(thread, name, "main", State::Run, 1);
+    }
+    let names = |snapshot: &Snapshot, world: &World| {
+        let projection = world.project_with(&mut Projector::default(), snapshot, &Settings::default());
+        projection.groups.iter().map(|g| (g.name.to_string(), g.threads[0].name.to_string())).collect::<Vec<_>>()
+    };
+    let mut snapshot = world.snapshot();
+    let named = |get: &str| vec![("GET-".to_owned(), get.to_owned()), ("POST-".to_owned(), "POST-1".to_owned())];
+    assert_eq!(names(&snapshot, &world), named("GET-3"));
+    let now = ThreadNow {
+        thread,
+        name: world.facts[1].0.name,
+        stack: StackId::EMPTY,
+        state: RawState::Known(State::Run),
+        since: 0,
+        syscall: None,
+        run_ns: 0,
+        recovered: false,
+    };
+    snapshot.threads = [now].into();
+    assert_eq!(names(&snapshot, &world), named("GET-2"));
+}
+
+#[test]
+fn a_projector_follows_names_that_come_late() {
+    let mut world = World::new();
+    let settings = Settings {
+        filters: Filters { focus: Filter::set(regex::Regex::new("work").unwrap()), ..Filters::default() },
+        ..Settings::default()
+    };
+    world.fact("main", "start;late", State::Run, 5);
+    let late = world.frames["late"];
+    world.interner.set_named(late, Named { locations: [location("0x77", false)].into(), pending: true });
+    let mut projector = Projector::default();
+    let snapshot = world.snapshot();
+    let before = world.project_with(&mut projector, &snapshot, &settings);
+    assert_eq!((before.total.wall_ns, before.hidden.focus.wall_ns), (0, 5));
+
+    world.interner.set_named(late, Named { locations: [location("work:3", false)].into(), pending: false });
+    let snapshot = world.snapshot();
+    let after = world.project_with(&mut projector, &snapshot, &settings);
+    assert_shows(
+        drawn(&after, &settings),
+        "
+        main 5 0
+          start 5 0
+            work:3 5 5
+        ",
+    );
+}
+
+#[test]
+fn a_projector_takes_other_settings_and_other_sessions() {
+    let mut projector = Projector::default();
+    for range in [Range::Cumulative { since: None }, Range::Rolling(50)] {
+        for mut world in [shop(), World::new(), shop()] {
+            world.fact("other", "start;run", State::Run, 1);
+            let snapshot = world.snapshot();
+            for grouping in [Grouping::Rules, Grouping::None, Grouping::Thread, Grouping::Rules] {
+                let settings = Settings { grouping, range, ..Settings::default() };
+                let again = world.project_with(&mut projector, &snapshot, &settings);
+                assert_eq!(drawn(&again, &settings), world.shows(&settings));
+            }
+        }
+    }
+}
