@@ -1,29 +1,298 @@
 //! What the user did -> what is shown and what shall be done. Pure: no I/O, no clock, no terminal.
+//!
+//! ```text
+//! event      what goes in (keys, snapshots, answers) and what comes out (effects)
+//! keymap     the one table of keys        key, line_edit   single keys and a line of text
+//! view       what of the facts is on view: snapshot, settings, projection, rows, selection
+//! path, rows, list   expansion and selection by path; rows of the tree; scrolling
+//! prompt, filters, picker, help   what lies over the view
+//! explain, activity, names   the line about the selected row; the history line; short names
+//! ```
 
+pub mod activity;
 pub mod event;
+pub mod explain;
+pub mod filters;
+pub mod help;
 pub mod key;
+pub mod keymap;
+pub mod layout;
+pub mod line_edit;
+pub mod list;
+pub mod names;
+pub mod path;
+pub mod picker;
+pub mod prompt;
+pub mod rows;
+pub mod view;
+
+mod actions;
+
+use std::sync::Arc;
+use std::time::Duration;
 
 pub use event::{AppConfig, Effect, Input, ProcessRow, Severity};
+use filters::{Dialog, Outcome};
+use key::{Key, Mouse, MouseKind};
+use keymap::Place;
+use layout::Layout;
+use list::{List, Step};
+use picker::Picker;
+use prompt::{Ask, Prompt};
+use view::View;
+
+use crate::model::frame::Ns;
+use crate::model::settings::Range;
+use crate::model::snapshot::Snapshot;
+
+/// What lies over the view and takes its keys.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Overlay {
+    Prompt(Prompt),
+    Filters(Dialog),
+    Ask(Ask),
+    Help(List),
+}
+
+/// Rows a turn of the mouse wheel moves by.
+const WHEEL: usize = 3;
 
 /// Everything the live view knows.
 pub struct AppState {
-    config: AppConfig,
+    pub(crate) config: AppConfig,
+    pub(crate) width: u16,
+    pub(crate) height: u16,
+    pub(crate) interval: Duration,
+    pub(crate) view: View,
+    /// The newest snapshot, also while an older one is frozen on the screen.
+    pub(crate) newest: Option<Arc<Snapshot>>,
+    pub(crate) frozen: bool,
+    pub(crate) overlay: Option<Overlay>,
+    pub(crate) picker: Option<Picker>,
+    /// One sentence on the last line, until the next key.
+    pub(crate) notice: Option<(String, Severity)>,
+    pub(crate) ptrace_helps: bool,
+    /// The window to come back to from cumulative counts, ns.
+    pub(crate) window: Ns,
+    /// The range before the key `0`, and where `0` put the mark.
+    pub(crate) before_mark: Option<Range>,
 }
 
 impl AppState {
     pub fn new(config: AppConfig) -> AppState {
-        AppState { config }
+        let window = match config.settings.range {
+            Range::Rolling(window) => window,
+            Range::Cumulative { .. } => 30 * crate::model::frame::SECOND,
+        };
+        AppState {
+            width: 80,
+            height: 24,
+            interval: config.interval,
+            view: View::new(config.settings.clone()),
+            newest: None,
+            frozen: false,
+            overlay: None,
+            picker: config.pick.then(Picker::default),
+            notice: None,
+            ptrace_helps: false,
+            window,
+            before_mark: None,
+            config,
+        }
     }
 
     /// Takes in what happened; returns what the session shall do, in order.
     pub fn update(&mut self, input: Input) -> Vec<Effect> {
         match input {
-            Input::Key(key::Key::Char('q')) => vec![Effect::Quit { end_child: false }],
-            _ => Vec::new(),
+            Input::Key(key) => return self.key(key),
+            Input::Mouse(mouse) => return self.mouse(mouse),
+            Input::Resize { width, height } => {
+                (self.width, self.height) = (width, height);
+                self.keep_on_screen();
+            }
+            Input::Snapshot(snapshot) => self.take(snapshot),
+            Input::Processes(rows) => {
+                let height = self.picker_rows();
+                if let Some(picker) = &mut self.picker {
+                    picker.set(rows, height);
+                }
+            }
+            Input::AttachFailed(error) => {
+                let picker = self.picker.get_or_insert_default();
+                picker.error = Some(error);
+                return vec![Effect::Refresh];
+            }
+            Input::PtraceHelps(helps) => {
+                if helps && !self.ptrace_helps {
+                    self.notice = Some((
+                        "Running threads cannot be sampled here; p also stops each for microseconds to read its stack"
+                            .into(),
+                        Severity::Warning,
+                    ));
+                }
+                self.ptrace_helps = helps;
+            }
+            Input::Notice(text, severity) => self.notice = Some((text, severity)),
+            Input::Exported(Ok(path)) => {
+                self.notice = Some((format!("saved {}", path.display()), Severity::Info));
+            }
+            Input::Exported(Err(error)) => self.notice = Some((error, Severity::Error)),
+        }
+        Vec::new()
+    }
+
+    /// What the keys do now (a prompt or dialog aside).
+    pub fn place(&self) -> Place {
+        match (&self.overlay, &self.picker) {
+            (Some(Overlay::Help(_)), _) => Place::Help,
+            (_, Some(_)) => Place::Picker,
+            _ if self.view.methods_on => Place::Methods,
+            _ => Place::Tree,
         }
     }
 
-    pub fn config(&self) -> &AppConfig {
-        &self.config
+    pub fn layout(&self) -> Layout {
+        Layout::new(self.width, self.height, self.view.has_filters())
     }
+
+    pub fn help_lines(&self) -> Vec<help::Line> {
+        help::lines(&self.config.version)
+    }
+
+    fn take(&mut self, snapshot: Arc<Snapshot>) {
+        let notice = |s: &Option<Arc<Snapshot>>| s.as_ref().and_then(|s| s.notice.clone());
+        if snapshot.notice.is_some() && snapshot.notice != notice(&self.newest) {
+            self.notice = snapshot.notice.as_ref().map(|n| (n.to_string(), Severity::Warning));
+        }
+        self.view.activity.take(&snapshot);
+        let height = usize::from(self.layout().rows);
+        match (&self.view.snapshot, self.frozen) {
+            (Some(frozen), true) => {
+                // Names that were found since: ids never change meaning.
+                if frozen.health.naming || snapshot.health.naming {
+                    let mut renamed = Snapshot::clone(frozen);
+                    renamed.tables = snapshot.tables.clone();
+                    renamed.health.naming = snapshot.health.naming;
+                    self.view.show(Arc::new(renamed), height);
+                }
+            }
+            _ => self.view.show(snapshot.clone(), height),
+        }
+        self.newest = Some(snapshot);
+    }
+
+    fn keep_on_screen(&mut self) {
+        let height = usize::from(self.layout().rows);
+        self.view.keep_on_screen(height);
+        let picker_rows = self.picker_rows();
+        if let Some(picker) = &mut self.picker {
+            picker.list.show(picker.rows.len(), picker_rows);
+        }
+        let (lines, page) = (self.help_lines().len(), self.help_rows());
+        if let Some(Overlay::Help(list)) = &mut self.overlay {
+            scroll(list, Step::Up(0), lines, page);
+        }
+    }
+
+    /// Lines the picker has for processes: all but its title, column titles and footer.
+    pub fn picker_rows(&self) -> usize {
+        usize::from(self.height.saturating_sub(3)).max(1)
+    }
+
+    /// Lines help has for text: all but its footer.
+    pub fn help_rows(&self) -> usize {
+        usize::from(self.height.saturating_sub(1)).max(1)
+    }
+
+    fn mouse(&mut self, mouse: Mouse) -> Vec<Effect> {
+        match mouse.kind {
+            MouseKind::WheelUp => self.step(Step::Up(WHEEL)),
+            MouseKind::WheelDown => self.step(Step::Down(WHEEL)),
+            MouseKind::Press => self.press(mouse),
+        }
+        Vec::new()
+    }
+
+    /// A press selects the row; on the row that is selected it expands or collapses.
+    fn press(&mut self, mouse: Mouse) {
+        let layout = self.layout();
+        if self.overlay.is_some() {
+            return;
+        }
+        if let Some(picker) = &mut self.picker {
+            let row = usize::from(mouse.row).wrapping_sub(2).wrapping_add(picker.list.top);
+            if mouse.row >= 2 && row < picker.rows.len() {
+                picker.list.cursor = row;
+            }
+            return;
+        }
+        let line = mouse.row.wrapping_sub(layout.rows_from());
+        if mouse.row >= layout.rows_from() && line < layout.rows {
+            self.view.press(usize::from(line), usize::from(layout.rows));
+        }
+    }
+
+    fn step(&mut self, step: Step) {
+        let rows = usize::from(self.layout().rows);
+        let picker_rows = self.picker_rows();
+        if matches!(self.overlay, Some(Overlay::Help(_))) {
+            let (lines, page) = (self.help_lines().len(), self.help_rows());
+            if let Some(Overlay::Help(list)) = &mut self.overlay {
+                scroll(list, step, lines, page);
+            }
+        } else if self.overlay.is_some() {
+        } else if let Some(picker) = &mut self.picker {
+            picker.list.step(step, picker.rows.len(), picker_rows);
+        } else {
+            self.view.step(step, rows);
+        }
+    }
+
+    fn key(&mut self, key: Key) -> Vec<Effect> {
+        self.notice = None;
+        match self.overlay.take() {
+            Some(Overlay::Prompt(prompt)) => self.prompt_key(prompt, key),
+            Some(Overlay::Ask(ask)) => self.ask_key(ask, key),
+            Some(Overlay::Filters(mut dialog)) => {
+                let outcome = dialog.key(key, &mut self.view.settings.filters);
+                if outcome != Outcome::Close {
+                    self.overlay = Some(Overlay::Filters(dialog));
+                }
+                if outcome == Outcome::Changed {
+                    self.project();
+                }
+                Vec::new()
+            }
+            overlay => {
+                self.overlay = overlay;
+                match keymap::action(key, self.place()) {
+                    Some(action) => self.act(action),
+                    None => Vec::new(),
+                }
+            }
+        }
+    }
+
+    /// Reads the facts again after a setting changed.
+    fn project(&mut self) {
+        let height = usize::from(self.layout().rows);
+        self.view.project(height);
+    }
+
+    fn say(&mut self, text: impl Into<String>) {
+        self.notice = Some((text.into(), Severity::Info));
+    }
+}
+
+/// Help has no cursor: its first line moves.
+fn scroll(list: &mut List, step: Step, len: usize, page: usize) {
+    let last = len.saturating_sub(page);
+    list.top = match step {
+        Step::Up(n) => list.top.saturating_sub(n),
+        Step::Down(n) => list.top.saturating_add(n),
+        Step::First => 0,
+        Step::Last => last,
+    }
+    .min(last);
+    list.cursor = list.top;
 }

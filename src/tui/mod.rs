@@ -1,15 +1,130 @@
 //! Draws. The only module that knows ratatui.
+//!
+//! ```text
+//! header     4321 java -jar shop.jar @node7        LIVE wall 14:03:20-14:03:50 (30s) perf
+//!            cpu 2.0 of 4  thr 214: run 2 rdy 0 ...
+//! history    10m ▁▁▁▂▁▁█▂▁▁▁[▂▂▂]now  active thr, max 61
+//! header     10ms(10)  lost 0  trunc 0.1%  own 0.4%  stops 0    idle hidden: 207 thr (i)
+//! columns    TOTAL%  SELF%  THR  CPU STATE     FUNCTION, :line
+//! tree         84.1    0.0  6.1  2.0 io  62%  ▾ http-nio-exec-               12 threads
+//! methods      51.7   49.9  3.8  0.1 io  98%    PgStatement.executeQuery           :154
+//! explain    > now io recvfrom fd 37 ...   longest 2.0 s at 14:03:31   49.1-54.3 %
+//! footer     focus, ignore, ... and how much they hide
+//!            keys, or a message; over it prompts (overlay)
+//! help, picker, overlay    pages and boxes of their own
+//! theme, text, columns     colours and glyphs; cells and figures; which columns there is room for
+//! terminal, input, escape, pacer    taking the terminal, the keyboard, torn sequences, when to draw
+//! ```
 
 pub mod escape;
 pub mod input;
 pub mod pacer;
 pub mod terminal;
+pub mod theme;
+
+mod columns;
+mod explain;
+mod footer;
+mod header;
+mod help;
+mod history;
+mod methods;
+mod overlay;
+mod picker;
+mod text;
+mod tree;
 
 use ratatui::Frame;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
 
-use crate::app::AppState;
+use crate::app::{AppState, Overlay};
+use crate::model::settings::Metric;
+use columns::Columns;
+use text::Pen;
+use theme::Theme;
 
 /// Draws the whole screen.
-pub fn draw(frame: &mut Frame<'_>, app: &AppState) {
-    let _ = (frame, app);
+pub fn draw(frame: &mut Frame<'_>, app: &AppState, theme: &Theme) {
+    let screen = frame.area();
+    draw_screen(frame.buffer_mut(), screen, app, theme);
+}
+
+fn draw_screen(buffer: &mut Buffer, screen: Rect, app: &AppState, theme: &Theme) {
+    if screen.is_empty() {
+        return;
+    }
+    match (&app.overlay, &app.picker) {
+        (Some(Overlay::Help(list)), _) => return help::draw(buffer, screen, list.top, app, theme),
+        (_, Some(picker)) => picker::draw(buffer, screen, picker, app, theme),
+        _ => draw_view(buffer, screen, app, theme),
+    }
+    let last = Rect { y: screen.y + screen.height - 1, height: 1, ..screen };
+    match &app.overlay {
+        Some(Overlay::Prompt(prompt)) => overlay::draw_prompt(buffer, last, prompt, theme),
+        Some(Overlay::Ask(ask)) => overlay::draw_ask(buffer, last, *ask, theme),
+        Some(Overlay::Filters(dialog)) => overlay::draw_dialog(buffer, screen, dialog, app, theme),
+        Some(Overlay::Help(_)) | None => {}
+    }
+}
+
+fn draw_view(buffer: &mut Buffer, screen: Rect, app: &AppState, theme: &Theme) {
+    // The logic may not have heard of the newest size yet: what it thinks decides which lines there are, the true
+    // size what is cut off.
+    let layout = app.layout();
+    let mut y = screen.y;
+    let mut area = |height: u16| {
+        let area = Rect { y, height, ..screen }.intersection(screen);
+        y = y.saturating_add(height);
+        area
+    };
+    header::draw(buffer, area(layout.header), &layout, app, theme);
+    let titles = area(layout.titles);
+    let rows = area(layout.rows);
+    let about = area(layout.explain);
+    let filters = area(layout.filters);
+    let last = area(layout.footer);
+    Columns::new(screen.width).titles(&mut Pen::new(buffer, titles, 0), app, theme);
+    if app.view.methods_on {
+        methods::draw(buffer, rows, app, theme);
+    } else {
+        tree::draw(buffer, rows, app, theme);
+    }
+    if let Some(text) = nothing_to_show(app) {
+        Pen::new(buffer, rows, 0).space(1).put(text, theme.dim());
+    }
+    explain::draw(buffer, about, app, theme);
+    if layout.filters > 0 {
+        footer::draw_filters(buffer, filters, app, theme);
+    }
+    footer::draw(buffer, last, app, theme);
+}
+
+/// Why there are no rows, in one sentence.
+fn nothing_to_show(app: &AppState) -> Option<&'static str> {
+    let view = &app.view;
+    let rows = if view.methods_on { view.method_rows.len() } else { view.rows.len() };
+    if rows > 0 {
+        return None;
+    }
+    let Some(snapshot) = &view.snapshot else {
+        return Some("attaching: the first stacks come within a second");
+    };
+    let hidden = &view.projection.hidden;
+    let filtered = hidden.focus.wall_ns + hidden.ignore.wall_ns + hidden.threads.wall_ns;
+    Some(if snapshot.stopped {
+        "sampling is stopped (X goes on)"
+    } else if view.projection.total.wall_ns > 0 && view.settings.metric != Metric::Wall {
+        "none of this time in the range (m: another metric)"
+    } else if view.projection.total.wall_ns > 0 {
+        "every row is under the minimum percent (f changes it)"
+    } else if filtered > 0 {
+        "the filters hide everything (f changes them)"
+    } else if hidden.idle.wall_ns > 0 {
+        "all threads are idle (i shows what they wait for)"
+    } else if snapshot.targets.iter().all(|t| t.ended.is_some()) && !snapshot.targets.is_empty() {
+        "the process has ended, and nothing was sampled in this range (w all shows everything)"
+    } else {
+        "no stacks in this range yet"
+    })
 }

@@ -13,7 +13,9 @@ use crossterm::{cursor, execute, queue};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 
+use super::theme::Theme;
 use crate::app::AppState;
+use crate::config;
 
 /// True while the alternate screen is ours, so that giving it back twice does nothing.
 static TAKEN: AtomicBool = AtomicBool::new(false);
@@ -23,11 +25,12 @@ static HOOK: Once = Once::new();
 pub struct Screen {
     terminal: Terminal<CrosstermBackend<Stdout>>,
     mouse: bool,
+    theme: Theme,
 }
 
 impl Screen {
     /// Takes the terminal on stdout. From now on a panic gives it back before its message is printed.
-    pub fn enter(mouse: bool) -> io::Result<Screen> {
+    pub fn enter(config: &config::Screen) -> io::Result<Screen> {
         HOOK.call_once(|| {
             let before = std::panic::take_hook();
             std::panic::set_hook(Box::new(move |info| {
@@ -35,9 +38,10 @@ impl Screen {
                 before(info);
             }));
         });
+        let mouse = config.mouse;
         take(mouse)?;
         match Terminal::new(CrosstermBackend::new(io::stdout())) {
-            Ok(terminal) => Ok(Screen { terminal, mouse }),
+            Ok(terminal) => Ok(Screen { terminal, mouse, theme: Theme::new(config) }),
             Err(error) => {
                 restore();
                 Err(error)
@@ -53,7 +57,8 @@ impl Screen {
     /// Writes the cells that changed, as one synchronized update where the terminal knows these.
     pub fn draw(&mut self, app: &AppState) -> io::Result<()> {
         queue!(self.terminal.backend_mut(), BeginSynchronizedUpdate)?;
-        let drawn = self.terminal.draw(|frame| super::draw(frame, app)).map(|_| ());
+        let theme = &self.theme;
+        let drawn = self.terminal.draw(|frame| super::draw(frame, app, theme)).map(|_| ());
         execute!(self.terminal.backend_mut(), EndSynchronizedUpdate)?;
         drawn
     }

@@ -1,0 +1,333 @@
+//! What each action does.
+
+use super::event::{Effect, Severity};
+use super::filters::Dialog;
+use super::key::Key;
+use super::keymap::{Action, Place};
+use super::list::{List, Step};
+use super::prompt::{self, Ask, Prompt, Question};
+use super::view::View;
+use super::{AppState, Overlay};
+use crate::model::settings::{Grouping, Metric, Range, RollUp, SortColumn};
+
+impl AppState {
+    pub(super) fn act(&mut self, action: Action) -> Vec<Effect> {
+        let rows = usize::from(self.layout().rows);
+        let page = match self.place() {
+            Place::Help => self.help_rows(),
+            Place::Picker => self.picker_rows(),
+            Place::Tree | Place::Methods => rows,
+        };
+        // One row of the page before stays on the screen.
+        let page = page.saturating_sub(1).max(1);
+        match action {
+            Action::Up => self.step(Step::Up(1)),
+            Action::Down => self.step(Step::Down(1)),
+            Action::PageUp => self.step(Step::Up(page)),
+            Action::PageDown => self.step(Step::Down(page)),
+            Action::First => self.step(Step::First),
+            Action::Last => self.step(Step::Last),
+            Action::Expand => self.view.expand(rows),
+            Action::Collapse => self.view.collapse(rows),
+            Action::ExpandHottest => self.view.expand_hottest(rows),
+            Action::CollapseAll => self.view.collapse_all(rows),
+            Action::Freeze => self.freeze(),
+            Action::SortSelfTotal => {
+                let by_self = self.view.settings.sort == SortColumn::SelfTime;
+                self.sort(if by_self { SortColumn::Total } else { SortColumn::SelfTime });
+            }
+            Action::SortLeft => self.sort_beside(-1),
+            Action::SortRight => self.sort_beside(1),
+            Action::SortReverse => {
+                self.view.settings.reverse = !self.view.settings.reverse;
+                self.project();
+            }
+            Action::NextMetric => {
+                self.view.settings.metric = next(&Metric::ALL, self.view.settings.metric);
+                self.project();
+            }
+            Action::CpuBySelf => {
+                self.view.settings.metric = Metric::Cpu;
+                self.view.settings.reverse = false;
+                self.sort(SortColumn::SelfTime);
+            }
+            Action::RollingCumulative => {
+                self.set_range(match self.view.settings.range {
+                    Range::Rolling(_) => Range::Cumulative { since: None },
+                    Range::Cumulative { .. } => Range::Rolling(self.window),
+                });
+            }
+            Action::CountFromNow => self.count_from_now(),
+            Action::NextGrouping => self.next_grouping(),
+            Action::Search => self.ask_for(Question::Search, String::new()),
+            Action::NextMatch => self.next_match(1),
+            Action::PreviousMatch => self.next_match(-1),
+            Action::TreeView => self.view.set_methods(false, rows),
+            Action::MethodsView => self.view.set_methods(true, rows),
+            Action::NextView => self.view.set_methods(!self.view.methods_on, rows),
+            Action::NextRollUp => {
+                self.view.settings.roll_up = next(&RollUp::ALL, self.view.settings.roll_up);
+                self.view.open_again();
+                self.project();
+            }
+            Action::Filters => self.overlay = Some(Overlay::Filters(Dialog::default())),
+            Action::ShowIdle => {
+                self.view.settings.idle = !self.view.settings.idle;
+                self.project();
+            }
+            Action::IdleHere => self.idle_here(),
+            Action::Interval => {
+                let now = humantime::format_duration(self.interval).to_string();
+                self.ask_for(Question::Interval, now);
+            }
+            Action::Window => {
+                let now = match self.view.settings.range {
+                    Range::Rolling(ns) => humantime::format_duration(std::time::Duration::from_nanos(ns)).to_string(),
+                    Range::Cumulative { .. } => "all".into(),
+                };
+                self.ask_for(Question::Window, now);
+            }
+            Action::StopSampling => return self.stop_sampling(),
+            Action::Export => return self.export(),
+            Action::ShortNames => self.view.short_names = !self.view.short_names,
+            Action::CollapseChains => {
+                self.view.collapse_chains = !self.view.collapse_chains;
+                self.view.reshape(rows);
+            }
+            Action::CopyStack => match self.view.stack_text() {
+                Some(text) => {
+                    self.say("stack copied, where the terminal allows it (OSC 52)");
+                    return vec![Effect::Copy(text)];
+                }
+                None => self.say("select a call first: a thread group has no stack to copy"),
+            },
+            Action::UsePtrace => {
+                if self.ptrace_helps {
+                    self.overlay = Some(Overlay::Ask(Ask::UsePtrace));
+                } else {
+                    self.say("the way of capture in use needs no help from stopping threads");
+                }
+            }
+            Action::Pick => return self.pick(),
+            Action::Refresh => return vec![Effect::Refresh],
+            Action::Quit if self.place() == Place::Help => self.overlay = None,
+            Action::Quit => return self.quit(),
+            Action::Interrupt if self.overlay.is_some() => self.overlay = None,
+            Action::Interrupt => return self.quit(),
+            Action::Help => {
+                self.overlay = if self.place() == Place::Help { None } else { Some(Overlay::Help(List::default())) };
+            }
+            Action::Redraw => return vec![Effect::Redraw],
+            Action::Suspend => return vec![Effect::Suspend],
+            Action::Escape => {
+                if self.overlay.take().is_none() {
+                    self.view.search = None;
+                }
+            }
+        }
+        Vec::new()
+    }
+
+    fn quit(&mut self) -> Vec<Effect> {
+        if self.config.ask_on_quit && !self.target_ended() {
+            self.overlay = Some(Overlay::Ask(Ask::Quit));
+            return Vec::new();
+        }
+        vec![Effect::Quit { end_child: false }]
+    }
+
+    fn target_ended(&self) -> bool {
+        self.newest.as_ref().is_some_and(|s| !s.targets.is_empty() && s.targets.iter().all(|t| t.ended.is_some()))
+    }
+
+    fn freeze(&mut self) {
+        self.frozen = !self.frozen;
+        if let (false, Some(newest)) = (self.frozen, self.newest.clone()) {
+            let rows = usize::from(self.layout().rows);
+            self.view.show(newest, rows);
+        }
+    }
+
+    fn sort(&mut self, column: SortColumn) {
+        self.view.settings.sort = column;
+        self.project();
+    }
+
+    fn sort_beside(&mut self, step: isize) {
+        let at = SortColumn::ALL.iter().position(|c| *c == self.view.settings.sort).unwrap_or(0);
+        let to = at.saturating_add_signed(step).min(SortColumn::ALL.len() - 1);
+        self.sort(SortColumn::ALL[to]);
+    }
+
+    fn set_range(&mut self, range: Range) {
+        if let Range::Rolling(window) = range {
+            self.window = window;
+        }
+        self.before_mark = None;
+        self.view.settings.range = range;
+        self.project();
+    }
+
+    fn count_from_now(&mut self) {
+        if let Some(before) = self.before_mark.take() {
+            self.view.settings.range = before;
+            self.say("counts as before");
+        } else if let Some(snapshot) = &self.view.snapshot {
+            self.before_mark = Some(self.view.settings.range);
+            self.view.settings.range = Range::Cumulative { since: Some(snapshot.at) };
+            self.say("counting from now; 0 again: as before");
+        }
+        self.project();
+    }
+
+    fn next_grouping(&mut self) {
+        self.view.settings.grouping = match &self.view.settings.grouping {
+            Grouping::Rules => Grouping::Name,
+            Grouping::Name => Grouping::Thread,
+            Grouping::Thread => Grouping::Process,
+            Grouping::Process => Grouping::None,
+            // The pattern of the command line is not lost on the way round.
+            Grouping::None => match &self.config.settings.grouping {
+                Grouping::Frame(pattern) => Grouping::Frame(pattern.clone()),
+                _ => Grouping::Rules,
+            },
+            Grouping::Frame(_) => Grouping::Rules,
+        };
+        self.say(format!("threads grouped by {}", self.view.settings.grouping.word()));
+        self.view.open_again();
+        self.project();
+    }
+
+    /// Adds the row's function to those whose waits are idle, or takes it out again.
+    fn idle_here(&mut self) {
+        let Some(location) = self.view.selected_location().cloned() else {
+            self.say("select a call first: idle is what a function waits for, not a group");
+            return;
+        };
+        let pattern = format!("^{}$", regex::escape(&location.function));
+        let idle_at = &mut self.view.settings.idle_at;
+        if let Some(at) = idle_at.iter().position(|r| r.as_str() == pattern) {
+            idle_at.remove(at);
+            self.say(format!("waiting in {} is no longer idle", location.function));
+        } else {
+            match regex::Regex::new(&pattern) {
+                Ok(regex) => idle_at.push(regex),
+                Err(_) => return self.say("this name is too long for a pattern"),
+            }
+            self.say(format!("waiting in {} is idle now; I on this row (shown by i) takes it back", location.function));
+        }
+        self.project();
+    }
+
+    fn next_match(&mut self, step: isize) {
+        let rows = usize::from(self.layout().rows);
+        if self.view.search.is_none() {
+            self.say("nothing is searched for; / asks");
+        } else if !self.view.next_match(step, rows) {
+            self.say("no match");
+        }
+    }
+
+    fn ask_for(&mut self, question: Question, text: String) {
+        self.overlay = Some(Overlay::Prompt(Prompt::new(question, text)));
+    }
+
+    fn stop_sampling(&mut self) -> Vec<Effect> {
+        if self.newest.as_ref().is_some_and(|s| s.stopped) {
+            self.say("sampling goes on");
+            return vec![Effect::PauseSampling(false)];
+        }
+        self.overlay = Some(Overlay::Ask(Ask::StopSampling));
+        Vec::new()
+    }
+
+    fn export(&mut self) -> Vec<Effect> {
+        if self.config.secure {
+            self.notice = Some(("nothing is written under --secure".into(), Severity::Error));
+            return Vec::new();
+        }
+        match &self.view.snapshot {
+            None => {
+                self.say("there is nothing to save yet");
+                Vec::new()
+            }
+            Some(snapshot) => {
+                let effect =
+                    Effect::Export { snapshot: snapshot.clone(), settings: Box::new(self.view.settings.clone()) };
+                self.say("saving ...");
+                vec![effect]
+            }
+        }
+    }
+
+    fn pick(&mut self) -> Vec<Effect> {
+        let Some(pid) = self.picker.as_ref().and_then(|p| p.selected()).map(|row| row.pid) else {
+            return Vec::new();
+        };
+        self.picker = None;
+        self.view = View::new(self.view.settings.clone());
+        self.newest = None;
+        vec![Effect::Attach(pid)]
+    }
+
+    pub(super) fn ask_key(&mut self, ask: Ask, key: Key) -> Vec<Effect> {
+        match (ask, key) {
+            (Ask::StopSampling, Key::Char('y')) => {
+                self.say("sampling is stopped; X goes on");
+                vec![Effect::PauseSampling(true)]
+            }
+            (Ask::UsePtrace, Key::Char('y')) => vec![Effect::UsePtrace],
+            (Ask::Quit, Key::Char('e')) => vec![Effect::Quit { end_child: true }],
+            (Ask::Quit, Key::Char('l')) => vec![Effect::Quit { end_child: false }],
+            (_, Key::Char('n' | 's' | 'q') | Key::Esc | Key::Ctrl('c')) => Vec::new(),
+            _ => {
+                self.overlay = Some(Overlay::Ask(ask));
+                Vec::new()
+            }
+        }
+    }
+
+    pub(super) fn prompt_key(&mut self, mut prompt: Prompt, key: Key) -> Vec<Effect> {
+        prompt.error = None;
+        let answer = match key {
+            Key::Esc | Key::Ctrl('c') => return Vec::new(),
+            Key::Enter => self.answer(&prompt),
+            key => {
+                prompt.edit.key(key);
+                self.overlay = Some(Overlay::Prompt(prompt));
+                return Vec::new();
+            }
+        };
+        answer.unwrap_or_else(|error| {
+            prompt.error = Some(error);
+            self.overlay = Some(Overlay::Prompt(prompt));
+            Vec::new()
+        })
+    }
+
+    fn answer(&mut self, prompt: &Prompt) -> Result<Vec<Effect>, String> {
+        let text = prompt.edit.text();
+        match prompt.question {
+            Question::Search if text.is_empty() => self.view.search = None,
+            Question::Search => {
+                self.view.search = Some(prompt::search_pattern(text)?);
+                self.next_match(1);
+            }
+            Question::Interval => {
+                self.interval = prompt::interval(text)?;
+                return Ok(vec![Effect::SetInterval(self.interval)]);
+            }
+            Question::Window => {
+                let range = prompt::window(text)?;
+                self.set_range(range);
+            }
+        }
+        Ok(Vec::new())
+    }
+}
+
+/// The next of all, round and round.
+fn next<T: Copy + PartialEq>(all: &[T], now: T) -> T {
+    let at = all.iter().position(|x| *x == now).unwrap_or(0);
+    all[(at + 1) % all.len()]
+}

@@ -1,0 +1,234 @@
+//! The filter dialog: six fields, each can be switched off without losing its text.
+
+use regex::Regex;
+
+use super::key::Key;
+use super::line_edit::LineEdit;
+use super::prompt::pattern;
+use crate::model::settings::{Filter, Filters};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Field {
+    Interesting,
+    Focus,
+    Ignore,
+    Hide,
+    Threads,
+    MinPercent,
+}
+
+impl Field {
+    pub const ALL: [Field; 6] =
+        [Field::Interesting, Field::Focus, Field::Ignore, Field::Hide, Field::Threads, Field::MinPercent];
+
+    pub fn label(self) -> &'static str {
+        match self {
+            Field::Interesting => "interesting",
+            Field::Focus => "focus",
+            Field::Ignore => "ignore",
+            Field::Hide => "hide",
+            Field::Threads => "threads",
+            Field::MinPercent => "min percent",
+        }
+    }
+
+    pub fn doc(self) -> &'static str {
+        match self {
+            Field::Interesting => "prefixes, with commas: cut stacks below the innermost frame that begins so",
+            Field::Focus => "only stacks with a frame that matches",
+            Field::Ignore => "not the stacks with a frame that matches",
+            Field::Hide => "take matching frames out; their time goes to their caller",
+            Field::Threads => "only threads whose name or group matches",
+            Field::MinPercent => "leave out rows below this share",
+        }
+    }
+
+    /// The field's text, and whether it is on.
+    pub fn read(self, filters: &Filters) -> (String, bool) {
+        let regex = |f: &Filter<Regex>| (f.value.as_ref().map(|r| r.as_str().to_string()).unwrap_or_default(), f.on);
+        match self {
+            Field::Interesting => {
+                let f = &filters.interesting;
+                (f.value.as_ref().map(|v| v.join(",")).unwrap_or_default(), f.on)
+            }
+            Field::Focus => regex(&filters.focus),
+            Field::Ignore => regex(&filters.ignore),
+            Field::Hide => regex(&filters.hide),
+            Field::Threads => regex(&filters.threads),
+            Field::MinPercent => {
+                (filters.min_percent.value.map(|v| v.to_string()).unwrap_or_default(), filters.min_percent.on)
+            }
+        }
+    }
+
+    /// Takes a new text and switches the field on; an empty text takes the filter away.
+    fn write(self, filters: &mut Filters, text: &str) -> Result<(), String> {
+        let regex = |f: &mut Filter<Regex>| {
+            *f = if text.is_empty() { Filter::default() } else { Filter::set(pattern(text)?) };
+            Ok(())
+        };
+        match self {
+            Field::Interesting => {
+                let prefixes: Vec<String> =
+                    text.split(',').map(str::trim).filter(|p| !p.is_empty()).map(String::from).collect();
+                filters.interesting = if prefixes.is_empty() { Filter::default() } else { Filter::set(prefixes) };
+                Ok(())
+            }
+            Field::Focus => regex(&mut filters.focus),
+            Field::Ignore => regex(&mut filters.ignore),
+            Field::Hide => regex(&mut filters.hide),
+            Field::Threads => regex(&mut filters.threads),
+            Field::MinPercent => {
+                filters.min_percent = match text.trim().trim_end_matches('%') {
+                    "" => Filter::default(),
+                    number => match number.parse::<f64>() {
+                        Ok(percent) if (0.0..=100.0).contains(&percent) => Filter::set(percent),
+                        _ => return Err(format!("`{text}` is no number from 0 to 100")),
+                    },
+                };
+                Ok(())
+            }
+        }
+    }
+
+    fn toggle(self, filters: &mut Filters) {
+        fn flip<T>(filter: &mut Filter<T>) {
+            filter.on = filter.value.is_some() && !filter.on;
+        }
+        match self {
+            Field::Interesting => flip(&mut filters.interesting),
+            Field::Focus => flip(&mut filters.focus),
+            Field::Ignore => flip(&mut filters.ignore),
+            Field::Hide => flip(&mut filters.hide),
+            Field::Threads => flip(&mut filters.threads),
+            Field::MinPercent => flip(&mut filters.min_percent),
+        }
+    }
+}
+
+/// The dialog while it is open; the filters themselves stay in the settings.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Dialog {
+    /// Index into [`Field::ALL`].
+    pub at: usize,
+    /// The field's text while it is being changed.
+    pub edit: Option<LineEdit>,
+    pub error: Option<String>,
+}
+
+/// What a key did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    Stay,
+    /// The filters changed: project again.
+    Changed,
+    Close,
+}
+
+impl Dialog {
+    pub fn field(&self) -> Field {
+        Field::ALL[self.at]
+    }
+
+    /// The keys of the dialog, for its last line.
+    pub fn help(&self) -> &'static str {
+        match self.edit {
+            Some(_) => "Enter take   Esc cancel",
+            None => "Enter edit   Space on/off   Esc close",
+        }
+    }
+
+    pub fn key(&mut self, key: Key, filters: &mut Filters) -> Outcome {
+        self.error = None;
+        if let Some(edit) = &mut self.edit {
+            match key {
+                Key::Enter => match Field::ALL[self.at].write(filters, edit.text()) {
+                    Ok(()) => {
+                        self.edit = None;
+                        return Outcome::Changed;
+                    }
+                    Err(error) => self.error = Some(error),
+                },
+                Key::Esc | Key::Ctrl('c') => self.edit = None,
+                key => {
+                    edit.key(key);
+                }
+            }
+            return Outcome::Stay;
+        }
+        match key {
+            Key::Up | Key::Char('k') | Key::BackTab => self.at = self.at.saturating_sub(1),
+            Key::Down | Key::Char('j') | Key::Tab => self.at = (self.at + 1).min(Field::ALL.len() - 1),
+            Key::Home => self.at = 0,
+            Key::End => self.at = Field::ALL.len() - 1,
+            Key::Enter | Key::Right => self.edit = Some(LineEdit::new(self.field().read(filters).0)),
+            Key::Char(' ') => {
+                if self.field().read(filters).0.is_empty() {
+                    self.edit = Some(LineEdit::default());
+                } else {
+                    self.field().toggle(filters);
+                    return Outcome::Changed;
+                }
+            }
+            Key::Esc | Key::Ctrl('c') | Key::Char('f' | 'q') => return Outcome::Close,
+            _ => {}
+        }
+        Outcome::Stay
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn press(dialog: &mut Dialog, filters: &mut Filters, keys: &str) -> Outcome {
+        let mut last = Outcome::Stay;
+        for c in keys.chars() {
+            let key = match c {
+                '\n' => Key::Enter,
+                '\u{1b}' => Key::Esc,
+                c => Key::Char(c),
+            };
+            last = dialog.key(key, filters);
+        }
+        last
+    }
+
+    #[test]
+    fn a_filter_is_set_switched_off_and_on_again() {
+        let (mut dialog, mut filters) = (Dialog::default(), Filters::default());
+        assert_eq!(press(&mut dialog, &mut filters, "j\nlock|park\n"), Outcome::Changed);
+        assert_eq!(filters.focus.active().map(Regex::as_str), Some("lock|park"));
+        assert_eq!(press(&mut dialog, &mut filters, " "), Outcome::Changed);
+        assert!(filters.focus.active().is_none());
+        assert_eq!(Field::Focus.read(&filters), ("lock|park".into(), false));
+        press(&mut dialog, &mut filters, " ");
+        assert!(filters.focus.active().is_some());
+        assert_eq!(press(&mut dialog, &mut filters, "\u{1b}"), Outcome::Close);
+    }
+
+    #[test]
+    fn a_wrong_text_is_refused_in_place_and_changes_nothing() {
+        let (mut dialog, mut filters) = (Dialog::default(), Filters::default());
+        filters.focus = Filter::set(Regex::new("old").expect("valid"));
+        dialog.at = 1;
+        assert_eq!(press(&mut dialog, &mut filters, "\n(\n"), Outcome::Stay);
+        assert!(dialog.error.as_ref().is_some_and(|e| e.contains("old(")), "{:?}", dialog.error);
+        assert_eq!(dialog.edit.as_ref().map(LineEdit::text), Some("old("));
+        assert_eq!(filters.focus.active().map(Regex::as_str), Some("old"));
+        assert_eq!(press(&mut dialog, &mut filters, "\u{1b}"), Outcome::Stay);
+        assert_eq!(dialog, Dialog { at: 1, edit: None, error: None });
+    }
+
+    #[test]
+    fn prefixes_and_percent() {
+        let (mut dialog, mut filters) = (Dialog::default(), Filters::default());
+        press(&mut dialog, &mut filters, "\napp::, lib\n");
+        assert_eq!(filters.interesting.active(), Some(&vec!["app::".to_string(), "lib".to_string()]));
+        dialog.at = 5;
+        press(&mut dialog, &mut filters, "\n1.5%\n");
+        assert_eq!(filters.min_percent.active(), Some(&1.5));
+        press(&mut dialog, &mut filters, "\nx\n");
+        assert!(dialog.error.is_some() && filters.min_percent.active() == Some(&1.5));
+    }
+}

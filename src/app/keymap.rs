@@ -1,0 +1,267 @@
+//! The one table of keys: it drives dispatch, the footer, the help page and the README.
+
+use std::fmt::Write;
+
+use super::key::Key;
+
+/// What a key does.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Action {
+    Up,
+    Down,
+    PageUp,
+    PageDown,
+    First,
+    Last,
+    Expand,
+    Collapse,
+    ExpandHottest,
+    CollapseAll,
+    Freeze,
+    SortSelfTotal,
+    SortLeft,
+    SortRight,
+    SortReverse,
+    NextMetric,
+    CpuBySelf,
+    RollingCumulative,
+    CountFromNow,
+    NextGrouping,
+    Search,
+    NextMatch,
+    PreviousMatch,
+    TreeView,
+    MethodsView,
+    NextView,
+    NextRollUp,
+    Filters,
+    ShowIdle,
+    IdleHere,
+    Interval,
+    Window,
+    StopSampling,
+    Export,
+    ShortNames,
+    CollapseChains,
+    CopyStack,
+    UsePtrace,
+    Pick,
+    Refresh,
+    Quit,
+    Help,
+    Redraw,
+    Suspend,
+    Escape,
+    Interrupt,
+}
+
+/// Where a key is valid. Prompts and dialogs take every key for themselves; help says so.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Place {
+    Tree,
+    Methods,
+    Picker,
+    Help,
+}
+
+impl Place {
+    pub const ALL: [Place; 4] = [Place::Tree, Place::Methods, Place::Picker, Place::Help];
+}
+
+/// One line of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Binding {
+    pub keys: &'static [Key],
+    pub action: Action,
+    pub places: &'static [Place],
+    /// Heading it stands under in help.
+    pub section: &'static str,
+    /// One line, for help and README.
+    pub doc: &'static str,
+    /// Shown in the footer, most useful first; `None` for the rest.
+    pub hint: Option<Hint>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Hint {
+    /// Lower comes first and is kept longest on a narrow screen.
+    pub order: u8,
+    pub word: &'static str,
+}
+
+const VIEWS: &[Place] = &[Place::Tree, Place::Methods];
+const LISTS: &[Place] = &[Place::Tree, Place::Methods, Place::Picker, Place::Help];
+const TREE: &[Place] = &[Place::Tree];
+const PICKER: &[Place] = &[Place::Picker];
+
+const MOVE: &str = "Move";
+const SHOW: &str = "Show";
+const TIME: &str = "Time";
+const PROGRAM: &str = "Program";
+
+const fn bind(
+    keys: &'static [Key],
+    action: Action,
+    places: &'static [Place],
+    section: &'static str,
+    doc: &'static str,
+) -> Binding {
+    Binding { keys, action, places, section, doc, hint: None }
+}
+
+impl Binding {
+    const fn hint(mut self, order: u8, word: &'static str) -> Binding {
+        self.hint = Some(Hint { order, word });
+        self
+    }
+
+    pub fn is_valid(&self, place: Place) -> bool {
+        self.places.contains(&place)
+    }
+
+    /// `up k`, `Space`.
+    pub fn keys_text(&self) -> String {
+        self.keys.iter().map(Key::to_string).collect::<Vec<_>>().join(" ")
+    }
+}
+
+use Key::{Char, Ctrl};
+
+/// Every key there is.
+#[rustfmt::skip] // one line per key
+pub const TABLE: &[Binding] = &[
+    bind(&[Key::Up, Char('k')], Action::Up, LISTS, MOVE, "one row up"),
+    bind(&[Key::Down, Char('j')], Action::Down, LISTS, MOVE, "one row down"),
+    bind(&[Key::PageUp], Action::PageUp, LISTS, MOVE, "one page up"),
+    bind(&[Key::PageDown], Action::PageDown, LISTS, MOVE, "one page down"),
+    bind(&[Key::Home, Char('g')], Action::First, LISTS, MOVE, "first row, and stay at the top"),
+    bind(&[Key::End, Char('G')], Action::Last, LISTS, MOVE, "last row"),
+    bind(&[Key::Right, Key::Enter, Char('+')], Action::Expand, TREE, MOVE, "expand the row"),
+    bind(&[Key::Left, Char('-')], Action::Collapse, TREE, MOVE, "collapse the row; on a leaf or a closed row: go to its parent"),
+    bind(&[Char('E')], Action::ExpandHottest, TREE, MOVE, "expand the hottest path below the row"),
+    bind(&[Char('C')], Action::CollapseAll, TREE, MOVE, "collapse all; again: as it was before"),
+    bind(&[Char('/')], Action::Search, VIEWS, MOVE, "search names (regular expression; small letters match both)").hint(7, "search"),
+    bind(&[Char('n')], Action::NextMatch, VIEWS, MOVE, "next match"),
+    bind(&[Char('N')], Action::PreviousMatch, VIEWS, MOVE, "previous match"),
+    bind(&[Char('1')], Action::TreeView, VIEWS, SHOW, "call tree of each thread group"),
+    bind(&[Char('2')], Action::MethodsView, VIEWS, SHOW, "methods: one row per function, all its callers summed"),
+    bind(&[Key::Tab], Action::NextView, VIEWS, SHOW, "next view").hint(9, "view"),
+    bind(&[Char('m')], Action::NextMetric, VIEWS, SHOW, "metric: wall, cpu, off (wall without cpu)").hint(2, "metric"),
+    bind(&[Char('P')], Action::CpuBySelf, VIEWS, SHOW, "metric cpu, sorted by self time, as in top").hint(3, "cpu"),
+    bind(&[Char('s')], Action::SortSelfTotal, VIEWS, SHOW, "sort by self time or by total time"),
+    bind(&[Char('<')], Action::SortLeft, VIEWS, SHOW, "sort by the column to the left"),
+    bind(&[Char('>')], Action::SortRight, VIEWS, SHOW, "sort by the column to the right"),
+    bind(&[Char('R')], Action::SortReverse, VIEWS, SHOW, "reverse the order"),
+    bind(&[Char('t')], Action::NextGrouping, VIEWS, SHOW, "group threads by: rules, name, thread, process, none").hint(6, "group"),
+    bind(&[Char('b')], Action::NextRollUp, VIEWS, SHOW, "one row per function or per line"),
+    bind(&[Char('f')], Action::Filters, VIEWS, SHOW, "filters: interesting, focus, ignore, hide, threads, minimum percent").hint(8, "filter"),
+    bind(&[Char('i')], Action::ShowIdle, VIEWS, SHOW, "show or hide time spent waiting for work").hint(4, "idle"),
+    bind(&[Char('I')], Action::IdleHere, VIEWS, SHOW, "waiting in this row's function is idle; again: it is not"),
+    bind(&[Char('c')], Action::ShortNames, VIEWS, SHOW, "short or full names"),
+    bind(&[Char('o')], Action::CollapseChains, VIEWS, SHOW, "draw chains of calls on one line, or each call on its own"),
+    bind(&[Char(' ')], Action::Freeze, VIEWS, TIME, "freeze the screen, or go on; sampling goes on meanwhile").hint(1, "freeze"),
+    bind(&[Char('r')], Action::RollingCumulative, VIEWS, TIME, "the last seconds (rolling), or everything since the start (cumulative)"),
+    bind(&[Char('w')], Action::Window, VIEWS, TIME, "how much is shown: 30s, 5m, ... or all").hint(5, "range"),
+    bind(&[Char('0')], Action::CountFromNow, VIEWS, TIME, "cumulative counts from now; again: as before (deletes nothing)"),
+    bind(&[Char('d')], Action::Interval, VIEWS, TIME, "sampling interval, 1ms to 10s"),
+    bind(&[Char('X')], Action::StopSampling, VIEWS, TIME, "stop sampling (asks), or go on; the gap is marked"),
+    bind(&[Char('p')], Action::UsePtrace, VIEWS, TIME, "where offered: also sample running threads by stopping each for microseconds (asks)"),
+    bind(&[Key::Enter], Action::Pick, PICKER, PROGRAM, "watch the process").hint(1, "watch"),
+    bind(&[Char('r'), Key::F(5)], Action::Refresh, PICKER, PROGRAM, "read the list of processes again").hint(2, "refresh"),
+    bind(&[Char('x')], Action::Export, VIEWS, PROGRAM, "save a text report as sampletop-HOST-PID-UTC.txt").hint(10, "save"),
+    bind(&[Char('y')], Action::CopyStack, VIEWS, PROGRAM, "copy the row's stack to the clipboard of your terminal (OSC 52)"),
+    bind(&[Char('?'), Char('h'), Key::F(1)], Action::Help, LISTS, PROGRAM, "this help, or back").hint(0, "help"),
+    bind(&[Ctrl('l')], Action::Redraw, LISTS, PROGRAM, "draw the screen again"),
+    bind(&[Ctrl('z')], Action::Suspend, LISTS, PROGRAM, "suspend sampletop (fg continues)"),
+    bind(&[Key::Esc], Action::Escape, LISTS, PROGRAM, "leave a prompt, a dialog, help or a search; never quits, never changes filters"),
+    bind(&[Char('q')], Action::Quit, LISTS, PROGRAM, "quit (in help: back)").hint(11, "quit"),
+    bind(&[Ctrl('c')], Action::Interrupt, LISTS, PROGRAM, "leave a prompt, else quit"),
+];
+
+/// What `key` does at `place`.
+pub fn action(key: Key, place: Place) -> Option<Action> {
+    TABLE.iter().find(|b| b.is_valid(place) && b.keys.contains(&key)).map(|b| b.action)
+}
+
+/// The footer's hints at `place`, most useful first: the first key and a word.
+pub fn hints(place: Place) -> Vec<(Key, &'static str)> {
+    let mut hints: Vec<_> = TABLE
+        .iter()
+        .filter(|b| b.is_valid(place))
+        .filter_map(|b| b.hint.map(|h| (h.order, b.keys[0], h.word)))
+        .collect();
+    hints.sort_by_key(|(order, ..)| *order);
+    hints.into_iter().map(|(_, key, word)| (key, word)).collect()
+}
+
+/// The README's table of keys.
+pub fn markdown() -> String {
+    let mut text = String::from("| key | what it does |\n|---|---|\n");
+    for binding in TABLE {
+        let keys: Vec<_> = binding.keys.iter().map(|k| format!("`{k}`")).collect();
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "| {} | {} |", keys.join(" "), binding.doc);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn no_key_means_two_things_in_one_place() {
+        for place in Place::ALL {
+            let mut seen = HashSet::new();
+            for binding in TABLE.iter().filter(|b| b.is_valid(place)) {
+                for key in binding.keys {
+                    assert!(seen.insert(*key), "{key} twice in {place:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_line_is_complete() {
+        let mut actions = HashSet::new();
+        for binding in TABLE {
+            assert!(!binding.keys.is_empty() && !binding.places.is_empty(), "{binding:?}");
+            assert!(
+                binding.doc.len() <= 90 && !binding.doc.contains('|') && !binding.doc.ends_with('.'),
+                "{binding:?}"
+            );
+            assert!(actions.insert(binding.action), "{:?} has two lines", binding.action);
+        }
+    }
+
+    /// Letters that a torn arrow key leaves behind (`Esc [ D`, too late to be joined).
+    #[test]
+    fn torn_arrow_keys_change_and_lose_nothing() {
+        for place in Place::ALL {
+            for c in "[OABCDFH".chars() {
+                let action = action(Char(c), place);
+                // CollapseAll moves only: pressed again it restores what was open (tests/screens.rs).
+                assert!(matches!(action, None | Some(Action::CollapseAll)), "{c} does {action:?} in {place:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_footer_has_no_two_hints_of_one_order() {
+        for place in Place::ALL {
+            let orders: Vec<_> =
+                TABLE.iter().filter(|b| b.is_valid(place)).filter_map(|b| b.hint.map(|h| h.order)).collect();
+            let unique: HashSet<_> = orders.iter().collect();
+            assert_eq!(unique.len(), orders.len(), "{place:?}: {orders:?}");
+        }
+    }
+
+    #[test]
+    fn the_markdown_table_has_every_key() {
+        let text = markdown();
+        assert_eq!(text.lines().count(), TABLE.len() + 2);
+        assert!(text.contains("| `right` `Enter` `+` | expand the row |"));
+        assert!(text.lines().all(|l| l.matches('|').count() == 3));
+    }
+}

@@ -1,0 +1,134 @@
+//! One line of text being typed.
+
+use unicode_segmentation::UnicodeSegmentation;
+
+use super::key::Key;
+
+/// The longest text that can be typed, in characters as the reader sees them.
+const LONGEST: usize = 500;
+
+/// Text and cursor; what counts as a character is a grapheme cluster.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LineEdit {
+    text: String,
+    /// Byte offset, always at a cluster's edge.
+    cursor: usize,
+}
+
+impl LineEdit {
+    /// The cursor stands at the end.
+    pub fn new(text: impl Into<String>) -> LineEdit {
+        let text = text.into();
+        LineEdit { cursor: text.len(), text }
+    }
+
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// What is left of the cursor, and the rest.
+    pub fn halves(&self) -> (&str, &str) {
+        self.text.split_at(self.cursor)
+    }
+
+    /// True if the key meant something here.
+    pub fn key(&mut self, key: Key) -> bool {
+        match key {
+            Key::Char(c) if !c.is_control() => self.insert(c),
+            Key::Left => self.cursor -= self.last_cluster(),
+            Key::Right => self.cursor += self.halves().1.graphemes(true).next().map_or(0, str::len),
+            Key::Home | Key::Ctrl('a') => self.cursor = 0,
+            Key::End | Key::Ctrl('e') => self.cursor = self.text.len(),
+            Key::Backspace | Key::Ctrl('h') => {
+                let from = self.cursor - self.last_cluster();
+                self.text.replace_range(from..self.cursor, "");
+                self.cursor = from;
+            }
+            Key::Delete => {
+                let till = self.cursor + self.halves().1.graphemes(true).next().map_or(0, str::len);
+                self.text.replace_range(self.cursor..till, "");
+            }
+            Key::Ctrl('u') => {
+                self.text.replace_range(..self.cursor, "");
+                self.cursor = 0;
+            }
+            Key::Ctrl('w') => {
+                let left = self.text[..self.cursor].trim_end();
+                let from = left.rfind(' ').map_or(0, |space| space + 1);
+                self.text.replace_range(from..self.cursor, "");
+                self.cursor = from;
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn insert(&mut self, c: char) {
+        if self.text.graphemes(true).count() < LONGEST {
+            self.text.insert(self.cursor, c);
+            self.cursor += c.len_utf8();
+            // A combining character may have joined what stands right of it.
+            if !self.text.grapheme_indices(true).any(|(at, _)| at == self.cursor) {
+                let next = self.text.grapheme_indices(true).map(|(at, _)| at).find(|at| *at > self.cursor);
+                self.cursor = next.unwrap_or(self.text.len());
+            }
+        }
+    }
+
+    fn last_cluster(&self) -> usize {
+        self.halves().0.graphemes(true).next_back().map_or(0, str::len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn typed(text: &str) -> LineEdit {
+        let mut edit = LineEdit::default();
+        text.chars().for_each(|c| assert!(edit.key(Key::Char(c))));
+        edit
+    }
+
+    #[test]
+    fn typing_and_correcting() {
+        let mut edit = typed("helo");
+        edit.key(Key::Left);
+        edit.key(Key::Char('l'));
+        assert_eq!((edit.text(), edit.halves().1), ("hello", "o"));
+        edit.key(Key::Home);
+        edit.key(Key::Delete);
+        assert_eq!(edit.text(), "ello");
+        edit.key(Key::End);
+        edit.key(Key::Backspace);
+        assert_eq!(edit.text(), "ell");
+        edit.key(Key::Ctrl('u'));
+        assert_eq!(edit.text(), "");
+        let mut edit = typed("two words");
+        edit.key(Key::Ctrl('w'));
+        assert_eq!(edit.text(), "two ");
+        assert!(!edit.key(Key::PageUp));
+    }
+
+    #[test]
+    fn a_combined_character_is_one() {
+        let mut edit = typed("ae\u{301}b");
+        edit.key(Key::Left);
+        edit.key(Key::Backspace);
+        assert_eq!(edit.text(), "ab");
+    }
+
+    proptest! {
+        #[test]
+        fn any_keys_leave_a_whole_text(keys in prop::collection::vec(prop::sample::select(vec![
+            Key::Char('a'), Key::Char('\u{301}'), Key::Char('漢'), Key::Char('\u{200d}'), Key::Char('👩'), Key::Char(' '), Key::Left, Key::Right,
+            Key::Home, Key::End, Key::Backspace, Key::Delete, Key::Ctrl('u'), Key::Ctrl('w')]), 0..60)) {
+            let mut edit = LineEdit::default();
+            for key in keys {
+                edit.key(key);
+                prop_assert!(edit.cursor <= edit.text.len() && edit.text.is_char_boundary(edit.cursor));
+            }
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Short names: the type and the function, without the path that leads there.
+
+use std::borrow::Cow;
+
+use crate::model::tables::{FrameKind, Location};
+
+/// `alloc::vec::Vec<T>::push` -> `Vec::push`; `com.shop.PgStatement.executeQuery` -> `PgStatement.executeQuery`;
+/// `<core::slice::Iter<T> as Iterator>::next` -> `Iter::next`; markers and plain names stay.
+pub fn short(location: &Location) -> Cow<'_, str> {
+    let name: &str = &location.function;
+    match location.kind {
+        FrameKind::Marker | FrameKind::Kernel => Cow::Borrowed(name),
+        FrameKind::Java | FrameKind::Python => Cow::Borrowed(last_parts(name, '.')),
+        FrameKind::Native | FrameKind::Jit => short_native(name),
+    }
+}
+
+/// The last two parts between dots.
+fn last_parts(name: &str, separator: char) -> &str {
+    name.rmatch_indices(separator).nth(1).map_or(name, |(at, _)| &name[at + separator.len_utf8()..])
+}
+
+fn short_native(name: &str) -> Cow<'_, str> {
+    // `libx.so!fn_1a40` and operators keep their form.
+    if !name.contains("::") && !name.contains('<') || name.contains("operator") {
+        return Cow::Borrowed(name);
+    }
+    let parts = parts(name);
+    let plain: Vec<String> = parts.iter().map(|p| without_generics(p)).filter(|p| !p.is_empty()).collect();
+    let from = plain.len().saturating_sub(2);
+    let short = plain[from..].join("::");
+    if short.is_empty() { Cow::Borrowed(name) } else { Cow::Owned(short) }
+}
+
+/// Split at `::` outside of brackets.
+fn parts(name: &str) -> Vec<&str> {
+    let (mut parts, mut depth, mut from) = (Vec::new(), 0i32, 0);
+    let bytes = name.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        match bytes[at] {
+            b'<' | b'(' | b'[' | b'{' => depth += 1,
+            // The arrow of a function type closes nothing.
+            b'>' if at > 0 && bytes[at - 1] == b'-' => {}
+            b'>' | b')' | b']' | b'}' => depth -= 1,
+            b':' if depth == 0 && bytes.get(at + 1) == Some(&b':') => {
+                parts.push(&name[from..at]);
+                at += 1;
+                from = at + 1;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    parts.push(&name[from..]);
+    parts
+}
+
+/// `Vec<T>` -> `Vec`, `<A as B>` -> the last part of `A`, `<T>` alone -> nothing.
+fn without_generics(part: &str) -> String {
+    if let Some(inner) = part.strip_prefix('<').and_then(|p| p.strip_suffix('>')) {
+        if let Some(at) = top_level_as(inner) {
+            let own =
+                inner[..at].trim_start_matches(['&', '*']).trim_start_matches("mut ").trim_start_matches("const ");
+            return parts(own).last().map(|p| without_generics(p)).unwrap_or_default();
+        }
+        // `<impl Trait for Type>` and a lone `<T>` of a generic function.
+        return match inner.strip_prefix("impl ") {
+            Some(rest) => parts(rest.rsplit(" for ").next().unwrap_or(rest))
+                .last()
+                .map(|p| without_generics(p))
+                .unwrap_or_default(),
+            None if inner.contains("::") && part.len() > 2 && !inner.contains(',') && !inner.contains(' ') => {
+                parts(inner).last().map(|p| without_generics(p)).unwrap_or_default()
+            }
+            None => String::new(),
+        };
+    }
+    match part.find('<') {
+        Some(0) | None => part.to_string(),
+        Some(at) => part[..at].to_string(),
+    }
+}
+
+/// Where ` as ` stands outside of brackets.
+fn top_level_as(text: &str) -> Option<usize> {
+    let mut depth = 0i32;
+    for (at, c) in text.char_indices() {
+        match c {
+            '<' | '(' | '[' => depth += 1,
+            '>' if !text[..at].ends_with('-') => depth -= 1,
+            ')' | ']' => depth -= 1,
+            ' ' if depth == 0 && text[at..].starts_with(" as ") => return Some(at),
+            _ => {}
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn native(name: &str) -> String {
+        let location = Location {
+            function: name.into(),
+            module: "m".into(),
+            file: None,
+            line: None,
+            kind: FrameKind::Native,
+            tier: None,
+        };
+        short(&location).into_owned()
+    }
+
+    #[test]
+    fn native_names() {
+        for (long, expected) in [
+            ("main", "main"),
+            ("alloc::vec::Vec<T>::push", "Vec::push"),
+            ("alloc::vec::Vec<T,A>::extend_desugared", "Vec::extend_desugared"),
+            ("<core::slice::iter::Iter<T> as core::iter::Iterator>::next", "Iter::next"),
+            ("<&mut I as core::iter::Iterator>::next", "I::next"),
+            ("core::ops::function::FnOnce::call_once{{vtable.shim}}", "FnOnce::call_once{{vtable.shim}}"),
+            ("app::run::{{closure}}", "run::{{closure}}"),
+            ("std::sync::poison::mutex::Mutex<T>::lock", "Mutex::lock"),
+            ("std::thread::spawn::<fn() -> i32>", "thread::spawn"),
+            ("std::vector<int, std::allocator<int> >::push_back", "vector::push_back"),
+            ("Foo::operator<<", "Foo::operator<<"),
+            ("libx.so!fn_1a40", "libx.so!fn_1a40"),
+            ("(anonymous namespace)::run", "(anonymous namespace)::run"),
+            ("<impl core::fmt::Display for app::Row>::fmt", "Row::fmt"),
+        ] {
+            assert_eq!(native(long), expected, "{long}");
+        }
+    }
+
+    #[test]
+    fn other_languages() {
+        let of = |name: &str, kind| {
+            short(&Location { function: name.into(), module: "m".into(), file: None, line: None, kind, tier: None })
+                .into_owned()
+        };
+        assert_eq!(of("com.shop.db.PgStatement.executeQuery", FrameKind::Java), "PgStatement.executeQuery");
+        assert_eq!(of("module.Class.method", FrameKind::Python), "Class.method");
+        assert_eq!(of("[torn]", FrameKind::Marker), "[torn]");
+    }
+
+    proptest! {
+        #[test]
+        fn no_name_panics_or_vanishes(name in "[a-z:<>()\\[\\]{} &*,é漢-]{1,40}|.{1,20}") {
+            prop_assert!(!native(&name).is_empty());
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Prompts: one line of text that is asked for, checked, and refused in place when it is wrong.
+
+use std::time::Duration;
+
+use regex::Regex;
+
+use super::line_edit::LineEdit;
+use crate::model::frame::Ns;
+use crate::model::settings::Range;
+
+/// What is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Question {
+    Search,
+    Interval,
+    Window,
+}
+
+impl Question {
+    pub fn label(self) -> &'static str {
+        match self {
+            Question::Search => "search",
+            Question::Interval => "sampling interval, 1ms to 10s",
+            Question::Window => "show the last (30s, 5m, ...) or all",
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Prompt {
+    pub question: Question,
+    pub edit: LineEdit,
+    /// Why the text was not taken; goes with the next key.
+    pub error: Option<String>,
+}
+
+impl Prompt {
+    pub fn new(question: Question, text: impl Into<String>) -> Prompt {
+        Prompt { question, edit: LineEdit::new(text), error: None }
+    }
+}
+
+/// A choice by one letter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ask {
+    StopSampling,
+    UsePtrace,
+    /// `-- COMMAND` still runs.
+    Quit,
+}
+
+impl Ask {
+    pub fn text(self) -> &'static str {
+        match self {
+            Ask::StopSampling => "Stop sampling? The gap is marked. (y/n)",
+            Ask::UsePtrace => "Also stop each running thread for microseconds to read its stack? (y/n)",
+            Ask::Quit => "The command still runs: (e)nd it, (l)eave it running, (s)tay here",
+        }
+    }
+}
+
+/// `10ms`, `1s`; within what the sampler can do.
+pub fn interval(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("`{text}` is not an interval from 1ms to 10s, such as 10ms");
+    let interval = humantime::parse_duration(text.trim()).map_err(|_| wrong())?;
+    let allowed = Duration::from_millis(1)..=Duration::from_secs(10);
+    if allowed.contains(&interval) { Ok(interval) } else { Err(wrong()) }
+}
+
+/// `30s`, `5m`, `all`.
+pub fn window(text: &str) -> Result<Range, String> {
+    if text.trim().eq_ignore_ascii_case("all") {
+        return Ok(Range::Cumulative { since: None });
+    }
+    let wrong = || format!("`{text}` is neither a time from 1s to 24h, such as 30s, nor `all`");
+    let window = humantime::parse_duration(text.trim()).map_err(|_| wrong())?;
+    let allowed = Duration::from_secs(1)..=Duration::from_secs(24 * 3600);
+    if allowed.contains(&window) { Ok(Range::Rolling(window.as_nanos() as Ns)) } else { Err(wrong()) }
+}
+
+/// A pattern as typed; its last line of complaint is the short one.
+pub fn pattern(text: &str) -> Result<Regex, String> {
+    Regex::new(text).map_err(|error| complaint(text, &error))
+}
+
+/// A pattern for searching: small letters match capitals too.
+pub fn search_pattern(text: &str) -> Result<Regex, String> {
+    let any_case = !text.chars().any(char::is_uppercase);
+    regex::RegexBuilder::new(text).case_insensitive(any_case).build().map_err(|error| complaint(text, &error))
+}
+
+fn complaint(text: &str, error: &regex::Error) -> String {
+    let whole = error.to_string();
+    let last = whole.lines().last().unwrap_or_default();
+    format!("`{text}` is no regular expression: {}", last.trim_start_matches("error: "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::frame::SECOND;
+
+    #[test]
+    fn intervals() {
+        assert_eq!(interval("10ms"), Ok(Duration::from_millis(10)));
+        assert_eq!(interval(" 1s "), Ok(Duration::from_secs(1)));
+        for wrong in ["", "0", "10", "999us", "10001ms", "1h", "-1ms", "ten"] {
+            assert!(interval(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn windows() {
+        assert_eq!(window("5m"), Ok(Range::Rolling(300 * SECOND)));
+        assert_eq!(window("All"), Ok(Range::Cumulative { since: None }));
+        for wrong in ["", "0s", "999ms", "25h", "5"] {
+            assert!(window(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_pattern_gets_one_line() {
+        let error = pattern("a(b").expect_err("unclosed");
+        assert_eq!(error, "`a(b` is no regular expression: unclosed group");
+        assert!(search_pattern("lock").expect("valid").is_match("MutexLOCK"));
+        assert!(!search_pattern("Lock").expect("valid").is_match("MutexLOCK"));
+    }
+}

@@ -1,0 +1,463 @@
+//! What of the facts is on view: the snapshot, how it is read, which rows are open and which one is selected.
+
+use std::sync::Arc;
+
+use regex::Regex;
+
+use super::activity::Activity;
+use super::list::{List, Step};
+use super::path::{Expanded, Path, RowKey};
+use super::rows::{Fold, Row, Tree, What, is_shown};
+use crate::model::frame::SECOND;
+use crate::model::project::{Hidden, Projection, Projector, Totals, heaviest, hottest_group, hottest_path};
+use crate::model::settings::Settings;
+use crate::model::snapshot::Snapshot;
+use crate::model::tables::Location;
+
+/// For so long after the start the hottest path is looked for again with every snapshot, until a key says otherwise.
+const SETTLES_AFTER: u64 = 2 * SECOND;
+
+pub struct View {
+    pub settings: Settings,
+    pub snapshot: Option<Arc<Snapshot>>,
+    pub projection: Projection,
+    projector: Projector,
+    /// The tree on view.
+    pub rows: Vec<Row>,
+    pub tree: List,
+    /// `None`: the first row, whatever it is.
+    selected: Option<Path>,
+    expanded: Expanded,
+    /// What `C` collapsed.
+    before_collapse: Option<Expanded>,
+    /// The hottest path was opened for good, or the user has opened something.
+    settled: bool,
+    pub methods_on: bool,
+    /// Indexes into the projection's methods.
+    pub method_rows: Vec<u32>,
+    pub methods: List,
+    selected_method: Option<RowKey>,
+    pub collapse_chains: bool,
+    pub short_names: bool,
+    pub search: Option<Regex>,
+    pub activity: Activity,
+}
+
+impl View {
+    pub fn new(settings: Settings) -> View {
+        View {
+            settings,
+            snapshot: None,
+            projection: nothing(),
+            projector: Projector::default(),
+            rows: Vec::new(),
+            tree: List::default(),
+            selected: None,
+            expanded: Expanded::default(),
+            before_collapse: None,
+            settled: false,
+            methods_on: false,
+            method_rows: Vec::new(),
+            methods: List::default(),
+            selected_method: None,
+            collapse_chains: true,
+            short_names: true,
+            search: None,
+            activity: Activity::default(),
+        }
+    }
+
+    pub fn show(&mut self, snapshot: Arc<Snapshot>, height: usize) {
+        self.snapshot = Some(snapshot);
+        self.project(height);
+    }
+
+    /// Reads the facts again: after a new snapshot, and after any setting changed.
+    pub fn project(&mut self, height: usize) {
+        let Some(snapshot) = &self.snapshot else { return };
+        self.projection = self.projector.project(snapshot, &self.settings);
+        if !self.settled {
+            self.open_hottest();
+        }
+        self.reshape(height);
+    }
+
+    /// Makes the rows again; the selected row keeps its line on the screen where that is possible.
+    pub fn reshape(&mut self, height: usize) {
+        let tree = self.drawing();
+        self.rows = tree.rows(&self.expanded);
+        let cursor = self.locate().unwrap_or(0);
+        self.tree.follow(cursor, self.rows.len(), height);
+
+        let metric = |m: &u32| is_shown(&self.projection, &self.settings, &self.projection.methods[*m as usize].total);
+        self.method_rows = (0..self.projection.methods.len() as u32).filter(metric).collect();
+        let roll_up = self.settings.roll_up;
+        let cursor = match &self.selected_method {
+            None => Some(0),
+            Some(key) => {
+                self.method_rows.iter().position(|m| key.is(&self.projection.methods[*m as usize].location, roll_up))
+            }
+        };
+        self.methods.follow(cursor.unwrap_or(self.methods.cursor), self.method_rows.len(), height);
+    }
+
+    fn drawing(&self) -> Tree<'_> {
+        Tree { projection: &self.projection, settings: &self.settings, collapse: self.collapse_chains }
+    }
+
+    /// The expanded rows are looked for anew: what rows are called has changed.
+    pub fn open_again(&mut self) {
+        self.expanded = Expanded::default();
+        self.before_collapse = None;
+        self.settled = false;
+    }
+
+    /// Opens the hottest path down to its first fork.
+    fn open_hottest(&mut self) {
+        self.expanded = Expanded::default();
+        let metric = self.settings.metric;
+        let Some(group) = hottest_group(&self.projection, metric) else { return };
+        let inside = &self.projection.groups[group];
+        let path = hottest_path(&self.projection, metric, &inside.roots, &inside.total);
+        let mut row = Path { group: inside.name.clone(), frames: Vec::new() };
+        self.expanded.open(&row);
+        for node in path {
+            row.frames.push(RowKey::of(&self.projection.nodes[node as usize].location, self.settings.roll_up));
+            self.expanded.open(&row);
+        }
+        let known = |s: &Arc<Snapshot>| !s.health.naming && s.at >= s.session.started + SETTLES_AFTER;
+        self.settled = self.snapshot.as_ref().is_some_and(known);
+    }
+
+    fn path(&self, row: &Row) -> Path {
+        match row.what {
+            What::Group(group) => {
+                Path { group: self.projection.groups[group as usize].name.clone(), frames: Vec::new() }
+            }
+            What::Node(node) => Path::of_node(&self.projection, row.group, node, self.settings.roll_up),
+        }
+    }
+
+    /// The row of the selected path, or of what is left of it.
+    fn locate(&self) -> Option<usize> {
+        let Some(path) = &self.selected else { return Some(0) };
+        let Some((group, nodes)) = path.find(&self.projection, self.settings.roll_up) else {
+            return Some(self.tree.cursor);
+        };
+        let row_of = |what| self.rows.iter().position(|r| r.what == what);
+        let tree = self.drawing();
+        let whole = nodes.len() == path.frames.len();
+        for (at, node) in nodes.iter().enumerate().rev() {
+            // A link is drawn on the line of its callee.
+            let mut drawn = *node;
+            if whole && at + 1 == nodes.len() {
+                while tree.is_link(drawn) {
+                    match heaviest(
+                        &self.projection,
+                        self.settings.metric,
+                        &self.projection.nodes[drawn as usize].children,
+                    ) {
+                        Some(callee) => drawn = callee,
+                        None => break,
+                    }
+                }
+            }
+            if let Some(row) = row_of(What::Node(drawn)) {
+                return Some(row);
+            }
+        }
+        row_of(What::Group(group))
+    }
+
+    fn select(&mut self, row: usize) {
+        self.selected = self.rows.get(row).map(|r| self.path(r));
+    }
+
+    /// The row under the cursor.
+    pub fn selected_row(&self) -> Option<&Row> {
+        self.rows.get(self.tree.cursor)
+    }
+
+    /// The call under the cursor, in either view; `None` on a group.
+    pub fn selected_location(&self) -> Option<&Arc<Location>> {
+        if self.methods_on {
+            let method = self.method_rows.get(self.methods.cursor)?;
+            return Some(&self.projection.methods[*method as usize].location);
+        }
+        match self.selected_row()?.what {
+            What::Group(_) => None,
+            What::Node(node) => Some(&self.projection.nodes[node as usize].location),
+        }
+    }
+
+    /// What the row under the cursor sums up to.
+    pub fn selected_totals(&self) -> Option<&Totals> {
+        if self.methods_on {
+            let method = self.method_rows.get(self.methods.cursor)?;
+            return Some(&self.projection.methods[*method as usize].total);
+        }
+        Some(match self.selected_row()?.what {
+            What::Group(group) => &self.projection.groups[group as usize].total,
+            What::Node(node) => &self.projection.nodes[node as usize].total,
+        })
+    }
+
+    /// Frames of the row under the cursor, innermost first; empty on a group.
+    pub fn selected_stack(&self) -> Vec<&Arc<Location>> {
+        if self.methods_on {
+            return self.selected_location().into_iter().collect();
+        }
+        let mut at = match self.selected_row().map(|r| r.what) {
+            Some(What::Node(node)) => Some(node),
+            _ => None,
+        };
+        let mut stack = Vec::new();
+        while let Some(node) = at {
+            let node = &self.projection.nodes[node as usize];
+            stack.push(&node.location);
+            at = node.parent;
+        }
+        stack
+    }
+
+    /// One line per frame, innermost first, as stack traces are pasted.
+    pub fn stack_text(&self) -> Option<String> {
+        let lines: Vec<String> = self
+            .selected_stack()
+            .iter()
+            .map(|location| {
+                let place = match (&location.file, location.line) {
+                    (Some(file), Some(line)) => format!(" ({file}:{line})"),
+                    (Some(file), None) => format!(" ({file})"),
+                    _ if location.module.is_empty() => String::new(),
+                    _ => format!(" ({})", location.module),
+                };
+                format!("{}{place}\n", location.function)
+            })
+            .collect();
+        (!lines.is_empty()).then(|| lines.concat())
+    }
+
+    pub fn step(&mut self, step: Step, height: usize) {
+        if self.methods_on {
+            self.methods.step(step, self.method_rows.len(), height);
+            self.select_method(step == Step::First);
+        } else {
+            self.tree.step(step, self.rows.len(), height);
+            if step == Step::First {
+                self.selected = None;
+            } else {
+                self.select(self.tree.cursor);
+            }
+        }
+    }
+
+    fn select_method(&mut self, first: bool) {
+        let method = self.method_rows.get(self.methods.cursor).filter(|_| !first);
+        let key = |m: &u32| RowKey::of(&self.projection.methods[*m as usize].location, self.settings.roll_up);
+        self.selected_method = method.map(key);
+    }
+
+    /// A press of the mouse on a line of the rows.
+    pub fn press(&mut self, line: usize, height: usize) {
+        if self.methods_on {
+            self.methods.cursor = (self.methods.top + line).min(self.method_rows.len().saturating_sub(1));
+            self.select_method(false);
+            return;
+        }
+        let row = self.tree.top + line;
+        if row >= self.rows.len() {
+            return;
+        }
+        let again = row == self.tree.cursor;
+        self.tree.cursor = row;
+        self.select(row);
+        match (again, self.rows[row].fold) {
+            (true, Fold::Open) => self.collapse(height),
+            (true, Fold::Closed) => self.expand(height),
+            _ => {}
+        }
+    }
+
+    pub fn keep_on_screen(&mut self, height: usize) {
+        self.tree.show(self.rows.len(), height);
+        self.methods.show(self.method_rows.len(), height);
+    }
+
+    pub fn set_methods(&mut self, on: bool, height: usize) {
+        self.methods_on = on;
+        self.keep_on_screen(height);
+    }
+
+    /// From here on the user decides what is open.
+    fn touch(&mut self) {
+        self.settled = true;
+        self.before_collapse = None;
+    }
+
+    pub fn expand(&mut self, height: usize) {
+        let Some(row) = self.selected_row().copied() else { return };
+        if row.fold == Fold::Closed {
+            self.touch();
+            self.select(self.tree.cursor);
+            self.expanded.open(&self.path(&row));
+            self.reshape(height);
+        }
+    }
+
+    pub fn collapse(&mut self, height: usize) {
+        let Some(row) = self.selected_row().copied() else { return };
+        if row.fold == Fold::Open {
+            self.touch();
+            self.select(self.tree.cursor);
+            self.expanded.close(&self.path(&row));
+            self.reshape(height);
+        } else if let Some(parent) = row.parent {
+            self.tree.cursor = parent as usize;
+            self.tree.show(self.rows.len(), height);
+            self.select(self.tree.cursor);
+        }
+    }
+
+    /// From the row down to the end of its hottest path.
+    pub fn expand_hottest(&mut self, height: usize) {
+        let Some(row) = self.selected_row().copied() else { return };
+        self.touch();
+        self.select(self.tree.cursor);
+        let mut path = self.path(&row);
+        self.expanded.open(&path);
+        let mut below = match row.what {
+            What::Group(group) => &self.projection.groups[group as usize].roots,
+            What::Node(node) => &self.projection.nodes[node as usize].children,
+        };
+        while let Some(node) = heaviest(&self.projection, self.settings.metric, below) {
+            let node = &self.projection.nodes[node as usize];
+            path.frames.push(RowKey::of(&node.location, self.settings.roll_up));
+            self.expanded.open(&path);
+            below = &node.children;
+        }
+        self.reshape(height);
+    }
+
+    /// Collapses everything; pressed again, opens again what was open.
+    pub fn collapse_all(&mut self, height: usize) {
+        self.settled = true;
+        match self.before_collapse.take() {
+            Some(before) => self.expanded = before,
+            None => self.before_collapse = Some(std::mem::take(&mut self.expanded)),
+        }
+        self.reshape(height);
+    }
+
+    /// Goes to the next (1) or previous (-1) row whose name matches; opens what hides it. False if there is none.
+    pub fn next_match(&mut self, step: isize, height: usize) -> bool {
+        let Some(search) = self.search.clone() else { return false };
+        if self.methods_on {
+            let matches = |at: &usize| {
+                search.is_match(&self.projection.methods[self.method_rows[*at] as usize].location.function)
+            };
+            let found: Vec<usize> = (0..self.method_rows.len()).filter(matches).collect();
+            let Some(at) = beside(&found, self.methods.cursor, step) else { return false };
+            self.methods.cursor = at;
+            self.methods.show(self.method_rows.len(), height);
+            self.select_method(false);
+            return true;
+        }
+        let (found, here) = self.matches(&search);
+        let Some(at) = beside(&found.iter().map(|f| f.0).collect::<Vec<_>>(), here, step) else { return false };
+        let Some((_, path)) = found.into_iter().find(|(order, _)| *order == at) else { return false };
+        let path = path.path(self);
+        if !path.frames.is_empty() {
+            self.touch();
+            let mut above = path.clone();
+            above.frames.pop();
+            self.expanded.open(&above);
+        }
+        self.selected = Some(path);
+        self.reshape(height);
+        true
+    }
+
+    /// Everything that matches, by its place in the order of drawing with all rows open; and the cursor's place.
+    fn matches(&self, search: &Regex) -> (Vec<(usize, Found)>, usize) {
+        let selected = self.selected.as_ref().and_then(|p| {
+            let (group, nodes) = p.find(&self.projection, self.settings.roll_up)?;
+            Some(nodes.last().map_or(What::Group(group), |n| What::Node(*n)))
+        });
+        let (mut found, mut here, mut order) = (Vec::new(), 0, 0);
+        for (at, group) in self.projection.groups.iter().enumerate() {
+            let shown = |totals: &Totals| is_shown(&self.projection, &self.settings, totals);
+            if !shown(&group.total) {
+                continue;
+            }
+            let mut visit = |what: What, name: &str| {
+                if selected == Some(what) {
+                    here = order;
+                }
+                if search.is_match(name) {
+                    found.push((order, Found { group: at as u32, what }));
+                }
+                order += 1;
+            };
+            visit(What::Group(at as u32), &group.name);
+            let mut todo: Vec<u32> = group.roots.iter().rev().copied().collect();
+            while let Some(node) = todo.pop() {
+                let inner = &self.projection.nodes[node as usize];
+                if shown(&inner.total) {
+                    visit(What::Node(node), &inner.location.function);
+                    todo.extend(inner.children.iter().rev());
+                }
+            }
+        }
+        (found, here)
+    }
+
+    /// True while the line about filters has something to say.
+    pub fn has_filters(&self) -> bool {
+        let f = &self.settings.filters;
+        f.interesting.active().is_some()
+            || f.focus.active().is_some()
+            || f.ignore.active().is_some()
+            || f.hide.active().is_some()
+            || f.threads.active().is_some()
+            || f.min_percent.active().is_some()
+    }
+}
+
+struct Found {
+    group: u32,
+    what: What,
+}
+
+impl Found {
+    fn path(&self, view: &View) -> Path {
+        match self.what {
+            What::Group(group) => {
+                Path { group: view.projection.groups[group as usize].name.clone(), frames: Vec::new() }
+            }
+            What::Node(node) => Path::of_node(&view.projection, self.group, node, view.settings.roll_up),
+        }
+    }
+}
+
+/// Of ascending places the next one after `here`, or the one before; round the end.
+fn beside(places: &[usize], here: usize, step: isize) -> Option<usize> {
+    if step > 0 {
+        places.iter().find(|p| **p > here).or(places.first()).copied()
+    } else {
+        places.iter().rev().find(|p| **p < here).or(places.last()).copied()
+    }
+}
+
+fn nothing() -> Projection {
+    Projection {
+        from: 0,
+        till: 0,
+        total: Totals::default(),
+        hidden: Hidden::default(),
+        only_idle: false,
+        groups: Vec::new(),
+        nodes: Vec::new(),
+        methods: Vec::new(),
+    }
+}

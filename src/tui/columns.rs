@@ -1,0 +1,221 @@
+//! Which columns the screen has room for, their titles, and the figures of one row: the same for tree and methods.
+
+use ratatui::style::Style;
+
+use super::text::{Pen, average, count, milliseconds, percent};
+use super::theme::Theme;
+use crate::app::AppState;
+use crate::model::project::{Totals, confidence};
+use crate::model::settings::SortColumn;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Column {
+    Total,
+    SelfTime,
+    Bar,
+    Threads,
+    Cpu,
+    State,
+    Milliseconds,
+    Hits,
+    /// The name and, at its right end, the line.
+    Name,
+    Module,
+}
+
+use Column::*;
+
+/// From left to right.
+const ORDER: [Column; 10] = [Total, SelfTime, Bar, Threads, Cpu, State, Milliseconds, Hits, Name, Module];
+
+/// Which column comes next while the name keeps so many cells.
+const PRIORITY: [(Column, usize); 9] = [
+    (Total, 12),
+    (SelfTime, 30),
+    (State, 30),
+    (Threads, 30),
+    (Cpu, 30),
+    (Bar, 40),
+    (Milliseconds, 40),
+    (Hits, 40),
+    (Module, 44),
+];
+
+impl Column {
+    /// Cells, the space before it included.
+    fn width(self) -> usize {
+        match self {
+            Total => 8,
+            SelfTime => 6,
+            Bar => 11,
+            Threads | Cpu => 5,
+            State => 11,
+            Milliseconds => 9,
+            Hits => 7,
+            Module => 19,
+            Name => 0,
+        }
+    }
+
+    fn title(self) -> &'static str {
+        match self {
+            Total => "TOTAL%",
+            SelfTime => "SELF%",
+            Bar => "SELF+REST",
+            Threads => "THR",
+            Cpu => "CPU",
+            State => "STATE",
+            Milliseconds => "TOTAL ms",
+            Hits => "HITS",
+            Name => "FUNCTION",
+            Module => "MODULE",
+        }
+    }
+
+    fn sorted_by(self) -> Option<SortColumn> {
+        match self {
+            Total => Some(SortColumn::Total),
+            SelfTime => Some(SortColumn::SelfTime),
+            Threads => Some(SortColumn::Threads),
+            Cpu => Some(SortColumn::Cpu),
+            State => Some(SortColumn::State),
+            Name => Some(SortColumn::Name),
+            Bar | Milliseconds | Hits | Module => None,
+        }
+    }
+}
+
+/// The columns of a screen, from left to right, and the cells that are left for the name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Columns {
+    pub shown: Vec<Column>,
+    pub name: usize,
+}
+
+impl Columns {
+    pub fn new(width: u16) -> Columns {
+        // The space before the name, and one at the end of the line.
+        let mut name = usize::from(width).saturating_sub(2);
+        let mut shown = vec![Name];
+        for (column, least) in PRIORITY {
+            // A later column is never shown where an earlier one had no room.
+            if name < column.width() + least {
+                break;
+            }
+            name -= column.width();
+            shown.push(column);
+        }
+        shown.sort_by_key(|c| ORDER.iter().position(|o| o == c));
+        Columns { shown, name }
+    }
+
+    pub fn titles(&self, pen: &mut Pen<'_>, app: &AppState, theme: &Theme) {
+        let settings = &app.view.settings;
+        let arrow = if settings.reverse { theme.glyphs.ascending } else { theme.glyphs.descending };
+        for column in &self.shown {
+            let sorted = column.sorted_by() == Some(settings.sort);
+            let style = if sorted { theme.bold() } else { theme.title() };
+            let title = if sorted { format!("{arrow}{}", column.title()) } else { column.title().to_string() };
+            match column {
+                Total => pen.put_right(&title, column.width() - 1, style).space(1),
+                Bar | State => pen.space(1).put_left(&title, column.width() - 1, style),
+                Module => pen.space(1).put_left(&title, column.width() - 1, style),
+                Name => {
+                    // The marks of open and closed rows stand left of the names.
+                    let title = if sorted { format!("{title}, :line") } else { "  FUNCTION, :line".into() };
+                    pen.space(1).put_left(&title, self.name, style)
+                }
+                _ => pen.put_right(&title, column.width(), style),
+            };
+        }
+    }
+}
+
+/// One row's figures.
+pub struct Figures<'a> {
+    pub total: &'a Totals,
+    pub own: &'a Totals,
+}
+
+impl Figures<'_> {
+    /// True where the row is drawn dim with `~`.
+    pub fn is_unresolved(&self, app: &AppState) -> bool {
+        let interval = app.view.snapshot.as_ref().map_or(0, |s| s.session.interval_ns);
+        confidence(self.total, &app.view.projection.total, app.view.settings.metric, interval).unresolved
+    }
+
+    /// Writes one column; the name and the module are the caller's.
+    pub fn write(&self, column: Column, pen: &mut Pen<'_>, app: &AppState, theme: &Theme, unresolved: bool) {
+        let metric = app.view.settings.metric;
+        let projection = &app.view.projection;
+        let (shown, elapsed) = (&projection.total, projection.elapsed());
+        let number = if unresolved { theme.dim() } else { theme.plain() };
+        let faint = |value: f64, least: f64| if value < least { theme.dim() } else { number };
+        let (total, own) = (self.total.share(metric, shown), self.own.share(metric, shown));
+        match column {
+            Total => {
+                pen.put_right(&percent(total), 7, number).put(if unresolved { "~" } else { " " }, number);
+            }
+            SelfTime => {
+                pen.put_right(&percent(own), 6, faint(own, 0.0005));
+            }
+            Bar => {
+                let cells = |share: f64| (share.clamp(0.0, 1.0) * 10.0).round() as usize;
+                let (own, total) = (cells(own), cells(total).max(cells(own)));
+                let [full, light, none] = theme.glyphs.bar;
+                let bar = full.repeat(own) + &light.repeat(total - own) + &none.repeat(10 - total);
+                pen.space(1).put(&bar, theme.bar());
+            }
+            Threads => {
+                let threads = self.total.threads(elapsed);
+                pen.put_right(&average(threads), 5, faint(threads, 0.05));
+            }
+            Cpu => {
+                let cores = self.total.cores(elapsed);
+                pen.put_right(&average(cores), 5, faint(cores, 0.05));
+            }
+            State => self.write_state(pen, theme, unresolved),
+            Milliseconds => {
+                pen.put_right(&milliseconds(self.total.value(metric)), 9, number);
+            }
+            Hits => {
+                pen.put_right(&count(self.total.value_hits(metric)), 7, number);
+            }
+            Name | Module => {}
+        }
+    }
+
+    /// ` run    99%`; a state that fills the row needs no figure, nor does one that nobody can trust.
+    fn write_state(&self, pen: &mut Pen<'_>, theme: &Theme, unresolved: bool) {
+        pen.space(1);
+        let Some((state, part)) = self.total.main_state() else {
+            pen.space(10);
+            return;
+        };
+        let style: Style = theme.state(state);
+        let part = (part * 100.0).round();
+        let figure = if unresolved || part >= 100.0 { String::new() } else { format!("{part:.0}%") };
+        pen.put_left(state.word(), 7, style).put_right(&figure, 3, style);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_comes_first() {
+        for width in 0..=300 {
+            let columns = Columns::new(width);
+            let used: usize = columns.shown.iter().map(|c| c.width()).sum();
+            assert_eq!(used + columns.name, usize::from(width).saturating_sub(2));
+            if width >= 44 {
+                assert!(columns.name >= 30, "{width}: {columns:?}");
+            }
+        }
+        assert_eq!(Columns::new(40).shown, [Total, Name]);
+        assert_eq!(Columns::new(80).shown, [Total, SelfTime, Threads, Cpu, State, Name]);
+        assert!(Columns::new(100).shown.contains(&Bar));
+        assert!(Columns::new(160).shown.contains(&Module));
+    }
+}

@@ -1,0 +1,83 @@
+//! The last lines: what is filtered and how much it hides; a message, or the keys.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use super::text::{Pen, cut_end, percent, span, width};
+use super::theme::Theme;
+use crate::app::keymap;
+use crate::app::{AppState, Severity};
+use crate::model::project::Totals;
+
+/// The active filters, each with the time it hides.
+pub fn draw_filters(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
+    let mut pen = Pen::new(buffer, area, 0);
+    pen.space(1);
+    for (name, text, hidden) in active(app) {
+        let part = format!("{name} ");
+        let hides = match hidden {
+            Some(totals) => {
+                let (hidden, all) = (totals.value(app.view.settings.metric), everything(app));
+                let share = if all == 0 { 0.0 } else { hidden as f64 / all as f64 };
+                format!(" hides {}% ({})", percent(share), span(hidden))
+            }
+            None => String::new(),
+        };
+        let room = pen.room().saturating_sub(width(&part) + width(&hides)).max(4);
+        pen.put(&part, theme.dim());
+        pen.put(&cut_end(&text, room.min(24), theme.glyphs.cut), theme.severity(Severity::Info));
+        pen.put(&hides, theme.plain()).space(3);
+    }
+}
+
+fn active(app: &AppState) -> Vec<(&'static str, String, Option<&Totals>)> {
+    let f = &app.view.settings.filters;
+    let hidden = &app.view.projection.hidden;
+    let mut parts = Vec::new();
+    if let Some(prefixes) = f.interesting.active() {
+        parts.push(("interesting", prefixes.join(","), None));
+    }
+    for (name, filter, totals) in [
+        ("focus", &f.focus, Some(&hidden.focus)),
+        ("ignore", &f.ignore, Some(&hidden.ignore)),
+        ("hide", &f.hide, None),
+        ("threads", &f.threads, Some(&hidden.threads)),
+    ] {
+        if let Some(regex) = filter.active() {
+            parts.push((name, regex.as_str().to_string(), totals));
+        }
+    }
+    if let Some(percent) = f.min_percent.active() {
+        parts.push(("min", format!("{percent}%"), None));
+    }
+    parts
+}
+
+/// Shown and hidden together.
+fn everything(app: &AppState) -> u64 {
+    let metric = app.view.settings.metric;
+    let p = &app.view.projection;
+    [&p.total, &p.hidden.idle, &p.hidden.threads, &p.hidden.focus, &p.hidden.ignore]
+        .iter()
+        .map(|t| t.value(metric))
+        .sum()
+}
+
+/// A message if there is one, else the keys that are of use here.
+pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
+    let mut pen = Pen::new(buffer, area, 0);
+    pen.space(1);
+    if let Some((text, severity)) = &app.notice {
+        let room = pen.room();
+        pen.put(&cut_end(text, room, theme.glyphs.cut), theme.severity(*severity));
+        return;
+    }
+    for (key, word) in keymap::hints(app.place()) {
+        let key = key.to_string();
+        let room = width(&key) + width(word) + 1;
+        if pen.room() < room + 1 {
+            break;
+        }
+        pen.put(&key, theme.key()).space(1).put(word, theme.dim()).space(2);
+    }
+}

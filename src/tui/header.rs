@@ -1,0 +1,191 @@
+//! The first lines: what is watched and how, its threads now, the history, and how well the measurement goes.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+
+use super::history;
+use super::text::{Pen, average, cut_end, percent, short_span, width};
+use super::theme::Theme;
+use crate::app::AppState;
+use crate::app::layout::Layout;
+use crate::model::project::{Hidden, Totals};
+use crate::model::settings::Range;
+use crate::model::snapshot::Snapshot;
+use crate::model::state::State;
+
+/// As many of the four lines as the screen has room for; the history goes first.
+pub fn draw(buffer: &mut Buffer, area: Rect, layout: &Layout, app: &AppState, theme: &Theme) {
+    let Some(snapshot) = &app.view.snapshot else {
+        if layout.header > 0 {
+            Pen::new(buffer, area, 0).space(1).put("sampletop", theme.bold()).put("  attaching ...", theme.dim());
+        }
+        return;
+    };
+    let lines: &[Line] = match layout.header {
+        0 => &[],
+        1 => &[Line::Target],
+        2 => &[Line::Target, Line::Threads],
+        3 => &[Line::Target, Line::Threads, Line::Measurement],
+        _ => &[Line::Target, Line::Threads, Line::History, Line::Measurement],
+    };
+    for (y, line) in lines.iter().enumerate() {
+        let mut pen = Pen::new(buffer, area, y as u16);
+        pen.space(1);
+        match line {
+            Line::Target => target(&mut pen, snapshot, app, theme),
+            Line::Threads => threads(&mut pen, snapshot, app, theme),
+            Line::History => history::draw(&mut pen, app, theme),
+            Line::Measurement => measurement(&mut pen, snapshot, app, theme),
+        }
+    }
+}
+
+enum Line {
+    Target,
+    Threads,
+    History,
+    Measurement,
+}
+
+/// LIVE, FROZEN, STOPPED, EXITED.
+pub fn state_word(snapshot: &Snapshot, frozen: bool) -> &'static str {
+    if frozen {
+        "FROZEN"
+    } else if !snapshot.targets.is_empty() && snapshot.targets.iter().all(|t| t.ended.is_some()) {
+        "EXITED"
+    } else if snapshot.stopped {
+        "STOPPED"
+    } else {
+        "LIVE"
+    }
+}
+
+fn target(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme) {
+    let word = state_word(snapshot, app.frozen);
+    let settings = &app.view.settings;
+    let (from, till) = (app.view.projection.from, app.view.projection.till);
+    let range = match settings.range {
+        Range::Rolling(window) => short_span(window),
+        Range::Cumulative { since: None } => format!("all {}", short_span(till.saturating_sub(from))),
+        Range::Cumulative { since: Some(_) } => format!("from 0: {}", short_span(till.saturating_sub(from))),
+    };
+    let clock = |at| theme.clock(&snapshot.session, at);
+    let metric = settings.metric.word();
+    let way = &snapshot.capture;
+    // The most that leaves the target a third of the line.
+    let variants = [
+        format!("  {metric}  {}-{} ({range})  {way} ", clock(from), clock(till)),
+        format!("  {metric}  {range}  {way} "),
+        format!("  {metric} {range} "),
+        format!(" {metric} "),
+        String::new(),
+    ];
+    let room = pen.room();
+    let fits = |v: &&String| (width(v) + word.len()) * 3 <= room * 2 || v.is_empty();
+    let rest = variants.iter().find(fits).map_or("", String::as_str);
+    let right = width(rest) + word.len();
+
+    let mut left = String::new();
+    for target in snapshot.targets.iter().take(3) {
+        left.push_str(&format!("{} {}  ", target.pid, target.command));
+    }
+    let host = format!("@{}", snapshot.session.host);
+    let room = room.saturating_sub(right + 1);
+    let commands = cut_end(left.trim_end(), room.saturating_sub(width(&host) + 2).max(room / 2), theme.glyphs.cut);
+    let used = width(&commands) + 2;
+    pen.put(&commands, theme.bold()).space(2);
+    let host_room = room.saturating_sub(used);
+    pen.put_left(&cut_end(&host, host_room, theme.glyphs.cut), host_room, theme.dim());
+    pen.space(pen.room().saturating_sub(right));
+    pen.put(word, if word == "LIVE" { theme.live() } else { theme.not_live() });
+    pen.put(rest, theme.plain());
+}
+
+fn threads(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme) {
+    let projection = &app.view.projection;
+    let Hidden { idle, threads, focus, ignore, .. } = &projection.hidden;
+    let mut all = Totals::default();
+    [&projection.total, idle, threads, focus, ignore].into_iter().for_each(|t| all.add(t));
+    let cores = snapshot.session.cores_milli as f64 / 1000.0;
+    pen.put("cpu ", theme.dim()).put(&format!("{:.1}", all.cores(projection.elapsed())), theme.bold());
+    pen.put(&format!(" of {}", (cores * 10.0).round() / 10.0), theme.dim());
+    let states = snapshot.threads_by_state();
+    pen.put("  thr ", theme.dim()).put(&states.iter().sum::<u32>().to_string(), theme.bold()).put(":", theme.dim());
+    for state in State::ALL {
+        let n = states[state as usize];
+        let rare = matches!(state, State::Sleep | State::Disk | State::Stopped);
+        if n > 0 || !rare {
+            let style = if n > 0 { theme.state(state) } else { theme.dim() };
+            pen.space(1).put(&format!("{} {n}", state.word()), style);
+        }
+    }
+}
+
+fn measurement(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme) {
+    let health = &snapshot.health;
+    let losses = &health.losses;
+    let got = (health.interval_achieved_ns + 500_000) / 1_000_000;
+    let asked = humantime::format_duration(app.interval);
+    let odd = |n: u64| if n > 0 { theme.severity(crate::app::Severity::Warning) } else { theme.dim() };
+    pen.put(
+        &format!("{asked}({got})"),
+        odd(u64::from(health.interval_achieved_ns > 2 * app.interval.as_nanos() as u64)),
+    );
+
+    let right = hidden_text(app);
+    let lost = losses.dropped + health.reducer_dropped;
+    let mut facts: Vec<(String, Style)> = vec![
+        (format!("lost {lost}"), odd(lost)),
+        (format!("trunc {}%", percent(ratio(losses.truncated, losses.samples))), theme.dim()),
+        (format!("own {:.1}%", health.self_cpu_percent), theme.dim()),
+        (format!("stops {}", losses.stops), odd(losses.stops)),
+    ];
+    for (n, word) in [
+        (losses.stops_blocked, "of these blocked"),
+        (losses.torn, "torn"),
+        (losses.unwind_failed, "unwind failed"),
+        (losses.throttled, "throttled"),
+        (losses.late, "late"),
+        (health.folded_facts, "folded"),
+    ] {
+        if n > 0 {
+            facts.push((format!("{word} {n}"), odd(n)));
+        }
+    }
+    if health.naming {
+        facts.insert(1, ("naming ...".into(), theme.dim()));
+    }
+    for (fact, style) in facts {
+        if pen.room() >= width(&fact) + 2 + width(&right) + 2 {
+            pen.space(2).put(&fact, style);
+        }
+    }
+    let room = pen.room();
+    if room > width(&right) {
+        pen.space(room - width(&right) - 1).put(&right, theme.plain());
+    }
+}
+
+/// What idle hides.
+fn hidden_text(app: &AppState) -> String {
+    let projection = &app.view.projection;
+    let hidden = &projection.hidden;
+    if projection.only_idle {
+        return "only idle: shown (i)".into();
+    }
+    if app.view.settings.idle {
+        return "idle shown (i)".into();
+    }
+    if hidden.idle_threads > 0 {
+        return format!("idle hidden: {} thr (i)", hidden.idle_threads);
+    }
+    if hidden.idle.wall_ns > 0 {
+        return format!("idle hidden: {} thr (i)", average(hidden.idle.threads(projection.elapsed())));
+    }
+    "no idle time".into()
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}

@@ -1,0 +1,34 @@
+//! The help page.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use super::text::{Pen, cut_end};
+use super::theme::Theme;
+use crate::app::AppState;
+use crate::app::help::Line;
+
+pub fn draw(buffer: &mut Buffer, screen: Rect, top: usize, app: &AppState, theme: &Theme) {
+    let lines = app.help_lines();
+    let rows = app.help_rows().min(usize::from(screen.height));
+    let keys = if screen.width >= 60 { 24 } else { 10 };
+    for (y, line) in lines.iter().skip(top).take(rows).enumerate() {
+        let mut pen = Pen::new(buffer, screen, y as u16);
+        pen.space(1);
+        match line {
+            Line::Heading(text) => pen.put(text, theme.bold()),
+            Line::Text(text) => pen.put(text, theme.plain()),
+            Line::Entry(word, doc) => {
+                pen.space(1).put_left(word, keys, theme.key());
+                let room = pen.room().saturating_sub(1);
+                pen.space(1).put(&cut_end(doc, room, theme.glyphs.cut), theme.plain())
+            }
+            Line::Empty => &mut pen,
+        };
+    }
+    if usize::from(screen.height) > rows {
+        let last = (top + rows).min(lines.len());
+        let text = format!("{}-{} of {}   up down PgUp PgDn scroll   q back", top + 1, last, lines.len());
+        Pen::new(buffer, screen, screen.height - 1).space(1).put(&text, theme.dim());
+    }
+}

@@ -1,0 +1,40 @@
+//! The methods view: one row per function, all its callers summed.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use super::columns::{Column, Columns, Figures};
+use super::text::{Pen, cut_end};
+use super::theme::Theme;
+use super::tree::put_location;
+use crate::app::AppState;
+
+pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
+    let view = &app.view;
+    let columns = Columns::new(area.width);
+    for y in 0..area.height {
+        let at = view.methods.top + usize::from(y);
+        let Some(method) = view.method_rows.get(at) else { break };
+        let method = &view.projection.methods[*method as usize];
+        let figures = Figures { total: &method.total, own: &method.own };
+        let unresolved = figures.is_unresolved(app);
+        let mut pen = Pen::new(buffer, area, y);
+        for column in &columns.shown {
+            match column {
+                Column::Name => {
+                    pen.space(3);
+                    let room = columns.name.saturating_sub(2);
+                    put_location(&mut pen, &method.location, 0, room, unresolved, app, theme);
+                }
+                Column::Module => {
+                    let module = cut_end(&method.location.module, 18, theme.glyphs.cut);
+                    pen.space(1).put_left(&module, 18, theme.dim());
+                }
+                column => figures.write(*column, &mut pen, app, theme, unresolved),
+            }
+        }
+        if at == view.methods.cursor {
+            pen.restyle_line(area, theme.selected());
+        }
+    }
+}

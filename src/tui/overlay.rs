@@ -1,0 +1,124 @@
+//! What lies over the view: prompts, questions, the filter dialog.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use super::text::{Pen, cut_end, cut_start, width};
+use super::theme::Theme;
+use crate::app::filters::{Dialog, Field};
+use crate::app::line_edit::LineEdit;
+use crate::app::prompt::{Ask, Prompt};
+use crate::app::{AppState, Severity};
+
+/// On the last line; what is wrong with it stands right of it, or over it where there is no room.
+pub fn draw_prompt(buffer: &mut Buffer, area: Rect, prompt: &Prompt, theme: &Theme) {
+    clear(buffer, area);
+    let mut pen = Pen::new(buffer, area, 0);
+    pen.space(1);
+    let label = prompt.question.label();
+    if pen.room() > width(label) + 12 {
+        pen.put(label, theme.bold()).put(": ", theme.bold());
+    }
+    let error = prompt.error.as_deref().unwrap_or_default();
+    let room = pen.room();
+    put_edit(&mut pen, &prompt.edit, room.saturating_sub(width(error).min(room / 2) + 2), theme);
+    let room = pen.room().saturating_sub(2);
+    pen.space(2).put(&cut_end(error, room, theme.glyphs.cut), theme.severity(Severity::Error));
+}
+
+pub fn draw_ask(buffer: &mut Buffer, area: Rect, ask: Ask, theme: &Theme) {
+    clear(buffer, area);
+    let mut pen = Pen::new(buffer, area, 0);
+    // The letters stand at the end: they are what must not be cut.
+    let room = pen.room().saturating_sub(1);
+    pen.space(1).put(&cut_start(ask.text(), room, theme.glyphs.cut), theme.severity(Severity::Warning));
+}
+
+/// A box in the middle of the rows.
+pub fn draw_dialog(buffer: &mut Buffer, screen: Rect, dialog: &Dialog, app: &AppState, theme: &Theme) {
+    let wanted = (Field::ALL.len() + 4) as u16;
+    let (width_, height) = (screen.width.min(76), screen.height.min(wanted));
+    let area = Rect {
+        x: screen.x + (screen.width - width_) / 2,
+        y: screen.y + (screen.height - height) / 2,
+        width: width_,
+        height,
+    };
+    let inner = frame(buffer, area, " Filters ", theme);
+    // On a low screen the lines around the selected field.
+    let rows = inner.height.saturating_sub(2).max(1);
+    let top = (dialog.at as u16 + 1).saturating_sub(rows);
+    for (y, at) in (usize::from(top)..Field::ALL.len()).take(usize::from(rows)).enumerate() {
+        let field = Field::ALL[at];
+        let (text, on) = field.read(&app.view.settings.filters);
+        let mut pen = Pen::new(buffer, inner, y as u16);
+        pen.put(if on { "[x] " } else { "[ ] " }, theme.plain());
+        pen.put_left(field.label(), 12, if at == dialog.at { theme.bold() } else { theme.plain() });
+        match &dialog.edit {
+            Some(edit) if at == dialog.at => {
+                let room = pen.room();
+                put_edit(&mut pen, edit, room, theme);
+            }
+            _ => {
+                let room = pen.room();
+                let style = if on { theme.plain() } else { theme.dim() };
+                pen.put(&cut_end(&text, room, theme.glyphs.cut), style);
+                if at == dialog.at {
+                    pen.restyle_line(inner, theme.selected());
+                }
+            }
+        }
+    }
+    if inner.height >= 3 {
+        let mut pen = Pen::new(buffer, inner, inner.height - 2);
+        match &dialog.error {
+            Some(error) => {
+                let room = pen.room();
+                pen.put(&cut_end(error, room, theme.glyphs.cut), theme.severity(Severity::Error));
+            }
+            None => {
+                pen.put(dialog.field().doc(), theme.dim());
+            }
+        }
+        Pen::new(buffer, inner, inner.height - 1).put(dialog.help(), theme.dim());
+    }
+}
+
+/// Text with a cursor that is seen without colour, scrolled so that the cursor is in view.
+fn put_edit(pen: &mut Pen<'_>, edit: &LineEdit, cells: usize, theme: &Theme) {
+    let (left, right) = edit.halves();
+    let left = cut_start(left, cells.saturating_sub(1), theme.glyphs.cut);
+    let right = cut_end(right, cells.saturating_sub(width(&left)).max(1), "");
+    let mut rest = unicode_segmentation::UnicodeSegmentation::graphemes(right.as_ref(), true);
+    pen.put(&left, theme.plain());
+    pen.put(rest.next().unwrap_or(" "), theme.selected());
+    pen.put(rest.as_str(), theme.plain());
+}
+
+/// Empties `area` and draws a border; returns what is inside. A border needs room, or there is none.
+fn frame(buffer: &mut Buffer, area: Rect, title: &str, theme: &Theme) -> Rect {
+    clear(buffer, area);
+    if area.width < 20 || area.height < 6 {
+        return area;
+    }
+    let [top_left, top_right, bottom_left, bottom_right, flat, upright] = theme.glyphs.border;
+    let line = flat.repeat(usize::from(area.width) - 2);
+    Pen::new(buffer, area, 0).put(top_left, theme.dim()).put(&line, theme.dim()).put(top_right, theme.dim());
+    Pen::new(buffer, area, 0).space(2).put(title, theme.bold());
+    for y in 1..area.height - 1 {
+        let mut pen = Pen::new(buffer, area, y);
+        pen.put(upright, theme.dim()).space(usize::from(area.width) - 2).put(upright, theme.dim());
+    }
+    let mut pen = Pen::new(buffer, area, area.height - 1);
+    pen.put(bottom_left, theme.dim()).put(&line, theme.dim()).put(bottom_right, theme.dim());
+    Rect { x: area.x + 2, y: area.y + 1, width: area.width - 4, height: area.height - 2 }
+}
+
+fn clear(buffer: &mut Buffer, area: Rect) {
+    let area = area.intersection(buffer.area);
+    for y in area.top()..area.bottom() {
+        for x in area.left()..area.right() {
+            buffer[(x, y)].reset();
+        }
+    }
+}

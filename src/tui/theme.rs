@@ -1,0 +1,165 @@
+//! Colours, glyphs and the time zone. Colour never carries a meaning alone: a word or a glyph always says the same.
+
+use jiff::tz::TimeZone;
+use ratatui::style::{Color, Modifier, Style};
+
+use crate::app::Severity;
+use crate::config::Screen;
+use crate::model::frame::Ns;
+use crate::model::snapshot::Session;
+use crate::model::state::State;
+use crate::model::tables::FrameKind;
+
+/// How everything is drawn.
+#[derive(Clone, Debug)]
+pub struct Theme {
+    pub color: bool,
+    pub glyphs: &'static Glyphs,
+    zone: TimeZone,
+}
+
+/// What is drawn besides letters.
+#[derive(Debug)]
+pub struct Glyphs {
+    pub open: &'static str,
+    pub closed: &'static str,
+    /// Ties the only callee to the row above.
+    pub hangs: &'static str,
+    pub cut: &'static str,
+    pub descending: &'static str,
+    pub ascending: &'static str,
+    /// Self time in a bar, the rest of the total, and what is left.
+    pub bar: [&'static str; 3],
+    /// A sparkline from nothing to the highest.
+    pub spark: [&'static str; 8],
+    /// Corners and edges of a box: top left, top right, bottom left, bottom right, horizontal, vertical.
+    pub border: [&'static str; 6],
+}
+
+const UNICODE: Glyphs = Glyphs {
+    open: "▾",
+    closed: "▸",
+    hangs: "╰",
+    cut: "…",
+    descending: "▾",
+    ascending: "▴",
+    bar: ["█", "░", " "],
+    spark: ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"],
+    border: ["╭", "╮", "╰", "╯", "─", "│"],
+};
+
+const ASCII: Glyphs = Glyphs {
+    open: "v",
+    closed: ">",
+    hangs: "`",
+    cut: ".",
+    descending: "v",
+    ascending: "^",
+    bar: ["#", "-", " "],
+    spark: ["_", ".", ",", "-", "~", "=", "+", "#"],
+    border: ["+", "+", "+", "+", "-", "|"],
+};
+
+impl Theme {
+    /// With the zone of the system, which may read files: made once.
+    pub fn new(screen: &Screen) -> Theme {
+        Theme::with_zone(screen, TimeZone::system())
+    }
+
+    pub fn with_zone(screen: &Screen, zone: TimeZone) -> Theme {
+        Theme { color: screen.color, glyphs: if screen.ascii { &ASCII } else { &UNICODE }, zone }
+    }
+
+    /// The style in colour, or plain.
+    fn ink(&self, color: Color) -> Style {
+        if self.color { Style::new().fg(color) } else { Style::new() }
+    }
+
+    pub fn plain(&self) -> Style {
+        Style::new()
+    }
+
+    pub fn dim(&self) -> Style {
+        Style::new().add_modifier(Modifier::DIM)
+    }
+
+    pub fn bold(&self) -> Style {
+        Style::new().add_modifier(Modifier::BOLD)
+    }
+
+    pub fn title(&self) -> Style {
+        self.dim()
+    }
+
+    /// The selected row; seen without colour too.
+    pub fn selected(&self) -> Style {
+        Style::new().add_modifier(Modifier::REVERSED)
+    }
+
+    pub fn key(&self) -> Style {
+        self.ink(Color::Cyan).add_modifier(Modifier::BOLD)
+    }
+
+    pub fn found(&self) -> Style {
+        self.ink(Color::Yellow).add_modifier(Modifier::UNDERLINED)
+    }
+
+    pub fn bar(&self) -> Style {
+        self.ink(Color::Green)
+    }
+
+    pub fn group(&self) -> Style {
+        self.bold()
+    }
+
+    pub fn state(&self, state: State) -> Style {
+        self.ink(match state {
+            State::Run => Color::Green,
+            State::Rdy => Color::Yellow,
+            State::Lock => Color::Red,
+            State::Io => Color::LightBlue,
+            State::Wait => Color::Cyan,
+            State::Sleep | State::Poll => Color::DarkGray,
+            State::Disk => Color::Magenta,
+            State::Stopped => Color::LightRed,
+        })
+    }
+
+    /// Tints a name; markers are also in brackets, kernel frames also name their module.
+    pub fn kind(&self, kind: FrameKind) -> Style {
+        match kind {
+            FrameKind::Native => self.plain(),
+            FrameKind::Kernel => self.ink(Color::Magenta),
+            FrameKind::Java => self.ink(Color::LightCyan),
+            FrameKind::Python => self.ink(Color::LightYellow),
+            FrameKind::Jit => self.ink(Color::LightGreen),
+            FrameKind::Marker => self.dim(),
+        }
+    }
+
+    pub fn severity(&self, severity: Severity) -> Style {
+        match severity {
+            Severity::Info => self.ink(Color::Cyan),
+            Severity::Warning => self.ink(Color::Yellow).add_modifier(Modifier::BOLD),
+            Severity::Error => self.ink(Color::Red).add_modifier(Modifier::BOLD),
+        }
+    }
+
+    pub fn live(&self) -> Style {
+        self.ink(Color::Green).add_modifier(Modifier::BOLD)
+    }
+
+    /// FROZEN, STOPPED, EXITED: what is shown is not now.
+    pub fn not_live(&self) -> Style {
+        self.ink(Color::Yellow).add_modifier(Modifier::REVERSED | Modifier::BOLD)
+    }
+
+    /// The wall clock at a moment of the session, `14:03:20` local time.
+    pub fn clock(&self, session: &Session, at: Ns) -> String {
+        let unix = session.started_unix_ns + i128::from(at) - i128::from(session.started);
+        match jiff::Timestamp::from_nanosecond(unix) {
+            Ok(time) => time.to_zoned(self.zone.clone()).strftime("%H:%M:%S").to_string(),
+            Err(_) => "??:??:??".into(),
+        }
+    }
+}
