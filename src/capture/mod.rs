@@ -1,6 +1,9 @@
 //! Takes stacks: one sampler thread per target, one file per way, the schedule, the ring.
 
+pub mod kernel_ring;
+pub mod perf;
 pub mod ring;
+pub mod schedule;
 
 use std::time::Duration;
 

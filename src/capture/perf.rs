@@ -1,0 +1,565 @@
+//! On-CPU samples by the kernel: perf's cpu-clock with user registers and stack bytes. Never stops a thread.
+//!
+//! With privilege there is one event per CPU for everything, and samples of other processes are skipped (the
+//! place for a filter in the kernel is [`Perf::open_cpu`]). Without, there is one inherited event per (thread, CPU) for
+//! threads that run, all of a CPU into one ring: a ring per thread would hit the memlock limit at about 69 threads.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use perf_event_open_sys::{bindings as sys, ioctls, perf_event_open};
+use rustc_hash::FxHashMap;
+
+use crate::capture::kernel_ring::{KernelRing, Record, SAMPLE_REGISTERS, SAMPLE_TYPE, Sample};
+use crate::capture::schedule::Random;
+use crate::model::frame::Ns;
+
+/// All rings together, bytes.
+const ALL_RINGS: usize = 32 << 20;
+/// The ring of one CPU: 512 KiB and its control page are just what perf_event_mlock_kb grants a plain user per CPU.
+const LARGEST_RING: usize = 512 << 10;
+const SMALLEST_RING: usize = 32 << 10;
+/// A record's length field has 16 bits: 63 KiB of stack fit beside the registers, 64 do not.
+const LARGEST_DUMP: usize = 63 << 10;
+
+/// The period against the interval between ticks: equal periods would lock their phases, and a program that wakes
+/// with the tick would be hit always or never.
+const PERIOD_OF_INTERVAL: f64 = 0.997;
+
+/// A thread born while we watch inherits the events of its creator, unless that had none: run time without a sample,
+/// in periods, after which it gets events of its own.
+const UNSAMPLED_NEW: u64 = 4;
+/// The same for a thread whose samples used to come by inheritance.
+const UNSAMPLED_INHERITED: u64 = 50;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// One event per CPU.
+    Everything,
+    /// One event per (thread, CPU), inherited.
+    Threads,
+}
+
+struct Cpu {
+    number: u32,
+    ring: KernelRing,
+    /// The event whose ring it is: samples by itself under [`Scope::Everything`], else only holds the ring, so that
+    /// the ring outlives every thread.
+    holder: OwnedFd,
+    /// When to start it: each CPU at a phase of its own.
+    start_at: Option<Ns>,
+}
+
+/// A thread of the target, under [`Scope::Threads`].
+#[derive(Default)]
+struct Watched {
+    /// One per CPU: (CPU, event, its id).
+    events: Vec<(u32, OwnedFd, u64)>,
+    /// The thread from which it inherited its events.
+    inherited_from: Option<u32>,
+    /// Run time since its last sample, ns.
+    unsampled: Ns,
+    /// It has ended, but others have inherited from it: closing its events would close theirs.
+    ended: bool,
+}
+
+/// Counted since the events were opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PerfCounts {
+    pub lost: u64,
+    pub throttled: u64,
+}
+
+pub struct Perf {
+    target: u32,
+    scope: Scope,
+    /// What this kernel accepted.
+    attr: sys::perf_event_attr,
+    counts_lost: bool,
+    period: Ns,
+    ring_bytes: usize,
+    cpus: Vec<Cpu>,
+    threads: FxHashMap<u32, Watched>,
+    owner_of_id: FxHashMap<u64, u32>,
+    running: bool,
+    /// Events that may still be opened.
+    budget: usize,
+    starved: bool,
+    lost_recorded: u64,
+    lost_closed: u64,
+    throttled: u64,
+    random: Random,
+}
+
+impl Perf {
+    /// Opens the widest scope that is permitted. `tid` is any living thread of `target`; `descriptors` bounds how many
+    /// events may be open. The error is the kernel's last word, see [`explain`].
+    pub fn open(target: u32, tid: u32, interval: Ns, descriptors: usize, now: Ns) -> io::Result<Perf> {
+        let numbers = online_cpus()?;
+        let mut ring_bytes = LARGEST_RING;
+        while ring_bytes > SMALLEST_RING && ring_bytes * numbers.len() > ALL_RINGS {
+            ring_bytes /= 2;
+        }
+        let first = numbers.first().copied().unwrap_or(0);
+        let (scope, attr) = probe(tid, first, dump_bytes(ring_bytes))?;
+        let mut perf = Perf {
+            target,
+            scope,
+            counts_lost: attr.read_format & u64::from(sys::PERF_FORMAT_LOST) != 0,
+            attr,
+            period: period_of(interval),
+            ring_bytes,
+            cpus: Vec::new(),
+            threads: FxHashMap::default(),
+            owner_of_id: FxHashMap::default(),
+            running: true,
+            budget: descriptors,
+            starved: false,
+            lost_recorded: 0,
+            lost_closed: 0,
+            throttled: 0,
+            random: Random::seeded(),
+        };
+        for number in numbers {
+            match perf.open_cpu(number, now) {
+                Ok(()) => {}
+                // A CPU that went offline since the list was read.
+                Err(e) if e.raw_os_error() == Some(libc::ENODEV) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        if perf.cpus.is_empty() {
+            return Err(io::Error::from_raw_os_error(libc::ENODEV));
+        }
+        Ok(perf)
+    }
+
+    pub fn scope(&self) -> Scope {
+        self.scope
+    }
+
+    /// False where samples in kernel mode are forbidden: a thread inside the kernel is not hit then.
+    pub fn kernel_visible(&self) -> bool {
+        self.attr.exclude_kernel() == 0
+    }
+
+    /// True when some running thread has no events because descriptors ran out.
+    pub fn starved(&self) -> bool {
+        self.starved
+    }
+
+    pub fn counts(&self) -> PerfCounts {
+        PerfCounts { lost: self.lost_closed + self.lost_recorded, throttled: self.throttled }
+    }
+
+    /// Descriptors to poll: readable when a ring is half full.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.cpus.iter().map(|cpu| cpu.holder.as_fd())
+    }
+
+    /// When [`Perf::start_due`] wants to be called, if at all.
+    pub fn next_start(&self) -> Option<Ns> {
+        self.cpus.iter().filter_map(|cpu| cpu.start_at).min()
+    }
+
+    pub fn start_due(&mut self, now: Ns) {
+        for cpu in self.cpus.iter_mut().filter(|cpu| cpu.start_at.is_some_and(|at| at <= now)) {
+            cpu.start_at = None;
+            if self.running {
+                enable(&cpu.holder, true);
+            }
+        }
+    }
+
+    /// Hands over the target's samples taken up to `until`; later ones stay for the next time, so that what is told
+    /// stays in order of time. Samples of one CPU come in order, CPU after CPU.
+    pub fn drain(&mut self, until: Ns, mut f: impl FnMut(&Sample<'_>)) {
+        let mut foreign = Vec::new();
+        for cpu in &mut self.cpus {
+            cpu.ring.drain(|record| {
+                match record {
+                    Record::Sample(sample) if sample.at > until => return false,
+                    Record::Sample(sample) => {
+                        if self.scope == Scope::Threads {
+                            note_sample(&mut self.threads, &self.owner_of_id, &sample, &mut foreign);
+                        }
+                        if sample.pid == self.target {
+                            f(&sample);
+                        }
+                    }
+                    Record::Lost(n) if !self.counts_lost => self.lost_recorded += n,
+                    Record::Throttled => self.throttled += 1,
+                    Record::Lost(_) | Record::Other => {}
+                }
+                true
+            });
+        }
+        for tid in foreign {
+            self.close_thread(tid);
+        }
+    }
+
+    /// A thread has run `ran` ns since it was last mentioned. `known_at_start`: it was there when the events were
+    /// opened, so that it cannot have inherited any.
+    pub fn moved(&mut self, tid: u32, ran: Ns, known_at_start: bool) {
+        if self.scope == Scope::Everything {
+            return;
+        }
+        let period = self.period;
+        let watched = self.threads.entry(tid).or_default();
+        watched.unsampled = watched.unsampled.saturating_add(ran);
+        let patience = match (watched.inherited_from, known_at_start) {
+            (Some(_), _) => UNSAMPLED_INHERITED * period,
+            (None, true) => 0,
+            (None, false) => UNSAMPLED_NEW * period,
+        };
+        if watched.events.is_empty() && watched.unsampled >= patience {
+            watched.unsampled = 0;
+            self.open_thread(tid);
+        }
+    }
+
+    pub fn ended(&mut self, tid: u32) {
+        if let Some(watched) = self.threads.get_mut(&tid) {
+            watched.ended = true;
+            let anchor = watched.inherited_from.take();
+            self.release_if_unused(tid);
+            if let Some(anchor) = anchor {
+                self.release_if_unused(anchor);
+            }
+        }
+    }
+
+    pub fn set_interval(&mut self, interval: Ns) {
+        self.period = period_of(interval);
+        for event in self.sampling_events() {
+            // SAFETY: an ioctl on our own event; the argument is copied. A dead CPU's event may refuse, harmlessly.
+            unsafe { ioctls::PERIOD(event.as_raw_fd(), &raw const self.period as u64) };
+        }
+    }
+
+    /// Stops or resumes sampling.
+    pub fn run(&mut self, running: bool) {
+        self.running = running;
+        for event in self.cpus.iter().filter(|cpu| cpu.start_at.is_none()).map(|cpu| &cpu.holder) {
+            // Those that only hold a ring do not mind.
+            enable(event, running);
+        }
+        for (_, event, _) in self.threads.values().flat_map(|watched| &watched.events) {
+            enable(event, running);
+        }
+    }
+
+    /// About once a second: CPUs that came or went, and the kernel's own count of lost samples. An error means that a
+    /// new CPU could not be opened.
+    pub fn housekeeping(&mut self, now: Ns) -> io::Result<()> {
+        let mut result = Ok(());
+        if let Ok(numbers) = online_cpus() {
+            let lost_closed = &mut self.lost_closed;
+            self.cpus.retain(|cpu| {
+                let stays = numbers.contains(&cpu.number);
+                if !stays {
+                    *lost_closed += lost_of(&cpu.holder);
+                }
+                stays
+            });
+            for watched in self.threads.values_mut() {
+                watched.events.retain(|(cpu, ..)| numbers.contains(cpu));
+            }
+            let known: Vec<u32> = self.cpus.iter().map(|cpu| cpu.number).collect();
+            for number in numbers.into_iter().filter(|n| !known.contains(n)) {
+                result = self.open_cpu(number, now);
+                let tids: Vec<u32> =
+                    self.threads.iter().filter(|(_, w)| !w.events.is_empty()).map(|(tid, _)| *tid).collect();
+                for tid in tids.into_iter().filter(|_| result.is_ok()) {
+                    self.open_thread_on(tid, number);
+                }
+            }
+        }
+        if self.counts_lost {
+            self.lost_recorded = self.sampling_events().map(lost_of).sum();
+        }
+        result
+    }
+
+    fn sampling_events(&self) -> Box<dyn Iterator<Item = &OwnedFd> + '_> {
+        match self.scope {
+            Scope::Everything => Box::new(self.cpus.iter().map(|cpu| &cpu.holder)),
+            Scope::Threads => Box::new(self.threads.values().flat_map(|w| w.events.iter().map(|(_, event, _)| event))),
+        }
+    }
+
+    /// Opens the ring of one CPU, and under [`Scope::Everything`] the event that samples it. A program that drops other
+    /// processes' samples in the kernel would be set on `holder` here (PERF_EVENT_IOC_SET_BPF).
+    fn open_cpu(&mut self, number: u32, now: Ns) -> io::Result<()> {
+        loop {
+            let (holder, start_at) = match self.scope {
+                Scope::Everything => {
+                    let phase = self.random.below(self.period);
+                    (open_event(&self.attr_now(), -1, number)?, Some(now + phase))
+                }
+                Scope::Threads => (open_event(&holder_attr(&self.attr_now()), 0, number)?, None),
+            };
+            match KernelRing::map(holder.as_fd(), self.ring_bytes) {
+                Ok(ring) => {
+                    self.cpus.push(Cpu { number, ring, holder, start_at });
+                    return Ok(());
+                }
+                // The memlock limit of a plain user: smaller rings, and stacks that fit them.
+                Err(e) if e.raw_os_error() == Some(libc::EPERM) && self.ring_bytes > SMALLEST_RING => {
+                    self.ring_bytes /= 2;
+                    self.attr.sample_stack_user = dump_bytes(self.ring_bytes) as u32;
+                }
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    fn attr_now(&self) -> sys::perf_event_attr {
+        let mut attr = self.attr;
+        attr.__bindgen_anon_1.sample_period = self.period;
+        attr.__bindgen_anon_2.wakeup_watermark = (self.ring_bytes / 2) as u32;
+        attr
+    }
+
+    fn open_thread(&mut self, tid: u32) {
+        let numbers: Vec<u32> = self.cpus.iter().map(|cpu| cpu.number).collect();
+        for number in numbers {
+            if !self.open_thread_on(tid, number) {
+                return;
+            }
+        }
+    }
+
+    /// False when it makes no sense to go on with other CPUs.
+    fn open_thread_on(&mut self, tid: u32, number: u32) -> bool {
+        let Some(cpu) = self.cpus.iter().find(|cpu| cpu.number == number) else { return true };
+        if self.scope == Scope::Everything {
+            return true;
+        }
+        if self.budget == 0 {
+            self.starved = true;
+            return false;
+        }
+        let event = match open_event(&self.attr_now(), tid as i32, number) {
+            Ok(event) => event,
+            Err(e) => {
+                self.starved |= matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM));
+                // ESRCH: it has just ended.
+                return e.raw_os_error() == Some(libc::ENODEV);
+            }
+        };
+        let mut id = 0u64;
+        // SAFETY: ioctls on our own events; ID writes one u64 to `id`.
+        let redirected = unsafe {
+            ioctls::ID(event.as_raw_fd(), &raw mut id) == 0
+                && ioctls::SET_OUTPUT(event.as_raw_fd(), cpu.holder.as_raw_fd()) == 0
+        };
+        if !redirected {
+            return false;
+        }
+        if self.running {
+            enable(&event, true);
+        }
+        self.budget -= 1;
+        self.owner_of_id.insert(id, tid);
+        self.threads.entry(tid).or_default().events.push((number, event, id));
+        true
+    }
+
+    /// Closes the events of a thread whose samples also come by inheritance.
+    fn close_thread(&mut self, tid: u32) {
+        let Some(watched) = self.threads.get_mut(&tid) else { return };
+        for (_, event, id) in watched.events.drain(..) {
+            self.lost_closed += lost_of(&event);
+            self.owner_of_id.remove(&id);
+            self.budget += 1;
+        }
+    }
+
+    fn release_if_unused(&mut self, tid: u32) {
+        if self.threads.get(&tid).is_none_or(|w| !w.ended)
+            || self.threads.values().any(|w| w.inherited_from == Some(tid))
+        {
+            return;
+        }
+        self.close_thread(tid);
+        self.threads.remove(&tid);
+    }
+}
+
+/// Books a sample to its thread; a thread that is sampled twice, by its own events and by inherited ones, goes to `twice`.
+fn note_sample(
+    threads: &mut FxHashMap<u32, Watched>,
+    owner_of_id: &FxHashMap<u64, u32>,
+    sample: &Sample<'_>,
+    twice: &mut Vec<u32>,
+) {
+    let Some(watched) = threads.get_mut(&sample.tid) else { return };
+    watched.unsampled = 0;
+    match owner_of_id.get(&sample.id) {
+        Some(owner) if *owner != sample.tid => {
+            watched.inherited_from = Some(*owner);
+            if !watched.events.is_empty() && !twice.contains(&sample.tid) {
+                twice.push(sample.tid);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn period_of(interval: Ns) -> Ns {
+    // The kernel's shortest is 10 us.
+    ((interval as f64 * PERIOD_OF_INTERVAL) as Ns).max(10_000)
+}
+
+/// Stack bytes per sample, so that four samples fit a ring: at every interval a ring gets about one between two ticks.
+fn dump_bytes(ring: usize) -> usize {
+    LARGEST_DUMP.min(ring / 4 - 1024) & !7
+}
+
+/// What we ask for at best.
+fn base_attr(dump: usize) -> sys::perf_event_attr {
+    let mut attr = sys::perf_event_attr {
+        type_: sys::PERF_TYPE_SOFTWARE,
+        size: size_of::<sys::perf_event_attr>() as u32,
+        config: u64::from(sys::PERF_COUNT_SW_CPU_CLOCK),
+        sample_type: SAMPLE_TYPE,
+        read_format: u64::from(sys::PERF_FORMAT_LOST),
+        sample_regs_user: SAMPLE_REGISTERS,
+        sample_stack_user: dump as u32,
+        clockid: libc::CLOCK_MONOTONIC,
+        ..Default::default()
+    };
+    attr.__bindgen_anon_1.sample_period = 1_000_000_000;
+    attr.set_disabled(1);
+    attr.set_use_clockid(1);
+    attr.set_watermark(1);
+    attr.set_exclude_idle(1);
+    attr.set_exclude_guest(1);
+    attr
+}
+
+/// An event that never fires, to hold a ring.
+fn holder_attr(attr: &sys::perf_event_attr) -> sys::perf_event_attr {
+    let mut holder = *attr;
+    holder.config = u64::from(sys::PERF_COUNT_SW_DUMMY);
+    holder.set_inherit(0);
+    holder.set_inherit_thread(0);
+    holder
+}
+
+/// Finds scope and attributes that the kernel accepts, by opening them.
+fn probe(tid: u32, cpu: u32, dump: usize) -> io::Result<(Scope, sys::perf_event_attr)> {
+    let mut attr = base_attr(dump);
+    if let Ok(attr) = first_accepted(attr, -1, cpu) {
+        return Ok((Scope::Everything, attr));
+    }
+    attr.set_inherit(1);
+    attr.set_inherit_thread(1);
+    first_accepted(attr, tid as i32, cpu)
+        .or_else(|_| {
+            attr.set_exclude_kernel(1);
+            attr.set_exclude_hv(1);
+            first_accepted(attr, tid as i32, cpu)
+        })
+        .map(|attr| (Scope::Threads, attr))
+}
+
+/// Drops what older kernels do not know: the lost count (6.0), inheritance by threads only (5.13).
+fn first_accepted(attr: sys::perf_event_attr, pid: i32, cpu: u32) -> io::Result<sys::perf_event_attr> {
+    let mut without_lost = attr;
+    without_lost.read_format = 0;
+    let mut oldest = without_lost;
+    oldest.set_inherit_thread(0);
+    let mut refusal = io::Error::from_raw_os_error(libc::EINVAL);
+    for attr in [attr, without_lost, oldest] {
+        match open_event(&attr, pid, cpu) {
+            Ok(_) => return Ok(attr),
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::E2BIG)) => refusal = e,
+            Err(e) => return Err(e),
+        }
+    }
+    Err(refusal)
+}
+
+fn open_event(attr: &sys::perf_event_attr, pid: i32, cpu: u32) -> io::Result<OwnedFd> {
+    let mut attr = *attr;
+    // SAFETY: `attr` is a filled perf_event_attr of its own `size`; the kernel copies it (and may write its size back).
+    let fd = unsafe {
+        perf_event_open(&raw mut attr, pid, cpu as i32, -1, u64::from(sys::PERF_FLAG_FD_CLOEXEC) as libc::c_ulong)
+    };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a fresh descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn enable(event: &OwnedFd, on: bool) {
+    // SAFETY: an ioctl without argument on our own event.
+    unsafe {
+        if on {
+            ioctls::ENABLE(event.as_raw_fd(), 0)
+        } else {
+            ioctls::DISABLE(event.as_raw_fd(), 0)
+        };
+    }
+}
+
+/// The kernel's count of samples that found the ring full: { value, lost } with PERF_FORMAT_LOST, else 0. A full ring
+/// often writes no LOST record at all, so this is the count to trust.
+fn lost_of(event: &OwnedFd) -> u64 {
+    let mut words = [0; 16];
+    match rustix::io::read(event, &mut words) {
+        Ok(16) => u64::from_ne_bytes(words[8..].try_into().unwrap_or_default()),
+        _ => 0,
+    }
+}
+
+/// CPUs online now, from a list such as `0-3,8`.
+fn online_cpus() -> io::Result<Vec<u32>> {
+    parse_cpu_list(&std::fs::read_to_string("/sys/devices/system/cpu/online")?)
+        .ok_or_else(|| io::Error::other("cannot read the list of online CPUs"))
+}
+
+fn parse_cpu_list(text: &str) -> Option<Vec<u32>> {
+    const MOST: u32 = 8_192;
+    let mut numbers = Vec::new();
+    for part in text.trim().split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        if last >= MOST {
+            return None;
+        }
+        numbers.extend(first..=last);
+    }
+    Some(numbers)
+}
+
+/// Why perf events are refused, and the one thing to do about it.
+pub fn explain(error: &io::Error) -> (String, String) {
+    let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid")
+        .ok()
+        .and_then(|text| text.trim().parse::<i32>().ok());
+    match (error.raw_os_error(), paranoid) {
+        (Some(libc::EACCES | libc::EPERM), Some(level)) if level > 2 => (
+            format!("kernel.perf_event_paranoid is {level}"),
+            "run sampletop as root, or `sudo sysctl kernel.perf_event_paranoid=2`".into(),
+        ),
+        (Some(libc::EACCES), _) => {
+            ("perf events of this process are for its owner and root".into(), "run sampletop as root".into())
+        }
+        (Some(libc::EPERM), _) => (
+            "the system call perf_event_open is forbidden here".into(),
+            "run sampletop outside the container, or give the container CAP_PERFMON".into(),
+        ),
+        (Some(libc::ENOSYS), _) => {
+            ("this kernel is built without perf events".into(), "use --capture ptrace or --capture states".into())
+        }
+        (Some(libc::EMFILE | libc::ENFILE), _) => {
+            ("no descriptors are left for perf events".into(), "raise the limit with `ulimit -n`".into())
+        }
+        _ => (format!("perf events cannot be opened ({error})"), "use --capture ptrace or --capture states".into()),
+    }
+}

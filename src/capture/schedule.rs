@@ -1,0 +1,183 @@
+//! When to look: ticks with jitter, their lateness, and gaps in which nobody looked.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+
+use crate::model::frame::{Ns, SECOND};
+
+/// splitmix64: enough to keep ticks and periods out of step with the target.
+pub struct Random(u64);
+
+impl Random {
+    pub fn seeded() -> Random {
+        // The standard library's per-process keys: different from run to run, which is all that is asked.
+        Random(RandomState::new().build_hasher().finish() ^ now())
+    }
+
+    #[cfg(test)]
+    pub fn from_seed(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    /// From 0 up to, not including, `limit` (at least 1).
+    pub fn below(&mut self, limit: u64) -> u64 {
+        (u128::from(self.next()) * u128::from(limit.max(1)) >> 64) as u64
+    }
+}
+
+/// CLOCK_MONOTONIC.
+pub fn now() -> Ns {
+    clock(rustix::time::ClockId::Monotonic)
+}
+
+/// CPU time of the calling thread.
+pub fn thread_cpu() -> Ns {
+    clock(rustix::time::ClockId::ThreadCPUTime)
+}
+
+fn clock(id: rustix::time::ClockId) -> Ns {
+    let time = rustix::time::clock_gettime(id);
+    time.tv_sec as u64 * SECOND + time.tv_nsec as u64
+}
+
+/// What a tick that begins now is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Beat {
+    /// How much later than planned.
+    pub late: Ns,
+    /// More than one interval late.
+    pub missed: bool,
+    /// Nobody looked since then.
+    pub gap_from: Option<Ns>,
+}
+
+pub struct Schedule {
+    interval: Ns,
+    /// The next tick.
+    due: Ns,
+    last: Ns,
+    random: Random,
+}
+
+impl Schedule {
+    /// The first tick is due at once.
+    pub fn new(interval: Ns, random: Random, now: Ns) -> Schedule {
+        Schedule { interval: interval.max(1), due: now, last: now, random }
+    }
+
+    pub fn interval(&self) -> Ns {
+        self.interval
+    }
+
+    pub fn due(&self) -> Ns {
+        self.due
+    }
+
+    /// Takes effect at once: the wait that is under way is shortened or prolonged.
+    pub fn set_interval(&mut self, interval: Ns) {
+        self.interval = interval.max(1);
+        self.due = self.last + self.step();
+    }
+
+    /// Begins a tick and plans the next. One that comes more than an interval late is not made up for.
+    pub fn begin(&mut self, now: Ns) -> Beat {
+        let late = now.saturating_sub(self.due);
+        let unseen = now.saturating_sub(self.last);
+        let gap_from = (unseen > SECOND.max(5 * self.interval)).then_some(self.last);
+        let missed = late > self.interval;
+        // From the planned time, not from now: lateness must not stretch the mean interval.
+        let from = if missed { now } else { self.due };
+        self.due = from + self.step();
+        self.last = now;
+        Beat { late, missed, gap_from }
+    }
+
+    /// Looking begins again after a pause that began at the last tick; the next tick is due now.
+    pub fn resume(&mut self, now: Ns) -> Ns {
+        let from = self.last;
+        self.last = now;
+        self.due = now;
+        from
+    }
+
+    /// The interval, 10 % more or less: a fixed one would keep step with timers of the target.
+    fn step(&mut self) -> Ns {
+        let tenth = self.interval / 10;
+        self.interval - tenth + self.random.below(2 * tenth + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Ns = 1_000_000;
+
+    #[test]
+    fn steps_jitter_by_a_tenth_and_keep_the_mean() {
+        let mut schedule = Schedule::new(10 * MS, Random::from_seed(1), 0);
+        let mut previous = 0;
+        schedule.begin(0);
+        let rounds = 10_000;
+        for _ in 0..rounds {
+            let due = schedule.due();
+            let step = due - previous;
+            assert!((9 * MS..=11 * MS).contains(&step), "{step}");
+            // 300 us late each time: no drift.
+            assert_eq!(schedule.begin(due + MS * 3 / 10), Beat { late: MS * 3 / 10, missed: false, gap_from: None });
+            previous = due;
+        }
+        // The sum of 10,000 uniform steps of +-1 ms: standard deviation 58 ms; 5 of them.
+        let error = previous.abs_diff(rounds * 10 * MS);
+        assert!(error < 290 * MS, "{error}");
+    }
+
+    #[test]
+    fn a_missed_tick_is_not_made_up_for() {
+        let mut schedule = Schedule::new(10 * MS, Random::from_seed(2), 0);
+        schedule.begin(0);
+        let beat = schedule.begin(500 * MS);
+        assert!(beat.missed && beat.late >= 489 * MS && beat.gap_from.is_none());
+        assert!(schedule.due() >= 509 * MS);
+    }
+
+    #[test]
+    fn a_gap_is_more_than_a_second_and_five_intervals() {
+        let mut schedule = Schedule::new(10 * MS, Random::from_seed(3), 0);
+        schedule.begin(0);
+        assert_eq!(schedule.begin(SECOND).gap_from, None);
+        assert_eq!(schedule.begin(2 * SECOND + 1).gap_from, Some(SECOND));
+        let mut slow = Schedule::new(SECOND, Random::from_seed(4), 0);
+        slow.begin(0);
+        assert_eq!(slow.begin(5 * SECOND).gap_from, None);
+        assert_eq!(slow.begin(10 * SECOND + 1).gap_from, Some(5 * SECOND));
+    }
+
+    #[test]
+    fn a_new_interval_takes_effect_at_once() {
+        let mut schedule = Schedule::new(60 * SECOND, Random::from_seed(5), 0);
+        schedule.begin(0);
+        schedule.set_interval(10 * MS);
+        assert!(schedule.due() <= 11 * MS);
+    }
+
+    #[test]
+    fn random_numbers_fill_their_range() {
+        let mut random = Random::from_seed(6);
+        let mut seen = [0u32; 8];
+        for _ in 0..8_000 {
+            seen[random.below(8) as usize] += 1;
+        }
+        // Binomial(8000, 1/8): mean 1000, standard deviation 30; 6 of them.
+        assert!(seen.iter().all(|n| n.abs_diff(1_000) < 180), "{seen:?}");
+        assert_eq!(random.below(1), 0);
+    }
+}
