@@ -1,13 +1,27 @@
 //! Takes stacks: one sampler thread per target, one file per way, the schedule, the ring.
 
+pub mod blocked;
 pub mod kernel_ring;
+pub mod looks;
 pub mod perf;
+pub mod program;
 pub mod ring;
+mod sampler;
 pub mod schedule;
+pub mod way;
 
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
+use rustix::event::EventfdFlags;
+
+use crate::capture::sampler::{Core, Parts};
 use crate::config::{CaptureChoice, UnwinderChoice};
+use crate::process::target::{AttachError, Target};
+use crate::unwinder::Unwinder;
 
 /// How to sample.
 #[derive(Clone, Debug)]
@@ -41,4 +55,79 @@ pub struct Status {
     pub ptrace_would_help: bool,
     /// False where the kernel forbids sampling in kernel mode: system time has no on-CPU samples then.
     pub kernel_visible: bool,
+}
+
+/// Makes an unwinder for the program that the target runs now; called again after each exec.
+pub type MakeUnwinder = Box<dyn FnMut() -> Box<dyn Unwinder> + Send>;
+
+/// Words of the ring between sampler and reducer: 4 MiB, a second of 100 threads that all move at 100 Hz.
+const RING_WORDS: usize = 512 << 10;
+
+/// A running sampler; stops and is joined when dropped.
+pub struct Sampler {
+    control: Sender<Control>,
+    wake: Arc<OwnedFd>,
+    status: Arc<Mutex<Status>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Sampler {
+    /// Opens a way of capture, then samples on a thread of its own until told to stop or the target ends. Fails when no
+    /// way that `plan` allows can be opened.
+    pub fn start_with(
+        target: Arc<Target>,
+        plan: Plan,
+        make_unwinder: MakeUnwinder,
+    ) -> Result<(Sampler, ring::Reader), AttachError> {
+        let internal = |what: &str, error: &dyn std::fmt::Display| AttachError::Internal {
+            what: format!("cannot start the sampler: {what}: {error}"),
+        };
+        let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|e| internal("eventfd", &e))?;
+        let wake = Arc::new(wake);
+        let status = Arc::new(Mutex::new(Status::default()));
+        let (writer, reader) = ring::channel(RING_WORDS);
+        let (control, orders) = channel();
+        let (opened, answer) = channel();
+        let parts =
+            Parts { target, plan, make_unwinder, writer, control: orders, wake: wake.clone(), status: status.clone() };
+        let thread = std::thread::Builder::new()
+            .name("sampler".into())
+            .spawn(move || match Core::open(parts) {
+                Ok(core) => {
+                    let _ = opened.send(Ok(()));
+                    core.run();
+                }
+                Err(error) => {
+                    let _ = opened.send(Err(error));
+                }
+            })
+            .map_err(|e| internal("thread", &e))?;
+        answer.recv().map_err(|e| internal("its thread ended", &e))??;
+        Ok((Sampler { control, wake, status, thread: Some(thread) }, reader))
+    }
+
+    /// Takes effect at once; a sampler that has ended needs no telling.
+    pub fn control(&self, control: Control) {
+        let _ = self.control.send(control);
+        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
+    }
+
+    pub fn status(&self) -> Status {
+        self.status.lock().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+
+    /// True once the sampler has ended by itself: the target is gone and everything is in the ring.
+    pub fn finished(&self) -> bool {
+        self.thread.as_ref().is_none_or(|thread| thread.is_finished())
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        self.control(Control::Stop);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
 }

@@ -244,6 +244,17 @@ pub fn raise_descriptor_limit() -> usize {
     getrlimit(Resource::Nofile).current.map_or(1 << 20, |n| n.min(1 << 20) as usize)
 }
 
+/// CPU time of all threads of a process, those that have ended included; `None` once it has been waited for.
+pub fn process_cpu(pid: u32) -> Option<Ns> {
+    let mut clock = 0;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: both calls only write to the variables given to them.
+    let failed = unsafe {
+        libc::clock_getcpuclockid(pid as libc::pid_t, &mut clock) != 0 || libc::clock_gettime(clock, &mut time) != 0
+    };
+    (!failed).then_some(time.tv_sec as u64 * SECOND + time.tv_nsec as u64)
+}
+
 /// This thread has certainly run: zeros in its own schedstat mean that the kernel does not count.
 fn own_counter_source() -> CounterSource {
     let text = fs::read("/proc/thread-self/schedstat").unwrap_or_default();

@@ -1,0 +1,448 @@
+//! The sampler thread: waits for its tick, for perf rings that fill up, for the target's end and for orders.
+
+use std::collections::VecDeque;
+use std::num::NonZeroU64;
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::capture::blocked::StackReader;
+use crate::capture::looks::{Looks, Moved, Round, Stacks, count_walk};
+use crate::capture::program::Program;
+use crate::capture::ring::Writer;
+use crate::capture::schedule::{Random, Schedule, now, thread_cpu};
+use crate::capture::way::{self, Kind, Setting, Way};
+use crate::capture::{Control, MakeUnwinder, Plan, Status};
+use crate::config::CaptureChoice;
+use crate::model::frame::{Event, Look, Losses, Ns, RawFrame, SECOND, Seen, Tick};
+use crate::process::memory::Memory;
+use crate::process::target::{AttachError, Target};
+use crate::process::threads::{CounterSource, process_cpu, raise_descriptor_limit};
+use crate::unwinder::{StackBytes, Unwinder};
+
+/// Descriptors left to everything but thread files and perf events.
+const DESCRIPTORS_ELSEWHERE: usize = 256;
+/// Events that must arrive wait here while the ring is full.
+const OWED: usize = 100_000;
+/// How long the end of a session waits for the reader to make room.
+const LAST_WORDS: Ns = SECOND;
+
+pub struct Core {
+    target: Arc<Target>,
+    make_unwinder: MakeUnwinder,
+    unwinder: Box<dyn Unwinder>,
+    looks: Looks,
+    stacks: StackReader,
+    program: Program,
+    way: Way,
+    schedule: Schedule,
+    /// Sampling is stopped by the user.
+    paused: bool,
+    writer: Writer,
+    /// What could not be written yet and must not be lost, in order.
+    owed: VecDeque<Event>,
+    control: Receiver<Control>,
+    wake: Arc<OwnedFd>,
+    status: Arc<Mutex<Status>>,
+    /// Why the way changed, until it changes again.
+    changed: Option<String>,
+    losses: Losses,
+    /// perf counts of ways that were closed.
+    closed: (u64, u64),
+    /// Nothing is told with an earlier time than this.
+    floor: Ns,
+    second_due: Ns,
+    /// perf descriptors that hang up would end every wait at once.
+    rings_hung: bool,
+    events: Vec<Event>,
+    moved: Vec<Moved>,
+}
+
+/// What the starter passes in.
+pub struct Parts {
+    pub target: Arc<Target>,
+    pub plan: Plan,
+    pub make_unwinder: MakeUnwinder,
+    pub writer: Writer,
+    pub control: Receiver<Control>,
+    pub wake: Arc<OwnedFd>,
+    pub status: Arc<Mutex<Status>>,
+}
+
+impl Core {
+    /// To be called on the sampler thread: perf's ring holders and the unwinder belong to it.
+    pub fn open(parts: Parts) -> Result<Core, AttachError> {
+        let Parts { target, plan, mut make_unwinder, writer, control, wake, status } = parts;
+        let pid = target.pid();
+        // Late by at most a microsecond, not by the default 50.
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1_000));
+        let descriptors = raise_descriptor_limit().saturating_sub(DESCRIPTORS_ELSEWHERE) / 2;
+        let looks = Looks::new(pid, descriptors).map_err(|_| AttachError::EndedEarly { pid })?;
+        let interval = plan.interval.as_nanos() as Ns;
+        let setting = Setting { target: &target, tasks: looks.tasks(), interval, descriptors };
+        let way = way::open(plan.choice, &setting)?;
+        let begin = now();
+        let core = Core {
+            unwinder: make_unwinder(),
+            make_unwinder,
+            looks,
+            stacks: StackReader::new(Memory::new(pid)),
+            program: Program::new(pid),
+            way,
+            schedule: Schedule::new(interval, Random::seeded(), begin),
+            paused: false,
+            writer,
+            owed: VecDeque::new(),
+            control,
+            wake,
+            status,
+            changed: None,
+            losses: Losses::default(),
+            closed: (0, 0),
+            floor: 0,
+            second_due: begin,
+            rings_hung: false,
+            events: Vec::new(),
+            moved: Vec::new(),
+            target,
+        };
+        core.publish_status();
+        Ok(core)
+    }
+
+    /// Samples until told to stop or the target has ended.
+    pub fn run(mut self) {
+        loop {
+            let woken = self.wait();
+            if woken.control {
+                let mut count = [0; 8];
+                let _ = rustix::io::read(&*self.wake, &mut count);
+                while let Ok(control) = self.control.try_recv() {
+                    if control == Control::Stop {
+                        if !self.paused {
+                            self.tick(now());
+                        }
+                        return;
+                    }
+                    self.obey(control);
+                }
+            }
+            if woken.ended {
+                return self.finish();
+            }
+            let now = now();
+            if let Some(perf) = &mut self.way.perf {
+                perf.start_due(now);
+            }
+            if self.paused {
+                continue;
+            }
+            if now >= self.schedule.due() {
+                self.tick(now);
+            } else if woken.ring {
+                self.drain(now);
+                self.emit();
+            }
+        }
+    }
+
+    fn wait(&mut self) -> Woken {
+        let start = self.way.perf.as_ref().and_then(|perf| perf.next_start());
+        let due = (!self.paused).then(|| self.schedule.due());
+        let timeout = [start, due].into_iter().flatten().min().map(|at| {
+            let wait = at.saturating_sub(now());
+            Timespec { tv_sec: (wait / SECOND) as i64, tv_nsec: (wait % SECOND) as i64 }
+        });
+        let mut fds =
+            vec![PollFd::new(&*self.wake, PollFlags::IN), PollFd::from_borrowed_fd(self.target.pidfd(), PollFlags::IN)];
+        if let Some(perf) = self.way.perf.as_ref().filter(|_| !self.rings_hung && !self.paused) {
+            fds.extend(perf.descriptors().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        }
+        if poll(&mut fds, timeout.as_ref()).is_err() {
+            // Interrupted by a signal: as if nothing had happened.
+            return Woken { control: false, ended: false, ring: false };
+        }
+        let any = |fd: &PollFd<'_>| !fd.revents().is_empty();
+        let hung = fds[2..].iter().any(|fd| fd.revents().intersects(PollFlags::HUP | PollFlags::ERR));
+        let woken = Woken { control: any(&fds[0]), ended: any(&fds[1]), ring: fds[2..].iter().any(any) };
+        self.rings_hung |= hung;
+        woken
+    }
+
+    fn obey(&mut self, control: Control) {
+        match control {
+            Control::Interval(interval) => {
+                let interval = interval.as_nanos() as Ns;
+                self.schedule.set_interval(interval);
+                if let Some(perf) = &mut self.way.perf {
+                    perf.set_interval(self.schedule.interval());
+                }
+            }
+            Control::Pause if !self.paused => {
+                // What happened up to here is told before the gap.
+                self.tick(now());
+                self.paused = true;
+                if let Some(perf) = &mut self.way.perf {
+                    perf.run(false);
+                }
+            }
+            Control::Resume if self.paused => {
+                self.paused = false;
+                let at = now();
+                let from = self.schedule.resume(at);
+                self.events.push(Event::Gap { from, at });
+                if let Some(perf) = &mut self.way.perf {
+                    perf.run(true);
+                }
+                self.emit();
+            }
+            Control::Use(choice) => self.change_way(choice, None),
+            Control::Pause | Control::Resume | Control::Stop => {}
+        }
+    }
+
+    /// One round of looks, what the kernel sampled meanwhile, and the tick that closes it.
+    fn tick(&mut self, begin: Ns) {
+        let beat = self.schedule.begin(begin);
+        if let Some(from) = beat.gap_from {
+            self.events.push(Event::Gap { from, at: begin });
+        }
+        self.losses.late += u64::from(beat.missed);
+        if self.program.replaced() {
+            self.replaced(begin);
+        }
+        self.round();
+        let at = now();
+        self.drain(at);
+        let tick_at = at.max(self.floor);
+        self.emit();
+        let second = begin >= self.second_due;
+        if second {
+            self.second_due = begin + SECOND;
+            self.every_second(at);
+        }
+        let tick = Tick {
+            at: tick_at,
+            pid: self.target.pid(),
+            late_ns: beat.late,
+            process_cpu_ns: if second { process_cpu(self.target.pid()) } else { None },
+            interval_ns: self.schedule.interval(),
+            losses: self.losses_now(),
+        };
+        self.send(Event::Tick(tick));
+        self.floor = tick_at;
+    }
+
+    fn round(&mut self) {
+        self.moved.clear();
+        let stacks =
+            self.way.reads_stacks.then(|| Stacks { reader: &mut self.stacks, unwinder: self.unwinder.as_mut() });
+        let mut round =
+            Round { stacks, events: &mut self.events, moved: &mut self.moved, losses: &mut self.losses, denied: false };
+        self.looks.round(&mut round);
+        let denied = round.denied;
+        if let Some(perf) = &mut self.way.perf {
+            for moved in self.moved.iter().filter(|moved| moved.ran > 0) {
+                perf.moved(moved.tid, moved.ran, moved.at_start);
+            }
+            for event in &self.events {
+                if let Event::ThreadEnded { thread, .. } = event {
+                    perf.ended(thread.tid);
+                }
+            }
+        }
+        if denied {
+            let kind = if self.way.perf.is_some() { CaptureChoice::CpuOnly } else { CaptureChoice::States };
+            self.change_way(kind, Some("the kernel no longer lets stacks be read".into()));
+        }
+    }
+
+    /// Walks what the kernel sampled up to `until`.
+    fn drain(&mut self, until: Ns) {
+        let Some(perf) = &mut self.way.perf else { return };
+        let (looks, unwinder) = (&mut self.looks, self.unwinder.as_mut());
+        let (events, losses) = (&mut self.events, &mut self.losses);
+        perf.drain(until, |sample| {
+            let Some(registers) = &sample.registers else { return };
+            // A thread that was born and has died since the last round: its time is booked by the process's clock.
+            let Some((thread, name)) = looks.identify(sample.tid) else { return };
+            let mut stack: Vec<RawFrame> = Vec::with_capacity(48);
+            let bytes = StackBytes { base: registers.rsp, bytes: sample.stack };
+            let walk = unwinder.walk(registers, bytes, &mut stack);
+            count_walk(&walk, losses);
+            events.push(Event::Look(Look {
+                at: sample.at,
+                thread,
+                name,
+                seen: Seen::OnCpu,
+                counters: None,
+                stack,
+                recovered: walk.recovered,
+            }));
+        });
+    }
+
+    /// The target runs another program now.
+    fn replaced(&mut self, at: Ns) {
+        self.events.push(Event::Exec { at, pid: self.target.pid() });
+        self.unwinder = (self.make_unwinder)();
+        self.stacks.invalidate();
+        self.looks.restart();
+        if let Err(error) = self.target.still_permitted() {
+            self.change_way(CaptureChoice::States, Some(error.to_string()));
+        }
+    }
+
+    /// Opens another way; on failure the present one stays, and the status says why.
+    fn change_way(&mut self, choice: CaptureChoice, why: Option<String>) {
+        let setting = Setting {
+            target: &self.target,
+            tasks: self.looks.tasks(),
+            interval: self.schedule.interval(),
+            descriptors: raise_descriptor_limit().saturating_sub(DESCRIPTORS_ELSEWHERE) / 2,
+        };
+        match way::open(choice, &setting) {
+            Ok(way) => {
+                if let Some(old) = self.way.perf.take() {
+                    let counts = old.counts();
+                    self.closed = (self.closed.0 + counts.lost, self.closed.1 + counts.throttled);
+                }
+                self.way = way;
+                self.changed = why.map(|why| format!("{why}; capturing by {}", self.way.kind.title()));
+                self.rings_hung = false;
+                self.looks.restart();
+            }
+            Err(error) => self.changed = Some(error.to_string()),
+        }
+        if self.paused
+            && let Some(perf) = &mut self.way.perf
+        {
+            perf.run(false);
+        }
+        self.publish_status();
+    }
+
+    fn every_second(&mut self, at: Ns) {
+        self.rings_hung = false;
+        if let Some(perf) = &mut self.way.perf
+            && let Err(error) = perf.housekeeping(at)
+        {
+            self.changed = Some(format!("a processor that came online is not sampled: {error}"));
+        }
+        self.publish_status();
+    }
+
+    fn losses_now(&self) -> Losses {
+        let perf = self.way.perf.as_ref().map(|perf| perf.counts()).unwrap_or_default();
+        Losses {
+            dropped: self.writer.dropped() + perf.lost + self.closed.0,
+            throttled: perf.throttled + self.closed.1,
+            sampler_cpu_ns: thread_cpu(),
+            ..self.losses
+        }
+    }
+
+    /// Sends what was gathered, in order of time.
+    fn emit(&mut self) {
+        let mut events = std::mem::take(&mut self.events);
+        let floor = self.floor;
+        for event in &mut events {
+            // A sample whose time was taken before the tick may have come into its ring after it.
+            let at = time_of(event);
+            *at = (*at).max(floor);
+        }
+        events.sort_by_key(|event| match event {
+            Event::Look(look) => look.at,
+            Event::Tick(tick) => tick.at,
+            Event::ThreadEnded { at, .. } | Event::Exec { at, .. } => *at,
+            Event::ProcessEnded { at, .. } | Event::Gap { at, .. } => *at,
+        });
+        for event in events.drain(..) {
+            self.send(event);
+        }
+        self.events = events;
+    }
+
+    /// A look that finds the ring full is dropped and counted; what must arrive waits, and later looks wait with it.
+    fn send(&mut self, event: Event) {
+        while let Some(first) = self.owed.front() {
+            if !self.writer.push(first) {
+                break;
+            }
+            self.owed.pop_front();
+        }
+        if self.owed.is_empty() && self.writer.push(&event) {
+            return;
+        }
+        match event {
+            Event::Look(look) => self.looks.unsent(look.thread.tid),
+            // The next one carries the same totals.
+            Event::Tick(_) => {}
+            other if self.owed.len() < OWED => self.owed.push_back(other),
+            _ => {}
+        }
+    }
+
+    /// The target has ended: its last samples, its last CPU time, and the word itself.
+    fn finish(mut self) {
+        let at = now();
+        if !self.paused {
+            self.drain(at);
+            self.emit();
+        }
+        let at = at.max(self.floor);
+        let pid = self.target.pid();
+        let losses = self.losses_now();
+        let interval_ns = self.schedule.interval();
+        // A zombie still has its clock; once somebody has waited for it, there is none.
+        let process_cpu_ns = process_cpu(pid);
+        self.send(Event::Tick(Tick { at, pid, late_ns: 0, process_cpu_ns, interval_ns, losses }));
+        self.send(Event::ProcessEnded { at, pid });
+        while !self.owed.is_empty() && !self.writer.abandoned() && now() < at + LAST_WORDS {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            if let Some(event) = self.owed.pop_back() {
+                self.send(event);
+            }
+        }
+    }
+
+    fn publish_status(&self) {
+        let tasks = self.looks.tasks();
+        let mut notices: Vec<String> = self.changed.iter().cloned().collect();
+        if tasks.short_of_descriptors() {
+            notices.push("descriptors run short: files of threads are opened for every look; raise `ulimit -n`".into());
+        }
+        if self.way.perf.as_ref().is_some_and(|perf| perf.starved()) {
+            notices.push("some running threads are not sampled for want of descriptors; raise `ulimit -n`".into());
+        }
+        if tasks.source() == CounterSource::Stat {
+            notices.push(
+                "this kernel has no CONFIG_SCHED_INFO: CPU time comes in clock ticks, run delay is unknown".into(),
+            );
+        }
+        let status = Status {
+            way: self.way.kind.title().into(),
+            notice: (!notices.is_empty()).then(|| notices.join("; ")),
+            ptrace_would_help: self.way.kind == Kind::States && self.way.has_access,
+            kernel_visible: self.way.perf.as_ref().is_none_or(|perf| perf.kernel_visible()),
+        };
+        *self.status.lock().unwrap_or_else(|e| e.into_inner()) = status;
+    }
+}
+
+struct Woken {
+    control: bool,
+    ended: bool,
+    ring: bool,
+}
+
+fn time_of(event: &mut Event) -> &mut Ns {
+    match event {
+        Event::Look(look) => &mut look.at,
+        Event::Tick(tick) => &mut tick.at,
+        Event::ThreadEnded { at, .. } | Event::Exec { at, .. } => at,
+        Event::ProcessEnded { at, .. } | Event::Gap { at, .. } => at,
+    }
+}

@@ -1,0 +1,99 @@
+//! The ways of taking stacks, and which of them this box permits: found out by trying.
+
+use crate::capture::perf::{self, Perf};
+use crate::capture::schedule::now;
+use crate::config::CaptureChoice;
+use crate::model::frame::Ns;
+use crate::process::target::{AttachError, Target, witness};
+use crate::process::threads::{ReadError, Tasks};
+
+/// What a way is called where the user sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// On-CPU samples by the kernel, blocked stacks read as they lie.
+    Perf,
+    /// On-CPU samples by the kernel; no access to the target's memory.
+    CpuOnly,
+    /// Names, states and CPU time only.
+    States,
+}
+
+impl Kind {
+    pub fn title(self) -> &'static str {
+        match self {
+            Kind::Perf => "perf",
+            Kind::CpuOnly => "cpu-only",
+            Kind::States => "states",
+        }
+    }
+}
+
+/// A way, opened.
+pub struct Way {
+    pub kind: Kind,
+    pub perf: Option<Perf>,
+    /// Stacks of threads that are off the core are read.
+    pub reads_stacks: bool,
+    /// They could be read: the kernel grants ptrace access.
+    pub has_access: bool,
+}
+
+/// What opening a way depends on.
+pub struct Setting<'a> {
+    pub target: &'a Target,
+    pub tasks: &'a Tasks,
+    pub interval: Ns,
+    /// Descriptors that perf events may take.
+    pub descriptors: usize,
+}
+
+/// Opens what `choice` asks for; [`CaptureChoice::Auto`] takes the first that is permitted.
+pub fn open(choice: CaptureChoice, setting: &Setting<'_>) -> Result<Way, AttachError> {
+    let pid = setting.target.pid();
+    let refused = |(why, fix)| AttachError::NotPermitted { pid, why, fix };
+    let has_access = stacks_readable(setting.target, setting.tasks);
+    let way = |kind, perf, reads_stacks| Ok(Way { kind, perf, reads_stacks, has_access });
+    if choice == CaptureChoice::States {
+        return way(Kind::States, None, false);
+    }
+    let perf = match setting.open_perf() {
+        Ok(perf) => Some(perf),
+        Err(error) if choice != CaptureChoice::Auto => return Err(refused(perf::explain(&error))),
+        Err(_) => None,
+    };
+    match choice {
+        CaptureChoice::Perf if !has_access => Err(refused(no_access())),
+        _ if perf.is_none() => way(Kind::States, None, false),
+        CaptureChoice::CpuOnly => way(Kind::CpuOnly, perf, false),
+        _ if has_access => way(Kind::Perf, perf, true),
+        _ => way(Kind::CpuOnly, perf, false),
+    }
+}
+
+impl Setting<'_> {
+    fn open_perf(&self) -> std::io::Result<Perf> {
+        let pid = self.target.pid();
+        Perf::open(pid, witness(pid).unwrap_or(pid), self.interval, self.descriptors, now())
+    }
+}
+
+/// Asks for one thread's registers: the same right is needed to read its stack, or to stop it.
+fn stacks_readable(target: &Target, tasks: &Tasks) -> bool {
+    let tid = witness(target.pid()).unwrap_or(target.pid());
+    let mut files = tasks.thread(tid);
+    let answer = tasks.doing(&mut files);
+    tasks.forget(files);
+    answer != Err(ReadError::NotPermitted)
+}
+
+/// Why stacks are not readable, and the one fix.
+fn no_access() -> (String, String) {
+    let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+    if matches!(scope.trim(), "1" | "2" | "3") {
+        return (
+            format!("kernel.yama.ptrace_scope is {}", scope.trim()),
+            "run sampletop as root, or start the program under it with `-- COMMAND`".into(),
+        );
+    }
+    ("the kernel grants no ptrace access to it".into(), "run sampletop as root".into())
+}

@@ -1,0 +1,104 @@
+// `park N`: N threads parked in a read, and two that spin, which tell their CPU time on request.
+// `churn`: threads that live 20 ms, one after the other, beside one that stays.
+// `zombie`: the leader ends, a thread goes on spinning.
+// `exec`: runs itself again after each line it is sent, from a thread that is not the leader when the line is `thread`.
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static int never[2];
+static volatile unsigned long sink;
+static char **args;
+
+static void *park(void *arg) {
+    char name[16], byte;
+    snprintf(name, sizeof name, "park-%ld", (long)arg);
+    pthread_setname_np(pthread_self(), name);
+    return read(never[0], &byte, 1) < 0 ? arg : NULL;
+}
+
+static void *spin(void *arg) {
+    char name[16];
+    snprintf(name, sizeof name, "spin-%ld", (long)arg);
+    pthread_setname_np(pthread_self(), name);
+    for (;;) sink++;
+}
+
+static void *brief(void *arg) {
+    pthread_setname_np(pthread_self(), "brief");
+    struct timespec now, end;
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    end.tv_nsec += 20000000;
+    if (end.tv_nsec >= 1000000000) end.tv_sec++, end.tv_nsec -= 1000000000;
+    do {
+        for (int i = 0; i < 1000; i++) sink++;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while (now.tv_sec < end.tv_sec || (now.tv_sec == end.tv_sec && now.tv_nsec < end.tv_nsec));
+    return arg;
+}
+
+static void *again(void *arg) {
+    execv("/proc/self/exe", args);
+    return arg;
+}
+
+static pthread_t start(void *(*work)(void *), long n) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, work, (void *)n)) exit(3);
+    return thread;
+}
+
+static void tell(pthread_t thread) {
+    clockid_t clock;
+    struct timespec used;
+    pthread_getcpuclockid(thread, &clock);
+    clock_gettime(clock, &used);
+    printf("%lld\n", used.tv_sec * 1000000000ll + used.tv_nsec);
+}
+
+int main(int argc, char **argv) {
+    char line[64];
+    args = argv;
+    if (argc < 2 || pipe(never)) return 2;
+    // Read a byte at a time: what follows a line is for the program that takes our place.
+    setvbuf(stdin, NULL, _IONBF, 0);
+    if (!strcmp(argv[1], "park")) {
+        pthread_t busy[2];
+        for (long i = 0; i < atol(argv[2]); i++) start(park, i);
+        for (long i = 0; i < 2; i++) busy[i] = start(spin, i);
+        usleep(100000);
+        puts("ready");
+        fflush(stdout);
+        while (fgets(line, sizeof line, stdin)) {
+            tell(busy[0]);
+            tell(busy[1]);
+            fflush(stdout);
+        }
+    } else if (!strcmp(argv[1], "churn")) {
+        start(park, 0);
+        puts("ready");
+        fflush(stdout);
+        for (;;) pthread_join(start(brief, 0), NULL);
+    } else if (!strcmp(argv[1], "zombie")) {
+        start(spin, 0);
+        puts("ready");
+        fflush(stdout);
+        pthread_exit(NULL);
+    } else if (!strcmp(argv[1], "exec")) {
+        start(spin, 0);
+        puts("ready");
+        fflush(stdout);
+        while (fgets(line, sizeof line, stdin)) {
+            if (!strcmp(line, "thread\n")) {
+                start(again, 0);
+                pause();
+            }
+            again(NULL);
+        }
+    }
+    return 0;
+}
