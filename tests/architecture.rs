@@ -51,6 +51,9 @@ const PURE: &str = "model";
 
 /// `unsafe` is only where the kernel or a C library is talked to.
 const MAY_BE_UNSAFE: &[(&str, &str)] = &[
+    ("src/capture/kernel_ring.rs", "reads the ring that the kernel shares with us"),
+    ("src/capture/perf.rs", "perf_event_open and its ioctls"),
+    ("src/process/threads.rs", "reads the CPU clock of another process"),
     ("src/demo/truth.rs", "reads the CPU clock of another thread"),
     ("src/process/held.rs", "fork, and what is allowed between fork and exec"),
     ("src/tui/terminal.rs", "stops itself at Ctrl-Z"),

@@ -2,18 +2,16 @@
 
 mod common;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::{Running, build};
-use sampletop::capture::looks::{Looks, Round, Stacks};
 use sampletop::capture::ring::Reader;
-use sampletop::capture::{Control, MakeUnwinder, Plan, Sampler};
+use sampletop::capture::{MakeUnwinder, Plan, Sampler};
 use sampletop::config::{CaptureChoice, UnwinderChoice};
-use sampletop::model::frame::{Event, FileId, FrameCode, Look, Losses, Marker, Ns, RawFrame, Seen};
+use sampletop::model::frame::{Event, FileId, FrameCode, Look, Ns, RawFrame, Seen};
 use sampletop::process::target::Target;
 use sampletop::unwinder::{Registers, StackBytes, Unwinder, Walk};
 
@@ -47,9 +45,7 @@ fn read_until(reader: &mut Reader, events: &mut Vec<Event>, mut done: impl FnMut
     let limit = Instant::now() + Duration::from_secs(30);
     while !done(events) {
         assert!(Instant::now() < limit, "waited in vain; last events: {:?}", &events[events.len().saturating_sub(5)..]);
-        while let Some(event) = reader.next() {
-            events.push(event);
-        }
+        events.extend(reader.by_ref());
         std::thread::sleep(Duration::from_millis(2));
     }
 }

@@ -75,9 +75,11 @@ pub struct Reader {
     words: Vec<u64>,
 }
 
-impl Reader {
-    /// The next event, or `None` when the ring is empty now. Words that are no record are skipped.
-    pub fn next(&mut self) -> Option<Event> {
+/// `None` means that the ring is empty now; more may come. Words that are no record are skipped.
+impl Iterator for Reader {
+    type Item = Event;
+
+    fn next(&mut self) -> Option<Event> {
         loop {
             let header = *self.ring.try_peek()?;
             let length = length_of(header);
@@ -93,7 +95,9 @@ impl Reader {
             }
         }
     }
+}
 
+impl Reader {
     /// True when the writer is gone and everything it wrote has been read.
     pub fn finished(&self) -> bool {
         !self.ring.write_is_held() && self.ring.is_empty()

@@ -125,7 +125,7 @@ impl Tasks {
     /// The directory's link count: 2 + threads, for the price of one fstat. Two births and two deaths between
     /// two calls look like none; the deaths are noticed by reading the threads' counters.
     pub fn links(&self) -> u64 {
-        rustix::fs::fstat(&self.dir).map_or(0, |stat| stat.st_nlink as u64)
+        rustix::fs::fstat(&self.dir).map_or(0, |stat| stat.st_nlink)
     }
 
     /// Where counters come from on this kernel.
