@@ -20,8 +20,11 @@ use rustix::event::EventfdFlags;
 
 use crate::capture::sampler::{Core, Parts};
 use crate::config::{CaptureChoice, UnwinderChoice};
+use crate::process::files::Files;
+use crate::process::memory::Memory;
 use crate::process::target::{AttachError, Target};
 use crate::unwinder::Unwinder;
+use crate::unwinder::framehop::FramehopUnwinder;
 
 /// How to sample.
 #[derive(Clone, Debug)]
@@ -72,6 +75,14 @@ pub struct Sampler {
 }
 
 impl Sampler {
+    /// As [`Sampler::start_with`], walking by the unwinder that `plan` names; what it meets is registered in `files`.
+    pub fn start(target: Arc<Target>, files: Files, plan: Plan) -> Result<(Sampler, ring::Reader), AttachError> {
+        let pid = target.pid();
+        let make: MakeUnwinder =
+            Box::new(move || Box::new(FramehopUnwinder::new(Memory::new(pid), files.clone(), pid)));
+        Sampler::start_with(target, plan, make)
+    }
+
     /// Opens a way of capture, then samples on a thread of its own until told to stop or the target ends. Fails when no
     /// way that `plan` allows can be opened.
     pub fn start_with(
