@@ -68,10 +68,17 @@ fn push(stack: &mut String, name: &str) {
     if !stack.is_empty() {
         stack.push(';');
     }
-    let name = if name.trim().is_empty() { "(unnamed)" } else { name.trim() };
-    stack.extend(name.chars().map(|c| match c {
+    let start = stack.len();
+    let blank = |c: char| c.is_control() || c.is_whitespace();
+    stack.extend(name.trim_matches(blank).chars().map(|c| match c {
         ';' => ':',
-        c if c.is_control() || c.is_whitespace() => ' ',
+        c if blank(c) => ' ',
         c => c,
     }));
+    if stack.len() == start {
+        stack.push_str("(unnamed)");
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -381,3 +381,6 @@ impl States {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

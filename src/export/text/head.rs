@@ -8,6 +8,7 @@ use crate::export::{dates, grouping, rename};
 use crate::model::frame::Ns;
 use crate::model::project::{Method, Totals};
 use crate::model::settings::{Range, RollUp};
+use crate::model::snapshot::{Session, Target};
 
 /// One line in logfmt, for grep: what it is about and the three figures that say most.
 pub fn summary(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
@@ -36,7 +37,7 @@ fn heaviest<'a>(report: &Report<'a>) -> Option<&'a Method> {
 }
 
 /// A logfmt value in at most `width` columns.
-fn quoted(text: &str, width: usize) -> String {
+pub fn quoted(text: &str, width: usize) -> String {
     let bare = |c: char| c.is_ascii_graphic() && !matches!(c, '"' | '=' | '\\');
     if !text.is_empty() && text.chars().all(bare) {
         return fit(text, width);
@@ -46,11 +47,11 @@ fn quoted(text: &str, width: usize) -> String {
     format!("\"{inner}\"")
 }
 
-pub fn identity(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
-    let session = &report.snapshot.session;
+/// What was looked at, where, and by which sampletop.
+pub fn identity(session: &Session, targets: &[Target], page: &mut Page<'_>) -> io::Result<()> {
     page.blank()?;
     page.field("Version", &format!("sampletop {}", session.version))?;
-    for target in report.snapshot.targets.iter() {
+    for target in targets {
         page.field("Command", &target.command)?;
         let ended = match target.ended {
             Some(at) => format!(", ended {} UTC", dates::utc(dates::unix_ns(session, at))),

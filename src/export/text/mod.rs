@@ -9,7 +9,7 @@
 //!
 //! Everything else than printable ASCII is written as `\u{hex}`; names that are too long lose their middle.
 
-mod head;
+pub(super) mod head;
 mod tables;
 mod tree;
 
@@ -39,7 +39,7 @@ pub(super) struct Report<'a> {
 pub(super) fn render(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let page = &mut Page { out };
     head::summary(report, page)?;
-    head::identity(report, page)?;
+    head::identity(&report.snapshot.session, &report.snapshot.targets, page)?;
     head::conditions(report, page)?;
     head::settings(report, page)?;
     tables::states(report, page)?;
@@ -98,7 +98,7 @@ fn state(totals: &Totals) -> String {
 }
 
 /// Name, line and module in `width` columns: the name whole if it fits, then as much of the rest as does.
-fn place(location: &Location, width: usize) -> String {
+pub(super) fn place(location: &Location, width: usize) -> String {
     let mut text = fit(&location.function, width);
     let line = match (&location.file, location.line) {
         (Some(file), Some(line)) => format!("  {}:{line}", base(file)),
