@@ -1,1 +1,239 @@
-//! Timed runs without a screen: record, dump.
+//! Timed runs without a screen: `record`, `demo --once`, `dump`. What is watched is behind [`Source`], so that all of
+//! it runs in a test.
+
+use std::io::{IsTerminal, Write};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::config::{Config, Format};
+use crate::export;
+use crate::export::dump::{Dump, DumpThread};
+use crate::model::frame::Marker;
+use crate::model::snapshot::Snapshot;
+use crate::model::tables::{FrameKind, Location, StackId};
+
+/// How long an export waits for names that are still being loaded.
+pub const NAMES_WITHIN: Duration = Duration::from_secs(10);
+
+/// A session that is being watched.
+pub trait Source {
+    /// Waits up to `timeout` for the target's end or a request to stop.
+    fn wait(&mut self, timeout: Duration) -> Waited;
+    /// Samples so far and losses, for the progress line.
+    fn progress(&mut self) -> Progress;
+    /// A snapshot of this moment; with `named`, waits for names that are still being loaded.
+    fn snapshot(&mut self, named: bool) -> Option<Arc<Snapshot>>;
+    /// Ends the watching and answers with everything; `None` if nothing can be had any more.
+    fn finish(&mut self) -> Option<Arc<Snapshot>>;
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Waited {
+    /// The time has passed.
+    Timeout,
+    /// The target ended.
+    Ended,
+    /// SIGINT, SIGTERM or SIGHUP: write what there is.
+    Interrupted,
+    /// A second signal: leave without writing, with this exit code (130 or 143).
+    Abandon(i32),
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Progress {
+    pub samples: u64,
+    pub dropped: u64,
+}
+
+/// Records until `duration` has passed (`None`: until the target ends), writes the profile, answers the exit code.
+pub fn record(source: &mut dyn Source, config: &Config, duration: Option<Duration>) -> i32 {
+    let started = Instant::now();
+    let show_progress = config.output.path.is_some() && std::io::stderr().is_terminal();
+    loop {
+        let left = duration.map(|d| d.saturating_sub(started.elapsed()));
+        if left == Some(Duration::ZERO) {
+            break;
+        }
+        let step = left.unwrap_or(Duration::MAX).min(Duration::from_millis(250));
+        match source.wait(step) {
+            Waited::Timeout => {}
+            Waited::Ended | Waited::Interrupted => break,
+            Waited::Abandon(code) => return code,
+        }
+        if show_progress {
+            progress_line(source.progress(), started.elapsed(), duration);
+        }
+    }
+    if show_progress {
+        eprint!("\r\x1b[K");
+    }
+    let Some(snapshot) = source.finish() else {
+        eprintln!("sampletop: the recording was lost because an internal thread died; please report this");
+        return 1;
+    };
+    if snapshot.health.losses.samples == 0 && snapshot.health.ticks == 0 {
+        let pid = snapshot.targets.first().map_or(0, |t| t.pid);
+        eprintln!(
+            "sampletop: process {pid} ended before any sample was taken; start it under sampletop with `record -- COMMAND`"
+        );
+        return 6;
+    }
+    write_profile(&snapshot, config)
+}
+
+fn progress_line(progress: Progress, elapsed: Duration, duration: Option<Duration>) {
+    let mut err = std::io::stderr().lock();
+    let seconds = elapsed.as_secs();
+    let _ = match duration {
+        Some(total) => {
+            let share = (elapsed.as_secs_f64() / total.as_secs_f64()).min(1.0);
+            let filled = (share * 20.0) as usize;
+            write!(
+                err,
+                "\r\x1b[K[{}{}] {} s left  {} stacks  {} lost",
+                "#".repeat(filled),
+                ".".repeat(20 - filled),
+                total.saturating_sub(elapsed).as_secs_f64().ceil(),
+                progress.samples,
+                progress.dropped
+            )
+        }
+        None => {
+            write!(err, "\r\x1b[K{seconds} s  {} stacks  {} lost  (Ctrl-C ends)", progress.samples, progress.dropped)
+        }
+    };
+    let _ = err.flush();
+}
+
+/// How long a running thread may take to be hit by an on-CPU sample before it is written as not sampled.
+const SAMPLED_WITHIN: Duration = Duration::from_millis(100);
+/// How long the first look at all threads may take.
+const LOOKED_WITHIN: Duration = Duration::from_secs(5);
+
+/// Writes every thread's stack once; answers the exit code.
+pub fn dump(source: &mut dyn Source, config: &Config) -> i32 {
+    let started = Instant::now();
+    let mut first_look = None;
+    let mut ended = false;
+    loop {
+        match source.wait(Duration::from_millis(10)) {
+            Waited::Timeout => {}
+            Waited::Ended => ended = true,
+            Waited::Interrupted => return 130,
+            Waited::Abandon(code) => return code,
+        }
+        let Some(snapshot) = source.snapshot(false) else { break };
+        if snapshot.health.ticks > 0 {
+            let since = *first_look.get_or_insert_with(Instant::now);
+            let all_seen = snapshot.threads.iter().all(|t| t.stack != StackId::EMPTY);
+            if all_seen || since.elapsed() >= SAMPLED_WITHIN {
+                break;
+            }
+        }
+        if ended || started.elapsed() >= LOOKED_WITHIN {
+            break;
+        }
+    }
+    let Some(snapshot) = source.snapshot(true) else {
+        eprintln!("sampletop: the dump was lost because an internal thread died; please report this");
+        return 1;
+    };
+    if snapshot.threads.is_empty() {
+        let pid = snapshot.targets.first().map_or(0, |t| t.pid);
+        eprintln!(
+            "sampletop: process {pid} ended before its threads could be looked at; start it again and dump it while it runs"
+        );
+        return 6;
+    }
+    let mut bytes = Vec::new();
+    let dump = build_dump(&snapshot);
+    let written = match config.output.format {
+        Format::Json => export::dump::write_json(&dump, &mut bytes),
+        Format::Text | Format::Folded => export::dump::write_text(&dump, &mut bytes),
+    };
+    if let Err(error) = written {
+        eprintln!("sampletop: cannot build the dump: {error}");
+        return 1;
+    }
+    deliver(&bytes, config)
+}
+
+/// Every thread as the snapshot last saw it, in the order of thread ids.
+fn build_dump(snapshot: &Snapshot) -> Dump {
+    let tables = &snapshot.tables;
+    let mut threads: Vec<DumpThread> = snapshot
+        .threads
+        .iter()
+        .map(|now| {
+            let mut frames: Vec<Location> = Vec::new();
+            for frame in tables.frames_innermost_first(now.stack) {
+                // Within one raw frame the names are outermost first.
+                frames.extend(tables.named(frame).locations.iter().rev().cloned());
+            }
+            if frames.is_empty() {
+                frames.push(marker(Marker::NotSampled));
+            }
+            DumpThread {
+                thread: now.thread,
+                name: Arc::clone(tables.name(now.name)),
+                state: now.state.resolve(tables.futex_kind(now.stack)),
+                cpu_ns: now.run_ns,
+                complete: frames.iter().all(|f| f.kind != FrameKind::Marker),
+                recovered: now.recovered,
+                frames,
+            }
+        })
+        .collect();
+    threads.sort_by_key(|t| (t.thread.pid, t.thread.tid));
+    Dump {
+        session: Arc::clone(&snapshot.session),
+        targets: Arc::clone(&snapshot.targets),
+        at: snapshot.at,
+        capture: Arc::clone(&snapshot.capture),
+        threads,
+    }
+}
+
+fn marker(marker: Marker) -> Location {
+    Location {
+        function: marker.text(None).into(),
+        module: "".into(),
+        file: None,
+        line: None,
+        kind: FrameKind::Marker,
+        tier: None,
+    }
+}
+
+/// Writes in the configured format to the configured place; answers the exit code.
+pub fn write_profile(snapshot: &Snapshot, config: &Config) -> i32 {
+    let mut bytes = Vec::new();
+    let written = export::write(config.output.format, snapshot, &config.settings, &mut bytes);
+    if let Err(error) = written {
+        eprintln!("sampletop: cannot build the profile: {error}");
+        return 1;
+    }
+    deliver(&bytes, config)
+}
+
+/// To the file named with -o, or stdout.
+fn deliver(bytes: &[u8], config: &Config) -> i32 {
+    let result = match &config.output.path {
+        Some(path) => export::file::save(path, bytes),
+        None => {
+            let mut out = std::io::stdout().lock();
+            match out.write_all(bytes).and_then(|()| out.flush()) {
+                // A reader that has seen enough (`| head`) is no failure.
+                Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+                other => other.map_err(|e| format!("cannot write to stdout: {e}")),
+            }
+        }
+    };
+    match result {
+        Ok(()) => 0,
+        Err(sentence) => {
+            eprintln!("sampletop: {sentence}");
+            1
+        }
+    }
+}

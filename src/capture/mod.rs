@@ -128,6 +128,12 @@ impl Sampler {
         self.status.lock().unwrap_or_else(|e| e.into_inner()).clone()
     }
 
+    /// Reads the status from another thread, for as long as that wants.
+    pub fn status_reader(&self) -> impl Fn() -> Status + Send + 'static {
+        let status = Arc::clone(&self.status);
+        move || status.lock().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+
     /// True once the sampler has ended by itself: the target is gone and everything is in the ring.
     pub fn finished(&self) -> bool {
         self.thread.as_ref().is_none_or(|thread| thread.is_finished())

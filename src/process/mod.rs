@@ -2,7 +2,6 @@
 //! hostile: lengths bounded, loops capped.
 
 pub mod cgroup;
-pub mod filebytes;
 pub mod files;
 mod held;
 pub mod launch;

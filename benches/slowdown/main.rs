@@ -1,0 +1,173 @@
+//! What being watched costs the target: interleaved runs of one C program's operations with nobody, sampletop by each
+//! way, and `perf record`, as ratios to nobody. Run by hand on a quiet machine, after `cargo build --release`:
+//!
+//! ```text
+//! cargo run --release --example slowdown [-- ROUNDS]
+//! ```
+//!
+//! In every round each watcher has its turn of 3 s, in an order that rotates; a turn's figure is operations per CPU
+//! second of the target (what each operation costs it) and per wall second (what it gets done). A watcher's ratio of a
+//! round is against the mean of the two `nobody` turns of that round; what is printed is the median over the rounds
+//! and the range. `nobody` against `nobody` is the noise.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+const SETTLE: Duration = Duration::from_millis(700);
+const TURN: Duration = Duration::from_secs(3);
+
+struct Target {
+    child: Child,
+    ask: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+#[derive(Clone, Copy)]
+struct Reading {
+    operations: f64,
+    cpu: f64,
+    wall: f64,
+}
+
+impl Target {
+    fn start(program: &Path, kind: &str, threads: &str) -> Target {
+        let mut child = Command::new(program)
+            .args([kind, threads])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the target starts");
+        let ask = child.stdin.take().expect("stdin is piped");
+        let mut answers = BufReader::new(child.stdout.take().expect("stdout is piped"));
+        let mut ready = String::new();
+        answers.read_line(&mut ready).expect("the target answers");
+        Target { child, ask, answers }
+    }
+
+    fn read(&mut self) -> Reading {
+        self.ask.write_all(b"\n").expect("the target listens");
+        let mut line = String::new();
+        self.answers.read_line(&mut line).expect("the target answers");
+        let numbers: Vec<f64> = line.split_whitespace().map(|n| n.parse().expect("a number")).collect();
+        Reading { operations: numbers[0], cpu: numbers[1], wall: numbers[2] }
+    }
+
+    /// Operations per CPU second and per wall second over one turn.
+    fn turn(&mut self) -> (f64, f64) {
+        let before = self.read();
+        std::thread::sleep(TURN);
+        let after = self.read();
+        let operations = after.operations - before.operations;
+        (operations / (after.cpu - before.cpu) * 1e9, operations / (after.wall - before.wall) * 1e9)
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A watcher's name and how it is started on a pid; `None` is nobody.
+fn watchers() -> Vec<(&'static str, Vec<String>)> {
+    let sampletop = format!("{}/target/release/sampletop", env!("CARGO_MANIFEST_DIR"));
+    let ours = |way: &str, interval: &str| -> Vec<String> {
+        [&sampletop, "record", "-p", "PID", "-d", "30s", "-i", interval, "--capture", way, "-o", "OUT.folded"]
+            .map(String::from)
+            .to_vec()
+    };
+    let perf = |hz: &str| -> Vec<String> {
+        ["perf", "record", "-q", "-e", "cpu-clock", "-F", hz, "--call-graph", "dwarf", "-p", "PID", "-o", "OUT.data"]
+            .map(String::from)
+            .to_vec()
+    };
+    vec![
+        ("nobody", vec![]),
+        ("sampletop perf 100 Hz", ours("perf", "10ms")),
+        ("sampletop ptrace 100 Hz", ours("ptrace", "10ms")),
+        ("perf record 100 Hz", perf("100")),
+        ("nobody (again)", vec![]),
+        ("sampletop perf 1000 Hz", ours("perf", "1ms")),
+        ("sampletop ptrace 1000 Hz", ours("ptrace", "1ms")),
+        ("perf record 1000 Hz", perf("1000")),
+    ]
+}
+
+fn one_turn(target: &mut Target, command: &[String], scratch: &Path) -> (f64, f64) {
+    if command.is_empty() {
+        std::thread::sleep(SETTLE);
+        return target.turn();
+    }
+    let pid = target.child.id().to_string();
+    let arguments: Vec<String> = command[1..]
+        .iter()
+        .map(|a| match a.as_str() {
+            "PID" => pid.clone(),
+            a if a.starts_with("OUT") => scratch.join(a).display().to_string(),
+            a => a.to_owned(),
+        })
+        .collect();
+    let mut watcher = Command::new(&command[0])
+        .args(arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap_or_else(|e| panic!("{} does not start: {e}", command[0]));
+    std::thread::sleep(SETTLE);
+    let figures = target.turn();
+    assert!(watcher.try_wait().expect("it can be asked").is_none(), "{} ended early", command[0]);
+    // SIGINT lets both sampletop and perf write and leave.
+    let pid = rustix::process::Pid::from_child(&watcher);
+    let _ = rustix::process::kill_process(pid, rustix::process::Signal::INT);
+    let _ = watcher.wait();
+    figures
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn main() {
+    let rounds: usize = std::env::args().nth(1).map_or(7, |n| n.parse().expect("ROUNDS is a number"));
+    let scratch = std::env::temp_dir().join(format!("sampletop-slowdown-{}", std::process::id()));
+    std::fs::create_dir_all(&scratch).expect("a scratch folder");
+    let program: PathBuf = scratch.join("ops");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/slowdown/ops.c");
+    let built = Command::new("cc").args(["-O2", "-pthread", source, "-o"]).arg(&program).status().expect("cc runs");
+    assert!(built.success(), "cc failed");
+    for (kind, threads) in [("busy", "1"), ("many", "500"), ("switch", "1")] {
+        let watchers = watchers();
+        let mut ratios = vec![(Vec::new(), Vec::new()); watchers.len()];
+        let mut target = Target::start(&program, kind, threads);
+        for round in 0..rounds {
+            let mut figures = vec![(0.0, 0.0); watchers.len()];
+            for turn in 0..watchers.len() {
+                let who = (turn + round) % watchers.len();
+                figures[who] = one_turn(&mut target, &watchers[who].1, &scratch);
+            }
+            let base = ((figures[0].0 + figures[4].0) / 2.0, (figures[0].1 + figures[4].1) / 2.0);
+            for (who, figure) in figures.iter().enumerate() {
+                ratios[who].0.push(figure.0 / base.0);
+                ratios[who].1.push(figure.1 / base.1);
+            }
+        }
+        println!("\n{kind} {threads}: ratio to nobody, median of {rounds} rounds (lowest .. highest)");
+        println!("| watcher | per CPU second | per wall second |");
+        println!("|---|---|---|");
+        for ((name, _), (cpu, wall)) in watchers.iter().zip(&mut ratios) {
+            let (c, w) = (median(cpu), median(wall));
+            println!(
+                "| {name} | {c:.3} ({:.3} .. {:.3}) | {w:.3} ({:.3} .. {:.3}) |",
+                cpu[0],
+                cpu[rounds - 1],
+                wall[0],
+                wall[rounds - 1]
+            );
+        }
+    }
+    let _ = std::fs::remove_dir_all(&scratch);
+}

@@ -1,0 +1,289 @@
+//! Drains the ring, asks for names, folds facts, publishes snapshots. Its thread is the only writer of the model.
+//!
+//! It never waits for a symbol file: a frame stands under a placeholder until its name arrives, and the stacks that
+//! were folded meanwhile are renamed with it. Only an explicit [`Reducer::snapshot`] waits, and for a bounded time.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::capture::ring::Reader;
+use crate::model::frame::{Event, Ns, SECOND};
+use crate::model::recorder::{Limits, Recorder, View};
+use crate::model::snapshot::{Health, Session, Snapshot, Target};
+use crate::symbols::Symbols;
+
+/// How often the ring is drained: 25 wake-ups a second cost nothing, and the ring holds many times as much.
+const DRAIN_EVERY: Duration = Duration::from_millis(40);
+/// The span over which own CPU is averaged.
+const OWN_CPU_SPAN: Duration = Duration::from_secs(5);
+
+/// What the capturing side knows and a snapshot shows; read at each publication.
+#[derive(Clone, Debug)]
+pub struct Conditions {
+    /// The way of capture, as the header names it.
+    pub capture: Arc<str>,
+    pub notice: Option<Arc<str>>,
+    /// False where system time is not sampled (perf_event_paranoid 2).
+    pub kernel_visible: bool,
+    pub targets: Arc<[Target]>,
+    pub stopped: bool,
+}
+
+/// What a reducer is started with.
+pub struct Inputs {
+    pub rings: Vec<Reader>,
+    pub symbols: Symbols,
+    pub session: Session,
+    pub limits: Limits,
+    pub conditions: Box<dyn FnMut() -> Conditions + Send>,
+    /// Where snapshots are published by themselves; `None`: only when asked for.
+    pub publication: Option<Publication>,
+}
+
+/// Who gets every new snapshot, and how often (at most 10 Hz). Called on the reducer's thread: it must not block.
+pub struct Publication {
+    pub every: Duration,
+    pub to: Box<dyn FnMut(Arc<Snapshot>) + Send>,
+}
+
+enum Command {
+    /// Answer with a snapshot once all names are there, or after so long without.
+    Snapshot { names_within: Duration, reply: SyncSender<Arc<Snapshot>> },
+    /// Drain what is left, book what is carried, answer and end.
+    Finish { names_within: Duration, reply: SyncSender<Arc<Snapshot>> },
+}
+
+/// The running thread; dropping it ends the thread.
+pub struct Reducer {
+    asker: Option<Asker>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Reducer {
+    pub fn start(inputs: Inputs) -> std::io::Result<Reducer> {
+        let (commands, receiver) = channel();
+        let thread =
+            std::thread::Builder::new().name("st-reducer".into()).spawn(move || Worker::new(inputs).run(&receiver))?;
+        Ok(Reducer { asker: Some(Asker { commands }), thread: Some(thread) })
+    }
+
+    /// See [`Asker::snapshot`].
+    pub fn snapshot(&self, names_within: Duration) -> Option<Arc<Snapshot>> {
+        self.asker.as_ref()?.snapshot(names_within)
+    }
+
+    /// A handle for another thread, which may wait. The reducer's thread ends only when all of them are gone or
+    /// [`Reducer::finish`] was called.
+    pub fn asker(&self) -> Option<Asker> {
+        self.asker.clone()
+    }
+
+    /// Like [`Reducer::snapshot`], and the last: what is still carried is booked. The sampler must have stopped.
+    pub fn finish(mut self, names_within: Duration) -> Option<Arc<Snapshot>> {
+        let (reply, answer) = sync_channel(1);
+        self.asker.as_ref()?.commands.send(Command::Finish { names_within, reply }).ok()?;
+        let snapshot = answer.recv().ok();
+        self.join();
+        snapshot
+    }
+
+    fn join(&mut self) {
+        self.asker = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Reducer {
+    fn drop(&mut self) {
+        self.join();
+    }
+}
+
+/// Asks a running reducer for snapshots.
+#[derive(Clone)]
+pub struct Asker {
+    commands: Sender<Command>,
+}
+
+impl Asker {
+    /// A snapshot of this moment; waits up to `names_within` for names that are still being loaded.
+    /// `None` only if the reducer's thread has ended.
+    pub fn snapshot(&self, names_within: Duration) -> Option<Arc<Snapshot>> {
+        let (reply, answer) = sync_channel(1);
+        self.commands.send(Command::Snapshot { names_within, reply }).ok()?;
+        answer.recv().ok()
+    }
+}
+
+struct Worker {
+    rings: Vec<Reader>,
+    symbols: Symbols,
+    recorder: Recorder,
+    session: Arc<Session>,
+    conditions: Box<dyn FnMut() -> Conditions + Send>,
+    publication: Option<Publication>,
+    own_cpu: OwnCpu,
+    ended: Vec<(u32, Ns)>,
+}
+
+impl Worker {
+    fn new(inputs: Inputs) -> Worker {
+        Worker {
+            rings: inputs.rings,
+            symbols: inputs.symbols,
+            recorder: Recorder::new(inputs.session.started, inputs.limits),
+            session: Arc::new(inputs.session),
+            conditions: inputs.conditions,
+            publication: inputs.publication,
+            own_cpu: OwnCpu::default(),
+            ended: Vec::new(),
+        }
+    }
+
+    fn run(&mut self, commands: &Receiver<Command>) {
+        self.recorder.set_kernel_visible((self.conditions)().kernel_visible);
+        // The first snapshot is published as soon as there is anything to see.
+        let mut due = None;
+        loop {
+            match commands.recv_timeout(DRAIN_EVERY) {
+                Ok(Command::Snapshot { names_within, reply }) => {
+                    let _ = reply.send(self.named_snapshot(names_within));
+                }
+                Ok(Command::Finish { names_within, reply }) => {
+                    self.drain();
+                    let at = self.recorder.view().at;
+                    self.recorder.close(at);
+                    let _ = reply.send(self.named_snapshot(names_within));
+                    return;
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            let any = self.drain();
+            let now = Instant::now();
+            if self.publication.is_some() && due.map_or(any, |due| now >= due) {
+                let snapshot = self.snapshot();
+                if let Some(publication) = &mut self.publication {
+                    (publication.to)(snapshot);
+                    due = Some(now + publication.every);
+                }
+            }
+        }
+    }
+
+    /// Takes everything out of the rings, in order of time per ring; true if there was anything.
+    fn drain(&mut self) -> bool {
+        let mut any = false;
+        for ring in &mut self.rings {
+            for event in ring.by_ref() {
+                any = true;
+                if let Event::ProcessEnded { at, pid } = event {
+                    self.ended.push((pid, at));
+                }
+                self.recorder.apply(&event);
+            }
+        }
+        let unnamed = self.recorder.take_unnamed();
+        if !unnamed.is_empty() {
+            for frame in &unnamed {
+                let placeholder = self.symbols.placeholder(*frame);
+                self.recorder.set_named(*frame, placeholder);
+            }
+            self.symbols.request(&unnamed);
+        }
+        for resolved in self.symbols.take() {
+            self.recorder.set_named(resolved.frame, resolved.named);
+        }
+        any
+    }
+
+    fn named_snapshot(&mut self, names_within: Duration) -> Arc<Snapshot> {
+        let deadline = Instant::now() + names_within;
+        loop {
+            self.drain();
+            if self.symbols.pending() == 0 || Instant::now() >= deadline {
+                // What was resolved between the drain and the question is in the channel by now.
+                self.drain();
+                return self.snapshot();
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn snapshot(&mut self) -> Arc<Snapshot> {
+        let conditions = (self.conditions)();
+        self.recorder.set_kernel_visible(conditions.kernel_visible);
+        let View {
+            at,
+            tables,
+            history,
+            threads,
+            ticks,
+            losses,
+            folded_facts,
+            dropped_buckets,
+            late_p99_ns,
+            interval_achieved_ns,
+        } = self.recorder.view();
+        let mut targets = conditions.targets.to_vec();
+        for target in &mut targets {
+            if let Some((_, ended)) = self.ended.iter().find(|(pid, _)| *pid == target.pid) {
+                target.ended = Some(*ended);
+            }
+        }
+        let health = Health {
+            ticks,
+            losses,
+            reducer_dropped: 0,
+            interval_achieved_ns,
+            late_p99_ns,
+            self_cpu_percent: self.own_cpu.percent(losses.sampler_cpu_ns),
+            naming: self.symbols.pending() > 0,
+            folded_facts,
+            dropped_buckets,
+        };
+        Arc::new(Snapshot {
+            session: Arc::clone(&self.session),
+            targets: targets.into(),
+            at,
+            capture: conditions.capture,
+            health,
+            tables,
+            history,
+            threads,
+            notice: conditions.notice,
+            stopped: conditions.stopped,
+        })
+    }
+}
+
+/// CPU of the sampler and this thread, averaged over the last 5 s.
+#[derive(Default)]
+struct OwnCpu {
+    /// (when, CPU ns of both threads until then), oldest first.
+    readings: VecDeque<(Instant, u64)>,
+}
+
+impl OwnCpu {
+    fn percent(&mut self, sampler_ns: u64) -> f64 {
+        let own = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        let own_ns = own.tv_sec.unsigned_abs() * SECOND + own.tv_nsec.unsigned_abs();
+        let now = Instant::now();
+        self.readings.push_back((now, sampler_ns + own_ns));
+        // Keep one reading from before the span, so that the average covers all of it.
+        while self.readings.len() > 2 && now.duration_since(self.readings[1].0) >= OWN_CPU_SPAN {
+            self.readings.pop_front();
+        }
+        let (from, before) = self.readings[0];
+        let elapsed = now.duration_since(from).as_nanos() as f64;
+        if elapsed < 1e6 {
+            return 0.0;
+        }
+        (sampler_ns + own_ns).saturating_sub(before) as f64 / elapsed * 100.0
+    }
+}

@@ -1,1 +1,0 @@
-//! Drains the ring, resolves names, folds facts, publishes snapshots.

@@ -1,0 +1,341 @@
+//! The live view's loop: keys, signals and snapshots go into the app; its effects are carried out.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use super::Failure;
+use super::signals::Caught;
+use super::watch::{Watch, live_output_path};
+use crate::app::{AppConfig, AppState, Effect, Input, ProcessRow, Severity};
+use crate::config::{Config, TargetSpec};
+use crate::export;
+use crate::headless::NAMES_WITHIN;
+use crate::model::settings::Settings;
+use crate::model::snapshot::Snapshot;
+use crate::process::list;
+use crate::reducer::{Asker, Publication};
+use crate::tui::input;
+use crate::tui::pacer::Pacer;
+use crate::tui::terminal::Screen;
+
+/// How often the reducer publishes for the screen.
+const PUBLISH_EVERY: Duration = Duration::from_millis(250);
+/// How often the list of processes is read anew while it is shown.
+const LIST_EVERY: Duration = Duration::from_secs(2);
+
+enum Message {
+    Input(Input),
+    Snapshot(Arc<Snapshot>),
+    /// SIGINT, SIGTERM or SIGHUP.
+    Signal,
+    /// The terminal hung up.
+    TerminalGone,
+}
+
+/// Runs until the user leaves; answers the exit code.
+pub fn run(config: &Config) -> Result<i32, Failure> {
+    let (sender, messages) = channel();
+    // Attached before the screen is taken, so that an error is one sentence on an untouched terminal.
+    let watch = match &config.target {
+        Some(spec) => Some(Watch::begin(config, spec, Some(publication(&sender)))?),
+        None => None,
+    };
+    let _signals = Caught::send_to(sender.clone(), |_| Message::Signal)
+        .map_err(|error| Failure::new(1, format!("cannot catch signals: {error}")))?;
+    let screen = Screen::enter(&config.screen)
+        .map_err(|error| Failure::new(1, format!("cannot take the terminal: {error}; try `record` instead")))?;
+    let keys = sender.clone();
+    input::start(move |input| keys.send(input.map_or(Message::TerminalGone, Message::Input)).is_ok())
+        .map_err(|error| Failure::new(1, format!("cannot read the keyboard: {error}; try `record` instead")))?;
+    let app = AppState::new(AppConfig {
+        settings: config.settings.clone(),
+        interval: config.sampling.interval,
+        screen: config.screen.clone(),
+        secure: config.output.secure,
+        pick: watch.is_none(),
+        ask_on_quit: matches!(config.target, Some(TargetSpec::Command(_))),
+        ..AppConfig::default()
+    });
+    let mut live = Live {
+        config,
+        app,
+        screen,
+        pacer: Pacer::default(),
+        sender,
+        watch,
+        cpu_before: HashMap::new(),
+        listed: None,
+        helps: false,
+        last: None,
+        written: Vec::new(),
+        end_child: false,
+    };
+    live.first();
+    let outcome = live.run(&messages);
+    Ok(live.leave(outcome))
+}
+
+fn publication(sender: &Sender<Message>) -> Publication {
+    let sender = sender.clone();
+    Publication {
+        every: PUBLISH_EVERY,
+        to: Box::new(move |snapshot| {
+            let _ = sender.send(Message::Snapshot(snapshot));
+        }),
+    }
+}
+
+/// Why the loop ended.
+enum Outcome {
+    Asked,
+    /// A signal, or the terminal is gone.
+    Told,
+    Failed(String),
+}
+
+struct Live<'a> {
+    config: &'a Config,
+    app: AppState,
+    screen: Screen,
+    pacer: Pacer,
+    sender: Sender<Message>,
+    watch: Option<Watch>,
+    /// CPU time of each process (pid, start) at the last listing, and when that was.
+    cpu_before: HashMap<(u32, u64), u64>,
+    listed: Option<Instant>,
+    /// Whether the app was told that `ptrace` would help.
+    helps: bool,
+    last: Option<Arc<Snapshot>>,
+    written: Vec<PathBuf>,
+    end_child: bool,
+}
+
+impl Live<'_> {
+    fn first(&mut self) {
+        if let Ok((width, height)) = self.screen.size() {
+            self.app.update(Input::Resize { width, height });
+        }
+        if self.watch.is_none() {
+            self.list();
+        }
+        self.pacer.urgent();
+    }
+
+    fn run(&mut self, messages: &Receiver<Message>) -> Outcome {
+        loop {
+            let now = Instant::now();
+            if self.pacer.due_in(now) == Some(Duration::ZERO) {
+                if let Err(error) = self.screen.draw(&self.app) {
+                    return Outcome::Failed(format!("cannot write to the terminal: {error}"));
+                }
+                self.pacer.drawn(Instant::now());
+            }
+            let mut wait = self.pacer.due_in(Instant::now()).unwrap_or(Duration::from_secs(3600));
+            if self.watch.is_none() {
+                wait = wait.min(LIST_EVERY);
+            }
+            match messages.recv_timeout(wait) {
+                Ok(message) => {
+                    // A burst (a held key) is taken in whole before the next drawing.
+                    let burst = std::iter::once(message).chain(messages.try_iter().take(64));
+                    for message in burst {
+                        if let Some(outcome) = self.take(message) {
+                            return outcome;
+                        }
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Outcome::Told,
+            }
+            if self.watch.is_none() && self.listed.is_none_or(|at| at.elapsed() >= LIST_EVERY) {
+                self.list();
+            }
+        }
+    }
+
+    fn take(&mut self, message: Message) -> Option<Outcome> {
+        let input = match message {
+            Message::Signal | Message::TerminalGone => return Some(Outcome::Told),
+            Message::Snapshot(snapshot) => {
+                self.last = Some(Arc::clone(&snapshot));
+                let helps = self.watch.as_ref().is_some_and(|w| w.status().ptrace_would_help);
+                if helps != std::mem::replace(&mut self.helps, helps)
+                    && let Some(outcome) = self.update(Input::PtraceHelps(helps))
+                {
+                    return Some(outcome);
+                }
+                self.pacer.data();
+                return self.update(Input::Snapshot(snapshot));
+            }
+            Message::Input(input) => input,
+        };
+        if let Input::Exported(Ok(path)) = &input {
+            self.written.push(path.clone());
+        }
+        self.pacer.urgent();
+        self.update(input)
+    }
+
+    /// Gives the app something and carries out what it wants; the outcome if that ends the loop.
+    fn update(&mut self, input: Input) -> Option<Outcome> {
+        let mut effects: std::collections::VecDeque<Effect> = self.app.update(input).into();
+        while let Some(effect) = effects.pop_front() {
+            let done = match effect {
+                Effect::Quit { end_child } => {
+                    self.end_child = end_child;
+                    return Some(Outcome::Asked);
+                }
+                Effect::Export { snapshot, settings } => {
+                    self.export(snapshot, *settings);
+                    Ok(())
+                }
+                Effect::SetInterval(interval) => {
+                    self.with_watch(|watch| watch.set_interval(interval));
+                    Ok(())
+                }
+                Effect::PauseSampling(pause) => {
+                    self.with_watch(|watch| watch.pause(pause));
+                    Ok(())
+                }
+                Effect::UsePtrace => {
+                    self.with_watch(Watch::use_ptrace);
+                    Ok(())
+                }
+                Effect::Suspend => {
+                    self.pacer.urgent();
+                    self.screen.suspend()
+                }
+                Effect::Redraw => {
+                    self.pacer.urgent();
+                    self.screen.redraw()
+                }
+                Effect::Copy(text) => self.screen.copy(&text),
+                Effect::Attach(pid) => {
+                    let begun = Watch::begin(self.config, &TargetSpec::Pid(pid), Some(publication(&self.sender)));
+                    match begun {
+                        Ok(watch) => self.watch = Some(watch),
+                        Err(failure) => effects.extend(self.app.update(Input::AttachFailed(failure.sentence))),
+                    }
+                    self.pacer.urgent();
+                    Ok(())
+                }
+                Effect::Refresh => {
+                    self.list();
+                    Ok(())
+                }
+            };
+            if let Err(error) = done {
+                return Some(Outcome::Failed(format!("cannot write to the terminal: {error}")));
+            }
+        }
+        None
+    }
+
+    fn with_watch(&self, what: impl FnOnce(&Watch)) {
+        if let Some(watch) = &self.watch {
+            what(watch);
+        }
+    }
+
+    /// Writes the report on a thread of its own: it may wait for names.
+    fn export(&mut self, snapshot: Arc<Snapshot>, settings: Settings) {
+        let asker = self.watch.as_ref().and_then(Watch::asker);
+        let sender = self.sender.clone();
+        let thread = std::thread::Builder::new().name("st-export".into()).spawn(move || {
+            let outcome = save(snapshot, &settings, asker);
+            let _ = sender.send(Message::Input(Input::Exported(outcome)));
+        });
+        if let Err(error) = thread {
+            let sentence = format!("cannot start a thread to export: {error}");
+            self.app.update(Input::Notice(sentence, Severity::Error));
+        }
+    }
+
+    /// Reads the list of processes for the picker, with CPU since the last time.
+    fn list(&mut self) {
+        let since = self.listed.replace(Instant::now()).map(|at| at.elapsed());
+        let mut cpu_now = HashMap::new();
+        let rows = list::processes()
+            .into_iter()
+            .map(|process| {
+                let before = self.cpu_before.get(&(process.pid, process.start));
+                cpu_now.insert((process.pid, process.start), process.cpu_ns);
+                let cpu_percent = since.zip(before).map(|(since, before)| {
+                    process.cpu_ns.saturating_sub(*before) as f64 / since.as_nanos().max(1) as f64 * 100.0
+                });
+                ProcessRow {
+                    pid: process.pid,
+                    user: process.user.unwrap_or_else(|| process.uid.to_string()),
+                    command: process.command,
+                    threads: process.threads,
+                    cpu_percent,
+                    runtime: process.runtime,
+                }
+            })
+            .collect();
+        self.cpu_before = cpu_now;
+        self.app.update(Input::Processes(rows));
+        self.pacer.urgent();
+    }
+
+    /// Gives the terminal back, ends what has to end, prints what was written; answers the exit code.
+    fn leave(self, outcome: Outcome) -> i32 {
+        let Live { screen, watch, written, end_child, last, config, .. } = self;
+        drop(screen);
+        let leave_child = !(matches!(outcome, Outcome::Asked) && end_child);
+        let child = watch.map(|watch| watch.end(leave_child));
+        for path in &written {
+            println!("written: {}", path.display());
+        }
+        if matches!(config.target, Some(TargetSpec::Command(_))) && !config.output.secure {
+            println!("output of the command: {}", live_output_path().display());
+        }
+        match outcome {
+            Outcome::Failed(sentence) => {
+                eprintln!("sampletop: {sentence}");
+                1
+            }
+            Outcome::Asked | Outcome::Told => match child.flatten() {
+                Some(code) if matches!(config.target, Some(TargetSpec::Command(_))) => code,
+                _ => nothing_seen(last.as_deref()),
+            },
+        }
+    }
+}
+
+/// 6 where the target ended before anything was seen of it, else 0.
+fn nothing_seen(last: Option<&Snapshot>) -> i32 {
+    match last {
+        Some(snapshot) if snapshot.health.ticks == 0 => match snapshot.targets.first() {
+            Some(target) if target.ended.is_some() => {
+                eprintln!("sampletop: process {} ended before any sample was taken", target.pid);
+                6
+            }
+            _ => 0,
+        },
+        _ => 0,
+    }
+}
+
+/// The text report under the usual name in the current directory; the name, or one sentence.
+fn save(snapshot: Arc<Snapshot>, settings: &Settings, asker: Option<Asker>) -> Result<PathBuf, String> {
+    let mut snapshot = snapshot;
+    if snapshot.health.naming
+        && let Some(named) = asker.and_then(|asker| asker.snapshot(NAMES_WITHIN))
+    {
+        // Newer tables hold everything the older ones did, and more names.
+        let mut with_names = Snapshot::clone(&snapshot);
+        with_names.tables = named.tables.clone();
+        snapshot = Arc::new(with_names);
+    }
+    let pid = snapshot.targets.first().map_or(0, |t| t.pid);
+    let unix_ns = snapshot.session.started_unix_ns + i128::from(snapshot.at.saturating_sub(snapshot.session.started));
+    let path = PathBuf::from(export::file::default_name(&snapshot.session.host, pid, unix_ns));
+    let mut bytes = Vec::new();
+    export::text::write(&snapshot, settings, &mut bytes).map_err(|e| format!("cannot build the report: {e}"))?;
+    export::file::save(&path, &bytes)?;
+    Ok(std::path::absolute(&path).unwrap_or_else(|_| Path::new(&path).to_path_buf()))
+}

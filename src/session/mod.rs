@@ -1,0 +1,67 @@
+//! Starts, connects and stops the threads; the only module that sees both sides.
+//!
+//! ```text
+//! watch    one watched process: target, sampler, reducer, symbols, and the child if we started it
+//! live     the live view's loop: keys, signals, snapshots -> app -> tui, and the effects back
+//! signals  SIGINT, SIGTERM, SIGHUP as messages
+//! ```
+
+mod live;
+mod signals;
+mod watch;
+
+use crate::config::{Config, Mode};
+use crate::headless;
+
+/// Why a session could not begin: the exit code and one sentence.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    pub code: i32,
+    pub sentence: String,
+}
+
+impl Failure {
+    pub fn new(code: i32, sentence: impl Into<String>) -> Failure {
+        Failure { code, sentence: sentence.into() }
+    }
+}
+
+impl From<crate::process::target::AttachError> for Failure {
+    fn from(error: crate::process::target::AttachError) -> Failure {
+        Failure::new(error.exit_code(), error.to_string())
+    }
+}
+
+impl From<crate::process::launch::LaunchError> for Failure {
+    fn from(error: crate::process::launch::LaunchError) -> Failure {
+        Failure::new(error.exit_code(), error.to_string())
+    }
+}
+
+/// Does what the command line asked for; answers the exit code. Errors are printed, one sentence on stderr.
+pub fn run(config: Config) -> i32 {
+    let outcome = match config.mode {
+        Mode::Live => live::run(&config),
+        // The workload is this process itself; main runs it without a session.
+        Mode::Workload { .. } => Err(Failure::new(1, "the built-in workload has no session")),
+        Mode::Once { duration } => timed(&config, |run| headless::record(run, &config, Some(duration))),
+        Mode::Record { duration } => timed(&config, |run| headless::record(run, &config, duration)),
+        Mode::Dump => timed(&config, |run| headless::dump(run, &config)),
+    };
+    outcome.unwrap_or_else(|failure| {
+        eprintln!("sampletop: {}", failure.sentence);
+        failure.code
+    })
+}
+
+/// Watches without a screen while `job` runs; answers the exit code.
+fn timed(config: &Config, job: impl FnOnce(&mut watch::Timed) -> i32) -> Result<i32, Failure> {
+    if let Some(path) = &config.output.path {
+        // Before sampling: nobody wants to learn after ten minutes that the folder is read-only.
+        crate::export::file::probe(path).map_err(|sentence| Failure::new(1, sentence))?;
+    }
+    let target = config.target.as_ref().ok_or_else(|| Failure::new(2, "name a process with -p PID"))?;
+    let mut run = watch::Timed::new(watch::Watch::begin(config, target, None)?);
+    let code = job(&mut run);
+    Ok(run.end(code))
+}

@@ -1,0 +1,280 @@
+//! One watched process, from attaching to the last snapshot.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags};
+
+use super::Failure;
+use super::signals::Caught;
+use crate::capture::{Control, Plan, Sampler, Status};
+use crate::config::{Config, TargetSpec};
+use crate::demo;
+use crate::headless::{NAMES_WITHIN, Progress, Source, Waited};
+use crate::model::frame::SECOND;
+use crate::model::recorder::Limits;
+use crate::model::snapshot::{self, Session, Snapshot};
+use crate::process::files::Files;
+use crate::process::launch::{Launch, LaunchOutput};
+use crate::process::target::Target;
+use crate::reducer::{Asker, Conditions, Inputs, Publication, Reducer};
+use crate::symbols::Symbols;
+
+/// History is kept within this many bytes.
+const HISTORY_BYTES: usize = 64 << 20;
+
+/// A process under observation, and the threads that observe it.
+pub struct Watch {
+    pub target: Arc<Target>,
+    sampler: Sampler,
+    reducer: Reducer,
+    /// The COMMAND or demo child, if we started it.
+    launch: Option<Launch>,
+    is_demo: bool,
+    stopped: Arc<AtomicBool>,
+}
+
+impl Watch {
+    /// Attaches (or starts the command, held before exec until capture is open) and begins to sample.
+    pub fn begin(config: &Config, spec: &TargetSpec, publication: Option<Publication>) -> Result<Watch, Failure> {
+        let (pid, launch) = match spec {
+            TargetSpec::Pid(pid) => (*pid, None),
+            TargetSpec::Command(command) => {
+                let launch = Launch::prepare(command, command_output(config))?;
+                (launch.pid(), Some(launch))
+            }
+            TargetSpec::Demo { workload } => {
+                let launch = demo::launch(*workload, LaunchOutput::Null)?;
+                (launch.pid(), Some(launch))
+            }
+        };
+        let target = Arc::new(Target::attach(pid)?);
+        let files = Files::default();
+        let symbols = Symbols::start(files.clone());
+        let plan = Plan {
+            choice: config.sampling.capture,
+            unwinder: config.sampling.unwinder,
+            interval: config.sampling.interval,
+            own_child: launch.is_some(),
+        };
+        let session = session_facts(config, &target);
+        let (sampler, ring) = Sampler::start(Arc::clone(&target), files, plan)?;
+        let stopped = Arc::new(AtomicBool::new(false));
+        let reducer = Reducer::start(Inputs {
+            rings: vec![ring],
+            symbols,
+            session,
+            limits: Limits { history_bytes: HISTORY_BYTES, ..Limits::default() },
+            conditions: conditions(sampler.status_reader(), Arc::clone(&target), Arc::clone(&stopped)),
+            publication,
+        })
+        .map_err(|error| Failure::new(1, format!("cannot start a thread: {error}")))?;
+        let mut launch = launch;
+        if let Some(launch) = &mut launch {
+            launch.go()?;
+        }
+        Ok(Watch { target, sampler, reducer, launch, is_demo: matches!(spec, TargetSpec::Demo { .. }), stopped })
+    }
+
+    /// For a thread that may wait for names.
+    pub fn asker(&self) -> Option<Asker> {
+        self.reducer.asker()
+    }
+
+    pub fn set_interval(&self, interval: Duration) {
+        self.sampler.control(Control::Interval(interval));
+    }
+
+    pub fn pause(&self, pause: bool) {
+        self.stopped.store(pause, Ordering::Relaxed);
+        self.sampler.control(if pause { Control::Pause } else { Control::Resume });
+    }
+
+    pub fn use_ptrace(&self) {
+        self.sampler.control(Control::Use(crate::config::CaptureChoice::Ptrace));
+    }
+
+    pub fn status(&self) -> Status {
+        self.sampler.status()
+    }
+
+    /// Stops sampling without a last snapshot; ends or leaves what we started as [`Watch::finish`] does.
+    pub fn end(mut self, leave: bool) -> Option<i32> {
+        let leave = leave && !self.is_demo;
+        let launch = self.launch.take();
+        drop(self);
+        launch.and_then(|launch| end_child(launch, leave))
+    }
+
+    /// Stops sampling, waits for names, ends what we started (`leave`: a COMMAND goes on, a demo never does), and answers with everything
+    /// and the child's exit code. In this order: a file of a child that is gone can no longer be found.
+    pub fn finish(mut self, leave: bool) -> (Option<Arc<Snapshot>>, Option<i32>) {
+        let launch = self.launch.take();
+        let Watch { sampler, reducer, is_demo, .. } = self;
+        drop(sampler);
+        let snapshot = reducer.finish(NAMES_WITHIN);
+        (snapshot, launch.and_then(|launch| end_child(launch, leave && !is_demo)))
+    }
+}
+
+/// The child's exit code if it has ended by itself; otherwise it is ended, or left running.
+fn end_child(mut launch: Launch, leave: bool) -> Option<i32> {
+    if let Some(status) = launch.try_wait() {
+        return Some(status_code(status));
+    }
+    if leave {
+        launch.leave();
+    } else {
+        launch.end();
+    }
+    None
+}
+
+/// A shell's way of telling how a command ended.
+fn status_code(status: ExitStatus) -> i32 {
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+}
+
+/// Where a COMMAND's output goes: the live view needs the terminal, so a file that is named; otherwise it passes through.
+fn command_output(config: &Config) -> LaunchOutput {
+    match (&config.mode, config.output.secure) {
+        (crate::config::Mode::Live, true) => LaunchOutput::Null,
+        (crate::config::Mode::Live, false) => LaunchOutput::File(live_output_path()),
+        _ => LaunchOutput::Inherit,
+    }
+}
+
+/// `sampletop-output-PID.txt` in the current directory (the pid is sampletop's own).
+pub fn live_output_path() -> std::path::PathBuf {
+    std::path::PathBuf::from(format!("sampletop-output-{}.txt", std::process::id()))
+}
+
+fn session_facts(config: &Config, target: &Target) -> Session {
+    let monotonic = clock(rustix::time::ClockId::Monotonic);
+    let realtime = clock(rustix::time::ClockId::Realtime);
+    let uname = rustix::system::uname();
+    Session {
+        version: env!("CARGO_PKG_VERSION").into(),
+        host: crate::model::text::clean(&uname.nodename().to_string_lossy(), 256).into_owned(),
+        kernel: crate::model::text::clean(&uname.release().to_string_lossy(), 256).into_owned(),
+        cores_milli: target.cores_allowed(),
+        started: monotonic,
+        started_unix_ns: i128::from(realtime),
+        interval_ns: config.sampling.interval.as_nanos() as u64,
+        max_overhead_percent: None,
+    }
+}
+
+fn clock(id: rustix::time::ClockId) -> u64 {
+    let now = rustix::time::clock_gettime(id);
+    now.tv_sec.unsigned_abs() * SECOND + now.tv_nsec.unsigned_abs()
+}
+
+fn conditions(
+    status: impl Fn() -> Status + Send + 'static,
+    target: Arc<Target>,
+    stopped: Arc<AtomicBool>,
+) -> Box<dyn FnMut() -> Conditions + Send> {
+    Box::new(move || {
+        let status = status();
+        let target = snapshot::Target {
+            pid: target.pid(),
+            start: target.start(),
+            command: target.command().into(),
+            runtime: target.runtime(),
+            uid: target.uid(),
+            unit: target.unit().map(Arc::from),
+            started_unix_ns: target.started_unix_ns(),
+            ended: None,
+        };
+        Conditions {
+            capture: status.way.as_str().into(),
+            notice: status.notice.as_deref().map(Arc::from),
+            kernel_visible: status.kernel_visible,
+            targets: Arc::new([target]),
+            stopped: stopped.load(Ordering::Relaxed),
+        }
+    })
+}
+
+/// A [`Watch`] for a timed run: signals and the target's end arrive as messages.
+pub struct Timed {
+    watch: Option<Watch>,
+    wakes: Receiver<Wake>,
+    _signals: Option<Caught>,
+    interrupted: bool,
+    child_code: Option<i32>,
+}
+
+enum Wake {
+    Signal(i32),
+    Ended,
+}
+
+impl Timed {
+    pub fn new(watch: Watch) -> Timed {
+        let (sender, wakes) = channel();
+        let signals = Caught::send_to(sender.clone(), Wake::Signal).ok();
+        tell_end(Arc::clone(&watch.target), sender);
+        Timed { watch: Some(watch), wakes, _signals: signals, interrupted: false, child_code: None }
+    }
+
+    /// The exit code of the whole run: the command's own where we ran one and all went well.
+    pub fn end(mut self, code: i32) -> i32 {
+        if let Some(watch) = self.watch.take() {
+            self.child_code = watch.finish(false).1;
+        }
+        if code == 0 { self.child_code.unwrap_or(0) } else { code }
+    }
+}
+
+/// Sends [`Wake::Ended`] once the target has ended. The thread ends with the target or with the process.
+fn tell_end(target: Arc<Target>, sender: Sender<Wake>) {
+    let _ = std::thread::Builder::new().name("st-target-end".into()).spawn(move || {
+        let mut fds = [PollFd::from_borrowed_fd(target.pidfd(), PollFlags::IN)];
+        // An error other than an interruption cannot happen on an open pidfd; then the run ends with its time.
+        if rustix::io::retry_on_intr(|| rustix::event::poll(&mut fds, None)).is_ok() {
+            let _ = sender.send(Wake::Ended);
+        }
+    });
+}
+
+impl Source for Timed {
+    fn wait(&mut self, timeout: Duration) -> Waited {
+        let deadline = Instant::now() + timeout;
+        loop {
+            match self.wakes.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(Wake::Ended) => return Waited::Ended,
+                Ok(Wake::Signal(signal)) if self.interrupted => return Waited::Abandon(128 + signal),
+                Ok(Wake::Signal(_)) => {
+                    self.interrupted = true;
+                    return Waited::Interrupted;
+                }
+                Err(RecvTimeoutError::Timeout) => return Waited::Timeout,
+                Err(RecvTimeoutError::Disconnected) => {
+                    std::thread::sleep(deadline.saturating_duration_since(Instant::now()));
+                    return Waited::Timeout;
+                }
+            }
+        }
+    }
+
+    fn progress(&mut self) -> Progress {
+        let losses = self.watch.as_ref().and_then(|w| w.reducer.snapshot(Duration::ZERO)).map(|s| s.health.losses);
+        losses.map_or_else(Progress::default, |l| Progress { samples: l.samples, dropped: l.dropped })
+    }
+
+    fn snapshot(&mut self, named: bool) -> Option<Arc<Snapshot>> {
+        self.watch.as_ref()?.reducer.snapshot(if named { NAMES_WITHIN } else { Duration::ZERO })
+    }
+
+    fn finish(&mut self) -> Option<Arc<Snapshot>> {
+        let (snapshot, child_code) = self.watch.take()?.finish(false);
+        self.child_code = child_code;
+        snapshot
+    }
+}

@@ -1,0 +1,142 @@
+//! The live view as a user has it: the real program on a pseudo terminal, watching the built-in workload.
+
+mod common {
+    pub mod pty;
+}
+
+use common::pty::Session;
+
+fn demo(args: &[&str], rows: u16, columns: u16) -> (Session, tempfile::TempDir) {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut all = vec!["demo"];
+    all.extend(args);
+    (Session::start(&all, rows, columns, dir.path()), dir)
+}
+
+fn assert_given_back(session: &Session) {
+    assert!(!session.on_alternate_screen(), "the alternate screen was left");
+    assert!(!session.cursor_hidden(), "the cursor is back");
+}
+
+#[test]
+fn the_demo_shows_its_threads_and_functions() {
+    let (mut session, _dir) = demo(&["--workload", "mixed"], 24, 80);
+    let screen = session.wait_for("a tree", |s| s.contains("mixed-") && s.contains("method_500ms"));
+    assert!(screen.contains("LIVE"), "{screen}");
+    assert!(session.on_alternate_screen());
+    session.press("q");
+    assert_eq!(session.wait_end(), 0);
+    assert_given_back(&session);
+}
+
+#[test]
+fn freeze_and_go_on() {
+    let (mut session, _dir) = demo(&["--workload", "mixed"], 30, 120);
+    session.wait_for("a tree", |s| s.contains("method_500ms"));
+    session.press(" ");
+    session.wait_for("FROZEN", |s| s.contains("FROZEN"));
+    session.press(" ");
+    session.wait_for("LIVE", |s| s.contains("LIVE"));
+    session.press("q");
+    assert_eq!(session.wait_end(), 0);
+}
+
+#[test]
+fn every_view_and_setting_key_leaves_it_running() {
+    let (mut session, _dir) = demo(&[], 24, 80);
+    session.wait_for("a tree", |s| s.contains("mixed-"));
+    for keys in [
+        "2", "1", "\t", "\t", "m", "m", "m", "b", "b", "t", "t", "t", "t", "t", "E", "C", "i", "i", "r", "r", "o", "c",
+        "0", "0",
+    ] {
+        session.press(keys);
+    }
+    session.press("?");
+    session.wait_for("help", |s| s.contains("quit"));
+    session.press("\u{1b}");
+    session.wait_for("the view", |s| s.contains("LIVE"));
+    session.press("q");
+    assert_eq!(session.wait_end(), 0);
+    assert_given_back(&session);
+}
+
+#[test]
+fn an_arrow_key_torn_apart_presses_nothing_else() {
+    let (mut session, _dir) = demo(&["--workload", "mixed"], 24, 80);
+    session.wait_for("a tree", |s| s.contains("mixed-"));
+    for _ in 0..3 {
+        for byte in ["\u{1b}", "[", "D"] {
+            session.press(byte);
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+    // `d` and `D` would have opened the interval prompt; the view still obeys plain keys.
+    session.press(" ");
+    session.wait_for("FROZEN", |s| s.contains("FROZEN"));
+    session.press("q");
+    assert_eq!(session.wait_end(), 0);
+}
+
+#[test]
+fn a_signal_gives_the_terminal_back() {
+    for signal in [rustix::process::Signal::TERM, rustix::process::Signal::HUP, rustix::process::Signal::INT] {
+        let (mut session, _dir) = demo(&["--workload", "mixed"], 24, 80);
+        session.wait_for("a tree", |s| s.contains("mixed-"));
+        let pid = rustix::process::Pid::from_raw(session.child.process_id().expect("a pid") as i32).expect("a pid");
+        rustix::process::kill_process(pid, signal).expect("our own child");
+        assert_eq!(session.wait_end(), 0, "{signal:?}");
+        assert_given_back(&session);
+    }
+}
+
+#[test]
+fn a_lost_connection_ends_it() {
+    let (mut session, _dir) = demo(&["--workload", "mixed"], 24, 80);
+    session.wait_for("a tree", |s| s.contains("mixed-"));
+    session.hang_up();
+    session.wait_end();
+}
+
+#[test]
+fn resizing_at_any_moment_is_survived() {
+    let (mut session, _dir) = demo(&[], 24, 80);
+    session.wait_for("a tree", |s| s.contains("mixed-"));
+    for (rows, columns) in [(5, 20), (1, 1), (60, 200), (10, 40), (24, 80), (3, 300), (24, 80)] {
+        session.resize(rows, columns);
+        std::thread::sleep(std::time::Duration::from_millis(30));
+    }
+    session.press("\u{c}");
+    session.wait_for("the view", |s| s.contains("LIVE"));
+    session.press("q");
+    assert_eq!(session.wait_end(), 0);
+    assert_given_back(&session);
+}
+
+#[test]
+fn export_writes_a_report_and_names_it_again_at_the_end() {
+    let (mut session, dir) = demo(&["--workload", "mixed"], 24, 80);
+    session.wait_for("a tree", |s| s.contains("method_500ms"));
+    session.press("x");
+    session.wait_for("the file's name", |s| s.contains("sampletop-") && s.contains(".txt"));
+    session.press("q");
+    assert_eq!(session.wait_end(), 0);
+    let screen = session.screen();
+    let names: Vec<_> = std::fs::read_dir(dir.path()).expect("the folder").filter_map(Result::ok).collect();
+    assert_eq!(names.len(), 1, "{names:?}");
+    let name = names[0].file_name().into_string().expect("text");
+    assert!(screen.replace('\n', "").contains(&name), "{screen}");
+    let report = std::fs::read_to_string(names[0].path()).expect("the report");
+    assert!(report.contains("method_500ms"), "{report}");
+}
+
+#[test]
+fn the_result_stays_when_the_command_ends() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut session = Session::start(&["--", "sh", "-c", "echo hello; sleep 0.7; exit 3"], 24, 80, dir.path());
+    session.wait_for("EXITED", |s| s.contains("EXITED"));
+    session.press("q");
+    assert_eq!(session.wait_end(), 3, "the command's own status");
+    assert_given_back(&session);
+    let output = std::fs::read_dir(dir.path()).expect("the folder").filter_map(Result::ok).next().expect("a file");
+    assert_eq!(std::fs::read_to_string(output.path()).expect("its output"), "hello\n");
+}
