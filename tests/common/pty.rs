@@ -1,6 +1,7 @@
 //! The real program on a pseudo terminal: press keys, read the screen.
 
 use std::io::{Read, Write};
+use std::num::NonZero;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -44,7 +45,7 @@ impl Session {
             }
         });
         Session {
-            parser: vt100::Parser::new(rows, columns, 0),
+            parser: vt100::Parser::new(cells(rows), cells(columns), 0),
             bytes,
             keys,
             master: Some(pty.master),
@@ -61,7 +62,7 @@ impl Session {
     pub fn resize(&mut self, rows: u16, columns: u16) {
         let size = PtySize { rows, cols: columns, pixel_width: 0, pixel_height: 0 };
         self.master.as_ref().expect("not hung up").resize(size).expect("resize");
-        self.parser.screen_mut().set_size(rows, columns);
+        self.parser.screen_mut().set_size(cells(rows), cells(columns));
     }
 
     /// Closes our end of the terminal, as a lost ssh connection does.
@@ -121,6 +122,10 @@ impl Session {
         self.raw.extend_from_slice(bytes);
         self.parser.process(bytes);
     }
+}
+
+fn cells(n: u16) -> NonZero<u16> {
+    NonZero::new(n).expect("a terminal has cells")
 }
 
 impl Drop for Session {
