@@ -1,30 +1,87 @@
 //! The default unwinder: walks copied stack bytes with the target's own unwind tables.
+//!
+//! ```text
+//! walk      frame by frame: what follows, and why it ends where it ends
+//! code      what is known of the process's code; framehop's own modules and caches
+//! images    loads unwind tables from the target's memory, or its files
+//! tables    the checked tables of one image: functions, rules
+//! rows      rows that framehop cannot step over, evaluated here
+//! recover   frame records: verified, or searched for where rbp is unknown
+//! calls     what machine code says about a return address
+//! stack     words of the stack: copied, or read from a thread that stays where it is
+//! ```
+//!
+//! framehop takes the ordinary steps, from its cache. But it falls back to frame pointers without saying so when it
+//! knows no module or no unwind information for an address, and a stack walked like that may be wrong and look
+//! whole. So each address is classified first (once: the answer is kept), and framehop only gets those that it
+//! steps over by unwind information.
 
-use crate::model::frame::{Marker, RawFrame};
+mod calls;
+mod code;
+mod images;
+mod recover;
+mod rows;
+mod stack;
+mod tables;
+mod walk;
+
+use std::time::Instant;
+
+use crate::model::frame::RawFrame;
 use crate::process::files::Files;
+use crate::process::maps::Maps;
 use crate::process::memory::ReadMemory;
 use crate::unwinder::{Registers, StackBytes, Unwinder, Walk};
+
+use code::{Code, Source};
+use rows::Left;
+use stack::Stack;
+use walk::Walker;
 
 /// Walks the stacks of one process.
 pub struct FramehopUnwinder<M> {
     memory: M,
-    files: Files,
-    pid: u32,
+    code: Code,
+    // Room that is used again for each walk.
+    left: Vec<Left>,
+    window: Vec<u8>,
 }
 
 impl<M: ReadMemory> FramehopUnwinder<M> {
+    /// Frames name their files by ids from `files`.
     pub fn new(memory: M, files: Files, pid: u32) -> FramehopUnwinder<M> {
-        FramehopUnwinder { memory, files, pid }
+        FramehopUnwinder::with_maps(memory, files, pid, Box::new(move || Maps::read(pid)))
+    }
+
+    /// The same with mappings from elsewhere than /proc.
+    pub fn with_maps(memory: M, files: Files, pid: u32, source: Source) -> FramehopUnwinder<M> {
+        FramehopUnwinder { memory, code: Code::new(files, pid, source), left: Vec::new(), window: Vec::new() }
     }
 
     /// Forgets everything known about the process's code: after an exec, or when mappings are known to have changed.
-    pub fn invalidate(&mut self) {}
+    pub fn invalidate(&mut self) {
+        self.code.invalidate();
+    }
 }
 
 impl<M: ReadMemory> Unwinder for FramehopUnwinder<M> {
     fn walk(&mut self, registers: &Registers, stack: StackBytes<'_>, out: &mut Vec<RawFrame>) -> Walk {
-        let _ = (&self.memory, &self.files, self.pid, registers, stack);
-        out.push(RawFrame::marker(Marker::NoUnwindInfo));
-        Walk { end: Some(Marker::NoUnwindInfo), recovered: false }
+        self.code.refresh(Instant::now());
+        self.left.clear();
+        // Only a thread that is read as it lies, blocked, is still where it was when its stack was copied.
+        let live = registers.rbp.is_none().then_some(&self.memory);
+        let walker = Walker {
+            code: &mut self.code,
+            memory: &self.memory,
+            stack: Stack::new(stack, live, std::mem::take(&mut self.window)),
+            registers,
+            left: &mut self.left,
+            out,
+            recovered: false,
+            signals: 0,
+        };
+        let (walk, stack) = walker.walk();
+        self.window = stack.into_window();
+        walk
     }
 }

@@ -1,0 +1,295 @@
+//! What is known of the process's code: mappings, images, and how to leave the frame at each address met so far.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
+use framehop::{FrameAddress, Unwinder as _};
+use rustc_hash::FxHashMap;
+
+use crate::model::frame::{FileId, FrameCode, Marker, RawFrame};
+use crate::process::files::Files;
+use crate::process::maps::{Backing, Mapping, Maps};
+use crate::process::memory::ReadMemory;
+use crate::unwinder::framehop::calls::{self, CallSite};
+use crate::unwinder::framehop::images::{Image, TABLES_MAX};
+use crate::unwinder::framehop::tables::{Context, Rule, Tables};
+
+/// Addresses of user code end here (x86-64, four- and five-level paging alike).
+const USER_END: u64 = 1 << 56;
+/// Addresses remembered; more than a program's hot ones, about 3 MB.
+const KNOWN_MAX: usize = 1 << 16;
+/// framehop remembers the rules of 509 addresses per cache, each in one possible place: several keep hot ones apart.
+const CACHES: u64 = 8;
+/// Images remembered, with tables or without.
+const IMAGES_MAX: usize = 8192;
+
+/// Mappings are read again at least this often while stacks are walked: code may have been replaced at the same place.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// But so seldom that reading costs at most this fraction of the time (1/500); and for an unknown address 1/20.
+const SHARE: u32 = 500;
+const SHARE_UNKNOWN: u32 = 20;
+const LOOK_AGAIN_UNKNOWN: Duration = Duration::from_millis(10);
+
+/// How the frame at an address is left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    Table(Rule),
+    /// The kernel's way back from a signal handler: all registers lie on the stack.
+    Signal,
+    /// Has pushed nothing: the return address is on top.
+    Leaf,
+    /// No unwind information.
+    Unknown,
+}
+
+/// An address that has been met: the frame it becomes, and how to go on.
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    pub frame: RawFrame,
+    pub step: Step,
+}
+
+/// Where mappings come from: /proc, or a test.
+pub type Source = Box<dyn FnMut() -> io::Result<Maps> + Send>;
+
+pub struct Code {
+    files: Files,
+    pid: u32,
+    source: Source,
+    pub maps: Maps,
+    read_at: Option<Instant>,
+    cost: Duration,
+    /// By [`Image::start`].
+    images: FxHashMap<u64, Image>,
+    tables_size: usize,
+    known: FxHashMap<(u64, bool), Known>,
+    calls: FxHashMap<u64, Option<CallSite>>,
+    pub context: Box<Context>,
+    unwinder: UnwinderX86_64<Arc<[u8]>>,
+    caches: Vec<CacheX86_64>,
+}
+
+impl Code {
+    pub fn new(files: Files, pid: u32, source: Source) -> Code {
+        Code {
+            files,
+            pid,
+            source,
+            maps: Maps::default(),
+            read_at: None,
+            cost: Duration::ZERO,
+            images: FxHashMap::default(),
+            tables_size: 0,
+            known: FxHashMap::default(),
+            calls: FxHashMap::default(),
+            context: Box::default(),
+            unwinder: UnwinderX86_64::new(),
+            caches: (0..CACHES).map(|_| CacheX86_64::new()).collect(),
+        }
+    }
+
+    /// Forgets everything; mappings are read again before the next walk.
+    pub fn invalidate(&mut self) {
+        self.maps = Maps::default();
+        self.read_at = None;
+        self.images.clear();
+        self.tables_size = 0;
+        self.known.clear();
+        self.calls.clear();
+        self.unwinder = UnwinderX86_64::new();
+        // A rule of before must not be found again should framehop's 16-bit generation have come round.
+        self.caches = (0..CACHES).map(|_| CacheX86_64::new()).collect();
+    }
+
+    /// Reads the mappings again when it is time.
+    pub fn refresh(&mut self, now: Instant) {
+        let due = self.read_at.is_none_or(|at| now.duration_since(at) >= LOOK_AGAIN.max(self.cost * SHARE));
+        if due {
+            self.read_maps(now);
+        }
+    }
+
+    /// Reads the mappings again because an address is in none of them, unless that was done just now.
+    pub fn refresh_for_unknown(&mut self) -> bool {
+        let now = Instant::now();
+        let pause = LOOK_AGAIN_UNKNOWN.max(self.cost * SHARE_UNKNOWN);
+        let due = self.read_at.is_none_or(|at| now.duration_since(at) >= pause);
+        if due {
+            self.read_maps(now);
+        }
+        due
+    }
+
+    fn read_maps(&mut self, now: Instant) {
+        // An error says that the process is gone; then there is nothing to walk either.
+        let maps = (self.source)().unwrap_or_default();
+        self.read_at = Some(now);
+        self.cost = now.elapsed();
+        // Code generated at run time is patched in place.
+        self.calls.clear();
+        let gone: Vec<u64> = self.images.values().filter(|i| !i.still_in(&maps)).map(Image::start).collect();
+        let moved = self.maps.iter().any(|m| m.executable && maps.find(m.start) != Some(m));
+        for start in gone {
+            if let Some(image) = self.images.remove(&start) {
+                self.tables_size -= image.tables.as_ref().map_or(0, Tables::size);
+            }
+            self.unwinder.remove_module(start);
+        }
+        if moved {
+            self.known.clear();
+        }
+        self.maps = maps;
+    }
+
+    /// The frame at `pc` and how to leave it; `exact` if `pc` itself is executing, else it is a return address and
+    /// its call, one byte before, decides. `None` outside executable mappings.
+    #[inline]
+    pub fn known(&mut self, memory: &impl ReadMemory, pc: u64, exact: bool) -> Option<Known> {
+        if let Some(known) = self.known.get(&(pc, exact)) {
+            return Some(*known);
+        }
+        let known = self.learn(memory, pc, exact)?;
+        if self.known.len() >= KNOWN_MAX {
+            self.known.clear();
+        }
+        self.known.insert((pc, exact), known);
+        Some(known)
+    }
+
+    #[cold]
+    fn learn(&mut self, memory: &impl ReadMemory, pc: u64, exact: bool) -> Option<Known> {
+        if let Some(frame) = self.trampoline(memory, pc, exact) {
+            return Some(Known { frame, step: Step::Signal });
+        }
+        let address = if exact { pc } else { pc.checked_sub(1)? };
+        if self.maps.find_code(address).is_none() {
+            self.refresh_for_unknown();
+        }
+        let mapping = self.maps.find_code(address)?.clone();
+        if address >= USER_END && mapping.backing != Backing::Vsyscall {
+            return None;
+        }
+        let frame = self.frame(&mapping, pc, exact);
+        let step = match mapping.backing {
+            Backing::Vsyscall => Step::Leaf,
+            _ => {
+                self.load(memory, &mapping);
+                let rule = image_of(&self.images, &self.maps, &mapping)
+                    .and_then(|image| image.tables.as_ref()?.rule(address, &mut self.context));
+                rule.map_or(Step::Unknown, Step::Table)
+            }
+        };
+        Some(Known { frame, step })
+    }
+
+    fn frame(&self, mapping: &Mapping, pc: u64, exact: bool) -> RawFrame {
+        match self.files.register(mapping.mapped_file(self.pid)) {
+            // A return address may lie just behind its mapping's end: the offset is still the right one.
+            Some(file) => RawFrame::new(FrameCode::Code { file, offset: mapping.offset_of(pc), exact }),
+            None => RawFrame::marker(Marker::OutsideMaps),
+        }
+    }
+
+    /// The file that a frame's marker names.
+    pub fn file_of(&self, frame: RawFrame) -> Option<FileId> {
+        match frame.decode() {
+            FrameCode::Code { file, .. } => Some(file),
+            _ => None,
+        }
+    }
+
+    /// Whether `pc` is in the code that a signal handler returns to: `mov rax, 15; syscall` (rt_sigreturn). Its frame
+    /// is always exact: nothing called it.
+    fn trampoline(&self, memory: &impl ReadMemory, pc: u64, exact: bool) -> Option<RawFrame> {
+        const FORMS: [&[u8]; 2] = [&[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05], &[0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05]];
+        let mapping = self.maps.find_code(pc)?;
+        let found = FORMS.iter().any(|form| {
+            let mut code = [0; 9];
+            let code = &mut code[..form.len()];
+            let matches = |at: u64, code: &mut [u8]| memory.read_exact(at, code).is_some() && code == *form;
+            // A thread found in the system call itself has its instruction behind it, or before it if restarted.
+            matches(pc, code)
+                || exact && [2, 0].iter().any(|left| matches(pc.wrapping_sub(form.len() as u64 - left), code))
+        });
+        found.then(|| self.frame(mapping, pc, true))
+    }
+
+    fn load(&mut self, memory: &impl ReadMemory, mapping: &Mapping) {
+        if mapping.backing == Backing::Anonymous || image_of(&self.images, &self.maps, mapping).is_some() {
+            return;
+        }
+        if self.images.len() >= IMAGES_MAX {
+            return;
+        }
+        let image = Image::load(memory, &self.maps, mapping, self.pid, TABLES_MAX.saturating_sub(self.tables_size));
+        if let Some(tables) = &image.tables {
+            self.tables_size += tables.size();
+            if tables.framehop_reaches() {
+                let range = image.start()..image.end();
+                let module = framehop::Module::new(String::new(), range, tables.base(), tables.for_framehop());
+                self.unwinder.add_module(module);
+            }
+        }
+        self.images.insert(image.start(), image);
+    }
+
+    /// The image whose code `address` lies in.
+    pub fn image(&self, address: u64) -> Option<&Image> {
+        image_of(&self.images, &self.maps, self.maps.find_code(address)?)
+    }
+
+    /// Tables of the image around `address`, and the room to evaluate a row in.
+    pub fn tables(&mut self, address: u64) -> Option<(&Tables, &mut Context)> {
+        let image = image_of(&self.images, &self.maps, self.maps.find_code(address)?)?;
+        Some((image.tables.as_ref()?, &mut self.context))
+    }
+
+    /// `[start, end)` of the function around `address`, where there is unwind information; the image is loaded if it
+    /// was not yet.
+    pub fn function(&mut self, memory: &impl ReadMemory, address: u64) -> Option<(u64, u64)> {
+        let mapping = self.maps.find_code(address)?.clone();
+        self.load(memory, &mapping);
+        self.image(address)?.tables.as_ref()?.function(address)
+    }
+
+    /// The call before `return_address`, if that lies in executable memory and there is one.
+    pub fn call_before(&mut self, memory: &impl ReadMemory, return_address: u64) -> Option<CallSite> {
+        // Nothing else on a stack looks like code as often as small numbers and stack addresses do: the mapping first.
+        self.maps.find_code(return_address.wrapping_sub(1))?;
+        if let Some(site) = self.calls.get(&return_address) {
+            return *site;
+        }
+        let site = calls::call_before(memory, return_address);
+        if self.calls.len() >= KNOWN_MAX {
+            self.calls.clear();
+        }
+        self.calls.insert(return_address, site);
+        site
+    }
+
+    /// One step by framehop. Only for addresses whose [`Rule`] is `Plain`: then it neither guesses nor evaluates
+    /// expressions.
+    #[inline]
+    pub fn framehop_step(
+        &mut self,
+        pc: u64,
+        exact: bool,
+        registers: &mut UnwindRegsX86_64,
+        mut word: impl FnMut(u64) -> Option<u64>,
+    ) -> Result<Option<u64>, framehop::Error> {
+        let address = if exact {
+            FrameAddress::from_instruction_pointer(pc)
+        } else {
+            FrameAddress::from_return_address(pc).ok_or(framehop::Error::ReturnAddressIsNull)?
+        };
+        let cache = &mut self.caches[((pc >> 4) % CACHES) as usize];
+        self.unwinder.unwind_frame(address, registers, cache, &mut |at| word(at).ok_or(()))
+    }
+}
+
+fn image_of<'a>(images: &'a FxHashMap<u64, Image>, maps: &Maps, mapping: &Mapping) -> Option<&'a Image> {
+    let start = maps.loaded_with(mapping).first().map_or(mapping.start, |first| first.start);
+    images.get(&start)
+}

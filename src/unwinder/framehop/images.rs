@@ -1,0 +1,212 @@
+//! Loading the unwind tables of what is mapped: from the target's memory where they are loaded (that is the file that
+//! runs, deleted or not), else from the file.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use crate::process::maps::{Backing, Mapping, Maps};
+use crate::process::memory::ReadMemory;
+use crate::process::open::open_mapped;
+use crate::unwinder::framehop::tables::Tables;
+
+/// Bytes of one table; the largest known programs have about 30 MB.
+const TABLE_MAX: u64 = 128 << 20;
+/// Bytes of all tables of one process; what comes later has none.
+pub const TABLES_MAX: usize = 256 << 20;
+/// Program headers, and section headers, of one file.
+const HEADERS_MAX: u64 = 4096;
+const NAMES_MAX: u64 = 1 << 20;
+const PAGE: u64 = 4096;
+
+/// One ELF file as it is loaded in the process.
+pub struct Image {
+    /// The mappings it was loaded from; if they change it is another image.
+    pieces: Vec<Mapping>,
+    /// Where the program or library begins to run (ELF entry); 0 if unknown.
+    pub entry: u64,
+    pub tables: Option<Tables>,
+}
+
+impl Image {
+    /// The image that `mapping`, which is executable, belongs to. Without tables where there is no ELF file, or none
+    /// with unwind tables.
+    pub fn load(memory: &impl ReadMemory, maps: &Maps, mapping: &Mapping, pid: u32, budget: usize) -> Image {
+        let loaded = maps.loaded_with(mapping);
+        let pieces = if loaded.is_empty() { vec![mapping.clone()] } else { loaded.to_vec() };
+        let headers = loaded.first().and_then(|first| Headers::read(&|at, buf| memory.read(first.start + at, buf)));
+        let bias = headers.as_ref().and_then(|headers| headers.bias(mapping));
+        let mut image = Image { pieces, entry: 0, tables: None };
+        if let (Some(headers), Some(bias)) = (&headers, bias) {
+            image.entry = bias.wrapping_add(headers.entry);
+            image.tables = headers.tables_in_memory(memory, bias);
+        }
+        if image.tables.is_none() && mapping.backing == Backing::File {
+            image.read_file(mapping, pid);
+        }
+        image.tables = image.tables.filter(|tables| tables.size() <= budget);
+        image
+    }
+
+    fn read_file(&mut self, mapping: &Mapping, pid: u32) {
+        let Ok(file) = open_mapped(&mapping.mapped_file(pid)) else { return };
+        let read = |at, buf: &mut [u8]| read_at(&file, at, buf);
+        let Some(headers) = Headers::read(&read) else { return };
+        let Some(bias) = headers.bias(mapping) else { return };
+        self.entry = bias.wrapping_add(headers.entry);
+        self.tables = headers.tables_in_file(&read, bias);
+    }
+
+    /// The lowest address: by this an image is known.
+    pub fn start(&self) -> u64 {
+        self.pieces[0].start
+    }
+
+    pub fn end(&self) -> u64 {
+        self.pieces[self.pieces.len() - 1].end
+    }
+
+    /// Whether it is still mapped as it was.
+    pub fn still_in(&self, maps: &Maps) -> bool {
+        self.pieces.iter().all(|piece| maps.find(piece.start) == Some(piece))
+    }
+}
+
+fn read_at(file: &File, at: u64, buf: &mut [u8]) -> usize {
+    let mut done = 0;
+    while done < buf.len() {
+        match file.read_at(&mut buf[done..], at.saturating_add(done as u64)) {
+            Ok(0) | Err(_) => break,
+            Ok(n) => done += n,
+        }
+    }
+    done
+}
+
+/// Reads a prefix of the buffer from an offset of the file, or an address relative to its beginning.
+type Read<'a> = dyn Fn(u64, &mut [u8]) -> usize + 'a;
+
+fn bytes(read: &Read<'_>, at: u64, length: u64) -> Option<Vec<u8>> {
+    let mut buf = vec![0; usize::try_from(length).ok()?];
+    let n = read(at, &mut buf);
+    buf.truncate(n);
+    (n > 0).then_some(buf)
+}
+
+fn all_bytes(read: &Read<'_>, at: u64, length: u64) -> Option<Vec<u8>> {
+    bytes(read, at, length).filter(|buf| buf.len() as u64 == length)
+}
+
+struct Segment {
+    kind: u32,
+    flags: u32,
+    offset: u64,
+    address: u64,
+    file_size: u64,
+    memory_size: u64,
+}
+
+/// What is used of an ELF file's headers.
+struct Headers {
+    entry: u64,
+    segments: Vec<Segment>,
+    /// Offset and number of section headers, and which of them holds the names.
+    sections: (u64, u64, u64),
+}
+
+const PT_LOAD: u32 = 1;
+const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
+const PF_X: u32 = 1;
+
+impl Headers {
+    /// `None` for anything but a 64-bit little-endian x86-64 ELF file.
+    fn read(read: &Read<'_>) -> Option<Headers> {
+        let header = all_bytes(read, 0, 64)?;
+        const MACHINE_X86_64: u64 = 62;
+        if !header.starts_with(b"\x7fELF\x02\x01") || number(&header, 18, 2) != MACHINE_X86_64 {
+            return None;
+        }
+        let (at, size, count) = (number(&header, 32, 8), number(&header, 54, 2), number(&header, 56, 2));
+        if size != 56 || count > HEADERS_MAX {
+            return None;
+        }
+        let table = all_bytes(read, at, size * count)?;
+        let segment = |h: &[u8]| Segment {
+            kind: number(h, 0, 4) as u32,
+            flags: number(h, 4, 4) as u32,
+            offset: number(h, 8, 8),
+            address: number(h, 16, 8),
+            file_size: number(h, 32, 8),
+            memory_size: number(h, 40, 8),
+        };
+        let sections = if number(&header, 58, 2) == 64 {
+            (number(&header, 40, 8), number(&header, 60, 2), number(&header, 62, 2))
+        } else {
+            (0, 0, 0)
+        };
+        Some(Headers {
+            entry: number(&header, 24, 8),
+            segments: table.chunks_exact(56).map(segment).collect(),
+            sections,
+        })
+    }
+
+    /// What is added to the file's addresses where it is loaded, judged by an executable mapping of it.
+    fn bias(&self, mapping: &Mapping) -> Option<u64> {
+        let code = self.segments.iter().find(|s| {
+            let from = s.offset & !(PAGE - 1);
+            s.kind == PT_LOAD
+                && s.flags & PF_X != 0
+                && from <= mapping.offset
+                && mapping.offset < s.offset.saturating_add(s.file_size)
+        })?;
+        let shift = code.address.wrapping_sub(code.offset);
+        Some(mapping.start.wrapping_sub(mapping.offset).wrapping_sub(shift))
+    }
+
+    /// The lowest loaded address.
+    fn base(&self, bias: u64) -> Option<u64> {
+        let lowest = self.segments.iter().filter(|s| s.kind == PT_LOAD).map(|s| s.address & !(PAGE - 1)).min()?;
+        Some(bias.wrapping_add(lowest))
+    }
+
+    fn tables_in_memory(&self, memory: &impl ReadMemory, bias: u64) -> Option<Tables> {
+        let hdr = self.segments.iter().find(|s| s.kind == PT_GNU_EH_FRAME && s.memory_size <= TABLE_MAX)?;
+        let hdr_at = bias.wrapping_add(hdr.address);
+        let read = |at: u64, buf: &mut [u8]| memory.read(at, buf);
+        let hdr = bytes(&read, hdr_at, hdr.memory_size)?;
+        Tables::from_hdr(self.base(bias)?, &hdr, hdr_at, |at, wanted| {
+            let segment = self.segments.iter().find(|s| {
+                let start = bias.wrapping_add(s.address);
+                s.kind == PT_LOAD && at.checked_sub(start).is_some_and(|o| o < s.file_size)
+            })?;
+            let left = segment.file_size - (at - bias.wrapping_add(segment.address));
+            bytes(&read, at, left.min(wanted).min(TABLE_MAX))
+        })
+    }
+
+    fn tables_in_file(&self, read: &Read<'_>, bias: u64) -> Option<Tables> {
+        let (at, count, names) = self.sections;
+        if count > HEADERS_MAX || names >= count {
+            return None;
+        }
+        let table = all_bytes(read, at, 64 * count)?;
+        let headers: Vec<&[u8]> = table.chunks_exact(64).collect();
+        let names = headers[names as usize];
+        let names = bytes(read, number(names, 24, 8), number(names, 32, 8).min(NAMES_MAX))?;
+        const SHT_NOBITS: u64 = 8;
+        const SHF_COMPRESSED: u64 = 0x800;
+        let section = headers.iter().find(|h| {
+            let name = names.get(number(h, 0, 4) as usize..);
+            name.is_some_and(|name| name.starts_with(b".eh_frame\0"))
+                && number(h, 4, 4) != SHT_NOBITS
+                && number(h, 8, 8) & SHF_COMPRESSED == 0
+        })?;
+        let eh_frame = bytes(read, number(section, 24, 8), number(section, 32, 8).min(TABLE_MAX))?;
+        Tables::from_eh_frame(self.base(bias)?, eh_frame, bias.wrapping_add(number(section, 16, 8)))
+    }
+}
+
+/// The little-endian number of `size` bytes at `at`; the caller has checked the length.
+fn number(bytes: &[u8], at: usize, size: usize) -> u64 {
+    bytes[at..at + size].iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
+}

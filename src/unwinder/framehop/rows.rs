@@ -1,0 +1,241 @@
+//! Leaving a frame by its unwind row where framehop cannot: a CFA in another register than rsp and rbp (hand-written
+//! assembly, realigned stacks), or given by an expression (realigned stacks, PLT entries).
+
+use gimli::{
+    CfaRule, Encoding, EndianSlice, EvaluationResult, Expression, LittleEndian, Location, Register, RegisterRule,
+    UnwindExpression, Value, X86_64,
+};
+
+use crate::process::memory::ReadMemory;
+use crate::unwinder::Registers;
+use crate::unwinder::framehop::code::Code;
+use crate::unwinder::framehop::stack::Stack;
+use crate::unwinder::framehop::tables::Tables;
+
+/// Operations of one expression that are run: real ones have a dozen.
+const OPERATIONS_MAX: u32 = 256;
+
+/// A frame that has been left on this walk: what is needed to find a register it saved.
+#[derive(Clone, Copy, Debug)]
+pub enum Left {
+    /// By unwind information for this address; its CFA.
+    Frame { address: u64, cfa: u64 },
+    /// A signal frame: the general registers lie from here on.
+    Signal { registers: u64 },
+    /// In a way that says nothing about registers.
+    Blind,
+}
+
+/// A frame that is being looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame {
+    /// The address by which its code is looked up.
+    pub address: u64,
+    pub pc: u64,
+    pub sp: u64,
+    pub rbp: Option<u64>,
+}
+
+/// The caller, as a row describes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Caller {
+    pub cfa: u64,
+    pub pc: u64,
+    pub rbp: Option<u64>,
+}
+
+/// Why a row could not be evaluated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RowError {
+    /// It needs rbp, which is not known.
+    NeedsRbp,
+    Failed,
+}
+
+/// Where general registers lie in a ucontext, in words from `gregs`, by DWARF number (rax rdx rcx rbx rsi rdi rbp
+/// rsp r8..r15 rip).
+const IN_UCONTEXT: [u64; 17] = [13, 12, 14, 11, 9, 8, 10, 15, 0, 1, 2, 3, 4, 5, 6, 7, 16];
+/// In [`Registers::general`]: rax rbx rcx rdx rsi rdi r8..r15.
+const IN_GENERAL: [Option<usize>; 16] = [
+    Some(0),
+    Some(3),
+    Some(2),
+    Some(1),
+    Some(4),
+    Some(5),
+    None,
+    None,
+    Some(6),
+    Some(7),
+    Some(8),
+    Some(9),
+    Some(10),
+    Some(11),
+    Some(12),
+    Some(13),
+];
+/// rbx, rbp, r12..r15: what a called function must preserve (System V ABI).
+const PRESERVED: [u16; 6] = [3, 6, 12, 13, 14, 15];
+
+/// Word number `register` (DWARF) of a ucontext's general registers.
+pub fn in_ucontext(gregs: u64, register: Register) -> Option<u64> {
+    let word = IN_UCONTEXT.get(usize::from(register.0))?;
+    gregs.checked_add(8 * word)
+}
+
+/// Evaluates the row of `frame`. `left` holds the frames inside it, outermost of them last.
+pub fn caller<M: ReadMemory>(
+    code: &mut Code,
+    stack: &mut Stack<'_, M>,
+    frame: Frame,
+    registers: &Registers,
+    left: &[Left],
+) -> Result<Caller, RowError> {
+    let address = frame.address;
+    // What is needed of the row, owned: looking for a saved register evaluates other rows in the same room.
+    let (tables, context) = code.tables(address).ok_or(RowError::Failed)?;
+    let tables = tables.clone();
+    let (row, encoding) = tables.row(address, context).ok_or(RowError::Failed)?;
+    let (cfa_rule, ra_rule, rbp_rule) = (row.cfa().clone(), row.register(X86_64::RA), row.register(X86_64::RBP));
+    let mut evaluator = Evaluator { code, stack, tables: &tables, encoding, frame, registers, left, needs_rbp: false };
+    let result = evaluator.caller(&cfa_rule, ra_rule.as_ref(), rbp_rule.as_ref());
+    let needs_rbp = evaluator.needs_rbp;
+    result.ok_or(if needs_rbp { RowError::NeedsRbp } else { RowError::Failed })
+}
+
+struct Evaluator<'e, 's, M> {
+    code: &'e mut Code,
+    stack: &'e mut Stack<'s, M>,
+    tables: &'e Tables,
+    encoding: Encoding,
+    frame: Frame,
+    registers: &'e Registers,
+    left: &'e [Left],
+    needs_rbp: bool,
+}
+
+impl<M: ReadMemory> Evaluator<'_, '_, M> {
+    fn caller(
+        &mut self,
+        cfa: &CfaRule<usize>,
+        ra: Option<&RegisterRule<usize>>,
+        rbp: Option<&RegisterRule<usize>>,
+    ) -> Option<Caller> {
+        let cfa = match cfa {
+            CfaRule::RegisterAndOffset { register, offset } => self.register(*register)?.checked_add_signed(*offset)?,
+            CfaRule::Expression(expression) => self.expression(expression, None)?,
+        };
+        let pc = match ra? {
+            RegisterRule::SameValue | RegisterRule::Undefined => return None,
+            rule => self.by_rule(rule, cfa, X86_64::RA)?,
+        };
+        // A caller whose rbp cannot be told is still the caller.
+        let needs_rbp = self.needs_rbp;
+        let rbp = match rbp {
+            None => self.frame.rbp,
+            Some(rule) => self.by_rule(rule, cfa, X86_64::RBP),
+        };
+        self.needs_rbp = needs_rbp;
+        Some(Caller { cfa, pc, rbp })
+    }
+
+    fn by_rule(&mut self, rule: &RegisterRule<usize>, cfa: u64, register: Register) -> Option<u64> {
+        match rule {
+            RegisterRule::SameValue => self.register(register),
+            RegisterRule::Offset(offset) => self.stack.word(cfa.checked_add_signed(*offset)?),
+            RegisterRule::ValOffset(offset) => cfa.checked_add_signed(*offset),
+            RegisterRule::Register(other) => self.register(*other),
+            RegisterRule::Expression(expression) => {
+                let at = self.expression(expression, Some(cfa))?;
+                self.stack.word(at)
+            }
+            RegisterRule::ValExpression(expression) => self.expression(expression, Some(cfa)),
+            RegisterRule::Constant(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    fn expression(&mut self, expression: &UnwindExpression<usize>, initial: Option<u64>) -> Option<u64> {
+        let tables = self.tables;
+        let Expression(bytes) = expression.get(&tables.section()).ok()?;
+        let mut evaluation: gimli::Evaluation<EndianSlice<'_, LittleEndian>> =
+            gimli::Evaluation::new(bytes, self.encoding);
+        evaluation.set_max_iterations(OPERATIONS_MAX);
+        if let Some(value) = initial {
+            evaluation.set_initial_value(value);
+        }
+        let mut state = evaluation.evaluate().ok()?;
+        loop {
+            state = match state {
+                EvaluationResult::Complete => break,
+                EvaluationResult::RequiresRegister { register, .. } => {
+                    let value = self.register(register)?;
+                    evaluation.resume_with_register(Value::Generic(value)).ok()?
+                }
+                EvaluationResult::RequiresMemory { address, size: 8, space: None, .. } => {
+                    let value = self.stack.word(address)?;
+                    evaluation.resume_with_memory(Value::Generic(value)).ok()?
+                }
+                _ => return None,
+            };
+        }
+        match evaluation.as_result() {
+            [piece] => match piece.location {
+                Location::Address { address } => Some(address),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The value of a register in this frame.
+    fn register(&mut self, register: Register) -> Option<u64> {
+        match register {
+            X86_64::RSP => Some(self.frame.sp),
+            X86_64::RA => Some(self.frame.pc),
+            X86_64::RBP => {
+                self.needs_rbp |= self.frame.rbp.is_none();
+                self.frame.rbp
+            }
+            register => self.saved(register),
+        }
+    }
+
+    /// A register that the frames inside this one have preserved: from the one nearest to it that saved it, else
+    /// as the thread has it now.
+    fn saved(&mut self, register: Register) -> Option<u64> {
+        for left in self.left.iter().rev() {
+            match *left {
+                Left::Signal { registers } => return self.stack.word(in_ucontext(registers, register)?),
+                Left::Blind => return None,
+                Left::Frame { address, cfa } => {
+                    if !PRESERVED.contains(&register.0) {
+                        return None;
+                    }
+                    let (tables, context) = self.code.tables(address)?;
+                    match tables.row(address, context)?.0.register(register) {
+                        None | Some(RegisterRule::SameValue) => {}
+                        Some(RegisterRule::Offset(offset)) => return self.stack.word(cfa.checked_add_signed(offset)?),
+                        Some(_) => return None,
+                    }
+                }
+            }
+        }
+        if !self.registers.general_known {
+            return None;
+        }
+        let index = IN_GENERAL.get(usize::from(register.0)).copied().flatten()?;
+        Some(self.registers.general[index])
+    }
+}
+
+/// The lowest place, relative to the CFA, where the function around `address` saved a register.
+pub fn lowest_saved(code: &mut Code, address: u64) -> Option<i64> {
+    let (tables, context) = code.tables(address)?;
+    let (row, _) = tables.row(address, context)?;
+    let saved = row.registers().filter_map(|(register, rule)| match rule {
+        RegisterRule::Offset(offset) if PRESERVED.contains(&register.0) => Some(*offset),
+        _ => None,
+    });
+    saved.min()
+}

@@ -1,0 +1,286 @@
+//! Walking one stack, frame by frame, and saying truthfully where and why it ends.
+
+use framehop::x86_64::UnwindRegsX86_64;
+use gimli::X86_64;
+
+use crate::model::frame::{Marker, RawFrame};
+use crate::process::memory::ReadMemory;
+use crate::unwinder::framehop::calls::{self, CallSite};
+use crate::unwinder::framehop::code::{Code, Known, Step};
+use crate::unwinder::framehop::recover::Search;
+use crate::unwinder::framehop::rows::{self, Frame, Left, RowError};
+use crate::unwinder::framehop::stack::{Missing, RED_ZONE, Stack};
+use crate::unwinder::framehop::tables::{Rule, SavedRbp};
+use crate::unwinder::{Registers, Walk};
+
+/// Frames of one stack, its marker included.
+pub const FRAMES_MAX: usize = 1024;
+/// Signal handlers interrupted by signals: more says that the stack is garbage.
+const SIGNALS_MAX: u32 = 16;
+
+/// Where the walk is.
+#[derive(Clone, Copy, Debug)]
+struct Cursor {
+    pc: u64,
+    /// `pc` is executing (the innermost frame, or one that a signal interrupted), not a return address.
+    exact: bool,
+    sp: u64,
+    rbp: Option<u64>,
+}
+
+impl Cursor {
+    /// The address by which its code is looked up.
+    fn address(self) -> u64 {
+        if self.exact { self.pc } else { self.pc.wrapping_sub(1) }
+    }
+
+    fn frame(self) -> Frame {
+        Frame { address: self.address(), pc: self.pc, sp: self.sp, rbp: self.rbp }
+    }
+}
+
+/// What follows a frame.
+enum Next {
+    Frame(Cursor),
+    /// Proven to be the outermost.
+    Whole,
+    /// It ends here, for this reason.
+    End(Marker),
+}
+
+pub struct Walker<'w, 's, M> {
+    pub code: &'w mut Code,
+    pub memory: &'w M,
+    pub stack: Stack<'s, M>,
+    pub registers: &'w Registers,
+    /// Frames left so far, innermost first.
+    pub left: &'w mut Vec<Left>,
+    pub out: &'w mut Vec<RawFrame>,
+    pub recovered: bool,
+    pub signals: u32,
+}
+
+impl<'s, M: ReadMemory> Walker<'_, 's, M> {
+    /// Walks until the outermost frame or the first thing that cannot be trusted.
+    pub fn walk(mut self) -> (Walk, Stack<'s, M>) {
+        let end = self.frames();
+        (Walk { end, recovered: self.recovered }, self.stack)
+    }
+
+    fn frames(&mut self) -> Option<Marker> {
+        let first = self.out.len();
+        let mut cursor =
+            Cursor { pc: self.registers.rip, exact: true, sp: self.registers.rsp, rbp: self.registers.rbp };
+        let on_stack = self.enter(cursor.sp);
+        loop {
+            if self.out.len() - first >= FRAMES_MAX - 1 {
+                return self.end(Marker::TooDeep, None);
+            }
+            let Some(known) = self.code.known(self.memory, cursor.pc, cursor.exact) else {
+                let innermost = self.out.len() == first;
+                match self.called_nothing(cursor).filter(|_| innermost && on_stack) {
+                    Some(caller) => {
+                        self.out.push(RawFrame::marker(Marker::OutsideMaps));
+                        cursor = caller;
+                        continue;
+                    }
+                    None => return self.end(Marker::OutsideMaps, None),
+                }
+            };
+            self.out.push(known.frame);
+            if !on_stack {
+                return self.end(Marker::BadUnwind, Some(known));
+            }
+            self.stack.take_missing();
+            match self.step(cursor, known) {
+                Next::Whole => return None,
+                Next::End(marker) => return self.end(marker, Some(known)),
+                Next::Frame(next) if known.step == Step::Signal => cursor = next,
+                // The stack pointer rises with every frame, inside the same mapping.
+                Next::Frame(next) if next.sp > cursor.sp && self.stack.holds(next.sp) => cursor = next,
+                Next::Frame(_) => return self.end(Marker::BadUnwind, Some(known)),
+            }
+        }
+    }
+
+    fn end(&mut self, marker: Marker, known: Option<Known>) -> Option<Marker> {
+        let file = match marker {
+            Marker::NoUnwindInfo | Marker::BadUnwind => known.and_then(|known| self.code.file_of(known.frame)),
+            _ => None,
+        };
+        self.out.push(file.map_or(RawFrame::marker(marker), |file| RawFrame::marker_in(marker, file)));
+        Some(marker)
+    }
+
+    /// Finds the mapping that `sp` points into.
+    fn enter(&mut self, sp: u64) -> bool {
+        if self.code.maps.stack_of(sp).is_none() {
+            self.code.refresh_for_unknown();
+        }
+        let Some(mapping) = self.code.maps.stack_of(sp) else { return false };
+        // The main stack may have grown below its mapping as it was when read.
+        let start = mapping.start.min(sp).saturating_sub(RED_ZONE);
+        self.stack.enter(start, mapping.end);
+        true
+    }
+
+    fn step(&mut self, cursor: Cursor, known: Known) -> Next {
+        match known.step {
+            Step::Table(Rule::Root) => Next::Whole,
+            Step::Table(Rule::Plain { from_rbp, rbp }) => self.plain(cursor, from_rbp, rbp),
+            Step::Table(Rule::Described) => self.described(cursor),
+            Step::Signal => self.interrupted(cursor),
+            Step::Leaf => self.leaf(cursor).map_or_else(|| self.failed(), Next::Frame),
+            Step::Unknown => self.without_information(cursor),
+        }
+    }
+
+    /// Why a read failed: not copied, or not a stack at all.
+    fn failed(&mut self) -> Next {
+        match self.stack.take_missing() {
+            Some(Missing::NotCopied) => Next::End(Marker::Truncated),
+            _ => Next::End(Marker::BadUnwind),
+        }
+    }
+
+    /// A step that framehop takes.
+    fn plain(&mut self, mut cursor: Cursor, from_rbp: bool, saved: SavedRbp) -> Next {
+        if from_rbp && cursor.rbp.is_none() {
+            match self.recover(cursor) {
+                Some(rbp) => cursor.rbp = Some(rbp),
+                None => return self.unrecovered(),
+            }
+        }
+        let mut registers = UnwindRegsX86_64::new(cursor.pc, cursor.sp, cursor.rbp.unwrap_or(0));
+        let stack = &mut self.stack;
+        match self.code.framehop_step(cursor.pc, cursor.exact, &mut registers, |at| stack.word(at)) {
+            Ok(Some(pc)) => {
+                let rbp = match saved {
+                    SavedRbp::Same => cursor.rbp,
+                    SavedRbp::Saved => Some(registers.bp()),
+                    SavedRbp::Lost => None,
+                };
+                self.left.push(Left::Frame { address: cursor.address(), cfa: registers.sp() });
+                Next::Frame(Cursor { pc, exact: false, sp: registers.sp(), rbp })
+            }
+            // A return address of 0 (or rbp of 0 where a frame record should be): looked at again, closely.
+            Ok(None) => self.described(cursor),
+            Err(_) => self.failed(),
+        }
+    }
+
+    /// A step by our own evaluation of the row.
+    fn described(&mut self, mut cursor: Cursor) -> Next {
+        let mut result = rows::caller(self.code, &mut self.stack, cursor.frame(), self.registers, self.left);
+        if result == Err(RowError::NeedsRbp) {
+            match self.recover(cursor) {
+                Some(rbp) => cursor.rbp = Some(rbp),
+                None => return self.unrecovered(),
+            }
+            result = rows::caller(self.code, &mut self.stack, cursor.frame(), self.registers, self.left);
+        }
+        match result {
+            Ok(caller) if caller.pc == 0 => {
+                // By convention the outermost frame has neither a caller nor a caller's frame pointer; a program's
+                // entry has no caller whatever rbp says.
+                let whole = caller.cfa > cursor.sp && self.stack.holds(caller.cfa);
+                if whole && (caller.rbp == Some(0) || self.is_entry(cursor)) { Next::Whole } else { self.failed() }
+            }
+            Ok(caller) => {
+                self.left.push(Left::Frame { address: cursor.address(), cfa: caller.cfa });
+                Next::Frame(Cursor { pc: caller.pc, exact: false, sp: caller.cfa, rbp: caller.rbp })
+            }
+            Err(_) => self.failed(),
+        }
+    }
+
+    fn is_entry(&self, cursor: Cursor) -> bool {
+        let Some(image) = self.code.image(cursor.address()) else { return false };
+        let function = image.tables.as_ref().and_then(|tables| tables.function(cursor.address()));
+        function.is_some_and(|(start, end)| (start..end).contains(&image.entry))
+    }
+
+    fn recover(&mut self, cursor: Cursor) -> Option<u64> {
+        let mut search = Search { code: self.code, memory: self.memory, stack: &mut self.stack };
+        let found = search.frame_pointer(cursor.frame())?;
+        self.stack.take_missing();
+        self.recovered = true;
+        Some(found)
+    }
+
+    /// rbp is needed and could not be told.
+    fn unrecovered(&mut self) -> Next {
+        self.failed()
+    }
+
+    /// The registers that the kernel saved when it ran the signal handler, at sp: `struct ucontext` with its general
+    /// registers 40 bytes in (x86-64).
+    fn interrupted(&mut self, cursor: Cursor) -> Next {
+        let gregs = cursor.sp.wrapping_add(40);
+        self.signals += 1;
+        let mut register = |register| self.stack.word(rows::in_ucontext(gregs, register)?);
+        let (Some(pc), Some(sp), Some(rbp)) = (register(X86_64::RA), register(X86_64::RSP), register(X86_64::RBP))
+        else {
+            return self.failed();
+        };
+        // On the same stack the interrupted frame lies above; from an alternate one the walk changes over.
+        let same = self.stack.holds(sp);
+        if self.signals > SIGNALS_MAX || (same && sp <= cursor.sp) || (!same && !self.enter(sp)) {
+            return Next::End(Marker::BadUnwind);
+        }
+        self.left.push(Left::Signal { registers: gregs });
+        Next::Frame(Cursor { pc, exact: true, sp, rbp: Some(rbp) })
+    }
+
+    /// The return address on top of the stack, if there is one.
+    fn leaf(&mut self, cursor: Cursor) -> Option<Cursor> {
+        let pc = self.stack.word(cursor.sp)?;
+        self.code.call_before(self.memory, pc)?;
+        self.left.push(Left::Blind);
+        Some(Cursor { pc, exact: false, sp: cursor.sp + 8, rbp: cursor.rbp })
+    }
+
+    /// A call through a wrong pointer: nothing of the callee has run, the return address is on top.
+    fn called_nothing(&mut self, cursor: Cursor) -> Option<Cursor> {
+        self.leaf(cursor)
+    }
+
+    /// Code without unwind information: by frame records, if two of them verify.
+    fn without_information(&mut self, cursor: Cursor) -> Next {
+        if cursor.exact
+            && let Some(caller) = self.entered_just_now(cursor)
+        {
+            return Next::Frame(caller);
+        }
+        let mut search = Search { code: self.code, memory: self.memory, stack: &mut self.stack };
+        let record = match cursor.rbp {
+            Some(rbp) => search.fallback(cursor.pc, cursor.sp, rbp),
+            None => search.search_fallback(cursor.pc, cursor.sp),
+        };
+        let Some(record) = record else {
+            return match self.stack.take_missing() {
+                Some(Missing::NotCopied) => Next::End(Marker::Truncated),
+                _ => Next::End(Marker::NoUnwindInfo),
+            };
+        };
+        self.recovered |= cursor.rbp.is_none();
+        self.left.push(Left::Blind);
+        Next::Frame(Cursor { pc: record.return_address, exact: false, sp: record.at + 16, rbp: Some(record.saved) })
+    }
+
+    /// The innermost function, without unwind information, if it has not set up a frame: it never does, not yet, or
+    /// no longer. Then rbp is still its caller's, and by frame records the caller would be left out.
+    fn entered_just_now(&mut self, cursor: Cursor) -> Option<Cursor> {
+        /// No function's code is looked for further back.
+        const NEAR: u64 = 64 << 10;
+        let top = self.stack.word(cursor.sp)?;
+        let Some(CallSite::Direct(start)) = self.code.call_before(self.memory, top) else { return None };
+        if start > cursor.pc || cursor.pc - start > NEAR || self.code.function(self.memory, start).is_some() {
+            return None;
+        }
+        let in_frame = calls::prologue(self.memory, start).is_some_and(|p| cursor.pc >= start + p.frame_after);
+        let mut instruction = [0];
+        let returns = self.memory.read_exact(cursor.pc, &mut instruction).is_some() && instruction[0] == 0xc3;
+        if in_frame && !returns { None } else { self.leaf(cursor) }
+    }
+}
