@@ -100,50 +100,36 @@ pub fn leads_to(memory: &impl ReadMemory, target: u64, start: u64) -> bool {
 /// What a function's first instructions say about its frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Prologue {
-    /// Bytes from the function's start until rbp is set: `push rbp; mov rbp, rsp`.
+    /// Bytes from the function's start until rbp is set: `push rbp; ... mov rbp, rsp`.
     pub frame_after: u64,
-    /// Bytes pushed after that.
-    pub pushed: u64,
-    /// What is then subtracted from rsp.
+    /// What is subtracted from rsp after that.
     pub room: u64,
 }
 
 /// Code bytes looked at.
 const PROLOGUE: usize = 128;
 
-/// `None` if the function does not begin by setting up a frame pointer.
-pub fn prologue(memory: &impl ReadMemory, start: u64) -> Option<Prologue> {
+/// `None` if the function does not begin by setting up a frame pointer. Looks no further than `end`.
+pub fn prologue(memory: &impl ReadMemory, start: u64, end: u64) -> Option<Prologue> {
     let mut code = [0; PROLOGUE];
-    let n = memory.read(start, &mut code);
+    let length = usize::try_from(end.checked_sub(start)?).ok()?.min(PROLOGUE);
+    let n = memory.read(start, &mut code[..length]);
     decode_prologue(&code[..n])
 }
 
+/// Other instructions may stand between those looked for: they are stepped over byte by byte. What that may misread is
+/// caught where the result is verified against the stack.
 fn decode_prologue(code: &[u8]) -> Option<Prologue> {
-    let mut at = 0;
-    if code.starts_with(&[0xf3, 0x0f, 0x1e, 0xfa]) {
-        at += 4;
-    }
+    const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
+    let mut at = if code.starts_with(&ENDBR64) { 4 } else { 0 };
     if *code.get(at)? != 0x55 {
         return None;
     }
-    at += 1;
-    if !matches!(code.get(at..at + 3)?, [0x48, 0x89, 0xe5] | [0x48, 0x8b, 0xec]) {
-        return None;
-    }
-    at += 3;
-    let mut found = Prologue { frame_after: at as u64, pushed: 0, room: 0 };
-    // Other instructions may stand between: they are stepped over byte by byte. What that may misread is caught
-    // where the result is verified against the stack.
+    let set = code[at..].windows(3).position(|w| matches!(w, [0x48, 0x89, 0xe5] | [0x48, 0x8b, 0xec]))?;
+    at += set + 3;
+    let mut found = Prologue { frame_after: at as u64, room: 0 };
     while let Some(rest) = code.get(at..).filter(|rest| !rest.is_empty()) {
         match rest {
-            [0x41, 0x54..=0x57, ..] => {
-                found.pushed += 8;
-                at += 2;
-            }
-            [0x50 | 0x53, ..] => {
-                found.pushed += 8;
-                at += 1;
-            }
             // lea r11, [rsp - N]: the loop that touches each page of a large frame goes down to there.
             [0x4c, 0x8d, 0x9c, 0x24, a, b, c, d, ..] => {
                 found.room += u64::from(i32::from_le_bytes([*a, *b, *c, *d]).unsigned_abs());
@@ -245,16 +231,18 @@ mod tests {
     fn prologues() {
         // push rbp; mov rbp,rsp; push r15; push rbx; sub rsp,0x18
         let small = [0x55, 0x48, 0x89, 0xe5, 0x41, 0x57, 0x53, 0x48, 0x83, 0xec, 0x18, 0x53];
-        assert_eq!(decode_prologue(&small), Some(Prologue { frame_after: 4, pushed: 16, room: 0x18 }));
+        assert_eq!(decode_prologue(&small), Some(Prologue { frame_after: 4, room: 0x18 }));
         // endbr64 before; mov [rbp-4],edi between; a large frame.
         let large =
             [0xf3, 0x0f, 0x1e, 0xfa, 0x55, 0x48, 0x89, 0xe5, 0x89, 0x7d, 0xfc, 0x48, 0x81, 0xec, 0x10, 0x20, 0, 0];
-        assert_eq!(decode_prologue(&large), Some(Prologue { frame_after: 8, pushed: 0, room: 0x2010 }));
+        assert_eq!(decode_prologue(&large), Some(Prologue { frame_after: 8, room: 0x2010 }));
         // sub rsp,0x1000; or [rsp],0; sub rsp,0x20
         let touched = [
             0x55, 0x48, 0x89, 0xe5, 0x48, 0x81, 0xec, 0, 0x10, 0, 0, 0x48, 0x83, 0x0c, 0x24, 0, 0x48, 0x83, 0xec, 0x20,
         ];
-        assert_eq!(decode_prologue(&touched), Some(Prologue { frame_after: 4, pushed: 0, room: 0x1020 }));
+        assert_eq!(decode_prologue(&touched), Some(Prologue { frame_after: 4, room: 0x1020 }));
+        // push rbp; xor eax,eax; mov rbp,rsp; no room.
+        assert_eq!(decode_prologue(&[0x55, 0x31, 0xc0, 0x48, 0x89, 0xe5]), Some(Prologue { frame_after: 6, room: 0 }));
         assert_eq!(decode_prologue(&[0x53, 0x48, 0x83, 0xec, 0x10]), None);
         assert_eq!(decode_prologue(&[0x55, 0x53]), None);
         assert_eq!(decode_prologue(&[]), None);

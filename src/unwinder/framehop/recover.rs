@@ -48,62 +48,75 @@ pub struct Search<'w, 's, M> {
 impl<M: ReadMemory> Search<'_, '_, M> {
     /// rbp of `frame`, whose function keeps a frame pointer, from the stack alone.
     pub fn frame_pointer(&mut self, frame: Frame) -> Option<u64> {
-        let (start, end) = self.code.function(self.memory, frame.address)?;
-        self.predicted(frame, start).or_else(|| self.searched(frame, start, end))
+        let (start, _) = self.code.function(self.memory, frame.address)?;
+        self.predicted(frame, start).or_else(|| self.searched(frame, start))
     }
 
-    /// From the function's own first instructions: how much it pushed, and how much room it made.
+    /// From the function's own first instructions: what it saved, and how much room it made.
     fn predicted(&mut self, frame: Frame, start: u64) -> Option<u64> {
-        let prologue = calls::prologue(self.memory, start)?;
-        if frame.address < start + prologue.frame_after {
-            return None;
-        }
-        // The record is at CFA - 16; what was saved below it is known exactly.
+        let prologue = calls::prologue(self.memory, start, frame.address)?;
+        // The record is at CFA - 16; below it lie the registers that were pushed, where unwind information says so,
+        // unless they were stored into the room made.
         let saved = lowest_saved(self.code, frame.address).map_or(0, |lowest| (-16i64).saturating_sub(lowest).max(0));
-        let mut sizes = [prologue.room + saved as u64, prologue.room + prologue.pushed, prologue.room];
-        sizes.sort_unstable();
-        let mut best: Option<Record> = None;
         for below in (0..=BELOW).step_by(8) {
-            for size in sizes {
+            for size in [prologue.room + saved as u64, prologue.room] {
                 let Some(at) = frame.sp.checked_add(size + below) else { continue };
                 let Some(record) = self.record(at, frame.sp, Some(start)) else { continue };
-                match record.fit {
-                    Fit::Certain => return Some(at),
-                    // Code that jumped here is believed only at the very place the code predicts.
-                    Fit::Doubtful if below > 8 || !self.linked(record) => {}
-                    _ if best.is_none_or(|best| best.fit == Fit::Doubtful && record.fit == Fit::Possible) => {
-                        best = Some(record);
-                    }
-                    // Two different records fit: neither is taken, unless they are the same.
-                    _ => {}
+                let fits = match record.fit {
+                    Fit::Certain => true,
+                    // The very place is evidence, too; one word of alignment is common.
+                    Fit::Possible => below == 0 || below == 8 && self.linked(record),
+                    // Another function was called, and may have jumped here.
+                    Fit::Doubtful => below == 0 && self.linked(record),
+                };
+                if fits {
+                    return Some(at);
                 }
             }
         }
-        best.map(|record| record.at)
+        None
     }
 
-    /// By trying every place above the stack pointer: exactly one record may fit.
-    fn searched(&mut self, frame: Frame, start: u64, end: u64) -> Option<u64> {
-        let mut found: Option<Record> = None;
-        let first = frame.sp.checked_add(15)? & !15;
-        let last = self.stack.end().min(frame.sp.saturating_add(SEARCH));
-        for at in (first..last).step_by(16) {
+    /// By trying every place that the record can be at: exactly one may follow a direct call of this very function.
+    /// Two may be a recursion, or what an earlier call left behind; one reached through a pointer below it may be the
+    /// real one.
+    fn searched(&mut self, frame: Frame, start: u64) -> Option<u64> {
+        let least = calls::prologue(self.memory, start, frame.address).map_or(0, |prologue| prologue.room);
+        let mut found = None;
+        for at in self.places(frame.sp.checked_add(least)?)? {
             let Some(record) = self.record(at, frame.sp, Some(start)) else { continue };
-            if record.fit == Fit::Doubtful || !self.linked(record) {
-                continue;
-            }
-            // Left over from a callee that is gone, or a recursion: nothing tells these apart.
-            if record.fit == Fit::Possible && (start..end).contains(&record.return_address.wrapping_sub(1)) {
-                return None;
-            }
-            match found {
-                None => found = Some(record),
-                Some(before) if before.fit == record.fit => return None,
-                Some(before) if before.fit == Fit::Possible => found = Some(record),
-                Some(_) => {}
+            match (record.fit, found) {
+                (Fit::Certain, None) => found = Some(at),
+                (Fit::Certain, Some(_)) => return None,
+                (Fit::Possible, None) if self.linked(record) => return None,
+                _ => {}
             }
         }
-        found.map(|record| record.at)
+        found
+    }
+
+    /// Places where the row of `frame`, which is no plain one, can find a record of this function: for each, whoever
+    /// evaluates the row must come to the record's return address.
+    pub fn candidates(&mut self, frame: Frame) -> Vec<Record> {
+        /// More say that it is hopeless.
+        const ENOUGH: usize = 64;
+        let Some((start, _)) = self.code.function(self.memory, frame.address) else { return Vec::new() };
+        let Some(places) = self.places(frame.sp) else { return Vec::new() };
+        let mut found = Vec::new();
+        for at in places {
+            let record = self.record(at, frame.sp, Some(start)).filter(|r| r.fit != Fit::Doubtful);
+            found.extend(record);
+            if found.len() == ENOUGH {
+                break;
+            }
+        }
+        found
+    }
+
+    /// 16-byte aligned addresses from `from` up, as far as is searched.
+    fn places(&self, from: u64) -> Option<std::iter::StepBy<std::ops::Range<u64>>> {
+        let first = from.checked_add(15)? & !15;
+        Some((first..self.stack.end().min(from.saturating_add(SEARCH))).step_by(16))
     }
 
     /// The frame record of the code at `pc`, which has no unwind information, at `rbp`: verified by a second record
@@ -115,9 +128,7 @@ impl<M: ReadMemory> Search<'_, '_, M> {
 
     /// The same without knowing rbp: the first record whose call leads here.
     pub fn search_fallback(&mut self, pc: u64, sp: u64) -> Option<Record> {
-        let first = sp.checked_add(15)? & !15;
-        let last = self.stack.end().min(sp.saturating_add(SEARCH));
-        for at in (first..last).step_by(16) {
+        for at in self.places(sp)? {
             let Some(record) = self.record(at, sp, None) else { continue };
             let direct = matches!(self.code.call_before(self.memory, record.return_address), Some(CallSite::Direct(_)));
             if direct && self.may_be_of(record, pc) && self.linked(record) {

@@ -148,7 +148,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         if from_rbp && cursor.rbp.is_none() {
             match self.recover(cursor) {
                 Some(rbp) => cursor.rbp = Some(rbp),
-                None => return self.unrecovered(),
+                None => return self.failed(),
             }
         }
         let mut registers = UnwindRegsX86_64::new(cursor.pc, cursor.sp, cursor.rbp.unwrap_or(0));
@@ -173,9 +173,9 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
     fn described(&mut self, mut cursor: Cursor) -> Next {
         let mut result = rows::caller(self.code, &mut self.stack, cursor.frame(), self.registers, self.left);
         if result == Err(RowError::NeedsRbp) {
-            match self.recover(cursor) {
+            match self.recover_for_row(cursor) {
                 Some(rbp) => cursor.rbp = Some(rbp),
-                None => return self.unrecovered(),
+                None => return self.failed(),
             }
             result = rows::caller(self.code, &mut self.stack, cursor.frame(), self.registers, self.left);
         }
@@ -208,9 +208,25 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         Some(found)
     }
 
-    /// rbp is needed and could not be told.
-    fn unrecovered(&mut self) -> Next {
-        self.failed()
+    /// rbp for a row that is no plain one: the only place from which the row comes to the return address of the
+    /// record there. (Where a function realigns its stack, the record is a copy, and the row finds the original.)
+    fn recover_for_row(&mut self, cursor: Cursor) -> Option<u64> {
+        let mut search = Search { code: self.code, memory: self.memory, stack: &mut self.stack };
+        let candidates = search.candidates(cursor.frame());
+        let mut found = None;
+        for record in candidates {
+            let frame = Frame { rbp: Some(record.at), ..cursor.frame() };
+            let caller = rows::caller(self.code, &mut self.stack, frame, self.registers, self.left);
+            if caller.is_ok_and(|caller| caller.pc == record.return_address && caller.cfa > record.at) {
+                if found.is_some() {
+                    return None;
+                }
+                found = Some(record.at);
+            }
+        }
+        self.stack.take_missing();
+        self.recovered |= found.is_some();
+        found
     }
 
     /// The registers that the kernel saved when it ran the signal handler, at sp: `struct ucontext` with its general
@@ -278,7 +294,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         if start > cursor.pc || cursor.pc - start > NEAR || self.code.function(self.memory, start).is_some() {
             return None;
         }
-        let in_frame = calls::prologue(self.memory, start).is_some_and(|p| cursor.pc >= start + p.frame_after);
+        let in_frame = calls::prologue(self.memory, start, cursor.pc).is_some();
         let mut instruction = [0];
         let returns = self.memory.read_exact(cursor.pc, &mut instruction).is_some() && instruction[0] == 0xc3;
         if in_frame && !returns { None } else { self.leaf(cursor) }
