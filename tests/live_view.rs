@@ -52,7 +52,7 @@ fn every_view_and_setting_key_leaves_it_running() {
         session.press(keys);
     }
     session.press("?");
-    session.wait_for("help", |s| s.contains("quit"));
+    session.wait_for("help", |s| s.contains("expand the row"));
     session.press("\u{1b}");
     session.wait_for("the view", |s| s.contains("LIVE"));
     session.press("q");
@@ -108,7 +108,7 @@ fn resizing_at_any_moment_is_survived() {
     session.press("\u{c}");
     session.wait_for("the view", |s| s.contains("LIVE"));
     session.press("q");
-    assert_eq!(session.wait_end(), 0);
+    assert_eq!(session.wait_end(), 0, "{}", session.screen());
     assert_given_back(&session);
 }
 

@@ -2,19 +2,45 @@
 
 use std::io::{Read, Write};
 use std::num::NonZero;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// How long anything may take to appear. A limit against hanging, not a measure.
 pub const LIMIT: Duration = Duration::from_secs(30);
 
+/// Our end of the terminal; dropping it closes every descriptor of it.
+struct Terminal {
+    master: Box<dyn MasterPty + Send>,
+    reader: Box<dyn Read + Send>,
+    keys: Box<dyn Write + Send>,
+}
+
+impl Terminal {
+    /// What was written within `limit`; `None` when nothing was, empty when the other end is closed.
+    fn read(&mut self, limit: Duration) -> Option<Vec<u8>> {
+        let raw = self.master.as_raw_fd().expect("a Unix terminal");
+        // SAFETY: the descriptor is the master's, which outlives this borrow.
+        let fd = unsafe { BorrowedFd::borrow_raw(raw) };
+        let wait = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
+        let ready = poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&wait)).expect("poll");
+        if ready == 0 {
+            return None;
+        }
+        let mut buffer = vec![0; 4096];
+        // EIO: every process on the other end is gone.
+        let n = self.reader.read(&mut buffer).unwrap_or(0);
+        buffer.truncate(n);
+        Some(buffer)
+    }
+}
+
 pub struct Session {
     parser: vt100::Parser,
-    bytes: Receiver<Vec<u8>>,
-    keys: Box<dyn Write + Send>,
-    master: Option<Box<dyn MasterPty + Send>>,
+    /// `None` after [`Session::hang_up`].
+    terminal: Option<Terminal>,
     pub child: Box<dyn Child + Send + Sync>,
     /// Everything the program wrote, for looking at escape sequences.
     pub raw: Vec<u8>,
@@ -33,42 +59,31 @@ impl Session {
         command.env_remove("NO_COLOR");
         let child = pty.slave.spawn_command(command).expect("sampletop starts");
         drop(pty.slave);
-        let mut reader = pty.master.try_clone_reader().expect("a reader");
+        let reader = pty.master.try_clone_reader().expect("a reader");
         let keys = pty.master.take_writer().expect("a writer");
-        let (sender, bytes) = channel();
-        std::thread::spawn(move || {
-            let mut buffer = [0; 4096];
-            while let Ok(n) = reader.read(&mut buffer) {
-                if n == 0 || sender.send(buffer[..n].to_vec()).is_err() {
-                    return;
-                }
-            }
-        });
         Session {
             parser: vt100::Parser::new(cells(rows), cells(columns), 0),
-            bytes,
-            keys,
-            master: Some(pty.master),
+            terminal: Some(Terminal { master: pty.master, reader, keys }),
             child,
             raw: Vec::new(),
         }
     }
 
     pub fn press(&mut self, keys: &str) {
-        self.keys.write_all(keys.as_bytes()).expect("the terminal takes keys");
-        self.keys.flush().expect("the terminal takes keys");
+        let terminal = self.terminal.as_mut().expect("not hung up");
+        terminal.keys.write_all(keys.as_bytes()).expect("the terminal takes keys");
+        terminal.keys.flush().expect("the terminal takes keys");
     }
 
     pub fn resize(&mut self, rows: u16, columns: u16) {
         let size = PtySize { rows, cols: columns, pixel_width: 0, pixel_height: 0 };
-        self.master.as_ref().expect("not hung up").resize(size).expect("resize");
+        self.terminal.as_ref().expect("not hung up").master.resize(size).expect("resize");
         self.parser.screen_mut().set_size(cells(rows), cells(columns));
     }
 
     /// Closes our end of the terminal, as a lost ssh connection does.
     pub fn hang_up(&mut self) {
-        self.master = None;
-        self.keys = Box::new(std::io::sink());
+        self.terminal = None;
     }
 
     /// The screen's text.
@@ -92,10 +107,20 @@ impl Session {
             if wanted(&screen) {
                 return screen;
             }
-            match self.bytes.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(bytes) => self.feed(&bytes),
-                Err(RecvTimeoutError::Timeout) => panic!("no {what} within {LIMIT:?}; the screen is:\n{screen}"),
-                Err(RecvTimeoutError::Disconnected) => panic!("no {what}; sampletop ended, the screen is:\n{screen}"),
+            match self.read(deadline.saturating_duration_since(Instant::now())) {
+                Some(bytes) if bytes.is_empty() => panic!("no {what}; sampletop ended, the screen is:\n{screen}"),
+                Some(bytes) => self.feed(&bytes),
+                None => panic!("no {what} within {LIMIT:?}; the screen is:\n{screen}"),
+            }
+        }
+    }
+
+    fn read(&mut self, limit: Duration) -> Option<Vec<u8>> {
+        match &mut self.terminal {
+            Some(terminal) => terminal.read(limit),
+            None => {
+                std::thread::sleep(limit);
+                None
             }
         }
     }
@@ -108,11 +133,12 @@ impl Session {
                 break status.exit_code();
             }
             assert!(Instant::now() < deadline, "still running; the screen is:\n{}", self.screen());
-            if let Ok(bytes) = self.bytes.recv_timeout(Duration::from_millis(20)) {
+            if let Some(bytes) = self.read(Duration::from_millis(20)) {
                 self.feed(&bytes);
             }
         };
-        while let Ok(bytes) = self.bytes.recv_timeout(Duration::from_millis(200)) {
+        // All that it wrote is in the terminal's buffer by now.
+        while let Some(bytes) = self.read(Duration::ZERO).filter(|bytes| !bytes.is_empty()) {
             self.feed(&bytes);
         }
         code
