@@ -65,7 +65,10 @@ impl Screen {
 
     /// Forgets what is on the screen: the next drawing writes every cell.
     pub fn redraw(&mut self) -> io::Result<()> {
-        self.terminal.clear()
+        // Not `clear`: ratatui 0.30 asks the terminal for its cursor there, and the answer goes to the keyboard's
+        // thread, so that it waits in vain for 2 s and fails.
+        let size = self.terminal.size()?;
+        self.terminal.resize(ratatui::layout::Rect::new(0, 0, size.width, size.height))
     }
 
     /// Gives the terminal back, stops this process as Ctrl-Z does, and takes the terminal again when continued.
@@ -74,7 +77,7 @@ impl Screen {
         // SAFETY: raise has no preconditions. The default action stops all threads until SIGCONT.
         unsafe { libc::raise(libc::SIGTSTP) };
         take(self.mouse)?;
-        self.terminal.clear()
+        self.redraw()
     }
 
     /// Puts `text` on the clipboard of the terminal the user sits at, also over ssh (OSC 52).
