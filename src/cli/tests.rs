@@ -144,18 +144,6 @@ fn a_wrong_value_is_told_before_a_missing_terminal() {
 }
 
 #[test]
-fn rename_rules_are_read_as_sed_reads_them() {
-    let rule = |text| values::rename(text).map(|r| (r.pattern.as_str().to_owned(), r.text));
-    let ok = |a: &str, b: &str| Ok((a.to_owned(), b.to_owned()));
-    assert_eq!(rule("s/req-[0-9]+/req/"), ok("req-[0-9]+", "req"));
-    assert_eq!(rule("s|/api/||"), ok("/api/", ""));
-    assert_eq!(rule(r"s/a\/b\.c/$1\/x/"), ok(r"a/b\.c", "$1/x"));
-    for wrong in ["", "s", "s/", "s/a", "s/a/b", "s/a/b/g", "s//b/", "saxbx", "y/a/b/", r"s\a\b\", "s/a/b/c/"] {
-        assert!(rule(wrong).is_err(), "{wrong}");
-    }
-}
-
-#[test]
 fn times_end_where_they_say() {
     for (line, good) in [
         ("-i 1ms", true),

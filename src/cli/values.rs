@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use regex::Regex;
 
-use crate::model::settings::{Grouping, Rename};
+use crate::model::settings::{Grouping, Rename, pattern};
 
 /// Linux's own limit (PID_MAX_LIMIT, 64-bit kernels).
 const PID_MAX: u32 = 1 << 22;
@@ -44,72 +44,25 @@ pub fn word<T: Copy>(option: &str, text: &str, all: &[T], name: fn(T) -> &'stati
 }
 
 pub fn regex(option: &str, text: &str) -> Result<Regex, String> {
-    Regex::new(text).map_err(|error| format!("`{option} {}` is no regular expression: {}", shown(text), reason(&error)))
+    named(option, pattern(text))
 }
 
-/// What is wrong, in one line; the library's own message draws the pattern over several.
-fn reason(error: &regex::Error) -> String {
-    match error {
-        regex::Error::CompiledTooBig(_) => "it is too large".into(),
-        error => {
-            let text = error.to_string();
-            let last = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it does not parse");
-            last.trim().trim_start_matches("error: ").to_owned()
-        }
-    }
+pub fn grouping(text: &str) -> Result<Grouping, String> {
+    named("--group", Grouping::parse(text))
+}
+
+pub fn rename(text: &str) -> Result<Rename, String> {
+    named("--rename", Rename::parse(text))
+}
+
+/// The sentence says what is wrong with the value; this adds whose value it is.
+fn named<T>(option: &str, read: Result<T, String>) -> Result<T, String> {
+    read.map_err(|sentence| format!("{option}: {sentence}"))
 }
 
 pub fn percent(option: &str, text: &str) -> Result<f64, String> {
     let number = text.trim().trim_end_matches('%').parse().ok().filter(|n| (0.0..=100.0).contains(n));
     number.ok_or_else(|| format!("`{option} {}` is no share: a number from 0 to 100", shown(text)))
-}
-
-pub fn grouping(text: &str) -> Result<Grouping, String> {
-    Ok(match text {
-        "rules" => Grouping::Rules,
-        "name" => Grouping::Name,
-        "thread" => Grouping::Thread,
-        "process" => Grouping::Process,
-        "none" => Grouping::None,
-        _ => match text.strip_prefix("frame:") {
-            Some("") => return Err("`--group frame:` needs a regular expression behind the colon".into()),
-            Some(pattern) => Grouping::Frame(regex("--group frame:", pattern)?),
-            None => {
-                let given = shown(text);
-                return Err(format!("`--group {given}` is none of rules, name, thread, process, none, frame:REGEX"));
-            }
-        },
-    })
-}
-
-/// `s/REGEX/TEXT/`, any ASCII punctuation but the backslash in place of `/`; `\/` is the separator itself.
-pub fn rename(text: &str) -> Result<Rename, String> {
-    let wrong = || format!("`--rename {}` is not of the form s/REGEX/TEXT/", shown(text));
-    let mut rest = text.strip_prefix('s').ok_or_else(wrong)?.chars();
-    let separator = rest.next().filter(|c| c.is_ascii_punctuation() && *c != '\\').ok_or_else(wrong)?;
-    let mut parts = vec![String::new()];
-    while let Some(c) = rest.next() {
-        let part = parts.last_mut().ok_or_else(wrong)?;
-        if c == separator {
-            parts.push(String::new());
-        } else if c == '\\' {
-            match rest.next() {
-                Some(next) if next == separator => part.push(next),
-                next => {
-                    part.push(c);
-                    part.extend(next);
-                }
-            }
-        } else {
-            part.push(c);
-        }
-    }
-    match <[String; 3]>::try_from(parts) {
-        Ok([pattern, text, end]) if end.is_empty() && !pattern.is_empty() => {
-            Ok(Rename { pattern: regex("--rename", &pattern)?, text })
-        }
-        _ => Err(wrong()),
-    }
 }
 
 /// The non-empty parts between commas.
