@@ -5,44 +5,50 @@ use super::rows::Rows;
 use crate::model::settings::Metric;
 use crate::model::tables::Location;
 
-/// Time of a row at one of its locations; the same may come several times.
+/// Time of a node at one of its locations; the same may come several times.
+#[derive(Clone, Copy)]
 pub(super) struct At {
-    pub row: u32,
+    pub node: u32,
     pub location: u32,
     pub wall_ns: u64,
     pub cpu_ns: u64,
 }
 
-impl At {
-    fn value(&self, metric: Metric) -> u64 {
-        Totals { wall_ns: self.wall_ns, cpu_ns: self.cpu_ns, ..Totals::default() }.value(metric)
+/// What is compared: the heavier, of equals the lower line, wins. A line that is not known is the highest.
+#[derive(Clone, Copy)]
+pub(super) struct Line<'a> {
+    value: u64,
+    location: &'a Location,
+}
+
+impl<'a> Line<'a> {
+    pub(super) fn new(metric: Metric, location: &'a Location, wall_ns: u64, cpu_ns: u64) -> Line<'a> {
+        Line { value: Totals { wall_ns, cpu_ns, ..Totals::default() }.value(metric), location }
+    }
+
+    pub(super) fn beats(&self, other: &Line<'a>) -> bool {
+        let place = |l: &'a Location| (l.line.is_none(), l.line, l.file.as_deref());
+        let lower = || place(self.location) < place(other.location);
+        self.value > other.value || (self.value == other.value && lower())
     }
 }
 
-/// Calls `found` with each row and its heaviest location; of equals the lowest line.
-pub(super) fn heaviest(mut seen: Vec<At>, metric: Metric, rows: &Rows, mut found: impl FnMut(u32, u32)) {
-    seen.sort_unstable_by_key(|at| (at.row, at.location));
+/// Calls `found` with each node and its heaviest location.
+pub(super) fn heaviest_of_nodes(mut seen: Vec<At>, metric: Metric, rows: &Rows, mut found: impl FnMut(u32, u32)) {
+    seen.sort_unstable_by_key(|at| (at.node, at.location));
     seen.dedup_by(|next, sum| {
-        let same = (next.row, next.location) == (sum.row, sum.location);
+        let same = (next.node, next.location) == (sum.node, sum.location);
         if same {
             sum.wall_ns += next.wall_ns;
             sum.cpu_ns += next.cpu_ns;
         }
         same
     });
-    for row in seen.chunk_by(|a, b| a.row == b.row) {
-        let best = row.iter().reduce(|best, next| {
-            let (value, least) = (next.value(metric), best.value(metric));
-            let lower = || place(rows.location(next.location)) < place(rows.location(best.location));
-            if value > least || (value == least && lower()) { next } else { best }
-        });
+    let line = |at: &At| Line::new(metric, rows.location(at.location), at.wall_ns, at.cpu_ns);
+    for node in seen.chunk_by(|a, b| a.node == b.node) {
+        let best = node.iter().reduce(|best, next| if line(next).beats(&line(best)) { next } else { best });
         if let Some(best) = best {
-            found(best.row, best.location);
+            found(best.node, best.location);
         }
     }
-}
-
-/// A line that is not known comes last.
-fn place(location: &Location) -> (bool, Option<u32>, Option<&str>) {
-    (location.line.is_none(), location.line, location.file.as_deref())
 }

@@ -145,15 +145,12 @@ impl Projector {
         let shown = read::Reader::new(snapshot, settings, rows, verdicts, groups).read(facts);
 
         let members = members(snapshot, settings, &shown, groups);
-        let mut rank: FxHashMap<u32, u32> = FxHashMap::default();
-        rank.extend(members.iter().zip(0..).map(|(member, rank)| (member.group, rank)));
-        let mut order: Vec<u32> = (0..shown.cells.len() as u32).collect();
-        order.sort_unstable_by_key(|cell| {
-            let cell = &shown.cells[*cell as usize];
-            (rank[&cell.group], cell.stack)
-        });
+        let rank: FxHashMap<u32, u64> = members.iter().zip(0..).map(|(member, rank)| (member.group, rank)).collect();
+        let keys = shown.cells.iter().map(|cell| rank[&cell.group] << 32 | u64::from(cell.stack.0));
+        let mut order: Vec<(u64, u32)> = keys.zip(0..).collect();
+        order.sort_unstable();
         let builder = tree::Builder { tables: &snapshot.tables, settings, rows, verdicts, scratch };
-        let mut trees = builder.build(&shown.cells, &order);
+        let mut trees = builder.build(&shown.cells, order.iter().map(|(_, cell)| *cell));
         let mut methods = methods::methods(settings, rows, &trees, scratch, &shown.seen);
         sort::methods(settings, &mut methods);
         sort::children(settings, &mut trees.nodes);

@@ -1,6 +1,7 @@
 //! Every rule of a projection on an example that is small enough to do by hand.
 
 mod filters;
+mod paths;
 mod trees;
 
 use std::collections::HashMap;

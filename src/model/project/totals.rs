@@ -122,7 +122,6 @@ mod tests {
         let sum = |waits: &[Totals]| {
             waits.iter().fold(Totals::default(), |mut sum, wait| {
                 sum.add(wait);
-                (sum.longest_ns, sum.longest_from);
                 sum
             })
         };

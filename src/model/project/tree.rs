@@ -14,7 +14,8 @@ use super::{Node, Totals};
 use crate::model::settings::{RollUp, Settings};
 use crate::model::tables::{StackId, Tables};
 
-const NONE: u32 = u32::MAX;
+/// No node, no entry.
+pub(super) const NONE: u32 = u32::MAX;
 
 /// A shown frame on the stacks of one group.
 #[derive(Clone, Copy)]
@@ -44,6 +45,21 @@ struct Place {
 
 const NOWHERE: Place = Place { walk: 0, deepest: NONE, attach: NONE, one_more: false };
 
+/// The shape of the trees, a number per node ([`NONE`] for none). Parents come before their children.
+#[derive(Default)]
+pub(super) struct Shape {
+    pub parents: Vec<u32>,
+    /// The row: a function or a location.
+    pub rows: Vec<u32>,
+    pub first_child: Vec<u32>,
+    /// Roots are siblings too, over all groups.
+    pub next_sibling: Vec<u32>,
+    pub first_root: u32,
+    /// A location it was seen at.
+    locations: Vec<u32>,
+    child_count: Vec<u32>,
+}
+
 /// Memory that is used again for the next projection.
 #[derive(Default)]
 pub(super) struct Scratch {
@@ -51,27 +67,25 @@ pub(super) struct Scratch {
     places: Vec<Place>,
     walk: u32,
     entries: Vec<Entry>,
-    /// (node further out, or the group's own number from the top of the range, row) -> node.
+    /// (node further out, or the group counted down from the top, row) -> node.
     children: FxHashMap<(u32, u32), u32>,
+    totals: Vec<Totals>,
     stacks: Vec<StackId>,
-    frames: Vec<u32>,
+    path: Vec<u32>,
+    pub shape: Shape,
 }
 
-/// Nodes of all groups; parents come before their children.
+/// Nodes of all groups.
 pub(super) struct Trees {
     pub nodes: Vec<Node>,
-    /// The row of each node: a function or a location.
-    pub rows: Vec<u32>,
-    /// The node each cell is attached to; `None` where no frame of it is shown.
-    pub attached: Vec<Option<u32>>,
+    /// The node each cell is attached to; [`NONE`] where no frame of it is shown.
+    pub attached: Vec<u32>,
     pub groups: Vec<TreeGroup>,
 }
 
 /// The cells of one group, as one tree.
 #[derive(Default)]
 pub(super) struct TreeGroup {
-    /// Its number in `Groups`.
-    pub group: u32,
     pub total: Totals,
     pub own: Totals,
     pub roots: Vec<u32>,
@@ -87,51 +101,45 @@ pub(super) struct Builder<'a> {
 
 impl Builder<'_> {
     /// `order` is the cells' indexes, those of one group next to each other.
-    pub(super) fn build(mut self, cells: &[Cell], order: &[u32]) -> Trees {
-        let scratch = &mut *self.scratch;
-        scratch.places.resize(scratch.places.len().max(self.tables.stack_count()), NOWHERE);
-        scratch.entries.clear();
-        scratch.children.clear();
-        let mut trees = Trees {
-            nodes: Vec::with_capacity(cells.len()),
-            rows: Vec::with_capacity(cells.len()),
-            attached: vec![None; cells.len()],
-            groups: Vec::new(),
-        };
+    pub(super) fn build(mut self, cells: &[Cell], order: impl Iterator<Item = u32>) -> Trees {
+        self.scratch.clear(self.tables.stack_count());
+        let mut groups: Vec<TreeGroup> = Vec::new();
+        let mut attached = vec![NONE; cells.len()];
+        let mut last = None;
         for index in order {
-            let cell = &cells[*index as usize];
-            if trees.groups.last().is_none_or(|last| last.group != cell.group) {
-                trees.groups.push(TreeGroup { group: cell.group, ..TreeGroup::default() });
-                self.next_walk();
+            let cell = &cells[index as usize];
+            if last.replace(cell.group) != Some(cell.group) {
+                groups.push(TreeGroup::default());
+                self.scratch.next_walk();
             }
+            let number = groups.len() - 1;
             let entry = self.walk(cell.stack).attach;
             if entry == NONE {
-                if let Some(group) = trees.groups.last_mut() {
-                    group.own.add(&cell.totals);
-                }
+                groups[number].own.add(&cell.totals);
                 continue;
             }
-            let node = self.node_of(&mut trees, entry);
-            trees.attached[*index as usize] = Some(node);
-            trees.nodes[node as usize].own.add(&cell.totals);
+            let node = self.node_of(entry, number as u32, &mut groups[number].roots);
+            attached[index as usize] = node;
+            self.scratch.totals[node as usize].add(&cell.totals);
             let entry = &mut self.scratch.entries[entry as usize];
             entry.wall_ns += cell.totals.wall_ns;
             entry.cpu_ns += cell.totals.cpu_ns;
         }
-        self.sum(&mut trees);
+        self.scratch.sum();
         if self.settings.roll_up == RollUp::Function {
-            self.choose_lines(&mut trees);
+            self.choose_lines();
         }
-        trees
-    }
-
-    /// What an earlier group's walk left is not this group's.
-    fn next_walk(&mut self) {
-        if self.scratch.walk == u32::MAX {
-            self.scratch.places.fill(NOWHERE);
-            self.scratch.walk = 0;
+        let mut nodes = self.nodes();
+        for (cell, node) in cells.iter().zip(&attached).filter(|(_, node)| **node != NONE) {
+            nodes[*node as usize].own.add(&cell.totals);
         }
-        self.scratch.walk += 1;
+        for group in &mut groups {
+            group.total = group.own;
+            for root in &group.roots {
+                group.total.add(&nodes[*root as usize].total);
+            }
+        }
+        Trees { nodes, attached, groups }
     }
 
     fn walk(&mut self, stack: StackId) -> Place {
@@ -154,17 +162,10 @@ impl Builder<'_> {
                     continue;
                 }
                 let entry = scratch.entries.len() as u32;
-                scratch.entries.push(Entry {
-                    parent: place.deepest,
-                    node: NONE,
-                    location: *location,
-                    wall_ns: 0,
-                    cpu_ns: 0,
-                });
-                let is_root = place.deepest == NONE;
-                place.deepest = entry;
+                let parent = std::mem::replace(&mut place.deepest, entry);
+                scratch.entries.push(Entry { parent, node: NONE, location: *location, wall_ns: 0, cpu_ns: 0 });
                 // The cut keeps root .. the interesting frame nearest the leaf, plus one callee; else the root alone.
-                if !cut || verdict.interesting || place.one_more || is_root {
+                if !cut || verdict.interesting || place.one_more || parent == NONE {
                     place.attach = entry;
                 }
                 place.one_more = cut && verdict.interesting;
@@ -174,98 +175,151 @@ impl Builder<'_> {
         place
     }
 
-    /// The node of an entry, and of all further out, made where missing.
-    fn node_of(&mut self, trees: &mut Trees, entry: u32) -> u32 {
+    /// The node of an entry, made where it is missing, as all further out are.
+    fn node_of(&mut self, entry: u32, group: u32, roots: &mut Vec<u32>) -> u32 {
         let scratch = &mut *self.scratch;
-        scratch.frames.clear();
+        scratch.path.clear();
+        let mut node = NONE;
         let mut at = entry;
-        while at != NONE && scratch.entries[at as usize].node == NONE {
-            scratch.frames.push(at);
-            at = scratch.entries[at as usize].parent;
+        while at != NONE {
+            let Entry { node: known, parent, .. } = scratch.entries[at as usize];
+            if known != NONE {
+                node = known;
+                break;
+            }
+            scratch.path.push(at);
+            at = parent;
         }
-        let mut node = if at == NONE { NONE } else { scratch.entries[at as usize].node };
-        let group = (trees.groups.len() - 1) as u32;
-        while let Some(frame) = scratch.frames.pop() {
-            let location = scratch.entries[frame as usize].location;
+        while let Some(entry) = scratch.path.pop() {
+            let entry = &mut scratch.entries[entry as usize];
             let row = match self.settings.roll_up {
-                RollUp::Function => self.rows.function_of(location),
-                RollUp::Line => location,
+                RollUp::Function => self.rows.function_of(entry.location),
+                RollUp::Line => entry.location,
             };
-            let parent = (node != NONE).then_some(node);
+            let next = scratch.totals.len() as u32;
             // Nodes count up from 0 and groups down from the top; memory ends long before they meet.
-            let next = trees.nodes.len() as u32;
-            let place = scratch.children.entry((parent.unwrap_or(NONE - group), row)).or_insert(next);
-            if *place == next {
-                trees.rows.push(row);
-                trees.nodes.push(Node {
-                    parent,
-                    location: self.rows.location(location).clone(),
-                    total: Totals::default(),
-                    own: Totals::default(),
-                    children: Vec::new(),
-                });
-                match parent {
-                    Some(parent) => trees.nodes[parent as usize].children.push(next),
-                    None => trees.groups[group as usize].roots.push(next),
+            let above = if node == NONE { NONE - group } else { node };
+            let found = *scratch.children.entry((above, row)).or_insert(next);
+            if found == next {
+                scratch.totals.push(Totals::default());
+                scratch.shape.push(node, row, entry.location);
+                if node == NONE {
+                    roots.push(next);
                 }
             }
-            node = *place;
-            scratch.entries[frame as usize].node = node;
+            entry.node = found;
+            node = found;
         }
         node
     }
 
-    /// Parents come first: one pass backward sums.
-    fn sum(&mut self, trees: &mut Trees) {
-        for index in (0..trees.nodes.len()).rev() {
-            let node = &mut trees.nodes[index];
-            let own = node.own;
-            node.total.add(&own);
-            let (total, parent) = (node.total, node.parent);
-            if let Some(parent) = parent {
-                trees.nodes[parent as usize].total.add(&total);
-            }
+    /// Under roll-up function a node is shown with its heaviest line.
+    fn choose_lines(&mut self) {
+        let scratch = &mut *self.scratch;
+        if scratch.entries.len() == scratch.totals.len() {
+            return; // every node was seen at one location
         }
-        for group in &mut trees.groups {
-            group.total = group.own;
-            for root in &group.roots {
-                group.total.add(&trees.nodes[*root as usize].total);
-            }
+        let mut several = vec![false; scratch.totals.len()];
+        for entry in scratch.entries.iter().filter(|entry| entry.node != NONE) {
+            several[entry.node as usize] |= scratch.shape.locations[entry.node as usize] != entry.location;
         }
+        let seen = scratch.seen_at().filter(|at| several[at.node as usize]).collect();
+        let locations = &mut scratch.shape.locations;
+        lines::heaviest_of_nodes(seen, self.settings.metric, self.rows, |node, location| {
+            locations[node as usize] = location;
+        });
     }
 
-    /// Under roll-up function a node is shown with its heaviest line.
-    fn choose_lines(&mut self, trees: &mut Trees) {
-        let entries = &mut self.scratch.entries;
-        for index in (0..entries.len()).rev() {
-            let Entry { parent, wall_ns, cpu_ns, .. } = entries[index];
+    /// The nodes with their totals; what is their own is still to be added.
+    fn nodes(&self) -> Vec<Node> {
+        let shape = &self.scratch.shape;
+        let mut nodes: Vec<Node> = Vec::with_capacity(shape.parents.len());
+        for (index, total) in self.scratch.totals.iter().enumerate() {
+            let parent = shape.parents[index];
             if parent != NONE {
-                entries[parent as usize].wall_ns += wall_ns;
-                entries[parent as usize].cpu_ns += cpu_ns;
+                nodes[parent as usize].children.push(index as u32);
             }
+            nodes.push(Node {
+                parent: (parent != NONE).then_some(parent),
+                location: self.rows.location(shape.locations[index]).clone(),
+                total: *total,
+                own: Totals::default(),
+                children: Vec::with_capacity(shape.child_count[index] as usize),
+            });
         }
-        let mut first = vec![NONE; trees.nodes.len()];
-        let mut several = vec![false; trees.nodes.len()];
-        for (node, at) in self.scratch.seen_at(|node| node) {
-            let first = &mut first[node as usize];
-            if *first == NONE {
-                *first = at.location;
+        nodes
+    }
+}
+
+impl Shape {
+    fn clear(&mut self) {
+        let Shape { parents, rows, first_child, next_sibling, locations, child_count, .. } = self;
+        for list in [parents, rows, first_child, next_sibling, locations, child_count] {
+            list.clear();
+        }
+        self.first_root = NONE;
+    }
+
+    fn push(&mut self, parent: u32, row: u32, location: u32) {
+        let node = self.parents.len() as u32;
+        self.parents.push(parent);
+        self.rows.push(row);
+        self.locations.push(location);
+        self.first_child.push(NONE);
+        self.child_count.push(0);
+        let first = match parent {
+            NONE => &mut self.first_root,
+            parent => {
+                self.child_count[parent as usize] += 1;
+                &mut self.first_child[parent as usize]
             }
-            several[node as usize] |= *first != at.location;
-        }
-        let candidates = self.scratch.seen_at(|node| node).map(|(_, at)| at).filter(|at| several[at.row as usize]);
-        lines::heaviest(candidates.collect(), self.settings.metric, self.rows, |node, location| {
-            trees.nodes[node as usize].location = self.rows.location(location).clone();
-        });
+        };
+        self.next_sibling.push(std::mem::replace(first, node));
     }
 }
 
 impl Scratch {
-    /// Where each node was seen, with the row that `row_of` names; once [`Builder::build`] is done.
-    pub(super) fn seen_at(&self, row_of: impl Fn(u32) -> u32) -> impl Iterator<Item = (u32, At)> {
-        self.entries.iter().filter(|entry| entry.node != NONE).map(move |entry| {
+    fn clear(&mut self, stack_count: usize) {
+        let places = self.places.len().max(stack_count);
+        self.places.resize(places, NOWHERE);
+        self.entries.clear();
+        self.children.clear();
+        self.totals.clear();
+        self.shape.clear();
+    }
+
+    /// What an earlier group's walk left is not this group's.
+    fn next_walk(&mut self) {
+        if self.walk == u32::MAX {
+            self.places.fill(NOWHERE);
+            self.walk = 0;
+        }
+        self.walk += 1;
+    }
+
+    /// From what is attached to what is on the path. Parents come first: one pass backward.
+    fn sum(&mut self) {
+        for node in (0..self.totals.len()).rev() {
+            let parent = self.shape.parents[node];
+            if parent != NONE {
+                let total = self.totals[node];
+                self.totals[parent as usize].add(&total);
+            }
+        }
+        for index in (0..self.entries.len()).rev() {
+            let Entry { parent, wall_ns, cpu_ns, .. } = self.entries[index];
+            if parent != NONE {
+                self.entries[parent as usize].wall_ns += wall_ns;
+                self.entries[parent as usize].cpu_ns += cpu_ns;
+            }
+        }
+    }
+
+    /// Where the nodes were seen; once they are built.
+    pub(super) fn seen_at(&self) -> impl Iterator<Item = At> {
+        self.entries.iter().filter(|entry| entry.node != NONE).map(|entry| {
             let Entry { node, location, wall_ns, cpu_ns, .. } = *entry;
-            (node, At { row: row_of(node), location, wall_ns, cpu_ns })
+            At { node, location, wall_ns, cpu_ns }
         })
     }
 }
