@@ -1,55 +1,103 @@
-//! Facts per bucket of time, as a snapshot reads them.
+//! History as a snapshot reads it: buckets of time, and the cumulative table. [`super::buckets::Buckets`] writes it.
 
 use std::sync::Arc;
 
 pub use super::fact::{Fact, FactKey, Weights};
 use super::fact_table::FactChunks;
 use super::frame::Ns;
+use super::packed::Packed;
 use super::settings::Range;
 
-/// One span of time and its facts.
+/// A bucket that may still be added to.
 #[derive(Clone, Debug)]
-pub(super) struct Bucket {
+pub(super) struct OpenBucket {
     pub start: Ns,
     pub end: Ns,
     pub facts: FactChunks,
 }
 
 /// All buckets that are kept, and the cumulative table. Cloning costs pointers.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct History {
     pub(super) started: Ns,
     /// Time up to which facts are booked.
     pub(super) at: Ns,
-    pub(super) open: Arc<[Bucket]>,
+    /// Oldest first; none of them reaches into `open`.
+    pub(super) sealed: Arc<[Arc<Packed>]>,
+    pub(super) open: Arc<[OpenBucket]>,
+    /// The sum of all sealed buckets there ever were.
+    pub(super) cumulative: FactChunks,
+}
+
+impl Default for History {
+    fn default() -> History {
+        History { started: 0, at: 0, sealed: Arc::new([]), open: Arc::new([]), cumulative: FactChunks::default() }
+    }
 }
 
 impl History {
     /// Calls `f` with every fact of `range`, a rolling one ending at `at`; the same key may come several times (once
     /// per bucket). `open` is already added to `hits` where it counts (in the range's first bucket), and zero.
     ///
-    /// Returns what was read, `(from, till)`: the start is widened to the start of the bucket it falls into (1 s; 10 s
-    /// and 1 min for what is older than 10 minutes, an hour), or is the oldest that is kept.
+    /// Returns what was read, `(from, till)`, ns: whole buckets. So the start is up to 1 s before the one asked for
+    /// (10 s, 1 min where that is older than 10 minutes, 70 minutes), or is the oldest that is kept; the end is that of
+    /// the bucket `at` falls into, or the newest booked time. `Range::Cumulative { since: None }` alone reads the
+    /// cumulative table: everything since the session began, however little of it is kept in buckets.
     pub fn read(&self, range: Range, at: Ns, f: &mut dyn FnMut(&FactKey, &Weights)) -> (Ns, Ns) {
-        let at = at.min(self.at).max(self.started);
-        let wanted = match range {
-            Range::Rolling(window) => at.saturating_sub(window),
-            Range::Cumulative { since } => since.unwrap_or(0),
-        };
-        let mut read: Option<(Ns, Ns)> = None;
-        for bucket in self.open.iter().filter(|b| b.end > wanted && b.start < at) {
-            let first = read.is_none();
-            let (from, _) = read.unwrap_or((bucket.start, 0));
-            read = Some((from, bucket.end.min(self.at)));
-            for (key, weights) in bucket.facts.iter() {
-                let mut weights = *weights;
-                if first {
-                    weights.hits = weights.hits.saturating_add(weights.open);
-                }
-                weights.open = 0;
-                f(key, &weights);
+        let (wanted, at) = match range {
+            Range::Rolling(window) => {
+                let at = at.clamp(self.started, self.at.max(self.started));
+                (at.saturating_sub(window).max(self.started), at)
             }
+            Range::Cumulative { since: Some(mark) } if mark > self.started => (mark.min(self.at), self.at),
+            Range::Cumulative { .. } => return self.read_all(f),
+        };
+        let mut reader = Reader { read: None, f };
+        // What was seen since the newest tick is there already, and belongs to "now".
+        let now = at >= self.at;
+        for bucket in self.sealed.iter().filter(|b| b.end > wanted && (now || b.start < at)) {
+            reader.bucket(bucket.start, bucket.end, bucket.iter());
         }
-        read.unwrap_or((at, at))
+        for bucket in self.open.iter().filter(|b| b.end > wanted && (now || b.start < at)) {
+            reader.bucket(bucket.start, bucket.end, bucket.facts.iter().copied());
+        }
+        let (from, till) = reader.read.unwrap_or((at, at));
+        (from, till.min(self.at).max(from))
+    }
+
+    fn read_all(&self, f: &mut dyn FnMut(&FactKey, &Weights)) -> (Ns, Ns) {
+        // Nothing was open before the session began, and what was sealed later adds no `open`.
+        let mut reader = Reader { read: Some((self.started, self.started)), f };
+        reader.bucket(self.started, self.started, self.cumulative.iter().copied());
+        for bucket in self.open.iter() {
+            reader.bucket(bucket.start, bucket.end, bucket.facts.iter().copied());
+        }
+        (self.started, self.at.max(self.started))
+    }
+
+    /// The start of the oldest bucket that is kept.
+    pub fn oldest(&self) -> Ns {
+        let sealed = self.sealed.first().map(|bucket| bucket.start);
+        sealed.or(self.open.first().map(|bucket| bucket.start)).unwrap_or(self.started)
+    }
+}
+
+struct Reader<'a> {
+    /// From the first bucket's start till the last one's end.
+    read: Option<(Ns, Ns)>,
+    f: &'a mut dyn FnMut(&FactKey, &Weights),
+}
+
+impl Reader<'_> {
+    fn bucket(&mut self, start: Ns, end: Ns, facts: impl Iterator<Item = Fact>) {
+        let first = self.read.is_none();
+        self.read = Some((self.read.map_or(start, |(from, _)| from), end));
+        for (key, mut weights) in facts {
+            if first {
+                weights.hits = weights.hits.saturating_add(weights.open);
+            }
+            weights.open = 0;
+            (self.f)(&key, &weights);
+        }
     }
 }

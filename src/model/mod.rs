@@ -4,9 +4,9 @@
 //! frame       vocabulary that passes between capture and the rest (raw frames, looks, events)
 //! state       what a thread is doing, by system call; a futex wait by the names above it (futex)
 //! tables      interned raw stacks, and what their frames are called (names arrive late); interner writes them
-//! weigh       looks -> booked time (wall, cpu, hits), exactly as ARCHITECTURE.md's "Weighing"
+//! weigh       looks -> booked time (wall, cpu, hits), exactly as ARCHITECTURE.md's "Weighing"; thread by thread
 //! fact        (process, thread, name, stack, state) -> weights; fact_table adds them up
-//! facts       history as a snapshot reads it: buckets and the cumulative table
+//! facts       history as a snapshot reads it: buckets of time (packed) and the cumulative table; buckets writes it
 //! recorder    all of the above tied together: events in, views out
 //! snapshot    an immutable view of all of it, published to the user interface
 //! text        what makes strings of a target safe to show
@@ -14,6 +14,7 @@
 //! project     facts + settings -> groups, trees, tables
 //! ```
 
+pub mod buckets;
 pub mod chunks;
 pub mod fact;
 pub mod fact_table;
@@ -21,6 +22,7 @@ pub mod facts;
 pub mod frame;
 pub mod futex;
 pub mod interner;
+pub mod packed;
 pub mod project;
 pub mod recorder;
 pub mod settings;
@@ -28,4 +30,5 @@ pub mod snapshot;
 pub mod state;
 pub mod tables;
 pub mod text;
+pub mod thread;
 pub mod weigh;

@@ -1,29 +1,18 @@
-//! Events in, snapshots out: interning, weighing and history tied together. Pure: time is what the events say.
+//! Events in, views out: interning, weighing and history tied together. Pure: time is what the events say.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::fact::FactKey;
-use super::fact_table::FactTable;
-use super::facts::{Bucket, History};
-use super::frame::{Event, Look, Losses, Ns, RawFrame, SECOND, Seen, ThreadKey};
+use super::buckets::Buckets;
+pub use super::buckets::Limits;
+use super::facts::History;
+use super::frame::{self, Event, Look, Losses, Marker, Ns, RawFrame, SECOND, Tick};
 use super::interner::{Interner, MAX_STACKS};
 use super::snapshot::ThreadNow;
 use super::state::{RawState, State};
-use super::tables::{NameId, Named, StackId, Tables};
-
-/// Bounds of what is kept.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
-    /// All history, the cumulative table included, bytes.
-    pub history_bytes: usize,
-    /// Facts of a sealed bucket.
-    pub facts_per_bucket: usize,
-    /// Facts of the cumulative table.
-    pub cumulative_facts: usize,
-    /// Nodes of the stack tree, and frames.
-    pub stacks: usize,
-}
+use super::tables::{Named, Tables};
+use super::thread::{Rules, Seen, What};
+use super::weigh::Weigher;
 
 impl Default for Limits {
     fn default() -> Limits {
@@ -51,114 +40,113 @@ pub struct View {
     pub interval_achieved_ns: u64,
 }
 
-struct Thread {
-    last: Ns,
-    name: NameId,
-    stack: StackId,
-    state: RawState,
-    since: Ns,
-    syscall: Option<super::frame::Syscall>,
-    run_ns: u64,
-    recovered: bool,
-}
+/// The newest ticks' lateness is kept for its 99th percentile, and as many ticks' times for the interval achieved.
+const TICKS_KEPT: usize = 1_000;
+
+/// Over how long the achieved interval is taken.
+const ACHIEVED_OVER: Ns = 5 * SECOND;
 
 pub struct Recorder {
-    started: Ns,
     at: Ns,
     interner: Interner,
-    threads: BTreeMap<ThreadKey, Thread>,
-    buckets: Vec<FactTable>,
+    weigher: Weigher,
     ticks: u64,
     losses: Losses,
+    late: VecDeque<Ns>,
+    /// When the ticks of the process that ticked last began, newest last.
+    rhythm: (u32, VecDeque<Ns>),
+    /// What threads were doing when sampling ended.
+    closed: Option<Arc<[ThreadNow]>>,
 }
 
 impl Recorder {
+    /// Time begins, and buckets start, at `started`.
     pub fn new(started: Ns, limits: Limits) -> Recorder {
+        let mut interner = Interner::new(limits.stacks);
+        let rules = Rules {
+            cpu_not_sampled: interner.marker(Marker::CpuNotSampled),
+            kernel_not_visible: interner.marker(Marker::KernelNotVisible),
+            not_observed: interner.marker(Marker::NotObserved),
+            not_sampled: interner.marker(Marker::NotSampled),
+            kernel_visible: true,
+            interval: 0,
+        };
+        let threads_gone = interner.marker(Marker::ThreadsGone);
+        let buckets = Buckets::new(started, limits, interner.other());
         Recorder {
-            started,
             at: started,
-            interner: Interner::new(limits.stacks),
-            threads: BTreeMap::new(),
-            buckets: Vec::new(),
+            weigher: Weigher::new(started, rules, threads_gone, buckets),
+            interner,
             ticks: 0,
             losses: Losses::default(),
+            late: VecDeque::new(),
+            rhythm: (0, VecDeque::new()),
+            closed: None,
         }
     }
 
-    /// Whether the way of capture sees a thread's kernel time; where it does not, run time without a sample is
-    /// `[in kernel, not visible]`, else `[cpu, not sampled]`.
+    /// Whether the way of capture sees a thread's kernel time (true at first); where it does not, run time without a
+    /// sample is `[in kernel, not visible]`, else `[cpu, not sampled]`.
     pub fn set_kernel_visible(&mut self, visible: bool) {
-        let _ = visible;
+        self.weigher.set_kernel_visible(visible);
     }
 
+    /// Events are in order of time per source; nothing is taken after [`Recorder::close`].
     pub fn apply(&mut self, event: &Event) {
+        if self.closed.is_some() {
+            return;
+        }
         match event {
             Event::Look(look) => self.look(look),
-            Event::Tick(tick) => {
-                self.at = self.at.max(tick.at);
-                self.ticks += 1;
-                self.losses = tick.losses;
+            Event::Tick(tick) => self.tick(tick),
+            Event::ThreadEnded { at, thread, counters } => self.weigher.thread_ended(*at, *thread, *counters),
+            Event::Exec { at, pid } => self.weigher.exec(*at, *pid),
+            Event::ProcessEnded { at, pid } => {
+                self.at = self.at.max(*at);
+                self.weigher.process_ended(*at, *pid);
             }
-            Event::ThreadEnded { thread, .. } => {
-                self.threads.remove(thread);
+            Event::Gap { from, at } => {
+                self.rhythm.1.clear();
+                self.weigher.gap(*from, *at);
             }
-            Event::ProcessEnded { pid, .. } => self.threads.retain(|key, _| key.pid != *pid),
-            Event::Exec { .. } | Event::Gap { .. } => {}
         }
-    }
-
-    fn bucket(&mut self, at: Ns) -> (&mut FactTable, Ns) {
-        let n = (at.saturating_sub(self.started) / SECOND) as usize;
-        while self.buckets.len() <= n {
-            self.buckets.push(FactTable::default());
-        }
-        (&mut self.buckets[n], self.started + (n as u64 + 1) * SECOND)
     }
 
     fn look(&mut self, look: &Look) {
+        let what = match look.seen {
+            frame::Seen::Running => What::Running,
+            frame::Seen::OnCpu => What::OnCpu(self.interner.stack(&look.stack)),
+            frame::Seen::Blocked(call) => self.waits(look, RawState::of_blocked(call), Some(call)),
+            frame::Seen::Disk(call) => self.waits(look, RawState::Known(State::Disk), call),
+            frame::Seen::Stopped => self.waits(look, RawState::Known(State::Stopped), None),
+        };
         let name = self.interner.name(look.name);
-        let (state, cpu) = match look.seen {
-            Seen::Running => return,
-            Seen::OnCpu => (RawState::Known(State::Run), true),
-            Seen::Blocked(call) => (RawState::of_blocked(call), false),
-            Seen::Disk(_) => (RawState::Known(State::Disk), false),
-            Seen::Stopped => (RawState::Known(State::Stopped), false),
-        };
-        let stack = self.interner.stack(&look.stack);
-        let syscall = match look.seen {
-            Seen::Blocked(call) => Some(call),
-            Seen::Disk(call) => call,
-            _ => None,
-        };
-        let key = FactKey { thread: look.thread, name, stack, state };
-        let run_ns = look.counters.map(|c| c.run_ns);
-        let before = self.threads.get(&look.thread);
-        let (mut from, was) = before.map_or((look.at, run_ns), |t| (t.last, Some(t.run_ns)));
-        let ran = run_ns.unwrap_or(0).saturating_sub(was.unwrap_or(0));
-        self.threads.insert(
-            look.thread,
-            Thread {
-                last: look.at.max(from),
-                name,
-                stack,
-                state,
-                since: look.at,
-                syscall,
-                run_ns: run_ns.or(was).unwrap_or(0),
-                recovered: look.recovered,
-            },
-        );
-        let (table, _) = self.bucket(look.at);
-        let weights = table.entry(&key);
-        weights.hits += 1;
-        weights.cpu_hits += u32::from(cpu);
-        weights.cpu_ns += ran;
-        while from < look.at {
-            let (table, edge) = self.bucket(from);
-            let till = edge.min(look.at);
-            table.entry(&key).wall_ns += till - from;
-            from = till;
+        self.weigher
+            .look(look.thread, Seen { at: look.at, name, what, counters: look.counters, recovered: look.recovered });
+    }
+
+    fn waits(&mut self, look: &Look, state: RawState, syscall: Option<frame::Syscall>) -> What {
+        What::Waits { stack: self.interner.stack(&look.stack), state, syscall }
+    }
+
+    fn tick(&mut self, tick: &Tick) {
+        self.at = self.at.max(tick.at);
+        self.ticks += 1;
+        self.losses = tick.losses;
+        self.late.push_back(tick.late_ns);
+        if self.late.len() > TICKS_KEPT {
+            self.late.pop_front();
         }
+        let (pid, times) = &mut self.rhythm;
+        if *pid != tick.pid {
+            *pid = tick.pid;
+            times.clear();
+        }
+        times.push_back(tick.at);
+        while times.len() > TICKS_KEPT || times.front().is_some_and(|first| *first + ACHIEVED_OVER < tick.at) {
+            times.pop_front();
+        }
+        self.weigher.tick(tick);
     }
 
     /// Frames that were interned since the last call and want a name (markers without a file have theirs).
@@ -166,49 +154,51 @@ impl Recorder {
         self.interner.take_unnamed()
     }
 
+    /// Names a frame, or names it better; takes effect in all stacks, also of the past.
     pub fn set_named(&mut self, frame: RawFrame, named: Named) {
         self.interner.set_named(frame, named);
     }
 
-    /// Books what is still open; sampling ended at `at`.
+    /// Sampling ended at `at`: books everything up to there.
     pub fn close(&mut self, at: Ns) {
-        self.at = self.at.max(at);
+        self.weigher.silent();
+        if self.closed.is_none() {
+            self.closed = Some(self.weigher.threads().collect());
+            self.at = self.at.max(at);
+            self.weigher.close(self.at);
+        }
     }
 
+    /// Everything as it is now; costs pointers, and a booking per waiting thread.
     pub fn view(&mut self) -> View {
-        let open: Vec<Bucket> = self
-            .buckets
-            .iter()
-            .enumerate()
-            .map(|(n, table)| {
-                let start = self.started + n as u64 * SECOND;
-                Bucket { start, end: start + SECOND, facts: table.facts().clone() }
-            })
-            .collect();
+        self.weigher.silent();
+        let threads = self.closed.clone().unwrap_or_else(|| self.weigher.threads().collect());
+        let refused = self.interner.refused();
+        let buckets = self.weigher.buckets();
         View {
             at: self.at,
             tables: self.interner.tables(),
-            history: History { started: self.started, at: self.at, open: open.into() },
-            threads: self
-                .threads
-                .iter()
-                .map(|(thread, t)| ThreadNow {
-                    thread: *thread,
-                    name: t.name,
-                    stack: t.stack,
-                    state: t.state,
-                    since: t.since,
-                    syscall: t.syscall,
-                    run_ns: t.run_ns,
-                    recovered: t.recovered,
-                })
-                .collect(),
+            history: buckets.history(self.at),
+            threads,
             ticks: self.ticks,
             losses: self.losses,
-            folded_facts: self.interner.refused(),
-            dropped_buckets: 0,
-            late_p99_ns: 0,
-            interval_achieved_ns: 0,
+            folded_facts: buckets.folded() + refused,
+            dropped_buckets: buckets.dropped(),
+            late_p99_ns: percentile_99(&self.late),
+            interval_achieved_ns: match self.rhythm.1.len() {
+                0 | 1 => 0,
+                n => self.rhythm.1[n - 1].saturating_sub(self.rhythm.1[0]) / (n as u64 - 1),
+            },
         }
     }
+}
+
+/// The smallest value that at least 99 % are not above; 0 of none.
+fn percentile_99(values: &VecDeque<Ns>) -> Ns {
+    let mut values: Vec<Ns> = values.iter().copied().collect();
+    if values.is_empty() {
+        return 0;
+    }
+    let nth = (values.len() * 99).div_ceil(100) - 1;
+    *values.select_nth_unstable(nth).1
 }

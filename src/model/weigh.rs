@@ -1,1 +1,262 @@
-//! Looks -> booked time.
+//! Looks -> booked time. The clock is what the events say; a thread's account is in [`super::thread`].
+//!
+//! * Wall: the span since a thread's last observation goes to the new one's stack and state. "Seen running, no stack"
+//!   is none. Its run delay is `rdy`. A silent thread was blocked and unmoved up to its process's newest tick.
+//! * CPU: what the thread's own counter says, shared among the on-CPU samples between two readings; else carried for
+//!   10 s, then booked to a marker. What only the process's clock says goes to `[threads gone between looks]`.
+//! * A thread's observed life is from its first look to its end, an exec apart: its wall sums to exactly that.
+//! * A look that arrives late, with a time before the thread's last observation, is clamped to that: it is a hit, takes
+//!   its share of CPU time, and weighs no wall time.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use rustc_hash::FxHashMap;
+
+use super::buckets::{Buckets, HORIZON};
+use super::fact::{FactKey, merged_thread};
+use super::frame::{Counters, Ns, SECOND, ThreadKey, Tick};
+use super::snapshot::ThreadNow;
+use super::state::{RawState, State};
+use super::tables::{NameId, StackId};
+use super::thread::{Rules, Seen, Thread};
+
+/// Threads that are dead for so long merge per name.
+const MERGE_AFTER: Ns = 60 * SECOND;
+
+/// How many dead threads are remembered; the oldest beyond these merge early.
+const MAX_DEAD: usize = 100_000;
+
+/// What is known of one process.
+struct Process {
+    /// Ticks so far, and the newest.
+    round: u64,
+    tick: Ns,
+    interval: Ns,
+    /// CPU time by the counters of its threads, since their first looks.
+    counted: Ns,
+    clock: Option<Clock>,
+}
+
+/// The process's own CPU clock, which includes threads that nobody ever looked at.
+struct Clock {
+    /// Its first reading, less what was counted by then: the origin of `gone`.
+    origin: i128,
+    newest: Ns,
+    /// Booked to `[threads gone between looks]`.
+    gone: Ns,
+}
+
+pub struct Weigher {
+    started: Ns,
+    rules: Rules,
+    threads_gone: StackId,
+    buckets: Buckets,
+    threads: BTreeMap<ThreadKey, Thread>,
+    processes: FxHashMap<u32, Process>,
+    /// When threads ended; for a minute.
+    dead: FxHashMap<ThreadKey, Ns>,
+    /// When accounts were last looked through.
+    house_kept: Ns,
+}
+
+impl Weigher {
+    pub fn new(started: Ns, rules: Rules, threads_gone: StackId, buckets: Buckets) -> Weigher {
+        Weigher {
+            started,
+            rules,
+            threads_gone,
+            buckets,
+            threads: BTreeMap::new(),
+            processes: FxHashMap::default(),
+            dead: FxHashMap::default(),
+            house_kept: started,
+        }
+    }
+
+    pub fn buckets(&mut self) -> &mut Buckets {
+        &mut self.buckets
+    }
+
+    pub fn set_kernel_visible(&mut self, visible: bool) {
+        self.rules.kernel_visible = visible;
+    }
+
+    fn process(&mut self, pid: u32) -> &mut Process {
+        self.processes.entry(pid).or_insert(Process { round: 0, tick: 0, interval: 0, counted: 0, clock: None })
+    }
+
+    pub fn look(&mut self, key: ThreadKey, seen: Seen) {
+        if self.dead.contains_key(&key) {
+            // A sample that arrives after its thread's end: its CPU time is booked already.
+            return;
+        }
+        let seen = Seen { at: seen.at.max(self.started), ..seen };
+        let (round, tick, interval) = {
+            let process = self.process(key.pid);
+            (process.round, process.tick, process.interval)
+        };
+        let rules = Rules { interval, ..self.rules };
+        if !self.threads.contains_key(&key) {
+            self.end_former(key, seen.at);
+        }
+        let thread = match self.threads.entry(key) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => place.insert(Thread::new(key, &seen, round)),
+        };
+        thread.silent(round, tick.min(seen.at), &mut self.buckets);
+        thread.look(&seen, round, &rules, &mut self.buckets);
+        let ran = thread.take_ran();
+        self.process(key.pid).counted += ran;
+    }
+
+    /// A thread id that is used again: the former thread ended, and the record of its end was lost.
+    fn end_former(&mut self, key: ThreadKey, at: Ns) {
+        let ids = ThreadKey { start: 0, ..key }..=ThreadKey { start: u64::MAX, ..key };
+        let former: Vec<ThreadKey> = self.threads.range(ids).map(|(key, _)| *key).collect();
+        for key in former {
+            self.thread_ended(at, key, None);
+        }
+    }
+
+    pub fn tick(&mut self, tick: &Tick) {
+        let at = tick.at.max(self.started);
+        let process = self.process(tick.pid);
+        process.round += 1;
+        process.tick = process.tick.max(at);
+        process.interval = tick.interval_ns;
+        if let Some(cpu) = tick.process_cpu_ns {
+            self.process_clock(tick.pid, at, cpu);
+        }
+        if at >= self.house_kept + SECOND {
+            self.keep_house(at);
+        }
+    }
+
+    /// Books what the process's clock has beyond its threads' counters, less what those may still be about to say.
+    fn process_clock(&mut self, pid: u32, at: Ns, cpu: Ns) {
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        let (round, counted) = (process.round, process.counted);
+        let clock =
+            process.clock.get_or_insert(Clock { origin: i128::from(cpu) - i128::from(counted), newest: cpu, gone: 0 });
+        clock.newest = clock.newest.max(cpu);
+        let first = ThreadKey { pid, tid: 0, start: 0 };
+        let last = ThreadKey { pid, tid: u32::MAX, start: u64::MAX };
+        let in_flight: Ns = self.threads.range(first..=last).map(|(_, thread)| thread.in_flight(at, round)).sum();
+        self.book_gone(pid, at, in_flight, true);
+    }
+
+    /// `reading`: the clock was read just now, so that counters beyond it prove that too much was booked.
+    fn book_gone(&mut self, pid: u32, at: Ns, in_flight: Ns, reading: bool) {
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        let Some(clock) = process.clock.as_mut() else { return };
+        let known = clock.origin + i128::from(process.counted) + i128::from(clock.gone);
+        let unknown = i128::from(clock.newest) - known;
+        let gone = u64::try_from(unknown - i128::from(in_flight)).unwrap_or(0);
+        clock.gone += gone;
+        let key = FactKey {
+            thread: merged_thread(pid),
+            name: NameId::EXITED,
+            stack: self.threads_gone,
+            state: RawState::Known(State::Run),
+        };
+        if gone > 0 {
+            self.buckets.entry(at, &key).cpu_ns += gone;
+        } else if unknown < 0 && reading {
+            // What was taken for gone turned out to be a thread's whose look was lost.
+            let too_much = u64::try_from(-unknown).unwrap_or(u64::MAX).min(clock.gone);
+            clock.gone -= self.buckets.take_back(&key, too_much);
+        }
+    }
+
+    /// Books what silent threads did up to their process's newest tick.
+    pub fn silent(&mut self) {
+        let mut of = None;
+        for (key, thread) in &mut self.threads {
+            let (pid, round, tick) = match of {
+                Some(known @ (pid, _, _)) if pid == key.pid => known,
+                _ => self.processes.get(&key.pid).map_or((key.pid, 0, 0), |p| (key.pid, p.round, p.tick)),
+            };
+            of = Some((pid, round, tick));
+            thread.silent(round, tick, &mut self.buckets);
+        }
+    }
+
+    pub fn thread_ended(&mut self, at: Ns, key: ThreadKey, counters: Option<Counters>) {
+        let Some(mut thread) = self.threads.remove(&key) else { return };
+        self.finish(&mut thread, key.pid, at, counters);
+        if self.dead.len() < MAX_DEAD {
+            self.dead.insert(key, at);
+        }
+    }
+
+    fn finish(&mut self, thread: &mut Thread, pid: u32, at: Ns, counters: Option<Counters>) {
+        let process = self.process(pid);
+        let rules = Rules { interval: process.interval, ..self.rules };
+        let process = self.process(pid);
+        let (round, tick) = (process.round, process.tick.min(at));
+        thread.silent(round, tick, &mut self.buckets);
+        thread.finish(at, counters, &rules, &mut self.buckets);
+        let ran = thread.take_ran();
+        self.process(pid).counted += ran;
+    }
+
+    /// The process runs another program: what its threads did before is over.
+    pub fn exec(&mut self, at: Ns, pid: u32) {
+        let mut threads = std::mem::take(&mut self.threads);
+        for (key, thread) in threads.iter_mut().filter(|(key, _)| key.pid == pid) {
+            self.finish(thread, key.pid, at, None);
+        }
+        self.threads = threads;
+    }
+
+    pub fn process_ended(&mut self, at: Ns, pid: u32) {
+        let keys: Vec<ThreadKey> = self.threads.keys().filter(|key| key.pid == pid).copied().collect();
+        for key in keys {
+            self.thread_ended(at, key, None);
+        }
+        self.book_gone(pid, at, 0, false);
+        self.processes.remove(&pid);
+    }
+
+    pub fn gap(&mut self, from: Ns, till: Ns) {
+        for (key, thread) in &mut self.threads {
+            if let Some(process) = self.processes.get(&key.pid) {
+                thread.silent(process.round, process.tick.min(from), &mut self.buckets);
+            }
+            thread.gap(from, till);
+        }
+    }
+
+    /// Sampling ends: everything is booked up to `at`.
+    pub fn close(&mut self, at: Ns) {
+        let pids: Vec<u32> = self.processes.keys().copied().collect();
+        for pid in pids {
+            self.process_ended(at, pid);
+        }
+    }
+
+    fn keep_house(&mut self, now: Ns) {
+        self.house_kept = now;
+        self.silent();
+        let mut longest = 0;
+        for (key, thread) in &mut self.threads {
+            let interval = self.processes.get(&key.pid).map_or(0, |process| process.interval);
+            longest = interval.max(longest);
+            thread.keep_house(now, &Rules { interval, ..self.rules }, &mut self.buckets);
+        }
+        let before = self.dead.len();
+        self.dead.retain(|_, ended| *ended + MERGE_AFTER > now);
+        let (threads, dead) = (&self.threads, &self.dead);
+        let gone = |key: &ThreadKey| !threads.contains_key(key) && !dead.contains_key(key);
+        self.buckets.keep_house(now, HORIZON.max(longest.saturating_mul(6)), &gone);
+        if self.dead.len() < before {
+            self.buckets.merge_threads(&gone);
+        }
+    }
+
+    /// In the order of their keys.
+    pub fn threads(&self) -> impl Iterator<Item = ThreadNow> + '_ {
+        self.threads.values().map(|thread| thread.now(&self.rules))
+    }
+}

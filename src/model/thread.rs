@@ -1,0 +1,453 @@
+//! One thread's account: what it was last seen doing, and what of its time is not booked yet.
+
+use std::collections::VecDeque;
+
+use super::buckets::{Buckets, Split};
+use super::fact::FactKey;
+use super::frame::{Counters, Ns, SECOND, Syscall, ThreadKey};
+use super::snapshot::ThreadNow;
+use super::state::{RawState, State};
+use super::tables::{NameId, StackId};
+
+/// CPU time that no sample hit waits at most so long for the next.
+pub const CARRY: Ns = 10 * SECOND;
+
+/// Samples that wait for the counters that weigh them; more (no counters came for long) are hits without CPU time.
+const MAX_SAMPLES: usize = 4_096;
+
+const RUN: RawState = RawState::Known(State::Run);
+const READY: RawState = RawState::Known(State::Rdy);
+const WAIT: RawState = RawState::Known(State::Wait);
+
+/// What every account is kept by.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// The stacks that stand for time without a stack.
+    pub cpu_not_sampled: StackId,
+    pub kernel_not_visible: StackId,
+    pub not_observed: StackId,
+    pub not_sampled: StackId,
+    /// Whether the way of capture sees kernel time.
+    pub kernel_visible: bool,
+    /// The interval in force, ns.
+    pub interval: Ns,
+}
+
+impl Rules {
+    /// No look for longer than this: nobody knows what the thread did.
+    pub fn longest_gap(&self) -> Ns {
+        SECOND.max(self.interval.saturating_mul(5))
+    }
+
+    fn unsampled(&self) -> StackId {
+        if self.kernel_visible { self.cpu_not_sampled } else { self.kernel_not_visible }
+    }
+}
+
+/// A look as the account wants it: names and stacks are ids.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    pub at: Ns,
+    pub name: NameId,
+    pub what: What,
+    pub counters: Option<Counters>,
+    /// rbp was recovered by search.
+    pub recovered: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum What {
+    Running,
+    OnCpu(StackId),
+    Waits { stack: StackId, state: RawState, syscall: Option<Syscall> },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Doing {
+    Unknown,
+    Ran { stack: StackId, at: Ns },
+    Waits(Wait),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Wait {
+    stack: StackId,
+    state: RawState,
+    from: Ns,
+    syscall: Option<Syscall>,
+}
+
+/// A span that has its stack and still lacks its share of the run delay.
+struct Piece {
+    from: Ns,
+    till: Ns,
+    name: NameId,
+    stack: StackId,
+    state: RawState,
+    wait: Option<Ns>,
+}
+
+/// An on-CPU sample that has no CPU time yet.
+struct Sample {
+    at: Ns,
+    name: NameId,
+    stack: StackId,
+}
+
+pub struct Thread {
+    key: ThreadKey,
+    name: NameId,
+    /// Wall time is booked, or in `pieces`, up to here: the last observation.
+    booked: Ns,
+    /// The last look of any kind.
+    looked: Ns,
+    /// The last look was [`What::Running`].
+    running: bool,
+    /// Ticks of the process before the last look.
+    round: u64,
+    doing: Doing,
+    /// Somebody said that nobody looked then.
+    gap: Option<(Ns, Ns)>,
+    counters: Option<Counters>,
+    /// When `counters` were read.
+    counted: Ns,
+    pieces: Vec<Piece>,
+    /// Run delay of the span after `booked`.
+    delay: Ns,
+    samples: Vec<Sample>,
+    /// (when it was counted, CPU time) that no sample hit, oldest first.
+    carried: VecDeque<(Ns, Ns)>,
+    /// The next difference of counters covers time that nobody looked at.
+    unseen_cpu: Option<(Ns, Ns)>,
+    /// CPU time counted since the first look, and not yet asked for.
+    ran: Ns,
+    /// rbp was recovered by search for the stack of `doing`.
+    recovered: bool,
+}
+
+impl Thread {
+    /// From its first look on; `round`: ticks of its process so far.
+    pub fn new(key: ThreadKey, seen: &Seen, round: u64) -> Thread {
+        Thread {
+            key,
+            name: seen.name,
+            booked: seen.at,
+            looked: seen.at,
+            running: false,
+            round,
+            doing: Doing::Unknown,
+            gap: None,
+            counters: seen.counters,
+            counted: seen.at,
+            pieces: Vec::new(),
+            delay: 0,
+            samples: Vec::new(),
+            carried: VecDeque::new(),
+            unseen_cpu: None,
+            ran: 0,
+            recovered: false,
+        }
+    }
+
+    fn fact(&self, stack: StackId, state: RawState) -> FactKey {
+        FactKey { thread: self.key, name: self.name, stack, state }
+    }
+
+    /// CPU time by the thread's own counters since the last call.
+    pub fn take_ran(&mut self) -> Ns {
+        std::mem::take(&mut self.ran)
+    }
+
+    /// How much CPU time beyond its counters it may have used by `now`: they lag by up to one kernel tick (10 ms at
+    /// HZ=100) while it runs. Nothing, if it was silent since: blocked and unmoved.
+    pub fn in_flight(&self, now: Ns, round: u64) -> Ns {
+        match self.doing {
+            Doing::Waits(_) if !self.running && round >= self.round + 2 => 0,
+            Doing::Waits(_) if !self.running => now.saturating_sub(self.counted),
+            _ => now.saturating_sub(self.counted) + SECOND / 100,
+        }
+    }
+
+    /// Books what silence means: blocked and unmoved up to the newest tick (`round` ticks so far, the newest at `tick`).
+    pub fn silent(&mut self, round: u64, tick: Ns, buckets: &mut Buckets) {
+        let Doing::Waits(wait) = self.doing else { return };
+        if self.running || round < self.round + 2 || tick <= self.booked {
+            return;
+        }
+        buckets.wall(&self.fact(wait.stack, wait.state), self.booked, tick, 0, Some(wait.from));
+        self.booked = tick;
+        self.looked = self.looked.max(tick);
+        if self.gap.is_some_and(|(_, till)| till <= tick) {
+            self.gap = None;
+        }
+    }
+
+    /// Nobody looked then.
+    pub fn gap(&mut self, from: Ns, till: Ns) {
+        let from = from.max(self.looked);
+        if from < till {
+            let before = self.gap.map_or(from, |(before, _)| before);
+            self.gap = Some((before.min(from), till));
+        }
+    }
+
+    /// A look. Everything silent was booked before.
+    pub fn look(&mut self, seen: &Seen, round: u64, rules: &Rules, buckets: &mut Buckets) {
+        // Older than the last observation: it is clamped to it, so that it weighs nothing, and does not change what the
+        // thread was seen doing after it.
+        let waits = matches!(self.doing, Doing::Waits(_));
+        let late = seen.at < self.booked || (waits && seen.at == self.booked && matches!(seen.what, What::OnCpu(_)));
+        let at = seen.at.max(self.booked);
+        let unmoved = self.unmoved(seen);
+        if let Some((from, till)) = self.unseen(at, rules)
+            && !unmoved
+        {
+            self.skip(from, till, seen.counters, rules, buckets);
+        }
+        self.name = seen.name;
+        if !late && !matches!(seen.what, What::Running) {
+            self.recovered = seen.recovered;
+        }
+        match seen.what {
+            What::Running => {}
+            What::OnCpu(stack) => self.sample(stack, at, late, buckets),
+            What::Waits { stack, state, syscall } if !late => {
+                let same = matches!(self.doing, Doing::Waits(w) if w.stack == stack && w.state == state);
+                let from = match self.doing {
+                    Doing::Waits(wait) if same && unmoved => wait.from,
+                    _ => {
+                        buckets.entry(self.booked, &self.fact(stack, state)).hits += 1;
+                        self.booked
+                    }
+                };
+                self.piece(at, stack, state, Some(from));
+                self.doing = Doing::Waits(Wait { stack, state, from, syscall });
+            }
+            What::Waits { .. } => {}
+        }
+        if let Some(counters) = seen.counters {
+            self.settle(counters, at, rules, buckets);
+        } else if !matches!(seen.what, What::OnCpu(_)) {
+            self.book_pieces(0, buckets);
+        }
+        if seen.at >= self.looked {
+            self.looked = seen.at;
+            self.running = matches!(seen.what, What::Running);
+            self.round = round;
+        }
+    }
+
+    /// The time before `at` that nobody looked at, if any.
+    fn unseen(&mut self, at: Ns, rules: &Rules) -> Option<(Ns, Ns)> {
+        if at.saturating_sub(self.looked) > rules.longest_gap() {
+            self.gap = None;
+            return Some((self.looked, at));
+        }
+        let (from, till) = self.gap.filter(|(from, _)| *from < at)?;
+        self.gap = None;
+        Some((from, till.min(at)))
+    }
+
+    /// Proven by counters: it waited at the last look, waits now, and did not run between.
+    fn unmoved(&self, seen: &Seen) -> bool {
+        let waits = matches!(self.doing, Doing::Waits(_)) && !self.running && matches!(seen.what, What::Waits { .. });
+        let (Some(before), Some(now)) = (self.counters, seen.counters) else { return false };
+        waits && before.run_ns == now.run_ns && before.runs == now.runs
+    }
+
+    fn sample(&mut self, stack: StackId, at: Ns, late: bool, buckets: &mut Buckets) {
+        let key = self.fact(stack, RUN);
+        let weights = buckets.entry(at, &key);
+        weights.hits += 1;
+        weights.cpu_hits += 1;
+        if self.samples.len() < MAX_SAMPLES {
+            self.samples.push(Sample { at, name: self.name, stack });
+        }
+        if !late {
+            self.piece(at, stack, RUN, None);
+            self.doing = Doing::Ran { stack, at };
+        }
+    }
+
+    /// The span since the last observation goes to this one.
+    fn piece(&mut self, till: Ns, stack: StackId, state: RawState, wait: Option<Ns>) {
+        if self.booked < till {
+            self.pieces.push(Piece { from: self.booked, till, name: self.name, stack, state, wait });
+            self.booked = till;
+        }
+    }
+
+    /// A reading of the counters: the time since the last one gets its run delay and its CPU time.
+    fn settle(&mut self, counters: Counters, at: Ns, rules: &Rules, buckets: &mut Buckets) {
+        let before = self.counters.replace(counters).unwrap_or(counters);
+        self.counted = self.counted.max(at);
+        // Counters that went back are another thread's (an exec by one that is not the leader): a new start.
+        let back = counters.run_ns < before.run_ns || counters.delay_ns < before.delay_ns;
+        let ran = if back { 0 } else { counters.run_ns - before.run_ns };
+        self.delay += if back { 0 } else { counters.delay_ns - before.delay_ns };
+        self.ran += ran;
+        self.book_pieces(self.delay, buckets);
+        self.delay = self.delay.min(at.saturating_sub(self.booked));
+        if let Some((from, till)) = self.unseen_cpu.take() {
+            buckets.spread(&self.fact(rules.not_observed, RUN), from, till, 0, ran);
+        } else if ran > 0 {
+            self.carried.push_back((at, ran));
+        }
+        self.share(rules, buckets);
+    }
+
+    /// Books the pieces; `delay` of them is run delay, of the on-CPU ones first. The rest of it stays for the span
+    /// after them.
+    fn book_pieces(&mut self, delay: Ns, buckets: &mut Buckets) {
+        let length =
+            |run: bool| -> Ns { self.pieces.iter().filter(|p| (p.state == RUN) == run).map(|p| p.till - p.from).sum() };
+        let (running, waiting) = (length(true), length(false));
+        let of_running = delay.min(running);
+        let of_waiting = (delay - of_running).min(waiting);
+        let mut running = Split::new(of_running, running);
+        let mut waiting = Split::new(of_waiting, waiting);
+        for piece in std::mem::take(&mut self.pieces) {
+            let split = if piece.state == RUN { &mut running } else { &mut waiting };
+            let ready = split.next(piece.till - piece.from);
+            let key = FactKey { thread: self.key, name: piece.name, stack: piece.stack, state: piece.state };
+            buckets.wall(&key, piece.from, piece.till, ready, piece.wait);
+        }
+        if delay > 0 {
+            self.delay = delay - of_running - of_waiting;
+        }
+    }
+
+    /// Shares the CPU time that was counted equally among the samples that were taken since. Where kernel time is not
+    /// visible, a sample stands for no more than one interval: what is more was in the kernel.
+    fn share(&mut self, rules: &Rules, buckets: &mut Buckets) {
+        if self.samples.is_empty() {
+            return;
+        }
+        let all: Ns = self.carried.iter().map(|(_, cpu)| cpu).sum();
+        let number = self.samples.len() as u64;
+        let most = if rules.kernel_visible { all } else { rules.interval.saturating_mul(number) };
+        let shared = all.min(most);
+        let mut split = Split::new(shared, number);
+        for sample in self.samples.drain(..) {
+            let part = split.next(1);
+            if part > 0 {
+                let key = FactKey { thread: self.key, name: sample.name, stack: sample.stack, state: RUN };
+                buckets.entry(sample.at, &key).cpu_ns += part;
+            }
+        }
+        let mut left = shared;
+        while left > 0
+            && let Some((_, cpu)) = self.carried.front_mut()
+        {
+            let part = left.min(*cpu);
+            left -= part;
+            *cpu -= part;
+            if *cpu == 0 {
+                self.carried.pop_front();
+            }
+        }
+    }
+
+    /// Books CPU time that was carried since `before` or longer: to samples whose counters came early, else to the
+    /// marker that says no sample hit it.
+    fn expire(&mut self, before: Ns, rules: &Rules, buckets: &mut Buckets) {
+        if self.carried.front().is_none_or(|(at, _)| *at > before) {
+            return;
+        }
+        self.share(rules, buckets);
+        while let Some((at, cpu)) = self.carried.front().copied()
+            && at <= before
+        {
+            self.carried.pop_front();
+            buckets.entry(at, &self.fact(rules.unsampled(), RUN)).cpu_ns += cpu;
+        }
+    }
+
+    /// Once a second: nothing stays unbooked for much longer than [`CARRY`].
+    pub fn keep_house(&mut self, now: Ns, rules: &Rules, buckets: &mut Buckets) {
+        let before = now.saturating_sub(CARRY);
+        self.expire(before, rules, buckets);
+        if self.pieces.first().is_some_and(|piece| piece.from + rules.longest_gap() <= now) {
+            self.book_pieces(0, buckets);
+        }
+        self.samples.retain(|sample| sample.at > before);
+        // Seen running all the while, and never sampled.
+        if self.running && self.booked <= before && self.booked < self.looked {
+            self.book_pieces(0, buckets);
+            self.rest(self.looked, rules, buckets);
+        }
+    }
+
+    /// Time that nobody looked at. What is known of it: how much CPU time and run delay there was.
+    fn skip(&mut self, from: Ns, till: Ns, counters: Option<Counters>, rules: &Rules, buckets: &mut Buckets) {
+        self.book_pieces(0, buckets);
+        self.rest(from.min(till), rules, buckets);
+        self.expire(Ns::MAX, rules, buckets);
+        self.samples.clear();
+        let from = from.max(self.booked);
+        let length = till.saturating_sub(from);
+        let (mut ran, mut delayed) = (0, 0);
+        if let (Some(before), Some(now)) = (self.counters, counters) {
+            ran = now.run_ns.saturating_sub(before.run_ns);
+            delayed = now.delay_ns.saturating_sub(before.delay_ns);
+            self.ran += ran;
+            self.counters = Some(now);
+        } else {
+            self.unseen_cpu = Some((from, till));
+        }
+        let running = ran.min(length);
+        let ready = delayed.min(length - running);
+        let parts = [(RUN, running, ran), (READY, ready, 0), (WAIT, length - running - ready, 0)];
+        for (state, wall, cpu) in parts {
+            buckets.spread(&self.fact(rules.not_observed, state), from, till, wall, cpu);
+        }
+        self.booked = self.booked.max(till);
+        self.delay = 0;
+        self.doing = Doing::Unknown;
+    }
+
+    /// The time after the last observation up to `till`, to which no observation will come: a wait, or the stack of a
+    /// sample, goes on; a thread seen running without a sample was not sampled.
+    fn rest(&mut self, till: Ns, rules: &Rules, buckets: &mut Buckets) {
+        if till <= self.booked {
+            return;
+        }
+        let (stack, state, wait) = match self.doing {
+            Doing::Waits(wait) if !self.running => (wait.stack, wait.state, Some(wait.from)),
+            Doing::Ran { stack, .. } if !self.running => (stack, RUN, None),
+            _ => (rules.unsampled(), RUN, None),
+        };
+        buckets.wall(&self.fact(stack, state), self.booked, till, self.delay, wait);
+        self.delay = self.delay.saturating_sub(till - self.booked);
+        self.booked = till;
+    }
+
+    /// Nothing more comes (of this program): books everything up to `at`. Silence was booked before.
+    pub fn finish(&mut self, at: Ns, counters: Option<Counters>, rules: &Rules, buckets: &mut Buckets) {
+        let at = at.max(self.booked);
+        if let Some((from, _)) = self.unseen(at, rules) {
+            self.skip(from, at, counters, rules, buckets);
+        }
+        if let Some(counters) = counters {
+            self.settle(counters, at, rules, buckets);
+        }
+        self.book_pieces(0, buckets);
+        self.rest(at, rules, buckets);
+        self.expire(Ns::MAX, rules, buckets);
+        self.samples.clear();
+        self.doing = Doing::Unknown;
+        self.looked = self.looked.max(at);
+    }
+
+    /// For the header, the waits and a dump.
+    pub fn now(&self, rules: &Rules) -> ThreadNow {
+        let (stack, state, since, syscall) = match self.doing {
+            Doing::Waits(wait) if !self.running => (wait.stack, wait.state, wait.from, wait.syscall),
+            Doing::Ran { stack, at } => (stack, RUN, at, None),
+            _ => (rules.not_sampled, RUN, self.looked, None),
+        };
+        let run_ns = self.counters.map_or(0, |counters| counters.run_ns);
+        let recovered = self.recovered && stack != rules.not_sampled;
+        ThreadNow { thread: self.key, name: self.name, stack, state, since, syscall, run_ns, recovered }
+    }
+}

@@ -1,0 +1,609 @@
+//! Every sentence of "Weighing", by hand. Times in ms since the session's start; thread N is called tN; a stack is
+//! called by its innermost offset.
+
+use super::support::*;
+use sampletop::model::frame::{Event, Look, RawName, Seen, Tick};
+use sampletop::model::recorder::Limits;
+use sampletop::model::settings::Range;
+
+#[test]
+fn the_span_since_the_last_observation_goes_to_the_new_one() {
+    let mut feed = Feed::new();
+    feed.blocked(0, 1, READ, 10, counters(0, 0, 1));
+    feed.tick(0);
+    feed.on_cpu(6, 1, 20);
+    feed.blocked(10, 1, EPOLL, 30, counters(4, 0, 2));
+    feed.tick(10);
+    assert_eq!(
+        feed.rows(),
+        [
+            "t1 10 io wall=0 cpu=0 hits=1/0",
+            "t1 20 run wall=6 cpu=4 hits=1/1",
+            "t1 30 poll wall=4 cpu=0 hits=1/0 longest=4@6"
+        ]
+    );
+}
+
+#[test]
+fn seen_running_is_no_observation() {
+    let mut feed = Feed::new();
+    feed.running(0, 1, counters(0, 0, 1));
+    feed.tick(0);
+    feed.running(10, 1, counters(9, 0, 1));
+    feed.tick(10);
+    assert_eq!(feed.rows(), [] as [&str; 0]);
+    feed.on_cpu(17, 1, 20);
+    feed.running(20, 1, counters(19, 0, 1));
+    feed.tick(20);
+    // The 9 ms that no sample hit were carried.
+    assert_eq!(feed.rows(), ["t1 20 run wall=17 cpu=19 hits=1/1"]);
+}
+
+#[test]
+fn spans_are_split_at_bucket_edges() {
+    let mut feed = Feed::new();
+    feed.blocked(990, 1, READ, 10, counters(0, 0, 1));
+    feed.tick(990);
+    feed.on_cpu(1_005, 1, 20);
+    feed.running(1_010, 1, counters(15, 0, 2));
+    feed.tick(1_010);
+    let view = feed.recorder.view();
+    let (first, from, till) = sums(&view, Range::Rolling(1), START + 995 * MS);
+    assert_eq!(rows_of(&first), ["t1 10 io wall=0 cpu=0 hits=1/0", "t1 20 run wall=10 cpu=0 hits=0/0"]);
+    assert_eq!((from, till), (START, START + SECOND));
+    let (second, from, till) = sums(&view, Range::Rolling(1), START + 1_005 * MS);
+    assert_eq!(rows_of(&second), ["t1 20 run wall=5 cpu=15 hits=1/1"]);
+    assert_eq!((from, till), (START + SECOND, START + 1_010 * MS));
+}
+
+#[test]
+fn run_delay_is_ready_time_of_the_same_stack_on_cpu_pieces_first() {
+    let mut feed = Feed::new();
+    feed.blocked(0, 1, READ, 10, counters(0, 0, 1));
+    feed.tick(0);
+    feed.on_cpu(4, 1, 20);
+    feed.on_cpu(6, 1, 21);
+    // 3 ms of delay: 2 of the 4 ms of stack 20, 1 of the 2 ms of stack 21, none of the wait.
+    feed.blocked(10, 1, READ, 30, counters(3, 3, 2));
+    feed.tick(10);
+    let expected = [
+        "t1 10 io wall=0 cpu=0 hits=1/0",
+        "t1 20 rdy wall=2 cpu=0 hits=0/0",
+        "t1 20 run wall=2 cpu=1500000ns hits=1/1",
+        "t1 21 rdy wall=1 cpu=0 hits=0/0",
+        "t1 21 run wall=1 cpu=1500000ns hits=1/1",
+        "t1 30 io wall=4 cpu=0 hits=1/0 longest=4@6",
+    ];
+    assert_eq!(feed.rows(), expected);
+}
+
+#[test]
+fn run_delay_beyond_on_cpu_pieces_is_taken_from_the_others_and_never_more_than_the_span() {
+    let mut feed = Feed::new();
+    feed.blocked(0, 1, READ, 10, counters(0, 0, 1));
+    feed.tick(0);
+    feed.on_cpu(2, 1, 20);
+    feed.blocked(10, 1, READ, 30, counters(1, 5, 2));
+    feed.tick(10);
+    feed.blocked(20, 1, READ, 31, counters(2, 500, 3));
+    feed.tick(20);
+    let expected = [
+        "t1 10 io wall=0 cpu=0 hits=1/0",
+        "t1 20 rdy wall=2 cpu=0 hits=0/0",
+        "t1 20 run wall=0 cpu=1 hits=1/1",
+        "t1 30 io wall=5 cpu=0 hits=1/0 longest=8@2",
+        "t1 30 rdy wall=3 cpu=0 hits=0/0",
+        "t1 31 io wall=0 cpu=0 hits=1/0 longest=10@10",
+        "t1 31 rdy wall=10 cpu=0 hits=0/0",
+    ];
+    assert_eq!(feed.rows(), expected);
+}
+
+#[test]
+fn an_unmoved_thread_sends_nothing_and_is_booked_when_a_view_is_taken() {
+    let mut feed = Feed::new();
+    feed.blocked(0, 1, EPOLL, 10, counters(0, 0, 1));
+    feed.tick(0);
+    assert_eq!(feed.rows(), ["t1 10 poll wall=0 cpu=0 hits=1/0"]);
+    feed.ticks(0, 500);
+    assert_eq!(feed.rows(), ["t1 10 poll wall=500 cpu=0 hits=1/0 longest=500@0"]);
+    feed.ticks(500, 2_500);
+    // One wait, one hit, however many ticks, views and buckets it lasted.
+    assert_eq!(feed.rows(), ["t1 10 poll wall=2500 cpu=0 hits=1/0 longest=2500@0"]);
+}
+
+#[test]
+fn silence_after_a_sample_is_a_lost_look_and_no_proof() {
+    let mut feed = Feed::new();
+    feed.on_cpu(0, 1, 10);
+    feed.ticks(0, 500);
+    assert_eq!(feed.rows(), ["t1 10 run wall=0 cpu=0 hits=1/1"]);
+    feed.blocked(510, 1, READ, 20, counters(100, 0, 2));
+    feed.tick(510);
+    assert_eq!(feed.rows()[1], "t1 20 io wall=510 cpu=0 hits=1/0 longest=510@0");
+}
+
+#[test]
+fn one_wait_is_one_hit_in_any_window() {
+    let mut feed = Feed::new();
+    feed.blocked(100, 1, EPOLL, 10, counters(0, 0, 1));
+    feed.ticks(100, 60_000);
+    // Looked at again (a new sampler, say), still the same wait: counters did not move.
+    feed.blocked(60_005, 1, EPOLL, 10, counters(0, 0, 1));
+    feed.ticks(60_000, 70_000);
+    let view = feed.recorder.view();
+    for window in [1, 1_000, 5_000, 30_000, 69_000, 100_000] {
+        for at in [30_000, 60_010, 69_500, 70_000] {
+            let (sums, from, till) = sums(&view, Range::Rolling(window * MS), START + at * MS);
+            let (_, weights) = sums.first_key_value().unwrap();
+            assert_eq!(weights.hits, 1, "{window} {at}");
+            let lived = till - from.max(START + 100 * MS);
+            assert_eq!(weights.wall_ns, lived, "{window} {at}");
+            assert_eq!(weights.longest_from, START + 100 * MS);
+        }
+    }
+    assert_eq!(rows(&view), ["t1 10 poll wall=69900 cpu=0 hits=1/0 longest=69900@100"]);
+}
+
+#[test]
+fn a_thread_that_ran_waits_anew() {
+    let mut feed = Feed::new();
+    feed.blocked(0, 1, EPOLL, 10, counters(0, 0, 1));
+    feed.tick(0);
+    feed.blocked(10, 1, EPOLL, 10, counters(1, 0, 2));
+    feed.tick(10);
+    feed.blocked(20, 1, EPOLL, 10, counters(1, 0, 3));
+    feed.tick(20);
+    feed.ticks(20, 40);
+    // Three waits; the longest began at 10 and lasted 30.
+    assert_eq!(feed.rows(), ["t1 10 poll wall=40 cpu=0 hits=3/0 longest=30@10"]);
+}
+
+#[test]
+fn cpu_is_shared_equally_over_the_samples_of_its_span() {
+    let mut feed = Feed::new();
+    feed.running(0, 1, counters(100, 0, 1));
+    feed.tick(0);
+    for (at, stack) in [(1, 10), (4, 10), (9, 11)] {
+        feed.on_cpu(at, 1, stack);
+    }
+    feed.running(10, 1, counters(109, 0, 1));
+    feed.tick(10);
+    assert_eq!(feed.rows(), ["t1 10 run wall=4 cpu=6 hits=2/2", "t1 11 run wall=5 cpu=3 hits=1/1"]);
+}
+
+#[test]
+fn cpu_without_a_sample_is_carried_at_most_10_s() {
+    let mut feed = Feed::new();
+    feed.blocked(0, 1, EPOLL, 10, counters(0, 0, 1));
+    feed.tick(0);
+    feed.blocked(10, 1, EPOLL, 10, counters(2, 0, 2));
+    feed.ticks(0, 9_000);
+    feed.on_cpu(9_005, 1, 20);
+    feed.blocked(9_010, 1, EPOLL, 10, counters(5, 0, 3));
+    feed.tick(9_010);
+    assert!(feed.rows().contains(&"t1 20 run wall=5 cpu=5 hits=1/1".to_string()), "{:?}", feed.rows());
+
+    feed.blocked(9_020, 1, EPOLL, 10, counters(9, 0, 4));
+    feed.tick(9_020);
+    feed.ticks(9_020, 18_990);
+    assert!(!feed.rows().iter().any(|row| row.contains("not sampled")), "{:?}", feed.rows());
+    feed.ticks(18_990, 21_000);
+    assert!(feed.rows().contains(&"t1 [cpu, not sampled] run wall=0 cpu=4 hits=0/0".to_string()), "{:?}", feed.rows());
+}
+
+#[test]
+fn cpu_without_a_sample_is_booked_at_death_and_at_the_end() {
+    let mut feed = Feed::new();
+    for tid in [1, 2] {
+        feed.blocked(0, tid, EPOLL, 10, counters(0, 0, 1));
+    }
+    feed.tick(0);
+    for tid in [1, 2] {
+        feed.blocked(10, tid, EPOLL, 10, counters(2, 0, 2));
+    }
+    feed.tick(10);
+    feed.ended(15, 1, counters(5, 0, 3));
+    let expected =
+        ["t1 10 poll wall=15 cpu=0 hits=2/0 longest=15@0", "t1 [cpu, not sampled] run wall=0 cpu=5 hits=0/0"];
+    assert_eq!(feed.rows()[..2], expected);
+    assert_eq!(feed.close(20)[3], "t2 [cpu, not sampled] run wall=0 cpu=2 hits=0/0");
+}
+
+#[test]
+fn cpu_that_the_way_of_capture_cannot_see_is_not_given_to_user_stacks() {
+    let mut feed = Feed::new();
+    feed.recorder.set_kernel_visible(false);
+    feed.running(0, 1, counters(0, 0, 1));
+    feed.tick(0);
+    // 1 s of CPU time, nearly all of it in system calls: one sample caught the thread in user mode.
+    for at in (10..=1_000).step_by(10) {
+        if at == 500 {
+            feed.on_cpu(495, 1, 20);
+        }
+        feed.running(at, 1, counters(at, 0, 1));
+        feed.tick(at);
+    }
+    let rows = feed.close(1_000);
+    // One sample stands for one interval, 10 ms.
+    assert!(rows[1].starts_with("t1 [in kernel, not visible] run") && rows[1].contains("cpu=990"), "{rows:?}");
+    assert_eq!(rows[0], "t1 20 run wall=495 cpu=10 hits=1/1");
+}
+
+#[test]
+fn a_thread_that_is_never_sampled_is_booked_after_10_s() {
+    let mut feed = Feed::new();
+    feed.running(0, 1, counters(0, 0, 1));
+    feed.tick(0);
+    for at in (10..=12_000).step_by(10) {
+        feed.running(at, 1, counters(at / 2, at / 4, 1));
+        feed.tick(at);
+    }
+    let rows = feed.rows();
+    assert!(rows.iter().any(|row| row.starts_with("t1 [cpu, not sampled] run wall=")), "{rows:?}");
+    let rows = feed.close(12_000);
+    assert_eq!(
+        rows,
+        ["t1 [cpu, not sampled] rdy wall=3000 cpu=0 hits=0/0", "t1 [cpu, not sampled] run wall=9000 cpu=6000 hits=0/0"]
+    );
+}
+
+#[test]
+fn the_process_clock_minus_what_was_counted_is_threads_gone() {
+    let mut feed = Feed::new();
+    feed.blocked(0, 1, EPOLL, 10, counters(50, 0, 1));
+    feed.tick_with(0, Some(5_000));
+    feed.ticks(0, 990);
+    feed.on_cpu(995, 1, 20);
+    feed.blocked(1_000, 1, EPOLL, 10, counters(54, 0, 2));
+    // 30 ms more by the process's clock: 4 of t1, 26 of threads that came and went unseen.
+    feed.tick_with(1_000, Some(5_030));
+    let gone = "(exited) [threads gone between looks] run wall=0 cpu=26 hits=0/0".to_string();
+    assert_eq!(feed.rows()[0], gone);
+    feed.tick_with(2_000, Some(5_030));
+    assert_eq!(feed.rows()[0], gone);
+}
+
+#[test]
+fn a_thread_lives_from_its_first_look_on() {
+    let mut feed = Feed::new();
+    feed.tick_with(0, Some(0));
+    // Born at 2, ran 3 ms, first seen at 10: those 3 ms are known to the process's clock alone.
+    feed.blocked(10, 1, EPOLL, 10, counters(3, 1, 1));
+    feed.tick(10);
+    feed.ticks(10, 1_000);
+    feed.tick_with(1_010, Some(3));
+    assert_eq!(
+        feed.rows(),
+        [
+            "(exited) [threads gone between looks] run wall=0 cpu=3 hits=0/0",
+            "t1 10 poll wall=1000 cpu=0 hits=1/0 longest=1000@10"
+        ]
+    );
+}
+
+#[test]
+fn what_running_threads_may_still_say_is_not_taken_for_gone() {
+    let mut feed = Feed::new();
+    feed.running(0, 1, counters(0, 0, 1));
+    feed.tick_with(0, Some(0));
+    // Its counter lags by 4 ms.
+    feed.on_cpu(995, 1, 20);
+    feed.running(1_000, 1, counters(996, 0, 1));
+    feed.tick_with(1_000, Some(1_000));
+    assert_eq!(feed.rows(), ["t1 20 run wall=995 cpu=996 hits=1/1"]);
+}
+
+#[test]
+fn nobody_looked_for_too_long() {
+    let mut feed = Feed::new();
+    feed.blocked(0, 1, READ, 10, counters(0, 0, 1));
+    feed.ticks(0, 100);
+    // More than 1 s without a tick, and the thread ran 300 ms and wanted a core for 50.
+    feed.blocked(2_100, 1, READ, 20, counters(300, 50, 9));
+    feed.tick(2_100);
+    feed.ticks(2_100, 2_200);
+    let expected = [
+        "t1 10 io wall=100 cpu=0 hits=1/0 longest=100@0",
+        "t1 20 io wall=100 cpu=0 hits=1/0 longest=100@2100",
+        "t1 [not observed] rdy wall=50 cpu=0 hits=0/0",
+        "t1 [not observed] run wall=300 cpu=300 hits=0/0",
+        "t1 [not observed] wait wall=1650 cpu=0 hits=0/0",
+    ];
+    assert_eq!(feed.rows(), expected);
+}
+
+#[test]
+fn an_unobserved_thread_whose_counters_come_later() {
+    let mut feed = Feed::new();
+    feed.blocked(0, 1, READ, 10, counters(0, 0, 1));
+    feed.ticks(0, 100);
+    feed.on_cpu(2_100, 1, 20);
+    feed.blocked(2_110, 1, READ, 30, counters(300, 0, 9));
+    feed.tick(2_110);
+    let expected = [
+        "t1 10 io wall=100 cpu=0 hits=1/0 longest=100@0",
+        "t1 20 run wall=0 cpu=0 hits=1/1",
+        "t1 30 io wall=10 cpu=0 hits=1/0 longest=10@2100",
+        "t1 [not observed] run wall=0 cpu=300 hits=0/0",
+        "t1 [not observed] wait wall=2000 cpu=0 hits=0/0",
+    ];
+    assert_eq!(feed.rows(), expected);
+}
+
+#[test]
+fn counters_prove_a_thread_unmoved_through_a_gap() {
+    for said in [false, true] {
+        let mut feed = Feed::new();
+        feed.blocked(0, 1, READ, 10, counters(3, 0, 1));
+        feed.blocked(0, 2, READ, 10, counters(3, 0, 1));
+        feed.ticks(0, 100);
+        if said {
+            feed.gap(100, 5_000);
+        }
+        // t1 is looked at again; t2 is silent, which is the same proof.
+        feed.blocked(5_000, 1, READ, 10, counters(3, 0, 1));
+        feed.tick(5_000);
+        assert_eq!(
+            feed.rows(),
+            ["t1 10 io wall=5000 cpu=0 hits=1/0 longest=5000@0", "t2 10 io wall=5000 cpu=0 hits=1/0 longest=5000@0"]
+        );
+    }
+}
+
+#[test]
+fn a_gap_that_is_announced_may_be_short() {
+    let mut feed = Feed::new();
+    feed.blocked(0, 1, READ, 10, counters(0, 0, 1));
+    feed.ticks(0, 100);
+    feed.gap(100, 300);
+    feed.blocked(310, 1, READ, 20, counters(0, 0, 2));
+    feed.tick(310);
+    let expected = [
+        "t1 10 io wall=100 cpu=0 hits=1/0 longest=100@0",
+        "t1 20 io wall=10 cpu=0 hits=1/0 longest=10@300",
+        "t1 [not observed] wait wall=200 cpu=0 hits=0/0",
+    ];
+    assert_eq!(feed.rows(), expected);
+}
+
+#[test]
+fn a_long_suspension_costs_one_bucket() {
+    let mut feed = Feed::new();
+    feed.blocked(0, 1, READ, 10, counters(0, 0, 1));
+    feed.tick(0);
+    feed.ticks(0, 100);
+    let weekend = 60 * 3_600 * 1_000;
+    feed.blocked(weekend + 500, 1, READ, 20, counters(0, 0, 2));
+    feed.tick(weekend + 500);
+    let view = feed.recorder.view();
+    let mut facts = 0;
+    let range = Range::Rolling(weekend * 2 * MS);
+    view.history.read(range, view.at, &mut |_, _| facts += 1);
+    assert!(facts < 10, "{facts}");
+    let wall: u64 = all(&view).values().map(|w| w.wall_ns).sum();
+    assert_eq!(wall, (weekend + 500) * MS);
+}
+
+#[test]
+fn a_late_sample_is_clamped_and_weighs_no_wall_time() {
+    let mut feed = Feed::new();
+    feed.running(0, 1, counters(0, 0, 1));
+    feed.tick(0);
+    feed.blocked(10, 1, READ, 10, counters(6, 0, 1));
+    // Taken before the look, and read after it: a hit, and the 6 ms that had no sample.
+    feed.on_cpu(4, 1, 20);
+    feed.tick(10);
+    feed.ticks(10, 100);
+    feed.blocked(110, 1, READ, 10, counters(7, 0, 2));
+    feed.tick(110);
+    // The wait of 10..100 was not forgotten for it.
+    assert_eq!(feed.rows(), ["t1 10 io wall=110 cpu=0 hits=2/0 longest=100@0", "t1 20 run wall=0 cpu=7 hits=1/1"]);
+}
+
+#[test]
+fn a_thread_that_ends() {
+    let mut feed = Feed::new();
+    feed.blocked(0, 1, READ, 10, counters(0, 0, 1));
+    feed.on_cpu(0, 2, 20);
+    feed.running(0, 3, counters(0, 0, 1));
+    feed.ticks(0, 100);
+    for tid in [1, 2, 3] {
+        feed.ended(105, tid, None);
+    }
+    let expected = [
+        // A wait goes on till the end, and so does the stack of the last sample.
+        "t1 10 io wall=105 cpu=0 hits=1/0 longest=105@0",
+        "t2 20 run wall=105 cpu=0 hits=1/1",
+        // Seen running and never sampled.
+        "t3 [cpu, not sampled] run wall=105 cpu=0 hits=0/0",
+    ];
+    assert_eq!(feed.rows(), expected);
+    assert!(feed.recorder.view().threads.is_empty());
+    // A sample read after its thread's end changes nothing.
+    feed.on_cpu(104, 2, 20);
+    feed.ticks(100, 300);
+    assert_eq!(feed.rows(), expected);
+}
+
+#[test]
+fn a_thread_id_that_is_used_again_ends_the_former_thread() {
+    let mut feed = Feed::new();
+    feed.blocked(0, 1, READ, 10, counters(0, 0, 1));
+    feed.ticks(0, 100);
+    let mut again = thread(1);
+    again.start = 8;
+    let look = Look {
+        at: START + 105 * MS,
+        thread: again,
+        name: RawName::new(b"new"),
+        seen: Seen::OnCpu,
+        counters: None,
+        stack: vec![code(20)],
+        recovered: false,
+    };
+    feed.recorder.apply(&Event::Look(look));
+    feed.ticks(100, 200);
+    assert_eq!(feed.rows(), ["new 20 run wall=0 cpu=0 hits=1/1", "t1 10 io wall=105 cpu=0 hits=1/0 longest=105@0"]);
+    assert_eq!(feed.recorder.view().threads.len(), 1);
+}
+
+#[test]
+fn exec_ends_what_was_before_it() {
+    let mut feed = Feed::new();
+    feed.on_cpu(0, 1, 10);
+    feed.running(0, 1, counters(0, 0, 1));
+    feed.tick(0);
+    feed.on_cpu(4, 1, 10);
+    feed.running(10, 1, counters(10, 0, 1));
+    feed.tick(10);
+    feed.recorder.apply(&Event::Exec { at: START + 15 * MS, pid: PID });
+    feed.on_cpu(18, 1, 20);
+    feed.blocked(20, 1, READ, 21, counters(19, 0, 1));
+    feed.tick(20);
+    let expected = [
+        "t1 10 run wall=4 cpu=10 hits=2/2",
+        "t1 20 run wall=3 cpu=9 hits=1/1",
+        "t1 21 io wall=2 cpu=0 hits=1/0 longest=2@18",
+        // 4..15: seen running at 10, no sample after.
+        "t1 [cpu, not sampled] run wall=11 cpu=0 hits=0/0",
+    ];
+    assert_eq!(feed.rows(), expected);
+}
+
+#[test]
+fn counters_that_go_back_start_anew() {
+    let mut feed = Feed::new();
+    feed.running(0, 1, counters(100, 10, 5));
+    feed.tick(0);
+    feed.on_cpu(5, 1, 20);
+    feed.running(10, 1, counters(3, 0, 1));
+    feed.tick(10);
+    feed.on_cpu(15, 1, 20);
+    feed.running(20, 1, counters(8, 0, 1));
+    feed.tick(20);
+    assert_eq!(feed.rows(), ["t1 20 run wall=15 cpu=5 hits=2/2"]);
+}
+
+#[test]
+fn a_process_that_ends() {
+    let mut feed = Feed::new();
+    feed.blocked(0, 1, READ, 10, counters(0, 0, 1));
+    feed.tick_with(0, Some(0));
+    feed.ticks(0, 90);
+    feed.tick_with(100, Some(8));
+    feed.recorder.apply(&Event::ProcessEnded { at: START + 104 * MS, pid: PID });
+    let view = feed.recorder.view();
+    assert_eq!(
+        rows(&view),
+        [
+            "(exited) [threads gone between looks] run wall=0 cpu=8 hits=0/0",
+            "t1 10 io wall=104 cpu=0 hits=1/0 longest=104@0"
+        ]
+    );
+    assert_eq!((view.at, view.threads.len()), (START + 104 * MS, 0));
+}
+
+#[test]
+fn names_are_those_of_the_moment() {
+    let mut feed = Feed::new();
+    let renamed = |name: &[u8], at: u64| {
+        Event::Look(Look {
+            at: START + at * MS,
+            thread: thread(1),
+            name: RawName::new(name),
+            seen: Seen::OnCpu,
+            counters: counters(at, 0, 1),
+            stack: vec![code(20)],
+            recovered: false,
+        })
+    };
+    feed.recorder.apply(&renamed(b"idle", 0));
+    feed.recorder.apply(&renamed(b"GET /cart\x1b[2J", 10));
+    feed.recorder.apply(&renamed(b"GET /pay", 30));
+    feed.tick(30);
+    assert_eq!(
+        feed.rows(),
+        [
+            "GET /cart[2J 20 run wall=10 cpu=10 hits=1/1",
+            "GET /pay 20 run wall=20 cpu=20 hits=1/1",
+            "idle 20 run wall=0 cpu=0 hits=1/1"
+        ]
+    );
+}
+
+#[test]
+fn garbage_in_time_does_no_harm() {
+    let mut feed = Feed::new();
+    feed.blocked(5_000, 1, READ, 10, counters(5, 5, 5));
+    feed.recorder.apply(&Event::Gap { from: u64::MAX, at: 0 });
+    feed.recorder.apply(&Event::Gap { from: 0, at: START + 6_000 * MS });
+    feed.recorder.apply(&Event::Exec { at: 0, pid: PID });
+    let mut look = Look {
+        at: 0,
+        thread: thread(2),
+        name: RawName::default(),
+        seen: Seen::OnCpu,
+        counters: None,
+        stack: Vec::new(),
+        recovered: true,
+    };
+    feed.recorder.apply(&Event::Look(look.clone()));
+    look.at = START + 7_000 * MS;
+    feed.recorder.apply(&Event::Look(look));
+    feed.tick(7_000);
+    feed.tick(3_000);
+    feed.ended(0, 1, counters(0, 0, 0));
+    feed.ended(0, 9, None);
+    feed.recorder.close(0);
+    let wall: u64 = all(&feed.recorder.view()).values().map(|w| w.wall_ns).sum();
+    // t2 from the session's start (its first look was before it) to 7 s; t1 had no life after its first look.
+    assert_eq!(wall, 7_000 * MS);
+}
+
+#[test]
+fn the_view_says_how_the_measurement_goes() {
+    let mut feed = Feed::with(Limits::default());
+    for n in 0..=200u64 {
+        feed.losses.samples = n;
+        feed.recorder.apply(&Event::Tick(Tick {
+            at: START + n * 10 * MS,
+            pid: PID,
+            late_ns: if n % 50 == 0 { 900 } else { n },
+            process_cpu_ns: None,
+            interval_ns: 10 * MS,
+            losses: feed.losses,
+        }));
+    }
+    let view = feed.recorder.view();
+    assert_eq!((view.ticks, view.losses.samples, view.at), (201, 200, START + 2_000 * MS));
+    assert_eq!((view.interval_achieved_ns, view.late_p99_ns), (10 * MS, 900));
+}
+
+#[test]
+fn threads_now() {
+    let mut feed = Feed::new();
+    feed.blocked(0, 1, READ, 10, counters(0, 0, 1));
+    feed.on_cpu(0, 2, 20);
+    feed.running(0, 3, counters(0, 0, 1));
+    feed.ticks(0, 100);
+    let view = feed.recorder.view();
+    let now: Vec<String> = view
+        .threads
+        .iter()
+        .map(|t| {
+            let state = t.state.resolve(view.tables.futex_kind(t.stack)).word();
+            let call = t.syscall.map(|call| call.number);
+            format!(
+                "{} {} {state} {} {call:?}",
+                view.tables.name(t.name),
+                stack_name(&view, t.stack),
+                (t.since - START) / MS
+            )
+        })
+        .collect();
+    assert_eq!(now, ["t1 10 io 0 Some(0)", "t2 20 run 0 None", "t3 [running, not sampled] run 0 None"]);
+    // Still there for the report after sampling ended.
+    feed.recorder.close(START + 100 * MS);
+    assert_eq!(feed.recorder.view().threads, view.threads);
+}

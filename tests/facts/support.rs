@@ -1,0 +1,162 @@
+//! Short words for events, and facts as readable rows.
+
+use std::collections::BTreeMap;
+
+use sampletop::model::facts::Weights;
+use sampletop::model::frame::{
+    Counters, Event, FileId, FrameCode, Look, Losses, Marker, Ns, RawFrame, RawName, Seen, Syscall, ThreadKey, Tick,
+};
+use sampletop::model::recorder::{Limits, Recorder, View};
+use sampletop::model::settings::Range;
+use sampletop::model::tables::StackId;
+
+pub const PID: u32 = 42;
+pub const MS: Ns = 1_000_000;
+pub const SECOND: Ns = 1_000 * MS;
+/// Where the examples' session begins.
+pub const START: Ns = 1_000 * SECOND;
+
+/// epoll_wait, a futex wait, read, nanosleep.
+pub const EPOLL: i32 = 232;
+pub const FUTEX: i32 = 202;
+pub const READ: i32 = 0;
+
+pub fn thread(tid: u32) -> ThreadKey {
+    ThreadKey { pid: PID, tid, start: 7 }
+}
+
+pub fn code(offset: u64) -> RawFrame {
+    RawFrame::new(FrameCode::Code { file: FileId(1), offset, exact: false })
+}
+
+/// Run time, run delay in ms, and runs.
+pub fn counters(run: u64, delay: u64, runs: u64) -> Option<Counters> {
+    Some(Counters { run_ns: run * MS, delay_ns: delay * MS, runs })
+}
+
+/// A recorder fed in ms since its start.
+pub struct Feed {
+    pub recorder: Recorder,
+    pub losses: Losses,
+}
+
+impl Feed {
+    pub fn new() -> Feed {
+        Feed::with(Limits::default())
+    }
+
+    pub fn with(limits: Limits) -> Feed {
+        Feed { recorder: Recorder::new(START, limits), losses: Losses::default() }
+    }
+
+    /// A look at thread `tid`, whose innermost frame is `stack` (over one common root, 1).
+    pub fn look(&mut self, at: u64, tid: u32, seen: Seen, stack: u64, counters: Option<Counters>) {
+        let stack = if seen == Seen::Running { vec![] } else { vec![code(stack), code(1)] };
+        let name = RawName::new(format!("t{tid}").as_bytes());
+        let look = Look { at: START + at * MS, thread: thread(tid), name, seen, counters, stack, recovered: false };
+        self.recorder.apply(&Event::Look(look));
+    }
+
+    pub fn on_cpu(&mut self, at: u64, tid: u32, stack: u64) {
+        self.look(at, tid, Seen::OnCpu, stack, None);
+    }
+
+    pub fn running(&mut self, at: u64, tid: u32, counters: Option<Counters>) {
+        self.look(at, tid, Seen::Running, 0, counters);
+    }
+
+    pub fn blocked(&mut self, at: u64, tid: u32, call: i32, stack: u64, counters: Option<Counters>) {
+        self.look(at, tid, Seen::Blocked(Syscall { number: call, args: [0; 6] }), stack, counters);
+    }
+
+    pub fn tick(&mut self, at: u64) {
+        self.tick_with(at, None);
+    }
+
+    /// `cpu`: the process's clock, ms.
+    pub fn tick_with(&mut self, at: u64, cpu: Option<u64>) {
+        self.recorder.apply(&Event::Tick(Tick {
+            at: START + at * MS,
+            pid: PID,
+            late_ns: 0,
+            process_cpu_ns: cpu.map(|ms| ms * MS),
+            interval_ns: 10 * MS,
+            losses: self.losses,
+        }));
+    }
+
+    /// Ticks every 10 ms after `from` up to `till`.
+    pub fn ticks(&mut self, from: u64, till: u64) {
+        for at in (from + 10..=till).step_by(10) {
+            self.tick(at);
+        }
+    }
+
+    pub fn ended(&mut self, at: u64, tid: u32, counters: Option<Counters>) {
+        self.recorder.apply(&Event::ThreadEnded { at: START + at * MS, thread: thread(tid), counters });
+    }
+
+    pub fn gap(&mut self, from: u64, at: u64) {
+        self.recorder.apply(&Event::Gap { from: START + from * MS, at: START + at * MS });
+    }
+
+    pub fn rows(&mut self) -> Vec<String> {
+        rows(&self.recorder.view())
+    }
+
+    pub fn close(&mut self, at: u64) -> Vec<String> {
+        self.recorder.close(START + at * MS);
+        self.rows()
+    }
+}
+
+/// What a stack is called here: its innermost code offset, or its marker's text.
+pub fn stack_name(view: &View, stack: StackId) -> String {
+    match view.tables.frame(view.tables.top(stack)).decode() {
+        FrameCode::Code { offset, .. } => offset.to_string(),
+        FrameCode::Marker { marker, .. } => marker.text(None),
+        other => format!("{other:?}"),
+    }
+}
+
+pub type Sums = BTreeMap<(ThreadKey, String, String, String), Weights>;
+
+/// Everything in `range`, added up.
+pub fn sums(view: &View, range: Range, at: Ns) -> (Sums, Ns, Ns) {
+    let mut sums = Sums::new();
+    let (from, till) = view.history.read(range, at, &mut |key, weights| {
+        let state = key.state.resolve(view.tables.futex_kind(key.stack)).word().to_string();
+        let name = view.tables.name(key.name).to_string();
+        sums.entry((key.thread, name, stack_name(view, key.stack), state)).or_default().add(weights);
+    });
+    (sums, from, till)
+}
+
+pub fn all(view: &View) -> Sums {
+    sums(view, Range::Cumulative { since: None }, view.at).0
+}
+
+/// `name stack state wall=ms cpu=ms hits=all/on-cpu`, and for waits `longest=ms@ms since the start`.
+pub fn rows(view: &View) -> Vec<String> {
+    rows_of(&all(view))
+}
+
+pub fn rows_of(sums: &Sums) -> Vec<String> {
+    let ms = |ns: u64| if ns % MS == 0 { (ns / MS).to_string() } else { format!("{}ns", ns) };
+    let mut rows = Vec::new();
+    for ((_, name, stack, state), w) in sums {
+        let mut row = format!(
+            "{name} {stack} {state} wall={} cpu={} hits={}/{}",
+            ms(w.wall_ns),
+            ms(w.cpu_ns),
+            w.hits,
+            w.cpu_hits
+        );
+        if w.longest_ns > 0 {
+            row += &format!(" longest={}@{}", ms(w.longest_ns), ms(w.longest_from - START));
+        }
+        rows.push(row);
+    }
+    rows.sort();
+    rows
+}

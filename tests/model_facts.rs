@@ -1,0 +1,10 @@
+//! From events to facts: hand-computed examples of every sentence of "Weighing", then properties over a small
+//! simulated machine whose truth is known.
+
+mod facts {
+    pub mod examples;
+    pub mod history;
+    pub mod properties;
+    pub mod simulator;
+    pub mod support;
+}
