@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::rows::What;
 use super::view::View;
 use crate::model::frame::{Ns, Syscall, ThreadKey};
-use crate::model::project::{Confidence, confidence, seconds_for_one_percent};
+use crate::model::project::{Confidence, confidence};
 use crate::model::snapshot::{Snapshot, ThreadNow};
 use crate::model::state::State;
 
@@ -18,8 +18,6 @@ pub struct Explanation {
     /// The longest unbroken wait in the range, and when it began.
     pub longest: Option<(Ns, Ns)>,
     pub confidence: Confidence,
-    /// Seconds until a row of 1 % is sure, at the rate so far; `None` where it is, or nobody knows.
-    pub more_seconds: Option<f64>,
 }
 
 /// What a thread does in the row at this moment: of several the one that has waited longest.
@@ -40,13 +38,11 @@ pub fn explain(view: &View) -> Option<Explanation> {
     let totals = view.selected_totals()?;
     let metric = view.settings.metric;
     let shown = &view.projection.total;
-    let more = seconds_for_one_percent(shown, metric, view.projection.elapsed());
     Some(Explanation {
         threads: group_threads(view),
         now: now(view, snapshot),
         longest: (totals.longest_ns > 0).then_some((totals.longest_ns, totals.longest_from)),
         confidence: confidence(totals, shown, metric, snapshot.session.interval_ns),
-        more_seconds: more.filter(|s| *s >= 1.0),
     })
 }
 

@@ -4,8 +4,7 @@ use regex::Regex;
 
 use super::key::Key;
 use super::line_edit::LineEdit;
-use super::prompt::pattern;
-use crate::model::settings::{Filter, Filters};
+use crate::model::settings::{Filter, Filters, pattern};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Field {

@@ -5,9 +5,9 @@ use super::keymap::TABLE;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Line {
     Heading(String),
-    /// Keys or a word, and what it means.
-    Entry(String, &'static str),
-    Text(&'static str),
+    /// Keys or a word (none on a line that goes on), and what it means.
+    Entry(String, String),
+    Text(String),
     Empty,
 }
 
@@ -31,12 +31,25 @@ const LEGEND: &[(&str, &str)] = &[
     ("stopped", "stopped by a signal or a debugger"),
 ];
 
-/// The whole page; the same for every screen size.
-pub fn lines(version: &str) -> Vec<Line> {
+/// Cells for the keys on a screen of this width.
+pub fn key_cells(width: u16) -> usize {
+    if width >= 60 { 20 } else { 14 }
+}
+
+/// The whole page, wrapped to the width of the screen.
+pub fn lines(version: &str, width: u16) -> Vec<Line> {
     let mut lines = vec![
         Line::Heading(format!("sampletop {version}")),
-        Line::Text("A row is a call on one path: where the time of a group of threads goes."),
+        Line::Text("A row is a call on one path: where the time of a group of threads goes.".into()),
     ];
+    // A space before the keys and one after them, one at the end of the line.
+    let cells = usize::from(width).saturating_sub(key_cells(width) + 4).max(10);
+    let entry = |word: String, doc: &str, lines: &mut Vec<Line>| {
+        let mut word = word;
+        for part in wrap(doc, cells) {
+            lines.push(Line::Entry(std::mem::take(&mut word), part));
+        }
+    };
     let mut section = "";
     for binding in TABLE {
         if binding.section != section {
@@ -44,11 +57,28 @@ pub fn lines(version: &str) -> Vec<Line> {
             lines.push(Line::Empty);
             lines.push(Line::Heading(section.into()));
         }
-        lines.push(Line::Entry(binding.keys_text(), binding.doc));
+        entry(binding.keys_text(), binding.doc, &mut lines);
     }
     lines.push(Line::Empty);
     lines.push(Line::Heading("Words".into()));
-    lines.extend(LEGEND.iter().map(|(word, doc)| Line::Entry((*word).into(), doc)));
+    for (word, doc) in LEGEND {
+        entry((*word).into(), doc, &mut lines);
+    }
+    lines
+}
+
+/// Breaks ASCII text between words.
+fn wrap(text: &str, cells: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.len() + 1 + word.len() <= cells => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.into()),
+        }
+    }
     lines
 }
 
@@ -58,7 +88,7 @@ mod tests {
 
     #[test]
     fn every_key_and_every_state_is_there_once() {
-        let lines = lines("1.2.3");
+        let lines = lines("1.2.3", 200);
         let entries: Vec<_> =
             lines.iter().filter_map(|l| if let Line::Entry(word, _) = l { Some(word.clone()) } else { None }).collect();
         for state in crate::model::state::State::ALL {
@@ -67,5 +97,15 @@ mod tests {
         let headings = lines.iter().filter(|l| matches!(l, Line::Heading(_))).count();
         assert_eq!(entries.len(), TABLE.len() + LEGEND.len());
         assert_eq!(headings, 6, "sections of the table must stand together");
+    }
+
+    #[test]
+    fn narrow_screens_wrap() {
+        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
+        for line in lines("1.2.3", 40) {
+            if let Line::Entry(_, doc) = line {
+                assert!(doc.len() <= 22 || !doc.contains(' '), "{doc}");
+            }
+        }
     }
 }

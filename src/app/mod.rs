@@ -156,7 +156,7 @@ impl AppState {
     }
 
     pub fn help_lines(&self) -> Vec<help::Line> {
-        help::lines(&self.config.version)
+        help::lines(&self.config.version, self.width)
     }
 
     fn take(&mut self, snapshot: Arc<Snapshot>) {

@@ -3,17 +3,19 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::model::project::Projection;
-use crate::model::settings::RollUp;
-use crate::model::tables::Location;
+use crate::model::project::{Group, Projection};
+use crate::model::settings::{Grouping, RollUp, Settings};
+use crate::model::tables::{FrameKind, Location, Tier};
 
-/// What makes a row the same row after the next snapshot.
+/// What makes a row the same row after the next snapshot: what [`crate::model::project`] tells rows apart by.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RowKey {
     pub function: Arc<str>,
     pub module: Arc<str>,
+    kind: FrameKind,
+    tier: Option<Tier>,
     /// Under roll-up line only.
-    pub line: Option<(Option<Arc<str>>, u32)>,
+    line: Option<(Option<Arc<str>>, Option<u32>)>,
 }
 
 impl RowKey {
@@ -21,47 +23,75 @@ impl RowKey {
         RowKey {
             function: location.function.clone(),
             module: location.module.clone(),
-            line: match roll_up {
-                RollUp::Function => None,
-                RollUp::Line => location.line.map(|line| (location.file.clone(), line)),
-            },
+            kind: location.kind,
+            tier: location.tier,
+            line: (roll_up == RollUp::Line).then(|| (location.file.clone(), location.line)),
         }
     }
 
-    /// Compares without taking a key's strings.
     pub fn is(&self, location: &Location, roll_up: RollUp) -> bool {
         self.function == location.function
             && self.module == location.module
-            && (roll_up == RollUp::Function || *self == RowKey::of(location, roll_up))
+            && self.kind == location.kind
+            && self.tier == location.tier
+            && match (&self.line, roll_up) {
+                (None, RollUp::Function) => true,
+                (Some((file, line)), RollUp::Line) => *file == location.file && *line == location.line,
+                _ => false,
+            }
+    }
+}
+
+/// What makes a group the same group. Two threads or processes may have one name: then their ids tell them apart.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct GroupKey {
+    name: Arc<str>,
+    id: (u32, u32),
+}
+
+impl GroupKey {
+    pub fn of(group: &Group, grouping: &Grouping) -> GroupKey {
+        let id = match (grouping, group.threads.first()) {
+            (Grouping::Thread, Some(first)) => (first.thread.pid, first.thread.tid),
+            (Grouping::Process, Some(first)) => (first.thread.pid, 0),
+            _ => (0, 0),
+        };
+        GroupKey { name: group.name.clone(), id }
     }
 }
 
 /// A row of the tree: its group, and its frames from the outermost inward (none: the group itself).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Path {
-    pub group: Arc<str>,
+    pub group: GroupKey,
     pub frames: Vec<RowKey>,
 }
 
 impl Path {
-    pub fn of_node(projection: &Projection, group: u32, node: u32, roll_up: RollUp) -> Path {
+    pub fn of_node(projection: &Projection, group: u32, node: u32, settings: &Settings) -> Path {
         let mut frames = Vec::new();
         let mut at = Some(node);
         while let Some(node) = at.and_then(|n| projection.nodes.get(n as usize)) {
-            frames.push(RowKey::of(&node.location, roll_up));
+            frames.push(RowKey::of(&node.location, settings.roll_up));
             at = node.parent;
         }
         frames.reverse();
-        Path { group: projection.groups[group as usize].name.clone(), frames }
+        Path { frames, ..Path::of_group(projection, group, settings) }
+    }
+
+    pub fn of_group(projection: &Projection, group: u32, settings: &Settings) -> Path {
+        let group = GroupKey::of(&projection.groups[group as usize], &settings.grouping);
+        Path { group, frames: Vec::new() }
     }
 
     /// The group, and the nodes of this path as far as they exist now.
-    pub fn find(&self, projection: &Projection, roll_up: RollUp) -> Option<(u32, Vec<u32>)> {
-        let group = projection.groups.iter().position(|g| g.name == self.group)?;
+    pub fn find(&self, projection: &Projection, settings: &Settings) -> Option<(u32, Vec<u32>)> {
+        let group = projection.groups.iter().position(|g| GroupKey::of(g, &settings.grouping) == self.group)?;
         let mut nodes = Vec::with_capacity(self.frames.len());
         let mut below = &projection.groups[group].roots;
         for key in &self.frames {
-            let Some(node) = below.iter().find(|n| key.is(&projection.nodes[**n as usize].location, roll_up)) else {
+            let Some(node) = below.iter().find(|n| key.is(&projection.nodes[**n as usize].location, settings.roll_up))
+            else {
                 break;
             };
             nodes.push(*node);
@@ -74,7 +104,7 @@ impl Path {
 /// Which rows are expanded: a tree of names.
 #[derive(Clone, Debug, Default)]
 pub struct Expanded {
-    groups: HashMap<Arc<str>, Branch>,
+    groups: HashMap<GroupKey, Branch>,
 }
 
 /// One row's expansion, and what lies below it.
@@ -92,8 +122,8 @@ impl Branch {
 }
 
 impl Expanded {
-    pub fn group(&self, name: &str) -> Option<&Branch> {
-        self.groups.get(name)
+    pub fn group(&self, key: &GroupKey) -> Option<&Branch> {
+        self.groups.get(key)
     }
 
     /// Opens the row and everything above it: what is above may be drawn as a row of its own tomorrow.

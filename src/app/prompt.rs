@@ -6,7 +6,7 @@ use regex::Regex;
 
 use super::line_edit::LineEdit;
 use crate::model::frame::Ns;
-use crate::model::settings::Range;
+use crate::model::settings::{Range, pattern};
 
 /// What is asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,21 +78,11 @@ pub fn window(text: &str) -> Result<Range, String> {
     if allowed.contains(&window) { Ok(Range::Rolling(window.as_nanos() as Ns)) } else { Err(wrong()) }
 }
 
-/// A pattern as typed; its last line of complaint is the short one.
-pub fn pattern(text: &str) -> Result<Regex, String> {
-    Regex::new(text).map_err(|error| complaint(text, &error))
-}
-
 /// A pattern for searching: small letters match capitals too.
 pub fn search_pattern(text: &str) -> Result<Regex, String> {
+    let exact = pattern(text)?;
     let any_case = !text.chars().any(char::is_uppercase);
-    regex::RegexBuilder::new(text).case_insensitive(any_case).build().map_err(|error| complaint(text, &error))
-}
-
-fn complaint(text: &str, error: &regex::Error) -> String {
-    let whole = error.to_string();
-    let last = whole.lines().last().unwrap_or_default();
-    format!("`{text}` is no regular expression: {}", last.trim_start_matches("error: "))
+    if any_case { pattern(&format!("(?i){text}")) } else { Ok(exact) }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use crate::model::project::{Projection, Totals, is_drawn, swallowed_by};
 use crate::model::settings::Settings;
 
-use super::path::{Branch, Expanded};
+use super::path::{Branch, Expanded, GroupKey};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum What {
@@ -55,9 +55,10 @@ impl Tree<'_> {
         is_shown(self.projection, self.settings, totals)
     }
 
-    /// True for a call that is drawn on its callee's line.
-    pub fn is_link(&self, node: u32) -> bool {
-        self.collapse && swallowed_by(self.projection, self.settings.metric, node).is_some()
+    /// The callee on whose line the call is drawn; none that is too light to be drawn itself.
+    pub fn link(&self, node: u32) -> Option<u32> {
+        swallowed_by(self.projection, self.settings.metric, node)
+            .filter(|callee| self.collapse && self.is_shown(&self.projection.nodes[*callee as usize].total))
     }
 
     /// All rows on view.
@@ -67,7 +68,7 @@ impl Tree<'_> {
             if !self.is_shown(&group.total) {
                 continue;
             }
-            let branch = expanded.group(&group.name);
+            let branch = expanded.group(&GroupKey::of(group, &self.settings.grouping));
             let below = self.drawn(&group.roots, branch);
             let open = branch.is_some_and(|b| b.open);
             let me = rows.len() as u32;
@@ -113,7 +114,7 @@ impl Tree<'_> {
                 continue;
             }
             let branch = above.and_then(|b| b.below(&inner.location, self.settings.roll_up));
-            if self.is_link(node) {
+            if self.link(node).is_some() {
                 todo.extend(inner.children.iter().rev().map(|n| (*n, branch, swallowed.saturating_add(1))));
             } else {
                 drawn.push(Drawn { node, branch, swallowed });

@@ -119,7 +119,7 @@ impl View {
         let Some(group) = hottest_group(&self.projection, metric) else { return };
         let inside = &self.projection.groups[group];
         let path = hottest_path(&self.projection, metric, &inside.roots, &inside.total);
-        let mut row = Path { group: inside.name.clone(), frames: Vec::new() };
+        let mut row = Path::of_group(&self.projection, group as u32, &self.settings);
         self.expanded.open(&row);
         for node in path {
             row.frames.push(RowKey::of(&self.projection.nodes[node as usize].location, self.settings.roll_up));
@@ -131,17 +131,15 @@ impl View {
 
     fn path(&self, row: &Row) -> Path {
         match row.what {
-            What::Group(group) => {
-                Path { group: self.projection.groups[group as usize].name.clone(), frames: Vec::new() }
-            }
-            What::Node(node) => Path::of_node(&self.projection, row.group, node, self.settings.roll_up),
+            What::Group(group) => Path::of_group(&self.projection, group, &self.settings),
+            What::Node(node) => Path::of_node(&self.projection, row.group, node, &self.settings),
         }
     }
 
     /// The row of the selected path, or of what is left of it.
     fn locate(&self) -> Option<usize> {
         let Some(path) = &self.selected else { return Some(0) };
-        let Some((group, nodes)) = path.find(&self.projection, self.settings.roll_up) else {
+        let Some((group, nodes)) = path.find(&self.projection, &self.settings) else {
             return Some(self.tree.cursor);
         };
         let row_of = |what| self.rows.iter().position(|r| r.what == what);
@@ -151,15 +149,8 @@ impl View {
             // A link is drawn on the line of its callee.
             let mut drawn = *node;
             if whole && at + 1 == nodes.len() {
-                while tree.is_link(drawn) {
-                    match heaviest(
-                        &self.projection,
-                        self.settings.metric,
-                        &self.projection.nodes[drawn as usize].children,
-                    ) {
-                        Some(callee) => drawn = callee,
-                        None => break,
-                    }
+                while let Some(callee) = tree.link(drawn) {
+                    drawn = callee;
                 }
             }
             if let Some(row) = row_of(What::Node(drawn)) {
@@ -218,6 +209,14 @@ impl View {
             at = node.parent;
         }
         stack
+    }
+
+    /// The calls that are folded into the line under the cursor, outermost first.
+    pub fn selected_links(&self) -> Vec<&Arc<Location>> {
+        let swallowed = self.selected_row().map_or(0, |r| usize::from(r.swallowed));
+        let mut links: Vec<_> = self.selected_stack().into_iter().skip(1).take(swallowed).collect();
+        links.reverse();
+        links
     }
 
     /// One line per frame, innermost first, as stack traces are pasted.
@@ -381,7 +380,7 @@ impl View {
     /// Everything that matches, by its place in the order of drawing with all rows open; and the cursor's place.
     fn matches(&self, search: &Regex) -> (Vec<(usize, Found)>, usize) {
         let selected = self.selected.as_ref().and_then(|p| {
-            let (group, nodes) = p.find(&self.projection, self.settings.roll_up)?;
+            let (group, nodes) = p.find(&self.projection, &self.settings)?;
             Some(nodes.last().map_or(What::Group(group), |n| What::Node(*n)))
         });
         let (mut found, mut here, mut order) = (Vec::new(), 0, 0);
@@ -432,10 +431,8 @@ struct Found {
 impl Found {
     fn path(&self, view: &View) -> Path {
         match self.what {
-            What::Group(group) => {
-                Path { group: view.projection.groups[group as usize].name.clone(), frames: Vec::new() }
-            }
-            What::Node(node) => Path::of_node(&view.projection, self.group, node, view.settings.roll_up),
+            What::Group(group) => Path::of_group(&view.projection, group, &view.settings),
+            What::Node(node) => Path::of_node(&view.projection, self.group, node, &view.settings),
         }
     }
 }

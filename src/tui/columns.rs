@@ -61,7 +61,7 @@ impl Column {
         match self {
             Total => "TOTAL%",
             SelfTime => "SELF%",
-            Bar => "SELF+REST",
+            Bar => "SHARE",
             Threads => "THR",
             Cpu => "CPU",
             State => "STATE",

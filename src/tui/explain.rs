@@ -3,64 +3,74 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::text::{Pen, cut_end, percent, span, width};
+use super::text::{Pen, cut_end, cut_start, percent, span, width};
 use super::theme::Theme;
 use crate::app::AppState;
-use crate::app::explain::explain;
+use crate::app::explain::{Now, explain};
+use crate::app::names;
 use crate::model::state::State;
 
+/// What happens now, then what is known of the range. What there is no room for is left out, the least useful first.
 pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
     let (Some(about), Some(snapshot)) = (explain(&app.view), &app.view.snapshot) else { return };
     let mut pen = Pen::new(buffer, area, 0);
     pen.space(1).put("> ", theme.bold());
 
-    let mut facts = Vec::new();
-    if let Some((ns, from)) = about.longest {
-        facts.push(format!("longest {} at {}", span(ns), theme.clock(&snapshot.session, from)));
-    }
     let c = about.confidence;
-    if c.unresolved {
-        facts.push(match about.more_seconds {
-            Some(seconds) => format!("too few hits: {seconds:.0} s more for a 1 % row"),
-            None => "too few hits yet".into(),
-        });
-    } else {
-        facts.push(format!("{}-{} %", percent(c.low), percent(c.high)));
-    }
-    let right = facts.join("   ");
+    let sure = match c.unresolved {
+        true => "~ too few hits to be sure".into(),
+        false => format!("{}-{} % (95 % sure)", percent(c.low), percent(c.high)),
+    };
+    let longest =
+        about.longest.map(|(ns, from)| format!("longest {} at {}", span(ns), theme.clock(&snapshot.session, from)));
+    let now = about.now.as_ref().map(now_text);
+    let mut room = pen.room().saturating_sub(1);
+    let mut fits = |text: &Option<String>| {
+        let cells = text.as_ref().map_or(0, |text| width(text) + 3);
+        let fits = cells <= room;
+        room -= if fits { cells } else { 0 };
+        fits
+    };
+    let has_now = fits(&now);
+    let longest = longest.filter(|text| fits(&Some(text.clone())));
+    let sure = Some(sure).filter(|text| fits(&Some(text.clone())));
 
-    let now = match &about.now {
-        Some(now) if matches!(now.state, State::Run | State::Rdy) => {
-            Some(format!("now {} {}", now.state.word(), now.thread))
+    // A list takes what is left.
+    let list = match about.threads.is_empty() {
+        false => about.threads.iter().take(100).map(AsRef::as_ref).collect::<Vec<&str>>().join(" "),
+        true => {
+            let links: Vec<_> = app.view.selected_links().into_iter().map(|l| names::short(l)).collect();
+            if links.is_empty() { String::new() } else { format!("in {}", links.join(" > ")) }
         }
-        Some(now) => {
-            let call = now.call.as_deref().map(|call| format!(" {call}")).unwrap_or_default();
-            Some(format!("now {}{call} {} {}", now.state.word(), span(now.since_ns), now.thread))
-        }
-        None if !about.threads.is_empty() => {
-            let names: Vec<&str> = about.threads.iter().take(100).map(AsRef::as_ref).collect();
-            Some(names.join(" "))
-        }
-        None => None,
     };
-    let more = match &about.now {
-        Some(now) if now.count > 1 => format!(" and {} more", now.count - 1),
-        _ => String::new(),
-    };
-    // What happens now comes first; where there is no room for both the figures go.
     if let Some(now) = now {
-        let now = now + &more;
-        let room = pen.room().saturating_sub(1);
-        let left = if width(&now) + width(&right) + 3 <= room {
-            room - width(&right) - 3
-        } else if about.threads.is_empty() {
-            room
-        } else {
-            room.saturating_sub(width(&right) + 3).max(room / 3)
+        let all = pen.room().saturating_sub(1);
+        pen.put(&cut_end(&now, if has_now { width(&now) } else { all }, theme.glyphs.cut), theme.plain()).space(3);
+    }
+    if room > 20 && !list.is_empty() {
+        // The calls nearest to the row say most.
+        let list = match about.threads.is_empty() {
+            false => cut_end(&list, room - 3, theme.glyphs.cut),
+            true => cut_start(&list, room - 3, theme.glyphs.cut),
         };
-        pen.put(&cut_end(&now, left, theme.glyphs.cut), theme.plain()).space(3);
+        pen.put(&list, theme.plain()).space(3);
     }
-    if pen.room() > width(&right) {
-        pen.put(&right, theme.dim());
+    for text in [longest, sure].into_iter().flatten() {
+        pen.put(&text, theme.dim()).space(3);
     }
+}
+
+fn now_text(now: &Now) -> String {
+    let mut text = format!("now {}", now.state.word());
+    if !matches!(now.state, State::Run | State::Rdy) {
+        if let Some(call) = &now.call {
+            text += &format!(" {call}");
+        }
+        text += &format!(" for {}", span(now.since_ns));
+    }
+    text += &format!(": {}", now.thread);
+    if now.count > 1 {
+        text += &format!(" and {} more", now.count - 1);
+    }
+    text
 }

@@ -9,7 +9,7 @@ use super::text::{Pen, average, cut_end, percent, short_span, width};
 use super::theme::Theme;
 use crate::app::AppState;
 use crate::app::layout::Layout;
-use crate::model::project::{Hidden, Totals};
+use crate::model::project::{Hidden, Totals, seconds_for_one_percent};
 use crate::model::settings::Range;
 use crate::model::snapshot::Snapshot;
 use crate::model::state::State;
@@ -88,7 +88,7 @@ fn target(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme)
 
     let mut left = String::new();
     for target in snapshot.targets.iter().take(3) {
-        left.push_str(&format!("{} {}  ", target.pid, target.command));
+        left.push_str(&format!("{} {}  ", target.pid, without_directory(&target.command)));
     }
     let host = format!("@{}", snapshot.session.host);
     let room = room.saturating_sub(right + 1);
@@ -100,6 +100,12 @@ fn target(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme)
     pen.space(pen.room().saturating_sub(right));
     pen.put(word, if word == "LIVE" { theme.live() } else { theme.not_live() });
     pen.put(rest, theme.plain());
+}
+
+/// `/usr/bin/java -jar shop.jar` -> `java -jar shop.jar`: where the program lies matters least on this line.
+fn without_directory(command: &str) -> &str {
+    let program = command.split(' ').next().unwrap_or(command);
+    &command[program.rfind('/').map_or(0, |slash| slash + 1)..]
 }
 
 fn threads(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme) {
@@ -152,6 +158,11 @@ fn measurement(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &T
         if n > 0 {
             facts.push((format!("{word} {n}"), odd(n)));
         }
+    }
+    let shown = &app.view.projection.total;
+    let more = seconds_for_one_percent(shown, app.view.settings.metric, app.view.projection.elapsed());
+    if let Some(seconds) = more.filter(|s| *s >= 1.0) {
+        facts.push((format!("1% rows sure in {seconds:.0} s"), theme.dim()));
     }
     if health.naming {
         facts.insert(1, ("naming ...".into(), theme.dim()));

@@ -6,12 +6,12 @@ use ratatui::layout::Rect;
 use super::text::{Pen, cut_end};
 use super::theme::Theme;
 use crate::app::AppState;
-use crate::app::help::Line;
+use crate::app::help::{Line, key_cells};
 
 pub fn draw(buffer: &mut Buffer, screen: Rect, top: usize, app: &AppState, theme: &Theme) {
     let lines = app.help_lines();
     let rows = app.help_rows().min(usize::from(screen.height));
-    let keys = if screen.width >= 60 { 24 } else { 10 };
+    let keys = key_cells(app.width);
     for (y, line) in lines.iter().skip(top).take(rows).enumerate() {
         let mut pen = Pen::new(buffer, screen, y as u16);
         pen.space(1);

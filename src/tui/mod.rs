@@ -61,7 +61,7 @@ fn draw_screen(buffer: &mut Buffer, screen: Rect, app: &AppState, theme: &Theme)
     }
     let last = Rect { y: screen.y + screen.height - 1, height: 1, ..screen };
     match &app.overlay {
-        Some(Overlay::Prompt(prompt)) => overlay::draw_prompt(buffer, last, prompt, theme),
+        Some(Overlay::Prompt(prompt)) => overlay::draw_prompt(buffer, screen, prompt, theme),
         Some(Overlay::Ask(ask)) => overlay::draw_ask(buffer, last, *ask, theme),
         Some(Overlay::Filters(dialog)) => overlay::draw_dialog(buffer, screen, dialog, app, theme),
         Some(Overlay::Help(_)) | None => {}

@@ -10,20 +10,25 @@ use crate::app::line_edit::LineEdit;
 use crate::app::prompt::{Ask, Prompt};
 use crate::app::{AppState, Severity};
 
-/// On the last line; what is wrong with it stands right of it, or over it where there is no room.
-pub fn draw_prompt(buffer: &mut Buffer, area: Rect, prompt: &Prompt, theme: &Theme) {
-    clear(buffer, area);
-    let mut pen = Pen::new(buffer, area, 0);
+/// On the last line; what is wrong with it stands on the line above.
+pub fn draw_prompt(buffer: &mut Buffer, screen: Rect, prompt: &Prompt, theme: &Theme) {
+    let last = Rect { y: screen.y + screen.height - 1, height: 1, ..screen };
+    clear(buffer, last);
+    let mut pen = Pen::new(buffer, last, 0);
     pen.space(1);
     let label = prompt.question.label();
     if pen.room() > width(label) + 12 {
         pen.put(label, theme.bold()).put(": ", theme.bold());
     }
-    let error = prompt.error.as_deref().unwrap_or_default();
     let room = pen.room();
-    put_edit(&mut pen, &prompt.edit, room.saturating_sub(width(error).min(room / 2) + 2), theme);
-    let room = pen.room().saturating_sub(2);
-    pen.space(2).put(&cut_end(error, room, theme.glyphs.cut), theme.severity(Severity::Error));
+    put_edit(&mut pen, &prompt.edit, room.saturating_sub(1), theme);
+    if let Some(error) = prompt.error.as_ref().filter(|_| screen.height > 1) {
+        let above = Rect { y: last.y - 1, ..last };
+        clear(buffer, above);
+        let mut pen = Pen::new(buffer, above, 0);
+        let room = pen.room().saturating_sub(2);
+        pen.space(1).put(&cut_end(error, room, theme.glyphs.cut), theme.severity(Severity::Error));
+    }
 }
 
 pub fn draw_ask(buffer: &mut Buffer, area: Rect, ask: Ask, theme: &Theme) {
@@ -44,6 +49,9 @@ pub fn draw_dialog(buffer: &mut Buffer, screen: Rect, dialog: &Dialog, app: &App
         width: width_,
         height,
     };
+    // A cell of air around it.
+    let around = Rect { x: area.x.saturating_sub(1), width: area.width + 2, ..area };
+    clear(buffer, around.intersection(screen));
     let inner = frame(buffer, area, " Filters ", theme);
     // On a low screen the lines around the selected field.
     let rows = inner.height.saturating_sub(2).max(1);

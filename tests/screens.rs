@@ -1,0 +1,503 @@
+//! The whole view: keys and snapshots in, the screen out, on a terminal that is only a buffer.
+//!
+//! Expected screens are in tests/screens/; `SAMPLETOP_UPDATE=1 cargo test --test screens` writes them anew.
+
+#[path = "screens/fixture.rs"]
+mod fixture;
+#[path = "screens/picture.rs"]
+mod picture;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fixture::{MS, World};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::buffer::Buffer;
+use ratatui::style::Modifier;
+use sampletop::app::key::Key;
+use sampletop::app::{AppConfig, AppState, Effect, Input, ProcessRow, Severity};
+use sampletop::config::Screen;
+use sampletop::model::frame::SECOND;
+use sampletop::model::snapshot::Snapshot;
+use sampletop::tui::theme::Theme;
+
+struct Live {
+    app: AppState,
+    theme: Theme,
+    width: u16,
+    height: u16,
+    effects: Vec<Effect>,
+}
+
+impl Live {
+    fn new(width: u16, height: u16, config: AppConfig) -> Live {
+        let theme = Theme::with_zone(&config.screen, jiff::tz::TimeZone::UTC);
+        let mut live = Live { app: AppState::new(config), theme, width, height, effects: Vec::new() };
+        live.send(Input::Resize { width, height });
+        live
+    }
+
+    /// The shop after 40 s.
+    fn shop(width: u16, height: u16) -> Live {
+        let mut live = Live::new(width, height, AppConfig::default());
+        live.send(Input::Snapshot(shop()));
+        live
+    }
+
+    fn send(&mut self, input: Input) -> &mut Live {
+        let effects = self.app.update(input);
+        self.effects.extend(effects);
+        self
+    }
+
+    /// Characters as typed; `<name>` for other keys.
+    fn press(&mut self, keys: &str) -> &mut Live {
+        let mut rest = keys;
+        while let Some(c) = rest.chars().next() {
+            let name = rest.strip_prefix('<').and_then(|r| r.split_once('>')).map(|(name, _)| name);
+            let key = match name {
+                Some("up") => Key::Up,
+                Some("down") => Key::Down,
+                Some("left") => Key::Left,
+                Some("right") => Key::Right,
+                Some("enter") => Key::Enter,
+                Some("esc") => Key::Esc,
+                Some("tab") => Key::Tab,
+                Some("pgdn") => Key::PageDown,
+                Some("pgup") => Key::PageUp,
+                Some("bs") => Key::Backspace,
+                Some("c-u") => Key::Ctrl('u'),
+                Some("c-c") => Key::Ctrl('c'),
+                Some("lt") => Key::Char('<'),
+                Some(name) => panic!("no such key: {name}"),
+                None => Key::Char(c),
+            };
+            rest = &rest[name.map_or(c.len_utf8(), |name| name.len() + 2)..];
+            self.send(Input::Key(key));
+        }
+        self
+    }
+
+    fn buffer(&self) -> Buffer {
+        let mut terminal = Terminal::new(TestBackend::new(self.width, self.height)).expect("a buffer");
+        terminal.draw(|frame| sampletop::tui::draw(frame, &self.app, &self.theme)).expect("drawn");
+        terminal.backend().buffer().clone()
+    }
+
+    fn screen(&self) -> String {
+        text(&self.buffer())
+    }
+
+    /// The line that is drawn in reverse video among the rows.
+    fn selected(&self) -> String {
+        let buffer = self.buffer();
+        let reversed = |y: &u16| buffer[(1, *y)].modifier.contains(Modifier::REVERSED);
+        let lines: Vec<u16> = (0..self.height).filter(reversed).collect();
+        assert_eq!(lines.len(), 1, "one row is selected:\n{}", self.screen());
+        text(&buffer).lines().nth(lines[0].into()).expect("a line").to_string()
+    }
+
+    fn selected_line(&self) -> usize {
+        let selected = self.selected();
+        self.screen().lines().position(|l| l == selected).expect("on the screen")
+    }
+}
+
+fn shop() -> Arc<Snapshot> {
+    Arc::new(World::shop().run(40 * SECOND).snapshot())
+}
+
+/// The symbols of a buffer; the second cell of a wide one is left out.
+fn text(buffer: &Buffer) -> String {
+    let mut text = String::new();
+    for y in 0..buffer.area.height {
+        let mut line = String::new();
+        let mut x = 0;
+        while x < buffer.area.width {
+            let symbol = buffer[(x, y)].symbol();
+            line.push_str(symbol);
+            x += unicode_width::UnicodeWidthStr::width(symbol).max(1) as u16;
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn golden(name: &str, found: &str) {
+    same_as_file(&format!("tests/screens/{name}"), found);
+}
+
+fn same_as_file(name: &str, found: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+    if std::env::var_os("SAMPLETOP_UPDATE").is_some() {
+        std::fs::write(&path, found).expect("written");
+        return;
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        expected == found,
+        "{} is not what is drawn (SAMPLETOP_UPDATE=1 writes it anew):\n--- expected\n{expected}\n--- drawn\n{found}",
+        path.display()
+    );
+}
+
+#[test]
+fn first_look_at_every_size() {
+    for (width, height) in [(80, 24), (120, 40), (200, 60), (100, 30), (40, 10), (20, 5)] {
+        golden(&format!("first-{width}x{height}.txt"), &Live::shop(width, height).screen());
+    }
+}
+
+/// The README's picture is what the program draws.
+#[test]
+fn the_picture_of_the_readme() {
+    let mut live = Live::shop(104, 24);
+    live.press("jj<right>j");
+    same_as_file("assets/screen.svg", &picture::svg(&live.buffer()));
+}
+
+#[test]
+fn every_view_and_page() {
+    let mut live = Live::shop(80, 24);
+    golden("methods-80x24.txt", &live.press("2s").screen());
+    golden("help-80x24.txt", &live.press("?").screen());
+    golden("help-end-80x24.txt", &live.press("G").screen());
+    golden("help-40x10.txt", &Live::shop(40, 10).press("?<pgdn>").screen());
+    golden(
+        "filters-80x24.txt",
+        &Live::shop(80, 24).press("fj<enter>Pricing|Tax<enter><down><enter>a(<enter>").screen(),
+    );
+    golden("filtered-80x24.txt", &Live::shop(80, 24).press("fj<enter>Pricing|Tax<enter><esc>").screen());
+    golden("search-80x24.txt", &Live::shop(80, 24).press("/receive<enter>").screen());
+    golden("hottest-80x24.txt", &Live::shop(80, 24).press("E").screen());
+    golden("unfolded-120x40.txt", &Live::shop(120, 40).press("Eoc").screen());
+    golden("by-thread-80x24.txt", &Live::shop(80, 24).press("tt").screen());
+    golden("idle-80x24.txt", &Live::shop(80, 24).press("i").screen());
+    golden("cpu-lines-120x40.txt", &Live::shop(120, 40).press("PbE").screen());
+    golden("prompt-80x24.txt", &Live::shop(80, 24).press("d<c-u>20s<enter>").screen());
+}
+
+#[test]
+fn before_anything_is_known() {
+    let mut live = Live::new(80, 24, AppConfig::default());
+    golden("attaching-80x24.txt", &live.screen());
+    live.press("jkEC2 12<tab>smxyirw<esc>d<esc>/a<enter>nN0");
+    live.send(Input::Snapshot(Arc::new(World::shop().snapshot())));
+    assert!(live.screen().contains("no stacks in this range yet"), "{}", live.screen());
+}
+
+#[test]
+fn processes_to_pick_from() {
+    let row = |pid, user: &str, command: &str, threads, cpu, runtime| ProcessRow {
+        pid,
+        user: user.into(),
+        command: command.into(),
+        threads,
+        cpu_percent: cpu,
+        runtime,
+    };
+    let rows = vec![
+        row(1, "root", "/sbin/init", 1, Some(0.0), "native"),
+        row(4321, "shop", "/srv/shop/bin/shopd --port 8080", 58, Some(372.4), "native"),
+        row(977, "a-long-user-name", "java -jar warehouse.jar", 214, Some(12.5), "jvm"),
+        row(31, "root", "python3 -m http.server", 2, None, "python"),
+    ];
+    let mut live = Live::new(80, 24, AppConfig { pick: true, ..AppConfig::default() });
+    assert!(live.screen().contains("reading the list"));
+    live.send(Input::Processes(rows));
+    golden("picker-80x24.txt", &live.press("j").screen());
+    assert!(live.selected().contains("warehouse"));
+    live.press("<enter>");
+    assert!(matches!(live.effects[..], [Effect::Attach(977)]), "{:?}", live.effects);
+    assert!(live.screen().contains("attaching"));
+    live.send(Input::AttachFailed("not permitted to look at process 977".into()));
+    assert!(live.screen().contains("not permitted"), "{}", live.screen());
+}
+
+#[test]
+fn names_that_are_hard_to_draw() {
+    for (width, height) in [(80, 24), (40, 10)] {
+        let mut live = Live::new(width, height, AppConfig::default());
+        live.send(Input::Snapshot(Arc::new(World::foreign().run(5 * SECOND).snapshot())));
+        live.press("E<down><down><down><down><down>E");
+        golden(&format!("foreign-{width}x{height}.txt"), &live.screen());
+    }
+}
+
+#[test]
+fn deep_stacks_keep_their_names_readable() {
+    let mut live = Live::new(80, 60, AppConfig::default());
+    live.send(Input::Snapshot(Arc::new(World::deep().run(10 * SECOND).snapshot())));
+    golden("deep-80x60.txt", &live.press("E").screen());
+}
+
+#[test]
+fn ascii_has_only_ascii() {
+    let screen = Screen { color: false, ascii: true, mouse: false };
+    let mut live = Live::new(120, 40, AppConfig { screen, ..AppConfig::default() });
+    live.send(Input::Snapshot(shop()));
+    golden("ascii-120x40.txt", &live.press("Ef").screen());
+    for keys in ["", "<esc>", "?", "?2", "/x"] {
+        assert!(live.press(keys).screen().is_ascii(), "after {keys}:\n{}", live.screen());
+    }
+}
+
+#[test]
+fn without_colour_nothing_has_a_colour() {
+    let screen = Screen { color: false, ascii: false, mouse: false };
+    let mut live = Live::new(120, 40, AppConfig { screen, ..AppConfig::default() });
+    live.send(Input::Snapshot(shop())).send(Input::Notice("trouble".into(), Severity::Error));
+    for keys in ["", "Ef", "<esc>2", "?"] {
+        live.press(keys);
+        let buffer = live.buffer();
+        let coloured =
+            |c: &ratatui::buffer::Cell| c.fg != ratatui::style::Color::Reset || c.bg != ratatui::style::Color::Reset;
+        assert!(!buffer.content().iter().any(coloured), "after {keys}");
+    }
+}
+
+#[test]
+fn any_size_can_be_drawn() {
+    let mut live = Live::shop(80, 24);
+    let states = ["", "E", "2", "1f", "<esc>?", "?/searching for something", "<esc>X", "nfj<enter>x<enter>"];
+    for keys in states {
+        live.press(keys);
+        for width in 1..=60 {
+            for height in 1..=30 {
+                (live.width, live.height) = (width, height);
+                live.send(Input::Resize { width, height });
+                live.buffer();
+            }
+        }
+        // The logic hears of a new size later than the terminal.
+        for (width, height) in [(1, 1), (200, 60), (5, 30), (60, 2)] {
+            (live.width, live.height) = (width, height);
+            live.buffer();
+        }
+    }
+    let mut picker = Live::new(80, 24, AppConfig { pick: true, ..AppConfig::default() });
+    let row = |pid| ProcessRow {
+        pid,
+        user: "u".into(),
+        command: "command".into(),
+        threads: 1,
+        cpu_percent: None,
+        runtime: "native",
+    };
+    picker.send(Input::Processes((1..30).map(row).collect()));
+    for width in 1..=60 {
+        for height in 1..=30 {
+            (picker.width, picker.height) = (width, height);
+            picker.send(Input::Resize { width, height });
+            picker.buffer();
+        }
+    }
+}
+
+#[test]
+fn moving_expanding_collapsing() {
+    let mut live = Live::shop(80, 24);
+    assert!(live.selected().contains("http-nio-exec-"));
+    assert!(live.press("jj").selected().contains("checkout"));
+    assert!(live.press("<right>j").selected().contains("...2 recv"), "{}", live.screen());
+    assert!(live.press("<left>").selected().contains("checkout"), "left on a leaf goes to the parent");
+    let open = live.screen();
+    assert!(!live.press("<left>").screen().contains("round"), "left on an open row closes it");
+    assert_eq!(live.press("+").screen(), open);
+    let rows = |live: &Live| live.screen().lines().filter(|l| l.contains('▾') || l.contains('▸')).count();
+    let before = live.screen();
+    live.press("C");
+    assert_eq!(rows(&live), 4, "groups and the sorted column:\n{}", live.screen());
+    assert_eq!(live.press("C").screen(), before, "C undoes itself");
+    assert!(live.press("G").selected().contains("log-writer"));
+    assert!(live.press("g").selected().contains("http-nio-exec-"));
+}
+
+#[test]
+fn the_selected_row_stays_put_when_rows_move() {
+    let mut world = World::shop();
+    let mut live = Live::new(80, 14, AppConfig::default());
+    live.send(Input::Snapshot(Arc::new(world.run(20 * SECOND).snapshot())));
+    live.press("Ejjjj");
+    let (name, line) = (live.selected(), live.selected_line());
+    let name = name.split("  ").last().expect("a name").to_string();
+    // Sorting by name turns the tree round; the row keeps its line as long as there are rows above it.
+    live.press(">>>>>");
+    assert!(live.selected().ends_with(&name), "{name} is selected:\n{}", live.screen());
+    for _ in 0..20 {
+        live.send(Input::Snapshot(Arc::new(world.run(SECOND).snapshot())));
+        assert!(live.selected().ends_with(&name), "{name} is selected:\n{}", live.screen());
+        assert!(live.selected_line().abs_diff(line) <= 1, "line {line}:\n{}", live.screen());
+    }
+    // Nothing moved yet: the first row is selected, whichever it is.
+    let mut fresh = Live::new(80, 14, AppConfig::default());
+    fresh.send(Input::Snapshot(Arc::new(world.snapshot())));
+    let first = fresh.selected_line();
+    fresh.press("R");
+    assert_eq!(fresh.selected_line(), first);
+}
+
+#[test]
+fn a_frozen_screen_stands_still_and_gets_names() {
+    let mut world = World::shop();
+    let mut live = Live::new(80, 24, AppConfig::default());
+    live.send(Input::Snapshot(Arc::new(world.run(10 * SECOND).snapshot())));
+    let frozen = live.press(" ").screen();
+    assert!(frozen.contains("FROZEN"));
+    live.send(Input::Snapshot(Arc::new(world.run(10 * SECOND).snapshot())));
+    // The history line goes on: it is about now.
+    let without_history = |s: &str| s.lines().filter(|l| !l.contains("active thr")).collect::<Vec<_>>().join("\n");
+    assert_eq!(without_history(&live.screen()), without_history(&frozen));
+    assert!(live.press(" ").screen().contains("LIVE"));
+    assert_ne!(without_history(&live.screen()), without_history(&frozen));
+}
+
+#[test]
+fn filters_are_kept_when_switched_off_and_escape_leaves_them() {
+    let mut live = Live::shop(80, 24);
+    let plain = live.screen();
+    let filtered = live.press("fj<enter>Pricing<enter><esc>").screen();
+    assert!(filtered.contains("focus Pricing hides"), "{filtered}");
+    assert_eq!(live.press("<esc><esc>").screen(), filtered);
+    assert!(!live.press("fj <esc>").screen().contains("hides"));
+    assert!(live.press("fj").screen().contains("[ ] focus       Pricing"), "{}", live.screen());
+    live.press(" <esc>");
+    assert_eq!(live.screen(), filtered);
+    live.press("fj<enter><c-u><enter><esc>");
+    assert_eq!(live.screen(), plain);
+}
+
+#[test]
+fn counting_from_now_and_back() {
+    let mut world = World::shop();
+    let mut live = Live::new(80, 24, AppConfig::default());
+    live.send(Input::Snapshot(Arc::new(world.run(20 * SECOND).snapshot())));
+    live.press("0");
+    live.send(Input::Snapshot(Arc::new(world.run(5 * SECOND).snapshot())));
+    assert!(live.screen().contains("(from 0: 5s)"), "{}", live.screen());
+    assert!(live.press("0").screen().contains("(30s)"));
+    assert!(live.press("r").screen().contains("(all 25s)"));
+    assert!(live.press("r").screen().contains("(30s)"));
+    assert!(live.press("w<c-u>2m<enter>").screen().contains("(2m)"));
+    assert!(live.press("rr").screen().contains("(2m)"));
+    assert!(live.press("w<c-u>all<enter>").screen().contains("(all"));
+}
+
+#[test]
+fn effects_of_keys() {
+    let of = |live: &mut Live, keys: &str| {
+        live.effects.clear();
+        live.press(keys);
+        std::mem::take(&mut live.effects)
+    };
+    let mut live = Live::shop(80, 24);
+    assert!(
+        matches!(of(&mut live, "d<c-u>20ms<enter>")[..], [Effect::SetInterval(i)] if i == Duration::from_millis(20))
+    );
+    assert!(of(&mut live, "d<c-u>20s<enter>").is_empty());
+    assert!(live.screen().contains("`20s` is not an interval from 1ms to 10s"), "{}", live.screen());
+    assert!(of(&mut live, "<c-c>").is_empty(), "Ctrl-C leaves a prompt");
+    assert!(of(&mut live, "Xn").is_empty());
+    assert!(matches!(of(&mut live, "Xy")[..], [Effect::PauseSampling(true)]));
+    assert!(matches!(of(&mut live, "x")[..], [Effect::Export { .. }]));
+    live.send(Input::Exported(Ok("/home/me/sampletop-node7-4321.txt".into())));
+    assert!(live.screen().contains("saved /home/me/sampletop-node7-4321.txt"));
+    assert!(of(&mut live, "p").is_empty());
+    live.send(Input::PtraceHelps(true));
+    assert!(live.screen().contains("stops each for microseconds"), "{}", live.screen());
+    assert!(matches!(of(&mut live, "py")[..], [Effect::UsePtrace]));
+    let copied = of(&mut live, "Ey<down><down><down>y");
+    assert!(matches!(&copied[..], [Effect::Copy(text)] if text.ends_with("start_thread (libc.so.6)\n")), "{copied:?}");
+    assert!(of(&mut live, "?qf<esc><esc><esc>").is_empty(), "Esc and q in help quit nothing");
+    assert!(matches!(of(&mut live, "q")[..], [Effect::Quit { end_child: false }]));
+    assert!(matches!(of(&mut live, "<c-c>")[..], [Effect::Quit { .. }]));
+
+    let mut secure = Live::new(80, 24, AppConfig { secure: true, ask_on_quit: true, ..AppConfig::default() });
+    secure.send(Input::Snapshot(shop()));
+    assert!(of(&mut secure, "x").is_empty());
+    assert!(of(&mut secure, "q").is_empty());
+    assert!(secure.screen().contains("(e)nd it, (l)eave it running, (s)tay"));
+    assert!(of(&mut secure, "s").is_empty());
+    assert!(matches!(of(&mut secure, "qe")[..], [Effect::Quit { end_child: true }]));
+    assert!(matches!(of(&mut secure, "ql")[..], [Effect::Quit { end_child: false }]));
+}
+
+#[test]
+fn a_row_is_made_idle_and_comes_back() {
+    let mut live = Live::shop(80, 24);
+    live.press("/Accept::next<enter>");
+    assert!(live.selected().contains("epoll_wait") || live.selected().contains("next"), "{}", live.screen());
+    live.press("I");
+    assert!(live.screen().contains("is idle now"), "{}", live.screen());
+}
+
+/// What a torn arrow key may leave behind (`Esc [ D`): nothing is changed, nothing is lost.
+#[test]
+fn torn_arrow_keys_do_nothing() {
+    let mut live = Live::shop(80, 24);
+    live.press("Ejj");
+    let before = live.screen();
+    for c in "[OABDFH".chars() {
+        assert_eq!(live.press(&c.to_string()).screen(), before, "{c}");
+    }
+    assert_eq!(live.press("CC").screen(), before);
+    assert!(live.effects.is_empty());
+}
+
+#[test]
+fn what_became_of_the_target_is_said() {
+    let mut ended = Snapshot::clone(&shop());
+    let mut target = ended.targets[0].clone();
+    target.ended = Some(ended.at);
+    ended.targets = Arc::new([target]);
+    let mut live = Live::shop(80, 24);
+    live.send(Input::Snapshot(Arc::new(ended.clone())));
+    assert!(live.screen().contains("EXITED") && live.screen().contains("http-nio-exec-"));
+    let mut stopped = Snapshot::clone(&shop());
+    stopped.stopped = true;
+    stopped.notice = Some("perf is not permitted any more; using states".into());
+    live.send(Input::Snapshot(Arc::new(stopped)));
+    assert!(live.screen().contains("STOPPED") && live.screen().contains("using states"), "{}", live.screen());
+}
+
+mod random {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn keys() -> impl Strategy<Value = Vec<Key>> {
+        let all: Vec<Key> = sampletop::app::keymap::TABLE
+            .iter()
+            .flat_map(|b| b.keys.iter().copied())
+            .chain("abcdefghijklmnopqrstuvwxyzABC0123456789.*()[]|%~".chars().map(Key::Char))
+            .chain([Key::Backspace, Key::Delete, Key::F(12), Key::Alt('x'), Key::Ctrl('u'), Key::BackTab, Key::Insert])
+            .collect();
+        prop::collection::vec(prop::sample::select(all), 1..60)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// No key sequence panics, and none loses anything: with every setting put back all time is shown again.
+        #[test]
+        fn any_keys_on_any_screen(keys in keys(), width in 1u16..130, height in 1u16..50) {
+            let mut world = World::shop();
+            let first = Arc::new(world.run(3 * SECOND).snapshot());
+            let second = Arc::new(world.run(500 * MS).snapshot());
+            let mut live = Live::new(width, height, AppConfig::default());
+            live.send(Input::Snapshot(first));
+            for (n, key) in keys.iter().enumerate() {
+                live.send(Input::Key(*key));
+                if n % 7 == 3 {
+                    live.send(Input::Snapshot(second.clone()));
+                }
+                live.buffer();
+            }
+            let quits = live.effects.iter().filter(|e| matches!(e, Effect::Quit { .. })).count();
+            let asked = keys.iter().filter(|k| matches!(k, Key::Char('q') | Key::Ctrl('c'))).count();
+            prop_assert!(quits <= asked);
+        }
+    }
+}

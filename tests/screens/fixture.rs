@@ -1,0 +1,330 @@
+//! A shop server that never was: events made by hand, through the real recorder, into a snapshot.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use sampletop::model::frame::{
+    Counters, Event, FileId, FrameCode, Look, Losses, Marker, Ns, RawFrame, RawName, SECOND, Seen, Syscall, ThreadKey,
+    Tick,
+};
+use sampletop::model::recorder::{Limits, Recorder};
+use sampletop::model::snapshot::{Health, Session, Snapshot, Target};
+use sampletop::model::tables::{FrameKind, Location, Named};
+
+pub const MS: Ns = 1_000_000;
+const STARTED: Ns = 1_000 * SECOND;
+/// 2026-03-14 14:03:10 UTC.
+const STARTED_UNIX: i128 = 1_773_496_990_000_000_000;
+const PID: u32 = 4321;
+const TICK: Ns = 50 * MS;
+
+const RECVFROM: i32 = 45;
+const FUTEX: i32 = 202;
+const NANOSLEEP: i32 = 35;
+const EPOLL_WAIT: i32 = 232;
+const FSYNC: i32 = 74;
+
+/// What a thread does during one tick.
+#[derive(Clone, Copy)]
+enum Doing {
+    /// On a core, in this stack.
+    Runs(&'static str),
+    /// In this system call, in this stack; a new `wait` number means a new wait.
+    Waits { call: i32, fd: u64, stack: &'static str, wait: u64 },
+}
+
+/// One thread: its name and what it does in a tick.
+struct Script {
+    name: String,
+    doing: Box<dyn Fn(u64) -> Doing>,
+}
+
+pub struct World {
+    recorder: Recorder,
+    frames: HashMap<String, RawFrame>,
+    last: HashMap<u32, (u64, Ns, bool)>,
+    ticks: u64,
+    scripts: Vec<Script>,
+}
+
+impl World {
+    fn new(scripts: Vec<Script>) -> World {
+        World {
+            recorder: Recorder::new(STARTED, Limits::default()),
+            frames: HashMap::new(),
+            last: HashMap::new(),
+            ticks: 0,
+            scripts,
+        }
+    }
+
+    /// The shop: request threads, a lock, a log that is synced, a pool that waits for work.
+    pub fn shop() -> World {
+        let mut scripts = Vec::new();
+        for n in 0..12u64 {
+            let name = format!("http-nio-exec-{n}");
+            scripts.push(Script { name, doing: Box::new(move |tick| request_thread(n, tick)) });
+        }
+        for n in 0..4u64 {
+            let name = format!("worker-{n}");
+            scripts.push(Script { name, doing: Box::new(move |tick| worker(n, tick)) });
+        }
+        scripts.push(Script { name: "log-writer".into(), doing: Box::new(log_writer) });
+        scripts.push(Script {
+            name: "main".into(),
+            doing: Box::new(|_| Doing::Waits {
+                call: NANOSLEEP,
+                fd: 0,
+                stack: "main:12;shop::wait_for_signal:40;sleep",
+                wait: 1,
+            }),
+        });
+        for n in 0..40u64 {
+            let name = format!("pool-{n}");
+            let stack = "start_thread;shop::pool::Worker::run:71;epoll_wait";
+            scripts.push(Script {
+                name,
+                doing: Box::new(move |_| Doing::Waits { call: EPOLL_WAIT, fd: 9, stack, wait: 1 }),
+            });
+        }
+        World::new(scripts)
+    }
+
+    /// Threads and functions with names that are hard to draw.
+    pub fn foreign() -> World {
+        let stacks = [
+            "main:1;設定を読み込む:12;データベース接続を待つ:7",
+            "main:1;café\u{301}::menü:3;naïve:9",
+            "main:1;🦀::run::<impl Fn() -> 👩‍👩‍👧>:3;קריאה:9",
+            "main:1;a_function_whose_name_is_as_long_as_the_author_had_patience_for_and_then_some_more::{{closure}}::call:123456",
+        ];
+        let scripts = stacks.into_iter().enumerate().map(|(n, stack)| Script {
+            name: ["読者", "e\u{301}", "🦀", "long-name-15-by"][n].into(),
+            doing: Box::new(move |_| Doing::Runs(stack)),
+        });
+        World::new(scripts.collect())
+    }
+
+    /// A recursion `depth` frames deep, and a fork at every level.
+    pub fn deep() -> World {
+        World::new(vec![Script {
+            name: "deep".into(),
+            doing: Box::new(|tick| {
+                // Leaked once per stack: the scripts want static text, and there are 60 of these.
+                let depth = 1 + (tick * 7) % 60;
+                let stack: Vec<String> = (0..depth).map(|d| format!("parse_level_{d}:{d}")).collect();
+                Doing::Runs(stack.join(";").leak())
+            }),
+        }])
+    }
+
+    /// Lets `ns` pass.
+    pub fn run(&mut self, ns: Ns) -> &mut World {
+        for _ in 0..ns / TICK {
+            self.tick();
+        }
+        self
+    }
+
+    fn tick(&mut self) {
+        let from = STARTED + self.ticks * TICK;
+        let at = from + TICK;
+        for n in 0..self.scripts.len() {
+            let tid = PID + n as u32;
+            let doing = (self.scripts[n].doing)(self.ticks);
+            let name = RawName::new(self.scripts[n].name.as_bytes());
+            let thread = ThreadKey { pid: PID, tid, start: 77 };
+            let (last_wait, mut run_ns, known) = self.last.get(&tid).copied().unwrap_or((0, 0, false));
+            let runs = self.ticks;
+            let counters = |run_ns| Some(Counters { run_ns, delay_ns: 0, runs });
+            let mut looks = Vec::new();
+            let wait = match doing {
+                Doing::Runs(stack) => {
+                    let stack = self.stack(stack);
+                    run_ns += TICK;
+                    for sample in 0..5 {
+                        looks.push((from + sample * TICK / 5 + TICK / 10, Seen::OnCpu, None, stack.clone()));
+                    }
+                    looks.push((at, Seen::Running, counters(run_ns), Vec::new()));
+                    0
+                }
+                Doing::Waits { call, fd, stack, wait } => {
+                    // An unmoved thread sends nothing.
+                    if last_wait != wait || !known {
+                        let seen = Seen::Blocked(Syscall { number: call, args: [fd, 0, 0, 0, 0, 0] });
+                        looks.push((at, seen, counters(run_ns), self.stack(stack)));
+                    }
+                    wait
+                }
+            };
+            self.last.insert(tid, (wait, run_ns, true));
+            for (at, seen, counters, stack) in looks {
+                self.recorder.apply(&Event::Look(Look { at, thread, name, seen, counters, stack, recovered: false }));
+            }
+        }
+        self.ticks += 1;
+        let losses = Losses { samples: self.ticks * 14, truncated: self.ticks / 70, ..Losses::default() };
+        self.recorder.apply(&Event::Tick(Tick {
+            at,
+            pid: PID,
+            late_ns: 80_000,
+            process_cpu_ns: None,
+            interval_ns: 10 * MS,
+            losses,
+        }));
+    }
+
+    /// Outermost first, `;` between frames, `:line` behind a name; `[...]` is a marker.
+    fn stack(&mut self, text: &str) -> Vec<RawFrame> {
+        text.split(';').rev().map(|frame| self.frame(frame)).collect()
+    }
+
+    fn frame(&mut self, text: &str) -> RawFrame {
+        if text == "[torn]" {
+            return RawFrame::marker(Marker::Torn);
+        }
+        let next = self.frames.len() as u64;
+        *self
+            .frames
+            .entry(text.to_owned())
+            .or_insert_with(|| RawFrame::new(FrameCode::Code { file: FileId(1), offset: 64 * next, exact: false }))
+    }
+
+    pub fn snapshot(&mut self) -> Snapshot {
+        let by_frame: HashMap<u64, String> =
+            self.frames.iter().map(|(text, frame)| (frame.bits(), text.clone())).collect();
+        for frame in self.recorder.take_unnamed() {
+            if let Some(text) = by_frame.get(&frame.bits()) {
+                self.recorder.set_named(frame, Named { locations: Arc::new([location(text)]), pending: false });
+            }
+        }
+        let view = self.recorder.view();
+        let losses = view.losses;
+        Snapshot {
+            session: Arc::new(Session {
+                version: "0.1.0".into(),
+                host: "node7".into(),
+                kernel: "6.18.0".into(),
+                cores_milli: 4000,
+                started: STARTED,
+                started_unix_ns: STARTED_UNIX,
+                interval_ns: 10 * MS,
+                max_overhead_percent: None,
+            }),
+            targets: Arc::new([Target {
+                pid: PID,
+                start: 77,
+                command: "/srv/shop/bin/shopd --port 8080".into(),
+                runtime: "native",
+                uid: 1000,
+                unit: None,
+                started_unix_ns: STARTED_UNIX - 3_600_000_000_000,
+                ended: None,
+            }]),
+            at: view.at,
+            capture: "perf".into(),
+            health: Health {
+                ticks: view.ticks,
+                losses,
+                interval_achieved_ns: 10 * MS,
+                late_p99_ns: 100_000,
+                self_cpu_percent: 0.4,
+                ..Health::default()
+            },
+            tables: view.tables,
+            history: view.history,
+            threads: view.threads,
+            notice: None,
+            stopped: false,
+        }
+    }
+}
+
+fn location(text: &str) -> Location {
+    let (function, line) = match text.rsplit_once(':').and_then(|(f, line)| Some((f, line.parse().ok()?))) {
+        Some((function, line)) => (function, Some(line)),
+        None => (text, None),
+    };
+    let library = !function.contains("shop") && line.is_none();
+    Location {
+        function: function.into(),
+        module: if library { "libc.so.6" } else { "shopd" }.into(),
+        file: line.map(|_| "/srv/shop/src/main.cpp".into()),
+        line,
+        kind: FrameKind::Native,
+        tier: None,
+    }
+}
+
+/// A number that looks random and is not.
+fn mix(a: u64, b: u64) -> u64 {
+    let mut x = a.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ b.wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x ^= x >> 31;
+    x.wrapping_mul(0x94d0_49bb_1331_11eb) >> 33
+}
+
+macro_rules! serve {
+    ($rest:literal) => {
+        concat!(
+            "start_thread;shop::http::Server::run:210;shop::http::Connection::serve:97;shop::http::Router::dispatch:64;",
+            "shop::auth::Session::check:51;shop::trace::Span::enter:19;shop::http::Handler::handle:33;",
+            $rest
+        )
+    };
+}
+
+/// Half of the twelve serve requests, the others wait for a connection. For two seconds there is a rush.
+fn request_thread(n: u64, tick: u64) -> Doing {
+    let rush = (500..540).contains(&tick);
+    if n % 2 == 1 && !rush {
+        return Doing::Waits {
+            call: EPOLL_WAIT,
+            fd: 5,
+            stack: serve!("shop::http::Accept::next:15;epoll_wait"),
+            wait: 1 + tick / 200,
+        };
+    }
+    match mix(n, tick) % 100 {
+        0..58 => Doing::Waits {
+            call: RECVFROM,
+            fd: 37,
+            stack: serve!(
+                "shop::ShopController::checkout:88;pg::Statement::execute:154;pg::Connection::receive:310;recv"
+            ),
+            wait: 10 + tick / 6,
+        },
+        58..88 => Doing::Runs(serve!("shop::ShopController::checkout:90;shop::Pricing::round:31")),
+        88..89 if n == 2 => Doing::Runs(serve!("shop::ShopController::checkout:91;shop::TaxTable::lookup:12")),
+        88..96 => Doing::Runs(serve!(
+            "shop::ShopController::search:140;shop::Index::<shop::Item>::find:77;shop::Tokenizer::next:23"
+        )),
+        _ => Doing::Runs(serve!(
+            "shop::ShopController::search:141;std::vector<shop::Item, std::allocator<shop::Item> >::push_back:1180"
+        )),
+    }
+}
+
+fn worker(n: u64, tick: u64) -> Doing {
+    if tick / 10 % 4 == n {
+        return Doing::Runs("start_thread;shop::Worker::run:20;shop::Cache::refresh:61;shop::Cache::rehash:75");
+    }
+    Doing::Waits {
+        call: FUTEX,
+        fd: 0,
+        stack: "start_thread;shop::Worker::run:20;shop::Cache::refresh:58;std::mutex::lock:100;pthread_mutex_lock;__lll_lock_wait",
+        wait: 1 + tick / 10,
+    }
+}
+
+fn log_writer(tick: u64) -> Doing {
+    if tick % 10 < 3 {
+        Doing::Waits { call: FSYNC, fd: 3, stack: "start_thread;shop::Log::flush:44;fsync", wait: 1 + tick / 10 * 2 }
+    } else {
+        Doing::Waits {
+            call: FUTEX,
+            fd: 0,
+            stack: "start_thread;shop::Log::next_line:30;pthread_cond_wait",
+            wait: 2 + tick / 10 * 2,
+        }
+    }
+}
