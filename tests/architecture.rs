@@ -53,6 +53,7 @@ const PURE: &str = "model";
 const MAY_BE_UNSAFE: &[(&str, &str)] = &[
     ("src/capture/kernel_ring.rs", "reads the ring that the kernel shares with us"),
     ("src/capture/perf.rs", "perf_event_open and its ioctls"),
+    ("src/capture/ptrace.rs", "ptrace and waitid"),
     ("src/process/threads.rs", "reads the CPU clock of another process"),
     ("src/demo/truth.rs", "reads the CPU clock of another thread"),
     ("src/process/held.rs", "fork, and what is allowed between fork and exec"),

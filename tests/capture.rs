@@ -2,16 +2,20 @@
 
 mod common;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::{Running, build};
+use sampletop::capture::blocked::StackReader;
+use sampletop::capture::looks::{Looks, Round, Stacks};
 use sampletop::capture::ring::Reader;
-use sampletop::capture::{MakeUnwinder, Plan, Sampler};
+use sampletop::capture::{Control, MakeUnwinder, Plan, Sampler};
 use sampletop::config::{CaptureChoice, UnwinderChoice};
-use sampletop::model::frame::{Event, FileId, FrameCode, Look, Ns, RawFrame, Seen};
+use sampletop::model::frame::{Event, FileId, FrameCode, Look, Losses, Marker, Ns, RawFrame, Seen};
+use sampletop::process::memory::Memory;
 use sampletop::process::target::Target;
 use sampletop::unwinder::{Registers, StackBytes, Unwinder, Walk};
 
@@ -148,4 +152,181 @@ fn events_come_in_order_of_time_and_ticks_close_their_rounds() {
     let cpu: Vec<u64> =
         events.iter().filter_map(|e| if let Event::Tick(t) = e { t.process_cpu_ns } else { None }).collect();
     assert!(!cpu.is_empty() && cpu.len() < 4 && cpu.is_sorted(), "{cpu:?}");
+}
+
+#[test]
+fn an_unmoved_thread_costs_one_read_and_sends_nothing() {
+    let program = build("cap_threads.c", "park", &["-O1"]);
+    let target = Running::start(&program, &["park", "200"]);
+    let mut looks = Looks::new(target.pid(), 10_000).expect("its threads");
+    let mut reader = StackReader::new(Memory::new(target.pid()));
+    let (mut moved, mut losses) = (Vec::new(), Losses::default());
+    let mut round = |looks: &mut Looks| {
+        let mut events = Vec::new();
+        let stacks = Stacks { reader: &mut reader, unwinder: &mut TopOnly };
+        let mut round =
+            Round { stacks: Some(stacks), events: &mut events, moved: &mut moved, losses: &mut losses, denied: false };
+        looks.round(&mut round);
+        assert!(!round.denied);
+        events
+    };
+    let first = round(&mut looks);
+    assert_eq!(first.len(), 203, "every thread is told of once");
+    // A thread that was caught on its way is read a second time.
+    round(&mut looks);
+    for _ in 0..20 {
+        let before = looks.reads();
+        let events = round(&mut looks);
+        let after = looks.reads();
+        assert_eq!(after.counters - before.counters, 203, "one read for each thread");
+        assert_eq!(after.stats - before.stats, 2, "and more only of those that run");
+        assert_eq!((after.syscalls, after.opens, after.lists), (before.syscalls, before.opens, before.lists));
+        let names: Vec<String> = crate::looks(&events).map(name).collect();
+        assert!(names.len() == 2 && names.iter().all(|n| n.starts_with("spin-")), "{names:?}");
+    }
+    assert_eq!(losses.torn, 0);
+}
+
+#[test]
+fn threads_that_come_and_go_are_all_told() {
+    let program = build("cap_threads.c", "churn", &["-O1"]);
+    let target = Running::start(&program, &["churn"]);
+    let (sampler, mut reader) = start(&target, CaptureChoice::Perf, 5);
+    let events = read_for(&mut reader, Duration::from_secs(2));
+    drop(sampler);
+    let mut seen = BTreeMap::new();
+    let mut ended = BTreeSet::new();
+    for event in &events {
+        match event {
+            Event::Look(look) => {
+                assert!(!ended.contains(&look.thread), "a look after the end of {:?}", look.thread);
+                seen.entry(look.thread).or_insert_with(|| name(look));
+            }
+            Event::ThreadEnded { thread, .. } => assert!(ended.insert(*thread), "{thread:?} ended twice"),
+            _ => {}
+        }
+    }
+    let brief = seen.iter().filter(|(key, _)| ended.contains(key)).count();
+    assert!(brief > 20, "{brief} threads of 20 ms each in 2 s");
+    // All but the leader, the parked one and the latest have ended.
+    assert!(seen.len() - brief <= 3, "{seen:?}");
+    assert!(ended.iter().all(|key| seen.contains_key(key)));
+}
+
+#[test]
+fn exec_is_noticed_also_of_the_same_file_and_from_another_thread() {
+    let program = build("cap_threads.c", "exec", &["-O1"]);
+    let mut target = Running::start(&program, &["exec"]);
+    let (sampler, mut reader) = start(&target, CaptureChoice::Perf, 5);
+    let mut events = Vec::new();
+    for (count, line) in ["leader\n", "thread\n", "leader\n"].iter().enumerate() {
+        let sampled =
+            |event: &Event| matches!(event, Event::Look(look) if name(look) == "spin-0" && look.seen == Seen::OnCpu);
+        let mark = events.len();
+        read_until(&mut reader, &mut events, |events| events[mark..].iter().any(sampled));
+        ask(&mut target, line);
+        assert_eq!(target.lines.next().expect("a line").expect("text"), "ready");
+        let execs = |events: &[Event]| events.iter().filter(|e| matches!(e, Event::Exec { .. })).count();
+        read_until(&mut reader, &mut events, |events| execs(events) > count);
+        let mark = events.len();
+        read_until(&mut reader, &mut events, |events| events[mark..].iter().any(sampled));
+        assert_eq!(execs(&events), count + 1);
+    }
+    // One leader, and a spinning thread for each of the four programs.
+    let spins: BTreeSet<_> = looks(&events).filter(|look| name(look) == "spin-0").map(|look| look.thread).collect();
+    assert_eq!(spins.len(), 4);
+    drop(sampler);
+}
+
+#[test]
+fn counters_sum_to_what_the_kernel_says() {
+    let program = build("cap_threads.c", "sums", &["-O1"]);
+    let mut target = Running::start(&program, &["park", "3"]);
+    let (sampler, mut reader) = start(&target, CaptureChoice::Perf, 5);
+    let mut events = read_for(&mut reader, Duration::from_secs(1));
+    let mut told = || {
+        ask(&mut target, "\n");
+        [next_number(&mut target), next_number(&mut target)]
+    };
+    let before = told();
+    let mark = ticks(&events);
+    read_until(&mut reader, &mut events, |events| ticks(events) > mark + 1);
+    let after = told();
+    drop(sampler);
+    for spin in 0..2 {
+        let last = looks(&events).filter(|l| name(l) == format!("spin-{spin}")).filter_map(|l| l.counters).last();
+        let last = last.expect("it was looked at");
+        // A running thread's counters lag by at most a tick of the kernel (10 ms at 100 Hz).
+        let range = before[spin].saturating_sub(20_000_000)..=after[spin];
+        assert!(range.contains(&last.run_ns), "{last:?} {range:?}");
+        let samples: Vec<Ns> = looks(&events)
+            .filter(|l| name(l) == format!("spin-{spin}") && l.seen == Seen::OnCpu)
+            .map(|l| l.at)
+            .collect();
+        assert!(samples.windows(2).all(|pair| pair[0] < pair[1]));
+    }
+}
+
+#[test]
+fn a_zombie_leader_does_not_hide_its_threads() {
+    let program = build("cap_threads.c", "zombie", &["-O1"]);
+    let target = Running::start(&program, &["zombie"]);
+    let pid = target.pid();
+    while !thread_states(pid).iter().any(|(state, _)| *state == 'Z') {
+        std::thread::yield_now();
+    }
+    let (sampler, mut reader) = start(&target, CaptureChoice::Perf, 5);
+    let events = read_for(&mut reader, Duration::from_millis(500));
+    drop(sampler);
+    assert!(looks(&events).any(|look| name(look) == "spin-0" && look.seen == Seen::OnCpu));
+    assert!(looks(&events).all(|look| look.thread.tid != pid), "a zombie is not looked at");
+    let ends = events.iter().filter(|e| matches!(e, Event::ThreadEnded { thread, .. } if thread.tid == pid)).count();
+    assert_eq!(ends, 1);
+}
+
+#[test]
+fn orders_take_effect_at_once_and_a_pause_is_a_gap() {
+    let program = build("cap_threads.c", "orders", &["-O1"]);
+    let target = Running::start(&program, &["park", "2"]);
+    let (sampler, mut reader) = start(&target, CaptureChoice::Perf, 60_000);
+    let mut events = Vec::new();
+    read_until(&mut reader, &mut events, |events| ticks(events) == 1);
+    sampler.control(Control::Interval(Duration::from_millis(5)));
+    read_until(&mut reader, &mut events, |events| ticks(events) > 10);
+    sampler.control(Control::Pause);
+    // The pause ends the round under way with one more tick; then silence.
+    let paused = read_for(&mut reader, Duration::from_millis(300));
+    let silent_from = paused.last().map(time_of);
+    assert_eq!(read_for(&mut reader, Duration::from_millis(300)), []);
+    sampler.control(Control::Resume);
+    let mut after = Vec::new();
+    read_until(&mut reader, &mut after, |events| ticks(events) > 3);
+    let Some(Event::Gap { from, at }) = after.first() else { panic!("{:?}", after.first()) };
+    assert!(silent_from.is_none_or(|silent| silent == *from));
+    assert!(at - from > 500_000_000, "{from} {at}");
+    assert!(after.iter().skip(1).all(|event| time_of(event) >= *at));
+    sampler.control(Control::Use(CaptureChoice::States));
+    read_until(&mut reader, &mut after, |_| sampler.status().way == "states");
+    let states = read_for(&mut reader, Duration::from_millis(200));
+    let marker = [RawFrame::marker(Marker::NotReadable)];
+    assert!(looks(&states).all(|look| look.seen != Seen::OnCpu || look.at < time_of(&states[0])));
+    assert!(looks(&states).any(|look| name(look).starts_with("park-") && look.stack == marker));
+    assert!(sampler.status().ptrace_would_help);
+}
+
+#[test]
+fn the_end_of_the_target_is_told_last() {
+    let program = build("cap_threads.c", "end", &["-O1"]);
+    let mut target = Running::start(&program, &["park", "2"]);
+    let (sampler, mut reader) = start(&target, CaptureChoice::Perf, 5);
+    let mut events = Vec::new();
+    read_until(&mut reader, &mut events, |events| ticks(events) > 5);
+    target.child.kill().expect("killed");
+    let ended = |event: &Event| matches!(event, Event::ProcessEnded { .. });
+    read_until(&mut reader, &mut events, |events| events.iter().any(ended));
+    assert!(events.last().is_some_and(ended));
+    read_until(&mut reader, &mut events, |_| sampler.finished());
+    assert!(reader.finished());
+    // The zombie still had its clock: the last word on CPU time came with the end.
+    assert!(matches!(events[events.len() - 2], Event::Tick(tick) if tick.process_cpu_ns.is_some()));
 }

@@ -51,6 +51,27 @@ impl StackReader {
         walk
     }
 
+    /// The stack's bytes from `sp` on, as far as the mappings known already tell and a first copy reaches: for a thread that
+    /// stands still meanwhile.
+    pub fn copy_known(&mut self, sp: u64) -> &[u8] {
+        let end = self.maps.stack_of(sp).map_or(u64::MAX, |stack| stack.end);
+        let filled = self.copy(sp, end, FIRST_COPY);
+        &self.bytes[..filled]
+    }
+
+    /// Makes the mapping around `sp` known.
+    pub fn learn(&mut self, sp: u64) {
+        self.end_of_stack(sp);
+    }
+
+    fn copy(&mut self, sp: u64, end: u64, most: usize) -> usize {
+        let wanted = usize::try_from(end.saturating_sub(sp)).unwrap_or(most).min(most);
+        if self.bytes.len() < wanted {
+            self.bytes.resize(wanted, 0);
+        }
+        self.memory.read(sp, &mut self.bytes[..wanted])
+    }
+
     fn walk_copy(
         &mut self,
         registers: &Registers,
@@ -59,11 +80,7 @@ impl StackReader {
         unwinder: &mut dyn Unwinder,
         out: &mut Vec<RawFrame>,
     ) -> Walk {
-        let wanted = usize::try_from(end.saturating_sub(registers.rsp)).unwrap_or(most).min(most);
-        if self.bytes.len() < wanted {
-            self.bytes.resize(wanted, 0);
-        }
-        let filled = self.memory.read(registers.rsp, &mut self.bytes[..wanted]);
+        let filled = self.copy(registers.rsp, end, most);
         unwinder.walk(registers, StackBytes { base: registers.rsp, bytes: &self.bytes[..filled] }, out)
     }
 

@@ -5,6 +5,7 @@ pub mod kernel_ring;
 pub mod looks;
 pub mod perf;
 pub mod program;
+pub mod ptrace;
 pub mod ring;
 mod sampler;
 pub mod schedule;

@@ -6,43 +6,48 @@ use rustix::fs::{Mode, OFlags, open};
 
 use crate::process::target::witness;
 
-/// `/proc/PID/auxv`, kept open: the descriptor holds on to the memory as it was when it was opened, and reads nothing
-/// once that memory is gone (fs/proc/base.c, proc_auxv_read). So it tells one exec from another even of the same
-/// file, for 0.4 us. It stays silent while somebody else (a vfork child) still uses the old memory.
+/// `/proc/PID/pagemap`, kept open: the descriptor holds on to the address space as it was when it was opened, and reads
+/// nothing once nobody lives in that any more (fs/proc/task_mmu.c, pagemap_read). So an exec is told even of the same file,
+/// for less than a microsecond. It stays silent while somebody else (a vfork child) still uses the old memory.
 pub struct Program {
     pid: u32,
-    auxv: Option<OwnedFd>,
+    /// `None` where it is not permitted, or between two programs.
+    space: Option<OwnedFd>,
+    /// The old memory is gone, new memory not there yet: the target is between two programs, or ending.
+    between: bool,
 }
 
 impl Program {
     pub fn new(pid: u32) -> Program {
-        Program { pid, auxv: open_auxv(pid) }
+        Program { pid, space: open_space(pid), between: false }
     }
 
     /// True once for each exec since the last call.
     pub fn replaced(&mut self) -> bool {
-        let Some(auxv) = &self.auxv else {
-            // Not permitted, or it was ending. An exec may have changed that.
-            return false;
-        };
-        if has_memory(auxv) {
-            return false;
+        if self.space.as_ref().is_some_and(|space| !lives(space)) {
+            self.space = None;
+            self.between = true;
         }
-        // Gone: by exec, or because the process is ending. Then there is nothing to open.
-        self.auxv = open_auxv(self.pid);
-        self.auxv.is_some()
+        if self.between {
+            self.space = open_space(self.pid);
+            self.between = self.space.is_none();
+            return !self.between;
+        }
+        false
     }
 }
 
-fn open_auxv(pid: u32) -> Option<OwnedFd> {
+fn open_space(pid: u32) -> Option<OwnedFd> {
     // A zombie leader has no memory of its own.
     let tid = witness(pid)?;
-    let auxv = open(format!("/proc/{pid}/task/{tid}/auxv"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    has_memory(&auxv).then_some(auxv)
+    let space =
+        open(format!("/proc/{pid}/task/{tid}/pagemap"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    lives(&space).then_some(space)
 }
 
-fn has_memory(auxv: &OwnedFd) -> bool {
+fn lives(space: &OwnedFd) -> bool {
+    // The entry of the page at address 0: no page of the target is touched.
     let mut word = [0; 8];
     // Any error but a plain end is no proof of anything.
-    !matches!(rustix::io::pread(auxv, &mut word, 0), Ok(0))
+    !matches!(rustix::io::pread(space, &mut word, 0), Ok(0))
 }

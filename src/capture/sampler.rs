@@ -10,7 +10,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::capture::blocked::StackReader;
 use crate::capture::looks::{Looks, Moved, Round, Stacks, count_walk};
+use crate::capture::perf::PerfCounts;
 use crate::capture::program::Program;
+use crate::capture::ptrace::StopCounts;
 use crate::capture::ring::Writer;
 use crate::capture::schedule::{Random, Schedule, now, thread_cpu};
 use crate::capture::way::{self, Kind, Setting, Way};
@@ -20,7 +22,7 @@ use crate::model::frame::{Event, Look, Losses, Ns, RawFrame, SECOND, Seen, Tick}
 use crate::process::memory::Memory;
 use crate::process::target::{AttachError, Target};
 use crate::process::threads::{CounterSource, process_cpu, raise_descriptor_limit};
-use crate::unwinder::{StackBytes, Unwinder};
+use crate::unwinder::{Registers, StackBytes, Unwinder};
 
 /// Descriptors left to everything but thread files and perf events.
 const DESCRIPTORS_ELSEWHERE: usize = 256;
@@ -38,6 +40,7 @@ pub struct Core {
     program: Program,
     way: Way,
     schedule: Schedule,
+    own_child: bool,
     /// Sampling is stopped by the user.
     paused: bool,
     writer: Writer,
@@ -50,7 +53,8 @@ pub struct Core {
     changed: Option<String>,
     losses: Losses,
     /// perf counts of ways that were closed.
-    closed: (u64, u64),
+    closed: PerfCounts,
+    stops: StopCounts,
     /// Nothing is told with an earlier time than this.
     floor: Ns,
     second_due: Ns,
@@ -81,7 +85,14 @@ impl Core {
         let descriptors = raise_descriptor_limit().saturating_sub(DESCRIPTORS_ELSEWHERE) / 2;
         let looks = Looks::new(pid, descriptors).map_err(|_| AttachError::EndedEarly { pid })?;
         let interval = plan.interval.as_nanos() as Ns;
-        let setting = Setting { target: &target, tasks: looks.tasks(), interval, descriptors };
+        let setting = Setting {
+            target: &target,
+            tasks: looks.tasks(),
+            interval,
+            descriptors,
+            own_child: plan.own_child,
+            wake: &wake,
+        };
         let way = way::open(plan.choice, &setting)?;
         let begin = now();
         let core = Core {
@@ -92,6 +103,7 @@ impl Core {
             program: Program::new(pid),
             way,
             schedule: Schedule::new(interval, Random::seeded(), begin),
+            own_child: plan.own_child,
             paused: false,
             writer,
             owed: VecDeque::new(),
@@ -100,7 +112,8 @@ impl Core {
             status,
             changed: None,
             losses: Losses::default(),
-            closed: (0, 0),
+            closed: PerfCounts::default(),
+            stops: StopCounts::default(),
             floor: 0,
             second_due: begin,
             rings_hung: false,
@@ -141,8 +154,11 @@ impl Core {
             }
             if now >= self.schedule.due() {
                 self.tick(now);
-            } else if woken.ring {
-                self.drain(now);
+            } else {
+                self.take_caught();
+                if woken.ring {
+                    self.drain(now);
+                }
                 self.emit();
             }
         }
@@ -192,7 +208,7 @@ impl Core {
                 self.paused = false;
                 let at = now();
                 let from = self.schedule.resume(at);
-                self.events.push(Event::Gap { from, at });
+                self.events.push(Event::Gap { from: from.max(self.floor), at });
                 if let Some(perf) = &mut self.way.perf {
                     perf.run(true);
                 }
@@ -207,13 +223,15 @@ impl Core {
     fn tick(&mut self, begin: Ns) {
         let beat = self.schedule.begin(begin);
         if let Some(from) = beat.gap_from {
-            self.events.push(Event::Gap { from, at: begin });
+            self.events.push(Event::Gap { from: from.max(self.floor), at: begin });
         }
         self.losses.late += u64::from(beat.missed);
         if self.program.replaced() {
             self.replaced(begin);
         }
         self.round();
+        self.request_stops();
+        self.take_caught();
         let at = now();
         self.drain(at);
         let tick_at = at.max(self.floor);
@@ -261,27 +279,45 @@ impl Core {
 
     /// Walks what the kernel sampled up to `until`.
     fn drain(&mut self, until: Ns) {
-        let Some(perf) = &mut self.way.perf else { return };
-        let (looks, unwinder) = (&mut self.looks, self.unwinder.as_mut());
-        let (events, losses) = (&mut self.events, &mut self.losses);
+        let Some(mut perf) = self.way.perf.take() else { return };
         perf.drain(until, |sample| {
-            let Some(registers) = &sample.registers else { return };
-            // A thread that was born and has died since the last round: its time is booked by the process's clock.
-            let Some((thread, name)) = looks.identify(sample.tid) else { return };
-            let mut stack: Vec<RawFrame> = Vec::with_capacity(48);
-            let bytes = StackBytes { base: registers.rsp, bytes: sample.stack };
-            let walk = unwinder.walk(registers, bytes, &mut stack);
-            count_walk(&walk, losses);
-            events.push(Event::Look(Look {
-                at: sample.at,
-                thread,
-                name,
-                seen: Seen::OnCpu,
-                counters: None,
-                stack,
-                recovered: walk.recovered,
-            }));
+            if let Some(registers) = &sample.registers {
+                self.walk(sample.tid, sample.at, registers, sample.stack);
+            }
         });
+        self.way.perf = Some(perf);
+    }
+
+    /// An on-CPU sample becomes a look.
+    fn walk(&mut self, tid: u32, at: Ns, registers: &Registers, stack: &[u8]) {
+        // A thread that was born and has died since the last round: its time is booked by the process's clock.
+        let Some((thread, name)) = self.looks.identify(tid) else { return };
+        let mut frames: Vec<RawFrame> = Vec::with_capacity(48);
+        let bytes = StackBytes { base: registers.rsp, bytes: stack };
+        let walk = self.unwinder.walk(registers, bytes, &mut frames);
+        count_walk(&walk, &mut self.losses);
+        let (seen, counters, recovered) = (Seen::OnCpu, None, walk.recovered);
+        self.events.push(Event::Look(Look { at, thread, name, seen, counters, stack: frames, recovered }));
+    }
+
+    /// Asks for samples of the threads that ran for at least half of the last tick and are runnable now.
+    fn request_stops(&mut self) {
+        let half = self.schedule.interval() / 2;
+        if let Some(stopper) = &mut self.way.stopper {
+            for moved in self.moved.iter().filter(|moved| moved.runnable && moved.ran >= half) {
+                stopper.request(moved.tid);
+            }
+        }
+    }
+
+    /// Walks the threads that were caught since the last time.
+    fn take_caught(&mut self) {
+        while let Some(outcome) = self.way.stopper.as_mut().and_then(|stopper| stopper.outcome()) {
+            self.stops.add(&outcome);
+            if let Some(caught) = outcome.caught {
+                self.walk(outcome.tid, caught.at, &caught.registers, &caught.stack);
+            }
+        }
     }
 
     /// The target runs another program now.
@@ -302,12 +338,15 @@ impl Core {
             tasks: self.looks.tasks(),
             interval: self.schedule.interval(),
             descriptors: raise_descriptor_limit().saturating_sub(DESCRIPTORS_ELSEWHERE) / 2,
+            own_child: self.own_child,
+            wake: &self.wake,
         };
         match way::open(choice, &setting) {
             Ok(way) => {
                 if let Some(old) = self.way.perf.take() {
                     let counts = old.counts();
-                    self.closed = (self.closed.0 + counts.lost, self.closed.1 + counts.throttled);
+                    self.closed.lost += counts.lost;
+                    self.closed.throttled += counts.throttled;
                 }
                 self.way = way;
                 self.changed = why.map(|why| format!("{why}; capturing by {}", self.way.kind.title()));
@@ -337,8 +376,11 @@ impl Core {
     fn losses_now(&self) -> Losses {
         let perf = self.way.perf.as_ref().map(|perf| perf.counts()).unwrap_or_default();
         Losses {
-            dropped: self.writer.dropped() + perf.lost + self.closed.0,
-            throttled: perf.throttled + self.closed.1,
+            dropped: self.writer.dropped() + perf.lost + self.closed.lost,
+            throttled: perf.throttled + self.closed.throttled,
+            stops: self.stops.stops,
+            stops_blocked: self.stops.in_call,
+            stop_p99_ns: self.stops.p99(),
             sampler_cpu_ns: thread_cpu(),
             ..self.losses
         }
@@ -349,16 +391,15 @@ impl Core {
         let mut events = std::mem::take(&mut self.events);
         let floor = self.floor;
         for event in &mut events {
-            // A sample whose time was taken before the tick may have come into its ring after it.
-            let at = time_of(event);
-            *at = (*at).max(floor);
+            // A sample whose time was taken before the last tick may have come into its ring after it.
+            if let Event::Look(look) = event {
+                look.at = look.at.max(floor);
+            }
         }
-        events.sort_by_key(|event| match event {
-            Event::Look(look) => look.at,
-            Event::Tick(tick) => tick.at,
-            Event::ThreadEnded { at, .. } | Event::Exec { at, .. } => *at,
-            Event::ProcessEnded { at, .. } | Event::Gap { at, .. } => *at,
-        });
+        events.sort_by_key(time_of);
+        if let Some(last) = events.last() {
+            self.floor = time_of(last);
+        }
         for event in events.drain(..) {
             self.send(event);
         }
@@ -438,11 +479,11 @@ struct Woken {
     ring: bool,
 }
 
-fn time_of(event: &mut Event) -> &mut Ns {
+fn time_of(event: &Event) -> Ns {
     match event {
-        Event::Look(look) => &mut look.at,
-        Event::Tick(tick) => &mut tick.at,
-        Event::ThreadEnded { at, .. } | Event::Exec { at, .. } => at,
-        Event::ProcessEnded { at, .. } | Event::Gap { at, .. } => at,
+        Event::Look(look) => look.at,
+        Event::Tick(tick) => tick.at,
+        Event::ThreadEnded { at, .. } | Event::Exec { at, .. } => *at,
+        Event::ProcessEnded { at, .. } | Event::Gap { at, .. } => *at,
     }
 }

@@ -1,6 +1,10 @@
 //! The ways of taking stacks, and which of them this box permits: found out by trying.
 
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
 use crate::capture::perf::{self, Perf};
+use crate::capture::ptrace::Stopper;
 use crate::capture::schedule::now;
 use crate::config::CaptureChoice;
 use crate::model::frame::Ns;
@@ -16,6 +20,8 @@ pub enum Kind {
     CpuOnly,
     /// Names, states and CPU time only.
     States,
+    /// Stops running threads, one at a time; blocked stacks read as they lie.
+    Ptrace,
 }
 
 impl Kind {
@@ -24,6 +30,7 @@ impl Kind {
             Kind::Perf => "perf",
             Kind::CpuOnly => "cpu-only",
             Kind::States => "states",
+            Kind::Ptrace => "ptrace (stops threads)",
         }
     }
 }
@@ -32,6 +39,7 @@ impl Kind {
 pub struct Way {
     pub kind: Kind,
     pub perf: Option<Perf>,
+    pub stopper: Option<Stopper>,
     /// Stacks of threads that are off the core are read.
     pub reads_stacks: bool,
     /// They could be read: the kernel grants ptrace access.
@@ -45,6 +53,10 @@ pub struct Setting<'a> {
     pub interval: Ns,
     /// Descriptors that perf events may take.
     pub descriptors: usize,
+    /// sampletop started the target.
+    pub own_child: bool,
+    /// Wakes the sampler.
+    pub wake: &'a Arc<OwnedFd>,
 }
 
 /// Opens what `choice` asks for; [`CaptureChoice::Auto`] takes the first that is permitted.
@@ -52,9 +64,17 @@ pub fn open(choice: CaptureChoice, setting: &Setting<'_>) -> Result<Way, AttachE
     let pid = setting.target.pid();
     let refused = |(why, fix)| AttachError::NotPermitted { pid, why, fix };
     let has_access = stacks_readable(setting.target, setting.tasks);
-    let way = |kind, perf, reads_stacks| Ok(Way { kind, perf, reads_stacks, has_access });
-    if choice == CaptureChoice::States {
-        return way(Kind::States, None, false);
+    let way = |kind, perf, reads_stacks| Ok(Way { kind, perf, stopper: None, reads_stacks, has_access });
+    let by_ptrace = || {
+        let stopper = Stopper::start(pid, setting.own_child, setting.wake.clone())
+            .map_err(|error| AttachError::Internal { what: format!("cannot start the helper of ptrace: {error}") })?;
+        Ok(Way { kind: Kind::Ptrace, perf: None, stopper: Some(stopper), reads_stacks: true, has_access })
+    };
+    match choice {
+        CaptureChoice::States => return way(Kind::States, None, false),
+        CaptureChoice::Ptrace if has_access => return by_ptrace(),
+        CaptureChoice::Ptrace => return Err(refused(no_access())),
+        CaptureChoice::Auto | CaptureChoice::Perf | CaptureChoice::CpuOnly => {}
     }
     let perf = match setting.open_perf() {
         Ok(perf) => Some(perf),
@@ -63,6 +83,8 @@ pub fn open(choice: CaptureChoice, setting: &Setting<'_>) -> Result<Way, AttachE
     };
     match choice {
         CaptureChoice::Perf if !has_access => Err(refused(no_access())),
+        // Only for a program that we started is stopping threads ours to decide.
+        _ if perf.is_none() && setting.own_child && has_access => by_ptrace(),
         _ if perf.is_none() => way(Kind::States, None, false),
         CaptureChoice::CpuOnly => way(Kind::CpuOnly, perf, false),
         _ if has_access => way(Kind::Perf, perf, true),

@@ -255,11 +255,12 @@ pub fn process_cpu(pid: u32) -> Option<Ns> {
     (!failed).then_some(time.tv_sec as u64 * SECOND + time.tv_nsec as u64)
 }
 
-/// This thread has certainly run: zeros in its own schedstat mean that the kernel does not count.
+/// This thread has certainly been put on a core: a zero in its own schedstat means that the kernel does not count. (Its run
+/// time may well be 0 still, that lags.)
 fn own_counter_source() -> CounterSource {
     let text = fs::read("/proc/thread-self/schedstat").unwrap_or_default();
     match parse_schedstat(&text) {
-        Some(counters) if counters.run_ns > 0 && counters.runs > 0 => CounterSource::Schedstat,
+        Some(counters) if counters.runs > 0 => CounterSource::Schedstat,
         _ => CounterSource::Stat,
     }
 }
@@ -438,6 +439,15 @@ mod tests {
             std::thread::yield_now();
         }
         tasks.forget(files);
+    }
+
+    #[test]
+    fn a_kernel_that_counts_is_recognised_from_a_new_thread() {
+        let expected = fs::read_to_string("/proc/self/schedstat").is_ok_and(|text| !text.starts_with("0 0 0"));
+        for _ in 0..50 {
+            let source = std::thread::spawn(own_counter_source).join().expect("it ends");
+            assert_eq!(source == CounterSource::Schedstat, expected);
+        }
     }
 
     #[test]

@@ -1,0 +1,385 @@
+//! On-CPU samples where perf is forbidden: one running thread at a time is stopped for microseconds, its registers and
+//! stack are copied, it goes on, and then it is walked. Never a thread known to be blocked, never the whole process, never
+//! PTRACE_ATTACH or SIGSTOP: a tracer that dies after PTRACE_SEIZE leaves nobody stopped.
+//!
+//! The guard is our own rather than remoteprocess' `ThreadLock` (0.5.5), for three reasons: its waitpid has no time
+//! limit, so that a thread in D state would hold whoever waits for ever; an interrupted waitpid leaves the thread seized
+//! with the stop still to come, and nobody to resume it; and it takes the exit status of a process that is our own child
+//! (`-- COMMAND`) away from the one who has to report it. Here nothing is ever taken from wait but zombies of threads.
+//!
+//! The kernel ties a tracee to the thread that seized it, so that all of this runs on one helper thread, and the sampler
+//! never waits for it.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustc_hash::FxHashSet;
+
+use crate::capture::blocked::StackReader;
+use crate::capture::schedule::now;
+use crate::model::frame::Ns;
+use crate::process::memory::Memory;
+use crate::process::threads::Tasks;
+use crate::unwinder::Registers;
+
+/// A thread that has not stopped after so long (it has no core, or went into D state) is left to itself; it is resumed
+/// when it does stop.
+const PATIENCE: Ns = 20_000_000;
+/// Looks without a pause between them, before the waiting is done in sleeps.
+const EAGER: u32 = 64;
+/// How often threads are looked after that had not stopped in time.
+const LOOK_AFTER: Duration = Duration::from_millis(1);
+/// Threads waiting to be stopped, at most: a tick's worth.
+const QUEUE: usize = 64;
+
+/// The event of a stop that we asked for, as wait reports it.
+const EVENT_STOP: i32 = 128;
+
+/// A thread caught running.
+pub struct Caught {
+    pub at: Ns,
+    pub registers: Registers,
+    /// From rsp upwards.
+    pub stack: Vec<u8>,
+}
+
+/// What came of a request.
+pub struct Outcome {
+    pub tid: u32,
+    /// `None`: it did not run any more, or did not stop.
+    pub caught: Option<Caught>,
+    /// How long it stood still, at most; `None` if it was not stopped.
+    pub stopped: Option<Ns>,
+    /// It was inside a system call after all.
+    pub in_call: bool,
+}
+
+/// Counted since the way was opened.
+#[derive(Clone, Default)]
+pub struct StopCounts {
+    pub stops: u64,
+    pub in_call: u64,
+    durations: Durations,
+}
+
+impl StopCounts {
+    pub fn add(&mut self, outcome: &Outcome) {
+        if let Some(stopped) = outcome.stopped {
+            self.stops += 1;
+            self.in_call += u64::from(outcome.in_call);
+            self.durations.add(stopped);
+        }
+    }
+
+    pub fn p99(&self) -> Ns {
+        self.durations.quantile(0.99)
+    }
+}
+
+/// The sampler's hold on the helper thread.
+pub struct Stopper {
+    requests: Option<Sender<u32>>,
+    outcomes: Receiver<Outcome>,
+    queued: FxHashSet<u32>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Stopper {
+    /// `wake` is written to whenever there is an outcome. `own_child`: the target's exit status is waited for by us elsewhere.
+    pub fn start(pid: u32, own_child: bool, wake: Arc<OwnedFd>) -> std::io::Result<Stopper> {
+        let (requests, orders) = channel();
+        let (results, outcomes) = channel();
+        let helper = Helper {
+            pid,
+            own_child,
+            tasks: Tasks::open(pid, 0)?,
+            stacks: StackReader::new(Memory::new(pid)),
+            seized: Vec::new(),
+        };
+        let thread =
+            std::thread::Builder::new().name("stopper".into()).spawn(move || helper.run(orders, results, wake))?;
+        Ok(Stopper { requests: Some(requests), outcomes, queued: FxHashSet::default(), thread: Some(thread) })
+    }
+
+    /// Asks for a sample of a thread that was seen running; nothing happens if it is still queued.
+    pub fn request(&mut self, tid: u32) {
+        if self.queued.len() < QUEUE
+            && self.queued.insert(tid)
+            && let Some(requests) = &self.requests
+        {
+            let _ = requests.send(tid);
+        }
+    }
+
+    /// What has come of requests since the last call.
+    pub fn outcome(&mut self) -> Option<Outcome> {
+        let outcome = self.outcomes.try_recv().ok()?;
+        self.queued.remove(&outcome.tid);
+        Some(outcome)
+    }
+}
+
+impl Drop for Stopper {
+    fn drop(&mut self) {
+        // The helper ends when nobody can ask any more; it resumes what it holds first.
+        self.requests = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Helper {
+    pid: u32,
+    own_child: bool,
+    tasks: Tasks,
+    stacks: StackReader,
+    /// Seized, and not stopped in time.
+    seized: Vec<u32>,
+}
+
+/// Where a seized thread is.
+enum Found {
+    StillRunning,
+    /// To be resumed with this signal (0: none).
+    Stopped {
+        signal: i32,
+    },
+    Dead,
+}
+
+impl Helper {
+    fn run(mut self, orders: Receiver<u32>, results: Sender<Outcome>, wake: Arc<OwnedFd>) {
+        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1_000));
+        loop {
+            let order = if self.seized.is_empty() {
+                orders.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            } else {
+                orders.recv_timeout(LOOK_AFTER)
+            };
+            self.look_after();
+            match order {
+                Ok(tid) => {
+                    let outcome = self.sample(tid);
+                    if results.send(outcome).is_err() {
+                        break;
+                    }
+                    let _ = rustix::io::write(&*wake, &1u64.to_ne_bytes());
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        // What still holds out is released by the kernel when this thread ends (exit_ptrace).
+        self.look_after();
+    }
+
+    fn sample(&mut self, tid: u32) -> Outcome {
+        let mut outcome = Outcome { tid, caught: None, stopped: None, in_call: false };
+        let mut files = self.tasks.thread(tid);
+        let running = self.tasks.stat(&mut files).is_ok_and(|stat| stat.state == b'R');
+        if !running || self.seized.contains(&tid) || !seize(tid) {
+            return outcome;
+        }
+        interrupt(tid);
+        let begin = now();
+        let mut last_running = begin;
+        for look in 0u32.. {
+            match self.find(tid) {
+                Found::StillRunning => {}
+                Found::Stopped { signal } => {
+                    let registers = read_registers(tid);
+                    let at = now();
+                    if let Some((registers, in_call, interrupted)) = registers {
+                        outcome.in_call = in_call;
+                        // Inside a call that the stop interrupted it was waiting, not running.
+                        if !interrupted {
+                            let stack = self.stacks.copy_known(registers.rsp).to_vec();
+                            outcome.caught = Some(Caught { at, registers, stack });
+                        }
+                    }
+                    resume(tid, signal);
+                    outcome.stopped = Some(now() - last_running);
+                    if let Some(caught) = &outcome.caught {
+                        // Mappings are only read while nobody stands still for it.
+                        self.stacks.learn(caught.registers.rsp);
+                    }
+                    break;
+                }
+                Found::Dead => break,
+            }
+            let looked = now();
+            if looked - begin > PATIENCE {
+                self.seized.push(tid);
+                break;
+            }
+            last_running = looked;
+            if look < EAGER {
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        }
+        outcome
+    }
+
+    /// Resumes threads that have stopped later than we waited for.
+    fn look_after(&mut self) {
+        let seized = std::mem::take(&mut self.seized);
+        for tid in seized {
+            match self.find(tid) {
+                Found::StillRunning => self.seized.push(tid),
+                Found::Stopped { signal } => resume(tid, signal),
+                Found::Dead => {}
+            }
+        }
+    }
+
+    fn find(&self, tid: u32) -> Found {
+        // Looks without taking (WNOWAIT): the status stays for whoever else in this process waits for its child.
+        let Ok(Some((code, status))) = wait(tid, libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT) else {
+            return if exists(self.pid, tid) { Found::StillRunning } else { Found::Dead };
+        };
+        if code != libc::CLD_TRAPPED && code != libc::CLD_STOPPED {
+            // A traced thread stays a zombie until its tracer has waited for it. The leader's status is its parent's, and if
+            // that is us, whoever started it takes it.
+            if !(self.own_child && tid == self.pid) {
+                let _ = wait(tid, libc::WEXITED);
+            }
+            return Found::Dead;
+        }
+        let (signal, event) = (status & 0xff, status >> 8);
+        // Ours, or a stop of the whole process that goes on without us; else a signal on its way, which is passed on.
+        Found::Stopped { signal: if event == EVENT_STOP { 0 } else { signal } }
+    }
+}
+
+fn exists(pid: u32, tid: u32) -> bool {
+    rustix::fs::access(format!("/proc/{pid}/task/{tid}"), rustix::fs::Access::EXISTS).is_ok()
+}
+
+/// waitid on one traced thread, never blocking: (si_code, si_status).
+fn wait(tid: u32, options: i32) -> Result<Option<(i32, i32)>, i32> {
+    // SAFETY: siginfo_t is plain data, and the kernel only writes to it.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        if libc::waitid(libc::P_PID, tid, &mut info, options | libc::WNOHANG | libc::__WALL) != 0 {
+            return Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(0));
+        }
+        Ok((info.si_pid() != 0).then(|| (info.si_code, info.si_status())))
+    }
+}
+
+fn seize(tid: u32) -> bool {
+    // SAFETY: PTRACE_SEIZE touches no memory of ours; without options it changes nothing for the thread by itself.
+    unsafe { libc::ptrace(libc::PTRACE_SEIZE, tid as libc::pid_t, 0usize, 0usize) == 0 }
+}
+
+fn interrupt(tid: u32) {
+    // SAFETY: touches no memory of ours.
+    unsafe { libc::ptrace(libc::PTRACE_INTERRUPT, tid as libc::pid_t, 0usize, 0usize) };
+}
+
+fn resume(tid: u32, signal: i32) {
+    // SAFETY: touches no memory of ours.
+    unsafe { libc::ptrace(libc::PTRACE_DETACH, tid as libc::pid_t, 0usize, signal as usize) };
+}
+
+/// Registers of a stopped thread; whether it is inside a system call; whether the stop interrupted that call.
+fn read_registers(tid: u32) -> Option<(Registers, bool, bool)> {
+    // SAFETY: user_regs_struct is plain data of the size that the kernel writes.
+    let r = unsafe {
+        let mut r: libc::user_regs_struct = std::mem::zeroed();
+        if libc::ptrace(libc::PTRACE_GETREGS, tid as libc::pid_t, 0usize, &raw mut r) != 0 {
+            return None;
+        }
+        r
+    };
+    let general = [r.rax, r.rbx, r.rcx, r.rdx, r.rsi, r.rdi, r.r8, r.r9, r.r10, r.r11, r.r12, r.r13, r.r14, r.r15];
+    let registers = Registers { rip: r.rip, rsp: r.rsp, rbp: Some(r.rbp), general, general_known: true };
+    let in_call = r.orig_rax as i64 >= 0;
+    // EINTR, ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND, ERESTART_RESTARTBLOCK (include/linux/errno.h).
+    let interrupted = in_call && matches!(r.rax as i64, -4 | -512 | -513 | -514 | -516);
+    Some((registers, in_call, interrupted))
+}
+
+/// How long stops took: eight classes per power of two, so that a quantile is right to 12 %.
+#[derive(Clone)]
+struct Durations {
+    classes: [u64; 512],
+    total: u64,
+}
+
+impl Default for Durations {
+    fn default() -> Durations {
+        Durations { classes: [0; 512], total: 0 }
+    }
+}
+
+impl Durations {
+    fn add(&mut self, duration: Ns) {
+        self.classes[class(duration)] += 1;
+        self.total += 1;
+    }
+
+    /// The upper end of the class that holds it; 0 when nothing was counted.
+    fn quantile(&self, q: f64) -> Ns {
+        let rank = (self.total as f64 * q).ceil() as u64;
+        let mut below = 0;
+        for (index, count) in self.classes.iter().enumerate() {
+            below += count;
+            if below >= rank && *count > 0 {
+                return lower_end(index + 1);
+            }
+        }
+        0
+    }
+}
+
+fn class(duration: Ns) -> usize {
+    if duration < 8 {
+        return duration as usize;
+    }
+    let power = duration.ilog2() as usize;
+    (power - 2) * 8 + (duration >> (power - 3) & 7) as usize
+}
+
+fn lower_end(class: usize) -> Ns {
+    if class < 8 {
+        return class as Ns;
+    }
+    let power = class / 8 + 2;
+    ((8 + class % 8) as u128).checked_shl(power as u32 - 3).map_or(Ns::MAX, |end| end.min(u128::from(Ns::MAX)) as Ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_right_to_an_eighth() {
+        let mut durations = Durations::default();
+        assert_eq!(durations.quantile(0.99), 0);
+        for duration in 1..=10_000u64 {
+            durations.add(duration);
+        }
+        let p99 = durations.quantile(0.99);
+        assert!((9_900..=9_900 * 9 / 8).contains(&p99), "{p99}");
+        durations.add(Ns::MAX);
+        assert_eq!(durations.quantile(1.0), Ns::MAX);
+    }
+
+    #[test]
+    fn every_duration_lies_in_its_class() {
+        for shift in 0..64 {
+            for duration in [1u64 << shift, (1 << shift) + 1, (1u64 << shift).wrapping_sub(1), u64::MAX >> shift] {
+                let class = class(duration);
+                assert!(lower_end(class) <= duration, "{duration}");
+                assert!(duration < lower_end(class + 1) || lower_end(class + 1) == Ns::MAX, "{duration}");
+            }
+        }
+    }
+}
