@@ -3,6 +3,12 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+use super::ascii::fit;
+use super::text::{Page, WIDTH, head, place};
+use super::{dates, json};
 use crate::model::frame::{Ns, ThreadKey};
 use crate::model::snapshot::{Session, Target};
 use crate::model::state::State;
@@ -37,14 +43,199 @@ pub struct DumpThread {
     pub frames: Vec<Location>,
 }
 
-/// For people: threads with equal stacks together.
+/// For people: threads with equal stacks together, in the order of their first, innermost frame on top.
 pub fn write_text(dump: &Dump, out: &mut dyn Write) -> io::Result<()> {
-    let _ = (dump, out);
+    let page = &mut Page { out };
+    let pid = dump.targets.first().map_or(0, |target| target.pid);
+    let at = dates::unix_ns(&dump.session, dump.at);
+    let host = head::quoted(&dump.session.host, 20);
+    let threads = dump.threads.len();
+    page.line(&format!("sampletop dump pid={pid} host={host} threads={threads} at={}", dates::rfc3339(at)))?;
+    head::identity(&dump.session, &dump.targets, page)?;
+    page.blank()?;
+    page.field("At", &format!("{} UTC", dates::utc(at)))?;
+    page.field("Capture", &dump.capture)?;
+    for alike in alike(&dump.threads) {
+        page.blank()?;
+        for thread in &alike {
+            let key = thread.thread;
+            let note = if thread.recovered { "  frame pointer found by search" } else { "" };
+            let (tid, name, state) = (key.tid, fit(&thread.name, 15), thread.state.word());
+            let cpu = thread.cpu_ns as f64 / 1e6;
+            page.line(&format!("{tid:>7} {name:<15}  {state:<7}  cpu {cpu:.3} ms{note}"))?;
+        }
+        let frames = alike.first().map_or(&[][..], |thread| &thread.frames);
+        for (depth, frame) in frames.iter().enumerate() {
+            let mut line = format!("        #{depth:<3} ");
+            line.push_str(&place(frame, WIDTH.saturating_sub(line.len())));
+            page.line(&line)?;
+        }
+    }
     Ok(())
 }
 
-/// For scripts: schema `sampletop-dump/1`, one entry per thread.
+/// The threads by stack: each list has the same frames.
+fn alike(threads: &[DumpThread]) -> Vec<Vec<&DumpThread>> {
+    let mut lists: Vec<Vec<&DumpThread>> = Vec::new();
+    let mut by_stack: FxHashMap<&[Location], usize> = FxHashMap::default();
+    for thread in threads {
+        let list = *by_stack.entry(&thread.frames).or_insert(lists.len());
+        match lists.get_mut(list) {
+            Some(list) => list.push(thread),
+            None => lists.push(vec![thread]),
+        }
+    }
+    lists
+}
+
+/// For scripts: schema `sampletop-dump/1`, one entry per thread, innermost frame first.
 pub fn write_json(dump: &Dump, out: &mut dyn Write) -> io::Result<()> {
-    let _ = (dump, out);
-    Ok(())
+    let document = Document {
+        schema: "sampletop-dump/1",
+        at: dates::rfc3339(dates::unix_ns(&dump.session, dump.at)),
+        targets: json::targets(&dump.targets),
+        threads: dump.threads.iter().map(ThreadLine::new).collect(),
+    };
+    serde_json::to_writer(&mut *out, &document)?;
+    out.write_all(b"\n")
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    at: String,
+    targets: Vec<json::TargetLine<'a>>,
+    threads: Vec<ThreadLine<'a>>,
+}
+
+#[derive(Serialize)]
+struct ThreadLine<'a> {
+    pid: u32,
+    tid: u32,
+    name: &'a str,
+    state: &'static str,
+    /// Nothing finds it yet.
+    waits_for: Option<&'a str>,
+    cpu_ms: json::Rounded,
+    complete: bool,
+    recovered: bool,
+    frames: Vec<json::FrameLine<'a>>,
+}
+
+impl<'a> ThreadLine<'a> {
+    fn new(thread: &'a DumpThread) -> ThreadLine<'a> {
+        ThreadLine {
+            pid: thread.thread.pid,
+            tid: thread.thread.tid,
+            name: &thread.name,
+            state: thread.state.word(),
+            waits_for: None,
+            cpu_ms: json::Rounded::ms(thread.cpu_ns),
+            complete: thread.complete,
+            recovered: thread.recovered,
+            frames: thread.frames.iter().map(json::FrameLine::new).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::export::fixture;
+    use proptest::prelude::*;
+
+    fn thread(tid: u32, name: &str, state: State, frames: &[&str]) -> DumpThread {
+        DumpThread {
+            thread: ThreadKey { pid: 42, tid, start: 9 },
+            name: name.into(),
+            state,
+            cpu_ns: 12_345_678,
+            complete: true,
+            recovered: tid == 44,
+            frames: frames.iter().map(|f| fixture::location(f)).collect(),
+        }
+    }
+
+    fn dump(threads: Vec<DumpThread>) -> Dump {
+        Dump {
+            session: fixture::session().into(),
+            targets: [fixture::target()].into(),
+            at: fixture::START + 1,
+            capture: "perf".into(),
+            threads,
+        }
+    }
+
+    fn service() -> Dump {
+        dump(vec![
+            thread(42, "main", State::Poll, &["epoll_wait", "serve", "main"]),
+            thread(43, "worker-1", State::Lock, &["__lll_lock_wait", "audit", "run"]),
+            thread(44, "worker-2", State::Lock, &["__lll_lock_wait", "audit", "run"]),
+            thread(45, "worker-3", State::Run, &["round", "audit", "run"]),
+        ])
+    }
+
+    fn text(dump: &Dump) -> String {
+        let mut out = Vec::new();
+        write_text(dump, &mut out).expect("memory takes everything");
+        String::from_utf8(out).expect("ASCII is UTF-8")
+    }
+
+    #[test]
+    fn threads_with_equal_stacks_stand_together() {
+        let text = text(&service());
+        let body = text.split_once("Capture      perf\n\n").expect("a head").1;
+        let expected = "     42 main             poll     cpu 12.346 ms
+        #0   epoll_wait  main.c:7  [app]
+        #1   serve  main.c:7  [app]
+        #2   main  main.c:7  [app]
+
+     43 worker-1         lock     cpu 12.346 ms
+     44 worker-2         lock     cpu 12.346 ms  frame pointer found by search
+        #0   __lll_lock_wait  main.c:7  [app]
+        #1   audit  main.c:7  [app]
+        #2   run  main.c:7  [app]
+
+     45 worker-3         run      cpu 12.346 ms
+        #0   round  main.c:7  [app]
+        #1   audit  main.c:7  [app]
+        #2   run  main.c:7  [app]
+";
+        assert_eq!(body, expected);
+        let first = "sampletop dump pid=42 host=node7 threads=4 at=2026-01-02T03:04:05.123Z";
+        assert_eq!(text.lines().next(), Some(first));
+    }
+
+    #[test]
+    fn scripts_get_one_entry_per_thread() {
+        let mut out = Vec::new();
+        write_json(&service(), &mut out).expect("memory takes everything");
+        let text = String::from_utf8(out).expect("UTF-8");
+        let start = r#"{"schema":"sampletop-dump/1","at":"2026-01-02T03:04:05.123Z","targets":[{"pid":42,"command":"app --port 80","runtime":"native"}],"threads":[{"pid":42,"tid":42,"name":"main","state":"poll","waits_for":null,"cpu_ms":12.346,"complete":true,"recovered":false,"frames":[{"frame":"epoll_wait","file":"/src/app/main.c","line":7,"module":"/usr/bin/app","kind":"native","tier":null},"#;
+        assert!(text.starts_with(start), "{text}");
+        let value: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
+        assert_eq!(value["threads"].as_array().map(Vec::len), Some(4));
+        assert_eq!(value["threads"][2]["recovered"], true);
+        assert_eq!(value["threads"][3]["frames"][0]["frame"], "round");
+    }
+
+    proptest! {
+        #[test]
+        fn every_line_is_ascii_and_fits(names in proptest::collection::vec((".{0,40}", proptest::collection::vec(".{0,200}", 0..9)), 0..9)) {
+            let threads = names.iter().enumerate().map(|(i, (name, frames))| {
+                let frames: Vec<&str> = frames.iter().map(String::as_str).collect();
+                thread(u32::MAX - i as u32, name, State::Stopped, &frames)
+            });
+            let dump = dump(threads.collect());
+            for line in text(&dump).lines() {
+                prop_assert!(line.len() <= 100 && line.bytes().all(|b| (b' '..=b'~').contains(&b)), "{:?}", line);
+            }
+            let mut out = Vec::new();
+            write_json(&dump, &mut out).expect("memory takes everything");
+            let value: serde_json::Value = serde_json::from_slice(&out).expect("it is JSON");
+            for (thread, (name, _)) in value["threads"].as_array().expect("a list").iter().zip(&names) {
+                prop_assert_eq!(thread["name"].as_str(), Some(name.as_str()));
+            }
+        }
+    }
 }

@@ -1,11 +1,84 @@
-//! Placeholder head.
+//! One line per stack: `group;outermost;...;innermost VALUE`, as flame graph tools read it.
+//!
+//! VALUE is the metric's time in whole microseconds; a stack with less than half of one is left out. The line shows
+//! what the settings show, idle time only with `--idle`. A `;` in a name becomes `:`, control characters become
+//! blanks; under roll-up `line` a frame is `name:LINE`.
 
 use std::io::{self, Write};
 
-use crate::model::settings::Settings;
+use crate::model::project::{Projection, project};
+use crate::model::settings::{RollUp, Settings};
 use crate::model::snapshot::Snapshot;
+use crate::model::tables::Location;
+
+use super::FRAMELESS;
 
 pub fn write(snapshot: &Snapshot, settings: &Settings, out: &mut dyn Write) -> io::Result<()> {
-    let _ = (snapshot, settings, out);
+    render(&project(snapshot, settings), settings, out)
+}
+
+pub(super) fn render(projection: &Projection, settings: &Settings, out: &mut dyn Write) -> io::Result<()> {
+    let mut stack = String::new();
+    // (node, length of its caller's stack): an explicit stack, because a target may recurse as deep as it likes.
+    let mut todo: Vec<(u32, usize)> = Vec::new();
+    for group in &projection.groups {
+        stack.clear();
+        push(&mut stack, &group.name);
+        let depth = stack.len();
+        let own = group.own.value(settings.metric);
+        if own > 0 {
+            push(&mut stack, FRAMELESS);
+            line(&mut stack, own, out)?;
+        }
+        todo.extend(group.roots.iter().rev().map(|root| (*root, depth)));
+        while let Some((node, depth)) = todo.pop() {
+            let node = &projection.nodes[node as usize];
+            stack.truncate(depth);
+            push_frame(&mut stack, &node.location, settings.roll_up);
+            let depth = stack.len();
+            line(&mut stack, node.own.value(settings.metric), out)?;
+            todo.extend(node.children.iter().rev().map(|child| (*child, depth)));
+        }
+    }
     Ok(())
 }
+
+/// Writes `stack` with its value and leaves it as it was.
+fn line(stack: &mut String, ns: u64, out: &mut dyn Write) -> io::Result<()> {
+    let microseconds = ns.saturating_add(500) / 1000;
+    if microseconds == 0 {
+        return Ok(());
+    }
+    // A name that ends in a blank and a number would be read as a second value, as in a difference of two profiles.
+    let digits = stack.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.').len();
+    match digits < stack.len() && stack[..digits].ends_with(' ') {
+        true => writeln!(out, "{}_{} {microseconds}", &stack[..digits - 1], &stack[digits..]),
+        false => writeln!(out, "{stack} {microseconds}"),
+    }
+}
+
+fn push_frame(stack: &mut String, location: &Location, roll_up: RollUp) {
+    push(stack, &location.function);
+    if let (RollUp::Line, Some(line)) = (roll_up, location.line) {
+        stack.push_str(&format!(":{line}"));
+    }
+}
+
+fn push(stack: &mut String, name: &str) {
+    if !stack.is_empty() {
+        stack.push(';');
+    }
+    let start = stack.len();
+    let blank = |c: char| c.is_control() || c.is_whitespace();
+    stack.extend(name.trim_matches(blank).chars().map(|c| match c {
+        ';' => ':',
+        c if blank(c) => ' ',
+        c => c,
+    }));
+    if stack.len() == start {
+        stack.push_str("(unnamed)");
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,11 +1,386 @@
-//! Placeholder head.
+//! What scripts and tests read: schema `sampletop/1`. Fields may be added, never removed or renamed.
+//!
+//! Times are in the unit their name ends in, rounded to three decimals, so a sum of many may differ from its parts by
+//! half a unit of the last each. Idle time is always included, and rows under `--min-percent` are, too: every sum holds.
 
 use std::io::{self, Write};
 
-use crate::model::settings::Settings;
-use crate::model::snapshot::Snapshot;
+use serde::{Serialize, Serializer};
+
+use crate::model::project::{Group, Projection, Totals, project};
+use crate::model::settings::{Filter, Range, Settings};
+use crate::model::snapshot::{Health, Snapshot, Target};
+use crate::model::state::State;
+use crate::model::tables::{FrameKind, Location};
+
+use super::{FRAMELESS, dates};
 
 pub fn write(snapshot: &Snapshot, settings: &Settings, out: &mut dyn Write) -> io::Result<()> {
-    let _ = (snapshot, settings, out);
+    let mut settings = Settings { idle: true, ..settings.clone() };
+    settings.filters.min_percent = Filter::default();
+    render(snapshot, &settings, &project(snapshot, &settings), out)
+}
+
+/// The tree is written without recursion: a target may recurse as deep as it likes.
+pub(super) fn render(
+    snapshot: &Snapshot,
+    settings: &Settings,
+    projection: &Projection,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    open_object(&Head::new(snapshot, settings, projection), "groups", out)?;
+    for (i, group) in projection.groups.iter().enumerate() {
+        separate(i, out)?;
+        open_object(&GroupHead::new(group), "tree", out)?;
+        write_tree(projection, group, out)?;
+        out.write_all(b"]}")?;
+    }
+    out.write_all(b"]}\n")
+}
+
+fn write_tree(projection: &Projection, group: &Group, out: &mut dyn Write) -> io::Result<()> {
+    enum Step {
+        Open { node: u32, nth: usize },
+        Close,
+    }
+    let open = |nodes: &[u32], todo: &mut Vec<Step>| {
+        todo.extend(nodes.iter().enumerate().rev().map(|(nth, node)| Step::Open { node: *node, nth }));
+    };
+    let mut todo = Vec::new();
+    open(&group.roots, &mut todo);
+    while let Some(step) = todo.pop() {
+        match step {
+            Step::Close => out.write_all(b"]}")?,
+            Step::Open { node, nth } => {
+                separate(nth, out)?;
+                let node = &projection.nodes[node as usize];
+                open_object(&NodeHead::new(&node.location, &node.total, &node.own), "children", out)?;
+                todo.push(Step::Close);
+                open(&node.children, &mut todo);
+            }
+        }
+    }
+    // The group's total is the sum of its roots, so time without a frame of its own needs a root, too.
+    if !group.own.is_empty() {
+        separate(group.roots.len(), out)?;
+        open_object(&NodeHead::new(&frameless(), &group.own, &group.own), "children", out)?;
+        out.write_all(b"]}")?;
+    }
     Ok(())
 }
+
+/// Where every frame of a stack was taken out by `--hide`.
+fn frameless() -> Location {
+    Location {
+        function: FRAMELESS.into(),
+        module: "".into(),
+        file: None,
+        line: None,
+        kind: FrameKind::Marker,
+        tier: None,
+    }
+}
+
+fn separate(nth: usize, out: &mut dyn Write) -> io::Result<()> {
+    match nth {
+        0 => Ok(()),
+        _ => out.write_all(b","),
+    }
+}
+
+/// Writes `head`'s fields and opens its last one, a list, which the caller fills and closes with `]}`.
+fn open_object(head: &impl Serialize, list: &str, out: &mut dyn Write) -> io::Result<()> {
+    let text = serde_json::to_string(head)?;
+    let fields = text.strip_suffix('}').unwrap_or(&text);
+    write!(out, "{fields},\"{list}\":[")
+}
+
+/// A number with at most three decimals.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) struct Rounded(pub f64);
+
+impl Rounded {
+    pub fn ms(ns: u64) -> Rounded {
+        Rounded(ns as f64 / 1e6)
+    }
+    pub fn us(ns: u64) -> Rounded {
+        Rounded(ns as f64 / 1e3)
+    }
+}
+
+impl Serialize for Rounded {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64((self.0 * 1000.0).round() / 1000.0)
+    }
+}
+
+#[derive(Serialize)]
+struct Head<'a> {
+    schema: &'static str,
+    version: &'a str,
+    host: &'a str,
+    targets: Vec<TargetLine<'a>>,
+    from: String,
+    till: String,
+    elapsed_ms: Rounded,
+    interval_ms: Rounded,
+    interval_achieved_ms: Rounded,
+    capture: &'a str,
+    metric: &'static str,
+    rolled_up: &'static str,
+    settings: SettingsLine<'a>,
+    health: HealthLine,
+}
+
+impl<'a> Head<'a> {
+    fn new(snapshot: &'a Snapshot, settings: &'a Settings, projection: &Projection) -> Head<'a> {
+        let session = &snapshot.session;
+        Head {
+            schema: "sampletop/1",
+            version: &session.version,
+            host: &session.host,
+            targets: targets(&snapshot.targets),
+            from: dates::rfc3339(dates::unix_ns(session, projection.from)),
+            till: dates::rfc3339(dates::unix_ns(session, projection.till)),
+            elapsed_ms: Rounded::ms(projection.elapsed()),
+            interval_ms: Rounded::ms(session.interval_ns),
+            interval_achieved_ms: Rounded::ms(snapshot.health.interval_achieved_ns),
+            capture: &snapshot.capture,
+            metric: settings.metric.word(),
+            rolled_up: settings.roll_up.word(),
+            settings: SettingsLine::new(settings, projection),
+            health: HealthLine::new(&snapshot.health),
+        }
+    }
+}
+
+#[derive(Serialize)]
+pub(super) struct TargetLine<'a> {
+    pid: u32,
+    command: &'a str,
+    runtime: &'a str,
+}
+
+pub(super) fn targets(targets: &[Target]) -> Vec<TargetLine<'_>> {
+    targets.iter().map(|t| TargetLine { pid: t.pid, command: &t.command, runtime: t.runtime }).collect()
+}
+
+/// What was chosen; `null` and empty lists where nothing was.
+#[derive(Serialize)]
+struct SettingsLine<'a> {
+    group: String,
+    rename: Vec<String>,
+    threads: Option<&'a str>,
+    interesting: Option<&'a [String]>,
+    focus: Option<&'a str>,
+    ignore: Option<&'a str>,
+    hide: Option<&'a str>,
+    idle: bool,
+    idle_at: Vec<&'a str>,
+    /// `null`: everything since the start, or since the mark.
+    window_ms: Option<Rounded>,
+    /// Wall time that the filters keep out of the groups; with it, the groups hold all thread time.
+    hidden_ms: HiddenLine,
+}
+
+#[derive(Serialize)]
+struct HiddenLine {
+    threads: Rounded,
+    focus: Rounded,
+    ignore: Rounded,
+}
+
+impl<'a> SettingsLine<'a> {
+    fn new(settings: &'a Settings, projection: &Projection) -> SettingsLine<'a> {
+        let filters = &settings.filters;
+        let hidden = &projection.hidden;
+        SettingsLine {
+            group: super::grouping(settings),
+            rename: settings.rename.iter().map(super::rename).collect(),
+            threads: filters.threads.active().map(regex::Regex::as_str),
+            interesting: filters.interesting.active().map(Vec::as_slice),
+            focus: filters.focus.active().map(regex::Regex::as_str),
+            ignore: filters.ignore.active().map(regex::Regex::as_str),
+            hide: filters.hide.active().map(regex::Regex::as_str),
+            idle: settings.idle,
+            idle_at: settings.idle_at.iter().map(regex::Regex::as_str).collect(),
+            window_ms: match settings.range {
+                Range::Rolling(ns) => Some(Rounded::ms(ns)),
+                Range::Cumulative { .. } => None,
+            },
+            hidden_ms: HiddenLine {
+                threads: Rounded::ms(hidden.threads.wall_ns),
+                focus: Rounded::ms(hidden.focus.wall_ns),
+                ignore: Rounded::ms(hidden.ignore.wall_ns),
+            },
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct HealthLine {
+    ticks: u64,
+    samples: u64,
+    dropped: u64,
+    truncated: u64,
+    torn: u64,
+    unwind_failed: u64,
+    recovered: u64,
+    throttled: u64,
+    late: u64,
+    late_p99_us: Rounded,
+    stops: u64,
+    stops_blocked: u64,
+    stop_p99_us: Rounded,
+    self_cpu_percent: Rounded,
+}
+
+impl HealthLine {
+    fn new(health: &Health) -> HealthLine {
+        let losses = &health.losses;
+        HealthLine {
+            ticks: health.ticks,
+            samples: losses.samples,
+            dropped: losses.dropped.saturating_add(health.reducer_dropped),
+            truncated: losses.truncated,
+            torn: losses.torn,
+            unwind_failed: losses.unwind_failed,
+            recovered: losses.recovered,
+            throttled: losses.throttled,
+            late: losses.late,
+            late_p99_us: Rounded::us(health.late_p99_ns),
+            stops: losses.stops,
+            stops_blocked: losses.stops_blocked,
+            stop_p99_us: Rounded::us(losses.stop_p99_ns),
+            self_cpu_percent: Rounded(health.self_cpu_percent),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct GroupHead<'a> {
+    name: &'a str,
+    threads: Vec<ThreadLine<'a>>,
+    wall_ms: Rounded,
+    cpu_ms: Rounded,
+    hits: u64,
+    cpu_hits: u64,
+    longest_ms: Rounded,
+    states_ms: States,
+}
+
+#[derive(Serialize)]
+struct ThreadLine<'a> {
+    pid: u32,
+    tid: u32,
+    name: &'a str,
+}
+
+impl<'a> GroupHead<'a> {
+    fn new(group: &'a Group) -> GroupHead<'a> {
+        let thread = |t: &'a crate::model::project::GroupThread| ThreadLine {
+            pid: t.thread.pid,
+            tid: t.thread.tid,
+            name: &t.name,
+        };
+        GroupHead {
+            name: &group.name,
+            threads: group.threads.iter().map(thread).collect(),
+            wall_ms: Rounded::ms(group.total.wall_ns),
+            cpu_ms: Rounded::ms(group.total.cpu_ns),
+            hits: group.total.hits,
+            cpu_hits: group.total.cpu_hits,
+            longest_ms: Rounded::ms(group.total.longest_ns),
+            states_ms: States::of(&group.total),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct NodeHead<'a> {
+    #[serde(flatten)]
+    frame: FrameLine<'a>,
+    wall_ms: Rounded,
+    self_wall_ms: Rounded,
+    cpu_ms: Rounded,
+    self_cpu_ms: Rounded,
+    hits: u64,
+    self_hits: u64,
+    cpu_hits: u64,
+    longest_ms: Rounded,
+    states_ms: States,
+}
+
+impl<'a> NodeHead<'a> {
+    fn new(location: &'a Location, total: &Totals, own: &Totals) -> NodeHead<'a> {
+        NodeHead {
+            frame: FrameLine::new(location),
+            wall_ms: Rounded::ms(total.wall_ns),
+            self_wall_ms: Rounded::ms(own.wall_ns),
+            cpu_ms: Rounded::ms(total.cpu_ns),
+            self_cpu_ms: Rounded::ms(own.cpu_ns),
+            hits: total.hits,
+            self_hits: own.hits,
+            cpu_hits: total.cpu_hits,
+            longest_ms: Rounded::ms(total.longest_ns),
+            states_ms: States::of(total),
+        }
+    }
+}
+
+/// What a frame is called, the same in a profile and in a dump.
+#[derive(Serialize)]
+pub(super) struct FrameLine<'a> {
+    frame: &'a str,
+    file: Option<&'a str>,
+    line: Option<u32>,
+    module: &'a str,
+    kind: &'static str,
+    tier: Option<&'static str>,
+}
+
+impl<'a> FrameLine<'a> {
+    pub fn new(location: &'a Location) -> FrameLine<'a> {
+        FrameLine {
+            frame: &location.function,
+            file: location.file.as_deref(),
+            line: location.line,
+            module: &location.module,
+            kind: location.kind.word(),
+            tier: location.tier.map(|tier| tier.word()),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct States {
+    run: Rounded,
+    rdy: Rounded,
+    lock: Rounded,
+    wait: Rounded,
+    io: Rounded,
+    poll: Rounded,
+    sleep: Rounded,
+    disk: Rounded,
+    stopped: Rounded,
+}
+
+impl States {
+    fn of(totals: &Totals) -> States {
+        let ms = |state: State| Rounded::ms(totals.states_ns[state as usize]);
+        States {
+            run: ms(State::Run),
+            rdy: ms(State::Rdy),
+            lock: ms(State::Lock),
+            wait: ms(State::Wait),
+            io: ms(State::Io),
+            poll: ms(State::Poll),
+            sleep: ms(State::Sleep),
+            disk: ms(State::Disk),
+            stopped: ms(State::Stopped),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -5,17 +5,23 @@
 //! json      what scripts read: sampletop/1
 //! folded    one line per stack, for flame graph tools
 //! dump      every thread's stack once, as text or JSON (sampletop-dump/1)
+//! ascii     text of any kind as printable ASCII of a bounded width
+//! dates     moments of a session as dates
 //! file      where the bytes go: whole or not at all
 //! ```
 
 use std::io::{self, Write};
 
 use crate::config::Format;
-use crate::model::settings::Settings;
+use crate::model::settings::{Grouping, Rename, Settings};
 use crate::model::snapshot::Snapshot;
 
+mod ascii;
+mod dates;
 pub mod dump;
 pub mod file;
+#[cfg(test)]
+mod fixture;
 pub mod folded;
 pub mod json;
 pub mod text;
@@ -27,4 +33,20 @@ pub fn write(format: Format, snapshot: &Snapshot, settings: &Settings, out: &mut
         Format::Json => json::write(snapshot, settings, out),
         Format::Folded => folded::write(snapshot, settings, out),
     }
+}
+
+/// Stands for stacks of which the hide filter left no frame: their time is shown, so it needs a row.
+const FRAMELESS: &str = "[every frame hidden]";
+
+/// As `--group` takes it.
+fn grouping(settings: &Settings) -> String {
+    match &settings.grouping {
+        Grouping::Frame(pattern) => format!("frame:{pattern}"),
+        grouping => grouping.word().to_owned(),
+    }
+}
+
+/// As `--rename` takes it.
+fn rename(rule: &Rename) -> String {
+    format!("s/{}/{}/", rule.pattern.as_str().replace('/', "\\/"), rule.text.replace('/', "\\/"))
 }

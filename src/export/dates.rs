@@ -1,0 +1,40 @@
+//! Moments of a session as dates, UTC always.
+
+use jiff::Timestamp;
+
+use crate::model::frame::Ns;
+use crate::model::snapshot::Session;
+
+/// `at` (CLOCK_MONOTONIC) as ns since 1970, by the session's one pair of clocks.
+pub fn unix_ns(session: &Session, at: Ns) -> i128 {
+    session.started_unix_ns + i128::from(at) - i128::from(session.started)
+}
+
+/// `2026-01-02T03:04:05.123Z`.
+pub fn rfc3339(unix_ns: i128) -> String {
+    timestamp(unix_ns).strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
+}
+
+/// `2026-01-02 03:04:05.123`; whoever writes it adds the zone.
+pub fn utc(unix_ns: i128) -> String {
+    timestamp(unix_ns).strftime("%Y-%m-%d %H:%M:%S%.3f").to_string()
+}
+
+/// Cut to the millisecond; what is outside the years -9999 to 9999 is no date a clock gave, and becomes 1970.
+fn timestamp(unix_ns: i128) -> Timestamp {
+    Timestamp::from_nanosecond(unix_ns).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_utc_to_the_millisecond() {
+        let at = 1_767_323_045_123_999_999;
+        assert_eq!(rfc3339(at), "2026-01-02T03:04:05.123Z");
+        assert_eq!(utc(at), "2026-01-02 03:04:05.123");
+        assert_eq!(rfc3339(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(rfc3339(i128::MAX), "1970-01-01T00:00:00.000Z");
+    }
+}

@@ -1,0 +1,190 @@
+//! Profiles made by hand, for the tests of the formats: what each stack weighs is written down, all sums follow.
+
+use std::sync::Arc;
+
+use crate::model::facts::History;
+use crate::model::frame::{Losses, SECOND, ThreadKey};
+use crate::model::project::{Group, GroupThread, Hidden, Method, Node, Projection, Totals};
+use crate::model::snapshot::{Health, Session, Snapshot, Target};
+use crate::model::state::State;
+use crate::model::tables::{FrameKind, Location, Tables};
+
+pub const MS: u64 = 1_000_000;
+/// CLOCK_MONOTONIC of the session's start.
+pub const START: u64 = 1000 * SECOND;
+
+/// One stack of one group: frames outermost first (empty: hidden all), and its time.
+#[derive(Clone, Debug)]
+pub struct Stack {
+    pub group: String,
+    pub frames: Vec<String>,
+    pub own: Totals,
+}
+
+pub fn stack(group: &str, frames: &[&str], own: Totals) -> Stack {
+    Stack { group: group.into(), frames: frames.iter().map(|f| (*f).to_owned()).collect(), own }
+}
+
+/// `hits` samples on a core.
+pub fn ran(ms: u64, hits: u64) -> Totals {
+    let mut totals = Totals { wall_ns: ms * MS, cpu_ns: ms * MS, hits, cpu_hits: hits, ..Totals::default() };
+    totals.states_ns[State::Run as usize] = ms * MS;
+    totals
+}
+
+/// `hits` waits, of which the longest took `longest` ms and began 1.5 s after the start.
+pub fn waited(state: State, ms: u64, hits: u64, longest: u64) -> Totals {
+    let (longest_ns, longest_from) = (longest * MS, START + SECOND * 3 / 2);
+    let mut totals = Totals { wall_ns: ms * MS, hits, longest_ns, longest_from, ..Totals::default() };
+    totals.states_ns[state as usize] = ms * MS;
+    totals
+}
+
+pub fn location(function: &str) -> Location {
+    Location {
+        function: function.into(),
+        module: "/usr/bin/app".into(),
+        file: Some("/src/app/main.c".into()),
+        line: Some(7),
+        kind: FrameKind::Native,
+        tier: None,
+    }
+}
+
+/// Ten seconds of these stacks; groups in order of first mention, children too.
+pub fn projection(stacks: &[Stack]) -> Projection {
+    let mut projection = Projection {
+        from: START,
+        till: START + 10 * SECOND,
+        total: Totals::default(),
+        hidden: Hidden::default(),
+        only_idle: false,
+        groups: Vec::new(),
+        nodes: Vec::new(),
+        methods: Vec::new(),
+    };
+    for stack in stacks {
+        add(&mut projection, stack);
+    }
+    projection
+}
+
+fn add(projection: &mut Projection, stack: &Stack) {
+    projection.total.add(&stack.own);
+    let nth = projection.groups.iter().position(|g| *g.name == *stack.group).unwrap_or_else(|| {
+        let tid = 100 + projection.groups.len() as u32;
+        let thread = GroupThread { thread: ThreadKey { pid: 42, tid, start: 5 }, name: stack.group.as_str().into() };
+        let empty = Totals::default();
+        let group =
+            Group { name: stack.group.as_str().into(), threads: vec![thread], total: empty, own: empty, roots: vec![] };
+        projection.groups.push(group);
+        projection.groups.len() - 1
+    });
+    projection.groups[nth].total.add(&stack.own);
+    let mut at = None;
+    for frame in &stack.frames {
+        let siblings = match at {
+            Some(node) => &projection.nodes[node as usize].children,
+            None => &projection.groups[nth].roots,
+        };
+        let found = siblings.iter().copied().find(|n| *projection.nodes[*n as usize].location.function == **frame);
+        let node = found.unwrap_or_else(|| {
+            let node = projection.nodes.len() as u32;
+            projection.nodes.push(Node {
+                parent: at,
+                location: Arc::new(location(frame)),
+                total: Totals::default(),
+                own: Totals::default(),
+                children: Vec::new(),
+            });
+            match at {
+                Some(parent) => projection.nodes[parent as usize].children.push(node),
+                None => projection.groups[nth].roots.push(node),
+            }
+            node
+        });
+        projection.nodes[node as usize].total.add(&stack.own);
+        at = Some(node);
+    }
+    match at {
+        Some(node) => projection.nodes[node as usize].own.add(&stack.own),
+        None => projection.groups[nth].own.add(&stack.own),
+    }
+    for (i, frame) in stack.frames.iter().enumerate().filter(|(i, f)| !stack.frames[..*i].contains(f)) {
+        let nth = projection.methods.iter().position(|m| *m.location.function == **frame).unwrap_or_else(|| {
+            let (total, own) = (Totals::default(), Totals::default());
+            projection.methods.push(Method { location: Arc::new(location(frame)), total, own, threads: 1 });
+            projection.methods.len() - 1
+        });
+        let method = &mut projection.methods[nth];
+        method.total.add(&stack.own);
+        if stack.frames.last() == Some(frame) {
+            method.own.add(&stack.own);
+        }
+        let _ = i;
+    }
+}
+
+pub fn session() -> Session {
+    Session {
+        version: "0.1.0".into(),
+        host: "node7".into(),
+        kernel: "6.18.0".into(),
+        cores_milli: 3500,
+        started: START,
+        started_unix_ns: 1_767_323_045_123_000_000,
+        interval_ns: 10 * MS,
+        max_overhead_percent: None,
+    }
+}
+
+pub fn target() -> Target {
+    Target {
+        pid: 42,
+        start: 5,
+        command: "app --port 80".into(),
+        runtime: "native",
+        uid: 1000,
+        unit: Some("system.slice/app.service".into()),
+        started_unix_ns: 1_767_323_000_000_000_000,
+        ended: None,
+    }
+}
+
+/// What surrounds the stacks; tables and history are empty.
+pub fn snapshot() -> Snapshot {
+    let losses = Losses { samples: 1234, dropped: 3, truncated: 1, recovered: 12, late: 2, ..Losses::default() };
+    Snapshot {
+        session: Arc::new(session()),
+        targets: Arc::new([target()]),
+        at: START + 10 * SECOND,
+        capture: "perf".into(),
+        health: Health {
+            ticks: 998,
+            losses,
+            reducer_dropped: 4,
+            interval_achieved_ns: 10_020_000,
+            late_p99_ns: 123_456,
+            self_cpu_percent: 0.41,
+            ..Health::default()
+        },
+        tables: Tables::default(),
+        history: History::default(),
+        threads: Arc::new([]),
+        notice: None,
+        stopped: false,
+    }
+}
+
+/// A small service: workers that compute and wait for a database, a pool that waits for work.
+pub fn service() -> Vec<Stack> {
+    let worker = "worker-";
+    vec![
+        stack(worker, &["start", "run", "checkout", "query"], waited(State::Io, 6000, 300, 2000)),
+        stack(worker, &["start", "run", "checkout", "price", "round"], ran(2500, 250)),
+        stack(worker, &["start", "run", "checkout", "price"], ran(400, 40)),
+        stack(worker, &["start", "run", "checkout", "tax"], ran(60, 6)),
+        stack(worker, &["start", "run", "audit", "lock"], waited(State::Lock, 1000, 20, 90)),
+        stack("main", &["main", "accept"], waited(State::Sleep, 40, 1, 40)),
+    ]
+}

@@ -1,0 +1,197 @@
+//! What was measured, on what, how well, and what of it is shown.
+
+use std::io;
+
+use super::{Page, Report, seconds};
+use crate::export::ascii::fit;
+use crate::export::{dates, grouping, rename};
+use crate::model::frame::Ns;
+use crate::model::project::{Method, Totals};
+use crate::model::settings::{Range, RollUp};
+use crate::model::snapshot::{Session, Target};
+
+/// One line in logfmt, for grep: what it is about and the three figures that say most.
+pub fn summary(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
+    let Report { snapshot, settings, projection } = report;
+    let pid = snapshot.targets.first().map_or(0, |target| target.pid);
+    let elapsed = projection.elapsed();
+    let mut line = format!(
+        "sampletop pid={pid} host={} s={:.1} thr={:.2} cpu={:.2} lost={}",
+        quoted(&snapshot.session.host, 20),
+        seconds(elapsed),
+        projection.total.threads(elapsed),
+        projection.total.cores(elapsed),
+        snapshot.health.losses.dropped.saturating_add(snapshot.health.reducer_dropped),
+    );
+    if let Some(top) = heaviest(report) {
+        line.push_str(&format!(" {}_self={:.1}% top=", settings.metric.word(), report.percent(&top.own)));
+        let left = super::WIDTH.saturating_sub(line.len());
+        line.push_str(&quoted(&top.location.function, left));
+    }
+    page.line(&line)
+}
+
+/// The method with the most time of its own.
+fn heaviest<'a>(report: &Report<'a>) -> Option<&'a Method> {
+    report.projection.methods.iter().max_by_key(|m| report.value(&m.own)).filter(|m| report.value(&m.own) > 0)
+}
+
+/// A logfmt value in at most `width` columns.
+pub fn quoted(text: &str, width: usize) -> String {
+    let bare = |c: char| c.is_ascii_graphic() && !matches!(c, '"' | '=' | '\\');
+    if !text.is_empty() && text.chars().all(bare) {
+        return fit(text, width);
+    }
+    // A backslash would start an escape of logfmt's own.
+    let inner = fit(text, width.saturating_sub(2)).replace(['"', '\\'], "'");
+    format!("\"{inner}\"")
+}
+
+/// What was looked at, where, and by which sampletop.
+pub fn identity(session: &Session, targets: &[Target], page: &mut Page<'_>) -> io::Result<()> {
+    page.blank()?;
+    page.field("Version", &format!("sampletop {}", session.version))?;
+    for target in targets {
+        page.field("Command", &target.command)?;
+        let ended = match target.ended {
+            Some(at) => format!(", ended {} UTC", dates::utc(dates::unix_ns(session, at))),
+            None => String::new(),
+        };
+        let started = dates::utc(target.started_unix_ns);
+        let text = format!("{} ({}, user {}), started {started} UTC{ended}", target.pid, target.runtime, target.uid);
+        page.field("Process", &text)?;
+        if let Some(unit) = &target.unit {
+            page.field("Unit", unit)?;
+        }
+    }
+    page.field("Host", &format!("{}, Linux {}", session.host, session.kernel))
+}
+
+pub fn conditions(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
+    let Report { snapshot, projection, .. } = report;
+    let (session, health) = (&snapshot.session, &snapshot.health);
+    let losses = &health.losses;
+    let date = |at| dates::utc(dates::unix_ns(session, at));
+    page.blank()?;
+    page.field("From", &format!("{} UTC", date(projection.from)))?;
+    page.field("Till", &format!("{} UTC, {:.3} s", date(projection.till), seconds(projection.elapsed())))?;
+    page.field("Capture", &snapshot.capture)?;
+    let interval = format!(
+        "{} asked, {} got; {} of {} looks late, 99 % by less than {}",
+        ms(session.interval_ns),
+        ms(health.interval_achieved_ns),
+        losses.late,
+        health.ticks,
+        ms(health.late_p99_ns),
+    );
+    page.field("Interval", &interval)?;
+    let samples =
+        format!("{} stacks taken, {} of them with a frame pointer found by search", losses.samples, losses.recovered);
+    page.field("Samples", &samples)?;
+    let dropped = losses.dropped.saturating_add(health.reducer_dropped);
+    let lost = format!(
+        "dropped {dropped}, truncated {}, torn {}, unwind failed {}, throttled {}",
+        losses.truncated, losses.torn, losses.unwind_failed, losses.throttled
+    );
+    page.field("Losses", &lost)?;
+    let stops = match losses.stops {
+        0 => "no thread was stopped".to_owned(),
+        n => format!(
+            "{n} stops of a thread, 99 % under {}; {} found it in a system call",
+            ms(losses.stop_p99_ns),
+            losses.stops_blocked
+        ),
+    };
+    page.field("Stops", &stops)?;
+    let bound = match session.max_overhead_percent {
+        Some(percent) => format!(", held under {percent} % by longer intervals"),
+        None => String::new(),
+    };
+    page.field("Own CPU", &format!("{:.2} % of one core{bound}", health.self_cpu_percent))?;
+    page.field("Cores", &format!("{} for the target", thousandths(session.cores_milli)))?;
+    if health.folded_facts > 0 || health.dropped_buckets > 0 {
+        let memory = format!(
+            "{} facts folded into (other), {} spans of history dropped",
+            health.folded_facts, health.dropped_buckets
+        );
+        page.field("Memory", &memory)?;
+    }
+    if health.naming {
+        page.field("Names", "symbols were still being loaded: some functions are MODULE!0xOFFSET")?;
+    }
+    if snapshot.stopped {
+        page.field("State", "sampling is stopped by the user")?;
+    }
+    match &snapshot.notice {
+        Some(notice) => page.field("Notice", notice),
+        None => Ok(()),
+    }
+}
+
+/// Every setting that decides what is shown, and what it hides. Shown and hidden add up to everything.
+pub fn settings(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
+    let Report { settings, projection, .. } = report;
+    let (filters, hidden) = (&settings.filters, &projection.hidden);
+    page.blank()?;
+    let rows = match settings.roll_up {
+        RollUp::Function => "functions",
+        RollUp::Line => "lines",
+    };
+    let range = match settings.range {
+        Range::Rolling(ns) => format!("the last {:.0} s", seconds(ns)),
+        Range::Cumulative { since: None } => "everything since the start".into(),
+        Range::Cumulative { since: Some(_) } => "everything since the mark".into(),
+    };
+    let shown = format!("{} thread time, {} CPU", time(projection.total.wall_ns), time(projection.total.cpu_ns));
+    let how = format!("metric {}, rows are {rows}, threads by {}, {range}", settings.metric.word(), grouping(settings));
+    page.field("Shown", &shown)?;
+    page.field("Settings", &how)?;
+    let hides = |totals: &Totals| format!("hides {}, {} CPU", time(totals.wall_ns), time(totals.cpu_ns));
+    let idle = match (settings.idle, projection.only_idle) {
+        (true, _) => "shown".to_owned(),
+        (false, true) => "shown, because there is nothing else".to_owned(),
+        (false, false) => {
+            format!("{}; {} threads did nothing but wait for work", hides(&hidden.idle), hidden.idle_threads)
+        }
+    };
+    page.field("Idle", &idle)?;
+    for pattern in &settings.idle_at {
+        page.field("Idle at", &format!("also when blocked in /{pattern}/"))?;
+    }
+    for rule in &settings.rename {
+        page.field("Rename", &rename(rule))?;
+    }
+    let regexes = [
+        ("Threads", &filters.threads, hides(&hidden.threads)),
+        ("Focus", &filters.focus, hides(&hidden.focus)),
+        ("Ignore", &filters.ignore, hides(&hidden.ignore)),
+        ("Hide", &filters.hide, "takes frames out; their time goes to their callers".to_owned()),
+    ];
+    for (name, filter, effect) in regexes {
+        if let Some(pattern) = filter.active() {
+            page.field(name, &format!("/{}/ {effect}", fit(pattern.as_str(), 200)))?;
+        }
+    }
+    if let Some(prefixes) = filters.interesting.active() {
+        let text = format!("{}; what is called deeper is time of its caller", prefixes.join(","));
+        page.field("Interesting", &text)?;
+    }
+    match filters.min_percent.active() {
+        Some(percent) => page.field("Min percent", &format!("{percent}: smaller rows of the tree are left out")),
+        None => Ok(()),
+    }
+}
+
+/// A span as people read it.
+fn time(ns: u64) -> String {
+    format!("{:.3} s", seconds(ns))
+}
+
+fn ms(ns: Ns) -> String {
+    format!("{:.3} ms", ns as f64 / 1e6)
+}
+
+/// `2500` -> `2.5`.
+fn thousandths(n: u64) -> String {
+    (n as f64 / 1000.0).to_string()
+}

@@ -1,0 +1,163 @@
+//! What people paste into a ticket: ASCII, at most 100 columns, dates in UTC.
+//!
+//! ```text
+//! mod      the order of the parts, the page they are written on
+//! head     summary line, identity, conditions, settings and the time each hides
+//! tables   states, top 20 by self, the longest waits
+//! tree     who calls whom, down to 1 %
+//! ```
+//!
+//! Everything else than printable ASCII is written as `\u{hex}`; names that are too long lose their middle.
+
+pub(super) mod head;
+mod tables;
+mod tree;
+
+use std::io::{self, Write};
+
+use super::ascii::{fit, wrap};
+use crate::model::project::{Projection, Totals, confidence, project};
+use crate::model::settings::Settings;
+use crate::model::snapshot::Snapshot;
+use crate::model::tables::Location;
+
+/// Columns of a page.
+pub(super) const WIDTH: usize = 100;
+
+pub fn write(snapshot: &Snapshot, settings: &Settings, out: &mut dyn Write) -> io::Result<()> {
+    render(&Report { snapshot, settings, projection: &project(snapshot, settings) }, out)
+}
+
+/// Everything a part may look at.
+#[derive(Clone, Copy)]
+pub(super) struct Report<'a> {
+    pub snapshot: &'a Snapshot,
+    pub settings: &'a Settings,
+    pub projection: &'a Projection,
+}
+
+pub(super) fn render(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let page = &mut Page { out };
+    head::summary(report, page)?;
+    head::identity(&report.snapshot.session, &report.snapshot.targets, page)?;
+    head::conditions(report, page)?;
+    head::settings(report, page)?;
+    tables::states(report, page)?;
+    tables::top(report, page)?;
+    tree::tree(report, page)?;
+    tables::waits(report, page)?;
+    legend(page)
+}
+
+fn legend(page: &mut Page<'_>) -> io::Result<()> {
+    page.title("LEGEND")?;
+    for line in [
+        "TOTAL%  time in the function and all it calls, of what is shown (100 % = all threads' time shown)",
+        "SELF%   time in the function itself; under the settings' metric, as TOTAL%",
+        "~       too few observations for a figure: fewer than 10, and less than 10 intervals each",
+        "THR     threads in it on average       CPU   cores it used on average       HITS  observations",
+        "STATE   where most of its time went:   run   on a core             rdy   wants a core",
+        "        lock  a mutex or rwlock        wait  a condition or queue  io    read, recv, connect, fsync",
+        "        poll  epoll, select, accept    sleep                       disk  uninterruptible",
+        "...N F  F, called through N functions that did nothing else",
+        "> F     F, called by the line above and by nothing else that is shown",
+        "[...]   why a stack ends there, or what stands for time without a stack",
+        "\\u{..}  a character that is not ASCII",
+    ] {
+        page.line(line)?;
+    }
+    Ok(())
+}
+
+impl Report<'_> {
+    fn value(&self, totals: &Totals) -> u64 {
+        totals.value(self.settings.metric)
+    }
+
+    /// Percent of what is shown.
+    fn percent(&self, totals: &Totals) -> f64 {
+        totals.share(self.settings.metric, &self.projection.total) * 100.0
+    }
+
+    /// `~` where the figure cannot be trusted, else a blank.
+    fn doubt(&self, row: &Totals) -> char {
+        let interval = self.snapshot.session.interval_ns;
+        match confidence(row, &self.projection.total, self.settings.metric, interval).unresolved {
+            true => '~',
+            false => ' ',
+        }
+    }
+}
+
+/// `io   66%`: the state most of the wall time went to.
+fn state(totals: &Totals) -> String {
+    match totals.main_state() {
+        Some((state, part)) => format!("{:<7} {:>3.0}%", state.word(), part * 100.0),
+        None => String::new(),
+    }
+}
+
+/// Name, line and module in `width` columns: the name whole if it fits, then as much of the rest as does.
+pub(super) fn place(location: &Location, width: usize) -> String {
+    let mut text = fit(&location.function, width);
+    let line = match (&location.file, location.line) {
+        (Some(file), Some(line)) => format!("  {}:{line}", base(file)),
+        (Some(file), None) => format!("  {}", base(file)),
+        (None, Some(line)) => format!(" :{line}"),
+        (None, None) => String::new(),
+    };
+    let module = match base(&location.module) {
+        "" => String::new(),
+        module => format!("  [{module}]"),
+    };
+    for part in [line, module] {
+        let part = super::ascii::ascii(&part).into_owned();
+        if text.len() + part.len() <= width {
+            text.push_str(&part);
+        }
+    }
+    text
+}
+
+/// The last part of a path.
+fn base(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+/// Lines of ASCII, none wider than the page.
+pub(super) struct Page<'a> {
+    pub out: &'a mut dyn Write,
+}
+
+impl Page<'_> {
+    pub fn line(&mut self, text: &str) -> io::Result<()> {
+        writeln!(self.out, "{}", fit(text.trim_end(), WIDTH))
+    }
+
+    pub fn blank(&mut self) -> io::Result<()> {
+        self.line("")
+    }
+
+    /// The head of a part.
+    pub fn title(&mut self, text: &str) -> io::Result<()> {
+        self.blank()?;
+        self.line(text)
+    }
+
+    /// `label   text`, over up to four lines.
+    pub fn field(&mut self, label: &str, text: &str) -> io::Result<()> {
+        const INDENT: usize = 13;
+        for (i, part) in wrap(text, WIDTH - INDENT, 4).iter().enumerate() {
+            let label = if i == 0 { label } else { "" };
+            self.line(&format!("{label:<INDENT$}{part}"))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+//! The flat parts: states, top 20 by self, the longest waits.
+
+use std::io;
+use std::sync::Arc;
+
+use super::{Page, Report, WIDTH, place, seconds, state};
+use crate::export::ascii::fit;
+use crate::export::dates;
+use crate::model::project::{Group, Method, Node};
+use crate::model::state::State;
+
+const TOP: usize = 20;
+const WAITS: usize = 10;
+
+/// Wall time by state, whatever the metric.
+pub fn states(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
+    let total = &report.projection.total;
+    let elapsed = report.projection.elapsed();
+    page.title("STATE       SECONDS    WALL%     THR")?;
+    let mut line = |name: &str, ns: u64| {
+        let part = ns as f64 * 100.0 / total.wall_ns.max(1) as f64;
+        let threads = ns as f64 / elapsed.max(1) as f64;
+        page.line(&format!("{name:<8} {:>10.3} {part:>8.1} {threads:>7.2}", seconds(ns)))
+    };
+    for state in State::ALL {
+        let ns = total.states_ns[state as usize];
+        if ns > 0 {
+            line(state.word(), ns)?;
+        }
+    }
+    line("all", total.wall_ns)
+}
+
+pub fn top(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
+    let mut methods: Vec<&Method> = report.projection.methods.iter().filter(|m| report.value(&m.own) > 0).collect();
+    // Ties by name, so that equal profiles give equal reports.
+    methods.sort_by_key(|m| (std::cmp::Reverse(report.value(&m.own)), &m.location));
+    let metric = report.settings.metric.word();
+    page.title(&format!("TOP {TOP} BY SELF ({metric})"))?;
+    page.line("  SELF%  TOTAL%  SECONDS   CPU s    HITS  STATE         FUNCTION")?;
+    for method in methods.iter().take(TOP) {
+        let own = &method.own;
+        let mut line = format!(
+            "{:>7.1}{}{:>7.1} {:>8.3} {:>7.3} {:>7}  {:<12}  ",
+            report.percent(own),
+            report.doubt(own),
+            report.percent(&method.total),
+            seconds(report.value(own)),
+            seconds(own.cpu_ns),
+            own.hits,
+            state(own),
+        );
+        line.push_str(&place(&method.location, WIDTH.saturating_sub(line.len())));
+        page.line(&line)?;
+    }
+    match methods.len().saturating_sub(TOP) {
+        0 => Ok(()),
+        more => page.line(&format!("  and {more} more")),
+    }
+}
+
+/// The longest unbroken waits: the longest one of each place of each group.
+pub fn waits(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
+    let session = &report.snapshot.session;
+    let mut waits: Vec<Wait<'_>> = Vec::new();
+    for group in &report.projection.groups {
+        super::tree::each(report.projection, &group.roots, &mut |node| {
+            if node.own.longest_ns > 0 {
+                waits.push(Wait { group, node, thread: None });
+            }
+        });
+    }
+    waits.sort_by_key(|Wait { group, node, .. }| {
+        (std::cmp::Reverse(node.own.longest_ns), node.own.longest_from, &group.name, &node.location)
+    });
+    waits.truncate(WAITS);
+    name_threads(report, &mut waits);
+    page.title(&format!("{WAITS} LONGEST WAITS"))?;
+    page.line("  SECONDS  BEGAN (UTC)              STATE    THREAD           FUNCTION")?;
+    for Wait { group, node, thread } in &waits {
+        let own = &node.own;
+        let state = match thread {
+            Some((_, state)) => Some(*state),
+            None => own.main_state().map(|(state, _)| state),
+        };
+        let mut line = format!(
+            "{:>9.3}  {}  {:<7}  {:<15}  ",
+            seconds(own.longest_ns),
+            dates::utc(dates::unix_ns(session, own.longest_from)),
+            state.map_or("", State::word),
+            fit(thread.as_ref().map_or(&group.name, |(name, _)| name), 15),
+        );
+        line.push_str(&place(&node.location, WIDTH.saturating_sub(line.len())));
+        page.line(&line)?;
+    }
+    match waits.is_empty() {
+        true => page.line("  none"),
+        false => Ok(()),
+    }
+}
+
+struct Wait<'a> {
+    group: &'a Group,
+    node: &'a Node,
+    /// Who waited, and how.
+    thread: Option<(Arc<str>, State)>,
+}
+
+/// Finds the fact behind each wait: as long, begun at the same moment, by a thread of the group, in that function.
+/// Several such threads waited alike, and the first stands for all.
+fn name_threads(report: &Report<'_>, waits: &mut [Wait<'_>]) {
+    let Report { snapshot, settings, .. } = report;
+    let tables = &snapshot.tables;
+    snapshot.history.read(settings.range, snapshot.at, &mut |key, weights| {
+        let span = (weights.longest_ns, weights.longest_from);
+        for wait in waits.iter_mut().filter(|w| (w.node.own.longest_ns, w.node.own.longest_from) == span) {
+            let function = &wait.node.location.function;
+            let in_function = || {
+                let mut frames = tables.frames_innermost_first(key.stack);
+                frames.any(|frame| tables.named(frame).locations.iter().any(|l| l.function == *function))
+            };
+            if wait.thread.is_none() && wait.group.threads.iter().any(|t| t.thread == key.thread) && in_function() {
+                let state = key.state.resolve(tables.futex_kind(key.stack));
+                wait.thread = Some((tables.name(key.name).clone(), state));
+            }
+        }
+    });
+}

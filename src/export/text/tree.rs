@@ -1,0 +1,122 @@
+//! Who calls whom, per group of threads.
+//!
+//! Lines are collapsed as in the view, and indented only where the tree forks: an only child stands below its caller
+//! with a `>` before it. The walk is iterative, because a target may recurse as deep as it likes.
+
+use std::io;
+
+use super::{Page, Report, WIDTH, place, state};
+use crate::export::FRAMELESS;
+use crate::model::project::{Node, Projection, Totals, chain};
+
+/// Rows under this share are left out, unless the settings say another.
+const LEAST_PERCENT: f64 = 1.0;
+
+/// Lines of the whole tree.
+const MOST_LINES: usize = 400;
+
+/// Forks deeper than this are numbered instead of indented.
+const INDENT_MOST: usize = 7;
+
+pub fn tree(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
+    let least = report.settings.filters.min_percent.active().copied().unwrap_or(LEAST_PERCENT);
+    page.title(&format!("TREE (from {least} % of what is shown)"))?;
+    page.line(" TOTAL%   SELF%     THR     CPU  STATE         FUNCTION")?;
+    let mut lines = 0;
+    let mut left_out = 0;
+    for group in &report.projection.groups {
+        if !is_drawn(report, &group.total, least) {
+            left_out += 1;
+            continue;
+        }
+        let threads = match group.threads.len() {
+            1 => "1 thread".to_owned(),
+            n => format!("{n} threads"),
+        };
+        let name = crate::export::ascii::fit(&group.name, 30);
+        page.line(&format!("{}{name}  ({threads})", figures(report, &group.total, &group.own)))?;
+        let mut todo: Vec<Row> = Vec::new();
+        push(report, &group.roots, 1, false, least, &mut todo);
+        if is_drawn(report, &group.own, least) {
+            page.line(&format!("{}  {FRAMELESS}", figures(report, &group.own, &group.own)))?;
+        }
+        while let Some(row) = todo.pop() {
+            lines += 1;
+            if lines > MOST_LINES {
+                return page.line(&format!("        the tree ends here: {MOST_LINES} lines"));
+            }
+            let chain = chain(report.projection, report.settings.metric, row.node);
+            let node = &report.projection.nodes[chain.last as usize];
+            page.line(&line(report, node, chain.swallowed, row))?;
+            let fork = node.children.iter().filter(|child| is_drawn_node(report, **child, least)).count() > 1;
+            push(report, &node.children, row.depth + usize::from(fork), !fork, least, &mut todo);
+        }
+    }
+    match left_out {
+        0 => Ok(()),
+        1 => page.line(&format!("        and 1 group of threads under {least} %")),
+        n => page.line(&format!("        and {n} groups of threads under {least} %")),
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Row {
+    node: u32,
+    /// Forks above it, its group being the first.
+    depth: usize,
+    /// The only child of the line above.
+    only: bool,
+}
+
+/// Puts what is drawn of `nodes` on the stack, so that the first of them is popped first.
+fn push(report: &Report<'_>, nodes: &[u32], depth: usize, only: bool, least: f64, todo: &mut Vec<Row>) {
+    let drawn = nodes.iter().rev().copied().filter(|node| is_drawn_node(report, *node, least));
+    todo.extend(drawn.map(|node| Row { node, depth, only }));
+}
+
+fn is_drawn_node(report: &Report<'_>, node: u32, least: f64) -> bool {
+    is_drawn(report, &report.projection.nodes[node as usize].total, least)
+}
+
+fn is_drawn(report: &Report<'_>, totals: &Totals, least: f64) -> bool {
+    report.value(totals) > 0 && report.percent(totals) >= least
+}
+
+fn figures(report: &Report<'_>, total: &Totals, own: &Totals) -> String {
+    let elapsed = report.projection.elapsed();
+    format!(
+        "{:>7.1}{}{:>7.1} {:>7.2} {:>7.2}  {:<12}  ",
+        report.percent(total),
+        report.doubt(total),
+        report.percent(own),
+        total.threads(elapsed),
+        total.cores(elapsed),
+        state(total),
+    )
+}
+
+fn line(report: &Report<'_>, node: &Node, swallowed: u32, row: Row) -> String {
+    let mut line = figures(report, &node.total, &node.own);
+    match row.depth {
+        depth if depth <= INDENT_MOST => line.push_str(&"  ".repeat(depth)),
+        depth => line.push_str(&format!("{:<width$}", format!("(fork {depth})"), width = 2 * INDENT_MOST)),
+    }
+    if row.only {
+        line.push_str("> ");
+    }
+    if swallowed > 0 {
+        line.push_str(&format!("...{swallowed} "));
+    }
+    line.push_str(&place(&node.location, WIDTH.saturating_sub(line.len())));
+    line
+}
+
+/// Calls `f` for every node below `roots`, callers before callees.
+pub fn each<'a>(projection: &'a Projection, roots: &[u32], f: &mut dyn FnMut(&'a Node)) {
+    let mut todo: Vec<u32> = roots.iter().rev().copied().collect();
+    while let Some(node) = todo.pop() {
+        let node = &projection.nodes[node as usize];
+        f(node);
+        todo.extend(node.children.iter().rev());
+    }
+}
