@@ -56,6 +56,7 @@ const MAY_BE_UNSAFE: &[(&str, &str)] = &[
     ("src/capture/ptrace.rs", "ptrace and waitid"),
     ("src/process/threads.rs", "reads the CPU clock of another process"),
     ("src/demo/truth.rs", "reads the CPU clock of another thread"),
+    ("src/process/filebytes.rs", "maps files, and handles SIGBUS for them"),
     ("src/process/held.rs", "fork, and what is allowed between fork and exec"),
     ("src/tui/terminal.rs", "stops itself at Ctrl-Z"),
 ];

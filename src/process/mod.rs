@@ -2,6 +2,7 @@
 //! hostile: lengths bounded, loops capped.
 
 pub mod cgroup;
+pub mod filebytes;
 pub mod files;
 mod held;
 pub mod launch;

@@ -1,10 +1,46 @@
 //! (mapped file, offset) -> function, file, line, inlined frames; cached per file, on a worker thread.
+//!
+//! ```text
+//! worker        the thread: requests in, names out, one file after the other
+//! names         one file: which source of names is asked in which order
+//! dwarf         functions, inlined functions, lines
+//! symtab        .symtab, .dynsym, procedure linkage table
+//! unwind_entry  where functions begin, for files without symbols
+//! debugfile     finding separate debug files
+//! elf           sections, segments, build id
+//! kernel, vdso  what is no file
+//! demangle      raw symbol -> readable name
+//! placeholder   names that need no file
+//! ```
+//!
+//! All of it reads hostile files: see `process::filebytes` for how a file that changes or shrinks meanwhile is survived,
+//! and `dwarf` for how the work is bounded.
 
+mod debugfile;
+mod demangle;
+mod dwarf;
+mod elf;
+mod intern;
+mod kernel;
+mod names;
+mod placeholder;
+mod symtab;
+mod unwind_entry;
+mod vdso;
+mod worker;
+
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Once};
+
+use rustc_hash::FxHashSet;
+
+pub use self::debugfile::SearchPath;
+use self::worker::{Shared, Worker};
 use crate::model::frame::RawFrame;
 use crate::model::tables::Named;
 use crate::process::files::Files;
-
-mod placeholder;
 
 /// A name that was found.
 #[derive(Clone, Debug)]
@@ -13,35 +49,98 @@ pub struct Resolved {
     pub named: Named,
 }
 
-/// The names of a session. Dropping it stops its worker.
+/// The names of a session. Dropping it tells its worker to end; nobody waits for that.
 pub struct Symbols {
     files: Files,
+    requests: Sender<Vec<RawFrame>>,
+    results: Receiver<Vec<Resolved>>,
+    shared: Arc<Shared>,
+    asked: RefCell<FxHashSet<RawFrame>>,
+    /// Asked for and not taken yet.
+    pending: Cell<usize>,
 }
 
 impl Symbols {
-    /// Starts the worker.
+    /// Starts the worker. It opens files soon after they are registered, so that they can be named after their
+    /// process has ended.
     pub fn start(files: Files) -> Symbols {
-        Symbols { files }
+        Symbols::with_search_path(files, SearchPath::default())
+    }
+
+    /// [`Symbols::start`], with debug files looked for elsewhere.
+    pub fn with_search_path(files: Files, search: SearchPath) -> Symbols {
+        silence_parsers();
+        let (requests, requested) = channel();
+        let (found, results) = channel();
+        let shared = Arc::new(Shared::default());
+        let worker = (files.clone(), shared.clone());
+        // Without a thread (resource limits) every name stays its placeholder: the profile goes on.
+        let _ = std::thread::Builder::new()
+            .name("symbols".into())
+            .spawn(move || Worker::new(worker.0, search, requested, found, worker.1).run());
+        Symbols { files, requests, results, shared, asked: RefCell::default(), pending: Cell::new(0) }
     }
 
     /// Asks for names; never blocks. A frame that was asked for before is not looked up again.
     pub fn request(&self, frames: &[RawFrame]) {
-        let _ = frames;
+        let mut asked = self.asked.borrow_mut();
+        let new: Vec<RawFrame> = frames.iter().copied().filter(|frame| asked.insert(*frame)).collect();
+        let count = new.len();
+        if count > 0 && self.requests.send(new).is_ok() {
+            self.pending.set(self.pending.get() + count);
+        }
     }
 
     /// The names found since the last call; never blocks.
     pub fn take(&mut self) -> Vec<Resolved> {
-        Vec::new()
+        let found: Vec<Resolved> = self.results.try_iter().flatten().collect();
+        self.pending.set(self.pending.get().saturating_sub(found.len()));
+        found
     }
 
     /// Frames asked for whose names have not been taken yet.
     pub fn pending(&self) -> usize {
-        0
+        self.pending.get()
     }
 
     /// What a frame is called until its name is found, at once and without file access: `module!0xoffset`, pending.
-    /// Markers and kernel frames are final.
+    /// Markers are final, kernel frames too once the kernel's symbols are loaded.
     pub fn placeholder(&self, frame: RawFrame) -> Named {
-        placeholder::named(&self.files, frame)
+        placeholder::named(&self.files, self.shared.kernel.get(), frame)
     }
+
+    /// How often a file's symbols had to be given up, in part or whole: it was damaged, or changed while it was read.
+    pub fn damaged(&self) -> usize {
+        self.shared.damaged.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Symbols {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+thread_local! {
+    /// This thread is inside a parser, whose panics are caught and counted.
+    static PARSING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// True while this thread reads a hostile file and a panic would be caught: a panic hook must then neither print nor
+/// restore the terminal.
+pub fn parsing() -> bool {
+    PARSING.get()
+}
+
+/// Keeps caught panics from being printed. A hook that is set later has to ask [`parsing`] itself.
+fn silence_parsers() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if !parsing() {
+                before(panic);
+            }
+        }));
+    });
 }

@@ -3,13 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::kernel::Kallsyms;
 use crate::model::frame::{FrameCode, RawFrame};
 use crate::model::tables::{FrameKind, Location, Named};
 use crate::model::text::{NAME_CAP, clean_bytes};
 use crate::process::files::{FileKind, Files, MappedFile};
 
 /// See [`super::Symbols::placeholder`].
-pub fn named(files: &Files, frame: RawFrame) -> Named {
+pub fn named(files: &Files, kernel: Option<&Kallsyms>, frame: RawFrame) -> Named {
     match frame.decode() {
         FrameCode::Code { file, offset, .. } => match files.get(file) {
             Some(file) => {
@@ -18,7 +19,11 @@ pub fn named(files: &Files, frame: RawFrame) -> Named {
             }
             None => pending(format!("[unknown]!{offset:#x}"), "[unknown]", FrameKind::Native),
         },
-        FrameCode::Kernel { .. } => last("[kernel]".into(), "[kernel]", FrameKind::Kernel),
+        FrameCode::Kernel { address } => match kernel.map(|kernel| kernel.name(address)) {
+            Some(Some((function, module))) => last(function, &module, FrameKind::Kernel),
+            Some(None) => last("[kernel]".into(), "[kernel]", FrameKind::Kernel),
+            None => pending("[kernel]".into(), "[kernel]", FrameKind::Kernel),
+        },
         FrameCode::Runtime { id } => pending(format!("[runtime]!{id:#x}"), "[runtime]", FrameKind::Jit),
         FrameCode::Marker { marker, file } => {
             let module = file.and_then(|id| files.get(id)).map(|file| module(&file));
@@ -43,6 +48,18 @@ pub fn module(file: &MappedFile) -> String {
         "" => "[anon]".into(),
         _ => text,
     }
+}
+
+/// The one name of all code in a region without symbols: `[jit]!7f0012340000` by where it begins, `[jit]!memfd:code` for
+/// generated code in a file, `[vsyscall]` for what the kernel names.
+pub fn region(file: &MappedFile) -> Named {
+    let module = module(file);
+    let function = match file.kind {
+        FileKind::Anonymous if module == "[vsyscall]" => return last(module.clone(), &module, FrameKind::Kernel),
+        FileKind::Anonymous => format!("[jit]!{:x}", file.start),
+        FileKind::Regular | FileKind::Vdso => format!("[jit]!{module}"),
+    };
+    last(function, &module, FrameKind::Jit)
 }
 
 /// What kind of frame code of this file is.

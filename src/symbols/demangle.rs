@@ -1,0 +1,229 @@
+//! Raw symbol names -> what people read: `ns::Type<T>::method`, without parameters, return type, hash, ABI tags or the
+//! suffixes that compilers put behind copies and parts of a function.
+
+use std::borrow::Cow;
+use std::fmt::{self, Write};
+
+use cpp_demangle::{DemangleOptions, ParseOptions, Symbol};
+
+use crate::model::text::{NAME_CAP, clean};
+
+/// Longer symbols are shown as they are, cut: no demangler sees them.
+const MANGLED_CAP: usize = 16 << 10;
+/// Where a demangled name is cut; mangling packs repeats, so a short symbol can stand for gigabytes.
+const DEMANGLED_CAP: usize = 64 << 10;
+
+/// The readable form of a raw symbol name, cleaned and at most [`NAME_CAP`] bytes long.
+pub fn readable(raw: &[u8]) -> String {
+    let raw = &raw[..raw.len().min(super::symtab::RAW_NAME_CAP)];
+    let text = String::from_utf8_lossy(raw);
+    let base = without_clone_suffix(&text);
+    let name = match base.len() <= MANGLED_CAP {
+        true => rust(base).or_else(|| cpp(base)),
+        false => None,
+    };
+    let name = name.map_or(Cow::Borrowed(base), Cow::Owned);
+    clean(&name, NAME_CAP).into_owned()
+}
+
+/// `_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE` and `_R...`, without hash.
+fn rust(raw: &str) -> Option<String> {
+    if !(raw.starts_with("_R") || raw.starts_with("_ZN")) {
+        return None;
+    }
+    let name = rustc_demangle::try_demangle(raw).ok()?;
+    bounded(|out| write!(out, "{name:#}")).map(|name| match name.contains("$") {
+        // The old scheme leaves what it does not know as `$...$`.
+        true => name.replace("$u20$", " "),
+        false => name,
+    })
+}
+
+fn cpp(raw: &str) -> Option<String> {
+    if !(raw.starts_with("_Z") || raw.starts_with("___Z") || raw.starts_with("_GLOBAL_")) {
+        return None;
+    }
+    let symbol = Symbol::new_with_options(raw.as_bytes(), &ParseOptions::default()).ok()?;
+    let options = DemangleOptions::new().no_params().no_return_type();
+    let name = bounded(|out| symbol.structured_demangle(out, &options))?;
+    Some(without_abi_tags(without_qualifiers(&name)))
+}
+
+/// Runs a formatter that may produce any amount, keeping [`DEMANGLED_CAP`] bytes; `None` if it fails on its own.
+fn bounded(format: impl FnOnce(&mut Bounded) -> fmt::Result) -> Option<String> {
+    let mut out = Bounded { text: String::new(), full: false };
+    match format(&mut out) {
+        Ok(()) => Some(out.text),
+        Err(_) if out.full => Some(out.text),
+        Err(_) => None,
+    }
+    .filter(|text| !text.is_empty())
+}
+
+struct Bounded {
+    text: String,
+    full: bool,
+}
+
+impl Write for Bounded {
+    fn write_str(&mut self, part: &str) -> fmt::Result {
+        if self.text.len() + part.len() > DEMANGLED_CAP {
+            self.full = true;
+            return Err(fmt::Error);
+        }
+        self.text.push_str(part);
+        Ok(())
+    }
+}
+
+/// Takes off `.isra.0`, `.part.3`, `.cold`, `.constprop.1`, `.llvm.123`, `.lto_priv.0`, `.resume`, ...: whatever begins
+/// with a dot and one of these words. A dot elsewhere belongs to the name (`main.run`, `f.x`).
+fn without_clone_suffix(raw: &str) -> &str {
+    const WORDS: [&str; 16] = [
+        "isra",
+        "part",
+        "cold",
+        "constprop",
+        "llvm",
+        "lto_priv",
+        "clone",
+        "localalias",
+        "resume",
+        "destroy",
+        "cleanup",
+        "actor",
+        "warm",
+        "unlikely",
+        "specialized",
+        "outlined",
+    ];
+    let mut rest = raw;
+    // The suffixes stack; each round takes the last one.
+    for _ in 0..16 {
+        let Some((front, last)) = rest.rsplit_once('.') else { break };
+        let number = !last.is_empty() && last.bytes().all(|b| b.is_ascii_digit());
+        let (front, word) = match (number, front.rsplit_once('.')) {
+            (true, Some((before, word))) if WORDS.contains(&word) => (before, word),
+            _ => (front, last),
+        };
+        if front.is_empty() || !WORDS.contains(&word) {
+            break;
+        }
+        rest = front;
+    }
+    rest
+}
+
+/// What stands behind the parameter list of a member function, where the demangler left it.
+fn without_qualifiers(name: &str) -> &str {
+    let mut name = name.trim_end();
+    loop {
+        let shorter = [" const", " volatile", " &&", " &", " noexcept"].iter().find_map(|end| name.strip_suffix(end));
+        match shorter {
+            // `operator &&`, `operator const`: the word is the name.
+            Some(rest) if !rest.ends_with("operator") => name = rest.trim_end(),
+            _ => return name,
+        }
+    }
+}
+
+/// `foo[abi:cxx11]` -> `foo`.
+fn without_abi_tags(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    let mut rest = name;
+    while let Some(at) = rest.find("[abi:") {
+        let Some(end) = rest[at..].find(']') else { break };
+        out.push_str(&rest[..at]);
+        rest = &rest[at + end + 1..];
+    }
+    out.push_str(rest);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(raw: &str, want: &str) {
+        assert_eq!(readable(raw.as_bytes()), want, "{raw}");
+    }
+
+    #[test]
+    fn c_names_stay() {
+        check("main", "main");
+        check("__libc_start_call_main", "__libc_start_call_main");
+        check("_Zed", "_Zed");
+        check("main.run", "main.run");
+        check("f.1", "f.1");
+    }
+
+    #[test]
+    fn clone_suffixes_go() {
+        check("burn.isra.0", "burn");
+        check("burn.part.0.cold", "burn");
+        check("burn.constprop.12.isra.3", "burn");
+        check("_ZN2ns3fooEi.cold", "ns::foo");
+        check("run.llvm.1234567890", "run");
+        check(".cold", ".cold");
+        check("x.part", "x");
+    }
+
+    #[test]
+    fn cpp_names_have_no_parameters() {
+        check("_Z3fooi", "foo");
+        check("_ZN2ns4TypeIiE6methodEv", "ns::Type<int>::method");
+        check("_ZNK2ns4TypeIiE6methodEv", "ns::Type<int>::method");
+        check("_ZNO2ns4Type6methodEv", "ns::Type::method");
+        check("_ZN2ns4TypeclEi", "ns::Type::operator()");
+        check("_ZNK2ns4TypecviEv", "ns::Type::operator int");
+        check("_ZN2nsaaERKNS_1AES2_", "ns::operator&&");
+        check("_ZN12_GLOBAL__N_14workEi", "(anonymous namespace)::work");
+        check("_ZN4TypeC1Ei", "Type::Type");
+        check("_ZN4TypeD2Ev", "Type::~Type");
+        check("_Z3runIPFviEEvT_", "run<void (*)(int)>");
+        check("_ZN3foo3barB5cxx11Ev", "foo::bar");
+        check("_Z5applyIiET_S0_", "apply<int>");
+    }
+
+    #[test]
+    fn lambdas_say_where_they_are() {
+        check("_ZZ4mainENKUlvE_clEv", "main::{lambda()#1}::operator()");
+        check("_ZZ4mainENKUliE0_clEi", "main::{lambda(int)#2}::operator()");
+    }
+
+    #[test]
+    fn rust_names_have_no_hash() {
+        check("_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE", "core::fmt::Write::write_fmt");
+        check(
+            "_ZN71_$LT$Test$u20$$u2b$$u20$$u27$static$u20$as$u20$foo..Bar$LT$Test$GT$$GT$3bar17h930b740aa94f1d3aE",
+            "<Test + 'static as foo::Bar<Test>>::bar",
+        );
+        check("_RNvCskwGfYPst2Cb_3foo16example_function", "foo::example_function");
+        check("_RNCNCNgCs6DXkGYLi8lr_2cc5spawn00B5_", "cc::spawn::{closure#0}::{closure#0}");
+    }
+
+    #[test]
+    fn symbols_are_clean_and_bounded_whatever_they_hold() {
+        check("a\u{1b}[2Jb\u{202e}", "a[2Jb");
+        let long = readable(&vec![b'x'; 1 << 20]);
+        assert!(long.len() <= NAME_CAP && long.ends_with("x..."));
+        let mut mangled = b"_Z".to_vec();
+        mangled.extend(std::iter::repeat_n(b'N', 1 << 20));
+        assert!(readable(&mangled).len() <= NAME_CAP);
+        assert_eq!(readable(b"\xff\xfe"), "\u{fffd}\u{fffd}");
+    }
+
+    #[test]
+    fn a_short_symbol_that_stands_for_gigabytes_is_cut() {
+        // Each template argument pair repeats everything before it: 2^40 letters.
+        let mut bomb = String::from("_Z1fI1aS_");
+        for n in 0..40 {
+            let back = char::from_digit(n.min(35), 36).map(|c| c.to_ascii_uppercase());
+            bomb.push_str(&format!("1bIS{}_S{}_E", back.unwrap_or('0'), back.unwrap_or('0')));
+        }
+        bomb.push_str("EvT_");
+        let name = readable(bomb.as_bytes());
+        assert!(name.len() <= NAME_CAP);
+    }
+}

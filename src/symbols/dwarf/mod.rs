@@ -1,0 +1,250 @@
+//! DWARF: address -> function, inlined functions, file and line.
+//!
+//! The debug info belongs to the target, so it may be an attack, and the ready-made resolvers do not survive that:
+//! they recurse once per nested inlined function, and 2 MB of debug info that nest a million deep end the process with
+//! a stack overflow that nothing can catch. Here nothing recurses, every table has a cap, and a [`Budget`] of
+//! CPU time ends whatever the caps forgot; a file that exceeds it is named from its symbol table.
+//!
+//! ```text
+//! sections   where the .debug_* sections are; inflated if compressed
+//! index      address -> compilation unit
+//! unit       one unit: its functions, what is inlined into one of them, names of entries
+//! lines      one unit: address -> file and line
+//! ```
+//!
+//! What is kept between batches is plain numbers; gimli's views are made anew for each batch from the mapped
+//! bytes, which costs nothing and leaves no borrow behind.
+
+mod index;
+mod lines;
+mod sections;
+mod unit;
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use self::index::Index;
+use self::lines::Lines;
+use self::sections::Sections;
+use self::unit::Functions;
+use super::elf::Elf;
+
+type Reader<'a> = gimli::EndianSlice<'a, gimli::LittleEndian>;
+
+/// Functions and line rows kept of all units of a file; above it all are forgotten (about 100 MB).
+const ROWS_KEPT: usize = 4 << 20;
+/// Units with their abbreviations, kept while a batch is resolved.
+const UNITS_OPEN: usize = 64;
+/// CPU time that one batch may take. A 1 GB debug file takes some seconds for its index.
+const BATCH_CPU_NS: u64 = 60_000_000_000;
+
+/// One function at an address: as written in the debug info, not yet demangled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub name: Option<Vec<u8>>,
+    /// The name is the linker's, with its scopes; false for a plain one (C, or C++ without linkage).
+    pub linkage: bool,
+    pub file: Option<String>,
+    pub line: Option<u32>,
+}
+
+/// The debug info of one file.
+pub struct Debug {
+    sections: Sections,
+    /// Built when first asked for.
+    index: Option<Index>,
+    tables: HashMap<usize, Tables>,
+}
+
+/// What is kept of a unit.
+#[derive(Default)]
+struct Tables {
+    functions: Option<Functions>,
+    lines: Option<Lines>,
+}
+
+impl Debug {
+    /// `None` for a file without debug info.
+    pub fn load(elf: &Elf, bytes: &[u8]) -> Option<Debug> {
+        let sections = Sections::load(elf, bytes)?;
+        Some(Debug { sections, index: None, tables: HashMap::new() })
+    }
+
+    /// Resolves some addresses, best in ascending order: for each the function and what is inlined there, outermost
+    /// first; empty where the debug info says nothing. A line without a function gives one unnamed [`Place`].
+    /// `Err` when the debug info cannot be used at all.
+    pub fn resolve(
+        &mut self,
+        bytes: &[u8],
+        elf: &Elf,
+        addresses: impl Iterator<Item = u64>,
+        found: &mut dyn FnMut(u64, Vec<Place>),
+    ) -> Result<(), Unusable> {
+        let mut budget = Budget::new(BATCH_CPU_NS);
+        let dwarf = self.sections.dwarf(bytes);
+        if self.index.is_none() {
+            self.index = Some(Index::build(&dwarf, elf, &mut budget)?);
+        }
+        let Some(index) = &self.index else { return Err(Unusable) };
+        let mut batch = Batch { dwarf: &dwarf, elf, index, units: HashMap::new(), budget, inlined: None };
+        for address in addresses {
+            if self.tables.values().map(Tables::rows).sum::<usize>() > ROWS_KEPT {
+                self.tables.clear();
+            }
+            let chain = batch.chain(address, &mut self.tables)?;
+            found(address, chain);
+        }
+        Ok(())
+    }
+
+    /// Bytes it occupies, mapped files apart.
+    pub fn weight(&self) -> usize {
+        let rows: usize = self.tables.values().map(Tables::rows).sum();
+        self.sections.weight() + self.index.as_ref().map_or(0, Index::weight) + rows * 24
+    }
+}
+
+impl Tables {
+    fn rows(&self) -> usize {
+        self.functions.as_ref().map_or(0, Functions::len) + self.lines.as_ref().map_or(0, Lines::len) + 8
+    }
+}
+
+/// The debug info is damaged beyond use, or an attack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Unusable;
+
+/// CPU time that may be spent, asked for rarely enough to cost nothing.
+pub struct Budget {
+    deadline: u64,
+    steps: u32,
+}
+
+impl Budget {
+    fn new(cpu_ns: u64) -> Budget {
+        Budget { deadline: thread_cpu_ns().saturating_add(cpu_ns), steps: 0 }
+    }
+
+    /// Counts one small step (an entry, a row, a range).
+    fn step(&mut self) -> Result<(), Unusable> {
+        self.steps += 1;
+        if self.steps < 4096 {
+            return Ok(());
+        }
+        self.check()
+    }
+
+    /// Looks at the clock; before and after work of unknown size.
+    fn check(&mut self) -> Result<(), Unusable> {
+        self.steps = 0;
+        if thread_cpu_ns() < self.deadline { Ok(()) } else { Err(Unusable) }
+    }
+}
+
+fn thread_cpu_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// A run of lookups in one file.
+struct Batch<'a> {
+    dwarf: &'a gimli::Dwarf<Reader<'a>>,
+    elf: &'a Elf,
+    index: &'a Index,
+    units: HashMap<usize, Option<Rc<gimli::Unit<Reader<'a>>>>>,
+    budget: Budget,
+    /// What is inlined into the function that was asked for last: neighbours ask for the same.
+    inlined: Option<((usize, usize), unit::Inlined)>,
+}
+
+impl<'a> Batch<'a> {
+    fn chain(&mut self, address: u64, tables: &mut HashMap<usize, Tables>) -> Result<Vec<Place>, Unusable> {
+        let mut line_only = None;
+        for number in self.index.units_at(address) {
+            let Some(unit) = self.unit(number)? else { continue };
+            let table = tables.entry(number).or_default();
+            if table.lines.is_none() {
+                table.lines = Some(Lines::read(&unit, self.elf, &mut self.budget)?);
+            }
+            if table.functions.is_none() {
+                table.functions = Some(Functions::read(self.dwarf, &unit, self.elf, &mut self.budget)?);
+            }
+            let (Some(functions), Some(lines)) = (&table.functions, &table.lines) else { continue };
+            let at = lines.find(address).map(|(file, line)| (lines::path(self.dwarf, &unit, file), line));
+            match functions.find(address) {
+                Some(function) => return self.inside(number, &unit, function, address, at),
+                None => line_only = line_only.or(at),
+            }
+        }
+        Ok(line_only.map_or(Vec::new(), |(file, line)| vec![Place { name: None, linkage: false, file, line }]))
+    }
+
+    /// The function at entry `function` and what is inlined into it at `address`; `at` is the line executing.
+    fn inside(
+        &mut self,
+        number: usize,
+        unit: &Rc<gimli::Unit<Reader<'a>>>,
+        function: usize,
+        address: u64,
+        at: Option<(Option<String>, Option<u32>)>,
+    ) -> Result<Vec<Place>, Unusable> {
+        if self.inlined.as_ref().is_none_or(|(key, _)| *key != (number, function)) {
+            let inlined = unit::Inlined::read(self.dwarf, unit, function, &mut self.budget)?;
+            self.inlined = Some(((number, function), inlined));
+        }
+        let calls = self.inlined.as_ref().map_or(Vec::new(), |(_, inlined)| inlined.find(address));
+        let mut places = vec![self.place(number, function)?];
+        for call in calls {
+            // Where a function is inlined is the line at which the one around it stands.
+            if let Some(outer) = places.last_mut() {
+                outer.file = call.file.and_then(|file| lines::path(self.dwarf, unit, file));
+                outer.line = call.line;
+            }
+            places.push(self.place(number, call.entry)?);
+        }
+        if let (Some(last), Some((file, line))) = (places.last_mut(), at) {
+            last.file = file;
+            last.line = line;
+        }
+        Ok(places)
+    }
+
+    /// An entry, not yet with a line, named by its linkage name, wherever in the chain of origins that is, else by its
+    /// plain one.
+    fn place(&mut self, number: usize, entry: usize) -> Result<Place, Unusable> {
+        let (mut number, mut entry) = (number, entry);
+        let mut plain = None;
+        // Concrete -> abstract -> declaration is 3; more is a loop.
+        for _ in 0..16 {
+            let Some(unit) = self.unit(number)? else { break };
+            let Some(described) = unit::describe(self.dwarf, &unit, entry) else { break };
+            if described.linkage_name.is_some() {
+                return Ok(Place { name: described.linkage_name, linkage: true, file: None, line: None });
+            }
+            plain = plain.or(described.name);
+            match described.origin {
+                Some(unit::Origin::Here(next)) => entry = next,
+                Some(unit::Origin::Elsewhere(offset)) => match self.index.entry(offset) {
+                    Some(next) => (number, entry) = next,
+                    None => break,
+                },
+                None => break,
+            }
+        }
+        Ok(Place { name: plain, linkage: false, file: None, line: None })
+    }
+
+    fn unit(&mut self, number: usize) -> Result<Option<Rc<gimli::Unit<Reader<'a>>>>, Unusable> {
+        if let Some(unit) = self.units.get(&number) {
+            return Ok(unit.clone());
+        }
+        if self.units.len() >= UNITS_OPEN {
+            self.units.clear();
+        }
+        self.budget.check()?;
+        let header = self.index.offset(number).and_then(|at| self.dwarf.unit_header(gimli::DebugInfoOffset(at)).ok());
+        let unit = header.and_then(|header| unit::open(self.dwarf, header)).map(Rc::new);
+        self.units.insert(number, unit.clone());
+        Ok(unit)
+    }
+}

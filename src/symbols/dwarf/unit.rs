@@ -1,0 +1,357 @@
+//! One compilation unit: its ranges, its functions, what is inlined into one of them, names of entries.
+
+use gimli::{AttributeValue, Reader as _, Section as _, UnitOffset};
+
+use super::lines::{Lines, header_is_sane};
+use super::{Budget, Reader, Unusable};
+use crate::symbols::elf::Elf;
+
+type Unit<'a> = gimli::Unit<Reader<'a>>;
+type Dwarf<'a> = gimli::Dwarf<Reader<'a>>;
+
+const FUNCTIONS_CAP: usize = 1 << 21;
+const INLINED_CAP: usize = 1 << 20;
+/// Deeper inlining is cut.
+const DEPTH_CAP: usize = 128;
+/// The longest abbreviation table of a unit; gimli turns each byte into some thirty.
+const ABBREVIATIONS_CAP: usize = 4 << 20;
+
+/// Opens a unit, unless its abbreviations or its line program's header would make gimli allocate without end.
+pub fn open<'a>(dwarf: &Dwarf<'a>, header: gimli::UnitHeader<Reader<'a>>) -> Option<Unit<'a>> {
+    let mut table = *dwarf.debug_abbrev.reader();
+    table.skip(header.debug_abbrev_offset().0).ok()?;
+    if !abbreviations_are_sane(table.slice()) {
+        return None;
+    }
+    let abbreviations = dwarf.abbreviations(&header).ok()?;
+    let mut entries = header.entries_raw(&abbreviations, None).ok()?;
+    for spec in entries.read_abbreviation().ok()??.attributes() {
+        let attribute = entries.read_attribute(*spec).ok()?;
+        if let (gimli::DW_AT_stmt_list, AttributeValue::DebugLineRef(offset)) = (attribute.name(), attribute.value()) {
+            let mut lines = *dwarf.debug_line.reader();
+            lines.skip(offset.0).ok()?;
+            if !header_is_sane(lines.slice()) {
+                return None;
+            }
+        }
+    }
+    gimli::Unit::new_with_abbreviations(dwarf, header, abbreviations).ok()
+}
+
+/// True if an abbreviation table ends within [`ABBREVIATIONS_CAP`].
+fn abbreviations_are_sane(table: &[u8]) -> bool {
+    let mut table = gimli::EndianSlice::new(&table[..table.len().min(ABBREVIATIONS_CAP)], gimli::LittleEndian);
+    let mut entry = || -> gimli::Result<bool> {
+        if table.read_uleb128()? == 0 {
+            return Ok(false);
+        }
+        table.skip_leb128()?;
+        table.read_u8()?;
+        loop {
+            let (name, form) = (table.read_uleb128()?, table.read_uleb128()?);
+            if form == u64::from(gimli::DW_FORM_implicit_const.0) {
+                table.skip_leb128()?;
+            }
+            if name == 0 && form == 0 {
+                return Ok(true);
+            }
+        }
+    };
+    loop {
+        match entry() {
+            Ok(true) => {}
+            Ok(false) => return true,
+            Err(_) => return false,
+        }
+    }
+}
+
+/// The code that a unit claims: by its first entry, else by its lines.
+pub fn ranges(
+    dwarf: &Dwarf<'_>,
+    header: gimli::UnitHeader<Reader<'_>>,
+    elf: &Elf,
+    budget: &mut Budget,
+) -> Result<Vec<gimli::Range>, Unusable> {
+    let Some(unit) = open(dwarf, header) else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
+    let first = |found: &mut Vec<gimli::Range>, budget: &mut Budget| -> gimli::Result<Result<(), Unusable>> {
+        let mut entries = unit.entries_raw(None)?;
+        let Some(abbreviation) = entries.read_abbreviation()? else { return Ok(Ok(())) };
+        let mut code = Code::default();
+        for spec in abbreviation.attributes() {
+            code.take(&entries.read_attribute(*spec)?);
+        }
+        Ok(code.each(dwarf, &unit, budget, &mut |range| found.push(range)))
+    };
+    if let Ok(done) = first(&mut found, budget) {
+        done?;
+    }
+    if found.is_empty() {
+        found.extend(Lines::read(&unit, elf, budget)?.ranges());
+    }
+    Ok(found)
+}
+
+/// The attributes of an entry that say where its code is.
+#[derive(Default)]
+struct Code<'a> {
+    low: Option<AttributeValue<Reader<'a>>>,
+    high: Option<AttributeValue<Reader<'a>>>,
+    ranges: Option<AttributeValue<Reader<'a>>>,
+}
+
+impl<'a> Code<'a> {
+    fn take(&mut self, attribute: &gimli::Attribute<Reader<'a>>) {
+        match attribute.name() {
+            gimli::DW_AT_low_pc => self.low = Some(attribute.value()),
+            gimli::DW_AT_high_pc => self.high = Some(attribute.value()),
+            gimli::DW_AT_ranges => self.ranges = Some(attribute.value()),
+            _ => {}
+        }
+    }
+
+    fn each(
+        self,
+        dwarf: &Dwarf<'a>,
+        unit: &Unit<'a>,
+        budget: &mut Budget,
+        found: &mut dyn FnMut(gimli::Range),
+    ) -> Result<(), Unusable> {
+        if let Some(ranges) = self.ranges
+            && let Ok(Some(mut ranges)) = dwarf.attr_ranges(unit, ranges)
+        {
+            while let Ok(Some(range)) = ranges.next() {
+                budget.step()?;
+                found(range);
+            }
+            return Ok(());
+        }
+        let low = self.low.and_then(|low| dwarf.attr_address(unit, low).ok().flatten());
+        let (Some(begin), Some(high)) = (low, self.high) else { return Ok(()) };
+        let end = match high.udata_value() {
+            Some(size) => begin.checked_add(size),
+            None => dwarf.attr_address(unit, high).ok().flatten(),
+        };
+        if let Some(end) = end {
+            found(gimli::Range { begin, end });
+        }
+        Ok(())
+    }
+}
+
+/// The functions of a unit by address.
+pub struct Functions {
+    /// (begin, end, offset of the entry in the unit), sorted.
+    ranges: Vec<(u64, u64, usize)>,
+}
+
+impl Functions {
+    pub fn read(dwarf: &Dwarf<'_>, unit: &Unit<'_>, elf: &Elf, budget: &mut Budget) -> Result<Functions, Unusable> {
+        let mut ranges = Vec::new();
+        // What stands before damage is kept.
+        if let Ok(Err(unusable)) = Functions::walk(dwarf, unit, elf, budget, &mut ranges) {
+            return Err(unusable);
+        }
+        ranges.sort_unstable();
+        Ok(Functions { ranges })
+    }
+
+    fn walk(
+        dwarf: &Dwarf<'_>,
+        unit: &Unit<'_>,
+        elf: &Elf,
+        budget: &mut Budget,
+        ranges: &mut Vec<(u64, u64, usize)>,
+    ) -> gimli::Result<Result<(), Unusable>> {
+        let mut entries = unit.entries_raw(None)?;
+        while !entries.is_empty() {
+            if let Err(unusable) = budget.step() {
+                return Ok(Err(unusable));
+            }
+            let entry = entries.next_offset().0;
+            let Some(abbreviation) = entries.read_abbreviation()? else { continue };
+            if abbreviation.tag() != gimli::DW_TAG_subprogram {
+                entries.skip_attributes(abbreviation.attributes())?;
+                continue;
+            }
+            let mut code = Code::default();
+            for spec in abbreviation.attributes() {
+                code.take(&entries.read_attribute(*spec)?);
+            }
+            let done = code.each(dwarf, unit, budget, &mut |range| {
+                if range.begin < range.end && elf.is_code(range.begin) && ranges.len() < FUNCTIONS_CAP {
+                    ranges.push((range.begin, range.end, entry));
+                }
+            });
+            if done.is_err() || ranges.len() >= FUNCTIONS_CAP {
+                return Ok(done);
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// The entry of the function at an address: of several the one that begins last.
+    pub fn find(&self, address: u64) -> Option<usize> {
+        let after = self.ranges.partition_point(|(begin, ..)| *begin <= address);
+        let near = &self.ranges[after.saturating_sub(64)..after];
+        near.iter().rev().find(|(_, end, _)| address < *end).map(|(.., entry)| *entry)
+    }
+
+    pub fn len(&self) -> usize {
+        self.ranges.len()
+    }
+}
+
+/// A call that was inlined.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    /// Offset in the unit of the inlined function's entry.
+    pub entry: usize,
+    /// File number and line of the call.
+    pub file: Option<u64>,
+    pub line: Option<u32>,
+}
+
+/// All that is inlined into one function, in the order of the entries (a call before what is inlined into it).
+#[derive(Default)]
+pub struct Inlined {
+    calls: Vec<(isize, Call)>,
+    /// (position in `calls`, begin, end), by position.
+    ranges: Vec<(u32, u64, u64)>,
+}
+
+impl Inlined {
+    pub fn read(dwarf: &Dwarf<'_>, unit: &Unit<'_>, function: usize, budget: &mut Budget) -> Result<Inlined, Unusable> {
+        let mut inlined = Inlined::default();
+        if let Ok(Err(unusable)) = inlined.walk(dwarf, unit, function, budget) {
+            return Err(unusable);
+        }
+        Ok(inlined)
+    }
+
+    fn walk(
+        &mut self,
+        dwarf: &Dwarf<'_>,
+        unit: &Unit<'_>,
+        function: usize,
+        budget: &mut Budget,
+    ) -> gimli::Result<Result<(), Unusable>> {
+        let mut entries = unit.entries_raw(Some(UnitOffset(function)))?;
+        let top = entries.next_depth();
+        if let Some(abbreviation) = entries.read_abbreviation()? {
+            entries.skip_attributes(abbreviation.attributes())?;
+        }
+        // A function inside the function (a member of a local class) is not part of it: its entries are passed over.
+        let mut foreign: Option<isize> = None;
+        while !entries.is_empty() && entries.next_depth() > top && self.ranges.len() < INLINED_CAP {
+            if let Err(unusable) = budget.step() {
+                return Ok(Err(unusable));
+            }
+            let depth = entries.next_depth();
+            let entry = entries.next_offset().0;
+            let Some(abbreviation) = entries.read_abbreviation()? else { continue };
+            if foreign.is_some_and(|outside| depth <= outside) {
+                foreign = None;
+            }
+            if foreign.is_none() && abbreviation.tag() == gimli::DW_TAG_subprogram {
+                foreign = Some(depth);
+            }
+            if foreign.is_some() || abbreviation.tag() != gimli::DW_TAG_inlined_subroutine {
+                entries.skip_attributes(abbreviation.attributes())?;
+                continue;
+            }
+            let mut code = Code::default();
+            let mut call = Call { entry, file: None, line: None };
+            for spec in abbreviation.attributes() {
+                let attribute = entries.read_attribute(*spec)?;
+                match attribute.name() {
+                    gimli::DW_AT_call_file => match attribute.value() {
+                        AttributeValue::FileIndex(file) => call.file = Some(file),
+                        value => call.file = value.udata_value(),
+                    },
+                    gimli::DW_AT_call_line => {
+                        call.line = attribute.udata_value().and_then(|line| u32::try_from(line).ok());
+                    }
+                    _ => code.take(&attribute),
+                }
+            }
+            let position = self.calls.len() as u32;
+            self.calls.push((depth, call));
+            let ranges = &mut self.ranges;
+            let done = code.each(dwarf, unit, budget, &mut |range| {
+                if ranges.len() < INLINED_CAP {
+                    ranges.push((position, range.begin, range.end));
+                }
+            });
+            if done.is_err() {
+                return Ok(done);
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// The calls that an address is in, outermost first.
+    pub fn find(&self, address: u64) -> Vec<Call> {
+        let mut calls: Vec<Call> = Vec::new();
+        let mut inside: Option<(u32, isize)> = None;
+        for (position, begin, end) in &self.ranges {
+            if !(*begin..*end).contains(&address) || inside.is_some_and(|(last, _)| last == *position) {
+                continue;
+            }
+            let (depth, call) = self.calls[*position as usize];
+            // Entries are in order, so a deeper one that also holds the address is inside the last; siblings never do.
+            if inside.is_some_and(|(_, last)| depth <= last) || calls.len() >= DEPTH_CAP {
+                break;
+            }
+            inside = Some((*position, depth));
+            calls.push(call);
+        }
+        calls
+    }
+}
+
+/// Where the name of an entry may be found instead.
+pub enum Origin {
+    /// An offset in the same unit.
+    Here(usize),
+    /// An offset in .debug_info.
+    Elsewhere(usize),
+}
+
+pub struct Described {
+    pub linkage_name: Option<Vec<u8>>,
+    pub name: Option<Vec<u8>>,
+    pub origin: Option<Origin>,
+}
+
+/// What an entry says about its name; `None` if there is no such entry.
+pub fn describe(dwarf: &Dwarf<'_>, unit: &Unit<'_>, entry: usize) -> Option<Described> {
+    let mut described = Described { linkage_name: None, name: None, origin: None };
+    let mut entries = unit.entries_raw(Some(UnitOffset(entry))).ok()?;
+    let text = |value| {
+        let text: Reader<'_> = dwarf.attr_string(unit, value).ok()?;
+        let text = text.slice();
+        // One byte more than is kept, so that a cut is seen.
+        let text = &text[..text.len().min(crate::symbols::symtab::RAW_NAME_CAP + 1)];
+        (!text.is_empty()).then(|| text.to_vec())
+    };
+    for spec in entries.read_abbreviation().ok()??.attributes() {
+        let attribute = entries.read_attribute(*spec).ok()?;
+        match attribute.name() {
+            gimli::DW_AT_linkage_name | gimli::DW_AT_MIPS_linkage_name => {
+                described.linkage_name = text(attribute.value());
+            }
+            gimli::DW_AT_name => described.name = text(attribute.value()),
+            gimli::DW_AT_abstract_origin | gimli::DW_AT_specification => {
+                described.origin = match attribute.value() {
+                    AttributeValue::UnitRef(offset) => Some(Origin::Here(offset.0)),
+                    AttributeValue::DebugInfoRef(offset) => Some(Origin::Elsewhere(offset.0)),
+                    _ => None,
+                };
+            }
+            _ => {}
+        }
+    }
+    Some(described)
+}

@@ -1,0 +1,336 @@
+//! What naming needs to know of a 64-bit little-endian ELF file: segments, sections, build id, debug link.
+//!
+//! Everything is copied out into plain data and checked once; no offset is trusted when it is used later either,
+//! because the file may change under its mapping (`process::filebytes`).
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use object::read::{CompressedData, CompressionFormat};
+
+/// More sections than this are a mistake or an attack (a large C++ program linked with -ffunction-sections and
+/// not yet garbage-collected has tens of thousands).
+const SECTIONS_CAP: usize = 1 << 17;
+const SEGMENTS_CAP: usize = 1 << 10;
+const NAME_CAP: usize = 64;
+/// A compressed section that claims to be larger is left alone.
+const INFLATED_CAP: u64 = 1 << 30;
+
+pub const SHT_NOBITS: u32 = 8;
+const SHT_NOTE: u32 = 7;
+const SHF_ALLOC: u64 = 2;
+pub const SHF_EXECINSTR: u64 = 4;
+const SHF_COMPRESSED: u64 = 0x800;
+const PT_LOAD: u32 = 1;
+const PT_NOTE: u32 = 4;
+const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
+const PF_X: u32 = 1;
+const NT_GNU_BUILD_ID: u32 = 3;
+
+#[derive(Clone, Debug)]
+pub struct Section {
+    pub name: String,
+    pub kind: u32,
+    pub flags: u64,
+    pub address: u64,
+    pub offset: u64,
+    pub size: u64,
+    pub link: u32,
+    pub entry_size: u64,
+}
+
+impl Section {
+    /// Where its bytes are in a file of `len` bytes; empty for a section without bytes or outside the file.
+    pub fn range(&self, len: usize) -> Range<usize> {
+        if self.kind == SHT_NOBITS {
+            return 0..0;
+        }
+        file_range(self.offset, self.size, len).unwrap_or(0..0)
+    }
+
+    pub fn executable(&self) -> bool {
+        self.flags & SHF_EXECINSTR != 0
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    kind: u32,
+    flags: u32,
+    offset: u64,
+    address: u64,
+    file_size: u64,
+    memory_size: u64,
+}
+
+/// See the module's head.
+#[derive(Clone, Debug, Default)]
+pub struct Elf {
+    pub sections: Vec<Section>,
+    segments: Vec<Segment>,
+    build_id: Option<Vec<u8>>,
+}
+
+impl Elf {
+    /// `None` when this is no 64-bit little-endian ELF file, or its tables lie outside it.
+    pub fn parse(bytes: &[u8]) -> Option<Elf> {
+        if bytes.get(..6)? != b"\x7fELF\x02\x01" {
+            return None;
+        }
+        let segments = segments(bytes)?;
+        let sections = sections(bytes).unwrap_or_default();
+        let mut elf = Elf { sections, segments, build_id: None };
+        elf.build_id = elf.find_build_id(bytes);
+        Some(elf)
+    }
+
+    pub fn section(&self, name: &str) -> Option<&Section> {
+        self.sections.iter().find(|section| section.name == name)
+    }
+
+    /// The bytes of a section as they are in the file; empty when there is none.
+    pub fn data<'a>(&self, name: &str, bytes: &'a [u8]) -> &'a [u8] {
+        self.section(name).and_then(|section| bytes.get(section.range(bytes.len()))).unwrap_or(&[])
+    }
+
+    /// The bytes of a section, inflated if need be; empty when there is none or it claims to be larger than 1 GiB.
+    pub fn inflated<'a>(&self, name: &str, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+        let Some(section) = self.section(name) else { return Cow::Borrowed(&[]) };
+        let data = bytes.get(section.range(bytes.len())).unwrap_or(&[]);
+        if section.flags & SHF_COMPRESSED == 0 {
+            return Cow::Borrowed(data);
+        }
+        inflate(data).map_or(Cow::Borrowed(&[]), Cow::Owned)
+    }
+
+    /// The ELF virtual address of a byte of the file that is mapped executable.
+    pub fn address_of(&self, offset: u64) -> Option<u64> {
+        let loaded = || self.segments.iter().filter(|s| s.kind == PT_LOAD);
+        let exact = |s: &&Segment| offset.checked_sub(s.offset).is_some_and(|d| d < s.file_size);
+        // Mappings begin and end at page boundaries, segments do not: what lies in no segment belongs to the
+        // executable one whose pages cover it.
+        let page = |s: &&Segment| {
+            offset >= s.offset & !0xfff && offset < s.offset.saturating_add(s.file_size).saturating_add(0xfff) & !0xfff
+        };
+        let segment = loaded()
+            .filter(|s| s.flags & PF_X != 0)
+            .find(exact)
+            .or_else(|| loaded().filter(|s| s.flags & PF_X != 0).find(page))
+            .or_else(|| loaded().find(exact))?;
+        Some(segment.address.wrapping_add(offset.wrapping_sub(segment.offset)))
+    }
+
+    /// True for an address inside executable code. Debug info of functions that the linker dropped says 0 or -1.
+    pub fn is_code(&self, address: u64) -> bool {
+        self.segments.iter().any(|s| {
+            s.kind == PT_LOAD
+                && s.flags & PF_X != 0
+                && address.checked_sub(s.address).is_some_and(|d| d < s.memory_size)
+        })
+    }
+
+    /// The section of code that an address lies in.
+    pub fn code_section(&self, address: u64) -> Option<&Section> {
+        self.sections.iter().find(|s| {
+            s.flags & SHF_ALLOC != 0
+                && s.executable()
+                && address.checked_sub(s.address).is_some_and(|into| into < s.size)
+        })
+    }
+
+    /// .eh_frame_hdr's bytes and address, by segment (there even without section headers).
+    pub fn eh_frame_header<'a>(&self, bytes: &'a [u8]) -> Option<(&'a [u8], u64)> {
+        let segment = self.segments.iter().find(|s| s.kind == PT_GNU_EH_FRAME)?;
+        let range = file_range(segment.offset, segment.file_size, bytes.len())?;
+        Some((bytes.get(range)?, segment.address))
+    }
+
+    /// From a virtual address to the end of its segment's bytes.
+    pub fn bytes_at<'a>(&self, address: u64, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        let segment = self
+            .segments
+            .iter()
+            .find(|s| s.kind == PT_LOAD && address.checked_sub(s.address).is_some_and(|d| d < s.file_size))?;
+        let into = address - segment.address;
+        let range = file_range(segment.offset.checked_add(into)?, segment.file_size - into, bytes.len())?;
+        bytes.get(range)
+    }
+
+    /// 1 to 64 bytes.
+    pub fn build_id(&self) -> Option<&[u8]> {
+        self.build_id.as_deref()
+    }
+
+    /// Name and CRC-32 of the debug file that .gnu_debuglink asks for.
+    pub fn debug_link<'a>(&self, bytes: &'a [u8]) -> Option<(&'a [u8], u32)> {
+        let data = self.data(".gnu_debuglink", bytes);
+        let end = data.iter().take(4096).position(|b| *b == 0)?;
+        let name = data.get(..end).filter(|name| !name.is_empty())?;
+        let crc = u32_at(data, (end + 1).next_multiple_of(4))?;
+        Some((name, crc))
+    }
+
+    fn find_build_id(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+        let sections = self.sections.iter().filter(|s| s.kind == SHT_NOTE).map(|s| s.range(bytes.len()));
+        let segments = self
+            .segments
+            .iter()
+            .filter(|s| s.kind == PT_NOTE)
+            .filter_map(|s| file_range(s.offset, s.file_size, bytes.len()));
+        sections.chain(segments).take(64).find_map(|range| build_id_note(bytes.get(range)?))
+    }
+}
+
+/// Inflates an SHF_COMPRESSED section (Elf64_Chdr, then zlib or zstd).
+fn inflate(data: &[u8]) -> Option<Vec<u8>> {
+    let format = match u32_at(data, 0)? {
+        1 => CompressionFormat::Zlib,
+        2 => CompressionFormat::Zstandard,
+        _ => return None,
+    };
+    let uncompressed_size = u64_at(data, 8)?;
+    let data = data.get(24..)?;
+    // Deflate shrinks at most 1032-fold; a claim beyond that is a lie told to make us allocate.
+    if uncompressed_size > INFLATED_CAP
+        || (format == CompressionFormat::Zlib && uncompressed_size / 1100 > data.len() as u64)
+    {
+        return None;
+    }
+    CompressedData { format, data, uncompressed_size }.decompress().ok().map(Cow::into_owned)
+}
+
+fn segments(bytes: &[u8]) -> Option<Vec<Segment>> {
+    let table = u64_at(bytes, 32)?;
+    let size = usize::from(u16_at(bytes, 54)?);
+    let count = usize::from(u16_at(bytes, 56)?).min(SEGMENTS_CAP);
+    if count > 0 && size < 56 {
+        return None;
+    }
+    let mut segments = Vec::with_capacity(count);
+    for index in 0..count {
+        let at = usize::try_from(table).ok()?.checked_add(index * size)?;
+        segments.push(Segment {
+            kind: u32_at(bytes, at)?,
+            flags: u32_at(bytes, at.checked_add(4)?)?,
+            offset: u64_at(bytes, at.checked_add(8)?)?,
+            address: u64_at(bytes, at.checked_add(16)?)?,
+            file_size: u64_at(bytes, at.checked_add(32)?)?,
+            memory_size: u64_at(bytes, at.checked_add(40)?)?,
+        });
+    }
+    Some(segments)
+}
+
+fn sections(bytes: &[u8]) -> Option<Vec<Section>> {
+    let table = usize::try_from(u64_at(bytes, 40)?).ok()?;
+    let size = usize::from(u16_at(bytes, 58)?);
+    if table == 0 || size < 64 {
+        return None;
+    }
+    let header = |index: usize| bytes.get(table.checked_add(index.checked_mul(size)?)?..)?.get(..64);
+    // Counts beyond 16 bits are kept in section 0 (elf(5)).
+    let first = header(0)?;
+    let count = match u16_at(bytes, 60)? {
+        0 => usize::try_from(u64_at(first, 32)?).ok()?,
+        count => usize::from(count),
+    };
+    let names = match u16_at(bytes, 62)? {
+        0xffff => u32_at(first, 40)? as usize,
+        index => usize::from(index),
+    };
+    let names = header(names)?;
+    let names = bytes.get(file_range(u64_at(names, 24)?, u64_at(names, 32)?, bytes.len())?)?;
+    let mut sections = Vec::new();
+    for index in 1..count.min(SECTIONS_CAP) {
+        let Some(header) = header(index) else { break };
+        let name = names.get(u32_at(header, 0)? as usize..).unwrap_or(&[]);
+        let end = name.iter().take(NAME_CAP).position(|b| *b == 0).unwrap_or(0);
+        sections.push(Section {
+            name: String::from_utf8_lossy(&name[..end]).into_owned(),
+            kind: u32_at(header, 4)?,
+            flags: u64_at(header, 8)?,
+            address: u64_at(header, 16)?,
+            offset: u64_at(header, 24)?,
+            size: u64_at(header, 32)?,
+            link: u32_at(header, 40)?,
+            entry_size: u64_at(header, 56)?,
+        });
+    }
+    Some(sections)
+}
+
+fn build_id_note(mut notes: &[u8]) -> Option<Vec<u8>> {
+    for _ in 0..64 {
+        let (name_size, size) = (u32_at(notes, 0)? as usize, u32_at(notes, 4)? as usize);
+        let name = notes.get(12..)?.get(..name_size)?;
+        let at = 12 + name_size.checked_next_multiple_of(4)?;
+        let id = notes.get(at..)?.get(..size)?;
+        if name == b"GNU\0" && u32_at(notes, 8)? == NT_GNU_BUILD_ID && (1..=64).contains(&size) {
+            return Some(id.to_vec());
+        }
+        notes = notes.get(at.checked_add(size.checked_next_multiple_of(4)?)?..)?;
+    }
+    None
+}
+
+fn file_range(offset: u64, size: u64, len: usize) -> Option<Range<usize>> {
+    let start = usize::try_from(offset).ok()?;
+    let end = start.checked_add(usize::try_from(size).ok()?)?;
+    (end <= len).then_some(start..end)
+}
+
+pub fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_le_bytes(bytes.get(at..at.checked_add(2)?)?.try_into().ok()?))
+}
+
+pub fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
+}
+
+pub fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_binary_has_what_every_binary_has() {
+        let bytes = std::fs::read("/proc/self/exe").expect("we can read ourselves");
+        let elf = Elf::parse(&bytes).expect("and we are an ELF file");
+        let text = elf.section(".text").expect("with code");
+        assert_eq!(elf.address_of(text.offset), Some(text.address));
+        assert!(elf.is_code(text.address) && !elf.is_code(0) && !elf.is_code(u64::MAX));
+        assert_eq!(elf.code_section(text.address + 1).map(|s| s.name.as_str()), Some(".text"));
+        assert!(!elf.data(".eh_frame", &bytes).is_empty());
+        let (header, address) = elf.eh_frame_header(&bytes).expect("an index of unwind entries");
+        assert_eq!(header[0], 1);
+        assert_eq!(elf.bytes_at(address, &bytes).map(|b| &b[..4]), Some(&header[..4]));
+    }
+
+    #[test]
+    fn a_compressed_section_that_lies_about_its_size_is_left_alone() {
+        let mut data = vec![1, 0, 0, 0, 0, 0, 0, 0];
+        data.extend((INFLATED_CAP - 1).to_le_bytes());
+        data.extend(1u64.to_le_bytes());
+        data.extend([0x78, 0x9c, 3, 0, 0, 0, 0, 1]);
+        assert_eq!(inflate(&data), None);
+        data[8..16].copy_from_slice(&0u64.to_le_bytes());
+        assert_eq!(inflate(&data), Some(Vec::new()));
+    }
+
+    #[test]
+    fn notes_that_overrun_are_no_build_id() {
+        let mut note = Vec::new();
+        note.extend(4u32.to_le_bytes());
+        note.extend(3u32.to_le_bytes());
+        note.extend(NT_GNU_BUILD_ID.to_le_bytes());
+        note.extend(b"GNU\0abc");
+        assert_eq!(build_id_note(&note), Some(b"abc".to_vec()));
+        note[4] = 200;
+        assert_eq!(build_id_note(&note), None);
+        note[0..4].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert_eq!(build_id_note(&note), None);
+    }
+}

@@ -1,0 +1,240 @@
+//! The names of one mapped file. What is known best comes first:
+//!
+//! debug info (its own, or of its debug file), .symtab (the same two), .dynsym, `name@plt`, then
+//! `libx.so!fn_1a40`: the start of the unwind entry around the address, which is the same in every run; where there is
+//! none, `libx.so!0x1a40`. Never the nearest exported name: in a stripped file that is nearly always wrong.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use super::debugfile::{Found, Root, SearchPath, find};
+use super::dwarf::{Debug, Place};
+use super::elf::Elf;
+use super::symtab::{Plt, SymbolTable};
+use super::unwind_entry::UnwindEntries;
+use super::{demangle, vdso};
+use crate::process::filebytes::FileBytes;
+
+/// How much is believed of a file. Each step down is taken when the one above went wrong.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Trust {
+    /// It changed or was cut short while it was read, or even its unwind entries broke the parser.
+    Nothing,
+    /// Debug info or symbols broke the parser: unwind entries only.
+    Entries,
+    Full,
+}
+
+/// One place in a function, by name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Step {
+    pub function: String,
+    pub file: Option<String>,
+    pub line: Option<u32>,
+}
+
+/// An address to be named: offset in the file, and whether it is executing or a return address.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Spot {
+    pub offset: u64,
+    pub exact: bool,
+}
+
+/// Where the bytes are.
+enum Bytes {
+    Mapped(FileBytes),
+    /// A copy that nobody else can change.
+    Own(Vec<u8>),
+}
+
+impl Bytes {
+    fn get(&self) -> &[u8] {
+        match self {
+            Bytes::Mapped(mapped) => mapped.bytes(),
+            Bytes::Own(bytes) => bytes,
+        }
+    }
+
+    fn unchanged(&self) -> bool {
+        match self {
+            Bytes::Mapped(mapped) => mapped.unchanged(),
+            Bytes::Own(_) => true,
+        }
+    }
+}
+
+/// See the module's head.
+pub struct FileNames {
+    module: String,
+    bytes: Bytes,
+    elf: Elf,
+    debug_file: Option<Found>,
+    debug: Option<Debug>,
+    symbols: SymbolTable,
+    /// `symbols` is of the debug file.
+    symbols_elsewhere: bool,
+    dynamic: SymbolTable,
+    plt: Plt,
+    entries: UnwindEntries,
+}
+
+impl FileNames {
+    /// `None` when the file is no ELF file that can be read. `path` is where it lies beneath the first of `roots`.
+    pub fn open(
+        module: &str,
+        file: File,
+        path: &Path,
+        roots: &[&Root],
+        search: &SearchPath,
+        trust: Trust,
+    ) -> Option<FileNames> {
+        let mapped = FileBytes::map(file).ok()?;
+        FileNames::load(module, Bytes::Mapped(mapped), path, roots, search, trust)
+    }
+
+    /// The vDSO, from our own process: one kernel, one vDSO.
+    pub fn vdso(module: &str) -> Option<FileNames> {
+        let bytes = Bytes::Own(vdso::image()?);
+        let search = SearchPath { debug_dirs: Vec::new(), caches: Vec::new() };
+        FileNames::load(module, bytes, &PathBuf::new(), &[], &search, Trust::Full)
+    }
+
+    fn load(
+        module: &str,
+        bytes: Bytes,
+        path: &Path,
+        roots: &[&Root],
+        search: &SearchPath,
+        trust: Trust,
+    ) -> Option<FileNames> {
+        if trust == Trust::Nothing {
+            return None;
+        }
+        let elf = Elf::parse(bytes.get())?;
+        let mut names = FileNames {
+            module: module.into(),
+            entries: UnwindEntries::read(&elf, bytes.get()),
+            debug_file: None,
+            debug: None,
+            symbols: SymbolTable::default(),
+            symbols_elsewhere: false,
+            dynamic: SymbolTable::default(),
+            plt: Plt::default(),
+            bytes,
+            elf,
+        };
+        if trust == Trust::Full {
+            names.load_symbols(path, roots, search);
+        }
+        Some(names)
+    }
+
+    fn load_symbols(&mut self, path: &Path, roots: &[&Root], search: &SearchPath) {
+        let bytes = self.bytes.get();
+        self.debug = Debug::load(&self.elf, bytes);
+        self.symbols = SymbolTable::read(&self.elf, bytes, ".symtab");
+        self.dynamic = SymbolTable::read(&self.elf, bytes, ".dynsym");
+        self.plt = Plt::read(&self.elf, bytes);
+        if self.debug.is_none() {
+            self.debug_file = find(&self.elf, bytes, path, roots, search);
+            if let Some(found) = &self.debug_file {
+                self.debug = Debug::load(&found.elf, found.bytes.bytes());
+                if self.symbols.is_empty() {
+                    self.symbols = SymbolTable::read(&found.elf, found.bytes.bytes(), ".symtab");
+                    self.symbols_elsewhere = true;
+                }
+            }
+        }
+    }
+
+    /// True when everything read so far can be believed: no file was changed or cut short meanwhile.
+    pub fn unchanged(&self) -> bool {
+        self.bytes.unchanged() && self.debug_file.as_ref().is_none_or(|found| found.bytes.unchanged())
+    }
+
+    /// Memory it takes, mapped files apart.
+    pub fn weight(&self) -> usize {
+        let tables = self.symbols.weight() + self.dynamic.weight() + self.plt.weight() + self.entries.weight();
+        tables + self.debug.as_ref().map_or(0, Debug::weight)
+    }
+
+    /// Names some places, in the order given (ascending is fastest): for each the function and what is inlined there,
+    /// outermost first, never empty. Debug info that is damaged beyond use is dropped and counted in `damaged`.
+    pub fn name(&mut self, spots: &[Spot], damaged: &mut usize, found: &mut dyn FnMut(Spot, Vec<Step>)) {
+        let mut places: Vec<Vec<Place>> = Vec::with_capacity(spots.len());
+        let debug_elf = self.debug_file.as_ref().filter(|found| found.elf.section(".debug_info").is_some());
+        let debug_bytes = debug_elf.map_or(self.bytes.get(), |found| found.bytes.bytes());
+        if let Some(debug) = &mut self.debug {
+            let addresses = spots.iter().map(|spot| lookup_address(&self.elf, *spot).unwrap_or(0));
+            let done = debug.resolve(debug_bytes, &self.elf, addresses, &mut |_, chain| places.push(chain));
+            if done.is_err() {
+                self.debug = None;
+                *damaged += 1;
+            }
+        }
+        places.resize(spots.len(), Vec::new());
+        for (spot, chain) in spots.iter().zip(places) {
+            found(*spot, self.steps(*spot, chain));
+        }
+    }
+
+    fn steps(&self, spot: Spot, chain: Vec<Place>) -> Vec<Step> {
+        if chain.is_empty() {
+            return vec![Step { function: self.fallback(spot), file: None, line: None }];
+        }
+        chain
+            .into_iter()
+            .enumerate()
+            .map(|(depth, place)| {
+                let function = match place.name {
+                    // Compilers leave out the linkage name of what has internal linkage; the symbol table still has it,
+                    // and with it the scopes.
+                    Some(name) if depth == 0 && !place.linkage => {
+                        let symbol = self.symbol(spot).filter(|s| s.starts_with(b"_Z") || s.starts_with(b"_R"));
+                        demangle::readable(symbol.unwrap_or(&name))
+                    }
+                    Some(name) => demangle::readable(&name),
+                    // Lines without a function (assembly), or a function without a name.
+                    None if depth == 0 => self.fallback(spot),
+                    None => "[inlined]".into(),
+                };
+                Step { function, file: place.file, line: place.line }
+            })
+            .collect()
+    }
+
+    /// The raw name from .symtab.
+    fn symbol(&self, spot: Spot) -> Option<&[u8]> {
+        let table = match &self.debug_file {
+            Some(found) if self.symbols_elsewhere => found.bytes.bytes(),
+            _ => self.bytes.get(),
+        };
+        self.symbols.name(table, lookup_address(&self.elf, spot)?, &self.entries)
+    }
+
+    /// The name without debug info.
+    fn fallback(&self, spot: Spot) -> String {
+        let Some(address) = lookup_address(&self.elf, spot) else {
+            return format!("{}!{:#x}", self.module, spot.offset);
+        };
+        if let Some(name) = self.symbol(spot) {
+            return demangle::readable(name);
+        }
+        let bytes = self.bytes.get();
+        if let Some(name) = self.dynamic.name(bytes, address, &self.entries) {
+            return demangle::readable(name);
+        }
+        if let Some(name) = self.plt.name(&self.elf, bytes, address) {
+            return demangle::readable(&name);
+        }
+        match self.entries.start(address) {
+            Some(start) => format!("{}!fn_{start:x}", self.module),
+            None => format!("{}!{:#x}", self.module, address + u64::from(!spot.exact)),
+        }
+    }
+}
+
+/// The ELF address at which names and lines are looked up: a return address belongs to the call before it.
+fn lookup_address(elf: &Elf, spot: Spot) -> Option<u64> {
+    elf.address_of(spot.offset.checked_sub(u64::from(!spot.exact))?)
+}

@@ -1,0 +1,251 @@
+//! Names from .symtab, .dynsym and the procedure linkage table, each within its own bounds: an address behind the end
+//! of a symbol belongs to nobody, however near the symbol is.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use super::elf::{Elf, Section, u32_at, u64_at};
+use super::unwind_entry::UnwindEntries;
+
+const SYMBOL_SIZE: usize = 24;
+const RELOCATION_SIZE: usize = 24;
+/// Symbols beyond this are not looked at (400 MB of table).
+const SYMBOLS_CAP: usize = 1 << 24;
+/// How many symbols that begin before an address are tried; symbols that contain others are that deep at most.
+const NESTING: usize = 256;
+/// Functions called through stubs beyond this stay unnamed.
+const STUBS_CAP: usize = 1 << 18;
+/// Longer names are cut before they are demangled.
+pub const RAW_NAME_CAP: usize = 64 << 10;
+
+const STT_NOTYPE: u8 = 0;
+const STT_FUNC: u8 = 2;
+const STT_GNU_IFUNC: u8 = 10;
+const STB_GLOBAL: u8 = 1;
+const R_X86_64_GLOB_DAT: u32 = 6;
+const R_X86_64_JUMP_SLOT: u32 = 7;
+
+/// The code symbols of one table, sorted by address. Holds positions only; the symbols stay in the file.
+#[derive(Default)]
+pub struct SymbolTable {
+    symbols: Option<Section>,
+    strings: Option<Section>,
+    /// Indices of the symbols that name code, by (address, size).
+    order: Vec<u32>,
+}
+
+#[derive(Clone, Copy)]
+struct Symbol {
+    name: u32,
+    kind: u8,
+    binding: u8,
+    section: u16,
+    address: u64,
+    size: u64,
+}
+
+impl SymbolTable {
+    /// `name` is `.symtab` or `.dynsym`; a file without it gives an empty table.
+    pub fn read(elf: &Elf, bytes: &[u8], name: &str) -> SymbolTable {
+        let Some(symbols) = elf.section(name).cloned() else { return SymbolTable::default() };
+        let Some(strings) = (symbols.link as usize).checked_sub(1).and_then(|i| elf.sections.get(i)).cloned() else {
+            return SymbolTable::default();
+        };
+        let data = bytes.get(symbols.range(bytes.len())).unwrap_or(&[]);
+        let mut found = Vec::new();
+        for index in 0..(data.len() / SYMBOL_SIZE).min(SYMBOLS_CAP) {
+            let Some(symbol) = symbol_at(data, index) else { break };
+            let named = symbol.name != 0 && symbol.section != 0;
+            let code = match symbol.kind {
+                STT_FUNC | STT_GNU_IFUNC => true,
+                STT_NOTYPE => symbol.size > 0,
+                _ => false,
+            };
+            if named && code && elf.is_code(symbol.address) {
+                found.push((symbol.address, symbol.size, index as u32));
+            }
+        }
+        found.sort_unstable();
+        let order = found.into_iter().map(|(_, _, index)| index).collect();
+        SymbolTable { symbols: Some(symbols), strings: Some(strings), order }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    /// The raw name of the symbol that contains an address: the innermost one; of several at the same place a
+    /// function before a label, a global before a weak or local one, then the plainest name. A symbol without
+    /// a size counts only where an unwind entry begins with it and covers the address.
+    pub fn name<'a>(&self, bytes: &'a [u8], address: u64, entries: &UnwindEntries) -> Option<&'a [u8]> {
+        let data = bytes.get(self.symbols.as_ref()?.range(bytes.len()))?;
+        let strings = bytes.get(self.strings.as_ref()?.range(bytes.len()))?;
+        let read = |position: usize| symbol_at(data, self.order[position] as usize);
+        let after =
+            self.order.partition_point(|index| symbol_at(data, *index as usize).is_some_and(|s| s.address <= address));
+        let mut best: Option<(u64, Preference<'a>)> = None;
+        for position in (after.saturating_sub(NESTING)..after).rev() {
+            let Some(symbol) = read(position) else { continue };
+            if best.as_ref().is_some_and(|(start, _)| symbol.address < *start) {
+                break;
+            }
+            let Some(into) = address.checked_sub(symbol.address) else { continue };
+            let contains = match symbol.size {
+                0 => entries.start(address) == Some(symbol.address),
+                size => into < size,
+            };
+            let Some(name) = string_at(strings, symbol.name).filter(|_| contains) else { continue };
+            let preference = Preference::of(&symbol, name);
+            if best.as_ref().is_none_or(|(_, other)| preference < *other) {
+                best = Some((symbol.address, preference));
+            }
+        }
+        best.map(|(_, preference)| preference.name)
+    }
+
+    /// Bytes it occupies.
+    pub fn weight(&self) -> usize {
+        self.order.capacity() * size_of::<u32>()
+    }
+}
+
+/// Lower is better.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Preference<'a> {
+    label: bool,
+    not_global: bool,
+    sized: Reverse<bool>,
+    underscores: usize,
+    len: usize,
+    name: &'a [u8],
+}
+
+impl<'a> Preference<'a> {
+    fn of(symbol: &Symbol, name: &'a [u8]) -> Preference<'a> {
+        Preference {
+            label: symbol.kind == STT_NOTYPE,
+            not_global: symbol.binding != STB_GLOBAL,
+            sized: Reverse(symbol.size > 0),
+            underscores: name.iter().take_while(|b| **b == b'_').count(),
+            len: name.len(),
+            name,
+        }
+    }
+}
+
+fn symbol_at(data: &[u8], index: usize) -> Option<Symbol> {
+    let at = index.checked_mul(SYMBOL_SIZE)?;
+    let symbol = data.get(at..at.checked_add(SYMBOL_SIZE)?)?;
+    Some(Symbol {
+        name: u32_at(symbol, 0)?,
+        kind: symbol[4] & 15,
+        binding: symbol[4] >> 4,
+        section: u16::from_le_bytes([symbol[6], symbol[7]]),
+        address: u64_at(symbol, 8)?,
+        size: u64_at(symbol, 16)?,
+    })
+}
+
+/// A string of a table, without its version (`@@GLIBC_2.2.5`), cut at [`RAW_NAME_CAP`]; `None` for an empty one.
+fn string_at(strings: &[u8], at: u32) -> Option<&[u8]> {
+    let text = strings.get(at as usize..)?;
+    let text = &text[..text.len().min(RAW_NAME_CAP)];
+    let end = text.iter().position(|b| *b == 0).unwrap_or(text.len());
+    let text = &text[..end];
+    let version = text.iter().skip(1).position(|b| *b == b'@').map_or(text.len(), |at| at + 1);
+    Some(&text[..version]).filter(|text| !text.is_empty())
+}
+
+/// The stubs through which a program calls functions of other files.
+#[derive(Default)]
+pub struct Plt {
+    /// Address of a slot of the global offset table -> position of the called function's name in .dynstr.
+    slots: HashMap<u64, u32>,
+    /// The slots of .rela.plt in order, for stubs that push their number and do not show their slot.
+    order: Vec<u64>,
+}
+
+impl Plt {
+    pub fn read(elf: &Elf, bytes: &[u8]) -> Plt {
+        let mut plt = Plt::default();
+        let symbols = elf.data(".dynsym", bytes);
+        for table in [".rela.plt", ".rela.dyn"] {
+            for entry in elf.data(table, bytes).chunks_exact(RELOCATION_SIZE).take(SYMBOLS_CAP) {
+                let (Some(slot), Some(kind), Some(symbol)) = (u64_at(entry, 0), u32_at(entry, 8), u32_at(entry, 12))
+                else {
+                    break;
+                };
+                if plt.slots.len() >= STUBS_CAP {
+                    return plt;
+                }
+                if table == ".rela.plt" && plt.order.len() < STUBS_CAP {
+                    plt.order.push(slot);
+                }
+                if let R_X86_64_GLOB_DAT | R_X86_64_JUMP_SLOT = kind
+                    && let Some(symbol) = symbol_at(symbols, symbol as usize)
+                {
+                    plt.slots.insert(slot, symbol.name);
+                }
+            }
+        }
+        plt
+    }
+
+    /// `name@plt` for an address inside a stub.
+    pub fn name(&self, elf: &Elf, bytes: &[u8], address: u64) -> Option<Vec<u8>> {
+        let section = elf.code_section(address).filter(|s| s.name.starts_with(".plt"))?;
+        let size = match section.entry_size {
+            size @ (8 | 16) => size,
+            _ => 16,
+        };
+        let index = (address - section.address) / size;
+        let code = bytes.get(section.range(bytes.len()))?;
+        let start = usize::try_from(index * size).ok()?;
+        let stub = code.get(start..code.len().min(start.checked_add(size as usize)?))?;
+        let slot = match stub.windows(6).position(|w| w[..2] == [0xff, 0x25]) {
+            // jmp *displacement(%rip)
+            Some(at) => {
+                let displacement = u32_at(stub, at + 2)? as i32;
+                let next = section.address.checked_add(index * size + at as u64 + 6)?;
+                next.wrapping_add_signed(i64::from(displacement))
+            }
+            // push $number; jmp to the first stub (with branch tracking the jump through the slot is in .plt.sec)
+            None => {
+                let at = stub.windows(5).position(|w| w[0] == 0x68)?;
+                *self.order.get(u32_at(stub, at + 1)? as usize)?
+            }
+        };
+        let name = string_at(elf.data(".dynstr", bytes), *self.slots.get(&slot)?)?;
+        Some([name, b"@plt"].concat())
+    }
+
+    /// Bytes it occupies, about.
+    pub fn weight(&self) -> usize {
+        self.order.capacity() * 8 + self.slots.capacity() * 24
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_end_at_zero_version_or_cap() {
+        assert_eq!(string_at(b"\0read@@GLIBC_2.2.5\0next", 1), Some(&b"read"[..]));
+        assert_eq!(string_at(b"\0@odd\0", 1), Some(&b"@odd"[..]));
+        assert_eq!(string_at(b"\0\0", 1), None);
+        assert_eq!(string_at(b"\0", 99), None);
+        let long = vec![b'a'; 1 << 20];
+        assert_eq!(string_at(&long, 0).map(<[u8]>::len), Some(RAW_NAME_CAP));
+    }
+
+    #[test]
+    fn of_aliases_the_plainest_global_function_wins() {
+        let symbol = |kind, binding, size| Symbol { name: 1, kind, binding, section: 1, address: 0, size };
+        let plain = Preference::of(&symbol(STT_FUNC, STB_GLOBAL, 1), b"read");
+        assert!(plain < Preference::of(&symbol(STT_FUNC, STB_GLOBAL, 1), b"__read"));
+        assert!(plain < Preference::of(&symbol(STT_FUNC, 2, 1), b"abc"));
+        assert!(plain < Preference::of(&symbol(STT_NOTYPE, STB_GLOBAL, 1), b"abc"));
+        assert!(plain < Preference::of(&symbol(STT_FUNC, STB_GLOBAL, 0), b"abc"));
+    }
+}

@@ -1,0 +1,335 @@
+//! The thread that reads symbol files.
+//!
+//! It works off one file after the other, in portions, so that the first names are out quickly and a file is open once
+//! for all that is asked of it. Nobody waits for it: it may hang on a dead NFS server for as long as that takes.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use rustc_hash::FxHashMap;
+
+use super::debugfile::{Root, SearchPath};
+use super::intern::Interner;
+use super::kernel::Kallsyms;
+use super::names::{FileNames, Spot, Step, Trust};
+use super::{Resolved, placeholder};
+use crate::model::frame::{FileId, FrameCode, RawFrame};
+use crate::model::tables::{FrameKind, Location, Named, Tier};
+use crate::process::files::{FileKind, Files, MappedFile};
+use crate::process::open::open_mapped;
+
+/// Names per portion.
+const PORTION: usize = 64;
+/// How long after a file was mapped it may take until it is opened.
+const POLL: Duration = Duration::from_millis(50);
+/// Files kept open for a target that may end; later ones are opened when they are asked for.
+const OPEN_CAP: usize = 512;
+/// Files whose symbols are kept at a time; each maps up to two.
+const LOADED_CAP: usize = 24;
+/// Memory for the symbols of all of them (mapped pages apart); the one in use may exceed it alone.
+const WEIGHT_CAP: usize = 256 << 20;
+/// Symbols nobody asked for that long are dropped.
+const IDLE: Duration = Duration::from_secs(60);
+/// Processes whose root directory is kept open.
+const ROOTS_CAP: usize = 64;
+
+/// What the worker and its owner share.
+#[derive(Default)]
+pub struct Shared {
+    pub stop: AtomicBool,
+    /// Files whose symbols had to be given up, in part or whole.
+    pub damaged: AtomicUsize,
+    pub kernel: OnceLock<Kallsyms>,
+}
+
+/// A file of the registry, as far as it has been looked at.
+#[derive(Default)]
+enum Opened {
+    /// To be opened when asked for.
+    #[default]
+    Later,
+    Open(File),
+    /// Gone, or never was a file.
+    No,
+}
+
+struct Loaded {
+    names: Option<FileNames>,
+    used: Instant,
+}
+
+pub struct Worker {
+    files: Files,
+    search: SearchPath,
+    requests: Receiver<Vec<RawFrame>>,
+    results: Sender<Vec<Resolved>>,
+    shared: Arc<Shared>,
+    opened: Vec<Opened>,
+    open: usize,
+    /// Frames to name, by file; the files in the order in which they were first asked for.
+    queued: FxHashMap<FileId, Vec<RawFrame>>,
+    order: VecDeque<FileId>,
+    loaded: FxHashMap<FileId, Loaded>,
+    trust: FxHashMap<FileId, Trust>,
+    roots: FxHashMap<u32, Option<Root>>,
+    host: Option<Root>,
+    strings: Interner,
+}
+
+impl Worker {
+    pub fn new(
+        files: Files,
+        search: SearchPath,
+        requests: Receiver<Vec<RawFrame>>,
+        results: Sender<Vec<Resolved>>,
+        shared: Arc<Shared>,
+    ) -> Worker {
+        Worker {
+            files,
+            search,
+            requests,
+            results,
+            shared,
+            opened: Vec::new(),
+            open: 0,
+            queued: FxHashMap::default(),
+            order: VecDeque::new(),
+            loaded: FxHashMap::default(),
+            trust: FxHashMap::default(),
+            roots: FxHashMap::default(),
+            host: Root::host().ok(),
+            strings: Interner::default(),
+        }
+    }
+
+    /// Runs until its owner is gone.
+    pub fn run(mut self) {
+        loop {
+            let wait = if self.order.is_empty() { POLL } else { Duration::ZERO };
+            match self.requests.recv_timeout(wait) {
+                Ok(frames) => self.sort(frames),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            while let Ok(frames) = self.requests.try_recv() {
+                self.sort(frames);
+            }
+            if self.shared.stop.load(Ordering::Relaxed) {
+                return;
+            }
+            self.look_at_new_files();
+            if let Some(file) = self.order.front().copied() {
+                if self.portion(file).is_none() {
+                    return;
+                }
+            } else {
+                self.loaded.retain(|_, loaded| loaded.used.elapsed() < IDLE);
+            }
+        }
+    }
+
+    /// Opens what was mapped since the last time, before its process ends.
+    fn look_at_new_files(&mut self) {
+        while self.opened.len() < self.files.len() {
+            let id = FileId(self.opened.len() as u32);
+            let opened = match self.files.get(id) {
+                Some(file) if file.kind == FileKind::Regular && self.open < OPEN_CAP => {
+                    self.remember_root(file.pid);
+                    open_mapped(&file).map_or(Opened::Later, Opened::Open)
+                }
+                _ => Opened::Later,
+            };
+            self.open += usize::from(matches!(opened, Opened::Open(_)));
+            self.opened.push(opened);
+        }
+    }
+
+    fn remember_root(&mut self, pid: u32) {
+        if self.roots.len() < ROOTS_CAP && !self.roots.contains_key(&pid) {
+            self.roots.insert(pid, Root::of(pid).ok().flatten());
+        }
+    }
+
+    /// Puts frames where their file's frames are; the kernel's are answered at once.
+    fn sort(&mut self, frames: Vec<RawFrame>) {
+        let mut at_once = Vec::new();
+        for frame in frames {
+            match frame.decode() {
+                FrameCode::Code { file, .. } => {
+                    let queue = self.queued.entry(file).or_default();
+                    if queue.is_empty() {
+                        self.order.push_back(file);
+                    }
+                    queue.push(frame);
+                }
+                FrameCode::Kernel { .. } | FrameCode::Marker { .. } | FrameCode::Runtime { .. } => {
+                    let kernel = self.shared.kernel.get_or_init(Kallsyms::read);
+                    let named = placeholder::named(&self.files, Some(kernel), frame);
+                    at_once.push(Resolved { frame, named: Named { pending: false, ..named } });
+                }
+            }
+        }
+        if !at_once.is_empty() {
+            // The owner may be gone; the next receive notices.
+            let _ = self.results.send(at_once);
+        }
+    }
+
+    /// Names the next frames of one file. `None` when nobody wants them any more.
+    fn portion(&mut self, id: FileId) -> Option<()> {
+        let queue = self.queued.get_mut(&id).map(std::mem::take).unwrap_or_default();
+        // Lowest offsets last, so that a portion is taken off the end; neighbours share functions and units.
+        let mut queue = queue;
+        queue.sort_unstable_by_key(|frame| std::cmp::Reverse(frame.bits()));
+        let rest = queue.len().saturating_sub(PORTION);
+        let mut portion = queue.split_off(rest);
+        portion.reverse();
+        if queue.is_empty() {
+            self.queued.remove(&id);
+            self.order.pop_front();
+        } else {
+            self.queued.insert(id, queue);
+        }
+        let resolved = match self.files.get(id) {
+            Some(file) if file.kind != FileKind::Anonymous => self.name_all(id, &file, &portion),
+            Some(file) => self.region(&file, &portion),
+            None => self.unknown(&portion),
+        };
+        self.results.send(resolved).ok()
+    }
+
+    /// Tries with less and less trust until a portion comes out right.
+    fn name_all(&mut self, id: FileId, file: &MappedFile, portion: &[RawFrame]) -> Vec<Resolved> {
+        loop {
+            let trust = self.trust.get(&id).copied().unwrap_or(Trust::Full);
+            if let Ok(Some(steps)) = self.attempt(id, file, portion, trust) {
+                return steps;
+            }
+            // The file was cut short or rewritten, or a parser panicked: nothing of this attempt is believed.
+            let changed = self.loaded.remove(&id).and_then(|l| l.names).is_some_and(|names| !names.unchanged());
+            let next = match trust {
+                Trust::Full if !changed => Trust::Entries,
+                Trust::Full | Trust::Entries => Trust::Nothing,
+                Trust::Nothing => return self.unknown(portion),
+            };
+            self.shared.damaged.fetch_add(1, Ordering::Relaxed);
+            self.trust.insert(id, next);
+        }
+    }
+
+    /// `Ok(None)`: the file changed; `Err`: a parser panicked.
+    fn attempt(
+        &mut self,
+        id: FileId,
+        file: &MappedFile,
+        portion: &[RawFrame],
+        trust: Trust,
+    ) -> std::thread::Result<Option<Vec<Resolved>>> {
+        if !self.loaded.contains_key(&id) {
+            self.make_room();
+            let names = guarded(|| self.load(id, file, trust))?;
+            self.loaded.insert(id, Loaded { names, used: Instant::now() });
+        }
+        let Some(loaded) = self.loaded.get_mut(&id) else { return Ok(None) };
+        loaded.used = Instant::now();
+        let Some(names) = &mut loaded.names else {
+            return Ok(Some(self.unnamed(id, file, portion)));
+        };
+        let spots: Vec<Spot> = portion.iter().filter_map(|frame| spot(*frame)).collect();
+        let (mut found, mut damaged) = (Vec::with_capacity(spots.len()), 0);
+        guarded(|| names.name(&spots, &mut damaged, &mut |_, steps| found.push(steps)))?;
+        if !names.unchanged() {
+            return Ok(None);
+        }
+        self.shared.damaged.fetch_add(damaged, Ordering::Relaxed);
+        let module = self.strings.get(&placeholder::module(file));
+        let named = found.into_iter().map(|steps| self.named(steps, &module)).collect::<Vec<_>>();
+        Ok(Some(portion.iter().zip(named).map(|(frame, named)| Resolved { frame: *frame, named }).collect()))
+    }
+
+    fn load(&mut self, id: FileId, file: &MappedFile, trust: Trust) -> Option<FileNames> {
+        let module = placeholder::module(file);
+        if file.kind == FileKind::Vdso {
+            return FileNames::vdso(&module);
+        }
+        let opened = self.opened.get_mut(id.0 as usize)?;
+        if let Opened::Later = opened {
+            *opened = open_mapped(file).map_or(Opened::No, Opened::Open);
+        }
+        let Opened::Open(handle) = opened else { return None };
+        let handle = handle.try_clone().ok()?;
+        self.remember_root(file.pid);
+        let roots: Vec<&Root> = self.roots.get(&file.pid).into_iter().flatten().chain(&self.host).collect();
+        FileNames::open(&module, handle, &file.path, &roots, &self.search, trust)
+    }
+
+    /// Drops the symbols that were not used for longest, until another file's fit.
+    fn make_room(&mut self) {
+        loop {
+            let weight: usize = self.loaded.values().filter_map(|l| l.names.as_ref()).map(FileNames::weight).sum();
+            if self.loaded.len() < LOADED_CAP && weight < WEIGHT_CAP {
+                return;
+            }
+            let Some(oldest) = self.loaded.iter().min_by_key(|(_, l)| l.used).map(|(id, _)| *id) else { return };
+            self.loaded.remove(&oldest);
+        }
+    }
+
+    fn named(&mut self, steps: Vec<Step>, module: &Arc<str>) -> Named {
+        let locations = steps
+            .into_iter()
+            .enumerate()
+            .map(|(depth, step)| Location {
+                function: self.strings.get(&step.function),
+                module: module.clone(),
+                file: step.file.map(|file| self.strings.get(&file)),
+                line: step.line,
+                kind: FrameKind::Native,
+                tier: (depth > 0).then_some(Tier::Inlined),
+            })
+            .collect();
+        Named { locations, pending: false }
+    }
+
+    /// A file that is no ELF file (code generated into a memfd) is one row, like a region without a file; one that cannot be
+    /// read keeps its offsets.
+    fn unnamed(&mut self, id: FileId, file: &MappedFile, portion: &[RawFrame]) -> Vec<Resolved> {
+        let readable = matches!(self.opened.get(id.0 as usize), Some(Opened::Open(_)));
+        let trusted = self.trust.get(&id).is_none_or(|trust| *trust == Trust::Full);
+        match file.kind == FileKind::Regular && readable && trusted {
+            true => self.region(file, portion),
+            false => self.unknown(portion),
+        }
+    }
+
+    /// Code without symbols of any kind: one row for the whole region, or every address would be a row.
+    fn region(&mut self, file: &MappedFile, portion: &[RawFrame]) -> Vec<Resolved> {
+        let named = placeholder::region(file);
+        portion.iter().map(|frame| Resolved { frame: *frame, named: named.clone() }).collect()
+    }
+
+    fn unknown(&mut self, portion: &[RawFrame]) -> Vec<Resolved> {
+        let last = |frame: &RawFrame| Named { pending: false, ..placeholder::named(&self.files, None, *frame) };
+        portion.iter().map(|frame| Resolved { frame: *frame, named: last(frame) }).collect()
+    }
+}
+
+fn spot(frame: RawFrame) -> Option<Spot> {
+    match frame.decode() {
+        FrameCode::Code { offset, exact, .. } => Some(Spot { offset, exact }),
+        _ => None,
+    }
+}
+
+/// Runs code that reads hostile files: a panic in it is a result, and says nothing on the terminal.
+fn guarded<T>(work: impl FnOnce() -> T) -> std::thread::Result<T> {
+    super::PARSING.set(true);
+    let result = catch_unwind(AssertUnwindSafe(work));
+    super::PARSING.set(false);
+    result
+}

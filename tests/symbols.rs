@@ -1,0 +1,379 @@
+//! Names of compiled programs, with binutils as independent judge, and what hostile files do.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use sampletop::model::frame::{FileId, FrameCode, RawFrame};
+use sampletop::model::tables::{FrameKind, Location, Tier};
+use sampletop::process::files::{FileKind, Files, MappedFile};
+use sampletop::symbols::{SearchPath, Symbols};
+
+/// A file as if this process had it mapped: its path and identity are what counts.
+fn mapped(path: &Path) -> MappedFile {
+    let meta = std::fs::metadata(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    MappedFile {
+        kind: FileKind::Regular,
+        pid: std::process::id(),
+        path: path.to_owned(),
+        deleted: false,
+        device: (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev())),
+        inode: meta.ino(),
+        start: 0x1000,
+        end: 0x2000,
+        offset: 0,
+    }
+}
+
+fn nowhere() -> SearchPath {
+    SearchPath { debug_dirs: Vec::new(), caches: Vec::new() }
+}
+
+/// Names offsets of a file; panics when that takes a minute.
+fn name(path: &Path, search: SearchPath, spots: &[(u64, bool)]) -> Vec<Vec<Location>> {
+    let files = Files::default();
+    let id = files.register(mapped(path)).expect("room");
+    let mut symbols = Symbols::with_search_path(files, search);
+    let frames: Vec<RawFrame> = spots.iter().map(|(offset, exact)| frame(id, *offset, *exact)).collect();
+    let named = wait(&mut symbols, &frames);
+    frames.iter().map(|frame| named[&frame.bits()].clone()).collect()
+}
+
+fn frame(file: FileId, offset: u64, exact: bool) -> RawFrame {
+    RawFrame::new(FrameCode::Code { file, offset, exact })
+}
+
+fn wait(symbols: &mut Symbols, frames: &[RawFrame]) -> BTreeMap<u64, Vec<Location>> {
+    symbols.request(frames);
+    let (began, mut found) = (Instant::now(), BTreeMap::new());
+    while symbols.pending() > 0 {
+        assert!(began.elapsed() < Duration::from_secs(60), "names take longer than a minute");
+        for resolved in symbols.take() {
+            assert!(!resolved.named.pending && !resolved.named.locations.is_empty());
+            found.insert(resolved.frame.bits(), resolved.named.locations.to_vec());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    found
+}
+
+/// Runs a tool and gives what it prints.
+fn run(tool: &str, args: &[&str]) -> String {
+    let output = Command::new(tool).args(args).output().unwrap_or_else(|e| panic!("{tool} is needed: {e}"));
+    assert!(output.status.success(), "{tool} {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a path of this test")
+}
+
+/// Address, size and name of each function, by nm.
+fn functions(path: &Path, dynamic: bool) -> Vec<(u64, u64, String)> {
+    let list = if dynamic { "-D" } else { "-a" };
+    run("nm", &[list, "-S", "--defined-only", text(path)])
+        .lines()
+        .filter_map(|line| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            let [address, size, kind, name] = fields[..] else { return None };
+            let number = |text| u64::from_str_radix(text, 16).ok();
+            "tTwW".contains(kind).then_some((number(address)?, number(size)?, name.to_owned()))
+        })
+        .collect()
+}
+
+/// File offset minus address of the code segment, by readelf.
+fn code_shift(path: &Path) -> u64 {
+    let segments = run("readelf", &["-lW", text(path)]);
+    let line = segments.lines().find(|l| l.contains("LOAD") && l.contains(" E ")).expect("a code segment");
+    let fields: Vec<u64> = line
+        .split_whitespace()
+        .filter_map(|f| f.strip_prefix("0x"))
+        .filter_map(|f| u64::from_str_radix(f, 16).ok())
+        .collect();
+    fields[0].wrapping_sub(fields[1])
+}
+
+fn function(path: &Path, name: &str) -> (u64, u64) {
+    let all = functions(path, false);
+    let (address, size, _) = all.iter().find(|(.., n)| n == name).unwrap_or_else(|| panic!("{name} in {all:?}"));
+    (*address, *size)
+}
+
+/// What `addr2line -if` says of addresses: chains of (function, file, line), innermost first.
+fn addr2line(path: &Path, addresses: &[u64]) -> Vec<Vec<(String, String, u32)>> {
+    let list: Vec<String> = addresses.iter().map(|a| format!("{a:#x}")).collect();
+    let mut args = vec!["-aif", "-e", text(path)];
+    args.extend(list.iter().map(String::as_str));
+    let printed = run("addr2line", &args);
+    let mut chains: Vec<Vec<_>> = Vec::new();
+    let mut lines = printed.lines();
+    while let Some(line) = lines.next() {
+        if line.starts_with("0x") {
+            chains.push(Vec::new());
+            continue;
+        }
+        let place = lines.next().expect("a place behind each function");
+        let place = place.split(" (").next().expect("text");
+        let (file, number) = place.rsplit_once(':').expect("file:line");
+        chains.last_mut().expect("an address first").push((line.into(), file.into(), number.parse().unwrap_or(0)));
+    }
+    chains
+}
+
+/// Compares every instruction boundary-agnostic address of some functions with addr2line.
+fn compare(path: &Path, search: SearchPath, addresses: &[u64], judge: &Path) {
+    let shift = code_shift(path);
+    let spots: Vec<(u64, bool)> = addresses.iter().map(|a| (a.wrapping_add(shift), true)).collect();
+    let ours = name(path, search, &spots);
+    for ((address, ours), theirs) in addresses.iter().zip(ours).zip(addr2line(judge, addresses)) {
+        let want: Vec<(String, Option<String>, u32)> = theirs
+            .into_iter()
+            .rev()
+            .map(|(f, file, line)| (readable(&f), (file != "??").then_some(file), line))
+            .collect();
+        let got: Vec<(String, Option<String>, u32)> = ours
+            .iter()
+            .map(|l| (l.function.to_string(), l.file.as_ref().map(|f| f.to_string()), l.line.unwrap_or(0)))
+            .collect();
+        assert_eq!(got, want, "at {address:#x} of {}", path.display());
+        for (depth, location) in ours.iter().enumerate() {
+            assert_eq!(location.tier, (depth > 0).then_some(Tier::Inlined));
+            assert_eq!(location.kind, FrameKind::Native);
+            assert_eq!(&*location.module, path.file_name().and_then(|n| n.to_str()).expect("a name"));
+        }
+    }
+}
+
+/// A raw name as it should be shown, by c++filt: no parameters, and without the ABI tags that it leaves.
+fn readable(name: &str) -> String {
+    if !name.starts_with('_') {
+        return name.to_owned();
+    }
+    let name = run("c++filt", &["-p", name]).trim().replace("[abi:cxx11]", "");
+    let name = name.strip_suffix(" const").unwrap_or(&name);
+    match name.rsplit_once("::h") {
+        Some((front, hash)) if hash.len() == 16 && hash.bytes().all(|b| b.is_ascii_hexdigit()) => front.to_owned(),
+        _ => name.to_owned(),
+    }
+}
+
+fn every_byte(path: &Path, names: &[&str]) -> Vec<u64> {
+    names
+        .iter()
+        .flat_map(|name| {
+            let (address, size) = function(path, name);
+            address..address + size
+        })
+        .collect()
+}
+
+#[test]
+fn inlined_functions_and_lines_agree_with_addr2line() {
+    for flags in [
+        &["-g", "-O2"][..],
+        &["-g", "-O2", "-gdwarf-4"],
+        &["-g", "-O0"],
+        &["-g", "-O2", "-no-pie"],
+        &["-g", "-O2", "-gz"],
+    ] {
+        let program = common::build("sym_inline.c", &flags.concat(), flags);
+        let addresses = every_byte(&program, &["outermost", "hidden", "main"]);
+        compare(&program, nowhere(), &addresses, &program);
+    }
+}
+
+#[test]
+fn a_return_address_is_looked_up_in_the_call() {
+    let program = common::build("sym_inline.c", "return", &["-g", "-O2"]);
+    let (address, size) = function(&program, "outermost");
+    let end = address + size + code_shift(&program);
+    let named = name(&program, nowhere(), &[(end, false), (end - 1, true)]);
+    assert_eq!(named[0], named[1]);
+    assert_eq!(&*named[0][0].function, "outermost");
+}
+
+/// All functions of a program whose demangled name contains one of some words, by nm and c++filt.
+fn named_like(path: &Path, words: &[&str]) -> Vec<(u64, u64, String)> {
+    let mut all = functions(path, false);
+    all.iter_mut().for_each(|(.., name)| *name = readable(name));
+    all.retain(|(.., name)| words.iter().any(|word| name.contains(word)));
+    all
+}
+
+#[test]
+fn cpp_names_chains_and_lines_agree_with_binutils() {
+    let program = common::build("sym_names.cpp", "cpp", &["-g", "-O1"]);
+    let all = named_like(&program, &["outer::"]);
+    assert!(all.len() >= 8, "{all:?}");
+    let addresses: Vec<u64> = all.iter().flat_map(|(address, size, _)| *address..address + size).collect();
+    compare(&program, nowhere(), &addresses, &program);
+    let spots: Vec<(u64, bool)> = all.iter().map(|(a, ..)| (a.wrapping_add(code_shift(&program)), true)).collect();
+    let mut got: Vec<String> = name(&program, nowhere(), &spots).iter().map(|n| n[0].function.to_string()).collect();
+    got.sort();
+    got.dedup();
+    for want in [
+        "outer::(anonymous namespace)::anonymous",
+        "outer::Box<int>::get",
+        "outer::Box<int>::operator bool",
+        "outer::Box<int>::operator()",
+        "outer::apply<main::{lambda(int)#1}>",
+        "outer::apply<void (*)(int)>",
+        "outer::callback",
+        "outer::tagged",
+    ] {
+        assert!(got.iter().any(|name| name == want), "{want} in {got:#?}");
+    }
+}
+
+#[test]
+fn rust_names_chains_and_lines_agree_with_binutils() {
+    let program = common::build("sym_names.rs", "rust", &["-g", "-O", "-C", "codegen-units=1"]);
+    let all = named_like(&program, &["shapes::", "::caller"]);
+    assert!(all.len() >= 3, "{all:?}");
+    let addresses: Vec<u64> = all.iter().flat_map(|(address, size, _)| *address..address + size).collect();
+    compare(&program, nowhere(), &addresses, &program);
+    let spots: Vec<(u64, bool)> = addresses.iter().map(|a| (a.wrapping_add(code_shift(&program)), true)).collect();
+    let chains = name(&program, nowhere(), &spots);
+    let seen = |want: &str| chains.iter().flatten().any(|l| &*l.function == want);
+    assert!(chains.iter().all(|chain| !chain[0].function.contains("17h")));
+    assert!(
+        seen("<sym_names::shapes::Square<u64> as sym_names::shapes::Area>::area") || seen("sym_names::shapes::generic")
+    );
+    assert!(
+        chains
+            .iter()
+            .any(|c| &*c[0].function == "sym_names::caller" && c.iter().any(|l| l.function.contains("inlined")))
+    );
+}
+
+/// The names of every byte of some functions of `program`, whose own copy of the symbols is `with`.
+fn outer_names(program: &Path, with: &Path, search: SearchPath, names: &[&str]) -> Vec<(String, Vec<Location>)> {
+    let mut want = Vec::new();
+    let mut spots = Vec::new();
+    for function_name in names {
+        let (address, size) = function(with, function_name);
+        for address in address..address + size {
+            want.push((*function_name).to_owned());
+            spots.push((address.wrapping_add(code_shift(with)), true));
+        }
+    }
+    want.into_iter().zip(name(program, search, &spots)).collect()
+}
+
+fn copy_of(path: &Path, suffix: &str) -> PathBuf {
+    let copy = PathBuf::from(format!("{}.{suffix}", path.display()));
+    std::fs::copy(path, &copy).expect("room for a copy");
+    copy
+}
+
+#[test]
+fn a_symbol_table_without_debug_info_names_functions() {
+    let program = common::build("sym_inline.c", "symtab", &["-O2"]);
+    for (want, got) in outer_names(&program, &program, nowhere(), &["outermost", "hidden", "main"]) {
+        assert_eq!((&*got[0].function, got.len(), got[0].line), (&*want, 1, None));
+    }
+}
+
+#[test]
+fn a_stripped_program_is_named_by_unwind_entries() {
+    let program = common::build("sym_inline.c", "strip", &["-g", "-O2"]);
+    let stripped = copy_of(&program, "stripped");
+    run("strip", &["-s", text(&stripped)]);
+    let module = stripped.file_name().and_then(|n| n.to_str()).expect("a name").to_owned();
+    for (want, got) in outer_names(&stripped, &program, nowhere(), &["outermost", "hidden", "main"]) {
+        let (start, _) = function(&program, &want);
+        assert_eq!(&*got[0].function, format!("{module}!fn_{start:x}"));
+    }
+    // What no unwind entry covers is an address.
+    let (start, size) = function(&program, "outermost");
+    let behind = start + size;
+    if functions(&program, false).iter().all(|(a, ..)| *a != behind) {
+        let named = name(&stripped, nowhere(), &[(behind.wrapping_add(code_shift(&program)), true)]);
+        assert_eq!(&*named[0][0].function, format!("{module}!{behind:#x}"));
+    }
+}
+
+#[test]
+fn a_library_is_named_by_what_it_exports_and_never_by_the_nearest() {
+    let library = common::build("sym_library.c", "so", &["-O2", "-shared", "-fPIC", "-fvisibility=hidden"]);
+    let stripped = copy_of(&library, "stripped");
+    run("strip", &["-s", text(&stripped)]);
+    let module = stripped.file_name().and_then(|n| n.to_str()).expect("a name").to_owned();
+    assert!(functions(&stripped, true).iter().any(|(.., name)| name == "exported"));
+    for (want, got) in outer_names(&stripped, &library, nowhere(), &["exported", "secret"]) {
+        let (start, _) = function(&library, &want);
+        let want = if want == "exported" { want } else { format!("{module}!fn_{start:x}") };
+        assert_eq!(&*got[0].function, want);
+    }
+}
+
+#[test]
+fn calls_through_stubs_are_named() {
+    for flags in [
+        &["-O2", "-fno-builtin"][..],
+        &["-O2", "-fno-builtin", "-fcf-protection=full", "-Wl,-z,ibtplt"],
+        &["-O2", "-fno-builtin", "-no-pie", "-fcf-protection=none", "-Wl,-z,lazy"],
+    ] {
+        let program = common::build("sym_inline.c", &format!("plt{}", flags.len()), flags);
+        let listing = run("objdump", &["-d", "--section=.plt", "--section=.plt.sec", text(&program)]);
+        let stub = listing.lines().find_map(|line| {
+            let (address, name) = line.split_once(" <")?;
+            name.starts_with("printf@plt>:").then(|| u64::from_str_radix(address, 16).expect("an address"))
+        });
+        let stub = stub.unwrap_or_else(|| panic!("no stub for printf in {listing}"));
+        let stub = stub.wrapping_add(code_shift(&program));
+        for into in 0..16 {
+            let named = name(&program, nowhere(), &[(stub + into, true)]);
+            assert_eq!(&*named[0][0].function, "printf@plt", "{flags:?} + {into}");
+        }
+    }
+}
+
+#[test]
+fn debug_files_are_found_by_link_and_by_build_id() {
+    let program = common::build("sym_inline.c", "split", &["-g", "-O2", "-Wl,--build-id=sha1"]);
+    let names = ["outermost", "hidden", "main"];
+    let addresses = every_byte(&program, &names);
+    let root = tempfile::tempdir().expect("a directory");
+
+    // By .gnu_debuglink: beside the program, in .debug, and below the debug directory. No build id, so by checksum.
+    for place in ["", ".debug", "lib/debug"] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let stripped = dir.path().join("program");
+        let debug_dir = match place {
+            "lib/debug" => root.path().join(dir.path().strip_prefix("/").expect("absolute")),
+            place => dir.path().join(place),
+        };
+        std::fs::create_dir_all(&debug_dir).expect("a directory");
+        let debug = debug_dir.join("program.debug");
+        run("objcopy", &["--only-keep-debug", "-R", ".note.gnu.build-id", text(&program), text(&debug)]);
+        let link = format!("--add-gnu-debuglink={}", text(&debug));
+        run("objcopy", &["-S", "-R", ".note.gnu.build-id", &link, text(&program), text(&stripped)]);
+        let search = SearchPath { debug_dirs: vec![root.path().into()], caches: Vec::new() };
+        compare(&stripped, search.clone(), &addresses, &program);
+        // Another file under that name is not believed.
+        run("objcopy", &["--only-keep-debug", "--remove-section=.comment", text(&program), text(&debug)]);
+        let named = outer_names(&stripped, &program, search, &names);
+        assert!(named.iter().all(|(_, got)| got[0].function.starts_with("program!fn_")), "{place}");
+    }
+
+    // By build id, in a debug directory and in debuginfod's cache.
+    let notes = run("readelf", &["-n", text(&program)]);
+    let id = notes.lines().find_map(|l| l.trim().strip_prefix("Build ID: ")).expect("a build id").to_owned();
+    let stripped = copy_of(&program, "nodebug");
+    run("strip", &["-s", text(&stripped)]);
+    let in_dirs = root.path().join(format!(".build-id/{}/{}.debug", &id[..2], &id[2..]));
+    let in_cache = root.path().join(format!("cache/{id}/debuginfo"));
+    for place in [in_dirs, in_cache] {
+        std::fs::create_dir_all(place.parent().expect("a directory")).expect("a directory");
+        run("objcopy", &["--only-keep-debug", text(&program), text(&place)]);
+        let search = SearchPath { debug_dirs: vec![root.path().into()], caches: vec![root.path().join("cache")] };
+        compare(&stripped, search, &addresses, &program);
+        std::fs::remove_file(place).expect("it was there");
+    }
+}
