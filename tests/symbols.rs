@@ -1,6 +1,10 @@
 //! Names of compiled programs, with binutils as independent judge, and what hostile files do.
 
 mod common;
+#[path = "symbols/hostile.rs"]
+mod hostile;
+#[path = "symbols/worker.rs"]
+mod worker;
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;

@@ -40,14 +40,14 @@ static MAPPINGS: [Slot; SLOTS] = [const {
     }
 }; SLOTS];
 
-/// Size and times of a file, to see that it is still the one that was opened.
+/// Size and time of a file, to see that it is still the one that was opened. Not the time of its inode's last change:
+/// an upgrade that removes or renames it changes that, and nothing in the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Version {
     device: u64,
     inode: u64,
     size: u64,
     modified: (i64, i64),
-    changed: (i64, i64),
 }
 
 impl Version {
@@ -58,7 +58,6 @@ impl Version {
             inode: meta.ino(),
             size: meta.size(),
             modified: (meta.mtime(), meta.mtime_nsec()),
-            changed: (meta.ctime(), meta.ctime_nsec()),
         })
     }
 }
@@ -114,7 +113,7 @@ impl FileBytes {
         self.slot.lost.load(Ordering::Relaxed)
     }
 
-    /// True when no page was lost and the file is, by size and times, what it was when it was mapped.
+    /// True when no page was lost and the file is, by size and time, what it was when it was mapped.
     pub fn unchanged(&self) -> bool {
         !self.lost() && Version::of(&self.file).is_ok_and(|now| now == self.version)
     }

@@ -13,7 +13,7 @@ use super::elf::Elf;
 use super::symtab::{Plt, SymbolTable};
 use super::unwind_entry::UnwindEntries;
 use super::{demangle, vdso};
-use crate::process::filebytes::FileBytes;
+use crate::process::filebytes::{FileBytes, Version};
 
 /// How much is believed of a file. Each step down is taken when the one above went wrong.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -38,6 +38,15 @@ pub struct Step {
 pub struct Spot {
     pub offset: u64,
     pub exact: bool,
+}
+
+/// Why a file has no names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NoNames {
+    /// It is gone, damaged, or not any more what it was.
+    Unreadable,
+    /// It is no ELF file: code that a program generated into a file (a memfd).
+    Generated,
 }
 
 /// Where the bytes are.
@@ -79,17 +88,25 @@ pub struct FileNames {
 }
 
 impl FileNames {
-    /// `None` when the file is no ELF file that can be read. `path` is where it lies beneath the first of `roots`.
+    /// `path` is where the file lies beneath the first of `roots`; `version` what it was when it was first opened.
     pub fn open(
         module: &str,
         file: File,
+        version: Version,
         path: &Path,
         roots: &[&Root],
         search: &SearchPath,
         trust: Trust,
-    ) -> Option<FileNames> {
-        let mapped = FileBytes::map(file).ok()?;
-        FileNames::load(module, Bytes::Mapped(mapped), path, roots, search, trust)
+    ) -> Result<FileNames, NoNames> {
+        let mapped = FileBytes::map(file).map_err(|_| NoNames::Unreadable)?;
+        if mapped.version() != version {
+            return Err(NoNames::Unreadable);
+        }
+        let elf = mapped.bytes().starts_with(b"\x7fELF");
+        if !elf && mapped.unchanged() {
+            return Err(NoNames::Generated);
+        }
+        FileNames::load(module, Bytes::Mapped(mapped), path, roots, search, trust).ok_or(NoNames::Unreadable)
     }
 
     /// The vDSO, from our own process: one kernel, one vDSO.

@@ -16,10 +16,11 @@ use rustc_hash::FxHashMap;
 use super::debugfile::{Root, SearchPath};
 use super::intern::Interner;
 use super::kernel::Kallsyms;
-use super::names::{FileNames, Spot, Step, Trust};
+use super::names::{FileNames, NoNames, Spot, Step, Trust};
 use super::{Resolved, placeholder};
 use crate::model::frame::{FileId, FrameCode, RawFrame};
 use crate::model::tables::{FrameKind, Location, Named, Tier};
+use crate::process::filebytes::Version;
 use crate::process::files::{FileKind, Files, MappedFile};
 use crate::process::open::open_mapped;
 
@@ -53,13 +54,14 @@ enum Opened {
     /// To be opened when asked for.
     #[default]
     Later,
-    Open(File),
+    /// What it was then: a file that is rewritten in place is another one.
+    Open(File, Version),
     /// Gone, or never was a file.
     No,
 }
 
 struct Loaded {
-    names: Option<FileNames>,
+    names: Result<FileNames, NoNames>,
     used: Instant,
 }
 
@@ -140,11 +142,11 @@ impl Worker {
             let opened = match self.files.get(id) {
                 Some(file) if file.kind == FileKind::Regular && self.open < OPEN_CAP => {
                     self.remember_root(file.pid);
-                    open_mapped(&file).map_or(Opened::Later, Opened::Open)
+                    open(&file).unwrap_or(Opened::Later)
                 }
                 _ => Opened::Later,
             };
-            self.open += usize::from(matches!(opened, Opened::Open(_)));
+            self.open += usize::from(matches!(opened, Opened::Open(..)));
             self.opened.push(opened);
         }
     }
@@ -211,7 +213,8 @@ impl Worker {
                 return steps;
             }
             // The file was cut short or rewritten, or a parser panicked: nothing of this attempt is believed.
-            let changed = self.loaded.remove(&id).and_then(|l| l.names).is_some_and(|names| !names.unchanged());
+            let loaded = self.loaded.remove(&id).and_then(|l| l.names.ok());
+            let changed = loaded.is_some_and(|names| !names.unchanged());
             let next = match trust {
                 Trust::Full if !changed => Trust::Entries,
                 Trust::Full | Trust::Entries => Trust::Nothing,
@@ -237,8 +240,10 @@ impl Worker {
         }
         let Some(loaded) = self.loaded.get_mut(&id) else { return Ok(None) };
         loaded.used = Instant::now();
-        let Some(names) = &mut loaded.names else {
-            return Ok(Some(self.unnamed(id, file, portion)));
+        let names = match &mut loaded.names {
+            Ok(names) => names,
+            Err(NoNames::Generated) => return Ok(Some(self.region(file, portion))),
+            Err(NoNames::Unreadable) => return Ok(Some(self.unknown(portion))),
         };
         let spots: Vec<Spot> = portion.iter().filter_map(|frame| spot(*frame)).collect();
         let (mut found, mut damaged) = (Vec::with_capacity(spots.len()), 0);
@@ -252,26 +257,27 @@ impl Worker {
         Ok(Some(portion.iter().zip(named).map(|(frame, named)| Resolved { frame: *frame, named }).collect()))
     }
 
-    fn load(&mut self, id: FileId, file: &MappedFile, trust: Trust) -> Option<FileNames> {
+    fn load(&mut self, id: FileId, file: &MappedFile, trust: Trust) -> Result<FileNames, NoNames> {
         let module = placeholder::module(file);
         if file.kind == FileKind::Vdso {
-            return FileNames::vdso(&module);
+            return FileNames::vdso(&module).ok_or(NoNames::Unreadable);
         }
-        let opened = self.opened.get_mut(id.0 as usize)?;
+        let opened = self.opened.get_mut(id.0 as usize).ok_or(NoNames::Unreadable)?;
         if let Opened::Later = opened {
-            *opened = open_mapped(file).map_or(Opened::No, Opened::Open);
+            *opened = open(file).unwrap_or(Opened::No);
         }
-        let Opened::Open(handle) = opened else { return None };
-        let handle = handle.try_clone().ok()?;
+        let Opened::Open(handle, version) = opened else { return Err(NoNames::Unreadable) };
+        let handle = handle.try_clone().map_err(|_| NoNames::Unreadable)?;
+        let version = *version;
         self.remember_root(file.pid);
         let roots: Vec<&Root> = self.roots.get(&file.pid).into_iter().flatten().chain(&self.host).collect();
-        FileNames::open(&module, handle, &file.path, &roots, &self.search, trust)
+        FileNames::open(&module, handle, version, &file.path, &roots, &self.search, trust)
     }
 
     /// Drops the symbols that were not used for longest, until another file's fit.
     fn make_room(&mut self) {
         loop {
-            let weight: usize = self.loaded.values().filter_map(|l| l.names.as_ref()).map(FileNames::weight).sum();
+            let weight: usize = self.loaded.values().filter_map(|l| l.names.as_ref().ok()).map(FileNames::weight).sum();
             if self.loaded.len() < LOADED_CAP && weight < WEIGHT_CAP {
                 return;
             }
@@ -296,18 +302,7 @@ impl Worker {
         Named { locations, pending: false }
     }
 
-    /// A file that is no ELF file (code generated into a memfd) is one row, like a region without a file; one that cannot be
-    /// read keeps its offsets.
-    fn unnamed(&mut self, id: FileId, file: &MappedFile, portion: &[RawFrame]) -> Vec<Resolved> {
-        let readable = matches!(self.opened.get(id.0 as usize), Some(Opened::Open(_)));
-        let trusted = self.trust.get(&id).is_none_or(|trust| *trust == Trust::Full);
-        match file.kind == FileKind::Regular && readable && trusted {
-            true => self.region(file, portion),
-            false => self.unknown(portion),
-        }
-    }
-
-    /// Code without symbols of any kind: one row for the whole region, or every address would be a row.
+    /// Generated code, in a file or not: one row for the whole region, or every address would be a row.
     fn region(&mut self, file: &MappedFile, portion: &[RawFrame]) -> Vec<Resolved> {
         let named = placeholder::region(file);
         portion.iter().map(|frame| Resolved { frame: *frame, named: named.clone() }).collect()
@@ -317,6 +312,12 @@ impl Worker {
         let last = |frame: &RawFrame| Named { pending: false, ..placeholder::named(&self.files, None, *frame) };
         portion.iter().map(|frame| Resolved { frame: *frame, named: last(frame) }).collect()
     }
+}
+
+fn open(file: &MappedFile) -> std::io::Result<Opened> {
+    let opened = open_mapped(file)?;
+    let version = Version::of(&opened)?;
+    Ok(Opened::Open(opened, version))
 }
 
 fn spot(frame: RawFrame) -> Option<Spot> {

@@ -36,7 +36,7 @@ const ROWS_KEPT: usize = 4 << 20;
 /// Units with their abbreviations, kept while a batch is resolved.
 const UNITS_OPEN: usize = 64;
 /// CPU time that one batch may take. A 1 GB debug file takes some seconds for its index.
-const BATCH_CPU_NS: u64 = 60_000_000_000;
+const BATCH_CPU_NS: u64 = 20_000_000_000;
 
 /// One function at an address: as written in the debug info, not yet demangled.
 #[derive(Clone, Debug, PartialEq, Eq)]
