@@ -91,9 +91,10 @@ impl Theme {
         self.dim()
     }
 
-    /// The selected row; seen without colour too.
+    /// The selected row, and the cursor of a text: one even bar, seen without colour too.
     pub fn selected(&self) -> Style {
-        Style::new().add_modifier(Modifier::REVERSED)
+        let style = Style::new().add_modifier(Modifier::REVERSED).remove_modifier(Modifier::DIM);
+        if self.color { style.fg(Color::Reset) } else { style }
     }
 
     pub fn key(&self) -> Style {
