@@ -238,7 +238,6 @@ fn check_blocked(variant: &str, flags: &[&str], copy: usize, without: &[(&str, M
     for (kind, stack) in &stacks {
         let names = stack.names(&files, &[&own, &its_library]);
         let chain = expected(kind);
-        let n = names.len() - 1;
         let judged = &judge[&threads[*kind]];
         let mut addresses = stack.addresses(&files, &maps);
         if let Some((_, marker)) = without.iter().find(|(k, _)| k == kind) {
@@ -294,4 +293,88 @@ fn blocked_threads_hardened() {
 #[test]
 fn blocked_threads_stripped_few_bytes_copied() {
     check_blocked("stripped", &["-O2", "-s", "-fno-plt"], 256, &[CONTEXT]);
+}
+
+/// Checks a program whose threads all block: each is whole, equal to what elfutils says, and contains these functions
+/// in this order, innermost first.
+fn check_in_order(source: &str, variant: &str, flags: &[&str], expected: &[(&str, &[&str])]) {
+    let program = build(source, variant, flags);
+    let running = Running::start(&program, &[]);
+    let pid = running.pid();
+    let own = Symbols::of(&program);
+    let files = Files::default();
+    let mut unwinder = unwinder(pid, &files);
+    let threads = blocked_threads(pid);
+    let stacks: Vec<_> =
+        expected.iter().map(|(kind, _)| walk_blocked(&mut unwinder, pid, threads[*kind], 16 << 10)).collect();
+    let maps = Maps::read(pid).unwrap();
+    let judge = eu_stack(pid);
+    for ((kind, functions), stack) in expected.iter().zip(stacks) {
+        let names: Vec<String> = stack.names(&files, &[&own]).iter().map(|name| plain(name)).collect();
+        assert_eq!(stack.walk.end, None, "{kind}: {names:?}");
+        assert_eq!(stack.addresses(&files, &maps), judge[&threads[*kind]], "{kind}: {names:?}");
+        let mut rest = names.iter();
+        for function in *functions {
+            assert!(rest.any(|name| name == function), "{kind}: no {function} there in {names:?}");
+        }
+    }
+}
+
+/// Demangled, without arguments, hash and the mark of a split-off part.
+fn plain(name: &str) -> String {
+    let name = name.split(".cold").next().unwrap();
+    if let Ok(symbol) = cpp_demangle::Symbol::new(name) {
+        let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type();
+        return symbol.demangle_with_options(&options).unwrap_or_else(|_| name.into());
+    }
+    format!("{:#}", rustc_demangle::demangle(name))
+}
+
+#[test]
+fn cpp_templates_virtual_calls_and_exceptions() {
+    let expected: [(&str, &[&str]); 5] = [
+        (
+            "virtual",
+            &[
+                "wait_here",
+                "shop::Cart<std::vector<int, std::allocator<int> > >::checkout",
+                "shop::Derived::run",
+                "through_virtual",
+                "blocked_virtual",
+            ],
+        ),
+        ("throw", &["wait_here", "Unwound::~Unwound", "thrower", "blocked_throw"]),
+        ("catch", &["wait_here", "catcher", "blocked_catch"]),
+        ("sort", &["wait_here", "blocked_sort"]),
+        ("main", &["main", "_start"]),
+    ];
+    check_in_order("uw_cpp.cpp", "cpp", &["-O2"], &expected);
+    check_in_order("uw_cpp.cpp", "cpp-fp", &["-O2", "-fno-omit-frame-pointer"], &expected);
+    check_in_order("uw_cpp.cpp", "cpp-o0", &["-O0", "-no-pie"], &expected);
+}
+
+#[test]
+fn rust_generics_closures_and_trait_objects() {
+    let expected: [(&str, &[&str]); 6] = [
+        ("mutex", &["uw_rust::wait_mutex"]),
+        ("channel", &["uw_rust::wait_channel"]),
+        ("condvar", &["uw_rust::wait_condvar"]),
+        ("sleep", &["std::thread::sleep", "uw_rust::wait_sleep"]),
+        ("park", &["std::thread::park", "uw_rust::wait_park"]),
+        (
+            "dyn",
+            &[
+                "uw_rust::wait_sleep",
+                "uw_rust::recurse",
+                "uw_rust::recurse",
+                "<uw_rust::Generic<T> as uw_rust::Work>::work",
+                "uw_rust::wait_dyn",
+            ],
+        ),
+    ];
+    let release = ["--edition", "2021", "-O"];
+    check_in_order("uw_rust.rs", "release", &release, &expected);
+    let pointers = ["--edition", "2021", "-O", "-C", "force-frame-pointers=yes"];
+    check_in_order("uw_rust.rs", "fp", &pointers, &expected);
+    check_in_order("uw_rust.rs", "debug", &["--edition", "2021"], &expected);
 }

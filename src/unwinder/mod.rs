@@ -1,6 +1,8 @@
 //! Registers + stack bytes -> frames and how the stack ended.
 
 pub mod framehop;
+#[cfg(feature = "libunwind")]
+pub mod libunwind;
 
 use crate::model::frame::{Marker, RawFrame};
 

@@ -51,6 +51,16 @@ pub struct Known {
     pub step: Step,
 }
 
+impl Known {
+    /// The file that a marker behind this frame names.
+    pub fn file(frame: RawFrame) -> Option<FileId> {
+        match frame.decode() {
+            FrameCode::Code { file, .. } => Some(file),
+            _ => None,
+        }
+    }
+}
+
 /// Where mappings come from: /proc, or a test.
 pub type Source = Box<dyn FnMut() -> io::Result<Maps> + Send>;
 
@@ -189,14 +199,6 @@ impl Code {
             // A return address may lie just behind its mapping's end: the offset is still the right one.
             Some(file) => RawFrame::new(FrameCode::Code { file, offset: mapping.offset_of(pc), exact }),
             None => RawFrame::marker(Marker::OutsideMaps),
-        }
-    }
-
-    /// The file that a frame's marker names.
-    pub fn file_of(&self, frame: RawFrame) -> Option<FileId> {
-        match frame.decode() {
-            FrameCode::Code { file, .. } => Some(file),
-            _ => None,
         }
     }
 

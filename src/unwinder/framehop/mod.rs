@@ -17,13 +17,13 @@
 //! steps over by unwind information.
 
 mod calls;
-mod code;
+pub(super) mod code;
 mod images;
 mod recover;
 mod rows;
 mod stack;
-mod tables;
-mod walk;
+pub(super) mod tables;
+pub(super) mod walk;
 
 use std::time::Instant;
 

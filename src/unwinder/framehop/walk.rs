@@ -105,7 +105,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
 
     fn end(&mut self, marker: Marker, known: Option<Known>) -> Option<Marker> {
         let file = match marker {
-            Marker::NoUnwindInfo | Marker::BadUnwind => known.and_then(|known| self.code.file_of(known.frame)),
+            Marker::NoUnwindInfo | Marker::BadUnwind => known.and_then(|known| Known::file(known.frame)),
             _ => None,
         };
         self.out.push(file.map_or(RawFrame::marker(marker), |file| RawFrame::marker_in(marker, file)));

@@ -1,0 +1,85 @@
+//! libunwind, through ptrace: the unwinder of the way `ptrace` with `--unwinder libunwind`, and the independent judge
+//! of framehop's stacks in the tests. It reads registers and memory of a *stopped* thread word by word, a few hundred
+//! times slower than walking a copied stack.
+
+use std::time::Instant;
+
+use unwind::{Accessors, AddressSpace, Byteorder, Cursor, PTraceState, RegNum};
+
+use crate::model::frame::{Marker, RawFrame};
+use crate::process::files::Files;
+use crate::process::maps::Maps;
+use crate::process::memory::ReadMemory;
+use crate::unwinder::Walk;
+use crate::unwinder::framehop::code::{Code, Known, Step};
+use crate::unwinder::framehop::tables::Rule;
+use crate::unwinder::framehop::walk::FRAMES_MAX;
+
+/// Walks the stopped threads of one process.
+pub struct LibunwindUnwinder<M> {
+    memory: M,
+    /// What files the addresses lie in, and whether the last one is marked as the outermost.
+    code: Code,
+}
+
+impl<M: ReadMemory> LibunwindUnwinder<M> {
+    /// Frames name their files by ids from `files`.
+    pub fn new(memory: M, files: Files, pid: u32) -> LibunwindUnwinder<M> {
+        LibunwindUnwinder { memory, code: Code::new(files, pid, Box::new(move || Maps::read(pid))) }
+    }
+
+    /// Forgets everything known about the process's code, after an exec.
+    pub fn invalidate(&mut self) {
+        self.code.invalidate();
+    }
+
+    /// Appends the frames of thread `tid`, innermost first; if the stack is not proven whole the last one is a marker.
+    ///
+    /// The thread must be in a ptrace-stop whose tracer is the calling thread, and stays stopped for the whole walk.
+    pub fn walk_stopped(&mut self, tid: u32, out: &mut Vec<RawFrame>) -> Walk {
+        self.code.refresh(Instant::now());
+        let end = match self.frames(tid, out) {
+            Ok(end) => end,
+            Err(_) => Some(self.marker(Marker::BadUnwind, out)),
+        };
+        Walk { end, recovered: false }
+    }
+
+    fn frames(&mut self, tid: u32, out: &mut Vec<RawFrame>) -> unwind::Result<Option<Marker>> {
+        // Made anew for each walk: libunwind's own cache would not notice replaced libraries.
+        let space = AddressSpace::new(Accessors::ptrace(), Byteorder::DEFAULT)?;
+        let state = PTraceState::new(tid)?;
+        let mut cursor = Cursor::remote(&space, &state)?;
+        let first = out.len();
+        let mut exact = true;
+        loop {
+            if out.len() - first >= FRAMES_MAX - 1 {
+                return Ok(Some(self.marker(Marker::TooDeep, out)));
+            }
+            let pc = cursor.register(RegNum::IP)?;
+            let Some(known) = self.code.known(&self.memory, pc, exact) else {
+                return Ok(Some(self.marker(Marker::OutsideMaps, out)));
+            };
+            out.push(known.frame);
+            // libunwind, too, guesses by frame pointers where it has no information; and that it found no further
+            // frame proves nothing.
+            match known.step {
+                Step::Table(Rule::Root) => return Ok(None),
+                Step::Unknown => return Ok(Some(self.marker(Marker::NoUnwindInfo, out))),
+                _ => {}
+            }
+            // What a signal interrupted is executing itself.
+            exact = known.step == Step::Signal;
+            if !cursor.step()? {
+                return Ok(Some(self.marker(Marker::BadUnwind, out)));
+            }
+        }
+    }
+
+    fn marker(&self, marker: Marker, out: &mut Vec<RawFrame>) -> Marker {
+        let file = out.last().and_then(|frame| Known::file(*frame));
+        let file = file.filter(|_| matches!(marker, Marker::NoUnwindInfo | Marker::BadUnwind));
+        out.push(file.map_or(RawFrame::marker(marker), |file| RawFrame::marker_in(marker, file)));
+        marker
+    }
+}
