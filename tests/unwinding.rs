@@ -124,13 +124,16 @@ fn walk_blocked(unwinder: &mut impl Unwinder, pid: u32, tid: u32, copy: usize) -
     Stack { walk, frames }
 }
 
-/// Threads by name once each of them blocks; the main thread's name is `main`.
+/// Threads by name once each of them blocks; the main thread's name is `main`. One named `busy` is left out.
 fn blocked_threads(pid: u32) -> BTreeMap<String, u32> {
     let deadline = Instant::now() + Duration::from_secs(20);
     let mut threads = BTreeMap::new();
     for entry in std::fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
         let tid: u32 = entry.unwrap().file_name().to_str().unwrap().parse().unwrap();
         let read = |name| std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/{name}")).unwrap();
+        if read("comm").trim() == "busy" {
+            continue;
+        }
         // Each does next to nothing between announcing itself and its wait.
         loop {
             let stat = read("stat");
@@ -323,11 +326,14 @@ fn check_in_order(source: &str, variant: &str, flags: &[&str], expected: &[(&str
 /// Demangled, without arguments, hash and the mark of a split-off part.
 fn plain(name: &str) -> String {
     let name = name.split(".cold").next().unwrap();
+    if let Ok(rust) = rustc_demangle::try_demangle(name) {
+        return format!("{rust:#}");
+    }
     if let Ok(symbol) = cpp_demangle::Symbol::new(name) {
         let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type();
         return symbol.demangle_with_options(&options).unwrap_or_else(|_| name.into());
     }
-    format!("{:#}", rustc_demangle::demangle(name))
+    name.into()
 }
 
 #[test]
@@ -359,8 +365,8 @@ fn rust_generics_closures_and_trait_objects() {
         ("mutex", &["uw_rust::wait_mutex"]),
         ("channel", &["uw_rust::wait_channel"]),
         ("condvar", &["uw_rust::wait_condvar"]),
-        ("sleep", &["std::thread::sleep", "uw_rust::wait_sleep"]),
-        ("park", &["std::thread::park", "uw_rust::wait_park"]),
+        ("sleep", &["std::thread::functions::sleep", "uw_rust::wait_sleep"]),
+        ("park", &["std::thread::functions::park", "uw_rust::wait_park"]),
         (
             "dyn",
             &[
@@ -377,4 +383,176 @@ fn rust_generics_closures_and_trait_objects() {
     let pointers = ["--edition", "2021", "-O", "-C", "force-frame-pointers=yes"];
     check_in_order("uw_rust.rs", "fp", &pointers, &expected);
     check_in_order("uw_rust.rs", "debug", &["--edition", "2021"], &expected);
+}
+
+/// A thread held by ptrace, as the way `ptrace` holds it; let go when dropped.
+struct Held(i32);
+
+impl Held {
+    fn new(tid: u32) -> Held {
+        let tid = tid as i32;
+        ptrace(libc::PTRACE_SEIZE, tid, 0);
+        ptrace(libc::PTRACE_INTERRUPT, tid, 0);
+        let mut status = 0;
+        loop {
+            // SAFETY: `status` lives during the call.
+            assert_eq!(unsafe { libc::waitpid(tid, &mut status, libc::__WALL) }, tid);
+            if status >> 16 == libc::PTRACE_EVENT_STOP {
+                return Held(tid);
+            }
+            // A signal on its way (these programs live by SIGILL and SIGSEGV): passed on, and asked again.
+            assert!(libc::WIFSTOPPED(status), "{status:x}");
+            ptrace(libc::PTRACE_CONT, tid, libc::WSTOPSIG(status) as usize);
+        }
+    }
+
+    fn registers(&self) -> Registers {
+        // SAFETY: plain numbers; PTRACE_GETREGS fills them.
+        let mut regs: libc::user_regs_struct = unsafe { std::mem::zeroed() };
+        ptrace(libc::PTRACE_GETREGS, self.0, &raw mut regs as usize);
+        Registers {
+            rip: regs.rip,
+            rsp: regs.rsp,
+            rbp: Some(regs.rbp),
+            general: [
+                regs.rax, regs.rbx, regs.rcx, regs.rdx, regs.rsi, regs.rdi, regs.r8, regs.r9, regs.r10, regs.r11,
+                regs.r12, regs.r13, regs.r14, regs.r15,
+            ],
+            general_known: true,
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        ptrace(libc::PTRACE_DETACH, self.0, 0);
+    }
+}
+
+fn ptrace(request: libc::c_uint, tid: i32, data: usize) {
+    // SAFETY: the requests used here take a number or a pointer to a user_regs_struct that outlives the call.
+    let result = unsafe { libc::ptrace(request, tid, 0, data) };
+    assert!(result >= 0, "ptrace {request} of {tid}: {}", std::io::Error::last_os_error());
+}
+
+fn walk_held(unwinder: &mut impl Unwinder, pid: u32, held: &Held, copy: usize) -> Stack {
+    let registers = held.registers();
+    let mut bytes = vec![0; copy];
+    let n = Memory::new(pid).read(registers.rsp, &mut bytes);
+    bytes.truncate(n);
+    let mut frames = Vec::new();
+    let walk = unwinder.walk(&registers, StackBytes { base: registers.rsp, bytes: &bytes }, &mut frames);
+    Stack { walk, frames }
+}
+
+/// Waits until the thread's run time has moved: it is somewhere else then.
+fn has_run(pid: u32, tid: u32) {
+    let read = || std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).unwrap();
+    let (before, deadline) = (read(), Instant::now() + Duration::from_secs(20));
+    while read() == before {
+        assert!(Instant::now() < deadline, "{tid} does not run: {before}");
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+fn threads_by_name(pid: u32) -> BTreeMap<String, u32> {
+    let read = |tid: &str| std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm")).unwrap();
+    let ids = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().map(|e| e.unwrap().file_name());
+    ids.map(|id| (read(id.to_str().unwrap()).trim().to_string(), id.to_str().unwrap().parse().unwrap())).collect()
+}
+
+/// Threads of uw_busy.c and what may be found inside busy_KIND, in any order.
+const BUSY: [(&str, &[&str]); 11] = [
+    ("vdso", &["-"]),
+    ("tiny", &["tiny_inner", "tiny_outer"]),
+    ("plt", &["-", "plt"]),
+    ("recursion", &["fib"]),
+    ("many", &["many", "tiny_inner"]),
+    ("align", &["aligned", "-", "plt"]),
+    ("signal", &["tiny_inner", "tiny_outer", "handler", "trap", "-"]),
+    ("null", &["tiny_inner", "tiny_outer", "handler", "segv", "-", "[code outside every mapping]"]),
+    ("frame", &["blind_frame"]),
+    ("leaf", &["blind_leaf"]),
+    ("hard", &["blind_hard"]),
+];
+
+/// Stops each thread of uw_busy.c again and again wherever it is, and checks its stack by name. `truthful`: kinds that
+/// may end early for want of unwind information, but never wrongly.
+fn check_busy(variant: &str, flags: &[&str], truthful: &[&str]) {
+    /// Stops per thread: enough that all places of these small loops are met.
+    const STOPS: usize = 60;
+    let program = build("uw_busy.c", variant, flags);
+    let own = Symbols::of(&program);
+    let mut wrong: BTreeMap<String, u32> = BTreeMap::new();
+    for (kind, inside) in BUSY {
+        let running = Running::start(&program, &[kind]);
+        let pid = running.pid();
+        let files = Files::default();
+        let mut unwinder = unwinder(pid, &files);
+        #[cfg(feature = "libunwind")]
+        let mut judge = sampletop::unwinder::libunwind::LibunwindUnwinder::new(Memory::new(pid), files.clone(), pid);
+        let threads = threads_by_name(pid);
+        let chain = [
+            format!("busy_{kind}"),
+            format!("middle_{kind}"),
+            format!("outer_{kind}"),
+            "thread_main".into(),
+            "-".into(),
+        ];
+        for _ in 0..STOPS {
+            has_run(pid, threads[kind]);
+            let held = Held::new(threads[kind]);
+            let stack = walk_held(&mut unwinder, pid, &held, 32 << 10);
+            #[cfg(feature = "libunwind")]
+            let judged = {
+                let mut frames = Vec::new();
+                let walk = judge.walk_stopped(threads[kind], &mut frames);
+                (walk, frames)
+            };
+            drop(held);
+            let names = stack.names(&files, &[&own]);
+            // The program's own linkage table has no symbols.
+            let names: Vec<&str> = names.iter().map(|n| if n.starts_with('?') { "plt" } else { n }).collect();
+            // Between two calls a thread is in the outer loops: then less of the chain is there.
+            let start = names.iter().position(|name| chain.iter().any(|link| link == name && link != "-"));
+            let whole = stack.walk.end.is_none()
+                && !stack.walk.recovered
+                && start.is_some_and(|start| {
+                    let links = &names[start..];
+                    let missing = chain.len().saturating_sub(links.len());
+                    links == &chain[missing..]
+                        && (missing == 0 || start == 0)
+                        && names[..start].iter().all(|name| inside.contains(name))
+                });
+            let early = truthful.contains(&kind)
+                && stack.walk.end == Some(Marker::NoUnwindInfo)
+                && names.len() == 2
+                && inside.contains(&names[0]);
+            if !whole && !early {
+                *wrong.entry(format!("{kind}: {names:?} {:?}", stack.walk)).or_default() += 1;
+            }
+            #[cfg(feature = "libunwind")]
+            if judged.0.end.is_none() && stack.walk.end.is_none() && judged.1 != stack.frames {
+                let other = Stack { walk: judged.0, frames: judged.1 };
+                let other = other.names(&files, &[&own]);
+                *wrong.entry(format!("{kind}: {names:?}\n  libunwind: {other:?}")).or_default() += 1;
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{variant}: {wrong:#?}");
+}
+
+#[test]
+fn busy_threads_o2() {
+    check_busy("o2", &["-O2"], &["frame", "hard"]);
+}
+
+#[test]
+fn busy_threads_frame_pointers() {
+    check_busy("fp", &["-O2", "-fno-omit-frame-pointer"], &["frame", "hard"]);
+}
+
+#[test]
+fn busy_threads_o0() {
+    check_busy("o0", &["-O0", "-no-pie"], &["frame", "hard"]);
 }

@@ -77,8 +77,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
                 return self.end(Marker::TooDeep, None);
             }
             let Some(known) = self.code.known(self.memory, cursor.pc, cursor.exact) else {
-                let innermost = self.out.len() == first;
-                match self.called_nothing(cursor).filter(|_| innermost && on_stack) {
+                match self.called_nothing(cursor).filter(|_| on_stack) {
                     Some(caller) => {
                         self.out.push(RawFrame::marker(Marker::OutsideMaps));
                         cursor = caller;
@@ -258,7 +257,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
 
     /// A call through a wrong pointer: nothing of the callee has run, the return address is on top.
     fn called_nothing(&mut self, cursor: Cursor) -> Option<Cursor> {
-        self.leaf(cursor)
+        if cursor.exact { self.leaf(cursor) } else { None }
     }
 
     /// Code without unwind information: by frame records, if two of them verify.
