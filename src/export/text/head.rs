@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::{Page, Report, seconds};
+use super::{Page, Report, count, seconds};
 use crate::export::ascii::fit;
 use crate::export::{dates, grouping, rename};
 use crate::model::frame::Ns;
@@ -151,7 +151,8 @@ pub fn settings(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         (true, _) => "shown".to_owned(),
         (false, true) => "shown, because there is nothing else".to_owned(),
         (false, false) => {
-            format!("{}; {} threads did nothing but wait for work", hides(&hidden.idle), hidden.idle_threads)
+            let threads = count(hidden.idle_threads as usize, "thread");
+            format!("{}; {threads} did nothing but wait for work", hides(&hidden.idle))
         }
     };
     page.field("Idle", &idle)?;

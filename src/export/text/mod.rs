@@ -124,6 +124,12 @@ fn base(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
+/// `1 thread`, `2 threads`.
+fn count(n: usize, what: &str) -> String {
+    let plural = if n == 1 { "" } else { "s" };
+    format!("{n} {what}{plural}")
+}
+
 fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }

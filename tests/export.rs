@@ -1,0 +1,285 @@
+//! Profiles as files, from what a sampler would have seen: events -> recorder -> snapshot -> every format.
+//!
+//! The golden files are under tests/snapshots; `INSTA_UPDATE=always cargo test --test export` writes them anew.
+
+use std::sync::Arc;
+
+use sampletop::config::Format;
+use sampletop::export;
+use sampletop::model::frame::{
+    Counters, Event, FileId, FrameCode, Look, Losses, Marker, Ns, RawFrame, RawName, SECOND, Seen, Syscall, ThreadKey,
+    Tick,
+};
+use sampletop::model::recorder::{Limits, Recorder};
+use sampletop::model::settings::{Filter, Metric, Range, RollUp, Settings};
+use sampletop::model::snapshot::{Health, Session, Snapshot, Target};
+use sampletop::model::tables::{FrameKind, Location, Named, Tier};
+use serde_json::Value;
+
+const MS: Ns = 1_000_000;
+const START: Ns = 1000 * SECOND;
+const PID: u32 = 4321;
+
+/// Function, file, line, module: a frame's offset is its place here.
+const FRAMES: &[(&str, &str, u32, &str)] = &[
+    ("_start", "", 0, "shop"),
+    ("main", "/src/shop/main.c", 40, "shop"),
+    ("shop::serve", "/src/shop/serve.cpp", 88, "shop"),
+    ("shop::Cart<Item>::checkout", "/src/shop/cart.cpp", 154, "shop"),
+    ("shop::price", "/src/shop/price.cpp", 31, "shop"),
+    ("shop::round", "/src/shop/price.cpp", 12, "shop"),
+    ("pg::query", "/src/pg/query.c", 7, "libpg.so.5"),
+    ("recv", "", 0, "libc.so.6"),
+    ("epoll_wait", "", 0, "libc.so.6"),
+    ("pthread_mutex_lock", "", 0, "libc.so.6"),
+    ("shop::Stock::take", "/src/shop/stock.cpp", 9, "shop"),
+    ("größe\u{4e16}", "/src/shop/größe.cpp", 3, "shop"),
+];
+
+const EPOLL_WAIT: Syscall = Syscall { number: 232, args: [4, 0, 64, u64::MAX, 0, 0] };
+const RECVFROM: Syscall = Syscall { number: 45, args: [37, 0, 4096, 0, 0, 0] };
+const FUTEX: Syscall = Syscall { number: 202, args: [0x7000, 128, 2, 0, 0, 0] };
+
+fn frame(name: &str) -> RawFrame {
+    let offset = FRAMES.iter().position(|f| f.0 == name).unwrap_or_else(|| panic!("{name} is no frame"));
+    RawFrame::new(FrameCode::Code { file: FileId(1), offset: offset as u64, exact: false })
+}
+
+/// Written outermost first.
+fn frames(stack: &str) -> Vec<RawFrame> {
+    stack.split(' ').rev().map(frame).collect()
+}
+
+fn named(raw: RawFrame) -> Named {
+    let FrameCode::Code { offset, .. } = raw.decode() else { panic!("only code wants a name") };
+    let (function, file, line, module) = FRAMES[offset as usize];
+    let location = |function: &str, tier| Location {
+        function: function.into(),
+        module: module.into(),
+        file: (!file.is_empty()).then(|| file.into()),
+        line: (line > 0).then_some(line),
+        kind: FrameKind::Native,
+        tier,
+    };
+    let mut locations = vec![location(function, None)];
+    // One function is inlined into another everywhere.
+    if function == "shop::round" {
+        locations.push(location("shop::half_up", Some(Tier::Inlined)));
+    }
+    Named { locations: locations.into(), pending: false }
+}
+
+fn thread(tid: u32) -> ThreadKey {
+    ThreadKey { pid: PID, tid, start: 7 }
+}
+
+fn look(at: Ns, tid: u32, name: &str, seen: Seen, run_ns: u64, runs: u64, stack: Vec<RawFrame>) -> Event {
+    Event::Look(Look {
+        at,
+        thread: thread(tid),
+        name: RawName::new(name.as_bytes()),
+        seen,
+        counters: Some(Counters { run_ns, delay_ns: 0, runs }),
+        stack,
+        recovered: false,
+    })
+}
+
+/// Four seconds of a shop. Main waits in epoll; worker-1 computes, three of four samples in `round`; worker-2 waits
+/// for the database for two seconds, then for a mutex; worker-3 waits for the database, and its stack is cut.
+fn shop() -> Snapshot {
+    let base = "_start main shop::serve";
+    let checkout = format!("{base} shop::Cart<Item>::checkout");
+    let computing = [format!("{checkout} shop::price shop::round"), format!("{checkout} größe\u{4e16}")];
+    let mut recorder = Recorder::new(START, Limits::default());
+    for n in 0..=400_u64 {
+        let at = START + n * 10 * MS;
+        if n == 0 {
+            let epoll = frames(&format!("{base} epoll_wait"));
+            recorder.apply(&look(at, PID, "shop", Seen::Blocked(EPOLL_WAIT), 5 * MS, 3, epoll));
+            let query = frames(&format!("{checkout} pg::query recv"));
+            recorder.apply(&look(at, 4323, "worker-2", Seen::Blocked(RECVFROM), MS, 10, query));
+            let mut cut = frames("shop::Cart<Item>::checkout pg::query recv");
+            cut.push(RawFrame::marker(Marker::Truncated));
+            recorder.apply(&look(at, 4324, "worker-3", Seen::Blocked(RECVFROM), MS, 10, cut));
+        }
+        if n == 200 {
+            let lock = frames(&format!("{checkout} shop::Stock::take pthread_mutex_lock"));
+            recorder.apply(&look(at, 4323, "worker-2", Seen::Blocked(FUTEX), MS, 11, lock));
+        }
+        let stack = frames(&computing[usize::from(n % 4 == 0)]);
+        recorder.apply(&look(at, 4322, "worker-1", Seen::OnCpu, (50 + n * 10) * MS, 1, stack));
+        recorder.apply(&Event::Tick(Tick {
+            at,
+            pid: PID,
+            late_ns: 20_000,
+            process_cpu_ns: None,
+            interval_ns: 10 * MS,
+            losses: Losses { samples: 4 + n, truncated: 1, ..Losses::default() },
+        }));
+    }
+    for raw in recorder.take_unnamed() {
+        recorder.set_named(raw, named(raw));
+    }
+    recorder.close(START + 4 * SECOND);
+    let view = recorder.view();
+    Snapshot {
+        session: Arc::new(Session {
+            version: "0.1.0".into(),
+            host: "node7".into(),
+            kernel: "6.18.0".into(),
+            cores_milli: 4000,
+            started: START,
+            started_unix_ns: 1_767_323_045_123_000_000,
+            interval_ns: 10 * MS,
+            max_overhead_percent: None,
+        }),
+        targets: Arc::new([Target {
+            pid: PID,
+            start: 7,
+            command: "shop --config /etc/shop.conf".into(),
+            runtime: "native",
+            uid: 1000,
+            unit: Some("shop.service".into()),
+            started_unix_ns: 1_767_323_000_000_000_000,
+            ended: None,
+        }]),
+        at: view.at,
+        capture: "perf".into(),
+        health: Health {
+            ticks: view.ticks,
+            losses: view.losses,
+            interval_achieved_ns: 10 * MS,
+            late_p99_ns: 20_000,
+            self_cpu_percent: 0.4,
+            ..Health::default()
+        },
+        tables: view.tables,
+        history: view.history,
+        threads: view.threads,
+        notice: None,
+        stopped: false,
+    }
+}
+
+fn whole() -> Settings {
+    Settings { range: Range::Cumulative { since: None }, ..Settings::default() }
+}
+
+fn written(format: Format, settings: &Settings) -> String {
+    let mut out = Vec::new();
+    export::write(format, &shop(), settings, &mut out).expect("memory takes everything");
+    String::from_utf8(out).expect("UTF-8")
+}
+
+fn json(settings: &Settings) -> Value {
+    serde_json::from_str(&written(Format::Json, settings)).expect("it is JSON")
+}
+
+fn group<'a>(profile: &'a Value, name: &str) -> &'a Value {
+    let groups = profile["groups"].as_array().expect("groups");
+    groups.iter().find(|g| g["name"] == name).unwrap_or_else(|| panic!("no group {name}: {profile}"))
+}
+
+/// The node reached by these functions from a root.
+fn node<'a>(group: &'a Value, path: &[&str]) -> &'a Value {
+    let mut at = &group["tree"];
+    for (depth, name) in path.iter().enumerate() {
+        let nodes = at.as_array().expect("a list");
+        let found = nodes.iter().find(|n| n["frame"] == *name).unwrap_or_else(|| panic!("no {name} in {at}"));
+        if depth + 1 == path.len() {
+            return found;
+        }
+        at = &found["children"];
+    }
+    panic!("an empty path")
+}
+
+#[test]
+fn text_is_what_it_was() {
+    insta::assert_snapshot!("text", written(Format::Text, &whole()));
+}
+
+#[test]
+fn json_is_what_it_was() {
+    // The very bytes, but for a line break before every node.
+    insta::assert_snapshot!("json", written(Format::Json, &whole()).replace("{\"frame\"", "\n{\"frame\""));
+}
+
+#[test]
+fn folded_is_what_it_was() {
+    insta::assert_snapshot!("folded", written(Format::Folded, &whole()));
+}
+
+#[test]
+fn json_says_what_happened() {
+    let profile = json(&whole());
+    assert_eq!((&profile["elapsed_ms"], &profile["capture"]), (&4000.0.into(), &"perf".into()));
+    let workers = group(&profile, "worker-");
+    assert_eq!(workers["threads"].as_array().map(Vec::len), Some(3));
+    assert_eq!(workers["threads"][0], serde_json::json!({"pid": 4321, "tid": 4322, "name": "worker-1"}));
+    // Three threads for four seconds, one of them on a core. The look that found worker-2 in another wait takes the
+    // 10 ms since the look before.
+    assert_eq!((&workers["wall_ms"], &workers["cpu_ms"]), (&12_000.0.into(), &4000.0.into()));
+    assert_eq!(workers["states_ms"]["run"], 4000.0);
+    assert_eq!(workers["states_ms"]["io"], 5990.0);
+    let checkout = ["_start", "main", "shop::serve", "shop::Cart<Item>::checkout"];
+    let round = node(workers, &[&checkout[..], &["shop::price", "shop::round", "shop::half_up"]].concat());
+    assert_eq!((&round["self_wall_ms"], &round["self_cpu_ms"]), (&3000.0.into(), &3000.0.into()));
+    assert_eq!((&round["self_hits"], &round["tier"]), (&300.into(), &"inlined".into()));
+    let lock = node(workers, &[&checkout[..], &["shop::Stock::take", "pthread_mutex_lock"]].concat());
+    assert_eq!((&lock["self_wall_ms"], &lock["states_ms"]["lock"]), (&2010.0.into(), &2010.0.into()));
+    let query = node(workers, &[&checkout[..], &["pg::query", "recv"]].concat());
+    assert_eq!((&query["longest_ms"], &query["hits"]), (&1990.0.into(), &1.into()));
+    let marker =
+        &workers["tree"].as_array().expect("roots").iter().find(|n| n["kind"] == "marker").expect("a cut stack");
+    assert_eq!(marker["wall_ms"], 4000.0);
+    // Idle time is there, whatever the settings.
+    assert_eq!(group(&profile, "shop")["states_ms"]["poll"], 4000.0);
+}
+
+#[test]
+fn filters_and_grouping_are_those_of_the_settings() {
+    let mut settings = whole();
+    settings.filters.focus = Filter::set(regex::Regex::new("price").expect("a pattern"));
+    settings.filters.min_percent = Filter::set(99.0);
+    settings.metric = Metric::Cpu;
+    settings.roll_up = RollUp::Line;
+    settings.grouping = sampletop::model::settings::Grouping::Thread;
+    let profile = json(&settings);
+    assert_eq!((&profile["metric"], &profile["rolled_up"]), (&"cpu".into(), &"line".into()));
+    assert_eq!((&profile["settings"]["group"], &profile["settings"]["focus"]), (&"thread".into(), &"price".into()));
+    let groups = profile["groups"].as_array().expect("groups");
+    assert_eq!(groups.len(), 1, "{profile}");
+    assert_eq!(groups[0]["wall_ms"], 3000.0);
+    // What is hidden is told: with it, the groups hold the four threads' four seconds.
+    assert_eq!(profile["settings"]["hidden_ms"]["focus"], 13_000.0);
+}
+
+#[test]
+fn folded_hides_idle_time_unless_it_is_asked_for() {
+    assert!(!written(Format::Folded, &whole()).contains("epoll_wait"));
+    let all = written(Format::Folded, &Settings { idle: true, ..whole() });
+    assert!(all.contains("shop;_start;main;shop::serve;epoll_wait 4000000\n"), "{all}");
+    let sum: u64 = all.lines().map(|l| l.rsplit_once(' ').expect("a value").1.parse::<u64>().expect("a number")).sum();
+    assert_eq!(sum, 16_000_000);
+}
+
+#[test]
+fn the_longest_waits_name_their_threads() {
+    let text = written(Format::Text, &whole());
+    let waits: Vec<&str> = text.lines().skip_while(|l| !l.starts_with("10 LONGEST")).skip(2).take(3).collect();
+    assert!(waits[0].contains("4.000  2026-01-02 03:04:05.123  io       worker-3         recv"), "{text}");
+    assert!(
+        waits[1].contains("2.010  2026-01-02 03:04:07.113  lock     worker-2         pthread_mutex_lock"),
+        "{text}"
+    );
+    assert!(waits[2].contains("1.990  2026-01-02 03:04:05.123  io       worker-2         recv"), "{text}");
+}
+
+#[test]
+fn equal_profiles_give_equal_files() {
+    for format in Format::ALL {
+        assert_eq!(written(format, &whole()), written(format, &whole()), "{format:?}");
+    }
+}
