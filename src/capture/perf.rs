@@ -26,10 +26,11 @@ const LARGEST_DUMP: usize = 63 << 10;
 /// with the tick would be hit always or never.
 const PERIOD_OF_INTERVAL: f64 = 0.997;
 
-/// A thread born while we watch inherits the events of its creator, unless that had none: run time without a sample,
-/// in periods, after which it gets events of its own.
+/// A thread born while we watch inherits the events of its creator, unless that had none. After so much run time without a
+/// sample it gets events of its own: four periods, and what counters may lag behind samples (a tick at 100 Hz) twice.
 const UNSAMPLED_NEW: u64 = 4;
-/// The same for a thread whose samples used to come by inheritance.
+const COUNTERS_LAG: Ns = 20_000_000;
+/// The same, in periods, for a thread whose samples used to come by inheritance.
 const UNSAMPLED_INHERITED: u64 = 50;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -209,9 +210,9 @@ impl Perf {
         let watched = self.threads.entry(tid).or_default();
         watched.unsampled = watched.unsampled.saturating_add(ran);
         let patience = match (watched.inherited_from, known_at_start) {
-            (Some(_), _) => UNSAMPLED_INHERITED * period,
+            (Some(_), _) => UNSAMPLED_INHERITED * period + COUNTERS_LAG,
             (None, true) => 0,
-            (None, false) => UNSAMPLED_NEW * period,
+            (None, false) => UNSAMPLED_NEW * period + COUNTERS_LAG,
         };
         if watched.events.is_empty() && watched.unsampled >= patience {
             watched.unsampled = 0;

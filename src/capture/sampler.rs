@@ -234,6 +234,7 @@ impl Core {
         self.take_caught();
         let at = now();
         self.drain(at);
+        self.tell_perf();
         let tick_at = at.max(self.floor);
         self.emit();
         let second = begin >= self.second_due;
@@ -261,6 +262,15 @@ impl Core {
             Round { stacks, events: &mut self.events, moved: &mut self.moved, losses: &mut self.losses, denied: false };
         self.looks.round(&mut round);
         let denied = round.denied;
+        if denied {
+            let kind = if self.way.perf.is_some() { CaptureChoice::CpuOnly } else { CaptureChoice::States };
+            self.change_way(kind, Some("the kernel no longer lets stacks be read".into()));
+        }
+    }
+
+    /// Tells perf who ran and who ended, so that it watches those who run. After the samples of the round were taken: they tell
+    /// who is watched already.
+    fn tell_perf(&mut self) {
         if let Some(perf) = &mut self.way.perf {
             for moved in self.moved.iter().filter(|moved| moved.ran > 0) {
                 perf.moved(moved.tid, moved.ran, moved.at_start);
@@ -270,10 +280,6 @@ impl Core {
                     perf.ended(thread.tid);
                 }
             }
-        }
-        if denied {
-            let kind = if self.way.perf.is_some() { CaptureChoice::CpuOnly } else { CaptureChoice::States };
-            self.change_way(kind, Some("the kernel no longer lets stacks be read".into()));
         }
     }
 

@@ -1,109 +1,22 @@
 //! The sampler on live targets: nobody is stopped, nothing is missed, sums are the kernel's.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod rights;
+mod stopping;
+mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::io::Write;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::{Running, build};
+use sampletop::capture::Control;
 use sampletop::capture::blocked::StackReader;
 use sampletop::capture::looks::{Looks, Round, Stacks};
-use sampletop::capture::ring::Reader;
-use sampletop::capture::{Control, MakeUnwinder, Plan, Sampler};
-use sampletop::config::{CaptureChoice, UnwinderChoice};
-use sampletop::model::frame::{Event, FileId, FrameCode, Look, Losses, Marker, Ns, RawFrame, Seen};
+use sampletop::config::CaptureChoice;
+use sampletop::model::frame::{Event, Losses, Marker, Ns, RawFrame, Seen};
 use sampletop::process::memory::Memory;
-use sampletop::process::target::Target;
-use sampletop::unwinder::{Registers, StackBytes, Unwinder, Walk};
-
-/// One frame: the program counter. These tests are about who is looked at, and how.
-struct TopOnly;
-
-impl Unwinder for TopOnly {
-    fn walk(&mut self, registers: &Registers, stack: StackBytes<'_>, out: &mut Vec<RawFrame>) -> Walk {
-        assert_eq!(stack.base, registers.rsp);
-        out.push(RawFrame::new(FrameCode::Code { file: FileId(1), offset: registers.rip & 0xff_ffff, exact: true }));
-        Walk { end: None, recovered: false }
-    }
-}
-
-fn top_only() -> MakeUnwinder {
-    Box::new(|| Box::new(TopOnly))
-}
-
-fn plan(choice: CaptureChoice, interval_ms: u64) -> Plan {
-    let interval = Duration::from_millis(interval_ms);
-    Plan { choice, unwinder: UnwinderChoice::default(), interval, own_child: false }
-}
-
-fn start(target: &Running, choice: CaptureChoice, interval_ms: u64) -> (Sampler, Reader) {
-    let target = Arc::new(Target::attach(target.pid()).expect("attached"));
-    Sampler::start_with(target, plan(choice, interval_ms), top_only()).expect("sampling")
-}
-
-/// Reads events until `done` says so; fails after 30 s, far beyond what any of these needs.
-fn read_until(reader: &mut Reader, events: &mut Vec<Event>, mut done: impl FnMut(&[Event]) -> bool) {
-    let limit = Instant::now() + Duration::from_secs(30);
-    while !done(events) {
-        assert!(Instant::now() < limit, "waited in vain; last events: {:?}", &events[events.len().saturating_sub(5)..]);
-        events.extend(reader.by_ref());
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
-fn read_for(reader: &mut Reader, time: Duration) -> Vec<Event> {
-    let mut events = Vec::new();
-    let end = Instant::now() + time;
-    read_until(reader, &mut events, |_| Instant::now() >= end);
-    events
-}
-
-fn looks(events: &[Event]) -> impl Iterator<Item = &Look> {
-    events.iter().filter_map(|event| if let Event::Look(look) = event { Some(look) } else { None })
-}
-
-fn ticks(events: &[Event]) -> usize {
-    events.iter().filter(|event| matches!(event, Event::Tick(_))).count()
-}
-
-fn time_of(event: &Event) -> Ns {
-    match event {
-        Event::Look(look) => look.at,
-        Event::Tick(tick) => tick.at,
-        Event::ThreadEnded { at, .. } | Event::Exec { at, .. } => *at,
-        Event::ProcessEnded { at, .. } | Event::Gap { at, .. } => *at,
-    }
-}
-
-fn name(look: &Look) -> String {
-    String::from_utf8_lossy(look.name.bytes()).into_owned()
-}
-
-/// State letter and TracerPid of each thread.
-fn thread_states(pid: u32) -> Vec<(char, u32)> {
-    let mut states = Vec::new();
-    for entry in fs::read_dir(format!("/proc/{pid}/task")).expect("threads") {
-        let Ok(text) = fs::read_to_string(entry.expect("an entry").path().join("status")) else { continue };
-        let field = |key: &str| {
-            let line = text.lines().find(|line| line.starts_with(key)).expect("a field");
-            line.split_whitespace().nth(1).expect("its value").to_owned()
-        };
-        states.push((field("State:").chars().next().expect("a letter"), field("TracerPid:").parse().expect("a pid")));
-    }
-    states
-}
-
-fn ask(target: &mut Running, line: &str) {
-    target.child.stdin.as_mut().expect("piped").write_all(line.as_bytes()).expect("the target listens");
-}
-
-fn next_number(target: &mut Running) -> u64 {
-    let line = target.lines.next().expect("an answer").expect("text");
-    line.split_whitespace().last().expect("a word").parse().expect("a number")
-}
+use support::*;
 
 #[test]
 fn perf_disturbs_no_wait_and_traces_nobody() {
@@ -181,7 +94,7 @@ fn an_unmoved_thread_costs_one_read_and_sends_nothing() {
         assert_eq!(after.counters - before.counters, 203, "one read for each thread");
         assert_eq!(after.stats - before.stats, 2, "and more only of those that run");
         assert_eq!((after.syscalls, after.opens, after.lists), (before.syscalls, before.opens, before.lists));
-        let names: Vec<String> = crate::looks(&events).map(name).collect();
+        let names: Vec<String> = support::looks(&events).map(name).collect();
         assert!(names.len() == 2 && names.iter().all(|n| n.starts_with("spin-")), "{names:?}");
     }
     assert_eq!(losses.torn, 0);
