@@ -2,6 +2,7 @@
 
 mod filters;
 mod paths;
+mod properties;
 mod trees;
 
 use std::collections::HashMap;

@@ -1,0 +1,509 @@
+//! Projections of random facts under random settings, against what the words mean, computed stack by stack.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use regex::Regex;
+
+use super::*;
+use crate::model::settings::{Filters, Grouping, RollUp, SortColumn};
+
+/// Frames of random stacks: plain, in libraries, inlined, idle ones of every kind, a marker.
+const FRAMES: &[&str] = &[
+    "start",
+    "main:1",
+    "main:2",
+    "shop::cart:5",
+    "shop::pay:6+shop::vat:7",
+    "lib!copy",
+    "lib!copy:4+shop::hook:3",
+    "wrap",
+    POOL,
+    LOOP,
+    PLUMBING,
+    "[torn]",
+];
+const POOL: &str = "rayon_core::sleep::Sleep::sleep";
+const LOOP: &str = "uv__io_poll";
+const PLUMBING: &str = "libc.so.6!wait";
+
+const NAMES: &[&str] = &["work-1", "work-2", "main", "7"];
+
+#[derive(Clone, Debug)]
+struct FactSpec {
+    tid: u32,
+    name: usize,
+    stack: Vec<usize>,
+    state: usize,
+    wall_ns: u64,
+    cpu_ns: u64,
+    hits: u32,
+    cpu_hits: u32,
+    longest_ns: u64,
+    longest_from: u64,
+}
+
+prop_compose! {
+    fn fact()(
+        tid in 1u32..5,
+        name in 0..NAMES.len(),
+        stack in prop::collection::vec(0..FRAMES.len(), 0..7),
+        state in 0..State::COUNT,
+        (wall_ns, cpu_ns) in (0u64..50, 0u64..50),
+        (hits, cpu_hits) in (0u32..4, 0u32..3),
+        (longest_ns, longest_from) in (0u64..5, 0u64..100),
+    ) -> FactSpec {
+        FactSpec { tid, name, stack, state, wall_ns, cpu_ns, hits: hits + cpu_hits, cpu_hits, longest_ns, longest_from }
+    }
+}
+
+fn world(facts: &[FactSpec]) -> World {
+    let mut world = World::new();
+    for fact in facts {
+        let stack: Vec<&str> = fact.stack.iter().map(|frame| FRAMES[*frame]).collect();
+        let thread = ThreadKey { pid: 1, tid: fact.tid, start: 1 };
+        *world.fact_of(thread, NAMES[fact.name], &stack.join(";"), State::ALL[fact.state], 0) = Weights {
+            wall_ns: fact.wall_ns,
+            cpu_ns: fact.cpu_ns,
+            hits: fact.hits,
+            cpu_hits: fact.cpu_hits,
+            open: 0,
+            longest_ns: fact.longest_ns,
+            longest_from: if fact.longest_ns > 0 { fact.longest_from } else { 0 },
+        };
+    }
+    world
+}
+
+fn filter<T: std::fmt::Debug + Clone + 'static>(values: Vec<T>) -> BoxedStrategy<Filter<T>> {
+    let set = (prop::sample::select(values), any::<bool>());
+    prop_oneof![Just(Filter::default()), set.prop_map(|(value, on)| Filter { value: Some(value), on })].boxed()
+}
+
+fn patterns(texts: &[&str]) -> Vec<Regex> {
+    texts.iter().map(|text| Regex::new(text).unwrap()).collect()
+}
+
+fn filters() -> impl Strategy<Value = Filters> {
+    let prefixes = [&["shop::"][..], &["lib", "nothing"], &["/src/"], &["main", "rayon"]];
+    let prefixes = prefixes.iter().map(|list| list.iter().map(|p| (*p).to_owned()).collect()).collect();
+    (
+        filter(prefixes),
+        filter(patterns(&["cart|poll", "^main$"])),
+        filter(patterns(&["pay|hook", "wrap"])),
+        filter(patterns(&["wrap|copy", "^start$|^main$", ""])),
+        filter(patterns(&["^work-$", "^work-1$|main"])),
+    )
+        .prop_map(|(interesting, focus, ignore, hide, threads)| {
+            let min_percent = Filter::default();
+            Filters { interesting, focus, ignore, hide, threads, min_percent }
+        })
+}
+
+fn grouping() -> impl Strategy<Value = Grouping> {
+    let frame = Grouping::Frame(Regex::new("shop::|sleep").unwrap());
+    prop::sample::select(vec![
+        Grouping::Rules,
+        Grouping::Name,
+        Grouping::Thread,
+        Grouping::Process,
+        Grouping::None,
+        frame,
+    ])
+}
+
+prop_compose! {
+    fn settings()(
+        metric in prop::sample::select(&Metric::ALL[..]),
+        roll_up in prop::sample::select(&RollUp::ALL[..]),
+        grouping in grouping(),
+        filters in filters(),
+        (idle, idle_main, reverse) in any::<(bool, bool, bool)>(),
+        sort in prop::sample::select(&SortColumn::ALL[..]),
+    ) -> Settings {
+        let idle_at = if idle_main { patterns(&["^main$"]) } else { Vec::new() };
+        Settings { metric, roll_up, grouping, filters, idle, idle_at, sort, reverse, ..Settings::default() }
+    }
+}
+
+fn sum<'a>(totals: impl IntoIterator<Item = &'a Totals>) -> Totals {
+    totals.into_iter().fold(Totals::default(), |mut sum, totals| {
+        sum.add(totals);
+        sum
+    })
+}
+
+/// Everything there is, as one sum.
+fn everything(facts: &[FactSpec]) -> Totals {
+    facts.iter().fold(Totals::default(), |mut sum, fact| {
+        sum.add(&totals(fact));
+        sum
+    })
+}
+
+fn totals(fact: &FactSpec) -> Totals {
+    let mut totals = Totals {
+        wall_ns: fact.wall_ns,
+        cpu_ns: fact.cpu_ns,
+        hits: fact.hits.into(),
+        cpu_hits: fact.cpu_hits.into(),
+        longest_ns: fact.longest_ns,
+        longest_from: if fact.longest_ns > 0 { fact.longest_from } else { 0 },
+        ..Totals::default()
+    };
+    totals.states_ns[fact.state] = fact.wall_ns;
+    totals
+}
+
+/// What is shown of a row: its location at first sight, total, self.
+type Rows = BTreeMap<(String, Vec<String>), (Location, Totals, Totals)>;
+
+fn row_name(location: &Location, roll_up: RollUp) -> String {
+    let Location { function, module, file, line, tier, .. } = location;
+    match roll_up {
+        RollUp::Function => format!("{module}!{function} {tier:?}"),
+        RollUp::Line => format!("{module}!{function} {tier:?} {file:?} {line:?}"),
+    }
+}
+
+/// The projection as rows by path.
+fn rows(projection: &Projection, roll_up: RollUp) -> Rows {
+    let mut rows = Rows::new();
+    for group in &projection.groups {
+        for root in &group.roots {
+            let mut todo = vec![(*root, Vec::new())];
+            while let Some((index, mut path)) = todo.pop() {
+                let node = &projection.nodes[index as usize];
+                path.push(row_name(&node.location, roll_up));
+                todo.extend(node.children.iter().map(|child| (*child, path.clone())));
+                let row = ((*node.location).clone(), node.total, node.own);
+                assert!(rows.insert((group.name.to_string(), path), row).is_none(), "one row, twice");
+            }
+        }
+    }
+    assert_eq!(rows.len(), projection.nodes.len(), "every node is below a root");
+    rows
+}
+
+/// What the words mean, applied to one stack at a time.
+struct Oracle {
+    shown: Totals,
+    /// threads, focus, ignore, idle
+    hidden: [Totals; 4],
+    rows: BTreeMap<(String, Vec<String>), OracleRow>,
+    methods: BTreeMap<String, OracleRow>,
+    groups: BTreeMap<String, (Totals, Totals, BTreeSet<u32>)>,
+}
+
+#[derive(Default)]
+struct OracleRow {
+    total: Totals,
+    own: Totals,
+    lines: Vec<(Location, u64, u64)>,
+    threads: BTreeSet<u32>,
+}
+
+impl OracleRow {
+    fn add_line(&mut self, location: &Location, totals: &Totals) {
+        match self.lines.iter_mut().find(|(known, ..)| known == location) {
+            Some((_, wall, cpu)) => {
+                *wall += totals.wall_ns;
+                *cpu += totals.cpu_ns;
+            }
+            None => self.lines.push((location.clone(), totals.wall_ns, totals.cpu_ns)),
+        }
+    }
+
+    /// Heaviest first, then the lowest.
+    fn line(&self, metric: Metric) -> Option<u32> {
+        let value = |wall_ns, cpu_ns| Totals { wall_ns, cpu_ns, ..Totals::default() }.value(metric);
+        let mut lines: Vec<_> =
+            self.lines.iter().map(|(l, wall, cpu)| (u64::MAX - value(*wall, *cpu), l.line.is_none(), l.line)).collect();
+        lines.sort();
+        lines.first().and_then(|(.., line)| *line)
+    }
+}
+
+fn matches(filter: &Filter<Regex>, frames: &[Location]) -> Option<bool> {
+    filter.active().map(|pattern| frames.iter().any(|l| pattern.is_match(&l.function)))
+}
+
+impl Oracle {
+    fn new(facts: &[FactSpec], settings: &Settings) -> Oracle {
+        let mut oracle = Oracle::account(facts, settings, settings.idle);
+        if oracle.shown.is_empty() && !oracle.hidden[3].is_empty() {
+            oracle = Oracle::account(facts, settings, true);
+        }
+        oracle
+    }
+
+    fn account(facts: &[FactSpec], settings: &Settings, show_idle: bool) -> Oracle {
+        let mut oracle = Oracle {
+            shown: Totals::default(),
+            hidden: [Totals::default(); 4],
+            rows: BTreeMap::new(),
+            methods: BTreeMap::new(),
+            groups: BTreeMap::new(),
+        };
+        for fact in facts {
+            let frames: Vec<Location> = fact
+                .stack
+                .iter()
+                .flat_map(|frame| FRAMES[*frame].split('+').enumerate())
+                .map(|(depth, text)| location(text, depth > 0))
+                .collect();
+            oracle.fact(fact, &frames, settings, show_idle, facts);
+        }
+        oracle
+    }
+
+    fn fact(&mut self, fact: &FactSpec, frames: &[Location], settings: &Settings, show_idle: bool, all: &[FactSpec]) {
+        let totals = totals(fact);
+        let filters = &settings.filters;
+        let name = NAMES[fact.name];
+        let group = match &settings.grouping {
+            Grouping::Rules => ["work-", "work-", "main", "(unnamed)"][fact.name].to_owned(),
+            Grouping::Name => name.to_owned(),
+            Grouping::Thread => format!("{name} ({})", fact.tid),
+            Grouping::Process => "1 shop --port 80".to_owned(),
+            Grouping::None => "(all)".to_owned(),
+            Grouping::Frame(pattern) => match frames.iter().find(|l| pattern.is_match(&l.function)) {
+                Some(location) => location.function.to_string(),
+                None => "(no match)".to_owned(),
+            },
+        };
+        let reason = if filters.threads.active().is_some_and(|p| !p.is_match(name) && !p.is_match(&group)) {
+            Some(0)
+        } else if matches(&filters.focus, frames) == Some(false) {
+            Some(1)
+        } else if matches(&filters.ignore, frames) == Some(true) {
+            Some(2)
+        } else if !show_idle && is_idle(fact, frames, settings) {
+            Some(3)
+        } else {
+            None
+        };
+        if let Some(reason) = reason {
+            self.hidden[reason].add(&totals);
+            return;
+        }
+        self.shown.add(&totals);
+
+        let hidden = |l: &&Location| filters.hide.active().is_some_and(|p| p.is_match(&l.function));
+        let mut kept: Vec<&Location> = frames.iter().filter(|l| !hidden(l)).collect();
+        if let Some(prefixes) = filters.interesting.active() {
+            let begins = |l: &Location, p: &String| {
+                l.function.starts_with(p)
+                    || l.module.starts_with(p)
+                    || l.file.as_ref().is_some_and(|f| f.starts_with(p))
+            };
+            let innermost = kept.iter().rposition(|l| prefixes.iter().any(|p| begins(l, p)));
+            kept.truncate(innermost.map_or(1, |innermost| innermost + 2));
+        }
+
+        // A thread's own group is called by its newest name in it.
+        let group = match settings.grouping {
+            Grouping::Thread => self.thread_group(fact, settings, show_idle, all),
+            _ => group,
+        };
+        let entry = self.groups.entry(group.clone()).or_default();
+        entry.0.add(&totals);
+        if kept.is_empty() {
+            entry.1.add(&totals);
+        }
+        entry.2.insert(fact.tid);
+        let mut path = Vec::new();
+        let mut met = BTreeSet::new();
+        for (depth, location) in kept.iter().enumerate() {
+            let name = row_name(location, settings.roll_up);
+            path.push(name.clone());
+            let row = self.rows.entry((group.clone(), path.clone())).or_default();
+            let method = self.methods.entry(name.clone()).or_default();
+            row.total.add(&totals);
+            row.add_line(location, &totals);
+            method.threads.insert(fact.tid);
+            if met.insert(name) {
+                method.total.add(&totals);
+                method.add_line(location, &totals);
+            }
+            if depth + 1 == kept.len() {
+                row.own.add(&totals);
+                method.own.add(&totals);
+            }
+        }
+    }
+
+    /// Of the names a thread was shown under, the one that was interned last.
+    fn thread_group(&self, fact: &FactSpec, settings: &Settings, show_idle: bool, all: &[FactSpec]) -> String {
+        let mut alone = settings.clone();
+        alone.grouping = Grouping::Name;
+        // The thread filter must see what it saw before.
+        let names = |fact: &FactSpec| format!("{} ({})", NAMES[fact.name], fact.tid);
+        let order = all.iter().map(|f| f.name).fold(Vec::new(), |mut order, name| {
+            if !order.contains(&name) {
+                order.push(name);
+            }
+            order
+        });
+        let shown = all.iter().filter(|other| other.tid == fact.tid).filter(|other| {
+            let threads = &settings.filters.threads;
+            if threads.active().is_some_and(|p| !p.is_match(NAMES[other.name]) && !p.is_match(&names(other))) {
+                return false;
+            }
+            alone.filters.threads = Filter::default();
+            let alone = Oracle::account(std::slice::from_ref(other), &alone, show_idle);
+            !alone.groups.is_empty()
+        });
+        let newest = shown.max_by_key(|other| order.iter().position(|name| *name == other.name));
+        names(newest.unwrap_or(fact))
+    }
+}
+
+fn is_idle(fact: &FactSpec, frames: &[Location], settings: &Settings) -> bool {
+    let is = |l: &Location, text: &str| *l == location(text, false);
+    match State::ALL[fact.state] {
+        State::Poll => true,
+        State::Wait | State::Sleep => {
+            let waits =
+                |l: &Location| is(l, POOL) || settings.idle_at.iter().any(|pattern| pattern.is_match(&l.function));
+            let in_loop = frames
+                .iter()
+                .rposition(|l| is(l, LOOP))
+                .is_some_and(|innermost| frames[innermost + 1..].iter().all(|l| is(l, PLUMBING)));
+            frames.iter().any(waits) || in_loop
+        }
+        _ => false,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn a_projection_is_what_the_words_mean(
+        facts in prop::collection::vec(fact(), 0..30),
+        settings in settings(),
+    ) {
+        let projection = world(&facts).project(&settings);
+        let oracle = Oracle::new(&facts, &settings);
+        prop_assert_eq!(projection.total, oracle.shown);
+        let Hidden { threads, focus, ignore, idle, .. } = projection.hidden;
+        prop_assert_eq!([threads, focus, ignore, idle], oracle.hidden);
+
+        let groups: BTreeMap<String, _> = projection
+            .groups
+            .iter()
+            .map(|g| (g.name.to_string(), (g.total, g.own, g.threads.iter().map(|t| t.thread.tid).collect())))
+            .collect();
+        prop_assert_eq!(&groups, &oracle.groups);
+        let shown = rows(&projection, settings.roll_up);
+        prop_assert_eq!(shown.keys().collect::<Vec<_>>(), oracle.rows.keys().collect::<Vec<_>>());
+        for ((key, (location, total, own)), expected) in shown.iter().zip(oracle.rows.values()) {
+            prop_assert_eq!((total, own), (&expected.total, &expected.own), "{:?}", key);
+            prop_assert_eq!(location.line, expected.line(settings.metric), "{:?}", key);
+        }
+        let methods: BTreeMap<String, &Method> =
+            projection.methods.iter().map(|m| (row_name(&m.location, settings.roll_up), m)).collect();
+        prop_assert_eq!(methods.len(), projection.methods.len(), "a method, twice");
+        prop_assert_eq!(methods.keys().collect::<Vec<_>>(), oracle.methods.keys().collect::<Vec<_>>());
+        for ((name, method), expected) in methods.iter().zip(oracle.methods.values()) {
+            prop_assert_eq!((method.total, method.own), (expected.total, expected.own), "{}", name);
+            prop_assert_eq!(method.threads as usize, expected.threads.len(), "{}", name);
+            prop_assert_eq!(method.location.line, expected.line(settings.metric), "{}", name);
+        }
+    }
+
+    #[test]
+    fn sums_add_up(facts in prop::collection::vec(fact(), 0..60), settings in settings()) {
+        let projection = world(&facts).project(&settings);
+        let nodes = &projection.nodes;
+        let Hidden { threads, focus, ignore, idle, .. } = &projection.hidden;
+        prop_assert_eq!(sum([&projection.total, threads, focus, ignore, idle]), everything(&facts));
+        prop_assert_eq!(sum(projection.groups.iter().map(|g| &g.total)), projection.total);
+        for group in &projection.groups {
+            let roots = group.roots.iter().map(|root| &nodes[*root as usize].total);
+            prop_assert_eq!(sum(roots.chain([&group.own])), group.total);
+        }
+        for node in nodes {
+            let children = node.children.iter().map(|child| &nodes[*child as usize].total);
+            prop_assert_eq!(sum(children.chain([&node.own])), node.total);
+        }
+        let own = nodes.iter().map(|n| &n.own).chain(projection.groups.iter().map(|g| &g.own));
+        prop_assert_eq!(sum(own), projection.total);
+        let own = projection.methods.iter().map(|m| &m.own).chain(projection.groups.iter().map(|g| &g.own));
+        prop_assert_eq!(sum(own), projection.total);
+        for totals in nodes.iter().map(|n| &n.total).chain([&projection.total]) {
+            prop_assert_eq!(totals.states_ns.iter().sum::<u64>(), totals.wall_ns);
+        }
+    }
+
+    #[test]
+    fn grouping_cutting_and_hiding_frames_change_no_total(
+        facts in prop::collection::vec(fact(), 0..60),
+        settings in settings(),
+        other in settings(),
+    ) {
+        // The thread filter also looks at groups.
+        let mut settings = settings;
+        settings.filters.threads = Filter::default();
+        let mut changed = settings.clone();
+        changed.grouping = other.grouping;
+        changed.filters.interesting = other.filters.interesting;
+        changed.filters.hide = other.filters.hide;
+        changed.roll_up = other.roll_up;
+        let mut world = world(&facts);
+        let (before, after) = (world.project(&settings), world.project(&changed));
+        prop_assert_eq!(before.total, after.total);
+        prop_assert_eq!(before.hidden, after.hidden);
+    }
+
+    #[test]
+    fn the_order_of_facts_does_not_matter(
+        facts in prop::collection::vec(fact(), 0..30),
+        settings in settings(),
+        seed in prop::collection::vec(any::<u32>(), 30),
+    ) {
+        let mut world = world(&facts);
+        let before = world.project(&settings);
+        let mut keyed: Vec<_> = seed.into_iter().chain(0..).zip(world.facts.clone()).collect();
+        keyed.sort_by_key(|(key, _)| *key);
+        world.facts = keyed.into_iter().map(|(_, fact)| fact).collect();
+        prop_assert_eq!(format!("{before:?}"), format!("{:?}", world.project(&settings)));
+    }
+
+    #[test]
+    fn a_projector_gives_what_a_fresh_one_gives(
+        facts in prop::collection::vec(fact(), 1..40),
+        looks in prop::collection::vec((0usize..40, prop::option::of(settings()), prop::option::of(0..FRAMES.len())), 1..6),
+        late in prop::collection::vec(0..FRAMES.len(), 0..6),
+    ) {
+        let mut projector = Projector::default();
+        let mut settings = Settings::default();
+        let mut growing = World::new();
+        let named = |world: &mut World, frame: usize, pending: bool| {
+            let raw = world.frame(FRAMES[frame]);
+            let proper = FRAMES[frame].split('+').enumerate().map(|(depth, text)| location(text, depth > 0)).collect();
+            let locations = if pending { [location("app!0x77", false)].into() } else { proper };
+            world.interner.set_named(raw, Named { locations, pending });
+        };
+        for frame in late {
+            named(&mut growing, frame, true);
+        }
+        for (count, other, arrives) in looks {
+            // More facts, perhaps other settings, perhaps a name that was late.
+            for fact in facts.iter().take(count) {
+                let stack: Vec<&str> = fact.stack.iter().map(|frame| FRAMES[*frame]).collect();
+                let thread = ThreadKey { pid: 1, tid: fact.tid, start: 1 };
+                growing.fact_of(thread, NAMES[fact.name], &stack.join(";"), State::ALL[fact.state], fact.wall_ns);
+            }
+            settings = other.unwrap_or(settings);
+            if let Some(frame) = arrives {
+                named(&mut growing, frame, false);
+            }
+            let snapshot = growing.snapshot();
+            let again = growing.project_with(&mut projector, &snapshot, &settings);
+            let fresh = growing.project_with(&mut Projector::default(), &snapshot, &settings);
+            prop_assert_eq!(format!("{again:?}"), format!("{fresh:?}"));
+        }
+    }
+}
