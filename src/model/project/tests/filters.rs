@@ -254,3 +254,13 @@ fn a_wait_under_a_named_mutex_is_never_idle() {
     let projection = world.project(&Settings::default());
     assert_eq!(accounts(&projection), (6, [0; 4], 0));
 }
+
+#[test]
+fn a_hit_without_time_is_nothing_left() {
+    let mut world = World::new();
+    world.fact("a", "loop", State::Poll, 99);
+    world.fact("a", "start", State::Run, 0);
+    let projection = world.project(&Settings::default());
+    assert!(projection.only_idle);
+    assert_eq!(accounts(&projection), (99, [0; 4], 0));
+}
