@@ -377,7 +377,7 @@ fn is_idle(fact: &FactSpec, frames: &[Location], settings: &Settings) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
 
     #[test]
     fn a_projection_is_what_the_words_mean(
