@@ -7,7 +7,7 @@ use std::time::Instant;
 use unwind::{Accessors, AddressSpace, Byteorder, Cursor, PTraceState, RegNum};
 
 use crate::model::frame::{Marker, RawFrame};
-use crate::process::files::Files;
+use crate::process::files::{FileKind, Files};
 use crate::process::maps::Maps;
 use crate::process::memory::ReadMemory;
 use crate::unwinder::Walk;
@@ -18,6 +18,7 @@ use crate::unwinder::framehop::walk::FRAMES_MAX;
 /// Walks the stopped threads of one process.
 pub struct LibunwindUnwinder<M> {
     memory: M,
+    files: Files,
     /// What files the addresses lie in, and whether the last one is marked as the outermost.
     code: Code,
 }
@@ -25,7 +26,8 @@ pub struct LibunwindUnwinder<M> {
 impl<M: ReadMemory> LibunwindUnwinder<M> {
     /// Frames name their files by ids from `files`.
     pub fn new(memory: M, files: Files, pid: u32) -> LibunwindUnwinder<M> {
-        LibunwindUnwinder { memory, code: Code::new(files, pid, Box::new(move || Maps::read(pid))) }
+        let code = Code::new(files.clone(), pid, Box::new(move || Maps::read(pid)));
+        LibunwindUnwinder { memory, files, code }
     }
 
     /// Forgets everything known about the process's code, after an exec.
@@ -61,11 +63,12 @@ impl<M: ReadMemory> LibunwindUnwinder<M> {
                 return Ok(Some(self.marker(Marker::OutsideMaps, out)));
             };
             out.push(known.frame);
-            // libunwind, too, guesses by frame pointers where it has no information; and that it found no further
-            // frame proves nothing.
+            // libunwind, too, guesses by frame pointers where it has no information (in the vDSO, for one, whose
+            // image it does not find in another process); and that it found no further frame proves nothing.
             match known.step {
                 Step::Table(Rule::Root) => return Ok(None),
                 Step::Unknown => return Ok(Some(self.marker(Marker::NoUnwindInfo, out))),
+                _ if self.in_vdso(known) => return Ok(Some(self.marker(Marker::NoUnwindInfo, out))),
                 _ => {}
             }
             // What a signal interrupted is executing itself.
@@ -74,6 +77,11 @@ impl<M: ReadMemory> LibunwindUnwinder<M> {
                 return Ok(Some(self.marker(Marker::BadUnwind, out)));
             }
         }
+    }
+
+    fn in_vdso(&self, known: Known) -> bool {
+        let file = Known::file(known.frame).and_then(|id| self.files.get(id));
+        file.is_some_and(|file| file.kind == FileKind::Vdso)
     }
 
     fn marker(&self, marker: Marker, out: &mut Vec<RawFrame>) -> Marker {
