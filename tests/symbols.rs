@@ -304,11 +304,16 @@ fn a_stripped_program_is_named_by_unwind_entries() {
 
 #[test]
 fn a_library_is_named_by_what_it_exports_and_never_by_the_nearest() {
-    let library = common::build("sym_library.c", "so", &["-O2", "-shared", "-fPIC", "-fvisibility=hidden"]);
+    let library = common::build(
+        "sym_library.c",
+        "so",
+        &["-O2", "-shared", "-fPIC", "-fvisibility=hidden", "-fno-toplevel-reorder"],
+    );
     let stripped = copy_of(&library, "stripped");
     run("strip", &["-s", text(&stripped)]);
     let module = stripped.file_name().and_then(|n| n.to_str()).expect("a name").to_owned();
     assert!(functions(&stripped, true).iter().any(|(.., name)| name == "exported"));
+    assert!(function(&library, "secret").0 > function(&library, "exported").0, "the trap is set");
     for (want, got) in outer_names(&stripped, &library, nowhere(), &["exported", "secret"]) {
         let (start, _) = function(&library, &want);
         let want = if want == "exported" { want } else { format!("{module}!fn_{start:x}") };

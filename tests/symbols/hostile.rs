@@ -200,6 +200,23 @@ fn a_file_truncated_while_it_is_read_neither_kills_nor_misleads() {
 }
 
 #[test]
+fn a_file_truncated_after_it_was_mapped_is_given_up() {
+    let path = common::build("sym_inline.c", "shrunk", &["-g", "-O2"]);
+    let (address, _) = function(&path, "outermost");
+    let files = Files::default();
+    let id = files.register(mapped(&path)).expect("room");
+    let mut symbols = Symbols::with_search_path(files, nowhere());
+    let at = address.wrapping_add(code_shift(&path));
+    let before = frame(id, at, true);
+    assert_eq!(&*wait(&mut symbols, &[before])[&before.bits()][0].function, "outermost");
+    // Still mapped, and touched again by the next question: SIGBUS, were it not handled.
+    OpenOptions::new().write(true).open(&path).and_then(|file| file.set_len(100)).expect("shrinks");
+    let after = frame(id, at + 1, true);
+    let module = path.file_name().and_then(|n| n.to_str()).expect("a name");
+    assert_eq!(&*wait(&mut symbols, &[after])[&after.bits()][0].function, format!("{module}!{:#x}", at + 1));
+}
+
+#[test]
 fn a_library_rewritten_in_place_does_not_lend_its_names_to_old_frames() {
     let path = common::build("sym_inline.c", "rewritten", &["-g", "-O2"]);
     let (address, _) = function(&path, "outermost");
