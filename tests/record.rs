@@ -1,0 +1,156 @@
+//! What a user gets from `record` and `dump`: known programs, judged by what they measured of themselves.
+
+mod common;
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use common::Running;
+use serde_json::Value;
+
+fn sampletop(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_sampletop")).args(args).output().expect("sampletop starts")
+}
+
+fn record(pid: u32, seconds: u32, more: &[&str], dir: &Path) -> Value {
+    let file = dir.join("p.json");
+    let (pid, duration) = (pid.to_string(), format!("{seconds}s"));
+    let mut args = vec!["record", "-p", &pid, "-d", &duration, "-o", file.to_str().expect("text")];
+    args.extend(more);
+    let output = sampletop(&args);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&std::fs::read(&file).expect("the profile")).expect("JSON")
+}
+
+fn group<'a>(profile: &'a Value, name: &str) -> &'a Value {
+    let groups = profile["groups"].as_array().expect("groups");
+    let found = groups.iter().find(|g| g["name"] == name);
+    found.unwrap_or_else(|| panic!("no group {name:?} in {:?}", groups.iter().map(|g| &g["name"]).collect::<Vec<_>>()))
+}
+
+/// CPU ms of the outermost nodes called `name` below these.
+fn cpu_of(nodes: &Value, name: &str) -> f64 {
+    nodes.as_array().expect("a tree").iter().fold(0.0, |sum, node| {
+        sum + if node["frame"] == name { node["cpu_ms"].as_f64().expect("ms") } else { cpu_of(&node["children"], name) }
+    })
+}
+
+/// What the program says it spent in each function, ns.
+fn truth(target: &mut Running) -> [f64; 3] {
+    target.child.stdin.as_mut().expect("stdin").write_all(b"\n").expect("it listens");
+    let line = target.lines.next().expect("it answers").expect("text");
+    let words: Vec<&str> = line.split(' ').collect();
+    [1, 3, 5].map(|at| words[at].parse().expect("a number"))
+}
+
+const FUNCTIONS: [&str; 3] = ["sixty", "thirty", "ten"];
+
+/// Family-wise error: 3 functions x 8 runs, two-sided at z = 5.6 each: 24 x 2.2e-8 = 5e-7.
+const Z: f64 = 5.6;
+
+fn shares(variant: &str, flags: &[&str], way: &str) {
+    if !common::need_root("samples all CPUs") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let program = common::build("../../demos/work.c", variant, flags);
+    let mut target = Running::start(&program, &[]);
+    let before = truth(&mut target);
+    let profile = record(target.pid(), 5, &["--capture", way], dir.path());
+    let after = truth(&mut target);
+    let spent: Vec<f64> = after.iter().zip(before).map(|(a, b)| a - b).collect();
+    let spent_sum: f64 = spent.iter().sum();
+
+    assert!(profile["capture"].as_str().expect("text").starts_with(way), "{}", profile["capture"]);
+    let work = group(&profile, "work-");
+    let mut names: Vec<&str> =
+        work["threads"].as_array().expect("threads").iter().map(|t| t["name"].as_str().expect("text")).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["work-1", "work-2", "work-3", "work-4"]);
+    let hits = work["cpu_hits"].as_f64().expect("hits");
+    assert!(hits > 100.0, "only {hits} samples of two busy cores in 5 s");
+    let cpu = work["cpu_ms"].as_f64().expect("ms");
+    for (name, spent) in FUNCTIONS.iter().zip(spent) {
+        let (seen, expected) = (cpu_of(&work["tree"], name) / cpu, spent / spent_sum);
+        let bound = Z * (expected * (1.0 - expected) / hits).sqrt();
+        assert!(
+            (seen - expected).abs() <= bound,
+            "{variant} by {way}: {name} has {seen:.4} of the CPU, it says {expected:.4}; {hits} samples allow {bound:.4}"
+        );
+    }
+}
+
+const FRAME_POINTERS: &[&str] = &["-O2", "-g", "-fno-omit-frame-pointer"];
+const NO_FRAME_POINTERS: &[&str] = &["-O2", "-g", "-fomit-frame-pointer"];
+
+#[test]
+fn known_shares_by_perf_with_frame_pointers() {
+    shares("fp-perf", FRAME_POINTERS, "perf");
+}
+
+#[test]
+fn known_shares_by_perf_without_frame_pointers() {
+    shares("nofp-perf", NO_FRAME_POINTERS, "perf");
+}
+
+#[test]
+fn known_shares_by_ptrace_with_frame_pointers() {
+    shares("fp-ptrace", FRAME_POINTERS, "ptrace");
+}
+
+#[test]
+fn known_shares_by_ptrace_without_frame_pointers() {
+    shares("nofp-ptrace", NO_FRAME_POINTERS, "ptrace");
+}
+
+#[test]
+fn known_shares_without_optimisation_or_position_independence() {
+    shares("O0-perf", &["-O0", "-g"], "perf");
+    shares("nopie-perf", &["-O2", "-g", "-no-pie", "-fno-pie"], "perf");
+}
+
+#[test]
+fn five_hundred_blocked_threads_are_whole_and_busy_ones_right() {
+    if !common::need_root("samples all CPUs") {
+        return;
+    }
+    let program = common::build("rec_many.c", "O2", &["-O2", "-g"]);
+    let target = Running::start(&program, &["500"]);
+    let output = sampletop(&["dump", "-p", &target.pid().to_string(), "--format", "json"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let dump: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let threads = dump["threads"].as_array().expect("threads");
+    assert_eq!(threads.len(), 503);
+    for thread in threads {
+        let name = thread["name"].as_str().expect("text");
+        let frames: Vec<&str> =
+            thread["frames"].as_array().expect("frames").iter().map(|f| f["frame"].as_str().expect("text")).collect();
+        let Some((way, _)) = name.split_once('-').filter(|_| thread["tid"] != thread["pid"]) else { continue };
+        assert_eq!(thread["complete"], true, "{name}: {frames:?}");
+        let at = frames.iter().position(|f| *f == format!("wait_in_{way}"));
+        let at = at.unwrap_or_else(|| panic!("{name} is not in wait_in_{way}: {frames:?}"));
+        assert_eq!(frames[at + 1..at + 4], ["wait_middle", "wait_outer", "waiter"], "{name}");
+        let state = match way {
+            "read" => "io",
+            "mutex" => "lock",
+            "sleep" => "sleep",
+            _ => "poll",
+        };
+        assert_eq!(thread["state"], state, "{name}: {frames:?}");
+    }
+
+    let dir = tempfile::tempdir().expect("a folder");
+    let profile = record(target.pid(), 2, &["--capture", "perf"], dir.path());
+    let burner = group(&profile, "burner");
+    let (cpu, inner) = (burner["cpu_ms"].as_f64().expect("ms"), cpu_of(&burner["tree"], "burn_inner"));
+    assert!(inner / cpu > 0.9, "burn_inner has {inner} of {cpu} ms");
+    // Each blocked thread's whole life in the recording is one wait.
+    for way in ["read", "mutex", "epoll", "sleep", "poll"] {
+        let group = group(&profile, &format!("{way}-"));
+        assert_eq!(group["threads"].as_array().expect("threads").len(), 100, "{way}");
+        assert_eq!(group["hits"], 100, "{way}: a wait is one hit");
+        let (wall, elapsed) = (group["wall_ms"].as_f64().expect("ms"), profile["elapsed_ms"].as_f64().expect("ms"));
+        assert!((wall / 100.0 - elapsed).abs() < 0.05 * elapsed, "{way}: {wall} ms in {elapsed} ms of 100 threads");
+    }
+}
