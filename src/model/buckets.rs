@@ -214,6 +214,7 @@ impl Buckets {
     /// Seals what ended at least `horizon` before `now`, merges what has come of age. `gone`: threads that are dead
     /// for a minute; they merge per name where buckets merge.
     pub fn keep_house(&mut self, now: Ns, horizon: Ns, gone: &dyn Fn(&ThreadKey) -> bool) {
+        self.index(now.saturating_sub(1).max(self.started));
         while self.open.len() > 1 && self.open.front().is_some_and(|bucket| bucket.end + horizon <= now) {
             self.seal_oldest();
         }
@@ -294,6 +295,8 @@ impl Buckets {
 
     /// All of it as it is now; `at`: up to when it is booked.
     pub fn history(&mut self, at: Ns) -> History {
+        // Time passes also while nothing is booked.
+        self.index(at.saturating_sub(1).max(self.started));
         let levels = &self.levels;
         let sealed =
             self.published.get_or_insert_with(|| levels.iter().rev().flat_map(|level| level.iter().cloned()).collect());

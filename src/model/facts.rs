@@ -61,8 +61,8 @@ impl History {
         for bucket in self.open.iter().filter(|b| b.end > wanted && (now || b.start < at)) {
             reader.bucket(bucket.start, bucket.end, bucket.facts.iter().copied());
         }
-        let (from, till) = reader.read.unwrap_or((at, at));
-        (from, till.min(self.at).max(from))
+        let (from, till) = reader.read.unwrap_or((wanted.min(at), at));
+        (from, if now { self.at.max(from) } else { till.min(self.at) })
     }
 
     fn read_all(&self, f: &mut dyn FnMut(&FactKey, &Weights)) -> (Ns, Ns) {

@@ -109,8 +109,6 @@ pub struct Thread {
     /// Somebody said that nobody looked then.
     gap: Option<(Ns, Ns)>,
     counters: Option<Counters>,
-    /// When `counters` were read.
-    counted: Ns,
     pieces: Vec<Piece>,
     /// Run delay of the span after `booked`.
     delay: Ns,
@@ -138,7 +136,6 @@ impl Thread {
             doing: Doing::Unknown,
             gap: None,
             counters: seen.counters,
-            counted: seen.at,
             pieces: Vec::new(),
             delay: 0,
             samples: Vec::new(),
@@ -156,16 +153,6 @@ impl Thread {
     /// CPU time by the thread's own counters since the last call.
     pub fn take_ran(&mut self) -> Ns {
         std::mem::take(&mut self.ran)
-    }
-
-    /// How much CPU time beyond its counters it may have used by `now`: they lag by up to one kernel tick (10 ms at
-    /// HZ=100) while it runs. Nothing, if it was silent since: blocked and unmoved.
-    pub fn in_flight(&self, now: Ns, round: u64) -> Ns {
-        match self.doing {
-            Doing::Waits(_) if !self.running && round >= self.round + 2 => 0,
-            Doing::Waits(_) if !self.running => now.saturating_sub(self.counted),
-            _ => now.saturating_sub(self.counted) + SECOND / 100,
-        }
     }
 
     /// Books what silence means: blocked and unmoved up to the newest tick (`round` ticks so far, the newest at `tick`).
@@ -280,7 +267,6 @@ impl Thread {
     /// A reading of the counters: the time since the last one gets its run delay and its CPU time.
     fn settle(&mut self, counters: Counters, at: Ns, rules: &Rules, buckets: &mut Buckets) {
         let before = self.counters.replace(counters).unwrap_or(counters);
-        self.counted = self.counted.max(at);
         // Counters that went back are another thread's (an exec by one that is not the leader): a new start.
         let back = counters.run_ns < before.run_ns || counters.delay_ns < before.delay_ns;
         let ran = if back { 0 } else { counters.run_ns - before.run_ns };

@@ -42,10 +42,18 @@ struct Process {
 struct Clock {
     /// Its first reading, less what was counted by then: the origin of `gone`.
     origin: i128,
+    /// Its newest reading, and when that was.
     newest: Ns,
+    read: Ns,
+    /// The newest reading still waits for the looks that come after it.
+    due: bool,
     /// Booked to `[threads gone between looks]`.
     gone: Ns,
 }
+
+/// So long after a reading of the process's clock every thread's own counter has caught up with it: the counter of a
+/// running thread lags by at most one kernel tick, 10 ms at HZ=100.
+const CAUGHT_UP: Ns = SECOND / 50;
 
 pub struct Weigher {
     started: Ns,
@@ -125,47 +133,52 @@ impl Weigher {
         process.round += 1;
         process.tick = process.tick.max(at);
         process.interval = tick.interval_ns;
+        // All threads were looked at since the reading, so their counters have all that it had of them.
+        if process.clock.as_ref().is_some_and(|clock| clock.due && clock.read + CAUGHT_UP <= at) {
+            self.book_gone(tick.pid);
+        }
         if let Some(cpu) = tick.process_cpu_ns {
-            self.process_clock(tick.pid, at, cpu);
+            self.read_clock(tick.pid, at, cpu);
         }
         if at >= self.house_kept + SECOND {
             self.keep_house(at);
         }
     }
 
-    /// Books what the process's clock has beyond its threads' counters, less what those may still be about to say.
-    fn process_clock(&mut self, pid: u32, at: Ns, cpu: Ns) {
-        let Some(process) = self.processes.get_mut(&pid) else { return };
-        let (round, counted) = (process.round, process.counted);
-        let clock =
-            process.clock.get_or_insert(Clock { origin: i128::from(cpu) - i128::from(counted), newest: cpu, gone: 0 });
-        clock.newest = clock.newest.max(cpu);
-        let first = ThreadKey { pid, tid: 0, start: 0 };
-        let last = ThreadKey { pid, tid: u32::MAX, start: u64::MAX };
-        let in_flight: Ns = self.threads.range(first..=last).map(|(_, thread)| thread.in_flight(at, round)).sum();
-        self.book_gone(pid, at, in_flight, true);
+    fn read_clock(&mut self, pid: u32, at: Ns, cpu: Ns) {
+        let key = self.gone_key(pid);
+        let process = self.process(pid);
+        let counted = i128::from(process.counted);
+        let origin = i128::from(cpu) - counted;
+        let clock = process.clock.get_or_insert(Clock { origin, newest: cpu, read: at, due: true, gone: 0 });
+        (clock.newest, clock.read, clock.due) = (clock.newest.max(cpu), at, true);
+        // More than it says: what was taken for gone was a thread's whose look was lost, and was counted since.
+        let too_much = clock.origin + counted + i128::from(clock.gone) - i128::from(clock.newest);
+        if let Ok(too_much @ 1..) = u64::try_from(too_much) {
+            let gone = clock.gone;
+            let back = self.buckets.take_back(&key, too_much.min(gone));
+            if let Some(clock) = self.process(pid).clock.as_mut() {
+                clock.gone -= back;
+            }
+        }
     }
 
-    /// `reading`: the clock was read just now, so that counters beyond it prove that too much was booked.
-    fn book_gone(&mut self, pid: u32, at: Ns, in_flight: Ns, reading: bool) {
+    fn gone_key(&self, pid: u32) -> FactKey {
+        let state = RawState::Known(State::Run);
+        FactKey { thread: merged_thread(pid), name: NameId::EXITED, stack: self.threads_gone, state }
+    }
+
+    /// Books what the process's clock had at its newest reading beyond what its threads' counters have now. Those may
+    /// have moved on since, so that it is rather too little, and never too much.
+    fn book_gone(&mut self, pid: u32) {
+        let key = self.gone_key(pid);
         let Some(process) = self.processes.get_mut(&pid) else { return };
         let Some(clock) = process.clock.as_mut() else { return };
+        clock.due = false;
         let known = clock.origin + i128::from(process.counted) + i128::from(clock.gone);
-        let unknown = i128::from(clock.newest) - known;
-        let gone = u64::try_from(unknown - i128::from(in_flight)).unwrap_or(0);
-        clock.gone += gone;
-        let key = FactKey {
-            thread: merged_thread(pid),
-            name: NameId::EXITED,
-            stack: self.threads_gone,
-            state: RawState::Known(State::Run),
-        };
-        if gone > 0 {
-            self.buckets.entry(at, &key).cpu_ns += gone;
-        } else if unknown < 0 && reading {
-            // What was taken for gone turned out to be a thread's whose look was lost.
-            let too_much = u64::try_from(-unknown).unwrap_or(u64::MAX).min(clock.gone);
-            clock.gone -= self.buckets.take_back(&key, too_much);
+        if let Ok(gone @ 1..) = u64::try_from(i128::from(clock.newest) - known) {
+            clock.gone += gone;
+            self.buckets.entry(clock.read, &key).cpu_ns += gone;
         }
     }
 
@@ -215,7 +228,7 @@ impl Weigher {
         for key in keys {
             self.thread_ended(at, key, None);
         }
-        self.book_gone(pid, at, 0, false);
+        self.book_gone(pid);
         self.processes.remove(&pid);
     }
 

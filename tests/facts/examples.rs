@@ -258,9 +258,11 @@ fn the_process_clock_minus_what_was_counted_is_threads_gone() {
     feed.blocked(1_000, 1, EPOLL, 10, counters(54, 0, 2));
     // 30 ms more by the process's clock: 4 of t1, 26 of threads that came and went unseen.
     feed.tick_with(1_000, Some(5_030));
+    feed.ticks(1_000, 1_020);
     let gone = "(exited) [threads gone between looks] run wall=0 cpu=26 hits=0/0".to_string();
     assert_eq!(feed.rows()[0], gone);
     feed.tick_with(2_000, Some(5_030));
+    feed.ticks(2_000, 2_020);
     assert_eq!(feed.rows()[0], gone);
 }
 
@@ -273,11 +275,13 @@ fn a_thread_lives_from_its_first_look_on() {
     feed.tick(10);
     feed.ticks(10, 1_000);
     feed.tick_with(1_010, Some(3));
+    feed.tick(1_020);
+    feed.tick(1_030);
     assert_eq!(
         feed.rows(),
         [
             "(exited) [threads gone between looks] run wall=0 cpu=3 hits=0/0",
-            "t1 10 poll wall=1000 cpu=0 hits=1/0 longest=1000@10"
+            "t1 10 poll wall=1020 cpu=0 hits=1/0 longest=1020@10"
         ]
     );
 }
@@ -291,7 +295,29 @@ fn what_running_threads_may_still_say_is_not_taken_for_gone() {
     feed.on_cpu(995, 1, 20);
     feed.running(1_000, 1, counters(996, 0, 1));
     feed.tick_with(1_000, Some(1_000));
+    for at in [1_010, 1_020, 1_030] {
+        feed.running(at, 1, counters(at - 4, 0, 1));
+        feed.tick(at);
+    }
     assert_eq!(feed.rows(), ["t1 20 run wall=995 cpu=996 hits=1/1"]);
+}
+
+#[test]
+fn what_was_taken_for_gone_is_taken_back() {
+    let mut feed = Feed::new();
+    feed.blocked(0, 1, EPOLL, 10, counters(0, 0, 1));
+    feed.tick_with(0, Some(0));
+    // t1 ran 40 ms, and the look that said so was lost.
+    feed.ticks(0, 990);
+    feed.tick_with(1_000, Some(40));
+    feed.ticks(1_000, 1_100);
+    assert_eq!(feed.rows()[0], "(exited) [threads gone between looks] run wall=0 cpu=40 hits=0/0");
+    feed.on_cpu(1_105, 1, 20);
+    feed.blocked(1_110, 1, EPOLL, 10, counters(45, 0, 3));
+    feed.ticks(1_100, 1_990);
+    feed.tick_with(2_000, Some(45));
+    assert_eq!(feed.rows()[0], "(exited) [threads gone between looks] run wall=0 cpu=0 hits=0/0");
+    assert_eq!(feed.rows()[2], "t1 20 run wall=5 cpu=45 hits=1/1");
 }
 
 #[test]

@@ -1,1 +1,288 @@
-//!
+//! A small machine with known truth: threads that run, want a core, block and wake; a sampler that looks at them.
+
+use proptest::prelude::*;
+use sampletop::model::frame::{Counters, Event, Look, Losses, Ns, RawName, Seen, Syscall, ThreadKey, Tick};
+
+use super::support::{EPOLL, FUTEX, MS, PID, READ, SECOND, START, code};
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Act {
+    Run { stack: u64 },
+    Ready,
+    Block { stack: u64, call: i32 },
+}
+
+/// One thread from birth to death, as the kernel knows it. Times are ns since the session's start.
+#[derive(Clone, Debug)]
+pub struct Life {
+    pub key: ThreadKey,
+    pub birth: Ns,
+    pub acts: Vec<(Act, Ns)>,
+}
+
+impl Life {
+    pub fn death(&self) -> Ns {
+        self.birth + self.acts.iter().map(|(_, length)| length).sum::<Ns>()
+    }
+
+    /// The kernel's counters at `at`, and what it does then (`None`: not born or dead).
+    pub fn at(&self, at: Ns) -> (Counters, Option<Act>) {
+        let (mut counters, mut began) = (Counters::default(), self.birth);
+        if at < began {
+            return (counters, None);
+        }
+        for (act, length) in &self.acts {
+            let done = (*length).min(at - began);
+            match act {
+                Act::Run { .. } => {
+                    counters.run_ns += done;
+                    counters.runs += 1;
+                }
+                Act::Ready => counters.delay_ns += done,
+                Act::Block { .. } => {}
+            }
+            began += done;
+            if done < *length {
+                return (counters, Some(*act));
+            }
+        }
+        (counters, None)
+    }
+}
+
+/// What happens between one tick and the next.
+#[derive(Clone, Debug)]
+pub struct Round {
+    /// Percent of the interval.
+    jitter: u64,
+    /// Nobody looks for so long before this tick; announced by a gap event or not.
+    pause: Option<(Ns, bool)>,
+    exec: bool,
+    /// On-CPU samples are read before the looks (else after: they arrive late).
+    samples_first: bool,
+    /// Which looks are lost, by thread.
+    lost: u32,
+    /// A reader asks for a view.
+    view: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct World {
+    pub interval: Ns,
+    pub lives: Vec<Life>,
+    pub rounds: Vec<Round>,
+    /// How much of the sampling period has passed at the start, per thread.
+    pub phase: Ns,
+    /// A lost look is sent again at the next tick (the ring tells the sampler).
+    pub resend: bool,
+}
+
+impl Round {
+    /// A wait that goes on may be counted again after this.
+    pub fn breaks(&self) -> bool {
+        self.exec || self.pause.is_some() || self.lost != 0
+    }
+}
+
+/// What the sampler sent, and what is true of it.
+pub struct Run {
+    /// Events, and when a view is taken (`None`).
+    pub events: Vec<Option<Event>>,
+    pub end: Ns,
+    /// (thread, its first look that was not lost, its end).
+    pub lives: Vec<(ThreadKey, Ns, Ns)>,
+    /// CPU time of the process between the first and the last reading of its clock.
+    pub cpu: Ns,
+    pub samples: u64,
+    /// Waits there were, at most, by the kernel's knowledge.
+    pub waits: u64,
+}
+
+/// A look takes place so long before its tick is reported.
+pub const ROUND_TAKES: Ns = 50_000;
+
+impl World {
+    fn process_cpu(&self, at: Ns) -> Ns {
+        self.lives.iter().map(|life| life.at(at).0.run_ns).sum()
+    }
+
+    /// Runs it; `losses`: whether looks are lost as the rounds say.
+    pub fn run(&self, losses: bool) -> Run {
+        let mut events = Vec::new();
+        let mut first: Vec<Option<Ns>> = vec![None; self.lives.len()];
+        let mut ended: Vec<Option<Ns>> = vec![None; self.lives.len()];
+        let mut last_sent: Vec<Option<(Counters, bool)>> = vec![None; self.lives.len()];
+        let (mut now, mut before, mut read): (Ns, Ns, Option<(Ns, Ns, Ns)>) = (0, 0, None);
+        let mut samples = 0;
+        for (nth, round) in self.rounds.iter().enumerate() {
+            let last = nth + 1 == self.rounds.len();
+            let mut from = before;
+            if nth > 0 {
+                now += self.interval * round.jitter / 100;
+                if let Some((pause, announced)) = round.pause {
+                    from = now + pause;
+                    if announced {
+                        events.push(Some(Event::Gap { from: START + now, at: START + now + pause }));
+                    }
+                    now += pause;
+                }
+            }
+            let mut taken = Vec::new();
+            let period = self.interval * 997 / 1000;
+            for (index, life) in self.lives.iter().enumerate() {
+                let first_beat = (from + self.phase) / period;
+                for beat in first_beat.. {
+                    let at = (beat * period + self.phase * (index as u64 + 1)).saturating_sub(self.phase);
+                    if at >= now {
+                        break;
+                    }
+                    if at < from {
+                        continue;
+                    }
+                    if let (_, Some(Act::Run { stack })) = life.at(at) {
+                        taken.push((index, at, stack));
+                    }
+                }
+            }
+            taken.sort_by_key(|(_, at, _)| *at);
+            let mut looks = Vec::new();
+            for (index, life) in self.lives.iter().enumerate() {
+                let (counters, act) = life.at(now);
+                let look = |seen, stack: Option<u64>| (index, now, seen, stack, Some(counters));
+                let Some(act) = act else {
+                    if life.death() <= now && ended[index].is_none() && first[index].is_some() {
+                        looks.push((index, now, None, None, Some(counters)));
+                    }
+                    continue;
+                };
+                match act {
+                    Act::Run { .. } | Act::Ready => looks.push({
+                        let (i, at, seen, stack, c) = look(Seen::Running, None);
+                        (i, at, Some(seen), stack, c)
+                    }),
+                    Act::Block { stack, call } => {
+                        let silent = last_sent[index] == Some((counters, true));
+                        if !silent {
+                            let seen = Seen::Blocked(Syscall { number: call, args: [0; 6] });
+                            looks.push((index, now, Some(seen), Some(stack), Some(counters)));
+                        }
+                    }
+                }
+            }
+            let samples_of = taken.into_iter().map(|(i, at, stack)| (i, at, Some(Seen::OnCpu), Some(stack), None));
+            let sent: Vec<_> = match round.samples_first {
+                true => samples_of.chain(looks).collect(),
+                false => looks.into_iter().chain(samples_of).collect(),
+            };
+            for (index, at, seen, stack, counters) in sent {
+                let life = &self.lives[index];
+                let Some(seen) = seen else {
+                    ended[index] = Some(now);
+                    // Sometimes the last counters could still be read.
+                    let counters = counters.filter(|_| index % 2 == 0);
+                    events.push(Some(Event::ThreadEnded { at: START + now, thread: life.key, counters }));
+                    continue;
+                };
+                let waits = matches!(seen, Seen::Blocked(_));
+                let lost = losses && round.lost >> (index % 8 * 4 + usize::from(seen == Seen::OnCpu)) & 1 == 1;
+                if counters.is_some() && !(lost && self.resend) {
+                    last_sent[index] = counters.map(|c| (c, waits));
+                } else if counters.is_some() {
+                    last_sent[index] = None;
+                }
+                if lost {
+                    continue;
+                }
+                if ended[index].is_none() {
+                    first[index].get_or_insert(at);
+                    samples += u64::from(seen == Seen::OnCpu);
+                }
+                events.push(Some(Event::Look(Look {
+                    at: START + at,
+                    thread: life.key,
+                    name: RawName::new(format!("w{}", index % 2).as_bytes()),
+                    seen,
+                    counters,
+                    stack: stack.map_or(vec![], |stack| vec![code(stack), code(1)]),
+                    recovered: false,
+                })));
+            }
+            if round.exec {
+                events.push(Some(Event::Exec { at: START + now, pid: PID }));
+            }
+            // The first reading of the process's clock is where its CPU time begins, so there it is of one moment.
+            let tick = if nth == 0 { now } else { now + ROUND_TAKES };
+            let due = read.is_none_or(|(_, _, at)| at + SECOND <= tick) || last;
+            let process_cpu_ns = due.then(|| self.process_cpu(tick));
+            if let Some(cpu) = process_cpu_ns {
+                read = Some((read.map_or(cpu, |(first, _, _)| first), cpu, tick));
+            }
+            events.push(Some(Event::Tick(Tick {
+                at: START + tick,
+                pid: PID,
+                late_ns: 0,
+                process_cpu_ns,
+                interval_ns: self.interval,
+                losses: Losses::default(),
+            })));
+            if round.view {
+                events.push(None);
+            }
+            before = now;
+        }
+        let end = now + ROUND_TAKES + MS;
+        let lives = self.lives.iter().zip(&first).zip(&ended);
+        Run {
+            events,
+            end,
+            lives: lives
+                .filter_map(|((life, first), ended)| Some((life.key, (*first)?, ended.unwrap_or(end))))
+                .collect(),
+            cpu: read.map_or(0, |(first, last, _)| last - first),
+            samples,
+            waits: self
+                .lives
+                .iter()
+                .flat_map(|life| &life.acts)
+                .filter(|(act, _)| matches!(act, Act::Block { .. }))
+                .count() as u64,
+        }
+    }
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        (10u64..14).prop_map(|stack| Act::Run { stack }),
+        Just(Act::Ready),
+        ((20u64..23), prop_oneof![Just(EPOLL), Just(FUTEX), Just(READ)])
+            .prop_map(|(stack, call)| Act::Block { stack, call }),
+    ]
+}
+
+fn life(tid: u32, interval: Ns, span: Ns) -> impl Strategy<Value = Life> {
+    // From far below an interval to far above.
+    let length = (0u32..12, 500u64..1000).prop_map(move |(halvings, part)| (interval * 40 / 1000 * part) >> halvings);
+    (0..span, prop::collection::vec((act(), length), 1..60)).prop_map(move |(birth, acts)| Life {
+        key: ThreadKey { pid: PID, tid, start: 7 },
+        // Half of them were there before anybody looked.
+        birth: if tid % 2 == 0 { 0 } else { birth },
+        acts,
+    })
+}
+
+fn round(pauses: Ns) -> impl Strategy<Value = Round> {
+    let pause = prop_oneof![30 => Just(None), 1 => (1..=pauses.max(1), any::<bool>()).prop_map(Some)];
+    let lost = prop_oneof![Just(0), any::<u32>(), (any::<u32>(), any::<u32>()).prop_map(|(a, b)| a & b)];
+    (90u64..=110, pause, prop::bool::weighted(0.02), any::<bool>(), lost, prop::bool::weighted(0.1)).prop_map(
+        |(jitter, pause, exec, samples_first, lost, view)| Round { jitter, pause, exec, samples_first, lost, view },
+    )
+}
+
+/// Worlds of up to `rounds` ticks with pauses up to `pauses`.
+pub fn world(interval: Ns, rounds: usize, pauses: Ns, resend: bool) -> impl Strategy<Value = World> {
+    let span = interval * rounds as u64;
+    let lives = (life(1, interval, span), life(2, interval, span), life(3, interval, span), life(4, interval, span))
+        .prop_map(|(a, b, c, d)| vec![a, b, c, d]);
+    (lives, prop::collection::vec(round(pauses), 2..rounds), 0..interval)
+        .prop_map(move |(lives, rounds, phase)| World { interval, lives, rounds, phase, resend })
+}

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sampletop::model::facts::Weights;
 use sampletop::model::frame::{
-    Counters, Event, FileId, FrameCode, Look, Losses, Marker, Ns, RawFrame, RawName, Seen, Syscall, ThreadKey, Tick,
+    Counters, Event, FileId, FrameCode, Look, Losses, Ns, RawFrame, RawName, Seen, Syscall, ThreadKey, Tick,
 };
 use sampletop::model::recorder::{Limits, Recorder, View};
 use sampletop::model::settings::Range;
