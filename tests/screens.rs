@@ -154,7 +154,7 @@ fn first_look_at_every_size() {
 /// The README's picture is what the program draws.
 #[test]
 fn the_picture_of_the_readme() {
-    let mut live = Live::shop(104, 24);
+    let mut live = Live::shop(104, 20);
     live.press("jj<right>j");
     same_as_file("assets/screen.svg", &picture::svg(&live.buffer()));
 }

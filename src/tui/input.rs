@@ -56,6 +56,7 @@ fn read_all(terminal: &OwnedFd, send: &mut impl FnMut(Option<Input>) -> bool) ->
         let mut any = false;
         while term::poll(Duration::ZERO)? {
             any = true;
+            let mut size = None;
             match term::read()? {
                 Event::Key(event) => {
                     if let Some(key) = translate(event) {
@@ -63,12 +64,11 @@ fn read_all(terminal: &OwnedFd, send: &mut impl FnMut(Option<Input>) -> bool) ->
                     }
                 }
                 Event::Mouse(event) => joined.extend(translate_mouse(event).map(Joined::Mouse)),
-                Event::Resize(width, height) => {
-                    if !send(Some(Input::Resize { width, height })) {
-                        return Ok(());
-                    }
-                }
+                Event::Resize(width, height) => size = Some(Input::Resize { width, height }),
                 _ => {}
+            }
+            if size.is_some_and(|size| !send(Some(size))) {
+                return Ok(());
             }
             if !deliver(&mut joined, send) {
                 return Ok(());
