@@ -16,7 +16,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
 use ratatui::style::Modifier;
-use sampletop::app::key::Key;
+use sampletop::app::key::{Key, Mouse, MouseKind};
 use sampletop::app::{AppConfig, AppState, Effect, Input, ProcessRow, Severity};
 use sampletop::config::Screen;
 use sampletop::model::frame::SECOND;
@@ -438,6 +438,63 @@ fn a_row_is_made_idle_and_comes_back() {
     assert!(live.press("i").selected().contains("lock_wait"), "{}", live.screen());
 }
 
+#[test]
+fn the_mouse_selects_expands_and_scrolls() {
+    let mut live = Live::shop(80, 24);
+    let press = |live: &mut Live, row| {
+        live.send(Input::Mouse(Mouse { kind: MouseKind::Press, column: 40, row }));
+    };
+    let checkout = live.screen().lines().position(|l| l.contains("checkout")).expect("a row") as u16;
+    press(&mut live, checkout);
+    assert!(live.selected().contains("checkout"));
+    press(&mut live, checkout);
+    assert!(live.screen().contains("Pricing::round"));
+    press(&mut live, checkout);
+    assert!(!live.screen().contains("Pricing::round"));
+    // Nowhere: the header, below the rows.
+    let before = live.screen();
+    press(&mut live, 0);
+    press(&mut live, 20);
+    assert_eq!(live.screen(), before);
+    live.send(Input::Mouse(Mouse { kind: MouseKind::WheelDown, column: 0, row: 9 }));
+    assert!(live.selected().contains("worker-") || live.selected().contains("log-writer"), "{}", live.screen());
+}
+
+/// Counts what is written to it.
+#[derive(Clone, Default)]
+struct Written(std::rc::Rc<std::cell::Cell<usize>>);
+
+impl std::io::Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.set(self.0.get() + bytes.len());
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A drawing after half a second takes at most 1 KB (the whole screen takes 4): a link of 10 KB/s has room to spare.
+#[test]
+fn only_what_changed_is_written() {
+    let mut world = World::shop();
+    let mut live = Live::new(120, 40, AppConfig::default());
+    live.send(Input::Snapshot(Arc::new(world.run(35 * SECOND).snapshot()))).press("E");
+    let area = ratatui::layout::Rect::new(0, 0, 120, 40);
+    let options = ratatui::TerminalOptions { viewport: ratatui::Viewport::Fixed(area) };
+    let written = Written::default();
+    let backend = ratatui::backend::CrosstermBackend::new(written.clone());
+    let mut terminal = Terminal::with_options(backend, options).expect("a terminal");
+    let mut sizes = Vec::new();
+    for _ in 0..20 {
+        terminal.draw(|frame| sampletop::tui::draw(frame, &live.app, &live.theme)).expect("drawn");
+        sizes.push(written.0.take());
+        live.send(Input::Snapshot(Arc::new(world.run(500 * MS).snapshot())));
+    }
+    let later = &sizes[1..];
+    assert!(later.iter().sum::<usize>() / later.len() <= 1024, "bytes of each drawing: {sizes:?}");
+}
+
 /// What a torn arrow key may leave behind (`Esc [ D`): nothing is changed, nothing is lost.
 #[test]
 fn torn_arrow_keys_do_nothing() {
@@ -484,7 +541,7 @@ mod random {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// No key sequence panics, and none loses anything: with every setting put back all time is shown again.
+        /// No key sequence panics at any size, and only the keys that quit quit.
         #[test]
         fn any_keys_on_any_screen(keys in keys(), width in 1u16..130, height in 1u16..50) {
             let mut world = World::shop();

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::model::tables::{FrameKind, Location};
 
-/// `alloc::vec::Vec<T>::push` -> `Vec::push`; `com.shop.PgStatement.executeQuery` -> `PgStatement.executeQuery`;
+/// `alloc::vec::Vec<T>::push` -> `Vec::push`; `app::Pool::run::{closure#0}` -> `Pool::run::{closure#0}`; `com.shop.PgStatement.executeQuery` -> `PgStatement.executeQuery`;
 /// `<core::slice::Iter<T> as Iterator>::next` -> `Iter::next`; markers and plain names stay.
 pub fn short(location: &Location) -> Cow<'_, str> {
     let name: &str = &location.function;
@@ -25,9 +25,12 @@ fn short_native(name: &str) -> Cow<'_, str> {
     if !name.contains("::") && !name.contains('<') || name.contains("operator") {
         return Cow::Borrowed(name);
     }
-    let parts = parts(name);
+    // What the compiler calls its own copy of a function says nothing about the function.
+    let parts = parts(name.strip_suffix("{{vtable.shim}}").unwrap_or(name));
     let plain: Vec<String> = parts.iter().map(|p| without_generics(p)).filter(|p| !p.is_empty()).collect();
-    let from = plain.len().saturating_sub(2);
+    // A closure is told by the function it stands in.
+    let closures = plain.iter().rev().take_while(|p| p.starts_with('{')).count();
+    let from = plain.len().saturating_sub(2 + closures);
     let short = plain[from..].join("::");
     if short.is_empty() { Cow::Borrowed(name) } else { Cow::Owned(short) }
 }
@@ -122,8 +125,9 @@ mod tests {
             ("alloc::vec::Vec<T,A>::extend_desugared", "Vec::extend_desugared"),
             ("<core::slice::iter::Iter<T> as core::iter::Iterator>::next", "Iter::next"),
             ("<&mut I as core::iter::Iterator>::next", "I::next"),
-            ("core::ops::function::FnOnce::call_once{{vtable.shim}}", "FnOnce::call_once{{vtable.shim}}"),
-            ("app::run::{{closure}}", "run::{{closure}}"),
+            ("core::ops::function::FnOnce::call_once{{vtable.shim}}", "FnOnce::call_once"),
+            ("app::pool::run::{{closure}}", "pool::run::{{closure}}"),
+            ("app::Pool::run::{closure#0}::{closure#1}", "Pool::run::{closure#0}::{closure#1}"),
             ("std::sync::poison::mutex::Mutex<T>::lock", "Mutex::lock"),
             ("std::thread::spawn::<fn() -> i32>", "thread::spawn"),
             ("std::vector<int, std::allocator<int> >::push_back", "vector::push_back"),

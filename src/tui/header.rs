@@ -164,6 +164,10 @@ fn measurement(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &T
     if let Some(seconds) = more.filter(|s| *s >= 1.0) {
         facts.push((format!("1% rows sure in {seconds:.0} s"), theme.dim()));
     }
+    if app.ptrace_helps {
+        let warning = theme.severity(crate::app::Severity::Warning);
+        facts.insert(0, ("running threads not sampled (p)".into(), warning));
+    }
     if health.naming {
         facts.insert(1, ("naming ...".into(), theme.dim()));
     }
