@@ -101,3 +101,72 @@ impl StackReader {
         self.maps.stack_of(sp).map_or(sp.saturating_add(FIRST_COPY as u64), |stack| stack.end)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Says that a stack is truncated until it gets enough bytes of it.
+    struct Needs(usize, Vec<usize>);
+
+    impl Unwinder for Needs {
+        fn walk(&mut self, _: &Registers, stack: StackBytes<'_>, out: &mut Vec<RawFrame>) -> Walk {
+            self.1.push(stack.bytes.len());
+            out.push(RawFrame::from_bits(stack.bytes.len() as u64));
+            let end = (stack.bytes.len() < self.0).then_some(Marker::Truncated);
+            Walk { end, recovered: false }
+        }
+    }
+
+    /// Walks from the bottom of this many bytes of a thread's stack.
+    fn walk_over<const DEPTH: usize>(unwinder: &mut Needs) -> (Walk, Vec<RawFrame>) {
+        let mut frames = vec![RawFrame::from_bits(7)];
+        let walk = std::thread::scope(|scope| {
+            let frames = &mut frames;
+            let thread = std::thread::Builder::new().stack_size(4 << 20).spawn_scoped(scope, move || {
+                let deep = std::hint::black_box([1u8; DEPTH]);
+                let mut reader = StackReader::new(Memory::new(std::process::id()));
+                reader.walk(0x1000, deep.as_ptr() as u64, unwinder, frames)
+            });
+            thread.expect("a thread").join().expect("it ends")
+        });
+        (walk, frames)
+    }
+
+    #[test]
+    fn a_shallow_stack_is_copied_to_its_end_at_once() {
+        let mut unwinder = Needs(1_000, Vec::new());
+        let (walk, frames) = walk_over::<1_000>(&mut unwinder);
+        assert_eq!((walk.end, frames.len(), unwinder.1.len()), (None, 2, 1));
+        assert!(unwinder.1[0] < FIRST_COPY, "no further than the mapping: {:?}", unwinder.1);
+    }
+
+    #[test]
+    fn a_deep_stack_is_completed_and_keeps_no_frame_of_the_first_try() {
+        let mut unwinder = Needs(300_000, Vec::new());
+        let (walk, frames) = walk_over::<300_000>(&mut unwinder);
+        assert_eq!((walk.end, frames.len()), (None, 2));
+        assert_eq!(frames[0], RawFrame::from_bits(7), "what was there before stays");
+        assert_eq!((unwinder.1[0], unwinder.1.len()), (FIRST_COPY, 2));
+        assert!(unwinder.1[1] >= 300_000, "{:?}", unwinder.1);
+    }
+
+    #[test]
+    fn beyond_the_cap_a_stack_stays_truncated() {
+        let mut unwinder = Needs(2_000_000, Vec::new());
+        let (walk, _) = walk_over::<2_000_000>(&mut unwinder);
+        assert_eq!(walk.end, Some(Marker::Truncated));
+        assert_eq!(unwinder.1, [FIRST_COPY, LARGEST_COPY]);
+    }
+
+    #[test]
+    fn an_address_without_a_mapping_gives_no_bytes() {
+        let mut unwinder = Needs(1, Vec::new());
+        let mut reader = StackReader::new(Memory::new(std::process::id()));
+        let walk = reader.walk(0x1000, 0x10, &mut unwinder, &mut Vec::new());
+        assert_eq!((walk.end, unwinder.1), (Some(Marker::Truncated), vec![0]));
+        let mut unwinder = Needs(1, Vec::new());
+        reader.walk(0x1000, u64::MAX - 7, &mut unwinder, &mut Vec::new());
+        assert_eq!(unwinder.1[0], 0);
+    }
+}

@@ -26,6 +26,8 @@ use crate::process::memory::Memory;
 use crate::process::target::{AttachError, Target};
 use crate::unwinder::Unwinder;
 use crate::unwinder::framehop::FramehopUnwinder;
+#[cfg(feature = "libunwind")]
+use crate::unwinder::libunwind::LibunwindUnwinder;
 
 /// How to sample.
 #[derive(Clone, Debug)]
@@ -64,6 +66,14 @@ pub struct Status {
 /// Makes an unwinder for the program that the target runs now; called again after each exec.
 pub type MakeUnwinder = Box<dyn FnMut() -> Box<dyn Unwinder> + Send>;
 
+/// How stacks are walked.
+pub struct Walkers {
+    /// Copied stacks: of threads that are blocked, and of those that perf or a stop caught.
+    pub walk_copied: MakeUnwinder,
+    /// Instead of that, threads that `ptrace` holds.
+    pub walk_stopped: Option<ptrace::MakeWalkStopped>,
+}
+
 /// Words of the ring between sampler and reducer: 4 MiB, a second of 100 threads that all move at 100 Hz.
 const RING_WORDS: usize = 512 << 10;
 
@@ -79,9 +89,20 @@ impl Sampler {
     /// As [`Sampler::start_with`], walking by the unwinder that `plan` names; what it meets is registered in `files`.
     pub fn start(target: Arc<Target>, files: Files, plan: Plan) -> Result<(Sampler, ring::Reader), AttachError> {
         let pid = target.pid();
-        let make: MakeUnwinder =
+        #[cfg(feature = "libunwind")]
+        let walk_stopped = (plan.unwinder == UnwinderChoice::Libunwind).then(|| {
+            let files = files.clone();
+            let make: ptrace::MakeWalkStopped = Arc::new(move || {
+                let mut unwinder = LibunwindUnwinder::new(Memory::new(pid), files.clone(), pid);
+                Box::new(move |tid, out| unwinder.walk_stopped(tid, out))
+            });
+            make
+        });
+        #[cfg(not(feature = "libunwind"))]
+        let walk_stopped = None;
+        let walk_copied: MakeUnwinder =
             Box::new(move || Box::new(FramehopUnwinder::new(Memory::new(pid), files.clone(), pid)));
-        Sampler::start_with(target, plan, make)
+        Sampler::start_with(target, plan, Walkers { walk_copied, walk_stopped })
     }
 
     /// Opens a way of capture, then samples on a thread of its own until told to stop or the target ends. Fails when no
@@ -89,7 +110,7 @@ impl Sampler {
     pub fn start_with(
         target: Arc<Target>,
         plan: Plan,
-        make_unwinder: MakeUnwinder,
+        walkers: Walkers,
     ) -> Result<(Sampler, ring::Reader), AttachError> {
         let internal = |what: &str, error: &dyn std::fmt::Display| AttachError::Internal {
             what: format!("cannot start the sampler: {what}: {error}"),
@@ -102,7 +123,7 @@ impl Sampler {
         let (control, orders) = channel();
         let (opened, answer) = channel();
         let parts =
-            Parts { target, plan, make_unwinder, writer, control: orders, wake: wake.clone(), status: status.clone() };
+            Parts { target, plan, walkers, writer, control: orders, wake: wake.clone(), status: status.clone() };
         let thread = std::thread::Builder::new()
             .name("sampler".into())
             .spawn(move || match Core::open(parts) {

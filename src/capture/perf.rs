@@ -30,8 +30,8 @@ const PERIOD_OF_INTERVAL: f64 = 0.997;
 /// sample it gets events of its own: four periods, and what counters may lag behind samples (a tick at 100 Hz) twice.
 const UNSAMPLED_NEW: u64 = 4;
 const COUNTERS_LAG: Ns = 20_000_000;
-/// The same, in periods, for a thread whose samples used to come by inheritance.
-const UNSAMPLED_INHERITED: u64 = 50;
+/// The same, in periods, for a thread that was watched already: its events are given up and opened again.
+const UNSAMPLED_WATCHED: u64 = 50;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
@@ -209,13 +209,19 @@ impl Perf {
         let period = self.period;
         let watched = self.threads.entry(tid).or_default();
         watched.unsampled = watched.unsampled.saturating_add(ran);
-        let patience = match (watched.inherited_from, known_at_start) {
-            (Some(_), _) => UNSAMPLED_INHERITED * period + COUNTERS_LAG,
-            (None, true) => 0,
-            (None, false) => UNSAMPLED_NEW * period + COUNTERS_LAG,
+        let patience = match (watched.events.is_empty(), watched.inherited_from, known_at_start) {
+            (true, None, true) => 0,
+            (true, None, false) => UNSAMPLED_NEW * period + COUNTERS_LAG,
+            _ => UNSAMPLED_WATCHED * period + COUNTERS_LAG,
         };
-        if watched.events.is_empty() && watched.unsampled >= patience {
-            watched.unsampled = 0;
+        if watched.unsampled < patience {
+            return;
+        }
+        watched.unsampled = 0;
+        watched.inherited_from = None;
+        // Events that nobody is sampled by: they belong to a thread that an exec has ended, while another took its id.
+        if self.threads.values().all(|other| other.inherited_from != Some(tid)) {
+            self.close_thread(tid);
             self.open_thread(tid);
         }
     }

@@ -20,10 +20,10 @@ use rustc_hash::FxHashSet;
 
 use crate::capture::blocked::StackReader;
 use crate::capture::schedule::now;
-use crate::model::frame::Ns;
+use crate::model::frame::{Ns, RawFrame};
 use crate::process::memory::Memory;
 use crate::process::threads::Tasks;
-use crate::unwinder::Registers;
+use crate::unwinder::{Registers, Walk};
 
 /// A thread that has not stopped after so long (it has no core, or went into D state) is left to itself; it is resumed
 /// when it does stop.
@@ -41,10 +41,20 @@ const EVENT_STOP: i32 = 128;
 /// A thread caught running.
 pub struct Caught {
     pub at: Ns,
-    pub registers: Registers,
-    /// From rsp upwards.
-    pub stack: Vec<u8>,
+    pub stack: CaughtStack,
 }
+
+pub enum CaughtStack {
+    /// Bytes from rsp upwards; to be walked now that the thread runs again.
+    Copied { registers: Registers, bytes: Vec<u8> },
+    /// Walked already while the thread stood still, as libunwind asks.
+    Walked { frames: Vec<RawFrame>, walk: Walk },
+}
+
+/// Walks a thread that stands still under the calling thread's ptrace; appends its frames.
+pub type WalkStopped = Box<dyn FnMut(u32, &mut Vec<RawFrame>) -> Walk>;
+/// Makes one, on the thread that is to use it.
+pub type MakeWalkStopped = Arc<dyn Fn() -> WalkStopped + Send + Sync>;
 
 /// What came of a request.
 pub struct Outcome {
@@ -89,7 +99,13 @@ pub struct Stopper {
 
 impl Stopper {
     /// `wake` is written to whenever there is an outcome. `own_child`: the target's exit status is waited for by us elsewhere.
-    pub fn start(pid: u32, own_child: bool, wake: Arc<OwnedFd>) -> std::io::Result<Stopper> {
+    /// `walk`: walk while the thread stands still, instead of copying its stack.
+    pub fn start(
+        pid: u32,
+        own_child: bool,
+        wake: Arc<OwnedFd>,
+        walk: Option<MakeWalkStopped>,
+    ) -> std::io::Result<Stopper> {
         let (requests, orders) = channel();
         let (results, outcomes) = channel();
         let helper = Helper {
@@ -99,8 +115,9 @@ impl Stopper {
             stacks: StackReader::new(Memory::new(pid)),
             seized: Vec::new(),
         };
-        let thread =
-            std::thread::Builder::new().name("stopper".into()).spawn(move || helper.run(orders, results, wake))?;
+        let thread = std::thread::Builder::new()
+            .name("stopper".into())
+            .spawn(move || helper.run(orders, results, wake, walk))?;
         Ok(Stopper { requests: Some(requests), outcomes, queued: FxHashSet::default(), thread: Some(thread) })
     }
 
@@ -152,7 +169,14 @@ enum Found {
 }
 
 impl Helper {
-    fn run(mut self, orders: Receiver<u32>, results: Sender<Outcome>, wake: Arc<OwnedFd>) {
+    fn run(
+        mut self,
+        orders: Receiver<u32>,
+        results: Sender<Outcome>,
+        wake: Arc<OwnedFd>,
+        make_walk: Option<MakeWalkStopped>,
+    ) {
+        let mut walk = make_walk.map(|make| make());
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1_000));
         loop {
             let order = if self.seized.is_empty() {
@@ -163,7 +187,7 @@ impl Helper {
             self.look_after();
             match order {
                 Ok(tid) => {
-                    let outcome = self.sample(tid);
+                    let outcome = self.sample(tid, walk.as_mut());
                     if results.send(outcome).is_err() {
                         break;
                     }
@@ -177,7 +201,7 @@ impl Helper {
         self.look_after();
     }
 
-    fn sample(&mut self, tid: u32) -> Outcome {
+    fn sample(&mut self, tid: u32, walk: Option<&mut WalkStopped>) -> Outcome {
         let mut outcome = Outcome { tid, caught: None, stopped: None, in_call: false };
         let mut files = self.tasks.thread(tid);
         let running = self.tasks.stat(&mut files).is_ok_and(|stat| stat.state == b'R');
@@ -193,19 +217,20 @@ impl Helper {
                 Found::Stopped { signal } => {
                     let registers = read_registers(tid);
                     let at = now();
+                    let mut learn = None;
                     if let Some((registers, in_call, interrupted)) = registers {
                         outcome.in_call = in_call;
                         // Inside a call that the stop interrupted it was waiting, not running.
                         if !interrupted {
-                            let stack = self.stacks.copy_known(registers.rsp).to_vec();
-                            outcome.caught = Some(Caught { at, registers, stack });
+                            outcome.caught = Some(Caught { at, stack: self.take_stack(tid, registers, walk) });
+                            learn = Some(registers.rsp);
                         }
                     }
                     resume(tid, signal);
                     outcome.stopped = Some(now() - last_running);
-                    if let Some(caught) = &outcome.caught {
+                    if let Some(sp) = learn {
                         // Mappings are only read while nobody stands still for it.
-                        self.stacks.learn(caught.registers.rsp);
+                        self.stacks.learn(sp);
                     }
                     break;
                 }
@@ -224,6 +249,17 @@ impl Helper {
             }
         }
         outcome
+    }
+
+    fn take_stack(&mut self, tid: u32, registers: Registers, walk: Option<&mut WalkStopped>) -> CaughtStack {
+        match walk {
+            Some(walk) => {
+                let mut frames = Vec::new();
+                let walk = walk(tid, &mut frames);
+                CaughtStack::Walked { frames, walk }
+            }
+            None => CaughtStack::Copied { registers, bytes: self.stacks.copy_known(registers.rsp).to_vec() },
+        }
     }
 
     /// Resumes threads that have stopped later than we waited for.

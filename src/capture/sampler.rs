@@ -12,17 +12,17 @@ use crate::capture::blocked::StackReader;
 use crate::capture::looks::{Looks, Moved, Round, Stacks, count_walk};
 use crate::capture::perf::PerfCounts;
 use crate::capture::program::Program;
-use crate::capture::ptrace::StopCounts;
+use crate::capture::ptrace::{Caught, CaughtStack, StopCounts};
 use crate::capture::ring::Writer;
 use crate::capture::schedule::{Random, Schedule, now, thread_cpu};
 use crate::capture::way::{self, Kind, Setting, Way};
-use crate::capture::{Control, MakeUnwinder, Plan, Status};
+use crate::capture::{Control, Plan, Status, Walkers};
 use crate::config::CaptureChoice;
 use crate::model::frame::{Event, Look, Losses, Ns, RawFrame, SECOND, Seen, Tick};
 use crate::process::memory::Memory;
 use crate::process::target::{AttachError, Target};
 use crate::process::threads::{CounterSource, process_cpu, raise_descriptor_limit};
-use crate::unwinder::{Registers, StackBytes, Unwinder};
+use crate::unwinder::{Registers, StackBytes, Unwinder, Walk};
 
 /// Descriptors left to everything but thread files and perf events.
 const DESCRIPTORS_ELSEWHERE: usize = 256;
@@ -33,7 +33,7 @@ const LAST_WORDS: Ns = SECOND;
 
 pub struct Core {
     target: Arc<Target>,
-    make_unwinder: MakeUnwinder,
+    walkers: Walkers,
     unwinder: Box<dyn Unwinder>,
     looks: Looks,
     stacks: StackReader,
@@ -68,7 +68,7 @@ pub struct Core {
 pub struct Parts {
     pub target: Arc<Target>,
     pub plan: Plan,
-    pub make_unwinder: MakeUnwinder,
+    pub walkers: Walkers,
     pub writer: Writer,
     pub control: Receiver<Control>,
     pub wake: Arc<OwnedFd>,
@@ -78,7 +78,7 @@ pub struct Parts {
 impl Core {
     /// To be called on the sampler thread: perf's ring holders and the unwinder belong to it.
     pub fn open(parts: Parts) -> Result<Core, AttachError> {
-        let Parts { target, plan, mut make_unwinder, writer, control, wake, status } = parts;
+        let Parts { target, plan, mut walkers, writer, control, wake, status } = parts;
         let pid = target.pid();
         // Late by at most a microsecond, not by the default 50.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1_000));
@@ -92,12 +92,13 @@ impl Core {
             descriptors,
             own_child: plan.own_child,
             wake: &wake,
+            walk_stopped: walkers.walk_stopped.as_ref(),
         };
         let way = way::open(plan.choice, &setting)?;
         let begin = now();
         let core = Core {
-            unwinder: make_unwinder(),
-            make_unwinder,
+            unwinder: (walkers.walk_copied)(),
+            walkers,
             looks,
             stacks: StackReader::new(Memory::new(pid)),
             program: Program::new(pid),
@@ -294,16 +295,19 @@ impl Core {
         self.way.perf = Some(perf);
     }
 
-    /// An on-CPU sample becomes a look.
     fn walk(&mut self, tid: u32, at: Ns, registers: &Registers, stack: &[u8]) {
+        let mut frames = Vec::with_capacity(48);
+        let walk = self.unwinder.walk(registers, StackBytes { base: registers.rsp, bytes: stack }, &mut frames);
+        self.sampled(tid, at, frames, &walk);
+    }
+
+    /// An on-CPU sample becomes a look.
+    fn sampled(&mut self, tid: u32, at: Ns, stack: Vec<RawFrame>, walk: &Walk) {
         // A thread that was born and has died since the last round: its time is booked by the process's clock.
         let Some((thread, name)) = self.looks.identify(tid) else { return };
-        let mut frames: Vec<RawFrame> = Vec::with_capacity(48);
-        let bytes = StackBytes { base: registers.rsp, bytes: stack };
-        let walk = self.unwinder.walk(registers, bytes, &mut frames);
-        count_walk(&walk, &mut self.losses);
+        count_walk(walk, &mut self.losses);
         let (seen, counters, recovered) = (Seen::OnCpu, None, walk.recovered);
-        self.events.push(Event::Look(Look { at, thread, name, seen, counters, stack: frames, recovered }));
+        self.events.push(Event::Look(Look { at, thread, name, seen, counters, stack, recovered }));
     }
 
     /// Asks for samples of the threads that ran for at least half of the last tick and are runnable now.
@@ -320,8 +324,14 @@ impl Core {
     fn take_caught(&mut self) {
         while let Some(outcome) = self.way.stopper.as_mut().and_then(|stopper| stopper.outcome()) {
             self.stops.add(&outcome);
-            if let Some(caught) = outcome.caught {
-                self.walk(outcome.tid, caught.at, &caught.registers, &caught.stack);
+            match outcome.caught {
+                Some(Caught { at, stack: CaughtStack::Copied { registers, bytes } }) => {
+                    self.walk(outcome.tid, at, &registers, &bytes);
+                }
+                Some(Caught { at, stack: CaughtStack::Walked { frames, walk } }) => {
+                    self.sampled(outcome.tid, at, frames, &walk);
+                }
+                None => {}
             }
         }
     }
@@ -329,25 +339,20 @@ impl Core {
     /// The target runs another program now.
     fn replaced(&mut self, at: Ns) {
         self.events.push(Event::Exec { at, pid: self.target.pid() });
-        self.unwinder = (self.make_unwinder)();
+        self.unwinder = (self.walkers.walk_copied)();
         self.stacks.invalidate();
         self.looks.restart();
         if let Err(error) = self.target.still_permitted() {
             self.change_way(CaptureChoice::States, Some(error.to_string()));
+        } else if self.way.stopper.is_some() {
+            // The helper knows the old program's mappings.
+            self.way.stopper = self.setting().start_stopper().ok();
         }
     }
 
     /// Opens another way; on failure the present one stays, and the status says why.
     fn change_way(&mut self, choice: CaptureChoice, why: Option<String>) {
-        let setting = Setting {
-            target: &self.target,
-            tasks: self.looks.tasks(),
-            interval: self.schedule.interval(),
-            descriptors: raise_descriptor_limit().saturating_sub(DESCRIPTORS_ELSEWHERE) / 2,
-            own_child: self.own_child,
-            wake: &self.wake,
-        };
-        match way::open(choice, &setting) {
+        match way::open(choice, &self.setting()) {
             Ok(way) => {
                 if let Some(old) = self.way.perf.take() {
                     let counts = old.counts();
@@ -367,6 +372,18 @@ impl Core {
             perf.run(false);
         }
         self.publish_status();
+    }
+
+    fn setting(&self) -> Setting<'_> {
+        Setting {
+            target: &self.target,
+            tasks: self.looks.tasks(),
+            interval: self.schedule.interval(),
+            descriptors: raise_descriptor_limit().saturating_sub(DESCRIPTORS_ELSEWHERE) / 2,
+            own_child: self.own_child,
+            wake: &self.wake,
+            walk_stopped: self.walkers.walk_stopped.as_ref(),
+        }
     }
 
     fn every_second(&mut self, at: Ns) {

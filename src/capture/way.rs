@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use crate::capture::perf::{self, Perf};
-use crate::capture::ptrace::Stopper;
+use crate::capture::ptrace::{MakeWalkStopped, Stopper};
 use crate::capture::schedule::now;
 use crate::config::CaptureChoice;
 use crate::model::frame::Ns;
@@ -57,6 +57,8 @@ pub struct Setting<'a> {
     pub own_child: bool,
     /// Wakes the sampler.
     pub wake: &'a Arc<OwnedFd>,
+    /// How `ptrace` walks, if not by the bytes it copied.
+    pub walk_stopped: Option<&'a MakeWalkStopped>,
 }
 
 /// Opens what `choice` asks for; [`CaptureChoice::Auto`] takes the first that is permitted.
@@ -66,8 +68,7 @@ pub fn open(choice: CaptureChoice, setting: &Setting<'_>) -> Result<Way, AttachE
     let has_access = stacks_readable(setting.target, setting.tasks);
     let way = |kind, perf, reads_stacks| Ok(Way { kind, perf, stopper: None, reads_stacks, has_access });
     let by_ptrace = || {
-        let stopper = Stopper::start(pid, setting.own_child, setting.wake.clone())
-            .map_err(|error| AttachError::Internal { what: format!("cannot start the helper of ptrace: {error}") })?;
+        let stopper = setting.start_stopper()?;
         Ok(Way { kind: Kind::Ptrace, perf: None, stopper: Some(stopper), reads_stacks: true, has_access })
     };
     match choice {
@@ -93,6 +94,11 @@ pub fn open(choice: CaptureChoice, setting: &Setting<'_>) -> Result<Way, AttachE
 }
 
 impl Setting<'_> {
+    pub fn start_stopper(&self) -> Result<Stopper, AttachError> {
+        Stopper::start(self.target.pid(), self.own_child, self.wake.clone(), self.walk_stopped.cloned())
+            .map_err(|error| AttachError::Internal { what: format!("cannot start the helper of ptrace: {error}") })
+    }
+
     fn open_perf(&self) -> std::io::Result<Perf> {
         let pid = self.target.pid();
         Perf::open(pid, witness(pid).unwrap_or(pid), self.interval, self.descriptors, now())

@@ -102,6 +102,12 @@ fn an_unmoved_thread_costs_one_read_and_sends_nothing() {
         let names: Vec<String> = support::looks(&events).map(name).collect();
         assert!(names.len() == 2 && names.iter().all(|n| n.starts_with("spin-")), "{names:?}");
     }
+    // A look that never reached the reducer is sent again, once.
+    let parked = support::looks(&first).find(|look| name(look) == "park-7").expect("it was seen").thread;
+    looks.unsent(parked.tid);
+    let again = |events: &[Event]| support::looks(events).filter(|look| look.thread == parked).count();
+    assert_eq!(again(&round(&mut looks)), 1);
+    assert_eq!(again(&round(&mut looks)), 0);
     assert_eq!(losses.torn, 0);
 }
 
@@ -247,4 +253,87 @@ fn the_end_of_the_target_is_told_last() {
     assert!(reader.finished());
     // The zombie still had its clock: the last word on CPU time came with the end.
     assert!(matches!(events[events.len() - 2], Event::Tick(tick) if tick.process_cpu_ns.is_some()));
+}
+
+#[test]
+fn stopped_and_uninterruptible_threads_are_told_in_every_round() {
+    let program = build("cap_threads.c", "states", &["-O1"]);
+    let target = Running::start(&program, &["park", "2"]);
+    let signal = |signal| {
+        let pid = rustix::process::Pid::from_raw(target.pid() as i32).expect("a pid");
+        rustix::process::kill_process(pid, signal).expect("signalled");
+    };
+    signal(rustix::process::Signal::STOP);
+    while !thread_states(target.pid()).iter().all(|(state, _)| *state == 'T') {
+        std::thread::yield_now();
+    }
+    let (sampler, mut reader) = start(&target, CaptureChoice::Perf, 5);
+    let mut events = Vec::new();
+    read_until(&mut reader, &mut events, |events| ticks(events) > 10);
+    let stopped = looks(&events).filter(|look| look.seen == Seen::Stopped && look.stack.len() == 1).count();
+    assert_eq!((stopped, looks(&events).count()), (5 * ticks(&events), 5 * ticks(&events)));
+    let Some(Event::Tick(tick)) = events.last() else { panic!("a tick closes its round") };
+    assert_eq!(tick.losses.samples, 5, "each stack was read once");
+    signal(rustix::process::Signal::CONT);
+    let mut after = Vec::new();
+    let parked =
+        |event: &Event| matches!(event, Event::Look(l) if name(l) == "park-1" && matches!(l.seen, Seen::Blocked(_)));
+    let spinning = |event: &Event| matches!(event, Event::Look(l) if name(l) == "spin-1" && l.seen == Seen::OnCpu);
+    read_until(&mut reader, &mut after, |events| events.iter().any(parked) && events.iter().any(spinning));
+    drop(sampler);
+
+    let target = Running::start(&program, &["vfork"]);
+    while !thread_states(target.pid()).iter().all(|(state, _)| *state == 'D') {
+        std::thread::yield_now();
+    }
+    let (sampler, mut reader) = start(&target, CaptureChoice::Perf, 5);
+    let mut events = Vec::new();
+    read_until(&mut reader, &mut events, |events| ticks(events) > 10);
+    drop(sampler);
+    // vfork is 58, clone 56, clone3 435: as the C library likes.
+    let forks = |look: &&sampletop::model::frame::Look| matches!(look.seen, Seen::Disk(Some(call)) if [56, 58, 435].contains(&call.number));
+    assert_eq!(looks(&events).filter(forks).count(), looks(&events).count());
+    assert!(looks(&events).count() >= 10);
+    let child = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", target.pid())).expect("its child");
+    let child = rustix::process::Pid::from_raw(child.trim().parse().expect("one")).expect("a pid");
+    rustix::process::kill_process(child, rustix::process::Signal::KILL).expect("killed");
+}
+
+const WATCHED: &str = "SAMPLETOP_TEST_WATCH";
+
+/// Not a test by itself: the sampler that the next test suspends.
+#[test]
+fn helper_that_tells_of_gaps() {
+    let Ok(pid) = std::env::var(WATCHED) else { return };
+    let (_sampler, mut reader) = start_pid(pid.parse().expect("a pid"), CaptureChoice::Perf, 10);
+    let mut events = Vec::new();
+    read_until(&mut reader, &mut events, |events| ticks(events) > 5);
+    println!("sampling");
+    let gap = |event: &Event| if let Event::Gap { from, at } = event { Some((*from, *at)) } else { None };
+    read_until(&mut reader, &mut events, |events| events.iter().any(|event| gap(event).is_some()));
+    let (from, at) = events.iter().find_map(gap).expect("a gap");
+    println!("gap of {}", at - from);
+}
+
+#[test]
+fn a_suspended_sampler_tells_of_the_gap() {
+    let program = build("cap_threads.c", "gap", &["-O1"]);
+    let target = Running::start(&program, &["park", "1"]);
+    let mut helper = std::process::Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", "helper_that_tells_of_gaps", "--nocapture"])
+        .env(WATCHED, target.pid().to_string())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("it starts again");
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(helper.stdout.take().expect("piped")));
+    assert!(lines.any(|line| line.expect("text").ends_with("sampling")));
+    let pid = rustix::process::Pid::from_child(&helper);
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("suspended");
+    std::thread::sleep(Duration::from_millis(1_300));
+    rustix::process::kill_process(pid, rustix::process::Signal::CONT).expect("resumed");
+    let gap: u64 = lines
+        .find_map(|line| line.expect("text").strip_prefix("gap of ").map(|ns| ns.parse().expect("a number")))
+        .expect("the gap is told");
+    assert!(gap >= 1_300_000_000, "{gap}");
+    assert!(helper.wait().expect("it ends").success());
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sampletop::capture::ring::Reader;
-use sampletop::capture::{MakeUnwinder, Plan, Sampler};
+use sampletop::capture::{MakeUnwinder, Plan, Sampler, Walkers};
 use sampletop::config::{CaptureChoice, UnwinderChoice};
 use sampletop::model::frame::{Event, FileId, FrameCode, Look, Ns, RawFrame};
 use sampletop::process::target::Target;
@@ -44,7 +44,8 @@ pub fn start_pid(pid: u32, choice: CaptureChoice, interval_ms: u64) -> (Sampler,
 
 pub fn start_plan(pid: u32, plan: Plan) -> (Sampler, Reader) {
     let target = Arc::new(Target::attach(pid).expect("attached"));
-    Sampler::start_with(target, plan, top_only()).expect("sampling")
+    let walkers = Walkers { walk_copied: top_only(), walk_stopped: None };
+    Sampler::start_with(target, plan, walkers).expect("sampling")
 }
 
 /// Reads events until `done` says so; fails after 30 s, far beyond what any of these needs.

@@ -1,6 +1,7 @@
 // `park N`: N threads parked in a read, and two that spin, which tell their CPU time on request.
 // `churn`: threads that live 20 ms, one after the other, beside one that stays.
 // `zombie`: the leader ends, a thread goes on spinning.
+// `vfork`: waits, uninterruptibly, for a child that borrows its memory and is killed or waits 30 s.
 // `exec`: runs itself again after each line it is sent, from a thread that is not the leader when the line is `thread`.
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -88,6 +89,13 @@ int main(int argc, char **argv) {
         puts("ready");
         fflush(stdout);
         pthread_exit(NULL);
+    } else if (!strcmp(argv[1], "vfork")) {
+        puts("ready");
+        fflush(stdout);
+        if (!vfork()) {
+            sleep(30);
+            _exit(0);
+        }
     } else if (!strcmp(argv[1], "exec")) {
         start(spin, 0);
         puts("ready");
