@@ -25,6 +25,9 @@ mod stack;
 pub(super) mod tables;
 pub(super) mod walk;
 
+#[cfg(test)]
+mod tests;
+
 use std::time::Instant;
 
 use crate::model::frame::RawFrame;

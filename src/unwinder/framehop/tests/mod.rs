@@ -1,0 +1,345 @@
+//! Walks of made-up stacks, where every byte is known; and of garbage.
+
+mod garbage;
+mod image;
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use crate::model::frame::{FrameCode, Marker, RawFrame};
+use crate::process::files::Files;
+use crate::process::maps::Maps;
+use crate::unwinder::framehop::FramehopUnwinder;
+use crate::unwinder::{Registers, StackBytes, Unwinder, Walk};
+use image::{
+    Fake, Function, IMAGE, MAPS, SP, STACK, STACK_END, at, call, elf, expression, frame_pointer, root, sp_plus,
+};
+
+/// A made-up process with its unwinder.
+struct World {
+    memory: Fake,
+    files: Files,
+    maps: Arc<Mutex<String>>,
+    unwinder: FramehopUnwinder<Fake>,
+}
+
+/// Function 0 is the outermost; 1 has CFA = rsp + 16; 2 keeps a frame pointer; 3 has nothing; 4 is like 1;
+/// 5 is like 2.
+fn world() -> World {
+    world_of(vec![(0, root()), (1, sp_plus(16)), (2, frame_pointer()), (4, sp_plus(16)), (5, frame_pointer())])
+}
+
+fn world_of(functions: Vec<(u64, Vec<u8>)>) -> World {
+    let functions: Vec<Function> =
+        functions.into_iter().map(|(number, program)| Function { number, program }).collect();
+    let memory = Fake::default();
+    memory.put(IMAGE, &elf(&functions));
+    memory.put(STACK, &vec![0; (STACK_END - STACK) as usize]);
+    let (files, maps) = (Files::default(), Arc::new(Mutex::new(MAPS.to_string())));
+    let text = maps.clone();
+    let source = Box::new(move || Ok(Maps::parse(text.lock().unwrap().as_bytes())));
+    let unwinder = FramehopUnwinder::with_maps(memory.clone(), files.clone(), 1, source);
+    World { memory, files, maps, unwinder }
+}
+
+impl World {
+    /// Walks with `copied` bytes of stack from `SP`, and gives numbers of functions, then the walk.
+    fn walk(&mut self, rip: u64, rbp: Option<u64>, copied: usize) -> (Vec<String>, Walk) {
+        let mut bytes = vec![0; copied];
+        let n = crate::process::memory::ReadMemory::read(&self.memory, SP, &mut bytes);
+        let registers = Registers { rip, rsp: SP, rbp, ..Registers::default() };
+        let mut out = Vec::new();
+        let walk = self.unwinder.walk(&registers, StackBytes { base: SP, bytes: &bytes[..n] }, &mut out);
+        check(&out, walk);
+        (out.iter().map(|frame| self.name(*frame)).collect(), walk)
+    }
+
+    fn name(&self, frame: RawFrame) -> String {
+        match frame.decode() {
+            FrameCode::Code { file, offset, exact } => {
+                assert!(self.files.get(file).is_some());
+                let address = IMAGE + offset - u64::from(!exact);
+                format!("{}{}", (address - at(0)) / image::FUNCTION, if exact { "!" } else { "" })
+            }
+            FrameCode::Marker { marker, .. } => format!("{marker:?}"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// What holds for every walk.
+fn check(out: &[RawFrame], walk: Walk) {
+    assert!((1..=1024).contains(&out.len()));
+    let last = match out[out.len() - 1].decode() {
+        FrameCode::Marker { marker, .. } => Some(marker),
+        _ => None,
+    };
+    assert_eq!(last, walk.end);
+}
+
+const WHOLE: Walk = Walk { end: None, recovered: false };
+
+fn ends(marker: Marker) -> Walk {
+    Walk { end: Some(marker), recovered: false }
+}
+
+#[test]
+fn steps_lead_to_the_marked_root() {
+    let mut world = world();
+    // 4 called by 1 called by 0: CFA = rsp + 16 each.
+    let (in_1, in_0) = (call(&world.memory, 1, 4), call(&world.memory, 0, 1));
+    world.memory.put_words(SP, &[7, in_1, 7, in_0]);
+    let (names, walk) = world.walk(at(4) + 8, Some(0), 0x100);
+    assert_eq!((names, walk), (vec!["4!".into(), "1".into(), "0".into()], WHOLE));
+    // Exactly at a function's first byte: that function, not the one before.
+    assert_eq!(world.walk(at(4), Some(0), 0x100).0[0], "4!");
+    // Warm: the same again.
+    assert_eq!(world.walk(at(4) + 8, Some(0), 0x100).1, WHOLE);
+}
+
+#[test]
+fn a_stack_that_was_not_copied_to_its_end_is_truncated_unless_the_thread_stays() {
+    let mut world = world();
+    let (in_1, in_0) = (call(&world.memory, 1, 4), call(&world.memory, 0, 1));
+    world.memory.put_words(SP, &[7, in_1, 7, in_0]);
+    let (names, walk) = world.walk(at(4), Some(0), 0x18);
+    assert_eq!((names, walk), (vec!["4!".into(), "1".into(), "Truncated".into()], ends(Marker::Truncated)));
+    assert_eq!(world.walk(at(4), None, 0x18).1, WHOLE);
+}
+
+#[test]
+fn no_unwind_information_ends_a_stack_however_plausible_rbp_is() {
+    let mut world = world();
+    let in_1 = call(&world.memory, 1, 3);
+    // One frame record, and what it links to is none.
+    world.memory.put_words(SP, &[0, 0, SP + 0x40, in_1]);
+    let (names, walk) = world.walk(at(3) + 8, Some(SP + 0x10), 0x100);
+    assert_eq!((names, walk), (vec!["3!".into(), "NoUnwindInfo".into()], ends(Marker::NoUnwindInfo)));
+    // rbp outside the stack, unaligned, wild.
+    for rbp in [0, 1, SP + 1, STACK - 0x1000, STACK_END, u64::MAX, u64::MAX - 7, at(1)] {
+        assert_eq!(world.walk(at(3) + 8, Some(rbp), 0x100).1, ends(Marker::NoUnwindInfo), "{rbp:#x}");
+    }
+}
+
+#[test]
+fn two_linked_frame_records_lead_on() {
+    let mut world = world();
+    let (in_2, in_5, in_0) = (call(&world.memory, 2, 3), call(&world.memory, 5, 2), call(&world.memory, 0, 5));
+    // 3 (no information) called by 2 called by 5 called by 0, all with frame pointers.
+    world.memory.put_words(SP, &[0, 0, SP + 0x30, in_2, 0, 0, SP + 0x50, in_5, 0, 0, 0, in_0]);
+    let (names, walk) = world.walk(at(3) + 8, Some(SP + 0x10), 0x100);
+    assert_eq!((names, walk), (vec!["3!".into(), "2".into(), "5".into(), "0".into()], WHOLE));
+    // The first record is that of a call of 5, so it is not the frame of 3: who called 3 is not known.
+    let elsewhere = call(&world.memory, 2, 5);
+    assert_eq!(elsewhere, in_2);
+    world.unwinder.invalidate();
+    let (names, walk) = world.walk(at(3) + 8, Some(SP + 0x10), 0x100);
+    assert_eq!((names, walk), (vec!["3!".into(), "NoUnwindInfo".into()], ends(Marker::NoUnwindInfo)));
+}
+
+#[test]
+fn an_innermost_function_without_frame_is_not_skipped() {
+    let mut world = world();
+    let (in_2, in_0) = (call(&world.memory, 2, 3), call(&world.memory, 0, 2));
+    // 3, a leaf, was just called by 2, whose record rbp points to.
+    world.memory.put_words(SP, &[in_2, 0, 0, 0, 0, in_0]);
+    let (names, walk) = world.walk(at(3) + 8, Some(SP + 0x20), 0x100);
+    assert_eq!((names, walk), (vec!["3!".into(), "2".into(), "0".into()], WHOLE));
+}
+
+#[test]
+fn the_stack_pointer_only_rises_and_stays_in_its_mapping() {
+    let mut world = world();
+    let in_2 = call(&world.memory, 2, 4);
+    world.memory.put_words(SP, &[7, in_2]);
+    // 2 has a frame pointer: one below the stack pointer, one outside, one at the very end.
+    for rbp in [SP - 0x40, SP, STACK - 0x40, STACK_END - 8, STACK_END, 8, u64::MAX - 15] {
+        let (names, walk) = world.walk(at(4), Some(rbp), 0x100);
+        assert_eq!(names[..2], ["4!", "2"], "{rbp:#x}");
+        // The last word of the stack was not copied.
+        let end = if rbp == STACK_END - 8 { Marker::Truncated } else { Marker::BadUnwind };
+        assert_eq!(walk.end, Some(end), "{rbp:#x}");
+    }
+    // A stack pointer in no mapping, or in code.
+    for rsp in [0, 8, at(1), STACK_END + 0x10_0000, u64::MAX] {
+        let registers = Registers { rip: at(4), rsp, rbp: Some(SP), ..Registers::default() };
+        let mut out = Vec::new();
+        let walk = world.unwinder.walk(&registers, StackBytes { base: rsp, bytes: &[0; 64] }, &mut out);
+        check(&out, walk);
+        assert_eq!((out.len(), walk.end), (2, Some(Marker::BadUnwind)), "{rsp:#x}");
+    }
+}
+
+#[test]
+fn a_return_address_of_zero_is_a_root_only_by_convention() {
+    let mut world = world_of(vec![(0, sp_plus(16)), (1, sp_plus(16)), (2, frame_pointer())]);
+    world.memory.put_words(SP, &[7, 0]);
+    assert_eq!(world.walk(at(1), Some(0), 0x100).1, WHOLE, "no caller, no caller's frame");
+    assert_eq!(world.walk(at(1), Some(SP), 0x100).1, ends(Marker::BadUnwind));
+    assert_eq!(world.walk(at(0), Some(SP), 0x100).1, WHOLE, "the program's entry");
+    assert_eq!(world.walk(at(2), Some(0), 0x100).1, ends(Marker::BadUnwind), "a frame pointer of 0");
+}
+
+#[test]
+fn code_outside_every_mapping() {
+    let mut world = world();
+    let (in_1, in_0) = (call(&world.memory, 1, 4), call(&world.memory, 0, 1));
+    // Called through a null pointer: the return address is on top.
+    world.memory.put_words(SP, &[in_1, 7, in_0]);
+    let (names, walk) = world.walk(0, Some(0), 0x100);
+    assert_eq!((names, walk), (vec!["OutsideMaps".into(), "1".into(), "0".into()], WHOLE));
+    // No return address there.
+    world.memory.put_words(SP, &[at(1) + 3]);
+    for rip in [0, SP, u64::MAX, 1 << 63] {
+        assert_eq!(world.walk(rip, Some(0), 0x100), (vec!["OutsideMaps".into()], ends(Marker::OutsideMaps)));
+    }
+    world.memory.put_words(SP, &[7, 0x1234]);
+    let (names, _) = world.walk(at(4), Some(0), 0x100);
+    assert_eq!(names, ["4!", "OutsideMaps"]);
+}
+
+#[test]
+fn expressions_are_evaluated_with_an_end() {
+    // breg7 +8 (CFA = rsp + 8, through an expression); a loop without end; a jump out of it; an empty one.
+    let good = expression(&[0x77, 8]);
+    let endless = expression(&[0x77, 8, 0x2f, 0xfd, 0xff]);
+    let away = expression(&[0x2f, 0x00, 0x70]);
+    let by_memory = expression(&[0x77, 8, 0x06]);
+    let mut world =
+        world_of(vec![(0, root()), (1, good), (2, endless), (3, away), (4, by_memory), (5, expression(&[]))]);
+    let in_0 = call(&world.memory, 0, 1);
+    world.memory.put_words(SP, &[in_0, SP + 0x20, 0, in_0]);
+    assert_eq!(world.walk(at(1), Some(0), 0x100), (vec!["1!".into(), "0".into()], WHOLE));
+    assert_eq!(world.walk(at(4), Some(0), 0x100), (vec!["4!".into(), "0".into()], WHOLE), "CFA = [rsp + 8]");
+    for broken in [2, 3, 5] {
+        assert_eq!(world.walk(at(broken), Some(0), 0x100).1, ends(Marker::BadUnwind), "{broken}");
+    }
+}
+
+#[test]
+fn a_missing_rule_for_the_return_address_proves_nothing() {
+    // DW_CFA_same_value of the return address.
+    let mut world = world_of(vec![(1, vec![0x08, 16])]);
+    assert_eq!(world.walk(at(1), Some(0), 0x100).1, ends(Marker::BadUnwind));
+}
+
+/// `push rbp; mov rbp, rsp; sub rsp, 0x20`
+const WITH_FRAME: [u8; 8] = [0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x20];
+
+#[test]
+fn an_unknown_frame_pointer_is_told_from_the_code() {
+    let mut world = world();
+    world.memory.put(at(2), &WITH_FRAME);
+    let (in_2, in_5, in_0) = (call(&world.memory, 2, 4), call(&world.memory, 5, 2), call(&world.memory, 0, 5));
+    let frames = |world: &World, in_5: u64| {
+        // 4, then 2 with 0x20 bytes of room, its record, 5 with its record, 0.
+        world.memory.put_words(SP, &[7, in_2, 0, 0, 0, 0, SP + 0x50, in_5, 0, 0, 0, in_0]);
+    };
+    frames(&world, in_5);
+    let found = Walk { end: None, recovered: true };
+    let (names, walk) = world.walk(at(4), None, 0x100);
+    assert_eq!((names, walk), (vec!["4!".into(), "2".into(), "5".into(), "0".into()], found));
+    // Left-overs of an earlier call of 2, in its own room, are not taken.
+    world.memory.put_words(SP + 0x10, &[SP + 0x30, in_5]);
+    assert_eq!(world.walk(at(4), None, 0x100).1, found);
+    assert_eq!(world.walk(at(4), None, 0x100).0, ["4!", "2", "5", "0"]);
+    // Known registers need no search.
+    assert_eq!(world.walk(at(4), Some(SP + 0x30), 0x100).1, WHOLE);
+}
+
+#[test]
+fn two_records_that_fit_are_one_too_many() {
+    let mut world = world();
+    // 2 keeps a frame pointer, but its code does not tell how large its frame is.
+    let (in_2, in_5, in_0) = (call(&world.memory, 2, 4), call(&world.memory, 5, 2), call(&world.memory, 0, 5));
+    world.memory.put_words(SP, &[7, in_2, 0, 0, 0, 0, SP + 0x50, in_5, 0, 0, 0, in_0]);
+    assert_eq!(world.walk(at(4), None, 0x100).1, Walk { end: None, recovered: true });
+    world.memory.put_words(SP + 0x10, &[SP + 0x30, in_5]);
+    let (names, walk) = world.walk(at(4), None, 0x100);
+    assert_eq!((names, walk), (vec!["4!".into(), "2".into(), "BadUnwind".into()], ends(Marker::BadUnwind)));
+    // None that fits.
+    world.memory.put_words(SP + 0x10, &[0; 8]);
+    assert_eq!(world.walk(at(4), None, 0x100).1, ends(Marker::BadUnwind));
+}
+
+#[test]
+fn signal_frames_are_crossed_with_all_registers() {
+    let mut world = world();
+    // Function 3 is the trampoline: mov rax, 15; syscall.
+    world.memory.put(at(3), &[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05]);
+    let in_0 = call(&world.memory, 0, 2);
+    // 4, the handler, returns to the trampoline; then struct ucontext, with the registers 40 bytes in.
+    world.memory.put_words(SP, &[7, at(3)]);
+    let context = SP + 0x10;
+    let mut registers = [0; 17];
+    registers[10] = context + 0x200; // rbp
+    registers[15] = context + 0x180; // rsp
+    registers[16] = at(2) + 0x40; // rip
+    world.memory.put_words(context + 40, &registers);
+    world.memory.put_words(context + 0x200, &[0, in_0]);
+    let (names, walk) = world.walk(at(4), Some(0), 0x1000);
+    // The trampoline and what was interrupted are both exact.
+    assert_eq!((names, walk), (vec!["4!".into(), "3!".into(), "2!".into(), "0".into()], WHOLE));
+    // An interrupted stack pointer below the signal frame, on the same stack: garbage.
+    world.memory.put_words(context + 40 + 8 * 15, &[SP - 0x100]);
+    assert_eq!(world.walk(at(4), Some(0), 0x1000).1, ends(Marker::BadUnwind));
+    // On another stack, which was not copied.
+    world.maps.lock().unwrap().push_str("7f0000100000-7f0000110000 rw-p 00000000 00:00 0\n");
+    world.unwinder.invalidate();
+    world.memory.put_words(context + 40 + 8 * 15, &[STACK + 0x10_0000, at(1)]);
+    let (names, walk) = world.walk(at(4), Some(0), 0x1000);
+    assert_eq!((names, walk), (["4!", "3!", "1!", "Truncated"].map(String::from).into(), ends(Marker::Truncated)));
+    // A signal frame that returns to itself goes round only so often.
+    world.memory.put_words(context + 40 + 8 * 16, &[at(3)]);
+    world.memory.put_words(context + 40 + 8 * 15, &[STACK + 0x10_0000]);
+    world.memory.put(STACK + 0x10_0000, &vec![0; 0x1000]);
+    assert!(world.walk(at(4), None, 0x1000).1.end.is_some());
+}
+
+#[test]
+fn endless_stacks_end() {
+    let mut world = world();
+    let in_1 = call(&world.memory, 1, 1);
+    world.memory.put_words(SP, &[in_1; 0x800]);
+    let (names, walk) = world.walk(at(1), Some(0), 0x4000);
+    assert_eq!((names.len(), walk), (1024, ends(Marker::TooDeep)));
+}
+
+#[test]
+fn replaced_code_is_noticed() {
+    let mut world = world();
+    let (in_1, in_0) = (call(&world.memory, 1, 4), call(&world.memory, 0, 1));
+    world.memory.put_words(SP, &[7, in_1, 7, in_0]);
+    let file = |world: &mut World| {
+        let registers = Registers { rip: at(4), rsp: SP, rbp: Some(0), ..Registers::default() };
+        let mut bytes = [0; 64];
+        crate::process::memory::ReadMemory::read(&world.memory, SP, &mut bytes);
+        let mut out = Vec::new();
+        world.unwinder.walk(&registers, StackBytes { base: SP, bytes: &bytes }, &mut out);
+        let FrameCode::Code { file, .. } = out[0].decode() else { panic!("{out:?}") };
+        (world.files.get(file).unwrap().path.clone(), out.len())
+    };
+    assert_eq!(file(&mut world), ("/made/up".into(), 3));
+    // Another library at the same place, where 4 is the outermost function.
+    let text = world.maps.lock().unwrap().replace("11 /made/up", "12 /made/anew");
+    *world.maps.lock().unwrap() = text;
+    world.memory.put(IMAGE, &elf(&[Function { number: 4, program: root() }]));
+    assert_eq!(file(&mut world), ("/made/up".into(), 3), "not looked at again so soon");
+    world.unwinder.code.refresh(Instant::now() + Duration::from_millis(1100));
+    assert_eq!(file(&mut world), ("/made/anew".into(), 1));
+    // And at once when told.
+    let text = world.maps.lock().unwrap().replace("12 /made/anew", "13 /made/again");
+    *world.maps.lock().unwrap() = text;
+    world.unwinder.invalidate();
+    assert_eq!(file(&mut world), ("/made/again".into(), 1));
+}
+
+/// An image with functions of every kind.
+fn elf_of_all() -> &'static [u8] {
+    static IMAGE: std::sync::OnceLock<Vec<u8>> = std::sync::OnceLock::new();
+    IMAGE.get_or_init(|| {
+        let programs = [root(), sp_plus(16), frame_pointer(), expression(&[0x77, 8, 0x06]), expression(&[0x76, 0x78])];
+        let functions = programs.into_iter().zip(0..).map(|(program, number)| Function { number, program });
+        elf(&functions.collect::<Vec<_>>())
+    })
+}
