@@ -4,6 +4,7 @@
 //! `libx.so!fn_1a40`: the start of the unwind entry around the address, which is the same in every run; where there is
 //! none, `libx.so!0x1a40`. Never the nearest exported name: in a stripped file that is nearly always wrong.
 
+use std::cell::OnceCell;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -84,7 +85,8 @@ pub struct FileNames {
     symbols_elsewhere: bool,
     dynamic: SymbolTable,
     plt: Plt,
-    entries: UnwindEntries,
+    /// Read when first needed: a file with symbols may never need them.
+    entries: OnceCell<UnwindEntries>,
 }
 
 impl FileNames {
@@ -130,7 +132,7 @@ impl FileNames {
         let elf = Elf::parse(bytes.get())?;
         let mut names = FileNames {
             module: module.into(),
-            entries: UnwindEntries::read(&elf, bytes.get()),
+            entries: OnceCell::new(),
             debug_file: None,
             debug: None,
             symbols: SymbolTable::default(),
@@ -171,8 +173,9 @@ impl FileNames {
 
     /// Memory it takes, mapped files apart.
     pub fn weight(&self) -> usize {
-        let tables = self.symbols.weight() + self.dynamic.weight() + self.plt.weight() + self.entries.weight();
-        tables + self.debug.as_ref().map_or(0, Debug::weight)
+        let tables = self.symbols.weight() + self.dynamic.weight() + self.plt.weight();
+        let entries = self.entries.get().map_or(0, UnwindEntries::weight);
+        tables + entries + self.debug.as_ref().map_or(0, Debug::weight)
     }
 
     /// Names some places, in the order given (ascending is fastest): for each the function and what is inlined there,
@@ -220,13 +223,18 @@ impl FileNames {
             .collect()
     }
 
+    /// Where the unwind entry begins that covers an address.
+    fn entry(&self, address: u64) -> Option<u64> {
+        self.entries.get_or_init(|| UnwindEntries::read(&self.elf, self.bytes.get())).start(address)
+    }
+
     /// The raw name from .symtab.
     fn symbol(&self, spot: Spot) -> Option<&[u8]> {
         let table = match &self.debug_file {
             Some(found) if self.symbols_elsewhere => found.bytes.bytes(),
             _ => self.bytes.get(),
         };
-        self.symbols.name(table, lookup_address(&self.elf, spot)?, &self.entries)
+        self.symbols.name(table, lookup_address(&self.elf, spot)?, &|address| self.entry(address))
     }
 
     /// The name without debug info.
@@ -238,13 +246,13 @@ impl FileNames {
             return demangle::readable(name);
         }
         let bytes = self.bytes.get();
-        if let Some(name) = self.dynamic.name(bytes, address, &self.entries) {
+        if let Some(name) = self.dynamic.name(bytes, address, &|address| self.entry(address)) {
             return demangle::readable(name);
         }
         if let Some(name) = self.plt.name(&self.elf, bytes, address) {
             return demangle::readable(&name);
         }
-        match self.entries.start(address) {
+        match self.entry(address) {
             Some(start) => format!("{}!fn_{start:x}", self.module),
             None => format!("{}!{:#x}", self.module, address + u64::from(!spot.exact)),
         }

@@ -5,7 +5,6 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use super::elf::{Elf, Section, u32_at, u64_at};
-use super::unwind_entry::UnwindEntries;
 
 const SYMBOL_SIZE: usize = 24;
 const RELOCATION_SIZE: usize = 24;
@@ -76,8 +75,9 @@ impl SymbolTable {
 
     /// The raw name of the symbol that contains an address: the innermost one; of several at the same place a
     /// function before a label, a global before a weak or local one, then the plainest name. A symbol without
-    /// a size counts only where an unwind entry begins with it and covers the address.
-    pub fn name<'a>(&self, bytes: &'a [u8], address: u64, entries: &UnwindEntries) -> Option<&'a [u8]> {
+    /// a size counts only where an unwind entry begins with it and covers the address: `entry` tells where the one begins that
+    /// covers an address.
+    pub fn name<'a>(&self, bytes: &'a [u8], address: u64, entry: &dyn Fn(u64) -> Option<u64>) -> Option<&'a [u8]> {
         let data = bytes.get(self.symbols.as_ref()?.range(bytes.len()))?;
         let strings = bytes.get(self.strings.as_ref()?.range(bytes.len()))?;
         let read = |position: usize| symbol_at(data, self.order[position] as usize);
@@ -91,7 +91,7 @@ impl SymbolTable {
             }
             let Some(into) = address.checked_sub(symbol.address) else { continue };
             let contains = match symbol.size {
-                0 => entries.start(address) == Some(symbol.address),
+                0 => entry(address) == Some(symbol.address),
                 size => into < size,
             };
             let Some(name) = string_at(strings, symbol.name).filter(|_| contains) else { continue };

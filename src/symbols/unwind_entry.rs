@@ -8,7 +8,6 @@ use super::elf::Elf;
 const ENTRIES_CAP: usize = 1 << 22;
 
 /// All unwind entries (FDEs) of a file, by address.
-#[derive(Default)]
 pub struct UnwindEntries {
     /// (first address, length), sorted.
     entries: Vec<(u64, u64)>,

@@ -8,6 +8,9 @@ volatile long sink;
 namespace outer {
 namespace {
 __attribute__((noinline)) void anonymous(int n) { sink += n; }
+struct Local {
+    __attribute__((always_inline)) void inlined(int n) { sink += n; sink *= 3; }
+};
 }  // namespace
 
 template <typename T>
@@ -21,7 +24,7 @@ struct Box {
 template <typename F>
 __attribute__((noinline)) void apply(F f) { f(3); }
 
-__attribute__((noinline)) void callback(int n) { sink += n; }
+__attribute__((noinline)) void callback(int n) { Local local; local.inlined(n); }
 
 __attribute__((noinline)) std::string tagged(int n) { return std::string(n, 'x'); }
 }  // namespace outer

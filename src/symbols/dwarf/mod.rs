@@ -162,21 +162,32 @@ impl<'a> Batch<'a> {
         let mut line_only = None;
         for number in self.index.units_at(address) {
             let Some(unit) = self.unit(number)? else { continue };
+            self.read_functions(number, &unit, tables)?;
             let table = tables.entry(number).or_default();
             if table.lines.is_none() {
                 table.lines = Some(Lines::read(&unit, self.elf, &mut self.budget)?);
             }
-            if table.functions.is_none() {
-                table.functions = Some(Functions::read(self.dwarf, &unit, self.elf, &mut self.budget)?);
-            }
-            let (Some(functions), Some(lines)) = (&table.functions, &table.lines) else { continue };
-            let at = lines.find(address).map(|(file, line)| (lines::path(self.dwarf, &unit, file), line));
-            match functions.find(address) {
-                Some(function) => return self.inside(number, &unit, function, address, at),
+            let at = table.lines.as_ref().and_then(|lines| lines.find(address));
+            let at = at.map(|(file, line)| (lines::path(self.dwarf, &unit, file), line));
+            match table.functions.as_ref().and_then(|functions| functions.find(address)) {
+                Some(function) => return self.inside(number, &unit, function, address, at, tables),
                 None => line_only = line_only.or(at),
             }
         }
         Ok(line_only.map_or(Vec::new(), |(file, line)| vec![Place { name: None, linkage: false, file, line }]))
+    }
+
+    fn read_functions(
+        &mut self,
+        number: usize,
+        unit: &Rc<gimli::Unit<Reader<'a>>>,
+        tables: &mut HashMap<usize, Tables>,
+    ) -> Result<(), Unusable> {
+        let table = tables.entry(number).or_default();
+        if table.functions.is_none() {
+            table.functions = Some(Functions::read(self.dwarf, unit, self.elf, &mut self.budget)?);
+        }
+        Ok(())
     }
 
     /// The function at entry `function` and what is inlined into it at `address`; `at` is the line executing.
@@ -187,20 +198,21 @@ impl<'a> Batch<'a> {
         function: usize,
         address: u64,
         at: Option<(Option<String>, Option<u32>)>,
+        tables: &mut HashMap<usize, Tables>,
     ) -> Result<Vec<Place>, Unusable> {
         if self.inlined.as_ref().is_none_or(|(key, _)| *key != (number, function)) {
             let inlined = unit::Inlined::read(self.dwarf, unit, function, &mut self.budget)?;
             self.inlined = Some(((number, function), inlined));
         }
         let calls = self.inlined.as_ref().map_or(Vec::new(), |(_, inlined)| inlined.find(address));
-        let mut places = vec![self.place(number, function)?];
+        let mut places = vec![self.place(number, function, tables)?];
         for call in calls {
             // Where a function is inlined is the line at which the one around it stands.
             if let Some(outer) = places.last_mut() {
                 outer.file = call.file.and_then(|file| lines::path(self.dwarf, unit, file));
                 outer.line = call.line;
             }
-            places.push(self.place(number, call.entry)?);
+            places.push(self.place(number, call.entry, tables)?);
         }
         if let (Some(last), Some((file, line))) = (places.last_mut(), at) {
             last.file = file;
@@ -210,8 +222,8 @@ impl<'a> Batch<'a> {
     }
 
     /// An entry, not yet with a line, named by its linkage name, wherever in the chain of origins that is, else by its
-    /// plain one.
-    fn place(&mut self, number: usize, entry: usize) -> Result<Place, Unusable> {
+    /// plain one behind the scopes it stands in.
+    fn place(&mut self, number: usize, entry: usize, tables: &mut HashMap<usize, Tables>) -> Result<Place, Unusable> {
         let (mut number, mut entry) = (number, entry);
         let mut plain = None;
         // Concrete -> abstract -> declaration is 3; more is a loop.
@@ -221,7 +233,7 @@ impl<'a> Batch<'a> {
             if described.linkage_name.is_some() {
                 return Ok(Place { name: described.linkage_name, linkage: true, file: None, line: None });
             }
-            plain = plain.or(described.name);
+            plain = plain.or(described.name.map(|name| (name, number, entry)));
             match described.origin {
                 Some(unit::Origin::Here(next)) => entry = next,
                 Some(unit::Origin::Elsewhere(offset)) => match self.index.entry(offset) {
@@ -231,7 +243,38 @@ impl<'a> Batch<'a> {
                 None => break,
             }
         }
-        Ok(Place { name: plain, linkage: false, file: None, line: None })
+        let name = match plain {
+            Some((name, number, entry)) => Some(self.scoped(name, number, entry, tables)?),
+            None => None,
+        };
+        Ok(Place { name, linkage: false, file: None, line: None })
+    }
+
+    /// `work` -> `shop::(anonymous namespace)::work`. C has no scopes, so its names stay.
+    fn scoped(
+        &mut self,
+        name: Vec<u8>,
+        number: usize,
+        entry: usize,
+        tables: &mut HashMap<usize, Tables>,
+    ) -> Result<Vec<u8>, Unusable> {
+        let Some(unit) = self.unit(number)? else { return Ok(name) };
+        self.read_functions(number, &unit, tables)?;
+        let scopes = tables.get(&number).and_then(|table| table.functions.as_ref());
+        let mut name = name;
+        for scope in scopes.map_or(Vec::new(), |functions| functions.scopes(entry)) {
+            let Some(described) = unit::describe(self.dwarf, &unit, scope) else { break };
+            let outer = match (described.name, described.tag) {
+                (Some(outer), _) => outer,
+                (None, gimli::DW_TAG_namespace) => b"(anonymous namespace)".to_vec(),
+                (None, _) => b"{unnamed}".to_vec(),
+            };
+            if outer.len() + name.len() > super::symtab::RAW_NAME_CAP {
+                break;
+            }
+            name = [&outer, &b"::"[..], &name].concat();
+        }
+        Ok(name)
     }
 
     fn unit(&mut self, number: usize) -> Result<Option<Rc<gimli::Unit<Reader<'a>>>>, Unusable> {

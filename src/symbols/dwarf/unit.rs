@@ -10,6 +10,9 @@ type Unit<'a> = gimli::Unit<Reader<'a>>;
 type Dwarf<'a> = gimli::Dwarf<Reader<'a>>;
 
 const FUNCTIONS_CAP: usize = 1 << 21;
+const SCOPES_CAP: usize = 1 << 22;
+/// How deep scopes are followed into each other.
+const SCOPES_DEEP: usize = 32;
 const INLINED_CAP: usize = 1 << 20;
 /// Deeper inlining is cut.
 const DEPTH_CAP: usize = 128;
@@ -140,38 +143,66 @@ impl<'a> Code<'a> {
     }
 }
 
-/// The functions of a unit by address.
+/// The functions of a unit by address, and the scopes that names without linkage are read in.
+#[derive(Default)]
 pub struct Functions {
     /// (begin, end, offset of the entry in the unit), sorted.
     ranges: Vec<(u64, u64, usize)>,
+    /// Namespaces and types, in the order of their entries.
+    scopes: Vec<Scope>,
 }
+
+/// An entry whose name is part of the names inside it. All numbers are below 2^32: larger units have no scopes.
+#[derive(Clone, Copy)]
+struct Scope {
+    /// Offset of the entry, and of the first one behind everything in it.
+    begin: u32,
+    end: u32,
+    /// Position of the scope around it; [`OUTERMOST`] for none.
+    parent: u32,
+}
+
+const OUTERMOST: u32 = u32::MAX;
 
 impl Functions {
     pub fn read(dwarf: &Dwarf<'_>, unit: &Unit<'_>, elf: &Elf, budget: &mut Budget) -> Result<Functions, Unusable> {
-        let mut ranges = Vec::new();
+        let mut functions = Functions::default();
         // What stands before damage is kept.
-        if let Ok(Err(unusable)) = Functions::walk(dwarf, unit, elf, budget, &mut ranges) {
+        if let Ok(Err(unusable)) = functions.walk(dwarf, unit, elf, budget) {
             return Err(unusable);
         }
-        ranges.sort_unstable();
-        Ok(Functions { ranges })
+        functions.ranges.sort_unstable();
+        Ok(functions)
     }
 
     fn walk(
+        &mut self,
         dwarf: &Dwarf<'_>,
         unit: &Unit<'_>,
         elf: &Elf,
         budget: &mut Budget,
-        ranges: &mut Vec<(u64, u64, usize)>,
     ) -> gimli::Result<Result<(), Unusable>> {
         let mut entries = unit.entries_raw(None)?;
+        // The scopes around the current entry, with their depth.
+        let mut open: Vec<(isize, u32)> = Vec::new();
         while !entries.is_empty() {
             if let Err(unusable) = budget.step() {
                 return Ok(Err(unusable));
             }
-            let entry = entries.next_offset().0;
+            let (depth, entry) = (entries.next_depth(), entries.next_offset().0);
             let Some(abbreviation) = entries.read_abbreviation()? else { continue };
+            while open.last().is_some_and(|(outer, _)| *outer >= depth) {
+                if let Some((_, scope)) = open.pop() {
+                    self.scopes[scope as usize].end = u32::try_from(entry).unwrap_or(u32::MAX);
+                }
+            }
             if abbreviation.tag() != gimli::DW_TAG_subprogram {
+                if is_scope(abbreviation) && open.len() < SCOPES_DEEP && self.scopes.len() < SCOPES_CAP {
+                    let parent = open.last().map_or(OUTERMOST, |(_, scope)| *scope);
+                    open.push((depth, self.scopes.len() as u32));
+                    let begin = u32::try_from(entry).unwrap_or(u32::MAX);
+                    self.scopes.push(Scope { begin, end: u32::MAX, parent });
+                }
                 entries.skip_attributes(abbreviation.attributes())?;
                 continue;
             }
@@ -179,16 +210,33 @@ impl Functions {
             for spec in abbreviation.attributes() {
                 code.take(&entries.read_attribute(*spec)?);
             }
+            let ranges = &mut self.ranges;
             let done = code.each(dwarf, unit, budget, &mut |range| {
                 if range.begin < range.end && elf.is_code(range.begin) && ranges.len() < FUNCTIONS_CAP {
                     ranges.push((range.begin, range.end, entry));
                 }
             });
-            if done.is_err() || ranges.len() >= FUNCTIONS_CAP {
+            if done.is_err() || self.ranges.len() >= FUNCTIONS_CAP {
                 return Ok(done);
             }
         }
         Ok(Ok(()))
+    }
+
+    /// The entries of the scopes around an entry, innermost first.
+    pub fn scopes(&self, entry: usize) -> Vec<usize> {
+        let Ok(entry) = u32::try_from(entry) else { return Vec::new() };
+        let mut around = Vec::new();
+        let before = self.scopes.partition_point(|scope| scope.begin < entry);
+        let mut next = before.checked_sub(1).map_or(OUTERMOST, |last| last as u32);
+        while let Some(scope) = self.scopes.get(next as usize) {
+            if scope.end > entry {
+                around.push(scope.begin as usize);
+            }
+            // A parent always stands before what is in it.
+            next = scope.parent;
+        }
+        around
     }
 
     /// The entry of the function at an address: of several the one that begins last.
@@ -199,8 +247,20 @@ impl Functions {
     }
 
     pub fn len(&self) -> usize {
-        self.ranges.len()
+        self.ranges.len() + self.scopes.len() / 2
     }
+}
+
+/// True for namespaces and types that hold something.
+fn is_scope(abbreviation: &gimli::Abbreviation) -> bool {
+    let tags = [
+        gimli::DW_TAG_namespace,
+        gimli::DW_TAG_class_type,
+        gimli::DW_TAG_structure_type,
+        gimli::DW_TAG_union_type,
+        gimli::DW_TAG_enumeration_type,
+    ];
+    abbreviation.has_children() && tags.contains(&abbreviation.tag())
 }
 
 /// A call that was inlined.
@@ -323,12 +383,14 @@ pub struct Described {
     pub linkage_name: Option<Vec<u8>>,
     pub name: Option<Vec<u8>>,
     pub origin: Option<Origin>,
+    pub tag: gimli::DwTag,
 }
 
 /// What an entry says about its name; `None` if there is no such entry.
 pub fn describe(dwarf: &Dwarf<'_>, unit: &Unit<'_>, entry: usize) -> Option<Described> {
-    let mut described = Described { linkage_name: None, name: None, origin: None };
     let mut entries = unit.entries_raw(Some(UnitOffset(entry))).ok()?;
+    let abbreviation = entries.read_abbreviation().ok()??;
+    let mut described = Described { linkage_name: None, name: None, origin: None, tag: abbreviation.tag() };
     let text = |value| {
         let text: Reader<'_> = dwarf.attr_string(unit, value).ok()?;
         let text = text.slice();
@@ -336,7 +398,7 @@ pub fn describe(dwarf: &Dwarf<'_>, unit: &Unit<'_>, entry: usize) -> Option<Desc
         let text = &text[..text.len().min(crate::symbols::symtab::RAW_NAME_CAP + 1)];
         (!text.is_empty()).then(|| text.to_vec())
     };
-    for spec in entries.read_abbreviation().ok()??.attributes() {
+    for spec in abbreviation.attributes() {
         let attribute = entries.read_attribute(*spec).ok()?;
         match attribute.name() {
             gimli::DW_AT_linkage_name | gimli::DW_AT_MIPS_linkage_name => {
