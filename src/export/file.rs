@@ -31,15 +31,19 @@ pub fn probe(path: &Path) -> Result<(), String> {
 /// Writes `bytes` to a new file beside `path` and renames it over `path`. One sentence if that fails: then
 /// whatever was at `path` is still there, untouched, and nothing new is.
 pub fn save(path: &Path, bytes: &[u8]) -> Result<(), String> {
-    save_with(path, |file| file.write_all(bytes))
+    save_with(path, caller_under_sudo(), |file| file.write_all(bytes))
 }
 
-fn save_with(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> Result<(), String> {
+fn save_with(
+    path: &Path,
+    owner: Option<(Uid, Gid)>,
+    fill: impl FnOnce(&mut File) -> io::Result<()>,
+) -> Result<(), String> {
     let place = Place::of(path)?;
     place.check()?;
     let save = || -> io::Result<()> {
         let mut temporary = place.temporary()?;
-        if let Some((uid, gid)) = caller_under_sudo() {
+        if let Some((uid, gid)) = owner {
             rustix::fs::fchown(&temporary.file, Some(uid), Some(gid))?;
         }
         fill(&mut temporary.file)?;
@@ -157,15 +161,19 @@ impl Drop for Temporary<'_> {
     }
 }
 
-/// Who called sudo, where we are root by it.
+/// Who called sudo, where we are root by it: root's files in somebody's directory are a nuisance to them.
 fn caller_under_sudo() -> Option<(Uid, Gid)> {
-    if !rustix::process::geteuid().is_root() {
-        return None;
+    let id = |name| std::env::var(name).ok();
+    match rustix::process::geteuid().is_root() {
+        true => sudo_ids(id("SUDO_UID")?.as_str(), id("SUDO_GID")?.as_str()),
+        false => None,
     }
-    let id = |name| std::env::var(name).ok()?.parse::<u32>().ok();
-    // The highest value means "no change" to fchown.
-    let (uid, gid) = (id("SUDO_UID")?, id("SUDO_GID")?);
-    (uid != u32::MAX && gid != u32::MAX).then(|| (Uid::from_raw(uid), Gid::from_raw(gid)))
+}
+
+fn sudo_ids(uid: &str, gid: &str) -> Option<(Uid, Gid)> {
+    // The highest number means "no change" to fchown.
+    let id = |text: &str| text.parse::<u32>().ok().filter(|id| *id != u32::MAX);
+    Some((Uid::from_raw(id(uid)?), Gid::from_raw(id(gid)?)))
 }
 
 fn shown(path: &Path) -> String {
@@ -217,7 +225,7 @@ mod tests {
         let dir = scratch();
         let path = dir.path().join("p.txt");
         save(&path, b"old").expect("saved");
-        let error = save_with(&path, |file| {
+        let error = save_with(&path, None, |file| {
             file.write_all(b"half of the n")?;
             Err(io::Error::from_raw_os_error(libc::ENOSPC))
         })
@@ -225,6 +233,24 @@ mod tests {
         assert_eq!(error, format!("cannot write `{}`: no space left on device", path.display()));
         assert_eq!(std::fs::read(&path).expect("there"), b"old");
         assert_eq!(names(dir.path()), ["p.txt"]);
+    }
+
+    #[test]
+    fn under_sudo_the_file_is_its_callers() {
+        let ids = sudo_ids("1234", "1235").expect("two numbers");
+        assert_eq!((ids.0.as_raw(), ids.1.as_raw()), (1234, 1235));
+        for (uid, gid) in [("", "1"), ("1", "x"), ("-1", "1"), ("1", "4294967295")] {
+            assert_eq!(sudo_ids(uid, gid), None, "{uid} {gid}");
+        }
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("SKIPPED: only root can give a file away");
+            return;
+        }
+        let dir = scratch();
+        let path = dir.path().join("p.txt");
+        save_with(&path, Some(ids), |file| file.write_all(b"x")).expect("saved");
+        let stat = std::fs::metadata(&path).expect("there");
+        assert_eq!((stat.uid(), stat.gid(), stat.permissions().mode() & 0o7777), (1234, 1235, 0o600));
     }
 
     #[test]
