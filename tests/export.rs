@@ -118,10 +118,15 @@ fn shop() -> Snapshot {
             losses: Losses { samples: 4 + n, truncated: 1, ..Losses::default() },
         }));
     }
+    snapshot(recorder, START + 4 * SECOND)
+}
+
+/// Names everything, ends the session, and says what surrounds it.
+fn snapshot(mut recorder: Recorder, till: Ns) -> Snapshot {
     for raw in recorder.take_unnamed() {
         recorder.set_named(raw, named(raw));
     }
-    recorder.close(START + 4 * SECOND);
+    recorder.close(till);
     let view = recorder.view();
     Snapshot {
         session: Arc::new(Session {
@@ -170,6 +175,11 @@ fn written(format: Format, settings: &Settings) -> String {
     let mut out = Vec::new();
     export::write(format, &shop(), settings, &mut out).expect("memory takes everything");
     String::from_utf8(out).expect("UTF-8")
+}
+
+/// The rows of the longest waits.
+fn waits(text: &str) -> Vec<&str> {
+    text.lines().skip_while(|l| !l.starts_with("10 LONGEST")).skip(2).take_while(|l| !l.is_empty()).collect()
 }
 
 fn json(settings: &Settings) -> Value {
@@ -268,13 +278,39 @@ fn folded_hides_idle_time_unless_it_is_asked_for() {
 #[test]
 fn the_longest_waits_name_their_threads() {
     let text = written(Format::Text, &whole());
-    let waits: Vec<&str> = text.lines().skip_while(|l| !l.starts_with("10 LONGEST")).skip(2).take(3).collect();
+    let waits = waits(&text);
     assert!(waits[0].contains("4.000  2026-01-02 03:04:05.123  io       worker-3         recv"), "{text}");
     assert!(
         waits[1].contains("2.010  2026-01-02 03:04:07.113  lock     worker-2         pthread_mutex_lock"),
         "{text}"
     );
     assert!(waits[2].contains("1.990  2026-01-02 03:04:05.123  io       worker-2         recv"), "{text}");
+}
+
+#[test]
+fn waits_that_began_together_keep_their_own_threads() {
+    let mut recorder = Recorder::new(START, Limits::default());
+    let waiting = [(4322, "worker-1", RECVFROM, "pg::query recv"), (4323, "worker-2", FUTEX, "pthread_mutex_lock")];
+    for (tid, name, call, stack) in waiting {
+        let stack = frames(&format!("_start main {stack}"));
+        recorder.apply(&look(START, tid, name, Seen::Blocked(call), MS, 3, stack));
+    }
+    let tick = |at| {
+        let losses = Losses { samples: 2, ..Losses::default() };
+        Event::Tick(Tick { at, pid: PID, late_ns: 0, process_cpu_ns: None, interval_ns: 10 * MS, losses })
+    };
+    for n in 0..=50 {
+        recorder.apply(&tick(START + n * 10 * MS));
+    }
+    let mut out = Vec::new();
+    let snapshot = snapshot(recorder, START + SECOND / 2);
+    export::text::write(&snapshot, &whole(), &mut out).expect("memory takes everything");
+    let text = String::from_utf8(out).expect("UTF-8");
+    let mut waits = waits(&text);
+    waits.sort_unstable();
+    assert!(waits[0].contains("0.500") && waits[1].contains("0.500"), "{text}");
+    assert!(waits[0].contains("io       worker-1         recv"), "{text}");
+    assert!(waits[1].contains("lock     worker-2         pthread_mutex_lock"), "{text}");
 }
 
 #[test]
