@@ -390,6 +390,8 @@ fn debug_files_are_found_by_link_and_by_build_id() {
     for place in [in_dirs, in_cache] {
         std::fs::create_dir_all(place.parent().expect("a directory")).expect("a directory");
         run("objcopy", &["--only-keep-debug", text(&program), text(&place)]);
+        // One of 1 GB: what is not looked at is not read (it is a hole here).
+        std::fs::OpenOptions::new().write(true).open(&place).and_then(|f| f.set_len(1 << 30)).expect("a sparse file");
         let search = SearchPath { debug_dirs: vec![root.path().into()], caches: vec![root.path().join("cache")] };
         compare(&stripped, search, &addresses, &program);
         std::fs::remove_file(place).expect("it was there");
