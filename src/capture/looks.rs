@@ -40,6 +40,8 @@ pub struct Moved {
     pub tid: u32,
     /// For so long, ns; 0 at the first look.
     pub ran: u64,
+    /// And wanted a core for so long, ns.
+    pub delayed: u64,
     /// It is runnable, on a core or not, at this look.
     pub runnable: bool,
     /// It was there at the first round.
@@ -303,6 +305,7 @@ impl Looks {
         let before = known.counters.replace(counters);
         known.name = stat.name;
         let ran = before.map_or(0, |before| counters.run_ns - before.run_ns);
+        let delayed = before.map_or(0, |before| counters.delay_ns.saturating_sub(before.delay_ns));
         let mut look = Look {
             at: now(),
             thread: known.key,
@@ -324,7 +327,7 @@ impl Looks {
         };
         if before != known.counters {
             let runnable = look.seen == Seen::Running;
-            round.moved.push(Moved { tid: known.key.tid, ran, runnable, at_start: known.at_start });
+            round.moved.push(Moved { tid: known.key.tid, ran, delayed, runnable, at_start: known.at_start });
         }
         round.events.push(Event::Look(look));
     }

@@ -310,11 +310,13 @@ impl Core {
         self.events.push(Event::Look(Look { at, thread, name, seen, counters, stack, recovered }));
     }
 
-    /// Asks for samples of the threads that ran for at least half of the last tick and are runnable now.
+    /// Asks for samples of the threads that ran, or wanted to, for at least half of the last tick and are runnable now.
+    /// Wanting a core counts: where threads share too few cores none of them runs half of the time, and a thread in a
+    /// run queue blocks no more often than one on a core.
     fn request_stops(&mut self) {
         let half = self.schedule.interval() / 2;
         if let Some(stopper) = &mut self.way.stopper {
-            for moved in self.moved.iter().filter(|moved| moved.runnable && moved.ran >= half) {
+            for moved in self.moved.iter().filter(|moved| moved.runnable && moved.ran + moved.delayed >= half) {
                 stopper.request(moved.tid);
             }
         }
