@@ -69,7 +69,7 @@ fn shares(variant: &str, flags: &[&str], way: &str) {
     names.sort_unstable();
     assert_eq!(names, ["work-1", "work-2", "work-3", "work-4"]);
     let hits = work["cpu_hits"].as_f64().expect("hits");
-    assert!(hits > 100.0, "only {hits} samples of two busy cores in 5 s");
+    assert!(hits >= 30.0, "only {hits} samples: too few for the normal approximation below");
     let cpu = work["cpu_ms"].as_f64().expect("ms");
     for (name, spent) in FUNCTIONS.iter().zip(spent) {
         let (seen, expected) = (cpu_of(&work["tree"], name) / cpu, spent / spent_sum);
@@ -110,6 +110,15 @@ fn known_shares_without_optimisation_or_position_independence() {
     shares("nopie-perf", &["-O2", "-g", "-no-pie", "-fno-pie"], "perf");
 }
 
+fn state_in(way: &str) -> &'static str {
+    match way {
+        "read" => "io",
+        "mutex" => "lock",
+        "sleep" => "sleep",
+        _ => "poll",
+    }
+}
+
 #[test]
 fn five_hundred_blocked_threads_are_whole_and_busy_ones_right() {
     if !common::need_root("samples all CPUs") {
@@ -131,13 +140,7 @@ fn five_hundred_blocked_threads_are_whole_and_busy_ones_right() {
         let at = frames.iter().position(|f| *f == format!("wait_in_{way}"));
         let at = at.unwrap_or_else(|| panic!("{name} is not in wait_in_{way}: {frames:?}"));
         assert_eq!(frames[at + 1..at + 4], ["wait_middle", "wait_outer", "waiter"], "{name}");
-        let state = match way {
-            "read" => "io",
-            "mutex" => "lock",
-            "sleep" => "sleep",
-            _ => "poll",
-        };
-        assert_eq!(thread["state"], state, "{name}: {frames:?}");
+        assert_eq!(thread["state"], state_in(way), "{name}: {frames:?}");
     }
 
     let dir = tempfile::tempdir().expect("a folder");
@@ -150,7 +153,11 @@ fn five_hundred_blocked_threads_are_whole_and_busy_ones_right() {
         let group = group(&profile, &format!("{way}-"));
         assert_eq!(group["threads"].as_array().expect("threads").len(), 100, "{way}");
         assert_eq!(group["hits"], 100, "{way}: a wait is one hit");
-        let (wall, elapsed) = (group["wall_ms"].as_f64().expect("ms"), profile["elapsed_ms"].as_f64().expect("ms"));
-        assert!((wall / 100.0 - elapsed).abs() < 0.05 * elapsed, "{way}: {wall} ms in {elapsed} ms of 100 threads");
+        let number = |of: &Value, key: &str| of[key].as_f64().expect("ms");
+        let (mean, longest) = (number(group, "wall_ms") / 100.0, number(group, "longest_ms"));
+        // A thread is known from its first look on, the first thread a little longer than the last.
+        assert!(mean <= longest + 0.001 && longest <= number(&profile, "elapsed_ms"), "{way}: {mean} {longest}");
+        assert!(mean > 0.5 * longest, "{way}: {mean} of {longest} ms");
+        assert_eq!(group["states_ms"][state_in(way)], group["wall_ms"], "{way}: {}", group["states_ms"]);
     }
 }
