@@ -356,3 +356,75 @@ impl Split {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::tables::NameId;
+    use proptest::prelude::*;
+
+    fn fact() -> impl Strategy<Value = Fact> {
+        let key = (1u32..5, 0u32..2, 0u32..4, prop::bool::ANY).prop_map(|(tid, name, stack, io)| FactKey {
+            thread: ThreadKey { pid: 1, tid, start: 3 },
+            name: NameId(name),
+            stack: StackId(stack),
+            state: RawState::Known(if io { State::Io } else { State::Run }),
+        });
+        (key, 0u64..1_000, 0u64..1_000, 0u32..9, 0u32..2, 0u64..5, 0u64..5).prop_map(
+            |(key, wall_ns, cpu_ns, hits, open, longest_ns, longest_from)| {
+                (key, Weights { wall_ns, cpu_ns, hits, cpu_hits: hits / 2, open, longest_ns, longest_from })
+            },
+        )
+    }
+
+    fn packed(start: Ns, end: Ns, facts: Vec<Fact>) -> Arc<Packed> {
+        Arc::new(Packed::new(start, end, rename(facts, |key| key)))
+    }
+
+    proptest! {
+        /// Seconds merged to tens and those to minutes give what merging them at once does.
+        #[test]
+        fn merge_order_does_not_matter(buckets in prop::collection::vec(prop::collection::vec(fact(), 0..12), 4), cut in 1usize..4) {
+            let gone = |thread: &ThreadKey| thread.tid == 4;
+            let parts: Vec<_> = buckets.into_iter().enumerate().map(|(n, facts)| packed(n as u64, n as u64 + 1, facts)).collect();
+            let whole = packed(0, 4, merge(&parts, &gone));
+            let first = packed(0, cut as u64, merge(&parts[..cut], &gone));
+            let second = packed(cut as u64, 4, merge(&parts[cut..], &gone));
+            let twice = packed(0, 4, merge(&[first, second], &gone));
+            prop_assert_eq!(whole.iter().collect::<Vec<_>>(), twice.iter().collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn parts_sum_to_the_amount(amount in any::<u64>(), lengths in prop::collection::vec(0u64..1 << 58, 1..20)) {
+            let mut split = Split::new(amount, lengths.iter().sum());
+            let parts: Vec<u64> = lengths.iter().map(|length| split.next(*length)).collect();
+            let expected = if lengths.iter().sum::<u64>() == 0 { 0 } else { amount };
+            prop_assert_eq!(parts.iter().sum::<u64>(), expected);
+        }
+    }
+
+    #[test]
+    fn a_gap_is_one_bucket_and_seconds_stay_where_they_were() {
+        let mut buckets = Buckets::new(500, Limits::default(), StackId(1));
+        let key = FactKey {
+            thread: ThreadKey { pid: 1, tid: 1, start: 1 },
+            name: NameId(0),
+            stack: StackId(0),
+            state: RawState::Known(State::Io),
+        };
+        let from = 500 + SECOND / 2;
+        let till = 500 + 1_000 * SECOND + SECOND / 4;
+        buckets.wall(&key, from, till, 0, Some(from));
+        let spans: Vec<(Ns, Ns)> =
+            buckets.open.iter().map(|b| ((b.start - 500) / SECOND, (b.end - 500) / SECOND)).collect();
+        assert_eq!(spans, [(0, 1), (1, 1_000), (1_000, 1_001)]);
+        let walls: Vec<Ns> = buckets.open.iter().flat_map(|b| b.table.facts().iter().map(|(_, w)| w.wall_ns)).collect();
+        assert_eq!(walls, [SECOND / 2, 999 * SECOND, SECOND / 4]);
+        // What comes too late goes to the oldest open bucket.
+        buckets.keep_house(till + 20 * SECOND, HORIZON, &|_| false);
+        buckets.wall(&key, from, from + 10, 0, None);
+        let oldest = buckets.open.front().expect("one is always open");
+        let wall: Ns = oldest.table.facts().iter().map(|(_, w)| w.wall_ns).sum();
+        assert_eq!((wall, oldest.start), (10, 500 + 1_008 * SECOND));
+    }
+}

@@ -169,6 +169,11 @@ impl Recorder {
         }
     }
 
+    /// Bytes of all history, at most [`Limits::history_bytes`].
+    pub fn history_bytes(&mut self) -> usize {
+        self.weigher.buckets().bytes()
+    }
+
     /// Everything as it is now; costs pointers, and a booking per waiting thread.
     pub fn view(&mut self) -> View {
         self.weigher.silent();

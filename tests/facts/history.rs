@@ -1,1 +1,279 @@
-//!
+//! Buckets over hours, memory, dead threads, marks; and the tables that go with them.
+
+use std::collections::BTreeSet;
+
+use sampletop::model::frame::{
+    Event, FrameCode, Look, Losses, Marker, RawFrame, RawName, Seen, Syscall, ThreadKey, Tick,
+};
+use sampletop::model::recorder::{Limits, Recorder};
+use sampletop::model::settings::Range;
+use sampletop::model::tables::{FrameKind, Location, Named, StackId};
+
+use super::support::*;
+
+/// A thread that burns half of every second and sleeps the other, looked at twice a second.
+fn half_busy(feed: &mut Feed, from_s: u64, till_s: u64) {
+    for second in from_s..till_s {
+        let (ms, n) = (second * 1_000, second + 1);
+        feed.on_cpu(ms + 500, 1, 20);
+        feed.blocked(ms + 1_000, 1, READ, 30, counters(n * 500, 0, n));
+        // A second tick without a look: unmoved since.
+        feed.tick(ms + 1_000);
+    }
+}
+
+#[test]
+fn buckets_widen_with_age_and_lose_nothing() {
+    let mut feed = Feed::new();
+    half_busy(&mut feed, 0, 6_000);
+    let view = feed.recorder.view();
+    let width = |age_s: u64| {
+        let at = view.at - age_s * SECOND;
+        let (from, till) = view.history.read(Range::Rolling(1), at, &mut |_, _| {});
+        ((till - from) / SECOND, (from - START) / SECOND % ((till - from) / SECOND))
+    };
+    assert_eq!(width(30), (1, 0));
+    assert_eq!(width(590), (1, 0));
+    assert_eq!(width(625), (10, 0));
+    assert_eq!(width(4_190), (10, 0));
+    assert_eq!(width(4_275), (60, 0));
+    for range in [Range::Cumulative { since: None }, Range::Rolling(6_000 * SECOND)] {
+        let (sums, from, till) = sums(&view, range, view.at);
+        assert_eq!((from, till), (START, START + 6_000 * SECOND));
+        let expected = [
+            "t1 20 run wall=2999500 cpu=2999500 hits=6000/6000",
+            "t1 30 io wall=3000000 cpu=0 hits=6000/0 longest=500@500",
+        ];
+        assert_eq!(rows_of(&sums), expected);
+    }
+    // Half an hour of it, 10 s buckets and 1 s ones.
+    let (sums, from, till) = sums(&view, Range::Rolling(1_800 * SECOND), view.at);
+    assert_eq!((till - from) / SECOND, 1_800);
+    assert_eq!(rows_of(&sums)[0], "t1 20 run wall=900000 cpu=900000 hits=1800/1800");
+}
+
+#[test]
+fn everything_since_a_mark() {
+    let mut feed = Feed::new();
+    half_busy(&mut feed, 0, 100);
+    let view = feed.recorder.view();
+    let since = |ms: u64| sums(&view, Range::Cumulative { since: Some(START + ms * MS) }, view.at);
+    let (marked, from, till) = since(40_700);
+    // From the start of the second the mark is in.
+    assert_eq!((from, till), (START + 40 * SECOND, view.at));
+    assert_eq!(rows_of(&marked)[0], "t1 20 run wall=30000 cpu=30000 hits=60/60");
+    let (all, from, _) = since(0);
+    assert_eq!((from, rows_of(&all)[0].as_str()), (START, "t1 20 run wall=49500 cpu=49500 hits=100/100"));
+    let (nothing_yet, from, till) = since(200_000);
+    assert_eq!((nothing_yet.len(), from, till), (0, view.at, view.at));
+}
+
+/// Threads 1..=`threads` in one stack each, over and over, each alive for one second.
+fn churn(recorder: &mut Recorder, from_s: u64, till_s: u64, threads: u32) {
+    for second in from_s..till_s {
+        let at = START + second * SECOND;
+        for n in 0..threads {
+            let thread = ThreadKey { pid: PID, tid: 100 + n, start: second };
+            let look = |at, counters| {
+                Event::Look(Look {
+                    at,
+                    thread,
+                    name: RawName::new(b"request"),
+                    seen: Seen::OnCpu,
+                    counters,
+                    stack: vec![code(u64::from(n)), code(1)],
+                    recovered: false,
+                })
+            };
+            recorder.apply(&look(at, counters(0, 0, 1)));
+            recorder.apply(&look(at + 900 * MS, counters(900, 0, 1)));
+            recorder.apply(&Event::ThreadEnded { at: at + 950 * MS, thread, counters: None });
+        }
+        recorder.apply(&Event::Tick(Tick {
+            at: at + SECOND,
+            pid: PID,
+            late_ns: 0,
+            process_cpu_ns: None,
+            interval_ns: 10 * MS,
+            losses: Losses::default(),
+        }));
+    }
+}
+
+#[test]
+fn threads_dead_for_a_minute_merge_per_name() {
+    let mut recorder = Recorder::new(START, Limits::default());
+    churn(&mut recorder, 0, 30, 5);
+    let distinct = |recorder: &mut Recorder, range| {
+        let view = recorder.view();
+        let (sums, ..) = sums(&view, range, view.at);
+        let cpu: u64 = sums.values().map(|w| w.cpu_ns).sum();
+        (sums.keys().map(|(thread, ..)| *thread).collect::<BTreeSet<_>>().len(), cpu / MS)
+    };
+    assert_eq!(distinct(&mut recorder, Range::Cumulative { since: None }), (150, 150 * 900));
+    churn(&mut recorder, 30, 200, 5);
+    // Those of the last minute or so as themselves, all others as one.
+    let (threads, cpu) = distinct(&mut recorder, Range::Cumulative { since: None });
+    assert!((60 * 5..65 * 5 + 1).contains(&threads), "{threads}");
+    assert_eq!(cpu, 1_000 * 900);
+    // For 10 minutes buckets know each of them.
+    assert_eq!(distinct(&mut recorder, Range::Rolling(200 * SECOND)), (1_000, 1_000 * 900));
+    churn(&mut recorder, 200, 1_500, 1);
+    let (threads, _) = distinct(&mut recorder, Range::Rolling(1_500 * SECOND));
+    assert!((600..=620).contains(&threads), "{threads}");
+}
+
+#[test]
+fn memory_is_bounded_and_the_oldest_goes_first() {
+    let limits = Limits { history_bytes: 3 << 20, ..Limits::default() };
+    let mut recorder = Recorder::new(START, limits);
+    churn(&mut recorder, 0, 700, 300);
+    let view = recorder.view();
+    assert!(view.dropped_buckets > 0);
+    assert!(recorder.history_bytes() <= limits.history_bytes, "{}", recorder.history_bytes());
+    let (sums, from, till) = sums(&view, Range::Rolling(700 * SECOND), view.at);
+    assert!(from > START && till == view.at);
+    // What is left is whole: each second's 300 threads with their 900 ms.
+    let cpu: u64 = sums.values().map(|w| w.cpu_ns).sum();
+    assert_eq!(cpu, (till - from) / SECOND * 300 * 900 * MS);
+    // And the cumulative table forgets nothing.
+    let everything: u64 = all(&view).values().map(|w| w.cpu_ns).sum();
+    assert_eq!(everything, 700 * 300 * 900 * MS);
+}
+
+#[test]
+fn a_full_bucket_folds_its_smallest_stacks() {
+    let limits = Limits { facts_per_bucket: 10, ..Limits::default() };
+    let mut feed = Feed::with(limits);
+    for n in 0..50u64 {
+        feed.look(n * 10, 1, Seen::OnCpu, 100 + n, counters(n * 10, 0, 1));
+        feed.tick(n * 10);
+    }
+    // One stack stands out.
+    feed.look(900, 1, Seen::OnCpu, 7, counters(890, 0, 1));
+    feed.ticks(900, 20_000);
+    let view = feed.recorder.view();
+    assert_eq!(view.folded_facts, 41);
+    let (sums, ..) = sums(&view, Range::Rolling(1), START + 1);
+    let rows = rows_of(&sums);
+    assert_eq!(rows.len(), 10);
+    assert!(rows.contains(&"t1 7 run wall=410 cpu=400 hits=1/1".to_string()), "{rows:?}");
+    assert!(rows.contains(&"t1 (other) run wall=410 cpu=410 hits=42/42".to_string()), "{rows:?}");
+}
+
+fn named(function: &str) -> Named {
+    let location = Location {
+        function: function.into(),
+        module: "libc.so.6".into(),
+        file: None,
+        line: None,
+        kind: FrameKind::Native,
+        tier: None,
+    };
+    Named { locations: vec![location].into(), pending: false }
+}
+
+#[test]
+fn stacks_are_a_prefix_tree_and_ids_never_change() {
+    let mut feed = Feed::new();
+    feed.on_cpu(0, 1, 10);
+    let old = feed.recorder.view().tables;
+    feed.on_cpu(1, 1, 11);
+    feed.on_cpu(2, 1, 10);
+    let new = feed.recorder.view().tables;
+    assert_eq!(new.stack_count(), old.stack_count() + 1, "the root frame is shared, the known stack found again");
+    for id in 0..old.stack_count() as u32 {
+        let id = StackId(id);
+        assert_eq!((old.parent(id), old.top(id)), (new.parent(id), new.top(id)));
+        assert!(new.parent(id) < id || id == StackId::EMPTY);
+    }
+    let leaf = StackId(new.stack_count() as u32 - 1);
+    let frames: Vec<RawFrame> = new.frames_innermost_first(leaf).map(|frame| new.frame(frame)).collect();
+    assert_eq!(frames, [code(11), code(1)]);
+    // An id of newer tables in older ones: no panic, no stack.
+    assert_eq!((old.parent(leaf), old.frames_innermost_first(leaf).count()), (StackId::EMPTY, 1));
+}
+
+#[test]
+fn names_come_late_and_decide_what_a_futex_wait_was() {
+    let mut feed = Feed::new();
+    let lock = [code(3), code(2), code(1)];
+    let thread = thread(1);
+    feed.recorder.apply(&Event::Look(Look {
+        at: START,
+        thread,
+        name: RawName::new(b"t1"),
+        seen: Seen::Blocked(Syscall { number: FUTEX, args: [0; 6] }),
+        counters: counters(0, 0, 1),
+        stack: lock.to_vec(),
+        recovered: false,
+    }));
+    feed.ticks(0, 100);
+    assert_eq!(feed.rows(), ["t1 3 wait wall=100 cpu=0 hits=1/0 longest=100@0"]);
+    let before = feed.recorder.view();
+    let mut unnamed = feed.recorder.take_unnamed();
+    unnamed.sort_unstable();
+    assert_eq!(unnamed, [code(1), code(2), code(3)]);
+    assert_eq!(feed.recorder.take_unnamed(), []);
+
+    let frame = before.tables.top(before.threads[0].stack);
+    assert!(before.tables.named(frame).pending);
+    feed.recorder.set_named(code(2), named("__pthread_mutex_lock"));
+    feed.recorder.set_named(code(77), named("never seen"));
+    feed.recorder.set_named(code(3), Named { locations: vec![].into(), pending: false });
+    // The past is named too; a view taken before keeps what it saw.
+    assert_eq!(feed.rows(), ["t1 3 lock wall=100 cpu=0 hits=1/0 longest=100@0"]);
+    assert_eq!(rows(&before), ["t1 3 wait wall=100 cpu=0 hits=1/0 longest=100@0"]);
+    // A frame further in overrules; a stack that is new gets its kind at once.
+    feed.recorder.set_named(code(3), named("clock_nanosleep"));
+    assert_eq!(feed.rows(), ["t1 3 sleep wall=100 cpu=0 hits=1/0 longest=100@0"]);
+    feed.blocked(110, 2, FUTEX, 3, counters(0, 0, 1));
+    assert_eq!(feed.rows()[1], "t2 3 sleep wall=0 cpu=0 hits=1/0");
+}
+
+#[test]
+fn markers_have_their_names() {
+    let mut feed = Feed::new();
+    feed.recorder.apply(&Event::Look(Look {
+        at: START,
+        thread: thread(1),
+        name: RawName::new(b"t1"),
+        seen: Seen::OnCpu,
+        counters: None,
+        stack: vec![
+            RawFrame::marker(Marker::Torn),
+            RawFrame::marker_in(Marker::NoUnwindInfo, sampletop::model::frame::FileId(5)),
+        ],
+        recovered: false,
+    }));
+    // Only the one that wants its file's name is asked for.
+    let unnamed = feed.recorder.take_unnamed();
+    assert_eq!(unnamed.len(), 1);
+    assert!(matches!(unnamed[0].decode(), FrameCode::Marker { file: Some(_), .. }));
+    let tables = feed.recorder.view().tables;
+    let torn = (0..tables.frame_count() as u32).map(sampletop::model::tables::FrameId);
+    let torn = torn.filter(|id| tables.frame(*id) == RawFrame::marker(Marker::Torn)).next().unwrap();
+    let location = &tables.named(torn).locations[0];
+    assert_eq!((&*location.function, location.kind, tables.named(torn).pending), ("[torn]", FrameKind::Marker, false));
+}
+
+#[test]
+fn tables_are_bounded() {
+    let mut feed = Feed::with(Limits { stacks: 64, ..Limits::default() });
+    for n in 0..200 {
+        feed.on_cpu(n, 1, 100 + n);
+    }
+    feed.look(200, 1, Seen::OnCpu, 100, counters(0, 0, 1));
+    feed.tick(200);
+    let view = feed.recorder.view();
+    assert!(view.tables.stack_count() <= 64);
+    assert!(view.folded_facts > 100);
+    let wall: u64 = all(&view).values().map(|w| w.wall_ns).sum();
+    assert_eq!(wall, 200 * MS);
+    // What is known is still found, the rest is `(other)`.
+    let rows = rows(&view);
+    assert!(
+        rows.iter().any(|row| row.starts_with("t1 100 run"))
+            && rows.iter().any(|row| row.starts_with("t1 (other) run"))
+    );
+}
