@@ -25,6 +25,8 @@ pub struct Round<'a> {
     /// Threads whose counters changed.
     pub moved: &'a mut Vec<Moved>,
     pub losses: &'a mut Losses,
+    /// Our own way stops threads: one that is found in a tracing stop may be held by us.
+    pub stops_threads: bool,
     /// Set when the kernel refused a stack that it was asked for.
     pub denied: bool,
 }
@@ -315,7 +317,15 @@ impl Looks {
             stack: Vec::new(),
             recovered: false,
         };
-        if stat.state != b'R' {
+        let running = match stat.state {
+            b'R' => true,
+            // Held by our helper for a moment, or let go since: it runs. Anybody else's stop is the target's state.
+            b't' if round.stops_threads => {
+                self.tasks.tracer(&known.files).is_ok_and(|tracer| tracer == 0 || is_ours(tracer))
+            }
+            _ => false,
+        };
+        if !running {
             read_stack(&self.tasks, &mut known.files, stat.state, round, &mut look);
         }
         known.last = match look.seen {
@@ -331,6 +341,11 @@ impl Looks {
         }
         round.events.push(Event::Look(look));
     }
+}
+
+/// The kernel names the thread that traces, not its process.
+fn is_ours(tid: u32) -> bool {
+    std::path::Path::new(&format!("/proc/self/task/{tid}")).exists()
 }
 
 /// Fills in state and stack of a thread that is off the core, if it stays there while it is read; else it stays

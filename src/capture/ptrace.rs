@@ -19,7 +19,7 @@ use std::time::Duration;
 use rustc_hash::FxHashSet;
 
 use crate::capture::blocked::StackReader;
-use crate::capture::schedule::now;
+use crate::capture::schedule::{now, thread_cpu};
 use crate::model::frame::{Ns, RawFrame};
 use crate::process::memory::Memory;
 use crate::process::threads::Tasks;
@@ -65,6 +65,8 @@ pub struct Outcome {
     pub stopped: Option<Ns>,
     /// It was inside a system call after all.
     pub in_call: bool,
+    /// CPU time the helper has used since the outcome before.
+    pub cpu: Ns,
 }
 
 /// Counted since the way was opened.
@@ -72,11 +74,14 @@ pub struct Outcome {
 pub struct StopCounts {
     pub stops: u64,
     pub in_call: u64,
+    /// CPU time of the helper thread.
+    pub cpu: Ns,
     durations: Durations,
 }
 
 impl StopCounts {
     pub fn add(&mut self, outcome: &Outcome) {
+        self.cpu += outcome.cpu;
         if let Some(stopped) = outcome.stopped {
             self.stops += 1;
             self.in_call += u64::from(outcome.in_call);
@@ -177,6 +182,7 @@ impl Helper {
         make_walk: Option<MakeWalkStopped>,
     ) {
         let mut walk = make_walk.map(|make| make());
+        let mut cpu = 0;
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1_000));
         loop {
             let order = if self.seized.is_empty() {
@@ -187,7 +193,9 @@ impl Helper {
             self.look_after();
             match order {
                 Ok(tid) => {
-                    let outcome = self.sample(tid, walk.as_mut());
+                    let mut outcome = self.sample(tid, walk.as_mut());
+                    outcome.cpu = thread_cpu() - cpu;
+                    cpu += outcome.cpu;
                     if results.send(outcome).is_err() {
                         break;
                     }
@@ -202,7 +210,7 @@ impl Helper {
     }
 
     fn sample(&mut self, tid: u32, walk: Option<&mut WalkStopped>) -> Outcome {
-        let mut outcome = Outcome { tid, caught: None, stopped: None, in_call: false };
+        let mut outcome = Outcome { tid, caught: None, stopped: None, in_call: false, cpu: 0 };
         let mut files = self.tasks.thread(tid);
         let running = self.tasks.stat(&mut files).is_ok_and(|stat| stat.state == b'R');
         if !running || self.seized.contains(&tid) || !seize(tid) {

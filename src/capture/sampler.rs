@@ -259,8 +259,14 @@ impl Core {
         self.moved.clear();
         let stacks =
             self.way.reads_stacks.then(|| Stacks { reader: &mut self.stacks, unwinder: self.unwinder.as_mut() });
-        let mut round =
-            Round { stacks, events: &mut self.events, moved: &mut self.moved, losses: &mut self.losses, denied: false };
+        let mut round = Round {
+            stacks,
+            events: &mut self.events,
+            moved: &mut self.moved,
+            losses: &mut self.losses,
+            stops_threads: self.way.stopper.is_some(),
+            denied: false,
+        };
         self.looks.round(&mut round);
         let denied = round.denied;
         if denied {
@@ -406,7 +412,7 @@ impl Core {
             stops: self.stops.stops,
             stops_blocked: self.stops.in_call,
             stop_p99_ns: self.stops.p99(),
-            sampler_cpu_ns: thread_cpu(),
+            sampler_cpu_ns: thread_cpu() + self.stops.cpu,
             ..self.losses
         }
     }

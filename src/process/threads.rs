@@ -178,6 +178,14 @@ impl Tasks {
         parse_stat(text).ok_or(ReadError::Failed)
     }
 
+    /// Who traces the thread (0: nobody), from `status`; opened for each read, it is rarely asked for.
+    pub fn tracer(&self, files: &ThreadFiles) -> Result<u32, ReadError> {
+        let mut buf = [0; 4096];
+        let fd = self.open_file(files.tid, "status")?;
+        let n = rustix::io::pread(&fd, &mut buf[..], 0)?;
+        parse_tracer(&buf[..n]).ok_or(ReadError::Failed)
+    }
+
     pub fn doing(&self, files: &mut ThreadFiles) -> Result<Doing, ReadError> {
         self.count(|r| r.syscalls += 1);
         let mut buf = [0; 256];
@@ -292,6 +300,11 @@ fn parse_switches(text: &[u8]) -> Option<u64> {
     sum
 }
 
+fn parse_tracer(text: &[u8]) -> Option<u32> {
+    let line = text.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(b"TracerPid:"))?;
+    decimal(fields(line).next()?)?.try_into().ok()
+}
+
 /// `TID (NAME) STATE ...`; NAME may hold anything, so its end is the last `)`.
 pub fn parse_stat(text: &[u8]) -> Option<Stat> {
     let open = text.iter().position(|b| *b == b'(')?;
@@ -398,6 +411,7 @@ mod tests {
         let text = b"Name:\tx\nvoluntary_ctxt_switches:\t150\nnonvoluntary_ctxt_switches:\t545\n";
         assert_eq!(parse_switches(text), Some(695));
         assert_eq!(parse_switches(b"Name:\tx\n"), None);
+        assert_eq!(parse_tracer(b"Name:\tx\nTracerPid:\t17\nUid:\t0\n"), Some(17));
     }
 
     proptest! {

@@ -82,8 +82,14 @@ fn an_unmoved_thread_costs_one_read_and_sends_nothing() {
     let mut round = |looks: &mut Looks| {
         let mut events = Vec::new();
         let stacks = Stacks { reader: &mut reader, unwinder: &mut TopOnly };
-        let mut round =
-            Round { stacks: Some(stacks), events: &mut events, moved: &mut moved, losses: &mut losses, denied: false };
+        let mut round = Round {
+            stacks: Some(stacks),
+            events: &mut events,
+            moved: &mut moved,
+            losses: &mut losses,
+            stops_threads: false,
+            denied: false,
+        };
         looks.round(&mut round);
         assert!(!round.denied);
         events

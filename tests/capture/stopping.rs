@@ -26,6 +26,7 @@ fn threads_that_stay_blocked_are_never_stopped() {
     let caught = looks(&events).filter(|look| look.seen == Seen::OnCpu).collect::<Vec<_>>();
     assert!(losses.stops > 20 && caught.len() > 20, "{losses:?}, {} samples", caught.len());
     assert!(caught.iter().all(|look| name(look) == "spin" && look.stack.len() == 1));
+    assert!(looks(&events).all(|look| look.seen != Seen::Stopped), "our own stops are not the target's state");
     assert_eq!(losses.stops_blocked, 0, "the spinning thread makes no system calls");
     assert!(losses.stop_p99_ns > 0);
     let backwards = events.windows(2).find(|pair| time_of(&pair[0]) > time_of(&pair[1]));
