@@ -356,6 +356,19 @@ fn a_frozen_screen_stands_still_and_gets_names() {
 }
 
 #[test]
+fn a_frozen_screen_gets_the_names_that_come_later() {
+    let mut world = World::shop();
+    let mut live = Live::new(80, 24, AppConfig::default());
+    live.send(Input::Snapshot(Arc::new(world.run(10 * SECOND).unnamed_snapshot())));
+    let frozen = live.press(" ").screen();
+    assert!(frozen.contains("naming ...") && !frozen.contains("checkout"), "{frozen}");
+    live.send(Input::Snapshot(Arc::new(world.run(10 * SECOND).snapshot())));
+    let named = live.screen();
+    assert!(named.contains("FROZEN") && named.contains("checkout"), "{named}");
+    assert_eq!(named.lines().next(), frozen.lines().next(), "the time stands still");
+}
+
+#[test]
 fn filters_are_kept_when_switched_off_and_escape_leaves_them() {
     let mut live = Live::shop(80, 24);
     let plain = live.screen();

@@ -190,6 +190,13 @@ impl World {
             .or_insert_with(|| RawFrame::new(FrameCode::Code { file: FileId(1), offset: 64 * next, exact: false }))
     }
 
+    /// While symbols are still being loaded: frames are called by their offsets.
+    pub fn unnamed_snapshot(&mut self) -> Snapshot {
+        let mut snapshot = self.view();
+        snapshot.health.naming = true;
+        snapshot
+    }
+
     pub fn snapshot(&mut self) -> Snapshot {
         let by_frame: HashMap<u64, String> =
             self.frames.iter().map(|(text, frame)| (frame.bits(), text.clone())).collect();
@@ -198,6 +205,10 @@ impl World {
                 self.recorder.set_named(frame, Named { locations: Arc::new([location(text)]), pending: false });
             }
         }
+        self.view()
+    }
+
+    fn view(&mut self) -> Snapshot {
         let view = self.recorder.view();
         let losses = view.losses;
         Snapshot {
