@@ -64,10 +64,14 @@ impl Key {
     }
 }
 
+/// Bytes of memory that the registry may take: a target that maps new files for ever, with long names, gets no more.
+const BYTES_MAX: usize = 64 << 20;
+
 #[derive(Default)]
 struct Inner {
     list: Vec<Arc<MappedFile>>,
     ids: HashMap<Key, FileId>,
+    bytes: usize,
 }
 
 /// Shared by reference counting; the same (device, inode, path), the vDSO, and the same anonymous (pid, start, end)
@@ -78,7 +82,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// `None` when 2^20 files have been seen.
+    /// `None` when 2^20 files have been seen, or so many that their names fill 64 MB.
     pub fn register(&self, file: MappedFile) -> Option<FileId> {
         let key = Key::of(&file);
         let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
@@ -86,6 +90,11 @@ impl Files {
             return Some(*id);
         }
         let id = FileId(u32::try_from(inner.list.len()).ok().filter(|id| *id <= FileId::MAX)?);
+        // The name is kept twice: in the list, and to be found by.
+        inner.bytes += size_of::<MappedFile>() + size_of::<Key>() + 64 + 2 * file.path.as_os_str().len();
+        if inner.bytes > BYTES_MAX {
+            return None;
+        }
         inner.list.push(Arc::new(file));
         inner.ids.insert(key, id);
         Some(id)
@@ -142,5 +151,14 @@ mod tests {
         assert_eq!(files.len(), 7);
         assert_eq!(files.get(libc.unwrap()).unwrap().start, 0x1000, "as it was when first seen");
         assert_eq!(files.get(FileId(7)), None);
+    }
+
+    #[test]
+    fn long_names_do_not_fill_the_memory() {
+        let files = Files::default();
+        let name = "/long".repeat(800);
+        let given = (0..20_000).filter(|i| files.register(file(FileKind::Regular, 1, &name, *i, 0)).is_some()).count();
+        assert!((4_000..16_000).contains(&given), "{given}");
+        assert!(files.register(file(FileKind::Regular, 1, &name, 0, 0)).is_some(), "a known one stays known");
     }
 }

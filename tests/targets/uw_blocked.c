@@ -149,6 +149,39 @@ OWN static void wait_too_deep(void) {
     recurse(3000);
     STAY;
 }
+/* A recursion that itself waits. */
+OWN static void self(int depth) {
+    char c;
+    volatile int keep = depth;
+    if (depth > 0) {
+        self(depth - 1);
+    } else {
+        announce();
+        while (read(never[0], &c, 1) < 0 && errno == EINTR) STAY;
+    }
+    keep++;
+}
+OWN static void wait_self(void) {
+    self(5);
+    STAY;
+}
+/* The same with frames whose size the code does not tell: without rbp nothing tells which of them is the innermost. */
+OWN static void vague(int depth) {
+    volatile int size = 300;
+    char *room = alloca(size);
+    memset(room, 0, size);
+    if (depth > 0) {
+        vague(depth - 1);
+    } else {
+        announce();
+        while (read(never[0], room, 1) < 0 && errno == EINTR) STAY;
+    }
+    __asm__ volatile("" ::"r"(room) : "memory");
+}
+OWN static void wait_vague(void) {
+    vague(5);
+    STAY;
+}
 OWN static void handler(int signal) {
     (void)signal;
     wait_read();
@@ -198,7 +231,8 @@ OWN static void wait_library(void) {
 
 #define KINDS(X)                                                                                                       \
     X(read) X(futex) X(cond) X(epoll) X(sleep) X(poll) X(select) X(recv) X(big) X(alloca) X(align) X(inline) X(qsort)  \
-    X(deep) X(too_deep) X(signal) X(trap) X(altstack) X(context) X(pointer) X(library)
+    X(deep) X(too_deep) X(signal) X(trap) X(altstack) X(context) X(pointer) X(self) X(vague)     \
+    X(library)
 
 #define CHAIN(kind)                                                                                                    \
     OWN static void middle_##kind(int a, int b) {                                                                      \

@@ -38,7 +38,7 @@ impl Image {
         let mut image = Image { pieces, entry: 0, tables: None };
         if let (Some(headers), Some(bias)) = (&headers, bias) {
             image.entry = bias.wrapping_add(headers.entry);
-            image.tables = headers.tables_in_memory(memory, bias);
+            image.tables = headers.tables_in_memory(memory, bias, budget as u64);
         }
         if image.tables.is_none() && mapping.backing == Backing::File {
             image.read_file(mapping, pid);
@@ -169,8 +169,8 @@ impl Headers {
         Some(bias.wrapping_add(lowest))
     }
 
-    fn tables_in_memory(&self, memory: &impl ReadMemory, bias: u64) -> Option<Tables> {
-        let hdr = self.segments.iter().find(|s| s.kind == PT_GNU_EH_FRAME && s.memory_size <= TABLE_MAX)?;
+    fn tables_in_memory(&self, memory: &impl ReadMemory, bias: u64, budget: u64) -> Option<Tables> {
+        let hdr = self.segments.iter().find(|s| s.kind == PT_GNU_EH_FRAME && s.memory_size <= TABLE_MAX.min(budget))?;
         let hdr_at = bias.wrapping_add(hdr.address);
         let read = |at: u64, buf: &mut [u8]| memory.read(at, buf);
         let hdr = bytes(&read, hdr_at, hdr.memory_size)?;
@@ -180,7 +180,7 @@ impl Headers {
                 s.kind == PT_LOAD && at.checked_sub(start).is_some_and(|o| o < s.file_size)
             })?;
             let left = segment.file_size - (at - bias.wrapping_add(segment.address));
-            bytes(&read, at, left.min(wanted).min(TABLE_MAX))
+            bytes(&read, at, left.min(wanted).min(TABLE_MAX).min(budget))
         })
     }
 

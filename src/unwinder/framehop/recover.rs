@@ -153,7 +153,11 @@ impl<M: ReadMemory> Search<'_, '_, M> {
 
     /// The record at `at`, if it can be one: on this stack above `sp`, aligned, with a return address behind a call.
     fn record(&mut self, at: u64, sp: u64, function: Option<u64>) -> Option<Record> {
-        if at % 8 != 0 || at < sp || (function.is_some() && at % 16 != 0) || at.checked_add(16)? > self.stack.end() {
+        if !at.is_multiple_of(8)
+            || at < sp
+            || (function.is_some() && !at.is_multiple_of(16))
+            || at.checked_add(16)? > self.stack.end()
+        {
             return None;
         }
         let return_address = self.stack.word(at + 8)?;

@@ -52,7 +52,7 @@ impl<'a, M: ReadMemory> Stack<'a, M> {
 
     /// Whether `sp` can be a stack pointer of this stack: below its end or just there.
     pub fn holds(&self, sp: u64) -> bool {
-        self.bounds.0 <= sp && sp <= self.bounds.1 && sp % 8 == 0
+        self.bounds.0 <= sp && sp <= self.bounds.1 && sp.is_multiple_of(8)
     }
 
     pub fn end(&self) -> u64 {
@@ -86,7 +86,7 @@ impl<'a, M: ReadMemory> Stack<'a, M> {
     fn fetch(&mut self, address: u64) -> Option<u64> {
         let why = if self.inside(address) { Missing::NotCopied } else { Missing::Outside };
         let found = match self.live {
-            Some(memory) if why == Missing::NotCopied => self.from_window(memory, address),
+            Some(memory) if why == Missing::NotCopied => self.windowed(memory, address),
             _ => None,
         };
         if found.is_none() {
@@ -96,7 +96,7 @@ impl<'a, M: ReadMemory> Stack<'a, M> {
         found
     }
 
-    fn from_window(&mut self, memory: &M, address: u64) -> Option<u64> {
+    fn windowed(&mut self, memory: &M, address: u64) -> Option<u64> {
         let cached = |window: &[u8], at: u64| -> Option<u64> {
             let offset = usize::try_from(address.checked_sub(at)?).ok()?;
             Some(u64::from_le_bytes(window.get(offset..offset.checked_add(8)?)?.try_into().ok()?))

@@ -20,10 +20,13 @@ pub const MAPS: &str = "\
 401000-411000 r-xp 00001000 08:01 11 /made/up\n\
 7f0000000000-7f0000010000 rw-p 00000000 00:00 0\n";
 
+/// Address and bytes.
+type Pieces = Vec<(u64, Vec<u8>)>;
+
 /// Memory in pieces; shared, so that a test can change it.
 #[derive(Clone, Default)]
 pub struct Fake {
-    pub pieces: Arc<Mutex<Vec<(u64, Vec<u8>)>>>,
+    pieces: Arc<Mutex<Pieces>>,
 }
 
 impl Fake {
