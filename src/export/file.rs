@@ -291,13 +291,17 @@ mod tests {
     #[test]
     fn names_left_by_an_earlier_run_are_passed_over() {
         let dir = scratch();
+        let planted = |n: u32| dir.path().join(format!(".sampletop-{}-{n}.tmp", std::process::id()));
         for n in 0..200 {
-            std::fs::write(dir.path().join(format!(".sampletop-{}-{n}.tmp", std::process::id())), "").expect("made");
+            std::fs::write(planted(n), "planted").expect("made");
         }
         let path = dir.path().join("p.txt");
         // 16 tries per save: a few saves get beyond what lies there.
         assert!((0..20).any(|_| save(&path, b"x").is_ok()));
-        assert_eq!(std::fs::metadata(&path).expect("there").nlink(), 1);
+        assert_eq!(std::fs::read(&path).expect("there"), b"x");
+        for n in 0..200 {
+            assert_eq!(std::fs::read(planted(n)).expect("it is left alone"), b"planted");
+        }
     }
 
     #[test]
