@@ -54,6 +54,8 @@ const MAY_BE_UNSAFE: &[(&str, &str)] = &[
     ("src/capture/kernel_ring.rs", "reads the ring that the kernel shares with us"),
     ("src/capture/perf.rs", "perf_event_open and its ioctls"),
     ("src/capture/ptrace.rs", "ptrace and waitid"),
+    ("src/process/memory.rs", "process_vm_readv"),
+    ("src/process/open.rs", "maps a page of a file to learn its device number"),
     ("src/process/threads.rs", "reads the CPU clock of another process"),
     ("src/demo/truth.rs", "reads the CPU clock of another thread"),
     ("src/process/filebytes.rs", "maps files, and handles SIGBUS for them"),

@@ -1,0 +1,59 @@
+//! The programs in demos/ compile without a warning and do what their headers say.
+
+mod common;
+
+use std::io::Write;
+
+use common::Running;
+
+const C: &[&str] = &["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"];
+
+#[test]
+fn work_says_what_it_spent_and_ends_with_its_input() {
+    let program = common::build("../../demos/work.c", "demo", C);
+    let mut running = Running::start(&program, &[]);
+    let mut last = [0; 3];
+    while last.contains(&0) {
+        running.child.stdin.as_mut().expect("piped").write_all(b"now\n").expect("it listens");
+        let line = running.lines.next().expect("it answers").expect("text");
+        let words: Vec<&str> = line.split(' ').collect();
+        assert_eq!([words[0], words[2], words[4]], ["sixty", "thirty", "ten"], "{line}");
+        let now = [words[1], words[3], words[5]].map(|word| word.parse::<u64>().expect("a number"));
+        assert!(now.iter().zip(&last).all(|(now, last)| now >= last), "{line}");
+        last = now;
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    drop(running.child.stdin.take());
+    assert_eq!(running.child.wait().expect("it ends").code(), Some(0));
+}
+
+fn names_of(pid: u32) -> Vec<String> {
+    std::fs::read_dir(format!("/proc/{pid}/task"))
+        .expect("it runs")
+        .map(|entry| std::fs::read_to_string(entry.expect("a thread").path().join("comm")).expect("a name"))
+        .map(|name| name.trim_end().to_owned())
+        .collect()
+}
+
+#[test]
+fn blocked_has_as_many_as_it_was_asked_for() {
+    let program = common::build("../../demos/blocked.c", "demo", C);
+    let running = Running::start(&program, &["50"]);
+    let names = names_of(running.pid());
+    assert_eq!(names.len(), 50 + 2 + 1);
+    for stem in ["futex-", "epoll-", "read-", "sleep-", "poll-"] {
+        assert_eq!(names.iter().filter(|name| name.starts_with(stem)).count(), 10, "{stem}");
+    }
+    assert_eq!(names.iter().filter(|name| name.starts_with("busy-")).count(), 2);
+}
+
+#[test]
+fn the_others_compile_start_and_end() {
+    for (source, flags) in
+        [("locks.c", C), ("shapes.cpp", C), ("requests.rs", &["--edition", "2021", "-O", "-g", "-D", "warnings"][..])]
+    {
+        let program = common::build(&format!("../../demos/{source}"), "demo", flags);
+        let mut running = Running::start(&program, &["1"]);
+        assert_eq!(running.child.wait().expect("it ends").code(), Some(0), "{source}");
+    }
+}
