@@ -239,7 +239,6 @@ impl Worker {
         let health = Health {
             ticks,
             losses,
-            reducer_dropped: 0,
             interval_achieved_ns,
             late_p99_ns,
             self_cpu_percent: self.own_cpu.percent(losses.sampler_cpu_ns),

@@ -153,7 +153,7 @@ pub fn target() -> Target {
 
 /// What surrounds the stacks; tables and history are empty.
 pub fn snapshot() -> Snapshot {
-    let losses = Losses { samples: 1234, dropped: 3, truncated: 1, recovered: 12, late: 2, ..Losses::default() };
+    let losses = Losses { samples: 1234, dropped: 7, truncated: 1, recovered: 12, late: 2, ..Losses::default() };
     Snapshot {
         session: Arc::new(session()),
         targets: Arc::new([target()]),
@@ -162,7 +162,6 @@ pub fn snapshot() -> Snapshot {
         health: Health {
             ticks: 998,
             losses,
-            reducer_dropped: 4,
             interval_achieved_ns: 10_020_000,
             late_p99_ns: 123_456,
             self_cpu_percent: 0.41,

@@ -241,7 +241,7 @@ impl HealthLine {
         HealthLine {
             ticks: health.ticks,
             samples: losses.samples,
-            dropped: losses.dropped.saturating_add(health.reducer_dropped),
+            dropped: losses.dropped,
             truncated: losses.truncated,
             torn: losses.torn,
             unwind_failed: losses.unwind_failed,

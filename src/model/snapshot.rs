@@ -52,8 +52,6 @@ pub struct Target {
 pub struct Health {
     pub ticks: u64,
     pub losses: Losses,
-    /// Records lost between sampler and reducer, beside those the sampler counted itself.
-    pub reducer_dropped: u64,
     /// Mean interval achieved over the last 5 s, ns.
     pub interval_achieved_ns: u64,
     /// 99th percentile of lateness, ns.

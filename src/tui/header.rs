@@ -140,7 +140,7 @@ fn measurement(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &T
     );
 
     let right = hidden_text(app);
-    let lost = losses.dropped + health.reducer_dropped;
+    let lost = losses.dropped;
     let mut facts: Vec<(String, Style)> = vec![
         (format!("lost {lost}"), odd(lost)),
         (format!("trunc {}%", percent(ratio(losses.truncated, losses.samples))), theme.dim()),

@@ -1,8 +1,8 @@
 //! The terminal while the view has it: raw mode and the alternate screen, given back on drop, panic and suspend.
 
 use std::io::{self, Stdout, Write};
-use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, Once};
 
 use crossterm::event::{DisableMouseCapture, EnableMouseCapture};
 use crossterm::terminal::{
@@ -20,6 +20,8 @@ use crate::config;
 /// True while the alternate screen is ours, so that giving it back twice does nothing.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 static HOOK: Once = Once::new();
+/// What threads that panicked behind the screen had to say.
+static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// The terminal, taken. Dropping it gives it back as it was.
 pub struct Screen {
@@ -29,13 +31,20 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// Takes the terminal on stdout. From now on a panic gives it back before its message is printed.
+    /// Takes the terminal on stdout. From now on a panic of the calling thread gives it back before its message is
+    /// printed; what another thread's panic says is kept until the terminal is given back.
     pub fn enter(config: &config::Screen) -> io::Result<Screen> {
         HOOK.call_once(|| {
             let before = std::panic::take_hook();
+            let drawing = std::thread::current().id();
             std::panic::set_hook(Box::new(move |info| {
-                restore();
-                before(info);
+                if std::thread::current().id() == drawing || !TAKEN.load(Ordering::SeqCst) {
+                    restore();
+                    before(info);
+                } else if let Ok(mut said) = SAID.lock() {
+                    // The view goes on without that thread; where a parser's panic is caught even with it.
+                    said.push(info.to_string());
+                }
             }));
         });
         let mouse = config.mouse;
@@ -91,6 +100,9 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         restore();
+        for message in SAID.lock().map(|mut said| std::mem::take(&mut *said)).unwrap_or_default() {
+            eprintln!("{message}");
+        }
     }
 }
 

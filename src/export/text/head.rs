@@ -21,7 +21,7 @@ pub fn summary(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         seconds(elapsed),
         projection.total.threads(elapsed),
         projection.total.cores(elapsed),
-        snapshot.health.losses.dropped.saturating_add(snapshot.health.reducer_dropped),
+        snapshot.health.losses.dropped,
     );
     if let Some(top) = heaviest(report) {
         line.push_str(&format!(" {}_self={:.1}% top=", settings.metric.word(), report.percent(&top.own)));
@@ -88,7 +88,7 @@ pub fn conditions(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let samples =
         format!("{} stacks taken, {} of them with a frame pointer found by search", losses.samples, losses.recovered);
     page.field("Samples", &samples)?;
-    let dropped = losses.dropped.saturating_add(health.reducer_dropped);
+    let dropped = losses.dropped;
     let lost = format!(
         "dropped {dropped}, truncated {}, torn {}, unwind failed {}, throttled {}",
         losses.truncated, losses.torn, losses.unwind_failed, losses.throttled
