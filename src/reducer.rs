@@ -140,7 +140,7 @@ impl Worker {
             session: Arc::new(inputs.session),
             conditions: inputs.conditions,
             publication: inputs.publication,
-            own_cpu: OwnCpu::default(),
+            own_cpu: OwnCpu::begin(),
             ended: Vec::new(),
         }
     }
@@ -262,13 +262,17 @@ impl Worker {
 }
 
 /// CPU of the sampler and this thread, averaged over the last 5 s.
-#[derive(Default)]
 struct OwnCpu {
     /// (when, CPU ns of both threads until then), oldest first.
     readings: VecDeque<(Instant, u64)>,
 }
 
 impl OwnCpu {
+    /// Both threads have just been started.
+    fn begin() -> OwnCpu {
+        OwnCpu { readings: VecDeque::from([(Instant::now(), 0)]) }
+    }
+
     fn percent(&mut self, sampler_ns: u64) -> f64 {
         let own = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
         let own_ns = own.tv_sec.unsigned_abs() * SECOND + own.tv_nsec.unsigned_abs();
