@@ -155,13 +155,15 @@ impl Tasks {
 
     pub fn counters(&self, files: &mut ThreadFiles) -> Result<Counters, ReadError> {
         self.count(|r| r.counters += 1);
-        let mut buf = [0; 4096];
         match self.source {
             CounterSource::Schedstat => {
+                // No larger than three numbers: this is done for every thread in every tick.
+                let mut buf = [0; 80];
                 let text = self.read(files.tid, "schedstat", &mut files.counters, &mut buf)?;
                 parse_schedstat(text).ok_or(ReadError::Failed)
             }
             CounterSource::Stat => {
+                let mut buf = [0; 4096];
                 let text = self.read(files.tid, "stat", &mut files.stat, &mut buf)?;
                 let stat = parse_stat(text).ok_or(ReadError::Failed)?;
                 let text = self.read(files.tid, "status", &mut files.counters, &mut buf)?;
