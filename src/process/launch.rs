@@ -20,10 +20,14 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, Signal, WaitOptions};
 
+use crate::model::text;
+
 use super::held::{self, ChildOutput, ChildPlan, Stage, read_report};
 
 /// How long `end` waits after SIGTERM before SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
+/// Bytes of a command line that are kept.
+const COMMAND_LINE_CAP: usize = 1024;
 
 /// Where the command's stdout and stderr go. Its stdin is always /dev/null.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -97,6 +101,7 @@ pub struct Launch {
     /// the stops of a traced child that the sampler thread is waiting for (`ptrace` way).
     pidfd: OwnedFd,
     command: PathBuf,
+    command_line: String,
     /// Writing one byte lets the child exec; closing it ends the child. `None` once released.
     gate: Option<File>,
     /// Closed by the exec; an exec that fails writes its errno.
@@ -161,7 +166,18 @@ impl Launch {
                 return Err(LaunchError::Failed { what: "pidfd_open (Linux 5.3)", why: e.into() });
             }
         };
-        let mut launch = Launch { pid, pidfd, command: path, gate: Some(gate), report, output: out_read, status: None };
+        let words: Vec<_> = argv.iter().map(|arg| arg.to_string_lossy()).collect();
+        let command_line = text::clean(&words.join(" "), COMMAND_LINE_CAP).into_owned();
+        let mut launch = Launch {
+            pid,
+            pidfd,
+            command: path,
+            command_line,
+            gate: Some(gate),
+            report,
+            output: out_read,
+            status: None,
+        };
         match read_report(&mut launch.report) {
             Some((Stage::Held, _)) => Ok(launch),
             Some((Stage::Output, why)) => match output {
@@ -180,6 +196,11 @@ impl Launch {
     /// The program that is run, as it was found.
     pub fn command(&self) -> &Path {
         &self.command
+    }
+
+    /// What it was started with, as one clean line. (While it is held, /proc shows sampletop's own.)
+    pub fn command_line(&self) -> &str {
+        &self.command_line
     }
 
     /// Lets the child exec and waits until it did. Calling it again does nothing.
@@ -351,6 +372,7 @@ mod tests {
         launch.go().unwrap(); // once is enough, twice does no harm
         assert_eq!(read_all(&mut launch).trim(), launch.pid().to_string());
         assert!(finish(&mut launch).success());
+        assert_eq!(launch.command_line(), "sh -c echo $$");
         assert!(launch.try_wait().is_some_and(|status| status.success()), "the status is kept");
     }
 

@@ -64,12 +64,14 @@ impl Watch {
         let session = session_facts(config, &target);
         let (sampler, ring) = Sampler::start(Arc::clone(&target), files, plan)?;
         let stopped = Arc::new(AtomicBool::new(false));
+        // Of a child that is still held, /proc shows our own command line.
+        let command = Arc::from(launch.as_ref().map_or(target.command(), Launch::command_line));
         let reducer = Reducer::start(Inputs {
             rings: vec![ring],
             symbols,
             session,
             limits: Limits { history_bytes: HISTORY_BYTES, ..Limits::default() },
-            conditions: conditions(sampler.status_reader(), Arc::clone(&target), Arc::clone(&stopped)),
+            conditions: conditions(sampler.status_reader(), Arc::clone(&target), command, Arc::clone(&stopped)),
             publication,
         })
         .map_err(|error| Failure::new(1, format!("cannot start a thread: {error}")))?;
@@ -177,6 +179,7 @@ fn clock(id: rustix::time::ClockId) -> u64 {
 fn conditions(
     status: impl Fn() -> Status + Send + 'static,
     target: Arc<Target>,
+    command: Arc<str>,
     stopped: Arc<AtomicBool>,
 ) -> Box<dyn FnMut() -> Conditions + Send> {
     Box::new(move || {
@@ -184,7 +187,7 @@ fn conditions(
         let target = snapshot::Target {
             pid: target.pid(),
             start: target.start(),
-            command: target.command().into(),
+            command: Arc::clone(&command),
             runtime: target.runtime(),
             uid: target.uid(),
             unit: target.unit().map(Arc::from),
