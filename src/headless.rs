@@ -33,10 +33,8 @@ pub enum Waited {
     Timeout,
     /// The target ended.
     Ended,
-    /// SIGINT, SIGTERM or SIGHUP: write what there is.
+    /// SIGINT, SIGTERM or SIGHUP, the first: write what there is. (A second one ends the process.)
     Interrupted,
-    /// A second signal: leave without writing, with this exit code (130 or 143).
-    Abandon(i32),
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,7 +56,6 @@ pub fn record(source: &mut dyn Source, config: &Config, duration: Option<Duratio
         match source.wait(step) {
             Waited::Timeout => {}
             Waited::Ended | Waited::Interrupted => break,
-            Waited::Abandon(code) => return code,
         }
         if show_progress {
             progress_line(source.progress(), started.elapsed(), duration);
@@ -120,7 +117,6 @@ pub fn dump(source: &mut dyn Source, config: &Config) -> i32 {
             Waited::Timeout => {}
             Waited::Ended => ended = true,
             Waited::Interrupted => return 130,
-            Waited::Abandon(code) => return code,
         }
         let Some(snapshot) = source.snapshot(false) else { break };
         if snapshot.health.ticks > 0 {

@@ -66,7 +66,7 @@ impl Reducer {
     pub fn start(inputs: Inputs) -> std::io::Result<Reducer> {
         let (commands, receiver) = channel();
         let thread =
-            std::thread::Builder::new().name("st-reducer".into()).spawn(move || Worker::new(inputs).run(&receiver))?;
+            std::thread::Builder::new().name("reducer".into()).spawn(move || Worker::new(inputs).run(&receiver))?;
         Ok(Reducer { asker: Some(Asker { commands }), thread: Some(thread) })
     }
 

@@ -22,7 +22,7 @@ use crate::tui::pacer::Pacer;
 use crate::tui::terminal::Screen;
 
 /// How often the reducer publishes for the screen.
-const PUBLISH_EVERY: Duration = Duration::from_millis(250);
+const PUBLISH_EVERY: Duration = Duration::from_millis(500);
 /// How often the list of processes is read anew while it is shown.
 const LIST_EVERY: Duration = Duration::from_secs(2);
 
@@ -43,7 +43,8 @@ pub fn run(config: &Config) -> Result<i32, Failure> {
         Some(spec) => Some(Watch::begin(config, spec, Some(publication(&sender)))?),
         None => None,
     };
-    let _signals = Caught::send_to(sender.clone(), |_| Message::Signal)
+    let told = sender.clone();
+    let _signals = Caught::each(move |_| told.send(Message::Signal).is_ok())
         .map_err(|error| Failure::new(1, format!("cannot catch signals: {error}")))?;
     let screen = Screen::enter(&config.screen)
         .map_err(|error| Failure::new(1, format!("cannot take the terminal: {error}; try `record` instead")))?;
@@ -244,7 +245,7 @@ impl Live<'_> {
     fn export(&mut self, snapshot: Arc<Snapshot>, settings: Settings) {
         let asker = self.watch.as_ref().and_then(Watch::asker);
         let sender = self.sender.clone();
-        let thread = std::thread::Builder::new().name("st-export".into()).spawn(move || {
+        let thread = std::thread::Builder::new().name("export".into()).spawn(move || {
             let outcome = save(snapshot, &settings, asker);
             let _ = sender.send(Message::Input(Input::Exported(outcome)));
         });

@@ -1,7 +1,5 @@
 //! Signals as messages; nothing happens inside a handler.
 
-use std::sync::mpsc::Sender;
-
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
@@ -11,13 +9,13 @@ pub struct Caught {
 }
 
 impl Caught {
-    /// Each signal is sent as `wrap(number)`.
-    pub fn send_to<T: Send + 'static>(sender: Sender<T>, wrap: fn(i32) -> T) -> std::io::Result<Caught> {
+    /// Calls `each` with the number of every signal, on a thread of its own, until it answers false.
+    pub fn each(mut each: impl FnMut(i32) -> bool + Send + 'static) -> std::io::Result<Caught> {
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
         let handle = signals.handle();
-        std::thread::Builder::new().name("st-signals".into()).spawn(move || {
+        std::thread::Builder::new().name("signals".into()).spawn(move || {
             for signal in signals.forever() {
-                if sender.send(wrap(signal)).is_err() {
+                if !each(signal) {
                     return;
                 }
             }

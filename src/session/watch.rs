@@ -5,7 +5,7 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
 
@@ -209,21 +209,29 @@ pub struct Timed {
     watch: Option<Watch>,
     wakes: Receiver<Wake>,
     _signals: Option<Caught>,
-    interrupted: bool,
     child_code: Option<i32>,
 }
 
 enum Wake {
-    Signal(i32),
+    Interrupted,
     Ended,
 }
 
 impl Timed {
     pub fn new(watch: Watch) -> Timed {
         let (sender, wakes) = channel();
-        let signals = Caught::send_to(sender.clone(), Wake::Signal).ok();
+        let wakes_first = sender.clone();
+        let mut interrupted = false;
+        let signals = Caught::each(move |signal| {
+            if std::mem::replace(&mut interrupted, true) {
+                // The second one: leave at once, with nothing written.
+                std::process::exit(128 + signal);
+            }
+            wakes_first.send(Wake::Interrupted).is_ok()
+        })
+        .ok();
         tell_end(Arc::clone(&watch.target), sender);
-        Timed { watch: Some(watch), wakes, _signals: signals, interrupted: false, child_code: None }
+        Timed { watch: Some(watch), wakes, _signals: signals, child_code: None }
     }
 
     /// The exit code of the whole run: the command's own where we ran one and all went well.
@@ -237,7 +245,7 @@ impl Timed {
 
 /// Sends [`Wake::Ended`] once the target has ended. The thread ends with the target or with the process.
 fn tell_end(target: Arc<Target>, sender: Sender<Wake>) {
-    let _ = std::thread::Builder::new().name("st-target-end".into()).spawn(move || {
+    let _ = std::thread::Builder::new().name("target-end".into()).spawn(move || {
         let mut fds = [PollFd::from_borrowed_fd(target.pidfd(), PollFlags::IN)];
         // An error other than an interruption cannot happen on an open pidfd; then the run ends with its time.
         if rustix::io::retry_on_intr(|| rustix::event::poll(&mut fds, None)).is_ok() {
@@ -248,20 +256,13 @@ fn tell_end(target: Arc<Target>, sender: Sender<Wake>) {
 
 impl Source for Timed {
     fn wait(&mut self, timeout: Duration) -> Waited {
-        let deadline = Instant::now() + timeout;
-        loop {
-            match self.wakes.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(Wake::Ended) => return Waited::Ended,
-                Ok(Wake::Signal(signal)) if self.interrupted => return Waited::Abandon(128 + signal),
-                Ok(Wake::Signal(_)) => {
-                    self.interrupted = true;
-                    return Waited::Interrupted;
-                }
-                Err(RecvTimeoutError::Timeout) => return Waited::Timeout,
-                Err(RecvTimeoutError::Disconnected) => {
-                    std::thread::sleep(deadline.saturating_duration_since(Instant::now()));
-                    return Waited::Timeout;
-                }
+        match self.wakes.recv_timeout(timeout) {
+            Ok(Wake::Ended) => Waited::Ended,
+            Ok(Wake::Interrupted) => Waited::Interrupted,
+            Err(RecvTimeoutError::Timeout) => Waited::Timeout,
+            Err(RecvTimeoutError::Disconnected) => {
+                std::thread::sleep(timeout);
+                Waited::Timeout
             }
         }
     }

@@ -7,8 +7,7 @@ use std::io;
 
 use super::{Page, Report, WIDTH, count, place, state};
 use crate::export::FRAMELESS;
-use crate::model::project::{Chain, Node, Projection, Totals, chain};
-use crate::model::tables::FrameKind;
+use crate::model::project::{Node, Projection, Totals, chain};
 
 /// Rows under this share are left out, unless the settings say another.
 const LEAST_PERCENT: f64 = 1.0;
@@ -43,7 +42,7 @@ pub fn tree(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
             if lines > MOST_LINES {
                 return page.line(&format!("        the tree ends here: {MOST_LINES} lines"));
             }
-            let chain = line_of(report, row.node);
+            let chain = chain(report.projection, report.settings.metric, row.node);
             let node = &report.projection.nodes[chain.last as usize];
             page.line(&line(report, node, chain.swallowed, row))?;
             let fork = node.children.iter().filter(|child| is_drawn_node(report, **child, least)).count() > 1;
@@ -53,14 +52,6 @@ pub fn tree(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     match left_out {
         0 => Ok(()),
         n => page.line(&format!("        and {} of threads under {least} %", count(n, "group"))),
-    }
-}
-
-/// Where a stack is cut must not be swallowed by the line of what stands below.
-fn line_of(report: &Report<'_>, node: u32) -> Chain {
-    match report.projection.nodes[node as usize].location.kind {
-        FrameKind::Marker => Chain { last: node, swallowed: 0 },
-        _ => chain(report.projection, report.settings.metric, node),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Projection, Totals};
 use crate::model::settings::{Metric, Settings};
+use crate::model::tables::FrameKind;
 
 /// A run of nodes that is drawn on one line: the line of its last node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,8 +24,12 @@ pub fn chain(projection: &Projection, metric: Metric, node: u32) -> Chain {
 }
 
 /// The child that takes the node's line, one step of [`chain`]: for a view that also draws what branches off a chain.
+/// A marker keeps its line: that a stack was cut must stay to be seen.
 pub fn swallowed_by(projection: &Projection, metric: Metric, node: u32) -> Option<u32> {
     let node = &projection.nodes[node as usize];
+    if node.location.kind == FrameKind::Marker {
+        return None;
+    }
     let own = u128::from(node.own.value(metric));
     let light = own == 0 || own * 200 < u128::from(projection.total.value(metric));
     dominant(projection, metric, &node.children, &node.total).filter(|_| light)
