@@ -139,3 +139,21 @@ fn a_deleted_program_is_read_all_the_same() {
     let walk = unwinder.walk(&registers, StackBytes { base: sp, bytes: &[0; 64] }, &mut out);
     assert_ne!(walk.end, Some(Marker::OutsideMaps));
 }
+
+#[test]
+fn a_kernel_thread_cannot_be_profiled() {
+    let processes = std::fs::read_dir("/proc").unwrap();
+    let mut pids = processes.filter_map(|e| e.unwrap().file_name().to_str()?.parse::<u32>().ok());
+    // Kernel threads have no program, and no memory to map.
+    let kernel = pids.find(|pid| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        status.contains("\nKthread:\t1\n")
+    });
+    let Some(pid) = kernel else {
+        eprintln!("SKIPPED: no kernel thread is visible here (a pid namespace, or Linux before 6.8)");
+        return;
+    };
+    let error = Target::attach(pid).unwrap_err();
+    assert_eq!(error.exit_code(), 5, "{error}");
+    assert!(error.to_string().contains("kernel thread"), "{error}");
+}

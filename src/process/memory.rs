@@ -45,35 +45,63 @@ impl Memory {
         self.pid
     }
 
-    /// As much as is readable from `address` on, page by page: one iovec per page, because only whole iovecs are
-    /// promised when a read meets an unreadable page (process_vm_readv(2)).
-    fn read_pages(through: i32, address: u64, buf: &mut [u8]) -> Result<usize, i32> {
-        let mut done = 0;
-        let mut pieces = Vec::with_capacity(buf.len() / PAGE as usize + 2);
-        while done < buf.len() {
-            pieces.clear();
-            let mut planned = 0;
-            while done + planned < buf.len() && pieces.len() < PIECES {
-                let Some(at) = address.checked_add((done + planned) as u64) else { break };
-                let length = ((PAGE - at % PAGE) as usize).min(buf.len() - done - planned);
-                pieces.push(libc::iovec { iov_base: at as *mut libc::c_void, iov_len: length });
-                planned += length;
+    /// Runs `read` through the thread that was good last time, and through another if that has no memory (any more):
+    /// the leader is a zombie, or the thread used instead has ended.
+    fn through<T>(&self, mut read: impl FnMut(i32) -> Result<T, i32>) -> Option<T> {
+        let through = self.through.load(Ordering::Relaxed);
+        match read(through) {
+            Ok(found) => Some(found),
+            Err(libc::ESRCH | libc::EINVAL) => {
+                let other = target::witness(self.pid)? as i32;
+                if other == through {
+                    return None;
+                }
+                self.through.store(other, Ordering::Relaxed);
+                read(other).ok()
             }
-            let local = libc::iovec { iov_base: buf[done..].as_mut_ptr().cast(), iov_len: planned };
-            // SAFETY: `local` covers `planned` bytes inside `buf`, which outlives the call; the remote addresses are
-            // only looked at by the kernel, in the other process.
-            let n = unsafe { libc::process_vm_readv(through, &local, 1, pieces.as_ptr(), pieces.len() as u64, 0) };
-            if n < 0 {
-                let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
-                return if done > 0 { Ok(done) } else { Err(errno) };
-            }
-            done += n as usize;
-            if (n as usize) < planned || planned == 0 {
-                break;
-            }
+            Err(_) => None,
         }
-        Ok(done)
     }
+}
+
+/// What is readable from `address` on, in one piece; an error if nothing is.
+fn read_piece(through: i32, address: u64, buf: &mut [u8]) -> Result<usize, i32> {
+    let local = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
+    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: buf.len() };
+    // SAFETY: `local` is `buf`, which outlives the call; the remote address is only looked at by the kernel, in the
+    // other process.
+    let n = unsafe { libc::process_vm_readv(through, &local, 1, &remote, 1, 0) };
+    usize::try_from(n).map_err(|_| std::io::Error::last_os_error().raw_os_error().unwrap_or(0))
+}
+
+/// The same page by page, one iovec each: only whole ones are promised when a read meets an unreadable page
+/// (process_vm_readv(2)).
+fn read_pages(through: i32, address: u64, buf: &mut [u8]) -> Result<usize, i32> {
+    let mut done = 0;
+    let mut pieces = Vec::with_capacity((buf.len() / PAGE as usize + 2).min(PIECES));
+    while done < buf.len() {
+        pieces.clear();
+        let mut planned = 0;
+        while done + planned < buf.len() && pieces.len() < PIECES {
+            let Some(at) = address.checked_add((done + planned) as u64) else { break };
+            let length = ((PAGE - at % PAGE) as usize).min(buf.len() - done - planned);
+            pieces.push(libc::iovec { iov_base: at as *mut libc::c_void, iov_len: length });
+            planned += length;
+        }
+        let local = libc::iovec { iov_base: buf[done..].as_mut_ptr().cast(), iov_len: planned };
+        // SAFETY: `local` covers `planned` bytes inside `buf`, which outlives the call; the remote addresses are
+        // only looked at by the kernel, in the other process.
+        let n = unsafe { libc::process_vm_readv(through, &local, 1, pieces.as_ptr(), pieces.len() as u64, 0) };
+        let Ok(n) = usize::try_from(n) else {
+            let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
+            return if done > 0 { Ok(done) } else { Err(errno) };
+        };
+        done += n;
+        if n < planned || planned == 0 {
+            break;
+        }
+    }
+    Ok(done)
 }
 
 impl Clone for Memory {
@@ -87,24 +115,28 @@ impl ReadMemory for Memory {
         if buf.is_empty() {
             return 0;
         }
-        let through = self.through.load(Ordering::Relaxed);
-        // All or nothing first: it nearly always is all, and costs one system call with one iovec.
-        let process = remoteprocess::Process { pid: through };
+        // One piece nearly always is all, or as much as there is (kernels so far stop at the unreadable page); where
+        // it is less than promised, page by page finds the rest.
+        let found = self.through(|id| match read_piece(id, address, buf) {
+            Ok(n) if n < buf.len() => {
+                Ok(n + address.checked_add(n as u64).map_or(0, |at| read_pages(id, at, &mut buf[n..]).unwrap_or(0)))
+            }
+            Err(libc::EFAULT) => read_pages(id, address, buf),
+            result => result,
+        });
+        found.unwrap_or(0)
+    }
+
+    fn read_exact(&self, address: u64, buf: &mut [u8]) -> Option<()> {
+        if buf.is_empty() {
+            return Some(());
+        }
+        let process = remoteprocess::Process { pid: self.through.load(Ordering::Relaxed) };
         if process.read(address as usize, buf).is_ok() {
-            return buf.len();
+            return Some(());
         }
-        match Memory::read_pages(through, address, buf) {
-            Ok(n) => n,
-            // No memory under this id: the leader is a zombie, or the thread used instead has ended.
-            Err(libc::ESRCH | libc::EINVAL) => match target::witness(self.pid) {
-                Some(other) if other as i32 != through => {
-                    self.through.store(other as i32, Ordering::Relaxed);
-                    Memory::read_pages(other as i32, address, buf).unwrap_or(0)
-                }
-                _ => 0,
-            },
-            Err(_) => 0,
-        }
+        // Not readable, or not through this thread.
+        (self.read(address, buf) == buf.len()).then_some(())
     }
 }
 

@@ -160,6 +160,11 @@ fn the_stack_pointer_only_rises_and_stays_in_its_mapping() {
         let end = if rbp == STACK_END - 8 { Marker::Truncated } else { Marker::BadUnwind };
         assert_eq!(walk.end, Some(end), "{rbp:#x}");
     }
+    // A row whose CFA lies below the stack pointer, where a return address waits: a stack never shrinks outward.
+    let mut downward = world_of(vec![(0, root()), (1, expression(&[0x77, 0x70]))]);
+    let in_0 = call(&downward.memory, 0, 1);
+    downward.memory.put_words(SP - 0x18, &[in_0]);
+    assert_eq!(downward.walk(at(1), None, 0x100).1, ends(Marker::BadUnwind));
     // A stack pointer in no mapping, or in code.
     for rsp in [0, 8, at(1), STACK_END + 0x10_0000, u64::MAX] {
         let registers = Registers { rip: at(4), rsp, rbp: Some(SP), ..Registers::default() };
