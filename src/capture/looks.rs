@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use crate::capture::blocked::StackReader;
 use crate::capture::schedule::now;
-use crate::model::frame::{Counters, Event, Look, Losses, Marker, RawFrame, RawName, Seen, Syscall, ThreadKey};
+use crate::model::frame::{Counters, Event, FrameCode, Look, Losses, Marker, RawFrame, RawName, Seen, Syscall, ThreadKey};
 use crate::process::threads::{Doing, ReadError, Reads, Stat, Tasks, ThreadFiles};
 use crate::unwinder::{Unwinder, Walk};
 
@@ -50,6 +50,9 @@ pub struct Moved {
     pub at_start: bool,
 }
 
+/// A stack that cannot be followed to its end is tried again in so many rounds, then it stays as it is.
+const DOUBTED_MOST: u8 = 5;
+
 /// How a thread was seen last.
 enum Last {
     /// Nothing the reducer knows of.
@@ -73,6 +76,8 @@ struct Known {
     files: ThreadFiles,
     counters: Option<Counters>,
     last: Last,
+    /// How often in a row its stack, the same all the time, could not be followed to its end.
+    doubted: u8,
     at_start: bool,
 }
 
@@ -328,8 +333,15 @@ impl Looks {
         if !running {
             read_stack(&self.tasks, &mut known.files, stat.state, round, &mut look);
         }
+        if before != known.counters {
+            known.doubted = 0;
+        }
         known.last = match look.seen {
             Seen::OnCpu | Seen::Running => Last::Running,
+            Seen::Blocked(_) if doubtful(&look.stack) && known.doubted < DOUBTED_MOST => {
+                known.doubted += 1;
+                Last::Nothing
+            }
             Seen::Blocked(_) => Last::Blocked,
             seen @ (Seen::Disk(_) | Seen::Stopped) => {
                 Last::Held { seen, stack: look.stack.clone(), recovered: look.recovered }
@@ -341,6 +353,13 @@ impl Looks {
         }
         round.events.push(Event::Look(look));
     }
+}
+
+/// True where a later walk may come further: the unwinder reads mappings again only now and then, so that a thread which
+/// blocks on a stack, or in code, that was mapped a moment ago is met too early.
+fn doubtful(stack: &[RawFrame]) -> bool {
+    let end = stack.last().map(|frame| frame.decode());
+    matches!(end, Some(FrameCode::Marker { marker: Marker::BadUnwind | Marker::OutsideMaps | Marker::NoUnwindInfo, .. }))
 }
 
 /// The kernel names the thread that traces, not its process.
