@@ -81,8 +81,8 @@ fn modules_use_only_what_is_below_them() {
             let to = node(&used);
             let word = used.join("::");
             let within = |place: &&str| word == **place || word.starts_with(&format!("{place}::"));
-            let free = from != PURE && ANYONE.iter().any(|place| within(&place));
-            if to != from && !free && !below.iter().any(|place| within(&place) || *place == to) {
+            let free = from != PURE && ANYONE.iter().any(&within);
+            if to != from && !free && !below.iter().any(|place| within(place) || *place == to) {
                 wrong.push(format!("{}: `{from}` may not use `{word}`", file.path));
             }
         }

@@ -10,7 +10,9 @@ use rustc_hash::FxHashMap;
 
 use crate::capture::blocked::StackReader;
 use crate::capture::schedule::now;
-use crate::model::frame::{Counters, Event, FrameCode, Look, Losses, Marker, RawFrame, RawName, Seen, Syscall, ThreadKey};
+use crate::model::frame::{
+    Counters, Event, FrameCode, Look, Losses, Marker, RawFrame, RawName, Seen, Syscall, ThreadKey,
+};
 use crate::process::threads::{Doing, ReadError, Reads, Stat, Tasks, ThreadFiles};
 use crate::unwinder::{Unwinder, Walk};
 
@@ -213,7 +215,15 @@ impl Looks {
         let key = ThreadKey { pid: self.pid, tid, start: stat.start };
         let at_start = self.rounds == 0;
         self.index.insert(tid, self.known.len());
-        self.known.push(Known { key, name: stat.name, files, counters: None, last: Last::Nothing, at_start });
+        self.known.push(Known {
+            key,
+            name: stat.name,
+            files,
+            counters: None,
+            last: Last::Nothing,
+            doubted: 0,
+            at_start,
+        });
         Some(())
     }
 
@@ -359,7 +369,10 @@ impl Looks {
 /// blocks on a stack, or in code, that was mapped a moment ago is met too early.
 fn doubtful(stack: &[RawFrame]) -> bool {
     let end = stack.last().map(|frame| frame.decode());
-    matches!(end, Some(FrameCode::Marker { marker: Marker::BadUnwind | Marker::OutsideMaps | Marker::NoUnwindInfo, .. }))
+    matches!(
+        end,
+        Some(FrameCode::Marker { marker: Marker::BadUnwind | Marker::OutsideMaps | Marker::NoUnwindInfo, .. })
+    )
 }
 
 /// The kernel names the thread that traces, not its process.

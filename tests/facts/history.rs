@@ -251,8 +251,8 @@ fn markers_have_their_names() {
     assert_eq!(unnamed.len(), 1);
     assert!(matches!(unnamed[0].decode(), FrameCode::Marker { file: Some(_), .. }));
     let tables = feed.recorder.view().tables;
-    let torn = (0..tables.frame_count() as u32).map(sampletop::model::tables::FrameId);
-    let torn = torn.filter(|id| tables.frame(*id) == RawFrame::marker(Marker::Torn)).next().unwrap();
+    let mut torn = (0..tables.frame_count() as u32).map(sampletop::model::tables::FrameId);
+    let torn = torn.find(|id| tables.frame(*id) == RawFrame::marker(Marker::Torn)).unwrap();
     let location = &tables.named(torn).locations[0];
     assert_eq!((&*location.function, location.kind, tables.named(torn).pending), ("[torn]", FrameKind::Marker, false));
 }

@@ -265,7 +265,7 @@ fn life(tid: u32, interval: Ns, span: Ns) -> impl Strategy<Value = Life> {
     (0..span, prop::collection::vec((act(), length), 1..60)).prop_map(move |(birth, acts)| Life {
         key: ThreadKey { pid: PID, tid, start: 7 },
         // Half of them were there before anybody looked.
-        birth: if tid % 2 == 0 { 0 } else { birth },
+        birth: if tid.is_multiple_of(2) { 0 } else { birth },
         acts,
     })
 }

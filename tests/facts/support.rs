@@ -142,7 +142,7 @@ pub fn rows(view: &View) -> Vec<String> {
 }
 
 pub fn rows_of(sums: &Sums) -> Vec<String> {
-    let ms = |ns: u64| if ns % MS == 0 { (ns / MS).to_string() } else { format!("{}ns", ns) };
+    let ms = |ns: u64| if ns.is_multiple_of(MS) { (ns / MS).to_string() } else { format!("{}ns", ns) };
     let mut rows = Vec::new();
     for ((_, name, stack, state), w) in sums {
         let mut row = format!(
