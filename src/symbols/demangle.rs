@@ -17,13 +17,19 @@ const DEMANGLED_CAP: usize = 64 << 10;
 pub fn readable(raw: &[u8]) -> String {
     let raw = &raw[..raw.len().min(super::symtab::RAW_NAME_CAP)];
     let text = String::from_utf8_lossy(raw);
-    let base = without_clone_suffix(&text);
+    let base = without_glibc_alias(without_clone_suffix(&text));
     let name = match base.len() <= MANGLED_CAP {
         true => rust(base).or_else(|| cpp(base)),
         false => None,
     };
     let name = name.map_or(Cow::Borrowed(base), Cow::Owned);
     clean(&name, NAME_CAP).into_owned()
+}
+
+/// `__GI___libc_read` is glibc's name of `__libc_read` for itself (`hidden_proto` in its include/libc-symbols.h): the same
+/// code, but nobody looks for it under that name.
+fn without_glibc_alias(raw: &str) -> &str {
+    raw.strip_prefix("__GI_").filter(|rest| !rest.is_empty()).unwrap_or(raw)
 }
 
 /// `_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE` and `_R...`, without hash.
@@ -167,6 +173,13 @@ mod tests {
         check("run.llvm.1234567890", "run");
         check(".cold", ".cold");
         check("x.part", "x");
+    }
+
+    #[test]
+    fn glibc_names_are_those_of_its_manual() {
+        check("__GI___libc_read", "__libc_read");
+        check("__GI_epoll_wait", "epoll_wait");
+        check("__GI_", "__GI_");
     }
 
     #[test]
