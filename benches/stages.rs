@@ -1,0 +1,400 @@
+//! What each stage costs, by itself: looking at a thread, walking, the ring, reducing, publishing, projecting, a key.
+//!
+//! ```text
+//! cargo bench --bench stages [-- NAME]
+//! ```
+//!
+//! The stages up to the walk look at real threads: the built-in workload's pool, at rest. The rest works on a profile made
+//! here: 100,000 distinct stacks of 24 frames in 50 threads. First of all it prints how many bytes a steady redraw sends
+//! to a terminal.
+
+use std::cell::Cell;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use divan::{Bencher, black_box};
+use ratatui::backend::CrosstermBackend;
+use ratatui::layout::Rect;
+use ratatui::{Terminal, TerminalOptions, Viewport};
+use sampletop::app::key::Key;
+use sampletop::app::{AppConfig, AppState, Input};
+use sampletop::capture::blocked::StackReader;
+use sampletop::capture::ring;
+use sampletop::model::frame::{
+    Counters, Event, FileId, FrameCode, Look, Losses, Ns, RawFrame, RawName, SECOND, Seen, ThreadKey, Tick,
+};
+use sampletop::model::project::Projector;
+use sampletop::model::recorder::{Limits, Recorder};
+use sampletop::model::settings::{Range, Settings};
+use sampletop::model::snapshot::{Health, Session, Snapshot, Target};
+use sampletop::model::tables::{FrameKind, Location, Named};
+use sampletop::process::files::Files;
+use sampletop::process::memory::Memory;
+use sampletop::process::threads::{Doing, Tasks};
+use sampletop::tui::theme::Theme;
+use sampletop::unwinder::framehop::FramehopUnwinder;
+
+const STACKS: u64 = 100_000;
+const THREADS: u64 = 50;
+const FRAMES: u64 = 24;
+const STARTED: Ns = 1_000 * SECOND;
+const PID: u32 = 4321;
+
+fn main() {
+    bytes_per_redraw();
+    divan::main();
+}
+
+/// A profile that grows.
+struct World {
+    recorder: Recorder,
+    looks: u64,
+    at: Ns,
+}
+
+impl World {
+    /// Every stack once, over 100 s.
+    fn full() -> World {
+        let mut world = World { recorder: Recorder::new(STARTED, Limits::default()), looks: 0, at: STARTED };
+        world.look(STACKS);
+        world
+    }
+
+    fn look(&mut self, count: u64) {
+        for _ in 0..count {
+            let look = self.next_look();
+            self.recorder.apply(&look);
+            if self.looks.is_multiple_of(10) {
+                self.recorder.apply(&tick(self.at));
+            }
+        }
+        for frame in self.recorder.take_unnamed() {
+            self.recorder.set_named(frame, Named { locations: Arc::new([location(frame)]), pending: false });
+        }
+    }
+
+    /// One a millisecond.
+    fn next_look(&mut self) -> Event {
+        let n = self.looks;
+        self.looks += 1;
+        self.at += SECOND / 1_000;
+        look(self.at, n)
+    }
+
+    fn snapshot(&mut self) -> Snapshot {
+        let view = self.recorder.view();
+        static SESSION: OnceLock<Arc<Session>> = OnceLock::new();
+        let session = SESSION.get_or_init(|| {
+            Arc::new(Session {
+                version: "0".into(),
+                host: "bench".into(),
+                kernel: "0".into(),
+                cores_milli: 4_000,
+                started: STARTED,
+                started_unix_ns: 1_700_000_000_000_000_000,
+                interval_ns: SECOND / 100,
+                max_overhead_percent: None,
+            })
+        });
+        Snapshot {
+            session: Arc::clone(session),
+            targets: Arc::new([Target {
+                pid: PID,
+                start: 1,
+                command: "bench".into(),
+                runtime: "native",
+                uid: 0,
+                unit: None,
+                started_unix_ns: 0,
+                ended: None,
+            }]),
+            at: view.at,
+            capture: "perf".into(),
+            health: Health { ticks: view.ticks, losses: view.losses, ..Health::default() },
+            tables: view.tables,
+            history: view.history,
+            threads: view.threads,
+            notice: None,
+            stopped: false,
+        }
+    }
+}
+
+fn tick(at: Ns) -> Event {
+    Event::Tick(Tick {
+        at,
+        pid: PID,
+        late_ns: 50_000,
+        process_cpu_ns: None,
+        interval_ns: SECOND / 100,
+        losses: Losses::default(),
+    })
+}
+
+/// An on-CPU sample: stack number `n` (they repeat after [`STACKS`]).
+fn look(at: Ns, n: u64) -> Event {
+    let thread = n % THREADS;
+    Event::Look(Look {
+        at,
+        thread: ThreadKey { pid: PID, tid: PID + thread as u32, start: 1 },
+        name: RawName::new(format!("worker{}-{thread}", (b'a' + (thread % 10) as u8) as char).as_bytes()),
+        seen: Seen::OnCpu,
+        counters: Some(Counters { run_ns: at - STARTED, delay_ns: 0, runs: n }),
+        stack: stack(n % STACKS),
+        recovered: false,
+    })
+}
+
+/// A path through a tree that forks into ten at each of the five innermost levels. Innermost frame first.
+fn stack(n: u64) -> Vec<RawFrame> {
+    let frame = |id: u64| RawFrame::new(FrameCode::Code { file: FileId(0), offset: 16 * id, exact: false });
+    let mut rest = n;
+    let mut frames = Vec::with_capacity(FRAMES as usize);
+    for level in 0..5 {
+        frames.push(frame(100 + level * 10 + rest % 10));
+        rest /= 10;
+    }
+    frames.extend((5..FRAMES).map(frame));
+    frames
+}
+
+fn location(frame: RawFrame) -> Location {
+    let number = match frame.decode() {
+        FrameCode::Code { offset, .. } => offset / 16,
+        _ => 0,
+    };
+    Location {
+        function: format!("bench::module_{}::function_{number}", number % 7).into(),
+        module: "bench".into(),
+        file: Some("/src/bench.rs".into()),
+        line: Some(number as u32),
+        kind: FrameKind::Native,
+        tier: None,
+    }
+}
+
+fn settings() -> Settings {
+    Settings { range: Range::Cumulative { since: None }, ..Settings::default() }
+}
+
+fn full() -> &'static Arc<Snapshot> {
+    static FULL: OnceLock<Arc<Snapshot>> = OnceLock::new();
+    FULL.get_or_init(|| Arc::new(World::full().snapshot()))
+}
+
+/// The pool of the built-in workload, and one of its threads that waits.
+struct Pool {
+    child: Child,
+    tasks: Tasks,
+    tid: u32,
+}
+
+impl Pool {
+    fn start() -> Pool {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_sampletop"))
+            .args(["__workload", "pool", &std::process::id().to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the workload starts");
+        let mut ready = String::new();
+        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut ready).expect("it speaks");
+        let tasks = Tasks::open(child.id(), 1_000).expect("ours to look at");
+        let comm = |tid: u32| std::fs::read_to_string(format!("/proc/{}/task/{tid}/comm", child.id()));
+        let mut tids = Vec::new();
+        tasks.list(&mut tids).expect("it lives");
+        let tid = tids.into_iter().find(|tid| comm(*tid).is_ok_and(|name| name == "pool-thread-7\n"));
+        Pool { tasks, tid: tid.expect("a thread that waits in read"), child }
+    }
+
+    fn blocked(&self) -> (u64, u64) {
+        let mut files = self.tasks.thread(self.tid);
+        loop {
+            match self.tasks.doing(&mut files) {
+                Ok(Doing::Blocked { sp, pc, .. }) if sp != 0 => return (pc, sp),
+                Ok(_) => std::thread::yield_now(), // on its way into the call
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An idle thread's whole cost at a tick.
+#[divan::bench]
+fn capture_counters_of_an_unmoved_thread(bencher: Bencher) {
+    let pool = Pool::start();
+    let mut files = pool.tasks.thread(pool.tid);
+    bencher.bench_local(|| pool.tasks.counters(&mut files));
+}
+
+#[divan::bench]
+fn capture_system_call_of_a_thread(bencher: Bencher) {
+    let pool = Pool::start();
+    let mut files = pool.tasks.thread(pool.tid);
+    bencher.bench_local(|| pool.tasks.doing(&mut files));
+}
+
+/// Copying the stack of a waiting thread, finding rbp, and every step, with warm caches.
+#[divan::bench]
+fn walk_a_blocked_stack(bencher: Bencher) {
+    let pool = Pool::start();
+    let (pc, sp) = pool.blocked();
+    let pid = pool.child.id();
+    let mut unwinder = FramehopUnwinder::new(Memory::new(pid), Files::default(), pid);
+    let mut reader = StackReader::new(Memory::new(pid));
+    let mut frames = Vec::new();
+    let walk = reader.walk(pc, sp, &mut unwinder, &mut frames);
+    assert_eq!(walk.end, None, "whole: {frames:?}");
+    bencher.counter(divan::counter::ItemsCount::new(frames.len())).bench_local(|| {
+        frames.clear();
+        reader.walk(pc, sp, &mut unwinder, &mut frames)
+    });
+}
+
+#[divan::bench]
+fn ring_push_and_pop(bencher: Bencher) {
+    let (mut writer, mut reader) = ring::channel(64 << 10);
+    let event = look(STARTED, 12_345);
+    bencher.bench_local(|| {
+        assert!(writer.push(black_box(&event)));
+        reader.next()
+    });
+}
+
+#[divan::bench]
+fn reduce_a_sample(bencher: Bencher) {
+    let mut world = World::full();
+    let looks: Vec<Event> = (0..1_000).map(|_| world.next_look()).collect();
+    let mut next = 0;
+    bencher.bench_local(|| {
+        world.recorder.apply(&looks[next % looks.len()]);
+        next += 1;
+    });
+}
+
+/// After the 250 samples of 250 ms, while the snapshot before is still being looked at.
+#[divan::bench]
+fn publish_at_100_000_stacks(bencher: Bencher) {
+    let world = Mutex::new((World::full(), None));
+    bencher
+        .with_inputs(|| {
+            let (world, before) = &mut *world.lock().expect("one thread");
+            *before = Some(world.snapshot());
+            world.look(250);
+        })
+        .bench_local_values(|()| world.lock().expect("one thread").0.snapshot());
+}
+
+#[divan::bench(sample_count = 20)]
+fn project_100_000_stacks_first(bencher: Bencher) {
+    let (snapshot, settings) = (full(), settings());
+    bencher.bench_local(|| Projector::default().project(snapshot, &settings));
+}
+
+#[divan::bench(sample_count = 20)]
+fn project_100_000_stacks_again(bencher: Bencher) {
+    let (snapshot, settings) = (full(), settings());
+    let mut projector = Projector::default();
+    bencher.bench_local(|| projector.project(snapshot, &settings));
+}
+
+/// A terminal that only counts what it is sent.
+#[derive(Clone, Default)]
+struct Sent(Rc<Cell<usize>>);
+
+impl Write for Sent {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.set(self.0.get() + bytes.len());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The live view on a terminal of 120 x 40.
+struct View {
+    app: AppState,
+    terminal: Terminal<CrosstermBackend<Sent>>,
+    sent: Sent,
+    theme: Theme,
+}
+
+impl View {
+    fn new(snapshot: Arc<Snapshot>, settings: Settings) -> View {
+        let config = AppConfig { settings, ..AppConfig::default() };
+        let theme = Theme::new(&config.screen);
+        let options = TerminalOptions { viewport: Viewport::Fixed(Rect::new(0, 0, 120, 40)) };
+        let sent = Sent::default();
+        let backend = CrosstermBackend::new(sent.clone());
+        let terminal = Terminal::with_options(backend, options).expect("it only counts");
+        let mut view = View { app: AppState::new(config), terminal, sent, theme };
+        view.app.update(Input::Resize { width: 120, height: 40 });
+        view.take(snapshot);
+        view
+    }
+
+    fn take(&mut self, snapshot: Arc<Snapshot>) -> usize {
+        self.app.update(Input::Snapshot(snapshot));
+        self.draw()
+    }
+
+    fn press(&mut self, key: Key) -> usize {
+        self.app.update(Input::Key(key));
+        self.draw()
+    }
+
+    /// Bytes that went to the terminal.
+    fn draw(&mut self) -> usize {
+        self.sent.0.set(0);
+        self.terminal.draw(|frame| sampletop::tui::draw(frame, &self.app, &self.theme)).expect("drawn");
+        self.sent.0.get()
+    }
+}
+
+#[divan::bench(args = ["move", "collapse and expand", "sort", "next view"])]
+fn key_to_frame(bencher: Bencher, what: &str) {
+    let mut view = View::new(Arc::clone(full()), settings());
+    // The hottest path is open down to its end.
+    view.press(Key::Home);
+    view.press(Key::Char('E'));
+    let keys = match what {
+        "move" => [Key::Down, Key::Up],
+        "collapse and expand" => [Key::Char('C'), Key::Char('C')],
+        "sort" => [Key::Char('s'), Key::Char('s')],
+        _ => [Key::Tab, Key::Tab],
+    };
+    let mut next = 0;
+    bencher.bench_local(|| {
+        next += 1;
+        view.press(keys[next % 2])
+    });
+}
+
+/// Over a minute of two redraws a second, every one with new figures.
+fn bytes_per_redraw() {
+    let mut world = World::full();
+    let mut view = View::new(Arc::new(world.snapshot()), Settings::default());
+    view.press(Key::Char('E'));
+    let sent: Vec<usize> = (0..120)
+        .map(|_| {
+            world.look(500);
+            view.take(Arc::new(world.snapshot()))
+        })
+        .collect();
+    println!(
+        "a redraw of 120 x 40 with new figures sends {} bytes on average, {} at most\n",
+        sent.iter().sum::<usize>() / sent.len(),
+        sent.iter().max().unwrap_or(&0)
+    );
+}
