@@ -150,8 +150,7 @@ fn a_kernel_thread_cannot_be_profiled() {
         status.contains("\nKthread:\t1\n")
     });
     let Some(pid) = kernel else {
-        eprintln!("SKIPPED: no kernel thread is visible here (a pid namespace, or Linux before 6.8)");
-        return;
+        return common::skipped("kernel threads", "none is visible here (a pid namespace, or Linux before 6.8)");
     };
     let error = Target::attach(pid).unwrap_err();
     assert_eq!(error.exit_code(), 5, "{error}");

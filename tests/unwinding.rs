@@ -144,8 +144,9 @@ fn check_blocked(variant: &str, flags: &[&str], copy: usize, without: &[(&str, M
         if (known.frames != stack.frames && !cut && !more) || known.walk.recovered {
             wrong.push(format!("{kind}: with rbp {:?}", known.names(&files, &[&own, &its_library])));
         }
+        // libunwind 1.6.2 finds no unwind information of a static program through ptrace; elfutils, above, does.
         #[cfg(feature = "libunwind")]
-        {
+        if variant != "static" {
             let mut frames = Vec::new();
             let walk = other.walk_stopped(threads[*kind], &mut frames);
             if frames != if more { &known.frames } else { &stack.frames }[..] {

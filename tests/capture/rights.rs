@@ -10,7 +10,7 @@ use sampletop::config::CaptureChoice;
 use sampletop::model::frame::{Ns, Seen};
 use sampletop::process::threads::process_cpu;
 
-use crate::common::{Running, build};
+use crate::common::{Running, build, skipped};
 use crate::support::*;
 
 const NOBODY: u32 = 65_534;
@@ -19,8 +19,7 @@ const PROGRAM: &str = "SAMPLETOP_TEST_PROGRAM_OF_NOBODY";
 /// Runs a helper of this file as nobody; both programs must lie where nobody may read them.
 fn as_nobody(helper: &str, program: &Path) {
     if !rustix::process::geteuid().is_root() {
-        println!("SKIPPED: {helper} needs root to become nobody");
-        return;
+        return skipped(helper, "needs root to become nobody");
     }
     let folder = tempfile::tempdir_in("/tmp").expect("a folder");
     std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).expect("its mode");
