@@ -197,7 +197,12 @@ impl Thread {
         }
         match seen.what {
             What::Running => {}
-            What::OnCpu(stack) => self.sample(stack, at, late, buckets),
+            What::OnCpu(stack) => {
+                if self.samples.is_empty() {
+                    self.expire(at.saturating_sub(CARRY + 1), rules, buckets);
+                }
+                self.sample(stack, at, late, buckets);
+            }
             What::Waits { stack, state, syscall } if !late => {
                 let same = matches!(self.doing, Doing::Waits(w) if w.stack == stack && w.state == state);
                 let from = match self.doing {
@@ -360,7 +365,6 @@ impl Thread {
         // Seen running all the while, and never sampled.
         if self.running && self.booked <= before && self.booked < self.looked {
             self.book_pieces(0, buckets);
-            self.rest(self.looked, rules, buckets);
         }
     }
 

@@ -87,6 +87,9 @@ fn run_delay_beyond_on_cpu_pieces_is_taken_from_the_others_and_never_more_than_t
     feed.tick(10);
     feed.blocked(20, 1, READ, 31, counters(2, 500, 3));
     feed.tick(20);
+    // What the kernel said too much does not come back later.
+    feed.blocked(30, 1, READ, 32, counters(3, 500, 4));
+    feed.tick(30);
     let expected = [
         "t1 10 io wall=0 cpu=0 hits=1/0",
         "t1 20 rdy wall=2 cpu=0 hits=0/0",
@@ -95,6 +98,7 @@ fn run_delay_beyond_on_cpu_pieces_is_taken_from_the_others_and_never_more_than_t
         "t1 30 rdy wall=3 cpu=0 hits=0/0",
         "t1 31 io wall=0 cpu=0 hits=1/0 longest=10@10",
         "t1 31 rdy wall=10 cpu=0 hits=0/0",
+        "t1 32 io wall=10 cpu=0 hits=1/0 longest=10@20",
     ];
     assert_eq!(feed.rows(), expected);
 }
@@ -110,6 +114,17 @@ fn an_unmoved_thread_sends_nothing_and_is_booked_when_a_view_is_taken() {
     feed.ticks(500, 2_500);
     // One wait, one hit, however many ticks, views and buckets it lasted.
     assert_eq!(feed.rows(), ["t1 10 poll wall=2500 cpu=0 hits=1/0 longest=2500@0"]);
+}
+
+#[test]
+fn silence_counts_from_the_second_tick_on() {
+    let mut feed = Feed::new();
+    feed.blocked(5, 1, EPOLL, 10, counters(0, 0, 1));
+    // The tick that ends the round of the look itself proves nothing about the time after it.
+    feed.tick(10);
+    assert_eq!(feed.rows(), ["t1 10 poll wall=0 cpu=0 hits=1/0"]);
+    feed.tick(20);
+    assert_eq!(feed.rows(), ["t1 10 poll wall=15 cpu=0 hits=1/0 longest=15@5"]);
 }
 
 #[test]
@@ -188,7 +203,11 @@ fn cpu_without_a_sample_is_carried_at_most_10_s() {
     feed.tick(9_020);
     feed.ticks(9_020, 18_990);
     assert!(!feed.rows().iter().any(|row| row.contains("not sampled")), "{:?}", feed.rows());
-    feed.ticks(18_990, 21_000);
+    // A sample that comes later than that does not get it.
+    feed.on_cpu(19_025, 1, 21);
+    feed.blocked(19_030, 1, EPOLL, 10, counters(10, 0, 5));
+    feed.tick(19_030);
+    assert!(feed.rows().contains(&"t1 21 run wall=35 cpu=1 hits=1/1".to_string()), "{:?}", feed.rows());
     assert!(feed.rows().contains(&"t1 [cpu, not sampled] run wall=0 cpu=4 hits=0/0".to_string()), "{:?}", feed.rows());
 }
 
@@ -425,6 +444,31 @@ fn a_late_sample_is_clamped_and_weighs_no_wall_time() {
     feed.tick(110);
     // The wait of 10..100 was not forgotten for it.
     assert_eq!(feed.rows(), ["t1 10 io wall=110 cpu=0 hits=2/0 longest=100@0", "t1 20 run wall=0 cpu=7 hits=1/1"]);
+}
+
+#[test]
+fn cpu_is_carried_for_10_s() {
+    let mut feed = Feed::new();
+    feed.blocked(0, 1, EPOLL, 10, counters(0, 0, 1));
+    feed.tick(0);
+    feed.blocked(10, 1, EPOLL, 10, counters(2, 0, 2));
+    feed.ticks(0, 9_990);
+    feed.on_cpu(10_010, 1, 20);
+    feed.blocked(10_011, 1, EPOLL, 10, counters(3, 0, 3));
+    assert!(feed.rows().contains(&"t1 20 run wall=20 cpu=3 hits=1/1".to_string()), "{:?}", feed.rows());
+}
+
+#[test]
+fn a_sample_from_before_the_last_look_may_still_be_the_newest_observation() {
+    let mut feed = Feed::new();
+    feed.running(0, 1, counters(0, 0, 1));
+    feed.tick(0);
+    feed.running(10, 1, counters(9, 0, 1));
+    feed.on_cpu(8, 1, 20);
+    feed.tick(10);
+    feed.ended(20, 1, counters(19, 0, 1));
+    // Its span ends at 8; that the thread was seen running at 10, without a sample, is not forgotten.
+    assert_eq!(feed.rows(), ["t1 20 run wall=8 cpu=19 hits=1/1", "t1 [cpu, not sampled] run wall=12 cpu=0 hits=0/0"]);
 }
 
 #[test]
