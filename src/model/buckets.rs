@@ -159,7 +159,7 @@ impl Buckets {
                 weights.wall_ns += own;
                 if let Some(began) = wait {
                     weights.longest(next.saturating_sub(began), began);
-                    if began < start && at <= start {
+                    if began < start {
                         weights.open = 1;
                     }
                 }

@@ -314,7 +314,7 @@ fn what_running_threads_may_still_say_is_not_taken_for_gone() {
     feed.on_cpu(995, 1, 20);
     feed.running(1_000, 1, counters(996, 0, 1));
     feed.tick_with(1_000, Some(1_000));
-    for at in [1_010, 1_020, 1_030] {
+    for at in [1_002, 1_010, 1_020, 1_030] {
         feed.running(at, 1, counters(at - 4, 0, 1));
         feed.tick(at);
     }

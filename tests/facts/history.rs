@@ -53,6 +53,26 @@ fn buckets_widen_with_age_and_lose_nothing() {
 }
 
 #[test]
+fn a_wait_of_hours_is_one_hit_in_any_window() {
+    let mut feed = Feed::new();
+    feed.blocked(700, 1, EPOLL, 30, counters(0, 0, 1));
+    for second in 1..=9_000 {
+        feed.tick(second * 1_000);
+    }
+    let view = feed.recorder.view();
+    for age_s in [0, 30, 700, 3_000, 5_000, 8_999] {
+        for window_s in [1, 100, 2_000, 9_000] {
+            let at = view.at - age_s * SECOND;
+            let (sums, from, till) = sums(&view, Range::Rolling(window_s * SECOND), at);
+            let weights = sums.values().next().unwrap();
+            assert_eq!((sums.len(), weights.hits), (1, 1), "{age_s} {window_s}");
+            assert_eq!(weights.wall_ns, till - from.max(START + 700 * MS));
+            assert_eq!((weights.longest_ns, weights.longest_from), (till - START - 700 * MS, START + 700 * MS));
+        }
+    }
+}
+
+#[test]
 fn everything_since_a_mark() {
     let mut feed = Feed::new();
     half_busy(&mut feed, 0, 100);
