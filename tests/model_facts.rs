@@ -2,6 +2,7 @@
 //! simulated machine whose truth is known.
 
 mod facts {
+    pub mod cpu;
     pub mod examples;
     pub mod history;
     pub mod properties;

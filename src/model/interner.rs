@@ -15,6 +15,9 @@ use super::text::clean_bytes;
 pub const MAX_STACKS: usize = 1_000_000;
 /// At most so many thread names; beyond, a new name is `(other)`.
 pub const MAX_NAMES: usize = 100_000;
+/// Function names may take so many bytes per frame on average; beyond, a frame keeps the name it has. (What is
+/// hostile here is a target with a million symbols of 4 KiB.)
+const NAME_BYTES: usize = 128;
 
 pub struct Interner {
     tables: Tables,
@@ -29,6 +32,8 @@ pub struct Interner {
     /// A frame that decides got its name since the stacks' kinds were last worked out.
     stale: bool,
     unnamed: Vec<RawFrame>,
+    /// Bytes of the function names that were given.
+    name_bytes: usize,
     other: StackId,
     refused: u64,
 }
@@ -45,6 +50,7 @@ impl Interner {
             futex: Vec::new(),
             stale: false,
             unnamed: Vec::new(),
+            name_bytes: 0,
             other: StackId::EMPTY,
             refused: 0,
         };
@@ -112,6 +118,7 @@ impl Interner {
         if named.pending || matches!(frame.decode(), FrameCode::Marker { file: Some(_), .. }) {
             self.unnamed.push(frame);
         }
+        self.name_bytes += named.locations[0].function.len();
         self.tables.frames.push(frame);
         self.tables.named.push(named);
         self.futex.push(None);
@@ -125,10 +132,18 @@ impl Interner {
     }
 
     /// Names a frame (again); one that is not in the tables, or a name without locations, is ignored.
-    pub fn set_named(&mut self, frame: RawFrame, named: Named) {
+    pub fn set_named(&mut self, frame: RawFrame, mut named: Named) {
         let Some(id) = self.by_frame.get(&frame).copied() else { return };
         if named.locations.is_empty() {
             return;
+        }
+        let bytes = |named: &Named| named.locations.iter().map(|location| location.function.len()).sum::<usize>();
+        let before = self.tables.named(id);
+        let total = (self.name_bytes + bytes(&named)).saturating_sub(bytes(before));
+        if total > self.max_stacks * NAME_BYTES && bytes(&named) > bytes(before) {
+            named.locations = before.locations.clone();
+        } else {
+            self.name_bytes = total;
         }
         let kind = if named.pending { None } else { futex::kind_of(&named.locations) };
         if let Some(place) = self.futex.get_mut(id.0 as usize)

@@ -12,6 +12,9 @@ use super::tables::{NameId, StackId};
 /// CPU time that no sample hit waits at most so long for the next.
 pub const CARRY: Ns = 10 * SECOND;
 
+/// By how much the counters of a running thread may lag: one kernel tick, at HZ=100.
+pub const COUNTER_LAG: Ns = SECOND / 100;
+
 /// Samples that wait for the counters that weigh them; more (no counters came for long) are hits without CPU time.
 const MAX_SAMPLES: usize = 4_096;
 
@@ -135,7 +138,7 @@ impl Thread {
             round,
             doing: Doing::Unknown,
             gap: None,
-            counters: seen.counters,
+            counters: None,
             pieces: Vec::new(),
             delay: 0,
             samples: Vec::new(),
@@ -219,6 +222,9 @@ impl Thread {
         }
         if let Some(counters) = seen.counters {
             self.settle(counters, at, rules, buckets);
+            if !rules.kernel_visible {
+                self.in_kernel(at, matches!(seen.what, What::Running), rules, buckets);
+            }
         } else if !matches!(seen.what, What::OnCpu(_)) {
             self.book_pieces(0, buckets);
         }
@@ -271,7 +277,11 @@ impl Thread {
 
     /// A reading of the counters: the time since the last one gets its run delay and its CPU time.
     fn settle(&mut self, counters: Counters, at: Ns, rules: &Rules, buckets: &mut Buckets) {
-        let before = self.counters.replace(counters).unwrap_or(counters);
+        let Some(before) = self.counters.replace(counters) else {
+            // The first reading: CPU time before it goes by the process's clock.
+            self.samples.clear();
+            return self.book_pieces(0, buckets);
+        };
         // Counters that went back are another thread's (an exec by one that is not the leader): a new start.
         let back = counters.run_ns < before.run_ns || counters.delay_ns < before.delay_ns;
         let ran = if back { 0 } else { counters.run_ns - before.run_ns };
@@ -308,13 +318,31 @@ impl Thread {
         }
     }
 
+    /// Where kernel time is not visible: more CPU time without samples than chance and lagging counters explain was
+    /// spent in the kernel. So was the wall time since the last observation, if the thread was seen running only.
+    fn in_kernel(&mut self, at: Ns, running: bool, rules: &Rules, buckets: &mut Buckets) {
+        if self.carried() <= rules.interval.saturating_mul(3) + 2 * COUNTER_LAG {
+            return;
+        }
+        self.expire(Ns::MAX, rules, buckets);
+        if running {
+            self.running = true;
+            self.rest(at, rules, buckets);
+        }
+    }
+
+    fn carried(&self) -> Ns {
+        self.carried.iter().map(|(_, cpu)| cpu).sum()
+    }
+
     /// Shares the CPU time that was counted equally among the samples that were taken since. Where kernel time is not
     /// visible, a sample stands for no more than one interval: what is more was in the kernel.
     fn share(&mut self, rules: &Rules, buckets: &mut Buckets) {
-        if self.samples.is_empty() {
+        let all = self.carried();
+        // Samples, and a counter that did not move: it lags, and the next reading has their time.
+        if self.samples.is_empty() || all == 0 {
             return;
         }
-        let all: Ns = self.carried.iter().map(|(_, cpu)| cpu).sum();
         let number = self.samples.len() as u64;
         let most = if rules.kernel_visible { all } else { rules.interval.saturating_mul(number) };
         let shared = all.min(most);

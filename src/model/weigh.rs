@@ -19,7 +19,7 @@ use super::frame::{Counters, Ns, SECOND, ThreadKey, Tick};
 use super::snapshot::ThreadNow;
 use super::state::{RawState, State};
 use super::tables::{NameId, StackId};
-use super::thread::{Rules, Seen, Thread};
+use super::thread::{COUNTER_LAG, Rules, Seen, Thread};
 
 /// Threads that are dead for so long merge per name.
 const MERGE_AFTER: Ns = 60 * SECOND;
@@ -51,9 +51,8 @@ struct Clock {
     gone: Ns,
 }
 
-/// So long after a reading of the process's clock every thread's own counter has caught up with it: the counter of a
-/// running thread lags by at most one kernel tick, 10 ms at HZ=100.
-const CAUGHT_UP: Ns = SECOND / 50;
+/// So long after a reading of the process's clock every thread's own counter has caught up with it.
+const CAUGHT_UP: Ns = 2 * COUNTER_LAG;
 
 pub struct Weigher {
     started: Ns,

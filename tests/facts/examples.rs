@@ -57,53 +57,6 @@ fn spans_are_split_at_bucket_edges() {
 }
 
 #[test]
-fn run_delay_is_ready_time_of_the_same_stack_on_cpu_pieces_first() {
-    let mut feed = Feed::new();
-    feed.blocked(0, 1, READ, 10, counters(0, 0, 1));
-    feed.tick(0);
-    feed.on_cpu(4, 1, 20);
-    feed.on_cpu(6, 1, 21);
-    // 3 ms of delay: 2 of the 4 ms of stack 20, 1 of the 2 ms of stack 21, none of the wait.
-    feed.blocked(10, 1, READ, 30, counters(3, 3, 2));
-    feed.tick(10);
-    let expected = [
-        "t1 10 io wall=0 cpu=0 hits=1/0",
-        "t1 20 rdy wall=2 cpu=0 hits=0/0",
-        "t1 20 run wall=2 cpu=1500000ns hits=1/1",
-        "t1 21 rdy wall=1 cpu=0 hits=0/0",
-        "t1 21 run wall=1 cpu=1500000ns hits=1/1",
-        "t1 30 io wall=4 cpu=0 hits=1/0 longest=4@6",
-    ];
-    assert_eq!(feed.rows(), expected);
-}
-
-#[test]
-fn run_delay_beyond_on_cpu_pieces_is_taken_from_the_others_and_never_more_than_the_span() {
-    let mut feed = Feed::new();
-    feed.blocked(0, 1, READ, 10, counters(0, 0, 1));
-    feed.tick(0);
-    feed.on_cpu(2, 1, 20);
-    feed.blocked(10, 1, READ, 30, counters(1, 5, 2));
-    feed.tick(10);
-    feed.blocked(20, 1, READ, 31, counters(2, 500, 3));
-    feed.tick(20);
-    // What the kernel said too much does not come back later.
-    feed.blocked(30, 1, READ, 32, counters(3, 500, 4));
-    feed.tick(30);
-    let expected = [
-        "t1 10 io wall=0 cpu=0 hits=1/0",
-        "t1 20 rdy wall=2 cpu=0 hits=0/0",
-        "t1 20 run wall=0 cpu=1 hits=1/1",
-        "t1 30 io wall=5 cpu=0 hits=1/0 longest=8@2",
-        "t1 30 rdy wall=3 cpu=0 hits=0/0",
-        "t1 31 io wall=0 cpu=0 hits=1/0 longest=10@10",
-        "t1 31 rdy wall=10 cpu=0 hits=0/0",
-        "t1 32 io wall=10 cpu=0 hits=1/0 longest=10@20",
-    ];
-    assert_eq!(feed.rows(), expected);
-}
-
-#[test]
 fn an_unmoved_thread_sends_nothing_and_is_booked_when_a_view_is_taken() {
     let mut feed = Feed::new();
     feed.blocked(0, 1, EPOLL, 10, counters(0, 0, 1));
@@ -172,171 +125,6 @@ fn a_thread_that_ran_waits_anew() {
     feed.ticks(20, 40);
     // Three waits; the longest began at 10 and lasted 30.
     assert_eq!(feed.rows(), ["t1 10 poll wall=40 cpu=0 hits=3/0 longest=30@10"]);
-}
-
-#[test]
-fn cpu_is_shared_equally_over_the_samples_of_its_span() {
-    let mut feed = Feed::new();
-    feed.running(0, 1, counters(100, 0, 1));
-    feed.tick(0);
-    for (at, stack) in [(1, 10), (4, 10), (9, 11)] {
-        feed.on_cpu(at, 1, stack);
-    }
-    feed.running(10, 1, counters(109, 0, 1));
-    feed.tick(10);
-    assert_eq!(feed.rows(), ["t1 10 run wall=4 cpu=6 hits=2/2", "t1 11 run wall=5 cpu=3 hits=1/1"]);
-}
-
-#[test]
-fn cpu_without_a_sample_is_carried_at_most_10_s() {
-    let mut feed = Feed::new();
-    feed.blocked(0, 1, EPOLL, 10, counters(0, 0, 1));
-    feed.tick(0);
-    feed.blocked(10, 1, EPOLL, 10, counters(2, 0, 2));
-    feed.ticks(0, 9_000);
-    feed.on_cpu(9_005, 1, 20);
-    feed.blocked(9_010, 1, EPOLL, 10, counters(5, 0, 3));
-    feed.tick(9_010);
-    assert!(feed.rows().contains(&"t1 20 run wall=5 cpu=5 hits=1/1".to_string()), "{:?}", feed.rows());
-
-    feed.blocked(9_020, 1, EPOLL, 10, counters(9, 0, 4));
-    feed.tick(9_020);
-    feed.ticks(9_020, 18_990);
-    assert!(!feed.rows().iter().any(|row| row.contains("not sampled")), "{:?}", feed.rows());
-    // A sample that comes later than that does not get it.
-    feed.on_cpu(19_025, 1, 21);
-    feed.blocked(19_030, 1, EPOLL, 10, counters(10, 0, 5));
-    feed.tick(19_030);
-    assert!(feed.rows().contains(&"t1 21 run wall=35 cpu=1 hits=1/1".to_string()), "{:?}", feed.rows());
-    assert!(feed.rows().contains(&"t1 [cpu, not sampled] run wall=0 cpu=4 hits=0/0".to_string()), "{:?}", feed.rows());
-}
-
-#[test]
-fn cpu_without_a_sample_is_booked_at_death_and_at_the_end() {
-    let mut feed = Feed::new();
-    for tid in [1, 2] {
-        feed.blocked(0, tid, EPOLL, 10, counters(0, 0, 1));
-    }
-    feed.tick(0);
-    for tid in [1, 2] {
-        feed.blocked(10, tid, EPOLL, 10, counters(2, 0, 2));
-    }
-    feed.tick(10);
-    feed.ended(15, 1, counters(5, 0, 3));
-    let expected =
-        ["t1 10 poll wall=15 cpu=0 hits=2/0 longest=15@0", "t1 [cpu, not sampled] run wall=0 cpu=5 hits=0/0"];
-    assert_eq!(feed.rows()[..2], expected);
-    assert_eq!(feed.close(20)[3], "t2 [cpu, not sampled] run wall=0 cpu=2 hits=0/0");
-}
-
-#[test]
-fn cpu_that_the_way_of_capture_cannot_see_is_not_given_to_user_stacks() {
-    let mut feed = Feed::new();
-    feed.recorder.set_kernel_visible(false);
-    feed.running(0, 1, counters(0, 0, 1));
-    feed.tick(0);
-    // 1 s of CPU time, nearly all of it in system calls: one sample caught the thread in user mode.
-    for at in (10..=1_000).step_by(10) {
-        if at == 500 {
-            feed.on_cpu(495, 1, 20);
-        }
-        feed.running(at, 1, counters(at, 0, 1));
-        feed.tick(at);
-    }
-    let rows = feed.close(1_000);
-    // One sample stands for one interval, 10 ms.
-    assert!(rows[1].starts_with("t1 [in kernel, not visible] run") && rows[1].contains("cpu=990"), "{rows:?}");
-    assert_eq!(rows[0], "t1 20 run wall=495 cpu=10 hits=1/1");
-}
-
-#[test]
-fn a_thread_that_is_never_sampled_is_booked_after_10_s() {
-    let mut feed = Feed::new();
-    feed.running(0, 1, counters(0, 0, 1));
-    feed.tick(0);
-    for at in (10..=12_000).step_by(10) {
-        feed.running(at, 1, counters(at / 2, at / 4, 1));
-        feed.tick(at);
-    }
-    let rows = feed.rows();
-    assert!(rows.iter().any(|row| row.starts_with("t1 [cpu, not sampled] run wall=")), "{rows:?}");
-    let rows = feed.close(12_000);
-    assert_eq!(
-        rows,
-        ["t1 [cpu, not sampled] rdy wall=3000 cpu=0 hits=0/0", "t1 [cpu, not sampled] run wall=9000 cpu=6000 hits=0/0"]
-    );
-}
-
-#[test]
-fn the_process_clock_minus_what_was_counted_is_threads_gone() {
-    let mut feed = Feed::new();
-    feed.blocked(0, 1, EPOLL, 10, counters(50, 0, 1));
-    feed.tick_with(0, Some(5_000));
-    feed.ticks(0, 990);
-    feed.on_cpu(995, 1, 20);
-    feed.blocked(1_000, 1, EPOLL, 10, counters(54, 0, 2));
-    // 30 ms more by the process's clock: 4 of t1, 26 of threads that came and went unseen.
-    feed.tick_with(1_000, Some(5_030));
-    feed.ticks(1_000, 1_020);
-    let gone = "(exited) [threads gone between looks] run wall=0 cpu=26 hits=0/0".to_string();
-    assert_eq!(feed.rows()[0], gone);
-    feed.tick_with(2_000, Some(5_030));
-    feed.ticks(2_000, 2_020);
-    assert_eq!(feed.rows()[0], gone);
-}
-
-#[test]
-fn a_thread_lives_from_its_first_look_on() {
-    let mut feed = Feed::new();
-    feed.tick_with(0, Some(0));
-    // Born at 2, ran 3 ms, first seen at 10: those 3 ms are known to the process's clock alone.
-    feed.blocked(10, 1, EPOLL, 10, counters(3, 1, 1));
-    feed.tick(10);
-    feed.ticks(10, 1_000);
-    feed.tick_with(1_010, Some(3));
-    feed.tick(1_020);
-    feed.tick(1_030);
-    assert_eq!(
-        feed.rows(),
-        [
-            "(exited) [threads gone between looks] run wall=0 cpu=3 hits=0/0",
-            "t1 10 poll wall=1020 cpu=0 hits=1/0 longest=1020@10"
-        ]
-    );
-}
-
-#[test]
-fn what_running_threads_may_still_say_is_not_taken_for_gone() {
-    let mut feed = Feed::new();
-    feed.running(0, 1, counters(0, 0, 1));
-    feed.tick_with(0, Some(0));
-    // Its counter lags by 4 ms.
-    feed.on_cpu(995, 1, 20);
-    feed.running(1_000, 1, counters(996, 0, 1));
-    feed.tick_with(1_000, Some(1_000));
-    for at in [1_002, 1_010, 1_020, 1_030] {
-        feed.running(at, 1, counters(at - 4, 0, 1));
-        feed.tick(at);
-    }
-    assert_eq!(feed.rows(), ["t1 20 run wall=995 cpu=996 hits=1/1"]);
-}
-
-#[test]
-fn what_was_taken_for_gone_is_taken_back() {
-    let mut feed = Feed::new();
-    feed.blocked(0, 1, EPOLL, 10, counters(0, 0, 1));
-    feed.tick_with(0, Some(0));
-    // t1 ran 40 ms, and the look that said so was lost.
-    feed.ticks(0, 990);
-    feed.tick_with(1_000, Some(40));
-    feed.ticks(1_000, 1_100);
-    assert_eq!(feed.rows()[0], "(exited) [threads gone between looks] run wall=0 cpu=40 hits=0/0");
-    feed.on_cpu(1_105, 1, 20);
-    feed.blocked(1_110, 1, EPOLL, 10, counters(45, 0, 3));
-    feed.ticks(1_100, 1_990);
-    feed.tick_with(2_000, Some(45));
-    assert_eq!(feed.rows()[0], "(exited) [threads gone between looks] run wall=0 cpu=0 hits=0/0");
-    assert_eq!(feed.rows()[2], "t1 20 run wall=5 cpu=45 hits=1/1");
 }
 
 #[test]
@@ -447,18 +235,6 @@ fn a_late_sample_is_clamped_and_weighs_no_wall_time() {
 }
 
 #[test]
-fn cpu_is_carried_for_10_s() {
-    let mut feed = Feed::new();
-    feed.blocked(0, 1, EPOLL, 10, counters(0, 0, 1));
-    feed.tick(0);
-    feed.blocked(10, 1, EPOLL, 10, counters(2, 0, 2));
-    feed.ticks(0, 9_990);
-    feed.on_cpu(10_010, 1, 20);
-    feed.blocked(10_011, 1, EPOLL, 10, counters(3, 0, 3));
-    assert!(feed.rows().contains(&"t1 20 run wall=20 cpu=3 hits=1/1".to_string()), "{:?}", feed.rows());
-}
-
-#[test]
 fn a_sample_from_before_the_last_look_may_still_be_the_newest_observation() {
     let mut feed = Feed::new();
     feed.running(0, 1, counters(0, 0, 1));
@@ -539,20 +315,6 @@ fn exec_ends_what_was_before_it() {
         "t1 [cpu, not sampled] run wall=11 cpu=0 hits=0/0",
     ];
     assert_eq!(feed.rows(), expected);
-}
-
-#[test]
-fn counters_that_go_back_start_anew() {
-    let mut feed = Feed::new();
-    feed.running(0, 1, counters(100, 10, 5));
-    feed.tick(0);
-    feed.on_cpu(5, 1, 20);
-    feed.running(10, 1, counters(3, 0, 1));
-    feed.tick(10);
-    feed.on_cpu(15, 1, 20);
-    feed.running(20, 1, counters(8, 0, 1));
-    feed.tick(20);
-    assert_eq!(feed.rows(), ["t1 20 run wall=15 cpu=5 hits=2/2"]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use sampletop::model::frame::{
 };
 use sampletop::model::recorder::{Limits, Recorder};
 use sampletop::model::settings::Range;
-use sampletop::model::tables::{FrameKind, Location, Named, StackId};
+use sampletop::model::tables::{FrameId, FrameKind, Location, Named, StackId};
 
 use super::support::*;
 
@@ -70,6 +70,19 @@ fn a_wait_of_hours_is_one_hit_in_any_window() {
             assert_eq!((weights.longest_ns, weights.longest_from), (till - START - 700 * MS, START + 700 * MS));
         }
     }
+}
+
+#[test]
+fn time_passes_while_nothing_is_booked() {
+    let mut feed = Feed::new();
+    feed.on_cpu(0, 1, 10);
+    feed.ended(500, 1, None);
+    feed.tick(1_500);
+    feed.tick(2_400);
+    let view = feed.recorder.view();
+    let mut facts = 0;
+    let second = view.history.read(Range::Rolling(1), START + 2_300 * MS, &mut |_, _| facts += 1);
+    assert_eq!((second, facts), ((START + 2 * SECOND, START + 2_400 * MS), 0));
 }
 
 #[test]
@@ -271,10 +284,34 @@ fn markers_have_their_names() {
     assert_eq!(unnamed.len(), 1);
     assert!(matches!(unnamed[0].decode(), FrameCode::Marker { file: Some(_), .. }));
     let tables = feed.recorder.view().tables;
-    let mut torn = (0..tables.frame_count() as u32).map(sampletop::model::tables::FrameId);
-    let torn = torn.find(|id| tables.frame(*id) == RawFrame::marker(Marker::Torn)).unwrap();
+    let torn = (0..tables.frame_count() as u32)
+        .map(FrameId)
+        .find(|id| tables.frame(*id) == RawFrame::marker(Marker::Torn))
+        .unwrap();
     let location = &tables.named(torn).locations[0];
     assert_eq!((&*location.function, location.kind, tables.named(torn).pending), ("[torn]", FrameKind::Marker, false));
+}
+
+#[test]
+fn names_are_bounded() {
+    let mut feed = Feed::with(Limits { stacks: 64, ..Limits::default() });
+    for n in 0..20 {
+        feed.on_cpu(n, 1, 100 + n);
+    }
+    let long = "x".repeat(4_096);
+    for n in 0..20 {
+        feed.recorder.set_named(code(100 + n), named(&long));
+        feed.recorder.set_named(code(100 + n), named(&long));
+    }
+    let tables = feed.recorder.view().tables;
+    let frames: Vec<_> = (0..tables.frame_count() as u32).map(|id| tables.named(FrameId(id))).collect();
+    // 64 frames of 128 bytes on average: one of 4 KiB beside the short ones; the others are called by their offset.
+    let count = |name: &str| frames.iter().filter(|named| &*named.locations[0].function == name).count();
+    assert_eq!((count(&long), count("0x76")), (1, 1));
+    assert!(
+        frames.iter().all(|named| !named.pending || &*named.locations[0].function == "0x1"),
+        "nothing is waited for"
+    );
 }
 
 #[test]

@@ -12,7 +12,12 @@ use super::support::*;
 
 /// Plays it back, views included, and closes.
 fn record(run: &Run, limits: Limits) -> View {
+    record_by(run, limits, true)
+}
+
+fn record_by(run: &Run, limits: Limits, kernel_visible: bool) -> View {
     let mut recorder = Recorder::new(START, limits);
+    recorder.set_kernel_visible(kernel_visible);
     for event in &run.events {
         match event {
             Some(event) => recorder.apply(event),
@@ -41,9 +46,9 @@ fn cpu(sums: &Sums) -> Ns {
     sums.values().map(|weights| weights.cpu_ns).sum()
 }
 
-fn totals_hold(world: &World, losses: bool) -> Result<(), TestCaseError> {
+fn totals_hold(world: &World, losses: bool, kernel_visible: bool) -> Result<(), TestCaseError> {
     let run = world.run(losses);
-    let view = record(&run, Limits::default());
+    let view = record_by(&run, Limits::default(), kernel_visible);
     let sums = all(&view);
     let (mut walls, mut lives) = (wall_by_thread(&sums), observed_lives(&run));
     // Threads that are long dead are one per name: then what they lived together is what counts.
@@ -79,20 +84,20 @@ proptest! {
 
     /// Per thread, wall over all its facts is its observed life; per process, cpu is the kernel's figure.
     #[test]
-    fn sums_are_exact(world in world(10 * MS, 300, 2 * SECOND, false)) {
-        totals_hold(&world, false)?;
+    fn sums_are_exact(world in world(10 * MS, 300, 2 * SECOND, false), kernel_visible in any::<bool>()) {
+        totals_hold(&world, false, kernel_visible)?;
     }
 
     /// Lost looks change no total; nobody sends them again.
     #[test]
-    fn lost_looks_change_no_total(world in world(10 * MS, 300, 2 * SECOND, false)) {
-        totals_hold(&world, true)?;
+    fn lost_looks_change_no_total(world in world(10 * MS, 300, 2 * SECOND, false), kernel_visible in any::<bool>()) {
+        totals_hold(&world, true, kernel_visible)?;
     }
 
     /// The same over minutes, when buckets were sealed, packed and summed up; what was lost is sent again.
     #[test]
     fn sums_are_exact_over_minutes(world in world(400 * MS, 300, 5 * SECOND, true), losses in any::<bool>()) {
-        totals_hold(&world, losses)?;
+        totals_hold(&world, losses, true)?;
     }
 
     /// Rolling over everything that is retained is the cumulative table; and so is the sum of its seconds.
