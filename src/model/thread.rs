@@ -393,6 +393,7 @@ impl Thread {
         // Seen running all the while, and never sampled.
         if self.running && self.booked <= before && self.booked < self.looked {
             self.book_pieces(0, buckets);
+            self.rest(self.looked, rules, buckets);
         }
     }
 
@@ -420,7 +421,6 @@ impl Thread {
             buckets.spread(&self.fact(rules.not_observed, state), from, till, wall, cpu);
         }
         self.booked = self.booked.max(till);
-        self.delay = 0;
         self.doing = Doing::Unknown;
     }
 
