@@ -146,10 +146,15 @@ impl Worker {
     }
 
     fn run(&mut self, commands: &Receiver<Command>) {
-        self.recorder.set_kernel_visible((self.conditions)().kernel_visible);
+        let mut conditions_due = Instant::now();
         // The first snapshot is published as soon as there is anything to see.
         let mut due = None;
         loop {
+            if Instant::now() >= conditions_due {
+                // Another way of capture may see more or less of the kernel.
+                self.recorder.set_kernel_visible((self.conditions)().kernel_visible);
+                conditions_due = Instant::now() + Duration::from_secs(1);
+            }
             match commands.recv_timeout(DRAIN_EVERY) {
                 Ok(Command::Snapshot { names_within, reply }) => {
                     let _ = reply.send(self.named_snapshot(names_within));
