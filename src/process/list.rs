@@ -165,6 +165,8 @@ fn read(path: &Path, cap: usize) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
+    use std::process::{Command, Stdio};
 
     #[test]
     fn a_name_with_spaces_and_brackets_does_not_shift_the_fields() {
@@ -211,12 +213,15 @@ mod tests {
 
     #[test]
     fn lists_a_child_but_not_itself_and_no_kernel_threads() {
-        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let mut child = Command::new("cat").arg("-").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        // Once it has answered: while a program is being replaced its command line is empty for a moment.
+        child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
         let rows = processes();
         child.kill().unwrap();
         child.wait().unwrap();
         let row = rows.iter().find(|row| row.pid == child.id()).expect("the child is listed");
-        assert_eq!((row.command.as_str(), row.threads, row.runtime), ("sleep 1000", 1, "native"));
+        assert_eq!((row.command.as_str(), row.threads, row.runtime), ("cat -", 1, "native"));
         assert_eq!(row.uid, rustix::process::getuid().as_raw());
         assert!(row.start > 0);
         assert!(rows.iter().all(|row| row.pid != std::process::id() && row.pid != 2), "itself, or kthreadd");

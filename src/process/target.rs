@@ -448,14 +448,20 @@ fn unix_ns_of(start: u64) -> i128 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
     use std::process::{Child, Command, Stdio};
 
     /// A child that is killed and waited for when the test is over.
     struct Sleeper(Child);
 
     impl Sleeper {
+        /// `cat`, which has answered: while a program is being replaced its command line is empty for a moment.
         fn start() -> Sleeper {
-            Sleeper(Command::new("sleep").arg("1000").stdout(Stdio::null()).spawn().expect("sleep is needed"))
+            let mut cat =
+                Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("cat is needed");
+            cat.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+            cat.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+            Sleeper(cat)
         }
     }
 
@@ -472,7 +478,7 @@ mod tests {
         let pid = child.0.id();
         let target = Target::attach(pid).unwrap();
         assert_eq!((target.pid(), target.uid()), (pid, rustix::process::getuid().as_raw()));
-        assert!(target.command() == "sleep 1000" || target.command().contains("sampletop"), "{}", target.command());
+        assert_eq!(target.command(), "cat");
         assert!(target.start() > 0);
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as i128;
         let age = now - target.started_unix_ns();
