@@ -247,7 +247,7 @@ proptest! {
         for range in [EVERYTHING, Range::Rolling(window_ms * MS), Range::Cumulative { since: mark }] {
             let projection = project(&snapshot, &Settings { range, ..settings.clone() });
             prop_assert_eq!(accounted(&projection), booked(&snapshot, range), "{:?}", range);
-            let own = projection.methods.iter().map(|m| &m.own).chain(projection.groups.iter().map(|g| &g.own));
+            let own = projection.methods().iter().map(|m| &m.own).chain(projection.groups.iter().map(|g| &g.own));
             prop_assert_eq!(components(own), components([&projection.total]));
             prop_assert!(projection.till >= projection.from);
         }
@@ -311,11 +311,11 @@ fn four_workers_are_one_group_with_their_shares() {
     let [group] = &projection.groups[..] else { panic!("one group: {:?}", projection.groups) };
     assert_eq!((&*group.name, group.threads.len()), ("work-", 4));
     let shares: BTreeMap<&str, (u64, u64)> = projection
-        .methods
+        .methods()
         .iter()
         .map(|m| {
             let percent = |totals: &Totals| (totals.share(Metric::Cpu, &projection.total) * 100.0).round() as u64;
-            (&*m.location.function, (percent(&m.total), percent(&m.own)))
+            (&*m.location(Metric::Wall).function, (percent(&m.total), percent(&m.own)))
         })
         .collect();
     let expected = [("cart", (60, 60)), ("copy", (10, 10)), ("main", (100, 0)), ("pay", (40, 30)), ("start", (100, 0))];

@@ -40,11 +40,11 @@ impl AppState {
             Action::SortRight => self.sort_beside(1),
             Action::SortReverse => {
                 self.view.settings.reverse = !self.view.settings.reverse;
-                self.project();
+                self.view.reorder(rows);
             }
             Action::NextMetric => {
                 self.view.settings.metric = next(&Metric::ALL, self.view.settings.metric);
-                self.project();
+                self.view.reorder(rows);
             }
             Action::CpuBySelf => {
                 self.view.settings.metric = Metric::Cpu;
@@ -150,7 +150,8 @@ impl AppState {
 
     fn sort(&mut self, column: SortColumn) {
         self.view.settings.sort = column;
-        self.project();
+        let rows = usize::from(self.layout().rows);
+        self.view.reorder(rows);
     }
 
     fn sort_beside(&mut self, step: isize) {

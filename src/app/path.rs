@@ -71,9 +71,9 @@ impl Path {
     pub fn of_node(projection: &Projection, group: u32, node: u32, settings: &Settings) -> Path {
         let mut frames = Vec::new();
         let mut at = Some(node);
-        while let Some(node) = at.and_then(|n| projection.nodes.get(n as usize)) {
-            frames.push(RowKey::of(&node.location, settings.roll_up));
-            at = node.parent;
+        while let Some(node) = at {
+            frames.push(RowKey::of(projection.name(node), settings.roll_up));
+            at = projection.parent(node);
         }
         frames.reverse();
         Path { frames, ..Path::of_group(projection, group, settings) }
@@ -88,14 +88,11 @@ impl Path {
     pub fn find(&self, projection: &Projection, settings: &Settings) -> Option<(u32, Vec<u32>)> {
         let group = projection.groups.iter().position(|g| GroupKey::of(g, &settings.grouping) == self.group)?;
         let mut nodes = Vec::with_capacity(self.frames.len());
-        let mut below = &projection.groups[group].roots;
+        let mut below = projection.roots(&projection.groups[group]);
         for key in &self.frames {
-            let Some(node) = below.iter().find(|n| key.is(&projection.nodes[**n as usize].location, settings.roll_up))
-            else {
-                break;
-            };
-            nodes.push(*node);
-            below = &projection.nodes[*node as usize].children;
+            let Some(node) = below.find(|node| key.is(projection.name(*node), settings.roll_up)) else { break };
+            nodes.push(node);
+            below = projection.children(node);
         }
         Some((group as u32, nodes))
     }

@@ -1,6 +1,6 @@
 //! A projection -> the rows of the tree that are on view: what is expanded, with chains of calls folded together.
 
-use crate::model::project::{Projection, Totals, is_drawn, swallowed_by};
+use crate::model::project::{Ordered, Projection, Siblings, Totals, is_drawn, swallowed_by};
 use crate::model::settings::Settings;
 
 use super::path::{Branch, Expanded, GroupKey};
@@ -9,7 +9,7 @@ use super::path::{Branch, Expanded, GroupKey};
 pub enum What {
     /// Index into [`Projection::groups`].
     Group(u32),
-    /// Index into [`Projection::nodes`].
+    /// A node of the projection.
     Node(u32),
 }
 
@@ -36,10 +36,10 @@ pub struct Row {
     pub parent: Option<u32>,
 }
 
-/// A projection, and how it shall be drawn.
+/// A projection, and how it shall be drawn. Only what is on view is sorted.
 #[derive(Clone, Copy)]
 pub struct Tree<'a> {
-    pub projection: &'a Projection,
+    pub ordered: Ordered<'a>,
     pub settings: &'a Settings,
     /// Fold chains of calls into one line.
     pub collapse: bool,
@@ -51,32 +51,38 @@ pub fn is_shown(projection: &Projection, settings: &Settings, totals: &Totals) -
 }
 
 impl Tree<'_> {
-    fn is_shown(&self, totals: &Totals) -> bool {
-        is_shown(self.projection, self.settings, totals)
+    fn is_shown(&self, node: u32) -> bool {
+        let projection = self.ordered.projection;
+        // All figures of a row are gathered only where they matter.
+        let any_share = self.settings.filters.min_percent.active().is_none();
+        self.ordered.value(node) > 0 && (any_share || is_drawn(projection, self.settings, &projection.total(node)))
     }
 
     /// The callee on whose line the call is drawn; none that is too light to be drawn itself.
     pub fn link(&self, node: u32) -> Option<u32> {
-        swallowed_by(self.projection, self.settings.metric, node)
-            .filter(|callee| self.collapse && self.is_shown(&self.projection.nodes[*callee as usize].total))
+        if !self.collapse {
+            return None;
+        }
+        swallowed_by(&self.ordered, node).filter(|callee| self.is_shown(*callee))
     }
 
     /// All rows on view.
     pub fn rows(&self, expanded: &Expanded) -> Vec<Row> {
         let mut rows = Vec::new();
-        for (at, group) in self.projection.groups.iter().enumerate() {
-            if !self.is_shown(&group.total) {
+        let projection = self.ordered.projection;
+        for at in self.ordered.groups() {
+            let group = &projection.groups[at as usize];
+            if !is_shown(projection, self.settings, &group.total) {
                 continue;
             }
             let branch = expanded.group(&GroupKey::of(group, &self.settings.grouping));
-            let below = self.drawn(&group.roots, branch);
-            let open = branch.is_some_and(|b| b.open);
+            let fold = self.fold(projection.roots(group), branch);
             let me = rows.len() as u32;
-            let what = What::Group(at as u32);
-            let fold = fold(&below, open);
-            rows.push(Row { what, group: at as u32, depth: 0, chained: false, swallowed: 0, fold, parent: None });
-            if open {
-                self.push(&below, 1, false, me, at as u32, &mut rows);
+            let what = What::Group(at);
+            rows.push(Row { what, group: at, depth: 0, chained: false, swallowed: 0, fold, parent: None });
+            if fold == Fold::Open {
+                let below = self.drawn(projection.roots(group), branch);
+                self.push(&below, 1, false, me, at, &mut rows);
             }
         }
         rows
@@ -84,8 +90,8 @@ impl Tree<'_> {
 
     fn push(&self, drawn: &[Drawn<'_>], depth: u16, chained: bool, parent: u32, group: u32, rows: &mut Vec<Row>) {
         for row in drawn {
-            let below = self.drawn(&self.projection.nodes[row.node as usize].children, row.branch);
-            let open = row.branch.is_some_and(|b| b.open);
+            let children = self.ordered.projection.children(row.node);
+            let fold = self.fold(children.clone(), row.branch);
             let me = rows.len() as u32;
             rows.push(Row {
                 what: What::Node(row.node),
@@ -93,10 +99,11 @@ impl Tree<'_> {
                 depth,
                 chained,
                 swallowed: row.swallowed,
-                fold: fold(&below, open),
+                fold,
                 parent: Some(parent),
             });
-            if open {
+            if fold == Fold::Open {
+                let below = self.drawn(children, row.branch);
                 let fork = below.len() > 1;
                 self.push(&below, depth.saturating_add(u16::from(fork)), !fork, me, group, rows);
             }
@@ -104,23 +111,32 @@ impl Tree<'_> {
     }
 
     /// The rows that stand for `nodes`: a link gives its place to its callees, however long the chain.
-    fn drawn<'b>(&self, nodes: &[u32], branch: Option<&'b Branch>) -> Vec<Drawn<'b>> {
-        let mut drawn = Vec::with_capacity(nodes.len());
+    fn drawn<'b>(&self, nodes: Siblings<'_>, branch: Option<&'b Branch>) -> Vec<Drawn<'b>> {
+        let in_order = |nodes: Siblings<'_>| self.ordered.sorted(nodes.filter(|node| self.is_shown(*node)));
+        let mut drawn = Vec::new();
         // A stack of what is still to do, last first, instead of recursion: chains are as deep as stacks.
-        let mut todo: Vec<(u32, Option<&'b Branch>, u16)> = nodes.iter().rev().map(|n| (*n, branch, 0)).collect();
+        let mut todo: Vec<(u32, Option<&'b Branch>, u16)> =
+            in_order(nodes).into_iter().rev().map(|n| (n, branch, 0)).collect();
         while let Some((node, above, swallowed)) = todo.pop() {
-            let inner = &self.projection.nodes[node as usize];
-            if !self.is_shown(&inner.total) {
-                continue;
-            }
-            let branch = above.and_then(|b| b.below(&inner.location, self.settings.roll_up));
+            let projection = self.ordered.projection;
+            let branch = above.and_then(|b| b.below(projection.name(node), self.settings.roll_up));
             if self.link(node).is_some() {
-                todo.extend(inner.children.iter().rev().map(|n| (*n, branch, swallowed.saturating_add(1))));
+                let inner = in_order(projection.children(node)).into_iter().rev();
+                todo.extend(inner.map(|n| (n, branch, swallowed.saturating_add(1))));
             } else {
                 drawn.push(Drawn { node, branch, swallowed });
             }
         }
         drawn
+    }
+
+    /// There is something to expand where any child is shown: a link has a callee that is.
+    fn fold(&self, mut children: Siblings<'_>, branch: Option<&Branch>) -> Fold {
+        match (children.any(|child| self.is_shown(child)), branch.is_some_and(|b| b.open)) {
+            (false, _) => Fold::Leaf,
+            (true, true) => Fold::Open,
+            (true, false) => Fold::Closed,
+        }
     }
 }
 
@@ -128,12 +144,4 @@ struct Drawn<'b> {
     node: u32,
     branch: Option<&'b Branch>,
     swallowed: u16,
-}
-
-fn fold(below: &[Drawn<'_>], open: bool) -> Fold {
-    match (below.is_empty(), open) {
-        (true, _) => Fold::Leaf,
-        (false, true) => Fold::Open,
-        (false, false) => Fold::Closed,
-    }
 }

@@ -1,5 +1,6 @@
 //! What of the facts is on view: the snapshot, how it is read, which rows are open and which one is selected.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use regex::Regex;
@@ -9,7 +10,9 @@ use super::list::{List, Step};
 use super::path::{Expanded, Path, RowKey};
 use super::rows::{Fold, Row, Tree, What, is_shown};
 use crate::model::frame::SECOND;
-use crate::model::project::{Hidden, Projection, Projector, Totals, heaviest, hottest_group, hottest_path};
+use crate::model::project::{
+    Method, Ordered, Projection, Projector, Siblings, Totals, heaviest, hottest_group, hottest_path,
+};
 use crate::model::settings::Settings;
 use crate::model::snapshot::Snapshot;
 use crate::model::tables::Location;
@@ -48,7 +51,7 @@ impl View {
         View {
             settings,
             snapshot: None,
-            projection: nothing(),
+            projection: Projection::nothing(),
             projector: Projector::default(),
             rows: Vec::new(),
             tree: List::default(),
@@ -76,6 +79,11 @@ impl View {
     pub fn project(&mut self, height: usize) {
         let Some(snapshot) = &self.snapshot else { return };
         self.projection = self.projector.project(snapshot, &self.settings);
+        self.reorder(height);
+    }
+
+    /// Another metric or order: another way to read the same projection.
+    pub fn reorder(&mut self, height: usize) {
         if !self.settled {
             self.open_hottest();
         }
@@ -89,20 +97,43 @@ impl View {
         let cursor = self.locate().unwrap_or(0);
         self.tree.follow(cursor, self.rows.len(), height);
 
-        let metric = |m: &u32| is_shown(&self.projection, &self.settings, &self.projection.methods[*m as usize].total);
-        self.method_rows = (0..self.projection.methods.len() as u32).filter(metric).collect();
+        if self.methods_on {
+            self.reshape_methods(height);
+        }
+    }
+
+    /// The methods' rows are made only while they are on view.
+    fn reshape_methods(&mut self, height: usize) {
+        let shown = |m: &u32| is_shown(&self.projection, &self.settings, &self.method(*m).total);
+        let rows = self.ordered().methods().into_iter().filter(shown).collect();
+        self.method_rows = rows;
         let roll_up = self.settings.roll_up;
         let cursor = match &self.selected_method {
             None => Some(0),
-            Some(key) => {
-                self.method_rows.iter().position(|m| key.is(&self.projection.methods[*m as usize].location, roll_up))
-            }
+            Some(key) => self.method_rows.iter().position(|m| key.is(self.method_location(*m), roll_up)),
         };
         self.methods.follow(cursor.unwrap_or(self.methods.cursor), self.method_rows.len(), height);
     }
 
+    fn ordered(&self) -> Ordered<'_> {
+        self.projection.ordered(&self.settings)
+    }
+
+    /// A row of [`View::method_rows`].
+    pub fn method(&self, method: u32) -> &Method {
+        &self.projection.methods()[method as usize]
+    }
+
+    pub fn method_location(&self, method: u32) -> &Arc<Location> {
+        self.method(method).location(self.settings.metric)
+    }
+
+    pub fn node_location(&self, node: u32) -> &Arc<Location> {
+        self.projection.location(node, self.settings.metric)
+    }
+
     fn drawing(&self) -> Tree<'_> {
-        Tree { projection: &self.projection, settings: &self.settings, collapse: self.collapse_chains }
+        Tree { ordered: self.ordered(), settings: &self.settings, collapse: self.collapse_chains }
     }
 
     /// The expanded rows are looked for anew: what rows are called has changed.
@@ -115,14 +146,13 @@ impl View {
     /// Opens the hottest path down to its first fork.
     fn open_hottest(&mut self) {
         self.expanded = Expanded::default();
-        let metric = self.settings.metric;
-        let Some(group) = hottest_group(&self.projection, metric) else { return };
-        let inside = &self.projection.groups[group];
-        let path = hottest_path(&self.projection, metric, &inside.roots, &inside.total);
+        let ordered = self.ordered();
+        let Some(group) = hottest_group(&ordered) else { return };
+        let path = hottest_path(&ordered, group);
         let mut row = Path::of_group(&self.projection, group as u32, &self.settings);
         self.expanded.open(&row);
         for node in path {
-            row.frames.push(RowKey::of(&self.projection.nodes[node as usize].location, self.settings.roll_up));
+            row.frames.push(RowKey::of(self.projection.name(node), self.settings.roll_up));
             self.expanded.open(&row);
         }
         let known = |s: &Arc<Snapshot>| !s.health.naming && s.at >= s.session.started + SETTLES_AFTER;
@@ -173,23 +203,23 @@ impl View {
     pub fn selected_location(&self) -> Option<&Arc<Location>> {
         if self.methods_on {
             let method = self.method_rows.get(self.methods.cursor)?;
-            return Some(&self.projection.methods[*method as usize].location);
+            return Some(self.method_location(*method));
         }
         match self.selected_row()?.what {
             What::Group(_) => None,
-            What::Node(node) => Some(&self.projection.nodes[node as usize].location),
+            What::Node(node) => Some(self.node_location(node)),
         }
     }
 
     /// What the row under the cursor sums up to.
-    pub fn selected_totals(&self) -> Option<&Totals> {
+    pub fn selected_totals(&self) -> Option<Totals> {
         if self.methods_on {
             let method = self.method_rows.get(self.methods.cursor)?;
-            return Some(&self.projection.methods[*method as usize].total);
+            return Some(self.method(*method).total);
         }
         Some(match self.selected_row()?.what {
-            What::Group(group) => &self.projection.groups[group as usize].total,
-            What::Node(node) => &self.projection.nodes[node as usize].total,
+            What::Group(group) => self.projection.groups[group as usize].total,
+            What::Node(node) => self.projection.total(node),
         })
     }
 
@@ -204,9 +234,8 @@ impl View {
         };
         let mut stack = Vec::new();
         while let Some(node) = at {
-            let node = &self.projection.nodes[node as usize];
-            stack.push(&node.location);
-            at = node.parent;
+            stack.push(self.node_location(node));
+            at = self.projection.parent(node);
         }
         stack
     }
@@ -253,7 +282,7 @@ impl View {
 
     fn select_method(&mut self, first: bool) {
         let method = self.method_rows.get(self.methods.cursor).filter(|_| !first);
-        let key = |m: &u32| RowKey::of(&self.projection.methods[*m as usize].location, self.settings.roll_up);
+        let key = |m: &u32| RowKey::of(self.method_location(*m), self.settings.roll_up);
         self.selected_method = method.map(key);
     }
 
@@ -285,6 +314,9 @@ impl View {
 
     pub fn set_methods(&mut self, on: bool, height: usize) {
         self.methods_on = on;
+        if on {
+            self.reshape_methods(height);
+        }
         self.keep_on_screen(height);
     }
 
@@ -326,15 +358,15 @@ impl View {
         let mut path = self.path(&row);
         self.expanded.open(&path);
         let mut below = match row.what {
-            What::Group(group) => &self.projection.groups[group as usize].roots,
-            What::Node(node) => &self.projection.nodes[node as usize].children,
+            What::Group(group) => self.projection.roots(&self.projection.groups[group as usize]),
+            What::Node(node) => self.projection.children(node),
         };
-        while let Some(node) = heaviest(&self.projection, self.settings.metric, below) {
-            let node = &self.projection.nodes[node as usize];
-            path.frames.push(RowKey::of(&node.location, self.settings.roll_up));
-            self.expanded.open(&path);
-            below = &node.children;
+        while let Some(node) = heaviest(&self.ordered(), below) {
+            path.frames.push(RowKey::of(self.projection.name(node), self.settings.roll_up));
+            below = self.projection.children(node);
         }
+        // Opens all above it, too.
+        self.expanded.open(&path);
         self.reshape(height);
     }
 
@@ -352,9 +384,7 @@ impl View {
     pub fn next_match(&mut self, step: isize, height: usize) -> bool {
         let Some(search) = self.search.clone() else { return false };
         if self.methods_on {
-            let matches = |at: &usize| {
-                search.is_match(&self.projection.methods[self.method_rows[*at] as usize].location.function)
-            };
+            let matches = |at: &usize| search.is_match(&self.method_location(self.method_rows[*at]).function);
             let found: Vec<usize> = (0..self.method_rows.len()).filter(matches).collect();
             let Some(at) = beside(&found, self.methods.cursor, step) else { return false };
             self.methods.cursor = at;
@@ -383,29 +413,49 @@ impl View {
             let (group, nodes) = p.find(&self.projection, &self.settings)?;
             Some(nodes.last().map_or(What::Group(group), |n| What::Node(*n)))
         });
+        let projection = &self.projection;
+        // Only the way to matches and to the cursor is looked at in order: nothing else has to be sorted.
+        let mut matches = Vec::with_capacity(projection.node_count() as usize);
+        let mut known: HashMap<*const Location, bool> = HashMap::new();
+        for node in 0..projection.node_count() {
+            let location = projection.name(node);
+            matches.push(*known.entry(Arc::as_ptr(location)).or_insert_with(|| search.is_match(&location.function)));
+        }
+        let mut on_the_way = matches.clone();
+        if let Some(What::Node(node)) = selected {
+            on_the_way[node as usize] = true;
+        }
+        for node in (0..projection.node_count()).rev() {
+            if let (true, Some(parent)) = (on_the_way[node as usize], projection.parent(node)) {
+                on_the_way[parent as usize] = true;
+            }
+        }
+
+        let ordered = self.ordered();
         let (mut found, mut here, mut order) = (Vec::new(), 0, 0);
-        for (at, group) in self.projection.groups.iter().enumerate() {
-            let shown = |totals: &Totals| is_shown(&self.projection, &self.settings, totals);
-            if !shown(&group.total) {
+        for at in ordered.groups() {
+            let group = &projection.groups[at as usize];
+            if !is_shown(projection, &self.settings, &group.total) {
                 continue;
             }
-            let mut visit = |what: What, name: &str| {
+            let mut visit = |what: What, matches: bool| {
                 if selected == Some(what) {
                     here = order;
                 }
-                if search.is_match(name) {
-                    found.push((order, Found { group: at as u32, what }));
+                if matches {
+                    found.push((order, Found { group: at, what }));
                 }
                 order += 1;
             };
-            visit(What::Group(at as u32), &group.name);
-            let mut todo: Vec<u32> = group.roots.iter().rev().copied().collect();
+            visit(What::Group(at), search.is_match(&group.name));
+            let in_order = |nodes: Siblings<'_>| {
+                let shown = |node: &u32| is_shown(projection, &self.settings, &projection.total(*node));
+                ordered.sorted(nodes.filter(|node| on_the_way[*node as usize] && shown(node))).into_iter().rev()
+            };
+            let mut todo: Vec<u32> = in_order(projection.roots(group)).collect();
             while let Some(node) = todo.pop() {
-                let inner = &self.projection.nodes[node as usize];
-                if shown(&inner.total) {
-                    visit(What::Node(node), &inner.location.function);
-                    todo.extend(inner.children.iter().rev());
-                }
+                visit(What::Node(node), matches[node as usize]);
+                todo.extend(in_order(projection.children(node)));
             }
         }
         (found, here)
@@ -443,18 +493,5 @@ fn beside(places: &[usize], here: usize, step: isize) -> Option<usize> {
         places.iter().find(|p| **p > here).or(places.first()).copied()
     } else {
         places.iter().rev().find(|p| **p < here).or(places.last()).copied()
-    }
-}
-
-fn nothing() -> Projection {
-    Projection {
-        from: 0,
-        till: 0,
-        total: Totals::default(),
-        hidden: Hidden::default(),
-        only_idle: false,
-        groups: Vec::new(),
-        nodes: Vec::new(),
-        methods: Vec::new(),
     }
 }

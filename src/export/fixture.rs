@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::model::facts::History;
-use crate::model::frame::{Losses, SECOND, ThreadKey};
-use crate::model::project::{Group, GroupThread, Hidden, Method, Node, Projection, Totals};
+use crate::model::frame::{Losses, SECOND};
+use crate::model::project::{Projection, Totals, by_hand};
 use crate::model::snapshot::{Health, Session, Snapshot, Target};
 use crate::model::state::State;
 use crate::model::tables::{FrameKind, Location, Tables};
@@ -51,78 +51,13 @@ pub fn location(function: &str) -> Location {
     }
 }
 
-/// Ten seconds of these stacks; groups in order of first mention, children too.
+/// Ten seconds of these stacks.
 pub fn projection(stacks: &[Stack]) -> Projection {
-    let mut projection = Projection {
-        from: START,
-        till: START + 10 * SECOND,
-        total: Totals::default(),
-        hidden: Hidden::default(),
-        only_idle: false,
-        groups: Vec::new(),
-        nodes: Vec::new(),
-        methods: Vec::new(),
-    };
-    for stack in stacks {
-        add(&mut projection, stack);
-    }
+    let frames = |stack: &Stack| stack.frames.iter().map(|frame| location(frame)).collect();
+    let stacks: Vec<_> = stacks.iter().map(|stack| (stack.group.clone(), frames(stack), stack.own)).collect();
+    let mut projection = by_hand::projection(&stacks);
+    (projection.from, projection.till) = (START, START + 10 * SECOND);
     projection
-}
-
-fn add(projection: &mut Projection, stack: &Stack) {
-    projection.total.add(&stack.own);
-    let nth = projection.groups.iter().position(|g| *g.name == *stack.group).unwrap_or_else(|| {
-        let tid = 100 + projection.groups.len() as u32;
-        let thread = GroupThread { thread: ThreadKey { pid: 42, tid, start: 5 }, name: stack.group.as_str().into() };
-        let empty = Totals::default();
-        let group =
-            Group { name: stack.group.as_str().into(), threads: vec![thread], total: empty, own: empty, roots: vec![] };
-        projection.groups.push(group);
-        projection.groups.len() - 1
-    });
-    projection.groups[nth].total.add(&stack.own);
-    let mut at = None;
-    for frame in &stack.frames {
-        let siblings = match at {
-            Some(node) => &projection.nodes[node as usize].children,
-            None => &projection.groups[nth].roots,
-        };
-        let found = siblings.iter().copied().find(|n| *projection.nodes[*n as usize].location.function == **frame);
-        let node = found.unwrap_or_else(|| {
-            let node = projection.nodes.len() as u32;
-            projection.nodes.push(Node {
-                parent: at,
-                location: Arc::new(location(frame)),
-                total: Totals::default(),
-                own: Totals::default(),
-                children: Vec::new(),
-            });
-            match at {
-                Some(parent) => projection.nodes[parent as usize].children.push(node),
-                None => projection.groups[nth].roots.push(node),
-            }
-            node
-        });
-        projection.nodes[node as usize].total.add(&stack.own);
-        at = Some(node);
-    }
-    match at {
-        Some(node) => projection.nodes[node as usize].own.add(&stack.own),
-        None => projection.groups[nth].own.add(&stack.own),
-    }
-    for (i, frame) in stack.frames.iter().enumerate().filter(|(i, f)| !stack.frames[..*i].contains(f)) {
-        let nth = projection.methods.iter().position(|m| *m.location.function == **frame).unwrap_or_else(|| {
-            let (total, own) = (Totals::default(), Totals::default());
-            projection.methods.push(Method { location: Arc::new(location(frame)), total, own, threads: 1 });
-            projection.methods.len() - 1
-        });
-        let method = &mut projection.methods[nth];
-        method.total.add(&stack.own);
-        if stack.frames.last() == Some(frame) {
-            method.own.add(&stack.own);
-        }
-        let _ = i;
-    }
 }
 
 pub fn session() -> Session {

@@ -6,7 +6,7 @@
 
 use std::io::{self, Write};
 
-use crate::model::project::{Projection, project};
+use crate::model::project::{Node, Projection, project};
 use crate::model::settings::{RollUp, Settings};
 use crate::model::snapshot::Snapshot;
 use crate::model::tables::Location;
@@ -21,7 +21,9 @@ pub(super) fn render(projection: &Projection, settings: &Settings, out: &mut dyn
     let mut stack = String::new();
     // (node, length of its caller's stack): an explicit stack, because a target may recurse as deep as it likes.
     let mut todo: Vec<(u32, usize)> = Vec::new();
-    for group in &projection.groups {
+    let ordered = projection.ordered(settings);
+    for group in ordered.groups() {
+        let group = &projection.groups[group as usize];
         stack.clear();
         push(&mut stack, &group.name);
         let depth = stack.len();
@@ -30,14 +32,14 @@ pub(super) fn render(projection: &Projection, settings: &Settings, out: &mut dyn
             push(&mut stack, FRAMELESS);
             line(&mut stack, own, out)?;
         }
-        todo.extend(group.roots.iter().rev().map(|root| (*root, depth)));
+        todo.extend(ordered.roots(group).into_iter().rev().map(|root| (root, depth)));
         while let Some((node, depth)) = todo.pop() {
-            let node = &projection.nodes[node as usize];
+            let Node { location, own, .. } = ordered.node(node);
             stack.truncate(depth);
-            push_frame(&mut stack, &node.location, settings.roll_up);
+            push_frame(&mut stack, location, settings.roll_up);
             let depth = stack.len();
-            line(&mut stack, node.own.value(settings.metric), out)?;
-            todo.extend(node.children.iter().rev().map(|child| (*child, depth)));
+            line(&mut stack, own.value(settings.metric), out)?;
+            todo.extend(ordered.children(node).into_iter().rev().map(|child| (child, depth)));
         }
     }
     Ok(())

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use serde::{Serialize, Serializer};
 
-use crate::model::project::{Group, Projection, Totals, project};
+use crate::model::project::{Group, Node, Ordered, Projection, Totals, project};
 use crate::model::settings::{Filter, Range, Settings};
 use crate::model::snapshot::{Health, Snapshot, Target};
 use crate::model::state::State;
@@ -29,40 +29,44 @@ pub(super) fn render(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     open_object(&Head::new(snapshot, settings, projection), "groups", out)?;
-    for (i, group) in projection.groups.iter().enumerate() {
+    let ordered = projection.ordered(settings);
+    for (i, group) in ordered.groups().into_iter().enumerate() {
+        let group = &projection.groups[group as usize];
         separate(i, out)?;
         open_object(&GroupHead::new(group), "tree", out)?;
-        write_tree(projection, group, out)?;
+        write_tree(&ordered, group, out)?;
         out.write_all(b"]}")?;
     }
     out.write_all(b"]}\n")
 }
 
-fn write_tree(projection: &Projection, group: &Group, out: &mut dyn Write) -> io::Result<()> {
+fn write_tree(ordered: &Ordered<'_>, group: &Group, out: &mut dyn Write) -> io::Result<()> {
     enum Step {
         Open { node: u32, nth: usize },
         Close,
     }
-    let open = |nodes: &[u32], todo: &mut Vec<Step>| {
-        todo.extend(nodes.iter().enumerate().rev().map(|(nth, node)| Step::Open { node: *node, nth }));
+    let open = |nodes: Vec<u32>, todo: &mut Vec<Step>| {
+        todo.extend(nodes.into_iter().enumerate().rev().map(|(nth, node)| Step::Open { node, nth }));
     };
     let mut todo = Vec::new();
-    open(&group.roots, &mut todo);
+    let roots = ordered.roots(group);
+    let root_count = roots.len();
+    open(roots, &mut todo);
     while let Some(step) = todo.pop() {
         match step {
             Step::Close => out.write_all(b"]}")?,
             Step::Open { node, nth } => {
                 separate(nth, out)?;
-                let node = &projection.nodes[node as usize];
-                open_object(&NodeHead::new(&node.location, &node.total, &node.own), "children", out)?;
+                let Node { location, total, own, .. } = ordered.node(node);
+                open_object(&NodeHead::new(location, &total, &own), "children", out)?;
                 todo.push(Step::Close);
-                open(&node.children, &mut todo);
+                open(ordered.children(node), &mut todo);
             }
         }
     }
     // The group's total is the sum of its roots, so time without a frame of its own needs a root, too.
     if !group.own.is_empty() {
-        separate(group.roots.len(), out)?;
+        separate(root_count, out)?;
         open_object(&NodeHead::new(&frameless(), &group.own, &group.own), "children", out)?;
         out.write_all(b"]}")?;
     }

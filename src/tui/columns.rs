@@ -132,16 +132,16 @@ impl Columns {
 }
 
 /// One row's figures.
-pub struct Figures<'a> {
-    pub total: &'a Totals,
-    pub own: &'a Totals,
+pub struct Figures {
+    pub total: Totals,
+    pub own: Totals,
 }
 
-impl Figures<'_> {
+impl Figures {
     /// True where the row is drawn dim with `~`.
     pub fn is_unresolved(&self, app: &AppState) -> bool {
         let interval = app.view.snapshot.as_ref().map_or(0, |s| s.session.interval_ns);
-        confidence(self.total, &app.view.projection.total, app.view.settings.metric, interval).unresolved
+        confidence(&self.total, &app.view.projection.total, app.view.settings.metric, interval).unresolved
     }
 
     /// Writes one column; the name and the module are the caller's.

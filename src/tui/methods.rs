@@ -15,8 +15,9 @@ pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
     for y in 0..area.height {
         let at = view.methods.top + usize::from(y);
         let Some(method) = view.method_rows.get(at) else { break };
-        let method = &view.projection.methods[*method as usize];
-        let figures = Figures { total: &method.total, own: &method.own };
+        let location = view.method_location(*method);
+        let method = view.method(*method);
+        let figures = Figures { total: method.total, own: method.own };
         let unresolved = figures.is_unresolved(app);
         let mut pen = Pen::new(buffer, area, y);
         for column in &columns.shown {
@@ -24,10 +25,10 @@ pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
                 Column::Name => {
                     pen.space(3);
                     let room = columns.name.saturating_sub(2);
-                    put_location(&mut pen, &method.location, 0, room, unresolved, app, theme);
+                    put_location(&mut pen, location, 0, room, unresolved, app, theme);
                 }
                 Column::Module => {
-                    let module = cut_end(&method.location.module, 18, theme.glyphs.cut);
+                    let module = cut_end(&location.module, 18, theme.glyphs.cut);
                     pen.space(1).put_left(&module, 18, theme.dim());
                 }
                 column => figures.write(*column, &mut pen, app, theme, unresolved),

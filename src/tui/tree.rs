@@ -35,11 +35,11 @@ fn draw_row(pen: &mut Pen<'_>, row: &Row, columns: &Columns, app: &AppState, the
     let figures = match row.what {
         What::Group(group) => {
             let group = &projection.groups[group as usize];
-            Figures { total: &group.total, own: &group.own }
+            Figures { total: group.total, own: group.own }
         }
         What::Node(node) => {
-            let node = &projection.nodes[node as usize];
-            Figures { total: &node.total, own: &node.own }
+            let node = projection.node(node, app.view.settings.metric);
+            Figures { total: node.total, own: node.own }
         }
     };
     let unresolved = figures.is_unresolved(app);
@@ -49,7 +49,7 @@ fn draw_row(pen: &mut Pen<'_>, row: &Row, columns: &Columns, app: &AppState, the
             Column::Module => {
                 let module = match row.what {
                     What::Group(_) => "",
-                    What::Node(node) => &projection.nodes[node as usize].location.module,
+                    What::Node(node) => &projection.name(node).module,
                 };
                 pen.space(1).put_left(&cut_end(module, 18, theme.glyphs.cut), 18, theme.dim());
             }
@@ -90,7 +90,7 @@ fn draw_name(pen: &mut Pen<'_>, row: &Row, cells: usize, unresolved: bool, app: 
             pen.put(&right, theme.dim());
         }
         What::Node(node) => {
-            let location = &projection.nodes[node as usize].location;
+            let location = app.view.node_location(node);
             put_location(pen, location, row.swallowed, room, unresolved, app, theme);
         }
     }

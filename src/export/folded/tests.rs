@@ -58,13 +58,13 @@ fn lines_are_part_of_the_name_when_rows_are_lines() {
 fn names_that_look_like_grammar_are_defused() {
     let own = || waited(State::Io, 1, 1, 1);
     let stacks = [
-        stack("a;b", &["x;y", "operator new[] 12"], own()),
         stack("", &["  ", "line\nbreak\ttab 3.5"], own()),
+        stack("a;b", &["x;y", "operator new[] 12"], own()),
         stack("g 7", &[], own()),
         stack("h", &["f 7", "g"], own()),
     ];
-    let expected = "a:b;x:y;operator new[]_12 1000
-(unnamed);(unnamed);line break tab_3.5 1000
+    let expected = "(unnamed);(unnamed);line break tab_3.5 1000
+a:b;x:y;operator new[]_12 1000
 g 7;[every frame hidden] 1000
 h;f 7;g 1000
 ";

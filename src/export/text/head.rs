@@ -26,14 +26,16 @@ pub fn summary(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     if let Some(top) = heaviest(report) {
         line.push_str(&format!(" {}_self={:.1}% top=", settings.metric.word(), report.percent(&top.own)));
         let left = super::WIDTH.saturating_sub(line.len());
-        line.push_str(&quoted(&top.location.function, left));
+        line.push_str(&quoted(&top.location(settings.metric).function, left));
     }
     page.line(&line)
 }
 
 /// The method with the most time of its own.
 fn heaviest<'a>(report: &Report<'a>) -> Option<&'a Method> {
-    report.projection.methods.iter().max_by_key(|m| report.value(&m.own)).filter(|m| report.value(&m.own) > 0)
+    let methods = report.projection.methods();
+    let ordered = report.ordered().methods().into_iter().map(|at| &methods[at as usize]);
+    ordered.max_by_key(|m| report.value(&m.own)).filter(|m| report.value(&m.own) > 0)
 }
 
 /// A logfmt value in at most `width` columns.

@@ -16,7 +16,7 @@ mod tree;
 use std::io::{self, Write};
 
 use super::ascii::{fit, wrap};
-use crate::model::project::{Projection, Totals, confidence, project};
+use crate::model::project::{Ordered, Projection, Totals, confidence, project};
 use crate::model::settings::Settings;
 use crate::model::snapshot::Snapshot;
 use crate::model::tables::Location;
@@ -70,6 +70,10 @@ fn legend(page: &mut Page<'_>) -> io::Result<()> {
 }
 
 impl Report<'_> {
+    fn ordered(&self) -> Ordered<'_> {
+        self.projection.ordered(self.settings)
+    }
+
     fn value(&self, totals: &Totals) -> u64 {
         totals.value(self.settings.metric)
     }

@@ -32,9 +32,11 @@ pub fn states(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
 }
 
 pub fn top(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
-    let mut methods: Vec<&Method> = report.projection.methods.iter().filter(|m| report.value(&m.own) > 0).collect();
+    let all = report.projection.methods();
+    let mut methods: Vec<&Method> = all.iter().filter(|m| report.value(&m.own) > 0).collect();
+    let location = |method: &Method| Arc::clone(method.location(report.settings.metric));
     // Ties by name, so that equal profiles give equal reports.
-    methods.sort_by_key(|m| (std::cmp::Reverse(report.value(&m.own)), &m.location));
+    methods.sort_by_key(|m| (std::cmp::Reverse(report.value(&m.own)), location(m)));
     let metric = report.settings.metric.word();
     page.title(&format!("TOP {TOP} BY SELF ({metric})"))?;
     page.line("  SELF%  TOTAL%  SECONDS   CPU s    HITS  STATE         FUNCTION")?;
@@ -50,7 +52,7 @@ pub fn top(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
             own.hits,
             state(own),
         );
-        line.push_str(&place(&method.location, WIDTH.saturating_sub(line.len())));
+        line.push_str(&place(&location(method), WIDTH.saturating_sub(line.len())));
         page.line(&line)?;
     }
     match methods.len().saturating_sub(TOP) {
@@ -63,15 +65,17 @@ pub fn top(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
 pub fn waits(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let session = &report.snapshot.session;
     let mut waits: Vec<Wait<'_>> = Vec::new();
-    for group in &report.projection.groups {
-        super::tree::each(report.projection, &group.roots, &mut |node| {
+    let ordered = report.ordered();
+    for group in ordered.groups() {
+        let group = &report.projection.groups[group as usize];
+        super::tree::each(&ordered, ordered.roots(group), &mut |node| {
             if node.own.longest_ns > 0 {
                 waits.push(Wait { group, node, thread: None });
             }
         });
     }
     waits.sort_by_key(|Wait { group, node, .. }| {
-        (std::cmp::Reverse(node.own.longest_ns), node.own.longest_from, &group.name, &node.location)
+        (std::cmp::Reverse(node.own.longest_ns), node.own.longest_from, &group.name, node.location)
     });
     waits.truncate(WAITS);
     name_threads(report, &mut waits);
@@ -90,7 +94,7 @@ pub fn waits(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
             state.map_or("", State::word),
             fit(thread.as_ref().map_or(&group.name, |(name, _)| name), 15),
         );
-        line.push_str(&place(&node.location, WIDTH.saturating_sub(line.len())));
+        line.push_str(&place(node.location, WIDTH.saturating_sub(line.len())));
         page.line(&line)?;
     }
     match waits.is_empty() {
@@ -101,7 +105,7 @@ pub fn waits(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
 
 struct Wait<'a> {
     group: &'a Group,
-    node: &'a Node,
+    node: Node<'a>,
     /// Who waited, and how.
     thread: Option<(Arc<str>, State)>,
 }

@@ -7,7 +7,7 @@ use std::io;
 
 use super::{Page, Report, WIDTH, count, place, state};
 use crate::export::FRAMELESS;
-use crate::model::project::{Node, Projection, Totals, chain};
+use crate::model::project::{Node, Ordered, Totals, chain};
 
 /// Rows under this share are left out, unless the settings say another.
 const LEAST_PERCENT: f64 = 1.0;
@@ -24,7 +24,9 @@ pub fn tree(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     page.line(" TOTAL%   SELF%     THR     CPU  STATE         FUNCTION")?;
     let mut lines = 0;
     let mut left_out = 0;
-    for group in &report.projection.groups {
+    let ordered = report.ordered();
+    for group in ordered.groups() {
+        let group = &report.projection.groups[group as usize];
         if !is_drawn(report, &group.total, least) {
             left_out += 1;
             continue;
@@ -33,7 +35,7 @@ pub fn tree(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         let name = crate::export::ascii::fit(&group.name, 30);
         page.line(&format!("{}{name}  ({threads})", figures(report, &group.total, &group.own)))?;
         let mut todo: Vec<Row> = Vec::new();
-        push(report, &group.roots, 1, false, least, &mut todo);
+        push(report, ordered.roots(group), 1, false, least, &mut todo);
         if is_drawn(report, &group.own, least) {
             page.line(&format!("{}  {FRAMELESS}", figures(report, &group.own, &group.own)))?;
         }
@@ -42,11 +44,11 @@ pub fn tree(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
             if lines > MOST_LINES {
                 return page.line(&format!("        the tree ends here: {MOST_LINES} lines"));
             }
-            let chain = chain(report.projection, report.settings.metric, row.node);
-            let node = &report.projection.nodes[chain.last as usize];
-            page.line(&line(report, node, chain.swallowed, row))?;
-            let fork = node.children.iter().filter(|child| is_drawn_node(report, **child, least)).count() > 1;
-            push(report, &node.children, row.depth + usize::from(fork), !fork, least, &mut todo);
+            let chain = chain(&ordered, row.node);
+            page.line(&line(report, &ordered.node(chain.last), chain.swallowed, row))?;
+            let children = ordered.children(chain.last);
+            let fork = children.iter().filter(|child| is_drawn_node(report, **child, least)).count() > 1;
+            push(report, children, row.depth + usize::from(fork), !fork, least, &mut todo);
         }
     }
     match left_out {
@@ -65,13 +67,13 @@ struct Row {
 }
 
 /// Puts what is drawn of `nodes` on the stack, so that the first of them is popped first.
-fn push(report: &Report<'_>, nodes: &[u32], depth: usize, only: bool, least: f64, todo: &mut Vec<Row>) {
-    let drawn = nodes.iter().rev().copied().filter(|node| is_drawn_node(report, *node, least));
+fn push(report: &Report<'_>, nodes: Vec<u32>, depth: usize, only: bool, least: f64, todo: &mut Vec<Row>) {
+    let drawn = nodes.into_iter().rev().filter(|node| is_drawn_node(report, *node, least));
     todo.extend(drawn.map(|node| Row { node, depth, only }));
 }
 
 fn is_drawn_node(report: &Report<'_>, node: u32, least: f64) -> bool {
-    is_drawn(report, &report.projection.nodes[node as usize].total, least)
+    is_drawn(report, &report.projection.total(node), least)
 }
 
 fn is_drawn(report: &Report<'_>, totals: &Totals, least: f64) -> bool {
@@ -91,7 +93,7 @@ fn figures(report: &Report<'_>, total: &Totals, own: &Totals) -> String {
     )
 }
 
-fn line(report: &Report<'_>, node: &Node, swallowed: u32, row: Row) -> String {
+fn line(report: &Report<'_>, node: &Node<'_>, swallowed: u32, row: Row) -> String {
     let mut line = figures(report, &node.total, &node.own);
     match row.depth {
         depth if depth <= INDENT_MOST => line.push_str(&"  ".repeat(depth)),
@@ -103,16 +105,15 @@ fn line(report: &Report<'_>, node: &Node, swallowed: u32, row: Row) -> String {
     if swallowed > 0 {
         line.push_str(&format!("...{swallowed} "));
     }
-    line.push_str(&place(&node.location, WIDTH.saturating_sub(line.len())));
+    line.push_str(&place(node.location, WIDTH.saturating_sub(line.len())));
     line
 }
 
 /// Calls `f` for every node below `roots`, callers before callees.
-pub fn each<'a>(projection: &'a Projection, roots: &[u32], f: &mut dyn FnMut(&'a Node)) {
-    let mut todo: Vec<u32> = roots.iter().rev().copied().collect();
+pub fn each<'a>(ordered: &Ordered<'a>, roots: Vec<u32>, f: &mut dyn FnMut(Node<'a>)) {
+    let mut todo: Vec<u32> = roots.into_iter().rev().collect();
     while let Some(node) = todo.pop() {
-        let node = &projection.nodes[node as usize];
-        f(node);
-        todo.extend(node.children.iter().rev());
+        f(ordered.node(node));
+        todo.extend(ordered.children(node).into_iter().rev());
     }
 }

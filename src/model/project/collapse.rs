@@ -1,7 +1,8 @@
 //! Which nodes share a line, which rows are worth drawing, and where to look first.
 
+use super::ordered::{Ordered, Siblings};
 use super::{Projection, Totals};
-use crate::model::settings::{Metric, Settings};
+use crate::model::settings::Settings;
 use crate::model::tables::FrameKind;
 
 /// A run of nodes that is drawn on one line: the line of its last node.
@@ -15,9 +16,9 @@ pub struct Chain {
 
 /// The line that starts at `node`: a node with self under 0.5 % of the range and one child with at least 95 % of its
 /// total is swallowed by that child's line. Starting anywhere inside a chain gives the same `last`.
-pub fn chain(projection: &Projection, metric: Metric, node: u32) -> Chain {
+pub fn chain(ordered: &Ordered<'_>, node: u32) -> Chain {
     let mut chain = Chain { last: node, swallowed: 0 };
-    while let Some(child) = swallowed_by(projection, metric, chain.last) {
+    while let Some(child) = swallowed_by(ordered, chain.last) {
         chain = Chain { last: child, swallowed: chain.swallowed + 1 };
     }
     chain
@@ -25,57 +26,59 @@ pub fn chain(projection: &Projection, metric: Metric, node: u32) -> Chain {
 
 /// The child that takes the node's line, one step of [`chain`]: for a view that also draws what branches off a chain.
 /// A marker keeps its line: that a stack was cut must stay to be seen.
-pub fn swallowed_by(projection: &Projection, metric: Metric, node: u32) -> Option<u32> {
-    let node = &projection.nodes[node as usize];
-    if node.location.kind == FrameKind::Marker {
+pub fn swallowed_by(ordered: &Ordered<'_>, node: u32) -> Option<u32> {
+    let projection = ordered.projection;
+    if projection.name(node).kind == FrameKind::Marker {
         return None;
     }
-    let own = u128::from(node.own.value(metric));
-    let light = own == 0 || own * 200 < u128::from(projection.total.value(metric));
-    dominant(projection, metric, &node.children, &node.total).filter(|_| light)
+    let own = u128::from(projection.nodes.own_value(node, ordered.metric));
+    let light = own == 0 || own * 200 < u128::from(projection.total.value(ordered.metric));
+    if light { dominant(ordered, projection.children(node), ordered.value(node)) } else { None }
 }
 
-/// The child with at least 95 % of its parent's total, or the only one where none has any.
-fn dominant(projection: &Projection, metric: Metric, children: &[u32], parent: &Totals) -> Option<u32> {
-    let heaviest = heaviest(projection, metric, children)?;
-    let (part, whole) = (projection.nodes[heaviest as usize].total.value(metric), parent.value(metric));
-    let most = u128::from(part) * 100 >= u128::from(whole) * 95;
-    (most && (whole > 0 || children.len() == 1)).then_some(heaviest)
+/// The child with at least 95 % of its parent's value, or the only one where none has any.
+fn dominant(ordered: &Ordered<'_>, children: Siblings<'_>, whole: u64) -> Option<u32> {
+    let heaviest = heaviest(ordered, children.clone())?;
+    let most = u128::from(ordered.value(heaviest)) * 100 >= u128::from(whole) * 95;
+    (most && (whole > 0 || children.take(2).count() == 1)).then_some(heaviest)
 }
 
 /// Of equals the one that is drawn first.
-pub fn heaviest(projection: &Projection, metric: Metric, children: &[u32]) -> Option<u32> {
-    let value = |node: u32| projection.nodes[node as usize].total.value(metric);
-    children.iter().copied().reduce(|best, next| if value(next) > value(best) { next } else { best })
+pub fn heaviest(ordered: &Ordered<'_>, nodes: impl Iterator<Item = u32>) -> Option<u32> {
+    nodes.reduce(|best, next| {
+        let first = ordered.value(next).cmp(&ordered.value(best)).then_with(|| ordered.by_node(best, next));
+        if first.is_gt() { next } else { best }
+    })
 }
 
-/// The nodes to open so that the hottest path below `children` (a group's roots, a node's children; `parent` is their
-/// parent's total) shows down to its first fork: from the outermost to the fork itself. A node forks when it has
-/// several children and none has 95 % of it. Empty where the parent itself forks.
-pub fn hottest_path(projection: &Projection, metric: Metric, children: &[u32], parent: &Totals) -> Vec<u32> {
+/// The nodes to open so that the hottest path of a group shows down to its first fork: from the outermost to the fork
+/// itself. A node forks when it has several children and none has 95 % of it. Empty where the group itself forks.
+pub fn hottest_path(ordered: &Ordered<'_>, group: usize) -> Vec<u32> {
+    let projection = ordered.projection;
+    let group = &projection.groups[group];
     let mut path = Vec::new();
-    let (mut children, mut parent) = (children, parent);
+    let (mut children, mut whole) = (projection.roots(group), group.total.value(ordered.metric));
     loop {
-        let next = match children {
-            [] => break,
-            [only] => Some(*only),
-            several => dominant(projection, metric, several, parent),
+        let mut first = children.clone();
+        let next = match (first.next(), first.next()) {
+            (Some(only), None) => Some(only),
+            _ => dominant(ordered, children, whole),
         };
-        let Some(next) = next else { break };
-        let node = &projection.nodes[next as usize];
-        if node.children.is_empty() {
-            break;
-        }
+        let Some(next) = next.filter(|next| projection.has_children(*next)) else { break };
         path.push(next);
-        (children, parent) = (&node.children, &node.total);
+        (children, whole) = (projection.children(next), ordered.value(next));
     }
     path
 }
 
-/// The group to open at start, an index into [`Projection::groups`].
-pub fn hottest_group(projection: &Projection, metric: Metric) -> Option<usize> {
-    let value = |group: usize| projection.groups[group].total.value(metric);
-    (0..projection.groups.len()).reduce(|best, next| if value(next) > value(best) { next } else { best })
+/// The group to open at start, an index into [`Projection::groups`]; of equals the one that is drawn first.
+pub fn hottest_group(ordered: &Ordered<'_>) -> Option<usize> {
+    let groups = &ordered.projection.groups;
+    let value = |group: usize| groups[group].total.value(ordered.metric);
+    (0..groups.len()).reduce(|best, next| {
+        let first = value(next).cmp(&value(best)).then_with(|| ordered.by_group(&groups[best], &groups[next]));
+        if first.is_gt() { next } else { best }
+    })
 }
 
 /// False for rows under the settings' minimum share of what is shown.

@@ -130,6 +130,11 @@ impl Groups {
         group
     }
 
+    /// Groups are numbered from 0 to this.
+    pub(super) fn count(&self) -> usize {
+        self.labels.len()
+    }
+
     pub(super) fn label(&self, group: u32) -> &Arc<str> {
         &self.labels[group as usize]
     }

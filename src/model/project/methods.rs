@@ -1,74 +1,85 @@
 //! The flat table: a function (or line) wherever it was called.
 
+use std::sync::Arc;
+
 use super::lines::Line;
-use super::read::Seen;
-use super::rows::Rows;
-use super::tree::{NONE, Scratch, Shape, Trees};
-use super::{Method, Totals};
-use crate::model::settings::{RollUp, Settings};
+use super::nodes::{NONE, Nodes};
+use super::{Group, Totals};
+use crate::model::settings::Metric;
+use crate::model::tables::Location;
 
-/// Sums the trees' nodes by row. A node below another of its row adds no total: its stacks count once.
-pub(super) fn methods(
-    settings: &Settings,
-    rows: &Rows,
-    trees: &Trees,
-    scratch: &Scratch,
-    seen: &[Seen],
-) -> Vec<Method> {
-    let row_count = match settings.roll_up {
-        RollUp::Function => rows.function_count(),
-        RollUp::Line => rows.location_count(),
-    };
-    let mut method_of_row = vec![NONE; row_count];
+/// A row of the methods view: a function (or line), all its frames summed; a recursive function counts once per stack.
+#[derive(Clone, Debug)]
+pub struct Method {
+    /// By [`Metric`]: its heaviest line differs.
+    locations: [Arc<Location>; Metric::ALL.len()],
+    pub total: Totals,
+    pub own: Totals,
+    /// Distinct threads it was seen in.
+    pub threads: u32,
+}
+
+impl Method {
+    /// What the row is called; under roll-up function `line` is its heaviest line (tie: lowest).
+    pub fn location(&self, metric: Metric) -> &Arc<Location> {
+        &self.locations[metric as usize]
+    }
+}
+
+/// Sums the trees' nodes by row. A node below another of its row adds no total: its stacks count once. `seen` is
+/// (thread, node), sorted by thread.
+pub(super) fn methods(nodes: &Nodes, groups: &[Group], seen: &[(u32, u32)]) -> Vec<Method> {
+    let mut method_of_row = vec![NONE; nodes.rows.iter().max().map_or(0, |row| *row as usize + 1)];
     let mut methods: Vec<Method> = Vec::new();
-    let mut add_method = |node: usize, row: u32| {
-        let method = &mut method_of_row[row as usize];
-        if *method == NONE {
-            *method = methods.len() as u32;
-            let location = trees.nodes[node].location.clone();
-            methods.push(Method { location, total: Totals::default(), own: Totals::default(), threads: 0 });
-        }
-        *method
-    };
-    let methods_of: Vec<u32> =
-        scratch.shape.rows.iter().enumerate().map(|(node, row)| add_method(node, *row)).collect();
+    let methods_of: Vec<u32> = (0..)
+        .zip(&nodes.rows)
+        .map(|(node, row)| {
+            let method = &mut method_of_row[*row as usize];
+            if *method == NONE {
+                *method = methods.len() as u32;
+                let locations = Metric::ALL.map(|_| nodes.name(node).clone());
+                methods.push(Method { locations, total: Totals::default(), own: Totals::default(), threads: 0 });
+            }
+            *method
+        })
+        .collect();
 
-    let recursive = recursive(&scratch.shape, &methods_of, methods.len());
-    for ((node, method), recursive) in trees.nodes.iter().zip(&methods_of).zip(&recursive) {
+    let recursive = recursive(nodes, groups, &methods_of, methods.len());
+    for (node, (method, recursive)) in (0..).zip(methods_of.iter().zip(&recursive)) {
         let method = &mut methods[*method as usize];
         // Most nodes have no time of their own.
-        if node.own.hits > 0 || !node.own.is_empty() {
-            method.own.add(&node.own);
+        if nodes.own[node as usize] != NONE {
+            method.own.add(&nodes.own(node));
         }
         if !recursive {
-            method.total.add(&node.total);
+            method.total.add(&nodes.totals.get(node));
         }
     }
-    count_threads(trees, &scratch.shape, &methods_of, seen, &mut methods);
-    if settings.roll_up == RollUp::Function {
-        choose_lines(settings, rows, scratch, &methods_of, &recursive, &mut methods);
-    }
+    count_threads(nodes, &methods_of, seen, &mut methods);
+    choose_lines(nodes, &methods_of, &recursive, &mut methods);
     methods
 }
 
 /// Which nodes lie below another node of their method.
-fn recursive(shape: &Shape, methods_of: &[u32], method_count: usize) -> Vec<bool> {
+fn recursive(nodes: &Nodes, groups: &[Group], methods_of: &[u32], method_count: usize) -> Vec<bool> {
     let mut recursive = vec![false; methods_of.len()];
     let mut open = vec![0u32; method_count];
-    let mut at = shape.first_root;
-    while at != NONE {
-        let node = at as usize;
-        let here = &mut open[methods_of[node] as usize];
-        recursive[node] = *here > 0;
-        *here += 1;
-        at = shape.first_child[node];
-        let mut done = node;
-        while at == NONE {
-            open[methods_of[done] as usize] -= 1;
-            at = shape.next_sibling[done];
-            match shape.parents[done] {
-                NONE => break,
-                parent => done = parent as usize,
+    for group in groups {
+        let mut at = group.first_root;
+        while at != NONE {
+            let node = at as usize;
+            let here = &mut open[methods_of[node] as usize];
+            recursive[node] = *here > 0;
+            *here += 1;
+            at = nodes.first_child[node];
+            let mut done = node;
+            while at == NONE {
+                open[methods_of[done] as usize] -= 1;
+                at = nodes.next_sibling[done];
+                match nodes.parents[done] {
+                    NONE => break,
+                    parent => done = parent as usize,
+                }
             }
         }
     }
@@ -76,49 +87,45 @@ fn recursive(shape: &Shape, methods_of: &[u32], method_count: usize) -> Vec<bool
 }
 
 /// `seen` is sorted by thread, so that one mark per node tells whether this thread was there already.
-fn count_threads(trees: &Trees, shape: &Shape, methods_of: &[u32], seen: &[Seen], methods: &mut [Method]) {
+fn count_threads(nodes: &Nodes, methods_of: &[u32], seen: &[(u32, u32)], methods: &mut [Method]) {
     let mut at_node = vec![NONE; methods_of.len()];
     let mut at_method = vec![NONE; methods.len()];
-    for seen in seen {
-        let mut at = trees.attached[seen.cell as usize];
-        while at != NONE && std::mem::replace(&mut at_node[at as usize], seen.thread) != seen.thread {
+    for (thread, node) in seen {
+        let mut at = *node;
+        while at != NONE && std::mem::replace(&mut at_node[at as usize], *thread) != *thread {
             let method = methods_of[at as usize] as usize;
-            if std::mem::replace(&mut at_method[method], seen.thread) != seen.thread {
+            if std::mem::replace(&mut at_method[method], *thread) != *thread {
                 methods[method].threads += 1;
             }
-            at = shape.parents[at as usize];
+            at = nodes.parents[at as usize];
         }
     }
 }
 
 /// As for nodes, by the outermost of a recursion's frames.
-fn choose_lines(
-    settings: &Settings,
-    rows: &Rows,
-    scratch: &Scratch,
-    methods_of: &[u32],
-    recursive: &[bool],
-    methods: &mut [Method],
-) {
+fn choose_lines(nodes: &Nodes, methods_of: &[u32], recursive: &[bool], methods: &mut [Method]) {
     // A location is of one function, so of one method.
-    let mut sums = vec![(NONE, 0, 0); rows.location_count()];
-    for at in scratch.seen_at().filter(|at| !recursive[at.node as usize]) {
-        let (method, wall_ns, cpu_ns) = &mut sums[at.location as usize];
-        *method = methods_of[at.node as usize];
-        *wall_ns += at.wall_ns;
-        *cpu_ns += at.cpu_ns;
+    let mut sums = vec![(NONE, 0, 0); nodes.locations.len()];
+    for (node, _) in (0..).zip(recursive).filter(|(_, recursive)| !**recursive) {
+        nodes.each_line(node, |at| {
+            let (method, wall_ns, cpu_ns) = &mut sums[at.location as usize];
+            *method = methods_of[node as usize];
+            *wall_ns += at.wall_ns;
+            *cpu_ns += at.cpu_ns;
+        });
     }
-    let mut best: Vec<Option<Line<'_>>> = vec![None; methods.len()];
-    for (id, (method, wall_ns, cpu_ns)) in (0..).zip(sums) {
-        if method == NONE {
-            continue;
-        }
-        let location = rows.location(id);
-        let line = Line::new(settings.metric, location, wall_ns, cpu_ns);
-        let best = &mut best[method as usize];
-        if best.is_none_or(|best| line.beats(&best)) {
-            *best = Some(line);
-            methods[method as usize].location = location.clone();
+    for metric in Metric::ALL {
+        let mut best: Vec<Option<Line<'_>>> = vec![None; methods.len()];
+        for (location, (method, wall_ns, cpu_ns)) in nodes.locations.iter().zip(&sums) {
+            if *method == NONE {
+                continue;
+            }
+            let line = Line::new(metric, location, *wall_ns, *cpu_ns);
+            let best = &mut best[*method as usize];
+            if best.is_none_or(|best| line.beats(&best)) {
+                *best = Some(line);
+                methods[*method as usize].locations[metric as usize] = location.clone();
+            }
         }
     }
 }

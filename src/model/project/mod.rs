@@ -1,48 +1,41 @@
 //! Facts + settings -> what is shown. Pure functions; the same facts give the same projection.
 
 mod collapse;
+mod columns;
 mod confidence;
 mod filter;
 mod group;
 mod idle;
 mod lines;
 mod methods;
+mod nodes;
+mod ordered;
 mod read;
 mod rows;
-mod sort;
 mod totals;
 mod tree;
 
 #[cfg(test)]
+pub(crate) mod by_hand;
+#[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
 
 use rustc_hash::FxHashMap;
 
 use super::frame::{Ns, ThreadKey};
-use super::settings::{Grouping, Settings};
+use super::settings::{Grouping, Metric, Settings};
 use super::snapshot::{Session, Snapshot};
-use super::tables::{Location, NameId};
+use super::tables::NameId;
 
 pub use collapse::{Chain, chain, heaviest, hottest_group, hottest_path, is_drawn, swallowed_by};
 pub use confidence::{Confidence, HITS_NEEDED, confidence, seconds_for_one_percent};
 pub use group::{ALL, NO_MATCH, UNNAMED, by_rules};
+pub use methods::Method;
+pub use ordered::{Node, Ordered, Siblings};
 pub use totals::Totals;
-
-/// A node of a call tree: one row (function or line) on one path. Indexes are into [`Projection::nodes`].
-#[derive(Clone, Debug)]
-pub struct Node {
-    /// `None` for a group's root.
-    pub parent: Option<u32>,
-    /// What the row is called; under roll-up function `line` is the heaviest line of the node (tie: lowest).
-    pub location: Arc<Location>,
-    pub total: Totals,
-    /// Stacks whose innermost shown frame is this node.
-    pub own: Totals,
-    /// Sorted as the settings ask.
-    pub children: Vec<u32>,
-}
 
 /// The threads that are shown under one name.
 #[derive(Clone, Debug)]
@@ -53,8 +46,8 @@ pub struct Group {
     pub total: Totals,
     /// Stacks of which the hide filter left nothing; they have no root.
     pub own: Totals,
-    /// Outermost frames, sorted.
-    pub roots: Vec<u32>,
+    /// Of its outermost frames, or [`nodes::NONE`].
+    first_root: u32,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -62,16 +55,6 @@ pub struct GroupThread {
     pub thread: ThreadKey,
     /// Its newest name in the range.
     pub name: Arc<str>,
-}
-
-/// A row of the methods view: a function (or line), all its frames summed; a recursive function counts once per stack.
-#[derive(Clone, Debug)]
-pub struct Method {
-    pub location: Arc<Location>,
-    pub total: Totals,
-    pub own: Totals,
-    /// Distinct threads it was seen in.
-    pub threads: u32,
 }
 
 /// What filters and idle hide: shown + hidden = everything.
@@ -87,7 +70,9 @@ pub struct Hidden {
     pub ignore: Totals,
 }
 
-#[derive(Clone, Debug)]
+/// The facts of a range as groups, call trees and methods. Metric and order are no part of it: [`Projection::ordered`]
+/// reads it under any.
+#[derive(Clone)]
 pub struct Projection {
     /// The range that was read, on CLOCK_MONOTONIC; widened to whole buckets at its start.
     pub from: Ns,
@@ -97,15 +82,58 @@ pub struct Projection {
     pub hidden: Hidden,
     /// True where idle time is shown only because nothing else was left.
     pub only_idle: bool,
+    /// By name.
     pub groups: Vec<Group>,
-    pub nodes: Vec<Node>,
-    pub methods: Vec<Method>,
+    nodes: nodes::Nodes,
+    /// (thread, node), by thread: who was seen where.
+    seen: Vec<(u32, u32)>,
+    methods: OnceLock<Vec<Method>>,
 }
 
 impl Projection {
+    /// Before anything was read.
+    pub fn nothing() -> Projection {
+        Projection {
+            from: 0,
+            till: 0,
+            total: Totals::default(),
+            hidden: Hidden::default(),
+            only_idle: false,
+            groups: Vec::new(),
+            nodes: nodes::Nodes::default(),
+            seen: Vec::new(),
+            methods: OnceLock::new(),
+        }
+    }
+
+    /// The flat table, summed when it is asked for first.
+    pub fn methods(&self) -> &[Method] {
+        self.methods.get_or_init(|| methods::methods(&self.nodes, &self.groups, &self.seen))
+    }
+
     /// What THR and CPU are averaged over, ns.
     pub fn elapsed(&self) -> Ns {
         self.till.saturating_sub(self.from)
+    }
+}
+
+/// What it says, not how it is held: equal for equal projections.
+impl fmt::Debug for Projection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nodes = (0..self.node_count()).map(|node| {
+            let children: Vec<u32> = self.children(node).collect();
+            (self.node(node, Metric::Wall), Metric::ALL.map(|metric| self.location(node, metric)), children)
+        });
+        f.debug_struct("Projection")
+            .field("from", &self.from)
+            .field("till", &self.till)
+            .field("total", &self.total)
+            .field("hidden", &self.hidden)
+            .field("only_idle", &self.only_idle)
+            .field("groups", &self.groups)
+            .field("nodes", &nodes.collect::<Vec<_>>())
+            .field("methods", &self.methods())
+            .finish()
     }
 }
 
@@ -125,7 +153,8 @@ pub struct Projector {
     rows: rows::Rows,
     verdicts: filter::Verdicts,
     groups: group::Groups,
-    scratch: tree::Scratch,
+    facts: read::Scratch,
+    trees: tree::Scratch,
 }
 
 impl Projector {
@@ -141,30 +170,31 @@ impl Projector {
         facts: &mut read::ReadFacts<'_>,
     ) -> Projection {
         self.update(snapshot, settings);
-        let Projector { rows, verdicts, groups, scratch, .. } = self;
-        let shown = read::Reader::new(snapshot, settings, rows, verdicts, groups).read(facts);
+        let Projector { rows, verdicts, groups, facts: facts_scratch, trees: scratch, .. } = self;
+        let shown = read::Reader::new(snapshot, settings, rows, verdicts, groups, facts_scratch).read(facts);
 
         let members = members(snapshot, settings, &shown, groups);
-        let rank: FxHashMap<u32, u64> = members.iter().zip(0..).map(|(member, rank)| (member.group, rank)).collect();
-        let keys = shown.cells.iter().map(|cell| rank[&cell.group] << 32 | u64::from(cell.stack.0));
-        let mut order: Vec<(u64, u32)> = keys.zip(0..).collect();
-        order.sort_unstable();
+        let mut rank = vec![0; groups.count()];
+        for (member, place) in members.iter().zip(0..) {
+            rank[member.group as usize] = place;
+        }
+        // By group, and in each by stack: callers come before what they call, whatever the order of facts.
+        let cells = &shown.cells;
+        let order: Vec<u32> = (0..).zip(cells).filter(|(_, c)| shown.is_shown(c)).map(|(at, _)| at).collect();
+        let order = read::by_counting(&order, snapshot.tables.stack_count().max(1), |at| cells[*at as usize].stack.0);
+        let order = read::by_counting(&order, members.len(), |at| rank[cells[*at as usize].group as usize]);
         let builder = tree::Builder { tables: &snapshot.tables, settings, rows, verdicts, scratch };
-        let mut trees = builder.build(&shown.cells, order.iter().map(|(_, cell)| *cell));
-        let mut methods = methods::methods(settings, rows, &trees, scratch, &shown.seen);
-        sort::methods(settings, &mut methods);
-        sort::children(settings, &mut trees.nodes);
+        let trees = builder.build(cells, &order);
+        let attached = shown.seen.iter().map(|seen| (seen.thread, trees.attached[seen.cell as usize]));
+        let seen = attached.filter(|(_, node)| *node != nodes::NONE).collect();
 
         let mut total = Totals::default();
         let mut groups = Vec::with_capacity(trees.groups.len());
-        for (tree, member) in trees.groups.into_iter().zip(members) {
+        for (tree, Members { name, threads, .. }) in trees.groups.into_iter().zip(members) {
             total.add(&tree.total);
-            let mut roots = tree.roots;
-            sort::nodes(settings, &trees.nodes, &mut roots);
-            groups.push(Group { name: member.name, threads: member.threads, total: tree.total, own: tree.own, roots });
+            groups.push(Group { name, threads, total: tree.total, own: tree.own, first_root: tree.first_root });
         }
-        sort::groups(settings, &mut groups);
-        Projection {
+        let projection = Projection {
             from: shown.from,
             till: shown.till,
             total,
@@ -172,8 +202,11 @@ impl Projector {
             only_idle: shown.only_idle,
             groups,
             nodes: trees.nodes,
-            methods,
-        }
+            seen,
+            methods: OnceLock::new(),
+        };
+        shown.done(facts_scratch);
+        projection
     }
 
     /// Drops what is stale and looks at what is new.
@@ -208,9 +241,9 @@ struct Members {
 fn members(snapshot: &Snapshot, settings: &Settings, shown: &read::Shown, groups: &group::Groups) -> Vec<Members> {
     let now: FxHashMap<ThreadKey, NameId> = snapshot.threads.iter().map(|t| (t.thread, t.name)).collect();
     // `seen` is sorted by thread: within a group all of a thread's names come in a row.
-    let mut seen: FxHashMap<u32, Vec<(u32, NameId)>> = FxHashMap::default();
+    let mut seen: Vec<Vec<(u32, NameId)>> = vec![Vec::new(); groups.count()];
     for seen_in in &shown.seen {
-        let group = seen.entry(shown.cells[seen_in.cell as usize].group).or_default();
+        let group = &mut seen[shown.cells[seen_in.cell as usize].group as usize];
         match group.last_mut() {
             Some((thread, name)) if *thread == seen_in.thread => {
                 // The name it has now, if that is one of them; else the one that was first seen last.
@@ -222,7 +255,7 @@ fn members(snapshot: &Snapshot, settings: &Settings, shown: &read::Shown, groups
         }
     }
     let mut members: Vec<Members> = Vec::with_capacity(seen.len());
-    for (group, threads) in seen {
+    for (group, threads) in (0..).zip(seen).filter(|(_, threads)| !threads.is_empty()) {
         let mut threads: Vec<GroupThread> = threads
             .into_iter()
             .map(|(thread, name)| GroupThread {

@@ -18,15 +18,25 @@ pub(super) struct Cell {
     pub group: u32,
     pub stack: StackId,
     idle: bool,
+    /// Who was seen with it last.
+    seen: (u32, NameId),
     pub totals: Totals,
 }
 
-/// A thread was seen with a cell's stack.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// A thread was seen with a cell's stack; perhaps several times.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Seen {
     pub thread: u32,
     pub cell: u32,
     pub name: NameId,
+}
+
+/// Memory that is used again for the next projection.
+#[derive(Default)]
+pub(super) struct Scratch {
+    cells: Vec<Cell>,
+    by_stack: FxHashMap<(u32, StackId, bool), u32>,
+    seen: Vec<Seen>,
 }
 
 /// What is shown of a range, and what is not.
@@ -34,12 +44,24 @@ pub(super) struct Shown {
     pub from: Ns,
     pub till: Ns,
     pub cells: Vec<Cell>,
-    /// Sorted, each once.
+    /// Of the cells that are shown, by thread.
     pub seen: Vec<Seen>,
     /// What [`Seen::thread`] counts.
     pub threads: Vec<ThreadKey>,
     pub hidden: Hidden,
     pub only_idle: bool,
+}
+
+impl Shown {
+    /// False for what is counted in [`Hidden::idle`].
+    pub fn is_shown(&self, cell: &Cell) -> bool {
+        self.only_idle || !cell.idle
+    }
+
+    /// Gives the memory back.
+    pub fn done(self, scratch: &mut Scratch) {
+        scratch.cells = self.cells;
+    }
 }
 
 /// Calls its argument with every fact and returns what was read, `(from, till)`.
@@ -51,9 +73,7 @@ pub(super) struct Reader<'a> {
     rows: &'a Rows,
     verdicts: &'a Verdicts,
     groups: &'a mut Groups,
-    cells: Vec<Cell>,
-    by_stack: FxHashMap<(u32, StackId, bool), u32>,
-    seen: Vec<Seen>,
+    scratch: &'a mut Scratch,
     threads: Vec<ThreadKey>,
     by_thread: FxHashMap<ThreadKey, u32>,
     /// Per thread: some of its time is hidden as idle; some of its time is not idle.
@@ -71,16 +91,18 @@ impl<'a> Reader<'a> {
         rows: &'a Rows,
         verdicts: &'a Verdicts,
         groups: &'a mut Groups,
+        scratch: &'a mut Scratch,
     ) -> Reader<'a> {
+        scratch.cells.clear();
+        scratch.by_stack.clear();
+        scratch.seen.clear();
         Reader {
             snapshot,
             settings,
             rows,
             verdicts,
             groups,
-            cells: Vec::new(),
-            by_stack: FxHashMap::default(),
-            seen: Vec::new(),
+            scratch,
             threads: Vec::new(),
             by_thread: FxHashMap::default(),
             idle: Vec::new(),
@@ -96,16 +118,15 @@ impl<'a> Reader<'a> {
         if only_idle {
             self.hidden.idle = Totals::default();
         } else {
-            let cells = &self.cells;
-            self.seen.retain(|seen| !cells[seen.cell as usize].idle);
             self.hidden.idle_threads = self.idle.iter().filter(|(idle, busy)| *idle && !*busy).count() as u32;
         }
-        self.seen.sort_unstable();
-        self.seen.dedup();
+        let Reader { scratch, threads, hidden, .. } = self;
+        let cells = std::mem::take(&mut scratch.cells);
         if !only_idle {
-            drop_idle(&mut self.cells, &mut self.seen);
+            scratch.seen.retain(|seen| !cells[seen.cell as usize].idle);
         }
-        Shown { from, till, cells: self.cells, seen: self.seen, threads: self.threads, hidden: self.hidden, only_idle }
+        let seen = by_counting(&scratch.seen, threads.len(), |seen| seen.thread);
+        Shown { from, till, cells, seen, threads, hidden, only_idle }
     }
 
     fn fact(&mut self, key: &FactKey, weights: &Weights) {
@@ -137,13 +158,18 @@ impl<'a> Reader<'a> {
             } else {
                 self.left |= weights.wall_ns > 0 || weights.cpu_ns > 0;
             }
-            let next = self.cells.len() as u32;
-            let cell = *self.by_stack.entry((group, stack, hide)).or_insert(next);
-            if cell == next {
-                self.cells.push(Cell { group, stack, idle: hide, totals: Totals::default() });
+            let Scratch { cells, by_stack, seen } = &mut *self.scratch;
+            let next = cells.len() as u32;
+            let nobody = (u32::MAX, NameId(u32::MAX));
+            let at = *by_stack.entry((group, stack, hide)).or_insert(next);
+            if at == next {
+                cells.push(Cell { group, stack, idle: hide, seen: nobody, totals: Totals::default() });
             }
-            add(&mut self.cells[cell as usize].totals, state, weights);
-            self.seen.push(Seen { thread, cell, name: key.name });
+            let cell = &mut cells[at as usize];
+            add(&mut cell.totals, state, weights);
+            if std::mem::replace(&mut cell.seen, (thread, key.name)) != (thread, key.name) {
+                seen.push(Seen { thread, cell: at, name: key.name });
+            }
         }
     }
 
@@ -180,16 +206,20 @@ fn add(totals: &mut Totals, state: State, weights: &Weights) {
     totals.add_longest(weights.longest_ns, weights.longest_from);
 }
 
-/// Takes the idle cells out; nobody in `seen` refers to one.
-fn drop_idle(cells: &mut Vec<Cell>, seen: &mut [Seen]) {
-    let mut place = Vec::with_capacity(cells.len());
-    let mut kept = 0;
-    for cell in cells.iter() {
-        place.push(kept);
-        kept += u32::from(!cell.idle);
+/// Sorts by a small number, in one pass and keeping the order of equals.
+pub(super) fn by_counting<T: Copy>(items: &[T], numbers: usize, number: impl Fn(&T) -> u32) -> Vec<T> {
+    let Some(any) = items.first() else { return Vec::new() };
+    let mut places = vec![0; numbers];
+    items.iter().for_each(|item| places[number(item) as usize] += 1);
+    let mut start = 0;
+    for place in &mut places {
+        start += std::mem::replace(place, start);
     }
-    for seen in seen.iter_mut() {
-        seen.cell = place[seen.cell as usize];
+    let mut sorted = vec![*any; items.len()];
+    for item in items {
+        let place: &mut usize = &mut places[number(item) as usize];
+        sorted[*place] = *item;
+        *place += 1;
     }
-    cells.retain(|cell| !cell.idle);
+    sorted
 }

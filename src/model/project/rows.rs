@@ -27,7 +27,8 @@ struct Span {
 /// standard hasher: their keys are a target's strings.
 #[derive(Default)]
 pub(super) struct Rows {
-    locations: Vec<Arc<Location>>,
+    /// Shared with the projections that name their rows by it.
+    locations: Arc<Vec<Arc<Location>>>,
     by_location: HashMap<Arc<Location>, u32>,
     /// The function of each location.
     function_of: Vec<u32>,
@@ -87,7 +88,7 @@ impl Rows {
         let next = self.by_function.len() as u32;
         self.function_of.push(*self.by_function.entry(function).or_insert(next));
         let location = Arc::new(location.clone());
-        self.locations.push(location.clone());
+        Arc::make_mut(&mut self.locations).push(location.clone());
         self.by_location.insert(location, id);
         id
     }
@@ -100,6 +101,10 @@ impl Rows {
 
     pub(super) fn location(&self, id: u32) -> &Arc<Location> {
         &self.locations[id as usize]
+    }
+
+    pub(super) fn locations(&self) -> &Arc<Vec<Arc<Location>>> {
+        &self.locations
     }
 
     pub(super) fn location_count(&self) -> usize {

@@ -15,7 +15,7 @@ use crate::model::interner::Interner;
 use crate::model::settings::{Filter, Filters, Metric};
 use crate::model::snapshot::{Health, Session, Target};
 use crate::model::state::{RawState, State};
-use crate::model::tables::{FrameKind, Named, Tier};
+use crate::model::tables::{FrameKind, Location, Named, Tier};
 
 /// Facts and names, made by hand. A stack is written outermost first, `main;run:7;work`: functions with a line where
 /// it matters, and `+` before what was inlined: `run:7+get:3` is one frame.
@@ -141,18 +141,20 @@ fn location(text: &str, inlined: bool) -> Location {
 fn drawn(projection: &Projection, settings: &Settings) -> String {
     let metric = settings.metric;
     let mut out = String::new();
-    for group in &projection.groups {
+    let ordered = projection.ordered(settings);
+    for group in ordered.groups() {
+        let group = &projection.groups[group as usize];
         out += &format!("{} {} {}\n", group.name, group.total.value(metric), group.own.value(metric));
-        let mut todo: Vec<(u32, usize)> = group.roots.iter().rev().map(|root| (*root, 1)).collect();
+        let mut todo: Vec<(u32, usize)> = ordered.roots(group).into_iter().rev().map(|root| (root, 1)).collect();
         while let Some((index, depth)) = todo.pop() {
-            let node = &projection.nodes[index as usize];
+            let node = ordered.node(index);
             let line = node.location.line.map_or(String::new(), |line| format!(":{line}"));
             let name = &node.location.function;
             let figures = (node.total.value(metric), node.own.value(metric));
             out += &format!("{}{name}{line} {} {}\n", "  ".repeat(depth), figures.0, figures.1);
-            for child in node.children.iter().rev() {
-                assert_eq!(projection.nodes[*child as usize].parent, Some(index));
-                todo.push((*child, depth + 1));
+            for child in ordered.children(index).into_iter().rev() {
+                assert_eq!(projection.parent(child), Some(index));
+                todo.push((child, depth + 1));
             }
         }
     }

@@ -12,12 +12,16 @@ fn world(stacks: &[(&str, u64)]) -> Projection {
 }
 
 fn find(projection: &Projection, name: &str) -> u32 {
-    projection.nodes.iter().position(|n| &*n.location.function == name).expect("a node") as u32
+    (0..projection.node_count()).find(|node| &*projection.name(*node).function == name).expect("a node")
+}
+
+fn by(projection: &Projection, metric: Metric) -> Ordered<'_> {
+    projection.ordered(&Settings { metric, ..Settings::default() })
 }
 
 fn line_of(projection: &Projection, name: &str) -> (String, u32) {
-    let chain = chain(projection, Metric::Wall, find(projection, name));
-    (projection.nodes[chain.last as usize].location.function.to_string(), chain.swallowed)
+    let chain = chain(&by(projection, Metric::Wall), find(projection, name));
+    (projection.name(chain.last).function.to_string(), chain.swallowed)
 }
 
 #[test]
@@ -42,14 +46,14 @@ fn where_the_metric_counts_nothing_only_an_only_child_takes_the_line() {
     world.fact("main", "a;b;c", State::Io, 10);
     world.fact("main", "a;b;d", State::Io, 10);
     let projection = world.project(&Settings::default());
-    let chain = chain(&projection, Metric::Cpu, find(&projection, "a"));
+    let chain = chain(&by(&projection, Metric::Cpu), find(&projection, "a"));
     assert_eq!(chain, Chain { last: find(&projection, "b"), swallowed: 1 });
 }
 
 fn opened(projection: &Projection) -> Vec<String> {
-    let group = &projection.groups[hottest_group(projection, Metric::Wall).expect("a group")];
-    let path = hottest_path(projection, Metric::Wall, &group.roots, &group.total);
-    path.iter().map(|node| projection.nodes[*node as usize].location.function.to_string()).collect()
+    let ordered = by(projection, Metric::Wall);
+    let path = hottest_path(&ordered, hottest_group(&ordered).expect("a group"));
+    path.into_iter().map(|node| projection.name(node).function.to_string()).collect()
 }
 
 #[test]
@@ -62,7 +66,7 @@ fn the_hottest_path_opens_down_to_its_first_fork() {
     // The group itself forks: nothing below is opened.
     let projection = world(&[("a;b", 50), ("z;y", 50)]);
     assert!(opened(&projection).is_empty());
-    assert!(hottest_group(&world(&[]), Metric::Wall).is_none());
+    assert!(hottest_group(&by(&world(&[]), Metric::Wall)).is_none());
 }
 
 #[test]
@@ -71,7 +75,7 @@ fn the_hottest_group_is_the_heaviest_of_the_metric() {
     world.fact("a", "main", State::Io, 10);
     world.fact("b", "main", State::Run, 9);
     let projection = world.project(&Settings::default());
-    let name = |metric| &*projection.groups[hottest_group(&projection, metric).unwrap()].name;
+    let name = |metric| &*projection.groups[hottest_group(&by(&projection, metric)).unwrap()].name;
     assert_eq!((name(Metric::Wall), name(Metric::Cpu)), ("a", "b"));
 }
 
@@ -81,7 +85,7 @@ fn rows_under_the_minimum_share_are_not_drawn() {
     let drawn = |percent, on| {
         let min_percent = Filter { value: Some(percent), on };
         let settings = Settings { filters: Filters { min_percent, ..Filters::default() }, ..Settings::default() };
-        is_drawn(&projection, &settings, &projection.nodes[find(&projection, "b") as usize].total)
+        is_drawn(&projection, &settings, &projection.total(find(&projection, "b")))
     };
     assert!(drawn(1.0, true) && !drawn(1.1, true) && drawn(1.1, false));
 }

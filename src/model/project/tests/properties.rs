@@ -167,21 +167,21 @@ fn row_name(location: &Location, roll_up: RollUp) -> String {
 }
 
 /// The projection as rows by path.
-fn rows(projection: &Projection, roll_up: RollUp) -> Rows {
+fn rows(projection: &Projection, settings: &Settings) -> Rows {
     let mut rows = Rows::new();
     for group in &projection.groups {
-        for root in &group.roots {
-            let mut todo = vec![(*root, Vec::new())];
+        for root in projection.roots(group) {
+            let mut todo = vec![(root, Vec::new())];
             while let Some((index, mut path)) = todo.pop() {
-                let node = &projection.nodes[index as usize];
-                path.push(row_name(&node.location, roll_up));
-                todo.extend(node.children.iter().map(|child| (*child, path.clone())));
-                let row = ((*node.location).clone(), node.total, node.own);
+                let node = projection.node(index, settings.metric);
+                path.push(row_name(node.location, settings.roll_up));
+                todo.extend(projection.children(index).map(|child| (child, path.clone())));
+                let row = (Location::clone(node.location), node.total, node.own);
                 assert!(rows.insert((group.name.to_string(), path), row).is_none(), "one row, twice");
             }
         }
     }
-    assert_eq!(rows.len(), projection.nodes.len(), "every node is below a root");
+    assert_eq!(rows.len(), projection.node_count() as usize, "every node is below a root");
     rows
 }
 
@@ -396,41 +396,41 @@ proptest! {
             .map(|g| (g.name.to_string(), (g.total, g.own, g.threads.iter().map(|t| t.thread.tid).collect())))
             .collect();
         prop_assert_eq!(&groups, &oracle.groups);
-        let shown = rows(&projection, settings.roll_up);
+        let shown = rows(&projection, &settings);
         prop_assert_eq!(shown.keys().collect::<Vec<_>>(), oracle.rows.keys().collect::<Vec<_>>());
         for ((key, (location, total, own)), expected) in shown.iter().zip(oracle.rows.values()) {
             prop_assert_eq!((total, own), (&expected.total, &expected.own), "{:?}", key);
             prop_assert_eq!(location.line, expected.line(settings.metric), "{:?}", key);
         }
         let methods: BTreeMap<String, &Method> =
-            projection.methods.iter().map(|m| (row_name(&m.location, settings.roll_up), m)).collect();
-        prop_assert_eq!(methods.len(), projection.methods.len(), "a method, twice");
+            projection.methods().iter().map(|m| (row_name(m.location(settings.metric), settings.roll_up), m)).collect();
+        prop_assert_eq!(methods.len(), projection.methods().len(), "a method, twice");
         prop_assert_eq!(methods.keys().collect::<Vec<_>>(), oracle.methods.keys().collect::<Vec<_>>());
         for ((name, method), expected) in methods.iter().zip(oracle.methods.values()) {
             prop_assert_eq!((method.total, method.own), (expected.total, expected.own), "{}", name);
             prop_assert_eq!(method.threads as usize, expected.threads.len(), "{}", name);
-            prop_assert_eq!(method.location.line, expected.line(settings.metric), "{}", name);
+            prop_assert_eq!(method.location(settings.metric).line, expected.line(settings.metric), "{}", name);
         }
     }
 
     #[test]
     fn sums_add_up(facts in prop::collection::vec(fact(), 0..60), settings in settings()) {
         let projection = world(&facts).project(&settings);
-        let nodes = &projection.nodes;
+        let nodes: Vec<_> = (0..projection.node_count()).map(|node| projection.node(node, Metric::Wall)).collect();
         let Hidden { threads, focus, ignore, idle, .. } = &projection.hidden;
         prop_assert_eq!(sum([&projection.total, threads, focus, ignore, idle]), everything(&facts));
         prop_assert_eq!(sum(projection.groups.iter().map(|g| &g.total)), projection.total);
         for group in &projection.groups {
-            let roots = group.roots.iter().map(|root| &nodes[*root as usize].total);
+            let roots = projection.roots(group).map(|root| &nodes[root as usize].total);
             prop_assert_eq!(sum(roots.chain([&group.own])), group.total);
         }
-        for node in nodes {
-            let children = node.children.iter().map(|child| &nodes[*child as usize].total);
+        for (at, node) in (0..).zip(&nodes) {
+            let children = projection.children(at).map(|child| &nodes[child as usize].total);
             prop_assert_eq!(sum(children.chain([&node.own])), node.total);
         }
         let own = nodes.iter().map(|n| &n.own).chain(projection.groups.iter().map(|g| &g.own));
         prop_assert_eq!(sum(own), projection.total);
-        let own = projection.methods.iter().map(|m| &m.own).chain(projection.groups.iter().map(|g| &g.own));
+        let own = projection.methods().iter().map(|m| &m.own).chain(projection.groups.iter().map(|g| &g.own));
         prop_assert_eq!(sum(own), projection.total);
         for totals in nodes.iter().map(|n| &n.total).chain([&projection.total]) {
             prop_assert_eq!(totals.states_ns.iter().sum::<u64>(), totals.wall_ns);

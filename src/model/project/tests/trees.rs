@@ -14,6 +14,20 @@ fn shop() -> World {
     world
 }
 
+fn name(method: &Method) -> &str {
+    &method.location(Metric::Wall).function
+}
+
+fn is_called(method: &Method, function: &str) -> bool {
+    name(method) == function
+}
+
+/// In the order they are shown by default.
+fn methods(projection: &Projection) -> impl Iterator<Item = &Method> {
+    let order = projection.ordered(&Settings::default()).methods();
+    order.into_iter().map(|at| &projection.methods()[at as usize])
+}
+
 #[test]
 fn a_tree_sums_what_is_below() {
     assert_shows(
@@ -79,7 +93,8 @@ fn totals_carry_states_hits_and_the_longest_wait() {
     (expected.longest_ns, expected.longest_from) = (15, 3);
     expected.states_ns[State::Run as usize] = 35;
     expected.states_ns[State::Io as usize] = 60;
-    assert_eq!(projection.groups[0].total, expected);
+    let heaviest = projection.ordered(&Settings::default()).groups()[0];
+    assert_eq!(projection.groups[heaviest as usize].total, expected);
     assert_eq!((projection.from, projection.till, projection.elapsed()), (0, 100, 100));
     assert_eq!(projection.total.wall_ns, 120);
 }
@@ -103,7 +118,7 @@ fn inlined_functions_are_rows_of_their_own() {
     // The same function, once inlined and once called, is two rows.
     world.fact("main", "main:1;run:7;get:3", State::Run, 3);
     let projection = world.project(&Settings::default());
-    let tiers: Vec<_> = projection.methods.iter().filter(|m| &*m.location.function == "get").collect();
+    let tiers: Vec<_> = projection.methods().iter().filter(|m| is_called(m, "get")).collect();
     assert_eq!(tiers.len(), 2);
 }
 
@@ -117,8 +132,9 @@ fn a_row_is_shown_at_its_heaviest_line_and_of_equals_the_lowest() {
     world.fact("main", "main:1;run:2;y", State::Io, 8);
     let line = |world: &mut World, metric| {
         let projection = world.project(&Settings { metric, ..Settings::default() });
-        let row = projection.methods.iter().find(|m| &*m.location.function == "run").unwrap().location.line;
-        let node = projection.nodes.iter().find(|n| &*n.location.function == "run").unwrap().location.line;
+        let row = projection.methods().iter().find(|m| is_called(m, "run")).unwrap().location(metric).line;
+        let node = (0..projection.node_count()).map(|node| projection.location(node, metric));
+        let node = node.filter(|l| &*l.function == "run").next().unwrap().line;
         assert_eq!(row, node);
         node
     };
@@ -158,7 +174,8 @@ fn an_unknown_stack_is_a_stack_without_frames() {
     let mut world = shop();
     world.facts[0].0.stack = StackId(77_777);
     let projection = world.project(&Settings::default());
-    assert_eq!((projection.groups[0].own.wall_ns, projection.total.wall_ns), (30, 100));
+    let group = projection.groups.iter().find(|group| group.own.wall_ns > 0).unwrap();
+    assert_eq!((&*group.name, group.own.wall_ns, projection.total.wall_ns), ("work-", 30, 100));
 }
 
 #[test]
@@ -170,7 +187,7 @@ fn methods_sum_over_trees_and_count_a_recursion_once() {
     world.fact("b-1", "fib;main;fib", State::Run, 1);
     let projection = world.project(&Settings::default());
     let rows: Vec<(&str, u64, u64, u32)> =
-        projection.methods.iter().map(|m| (&*m.location.function, m.total.wall_ns, m.own.wall_ns, m.threads)).collect();
+        methods(&projection).map(|m| (name(m), m.total.wall_ns, m.own.wall_ns, m.threads)).collect();
     assert_eq!(rows, [("fib", 18, 11, 3), ("main", 18, 2, 3), ("leaf", 5, 5, 1)]);
 }
 
@@ -179,8 +196,8 @@ fn a_method_is_shown_at_the_line_of_a_recursions_outermost_frame() {
     let mut world = World::new();
     world.fact("a-1", "main;fib:5;fib:6;fib:6", State::Run, 10);
     let projection = world.project(&Settings::default());
-    let fib = projection.methods.iter().find(|m| &*m.location.function == "fib").unwrap();
-    assert_eq!(fib.location.line, Some(5));
+    let fib = projection.methods().iter().find(|m| is_called(m, "fib")).unwrap();
+    assert_eq!(fib.location(Metric::Wall).line, Some(5));
 }
 
 #[test]
@@ -192,8 +209,11 @@ fn groups_go_by_what_the_settings_say() {
     world.fact_of(thread(3), "http-9", "accept;poll", State::Io, 4);
     world.fact_of(ThreadKey { pid: 7, ..thread(4) }, "", "idle", State::Io, 8);
     let groups = |world: &mut World, grouping| {
-        let projection = world.project(&Settings { grouping, ..Settings::default() });
-        let groups = projection.groups.iter().map(|g| format!("{}={}/{}", g.name, g.total.wall_ns, g.threads.len()));
+        let settings = Settings { grouping, ..Settings::default() };
+        let projection = world.project(&settings);
+        let order = projection.ordered(&settings).groups();
+        let groups = order.iter().map(|at| &projection.groups[*at as usize]);
+        let groups = groups.map(|g| format!("{}={}/{}", g.name, g.total.wall_ns, g.threads.len()));
         groups.collect::<Vec<_>>().join(", ")
     };
     let frame = || Grouping::Frame(regex::Regex::new("^handle").unwrap());

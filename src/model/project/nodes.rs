@@ -1,0 +1,151 @@
+//! The nodes of all call trees: numbers count through all groups, and callers come before their callees.
+//!
+//! Nothing here depends on metric or order: all metrics' sums are held, and where a node was seen at several lines, all
+//! of these. See [`super::ordered`] for the reading side.
+
+use std::sync::Arc;
+
+use super::Totals;
+use super::columns::Columns;
+use super::lines::{At, Line};
+use crate::model::settings::Metric;
+use crate::model::tables::Location;
+
+/// No node, no entry.
+pub(super) const NONE: u32 = u32::MAX;
+/// In [`Nodes::places`]: several locations; the rest is an index into [`Nodes::spans`].
+const SEVERAL: u32 = 1 << 31;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Nodes {
+    pub parents: Vec<u32>,
+    pub first_child: Vec<u32>,
+    /// Roots of one group are siblings, too.
+    pub next_sibling: Vec<u32>,
+    /// What makes it a row of its own: a function, or under roll-up line a location.
+    pub rows: Vec<u32>,
+    /// Where it was seen: a location, or several.
+    places: Vec<u32>,
+    spans: Vec<(u32, u32)>,
+    lines: Vec<At>,
+    pub totals: Columns,
+    /// Index into `owns`, or [`NONE`] for those without time of their own.
+    pub own: Vec<u32>,
+    pub owns: Columns,
+    /// What places and lines count.
+    pub locations: Arc<Vec<Arc<Location>>>,
+}
+
+impl Nodes {
+    pub fn new(locations: Arc<Vec<Arc<Location>>>) -> Nodes {
+        Nodes { locations, ..Nodes::default() }
+    }
+
+    pub fn len(&self) -> usize {
+        self.parents.len()
+    }
+
+    /// A new node below `parent`, or below nobody: then `first_root` begins its siblings.
+    pub fn push(&mut self, parent: u32, row: u32, location: u32, first_root: &mut u32) -> u32 {
+        let node = self.parents.len() as u32;
+        self.parents.push(parent);
+        self.rows.push(row);
+        self.places.push(location);
+        self.first_child.push(NONE);
+        self.own.push(NONE);
+        let first = match parent {
+            NONE => first_root,
+            parent => &mut self.first_child[parent as usize],
+        };
+        self.next_sibling.push(std::mem::replace(first, node));
+        node
+    }
+
+    /// The node was seen at this location; true if that is another one than before.
+    pub fn see(&mut self, node: u32, location: u32) -> bool {
+        let place = &mut self.places[node as usize];
+        if *place != location {
+            *place = SEVERAL;
+        }
+        *place == SEVERAL
+    }
+
+    pub fn is_at_several(&self, node: u32) -> bool {
+        self.places[node as usize] & SEVERAL != 0
+    }
+
+    /// What was seen of the nodes at several locations.
+    pub fn set_lines(&mut self, mut seen: Vec<At>) {
+        seen.sort_unstable_by_key(|at| (at.node, at.location));
+        seen.dedup_by(|next, sum| {
+            let same = (next.node, next.location) == (sum.node, sum.location);
+            if same {
+                sum.wall_ns += next.wall_ns;
+                sum.cpu_ns += next.cpu_ns;
+            }
+            same
+        });
+        let mut start = 0;
+        for lines in seen.chunk_by(|a, b| a.node == b.node) {
+            let end = start + lines.len() as u32;
+            self.places[lines[0].node as usize] = SEVERAL | self.spans.len() as u32;
+            self.spans.push((start, end));
+            start = end;
+        }
+        self.lines = seen;
+    }
+
+    /// The node at each of its locations.
+    pub fn each_line(&self, node: u32, mut f: impl FnMut(At)) {
+        match self.places[node as usize] {
+            several if several & SEVERAL != 0 => {
+                let (start, end) = self.spans[(several & !SEVERAL) as usize];
+                self.lines[start as usize..end as usize].iter().for_each(|at| f(*at));
+            }
+            location => {
+                let [wall_ns, cpu_ns] = [Metric::Wall, Metric::Cpu].map(|metric| self.totals.value(node, metric));
+                f(At { node, location, wall_ns, cpu_ns });
+            }
+        }
+    }
+
+    /// The heaviest of its locations (tie: the lowest line).
+    pub fn location(&self, node: u32, metric: Metric) -> &Arc<Location> {
+        let location = match self.places[node as usize] {
+            several if several & SEVERAL != 0 => {
+                let (start, end) = self.spans[(several & !SEVERAL) as usize];
+                let lines = &self.lines[start as usize..end as usize];
+                let line = |at: &At| Line::new(metric, &self.locations[at.location as usize], at.wall_ns, at.cpu_ns);
+                let best = lines.iter().reduce(|best, next| if line(next).beats(&line(best)) { next } else { best });
+                best.map_or(0, |at| at.location)
+            }
+            location => location,
+        };
+        &self.locations[location as usize]
+    }
+
+    /// A location of the node: good enough for its name, not for its line.
+    pub fn name(&self, node: u32) -> &Arc<Location> {
+        let location = match self.places[node as usize] {
+            several if several & SEVERAL != 0 => {
+                self.lines[self.spans[(several & !SEVERAL) as usize].0 as usize].location
+            }
+            location => location,
+        };
+        &self.locations[location as usize]
+    }
+
+    pub fn own(&self, node: u32) -> Totals {
+        match self.own[node as usize] {
+            NONE => Totals::default(),
+            own => self.owns.get(own),
+        }
+    }
+
+    pub fn own_value(&self, node: u32, metric: Metric) -> u64 {
+        match self.own[node as usize] {
+            NONE => 0,
+            own => self.owns.value(own, metric),
+        }
+    }
+}
