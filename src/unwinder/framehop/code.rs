@@ -32,6 +32,9 @@ const SHARE: u32 = 500;
 const SHARE_UNKNOWN: u32 = 20;
 const LOOK_AGAIN_UNKNOWN: Duration = Duration::from_millis(10);
 
+/// What reading a few bytes of another process costs, in the unit of [`Context::spend`].
+pub const READ: usize = 256;
+
 /// How the frame at an address is left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
@@ -160,7 +163,12 @@ impl Code {
         if let Some(known) = self.known.get(&(pc, exact)) {
             return Some(*known);
         }
-        let known = self.learn(memory, pc, exact)?;
+        // Up to seven reads of its code.
+        let known = self.context.spend(7 * READ).and_then(|()| self.learn(memory, pc, exact))?;
+        if self.context.exhausted() {
+            // Whether there is a rule for it may not have been seen.
+            return Some(known);
+        }
         if self.known.len() >= KNOWN_MAX {
             self.known.clear();
         }
@@ -263,6 +271,7 @@ impl Code {
         if let Some(site) = self.calls.get(&return_address) {
             return *site;
         }
+        self.context.spend(READ)?;
         let site = calls::call_before(memory, return_address);
         if self.calls.len() >= KNOWN_MAX {
             self.calls.clear();

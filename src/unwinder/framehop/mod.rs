@@ -70,6 +70,7 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
 impl<M: ReadMemory> Unwinder for FramehopUnwinder<M> {
     fn walk(&mut self, registers: &Registers, stack: StackBytes<'_>, out: &mut Vec<RawFrame>) -> Walk {
         self.code.refresh(Instant::now());
+        self.code.context.begin();
         self.left.clear();
         // Only a thread that is read as it lies, blocked, is still where it was when its stack was copied.
         let live = registers.rbp.is_none().then_some(&self.memory);

@@ -6,7 +6,7 @@
 
 use crate::process::memory::ReadMemory;
 use crate::unwinder::framehop::calls::{self, CallSite};
-use crate::unwinder::framehop::code::{Code, Step};
+use crate::unwinder::framehop::code::{Code, READ, Step};
 use crate::unwinder::framehop::rows::{Frame, lowest_saved};
 use crate::unwinder::framehop::stack::Stack;
 use crate::unwinder::framehop::tables::Rule;
@@ -160,9 +160,14 @@ impl<M: ReadMemory> Search<'_, '_, M> {
         {
             return None;
         }
+        self.code.context.spend(1)?;
         let return_address = self.stack.word(at + 8)?;
         let site = self.code.call_before(self.memory, return_address)?;
         let saved = self.stack.word(at)?;
+        if function.is_some() {
+            // Where a call leads to is read anew for each record.
+            self.code.context.spend(READ)?;
+        }
         let fit = match (site, function) {
             (_, None) | (CallSite::Indirect, _) => Fit::Possible,
             (CallSite::Direct(target), Some(start)) if calls::leads_to(self.memory, target, start) => Fit::Certain,

@@ -156,6 +156,7 @@ impl<M: ReadMemory> Evaluator<'_, '_, M> {
     }
 
     fn expression(&mut self, expression: &UnwindExpression<usize>, initial: Option<u64>) -> Option<u64> {
+        self.code.context.spend(OPERATIONS_MAX as usize)?;
         let tables = self.tables;
         let Expression(bytes) = expression.get(&tables.section()).ok()?;
         let mut evaluation: gimli::Evaluation<EndianSlice<'_, LittleEndian>> =

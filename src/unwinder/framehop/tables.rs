@@ -12,13 +12,47 @@ use gimli::{
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 pub type Row = UnwindTableRow<usize>;
-pub type Context = UnwindContext<usize>;
 
 /// A function's unwind entry, or the one of the CIE it shares, is at most this long: its program is run instruction
 /// by instruction when an address is first met.
 const ENTRY_MAX: usize = 256 << 10;
 /// Functions of one image; the largest programs have about half a million.
 const FUNCTIONS_MAX: usize = 4 << 20;
+
+/// What one walk may cost, in bytes of unwind programs run; other work counts as many as take about as long. Some tens of
+/// milliseconds: real walks, cold ones too, take a hundredth of it.
+const WORK_MAX: u64 = 16 << 20;
+
+/// The room to evaluate rows in, and how much work the current walk has left. Every single step of a walk is bounded, but
+/// their product is not: rows ask for registers, which are found by running the rows of all frames inside, ...
+pub struct Context {
+    rows: UnwindContext<usize>,
+    work: u64,
+}
+
+impl Default for Context {
+    fn default() -> Context {
+        Context { rows: UnwindContext::new(), work: WORK_MAX }
+    }
+}
+
+impl Context {
+    /// A new walk begins.
+    pub fn begin(&mut self) {
+        self.work = WORK_MAX;
+    }
+
+    /// `None` when there is not so much left; then the walk has to end.
+    pub fn spend(&mut self, work: usize) -> Option<()> {
+        let left = self.work.checked_sub(work as u64);
+        self.work = left.unwrap_or(0);
+        left.map(drop)
+    }
+
+    pub fn exhausted(&self) -> bool {
+        self.work == 0
+    }
+}
 
 /// How a frame is left, as far as it is known before looking at the stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -193,7 +227,9 @@ impl Tables {
         if entry.cie().return_address_register() != X86_64::RA {
             return None;
         }
-        let row = entry.unwind_info_for_address(&self.section(), &self.bases(), context, address).ok()?;
+        context.spend(entry.entry_len() + entry.cie().entry_len())?;
+        let rows = &mut context.rows;
+        let row = entry.unwind_info_for_address(&self.section(), &self.bases(), rows, address).ok()?;
         Some((row, encoding))
     }
 

@@ -77,6 +77,9 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
                 return self.end(Marker::TooDeep, None);
             }
             let Some(known) = self.code.known(self.memory, cursor.pc, cursor.exact) else {
+                if self.code.context.exhausted() {
+                    return self.end(Marker::BadUnwind, None);
+                }
                 match self.called_nothing(cursor).filter(|_| on_stack) {
                     Some(caller) => {
                         self.out.push(RawFrame::marker(Marker::OutsideMaps));
@@ -91,7 +94,12 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
                 return self.end(Marker::BadUnwind, Some(known));
             }
             self.stack.take_missing();
-            match self.step(cursor, known) {
+            let next = self.step(cursor, known);
+            if self.code.context.exhausted() {
+                // Something may not have been looked at, so nothing that was found proves anything.
+                return self.end(Marker::BadUnwind, Some(known));
+            }
+            match next {
                 Next::Whole => return None,
                 Next::End(marker) => return self.end(marker, Some(known)),
                 Next::Frame(next) if known.step == Step::Signal => cursor = next,

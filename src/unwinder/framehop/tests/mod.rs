@@ -301,6 +301,30 @@ fn signal_frames_are_crossed_with_all_registers() {
     assert!(world.walk(at(4), None, 0x1000).1.end.is_some());
 }
 
+/// Each frame's row asks 80 times for a register that no frame inside it has saved, so that all of their rows are run.
+#[test]
+fn rows_that_lead_through_all_other_rows_exhaust_the_walk_not_us() {
+    let mut program = [0x7c, 0, 0x13].repeat(80); // breg12 0, drop
+    program.extend([0x77, 8]); // breg7 8
+    // The length of the expression takes two bytes.
+    let mut row = vec![0x0f, program.len() as u8 & 0x7f | 0x80, (program.len() >> 7) as u8];
+    row.extend(program);
+    let mut world = world_of(vec![(0, root()), (1, row)]);
+    let in_1 = call(&world.memory, 1, 1);
+    world.memory.put_words(SP, &[in_1; 0x800]);
+    let registers = Registers { rip: at(1), rsp: SP, rbp: Some(0), general: [1; 14], general_known: true };
+    let (bytes, mut out) = (in_1.to_le_bytes().repeat(0x800), Vec::new());
+    let walk = world.unwinder.walk(&registers, StackBytes { base: SP, bytes: &bytes }, &mut out);
+    check(&out, walk);
+    assert_eq!(walk, ends(Marker::BadUnwind));
+    assert!((20..1000).contains(&out.len()), "{}", out.len());
+    // What the next walk may cost is not less for it.
+    let in_0 = call(&world.memory, 0, 1);
+    let bytes = in_0.to_le_bytes();
+    out.clear();
+    assert_eq!(world.unwinder.walk(&registers, StackBytes { base: SP, bytes: &bytes }, &mut out), WHOLE);
+}
+
 #[test]
 fn endless_stacks_end() {
     let mut world = world();
