@@ -113,7 +113,12 @@ impl FileNames {
 
     /// The vDSO, from our own process: one kernel, one vDSO.
     pub fn vdso(module: &str) -> Option<FileNames> {
-        let bytes = Bytes::Own(vdso::image()?);
+        FileNames::of_image(module, vdso::image()?)
+    }
+
+    /// A whole file in memory; no debug file is looked for.
+    pub fn of_image(module: &str, image: Vec<u8>) -> Option<FileNames> {
+        let bytes = Bytes::Own(image);
         let search = SearchPath { debug_dirs: Vec::new(), caches: Vec::new() };
         FileNames::load(module, bytes, &PathBuf::new(), &[], &search, Trust::Full)
     }
@@ -211,13 +216,16 @@ impl FileNames {
                     // and with it the scopes.
                     Some(name) if depth == 0 && !place.linkage => {
                         let symbol = self.symbol(spot).filter(|s| s.starts_with(b"_Z") || s.starts_with(b"_R"));
-                        demangle::readable(symbol.unwrap_or(&name))
+                        readable(symbol.unwrap_or(&name))
                     }
-                    Some(name) => demangle::readable(&name),
-                    // Lines without a function (assembly), or a function without a name.
-                    None if depth == 0 => self.fallback(spot),
-                    None => "[inlined]".into(),
+                    Some(name) => readable(&name),
+                    None => None,
                 };
+                // Lines without a function (assembly), or a function without a name.
+                let function = function.unwrap_or_else(|| match depth {
+                    0 => self.fallback(spot),
+                    _ => "[inlined]".into(),
+                });
                 Step { function, file: place.file, line: place.line }
             })
             .collect()
@@ -242,21 +250,26 @@ impl FileNames {
         let Some(address) = lookup_address(&self.elf, spot) else {
             return format!("{}!{:#x}", self.module, spot.offset);
         };
-        if let Some(name) = self.symbol(spot) {
-            return demangle::readable(name);
+        if let Some(name) = self.symbol(spot).and_then(readable) {
+            return name;
         }
         let bytes = self.bytes.get();
-        if let Some(name) = self.dynamic.name(bytes, address, &|address| self.entry(address)) {
-            return demangle::readable(name);
+        if let Some(name) = self.dynamic.name(bytes, address, &|address| self.entry(address)).and_then(readable) {
+            return name;
         }
-        if let Some(name) = self.plt.name(&self.elf, bytes, address) {
-            return demangle::readable(&name);
+        if let Some(name) = self.plt.name(&self.elf, bytes, address).and_then(|name| readable(&name)) {
+            return name;
         }
         match self.entry(address) {
             Some(start) => format!("{}!fn_{start:x}", self.module),
             None => format!("{}!{:#x}", self.module, address + u64::from(!spot.exact)),
         }
     }
+}
+
+/// `None` for a name of nothing but characters that cannot be shown.
+fn readable(raw: &[u8]) -> Option<String> {
+    Some(demangle::readable(raw)).filter(|name| !name.is_empty())
 }
 
 /// The ELF address at which names and lines are looked up: a return address belongs to the call before it.

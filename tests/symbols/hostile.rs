@@ -88,6 +88,24 @@ fn a_symbol_of_a_megabyte_is_cut_and_one_with_escape_sequences_is_cleaned() {
 }
 
 #[test]
+fn a_name_of_nothing_that_can_be_shown_is_no_name() {
+    let mut bytes = program();
+    let places: Vec<usize> =
+        bytes.windows(9).enumerate().filter(|(_, w)| *w == b"outermost").map(|(at, _)| at).collect();
+    assert!(places.len() >= 2);
+    for at in places {
+        bytes[at..at + 9].fill(1);
+    }
+    let path = common::build("sym_inline.c", "invisible", &["-g", "-O2"]);
+    let (address, _) = function(&path, "outermost");
+    let at = address.wrapping_add(code_shift(&path));
+    std::fs::write(&path, bytes).expect("room");
+    let named = name(&path, nowhere(), &[(at, true)]);
+    let module = path.file_name().and_then(|n| n.to_str()).expect("a name");
+    assert_eq!(&*named[0][0].function, format!("{module}!fn_{address:x}"));
+}
+
+#[test]
 fn files_cut_anywhere_or_made_of_noise_are_survived() {
     let bytes = program();
     for n in 0..60 {
