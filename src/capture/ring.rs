@@ -109,7 +109,7 @@ fn length_of(header: u64) -> usize {
 }
 
 /// Appends the words of `event` to an empty `out`.
-fn encode(event: &Event, out: &mut Vec<u64>) {
+pub fn encode(event: &Event, out: &mut Vec<u64>) {
     out.push(0);
     let (kind, seen, flags) = match event {
         Event::Look(look) => {
@@ -221,8 +221,8 @@ impl Words<'_> {
     }
 }
 
-/// `None` for words that are no record; never panics.
-fn decode(record: &[u64]) -> Option<Event> {
+/// The event of one record, header included. `None` for words that are no record; never panics.
+pub fn decode(record: &[u64]) -> Option<Event> {
     let mut words = Words(record);
     let header = words.take()?;
     let (kind, seen, flags) = (header & 0xff, header >> 32 & 0xff, header >> 40 & 0xff);

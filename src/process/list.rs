@@ -79,17 +79,18 @@ fn row(pid: u32, tick: u64, users: &HashMap<u32, String>) -> Option<ProcessRow> 
 
 /// What /proc/PID/stat tells.
 #[derive(PartialEq, Eq, Debug)]
-struct Stat {
-    name: String,
-    state: u8,
-    flags: u64,
-    cpu_ticks: u64,
-    threads: u32,
-    start: u64,
+pub struct Stat {
+    pub name: String,
+    pub state: u8,
+    pub flags: u64,
+    pub cpu_ticks: u64,
+    pub threads: u32,
+    /// Clock ticks since boot.
+    pub start: u64,
 }
 
 impl Stat {
-    fn parse(bytes: &[u8]) -> Option<Stat> {
+    pub fn parse(bytes: &[u8]) -> Option<Stat> {
         // The name may hold spaces and brackets: it ends at the last one.
         let open = bytes.iter().position(|b| *b == b'(')?;
         let close = bytes.iter().rposition(|b| *b == b')')?;
@@ -110,7 +111,7 @@ impl Stat {
 }
 
 /// The first number of /proc/PID/status' line `Uid:`.
-fn real_uid(status: &[u8]) -> Option<u32> {
+pub fn real_uid(status: &[u8]) -> Option<u32> {
     let line = status.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(b"Uid:"))?;
     std::str::from_utf8(line).ok()?.split_ascii_whitespace().next()?.parse().ok()
 }

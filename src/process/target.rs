@@ -202,12 +202,13 @@ pub fn witness(pid: u32) -> Option<u32> {
 
 /// What is used of `/proc/PID/stat`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Stat {
-    comm: String,
-    state: u8,
-    flags: u64,
-    threads: u64,
-    start: u64,
+pub struct Stat {
+    pub comm: String,
+    pub state: u8,
+    pub flags: u64,
+    pub threads: u64,
+    /// Clock ticks since boot.
+    pub start: u64,
 }
 
 impl Stat {
@@ -216,7 +217,7 @@ impl Stat {
         Stat::parse(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    fn parse(text: &[u8]) -> Option<Stat> {
+    pub fn parse(text: &[u8]) -> Option<Stat> {
         // The name is in parentheses and may itself contain any byte: the last `)` ends it.
         let open = text.iter().position(|b| *b == b'(')?;
         let close = text.iter().rposition(|b| *b == b')')?;
@@ -242,11 +243,11 @@ impl Stat {
 
 /// What is used of `/proc/PID/status`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Status {
-    tgid: u32,
+pub struct Status {
+    pub tgid: u32,
     /// Real, effective, saved, file system.
-    uids: [u32; 4],
-    gids: [u32; 4],
+    pub uids: [u32; 4],
+    pub gids: [u32; 4],
 }
 
 impl Status {
@@ -255,7 +256,7 @@ impl Status {
         Status::parse(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    fn parse(text: &[u8]) -> Option<Status> {
+    pub fn parse(text: &[u8]) -> Option<Status> {
         let value = |key: &[u8]| {
             let line = text.split(|b| *b == b'\n').find(|line| line.starts_with(key))?;
             std::str::from_utf8(&line[key.len()..]).ok()

@@ -281,14 +281,14 @@ fn ticks_to_ns(ticks: u64) -> Ns {
 }
 
 /// `RUN_NS DELAY_NS RUNS`.
-fn parse_schedstat(text: &[u8]) -> Option<Counters> {
+pub fn parse_schedstat(text: &[u8]) -> Option<Counters> {
     let mut fields = fields(text).map(decimal);
     let counters = Counters { run_ns: fields.next()??, delay_ns: fields.next()??, runs: fields.next()?? };
     Some(counters)
 }
 
 /// Sum of both kinds of context switches in `/proc/PID/task/TID/status`: it moves whenever the thread has run and stopped.
-fn parse_switches(text: &[u8]) -> Option<u64> {
+pub fn parse_switches(text: &[u8]) -> Option<u64> {
     let mut sum = None;
     for line in text.split(|b| *b == b'\n') {
         let count = line
@@ -302,7 +302,8 @@ fn parse_switches(text: &[u8]) -> Option<u64> {
     sum
 }
 
-fn parse_tracer(text: &[u8]) -> Option<u32> {
+/// Who traces the thread (0: nobody), from the same file.
+pub fn parse_tracer(text: &[u8]) -> Option<u32> {
     let line = text.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(b"TracerPid:"))?;
     decimal(fields(line).next()?)?.try_into().ok()
 }
@@ -340,7 +341,7 @@ fn unescape(name: &[u8]) -> RawName {
 }
 
 /// The three forms: `running`; `-1 SP PC`; `NUMBER ARG x 6 SP PC` (fs/proc/base.c, proc_pid_syscall).
-fn parse_syscall(text: &[u8]) -> Option<Doing> {
+pub fn parse_syscall(text: &[u8]) -> Option<Doing> {
     if text.starts_with(b"running") {
         return Some(Doing::Running);
     }

@@ -126,6 +126,14 @@ pub fn find(elf: &Elf, bytes: &[u8], path: &Path, roots: &[&Root], search: &Sear
     None
 }
 
+/// Where the debug file of an ELF image that is mapped from `path` is looked for on this host; empty where the image asks
+/// for none.
+pub fn debug_file_places(image: &[u8], path: &Path, search: &SearchPath) -> Vec<PathBuf> {
+    let Some(elf) = Elf::parse(image) else { return Vec::new() };
+    let link = elf.debug_link(image).map(|(name, _)| name);
+    candidates(elf.build_id(), link, path, true, search)
+}
+
 fn candidates(id: Option<&[u8]>, link: Option<&[u8]>, path: &Path, host: bool, search: &SearchPath) -> Vec<PathBuf> {
     let mut paths = Vec::new();
     if let Some(id) = id.filter(|id| id.len() > 1) {

@@ -36,7 +36,10 @@ use std::sync::{Arc, Once};
 
 use rustc_hash::FxHashSet;
 
-pub use self::debugfile::SearchPath;
+pub use self::debugfile::{SearchPath, debug_file_places};
+pub use self::demangle::readable;
+use self::names::FileNames;
+pub use self::names::{Spot, Step};
 use self::worker::{Shared, Worker};
 use crate::model::frame::RawFrame;
 use crate::model::tables::Named;
@@ -47,6 +50,14 @@ use crate::process::files::Files;
 pub struct Resolved {
     pub frame: RawFrame,
     pub named: Named,
+}
+
+/// Names places of a whole file in memory, by the file alone: for each, in the order given, the function and what is
+/// inlined there, outermost first. `None` for what is no ELF file. The parsers' panics are the caller's.
+pub fn name_image(module: &str, image: Vec<u8>, spots: &[Spot]) -> Option<Vec<Vec<Step>>> {
+    let mut named = Vec::with_capacity(spots.len());
+    FileNames::of_image(module, image)?.name(spots, &mut 0, &mut |_, steps| named.push(steps));
+    Some(named)
 }
 
 /// The names of a session. Dropping it tells its worker to end; nobody waits for that.
