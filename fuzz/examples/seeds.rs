@@ -1,0 +1,271 @@
+//! Writes the first inputs of each target into FOLDER/TARGET/: `seeds FOLDER`. They are made and not kept, so that they
+//! always fit the targets; what fuzzing finds becomes a test of the package.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+// Everything is built with calls into libFuzzer in it, this too. Its `main` is only taken where there is no other.
+use libfuzzer_sys as _;
+use sampletop::capture::ring::encode;
+use sampletop::model::frame::{Counters, Event, Look, Losses, RawFrame, RawName, Seen, Syscall, ThreadKey, Tick};
+use sampletop_fuzz::image::{self, CODE, Function, IMAGE, STACK};
+use sampletop_fuzz::{ALTERNATE, DWARF_SECTIONS, TABLES, elf, piece, token};
+
+fn main() {
+    let Some(folder) = std::env::args_os().nth(1).map(PathBuf::from) else {
+        eprintln!("usage: seeds FOLDER");
+        std::process::exit(2);
+    };
+    let mut seeds = Seeds { folder };
+    seeds.text();
+    seeds.records();
+    seeds.stacks();
+    seeds.notes();
+    seeds.programs();
+}
+
+struct Seeds {
+    folder: PathBuf,
+}
+
+impl Seeds {
+    fn add(&mut self, target: &str, name: &str, bytes: impl AsRef<[u8]>) {
+        let folder = self.folder.join(target);
+        fs::create_dir_all(&folder).and_then(|()| fs::write(folder.join(name), bytes)).unwrap_or_else(|error| {
+            panic!("{}: {error}", folder.display());
+        });
+    }
+
+    fn text(&mut self) {
+        let read = |path: &str| fs::read(path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        self.add("maps", "own", read("/proc/self/maps"));
+        self.add(
+            "maps",
+            "odd",
+            "400000-401000 r-xp 00000000 fd:01 393 /usr/bin/ba sh\n401000-402000 rwxs 00001000 00:01 77 /memfd:jit (deleted)\n\
+             403000-404000 r--p 00000000 fd:01 400 /tmp/a\\012b (deleted)\n7ffd10000000-7ffd10021000 rw-p 00000000 00:00 0 [stack]\n\
+             ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]\n",
+        );
+        for file in ["stat", "status", "schedstat"] {
+            self.add("proc_files", file, read(&format!("/proc/self/{file}")));
+        }
+        self.add("proc_files", "name", "12 (a) R (b\\n\\\\) S 1 2 3 4 5 6 7 8 9 10 100 23 14 15 20 0 7 0 4242 17");
+        self.add("proc_files", "blocked", "232 0x5 0x7f00 0x10 0xffffffffffffffff 0x0 0x8 0x7ffc10 0x401000\n");
+        self.add("proc_files", "faulting", "-1 0x7ffc10 0x401000\n");
+        self.add("proc_files", "running", "running\n");
+        self.add("text", "escape", "\u{ff}\u{1b}[2Jevil\u{7}\u{202e}nimda\u{2066} 漢字 e\u{301} two\nlines");
+        self.add("text", "short", "\u{8}ääääää\u{200b}x");
+        for (name, raw) in [
+            ("c", "__GI___libc_read"),
+            ("clone", "burn.constprop.12.isra.3.cold"),
+            ("cpp", "_ZNK2ns4TypeIiSaIS0_IcEEE6methodERKNS_1AES2_"),
+            ("lambda", "_ZZ4mainENKUlvE_clEv"),
+            ("abi", "_ZN3foo3barB5cxx11Ev"),
+            ("template", "_Z3runIPFviEEvT_"),
+            ("pack", "_Z1fIJiJcdEJEEEvDpT_"),
+            (
+                "legacy",
+                "_ZN71_$LT$Test$u20$$u2b$$u20$$u27$static$u20$as$u20$foo..Bar$LT$Test$GT$$GT$3bar17h930b740aa94f1d3aE",
+            ),
+            ("v0", "_RNCNCNgCs6DXkGYLi8lr_2cc5spawn00B5_"),
+            ("generic", "_RINvNtC3std3mem8align_ofdNtB4_3FooKj8_E"),
+        ] {
+            self.add("demangle", name, raw);
+        }
+        for (name, rule) in [
+            ("plain", "s/a/b/g\nbanana"),
+            ("groups", "s/(\\w+)-(?<n>\\d+)/$2 ${n}$$/\npool-17"),
+            ("escaped", "s|a\\|b|x|\na|b ab"),
+            ("wrong", "s/(a/$name/"),
+            ("frame", "frame:^handle_(get|put)"),
+        ] {
+            self.add("rules", name, rule);
+        }
+    }
+
+    fn records(&mut self) {
+        let thread = ThreadKey { pid: 1, tid: 2, start: 3 };
+        let look = Look {
+            at: 5,
+            thread,
+            name: RawName::new(b"worker"),
+            seen: Seen::Blocked(Syscall { number: 232, args: [1, 2, 3, 4, 5, 6] }),
+            counters: Some(Counters { run_ns: 7, delay_ns: 8, runs: 9 }),
+            stack: vec![RawFrame::from_bits(10), RawFrame::from_bits(11)],
+            recovered: true,
+        };
+        let tick = Tick {
+            at: 1,
+            pid: 2,
+            late_ns: 3,
+            process_cpu_ns: Some(4),
+            interval_ns: 5,
+            losses: Losses { samples: 6, ..Losses::default() },
+        };
+        for (name, event) in [
+            ("blocked", Event::Look(look.clone())),
+            ("disk", Event::Look(Look { seen: Seen::Disk(None), counters: None, ..look })),
+            ("tick", Event::Tick(tick)),
+            ("ended", Event::ThreadEnded { at: 1, thread, counters: None }),
+            ("exec", Event::Exec { at: 1, pid: 2 }),
+            ("gone", Event::ProcessEnded { at: 1, pid: 2 }),
+            ("gap", Event::Gap { from: 1, at: 2 }),
+        ] {
+            let mut words = Vec::new();
+            encode(&event, &mut words);
+            self.add("ring", name, bytes(&words));
+        }
+        // id, pid and tid, time, registers' ABI and values, room for the stack, its bytes, bytes filled.
+        let mut sample = vec![77, 10 | 20 << 32, 30, 2];
+        sample.extend(100..117);
+        sample.extend([16, 1, 2, 8]);
+        let lost = [&[2, 0, 0, 0, 0, 0, 24, 0][..], &bytes(&[1, 42])].concat();
+        let throttled = [&[5, 0, 0, 0, 0, 0, 32, 0][..], &bytes(&[1, 2, 3])].concat();
+        let mut commands = vec![0];
+        for _ in 0..18 {
+            commands.extend([&[4][..], &piece(&bytes(&sample))].concat());
+        }
+        for record in [&lost, &throttled] {
+            commands.extend([&[0][..], &piece(record)].concat());
+        }
+        commands.push(7);
+        self.add("kernel_ring", "records", &commands);
+        commands.extend([&[6, 8, 0][..], &piece(&lost), &[5], &bytes(&[1 << 40]), &[0], &piece(&lost)].concat());
+        self.add("kernel_ring", "wild", &commands);
+    }
+
+    fn stacks(&mut self) {
+        let functions = [
+            (0, image::root()),
+            (1, image::sp_plus(16)),
+            (2, image::frame_pointer()),
+            (4, image::sp_plus(16)),
+            (5, image::frame_pointer()),
+            (6, image::expression(&[0x77, 8, 0x06])),
+            (7, image::expression(&[0x7c, 16])),
+        ]
+        .map(|(number, program)| Function { number, program });
+        let at = image::at;
+        let mut code = vec![0; 0x900];
+        // Each function ends in a call of another, keeps a frame, and 3 is the way back from a signal handler.
+        for (caller, callee) in [(0, 2), (1, 4), (2, 5), (4, 1), (5, 2), (6, 1), (7, 2)] {
+            let place = (at(caller) - CODE) as usize;
+            code[place..place + 8].copy_from_slice(&[0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x10]);
+            code[place + 0x7b] = 0xe8;
+            let distance = at(callee).wrapping_sub(at(caller) + 0x80) as u32;
+            code[place + 0x7c..place + 0x80].copy_from_slice(&distance.to_le_bytes());
+        }
+        let trampoline = (at(3) - CODE) as usize;
+        code[trampoline..trampoline + 9].copy_from_slice(&[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05]);
+        let behind = |number| at(number) + 0x80;
+        let sp = |word: u64| STACK + 8 * word;
+        let mut signal = vec![7, at(3), 0, 0, 0, 0, 0];
+        signal.extend([0; 17]);
+        signal[7 + 10] = sp(30);
+        signal[7 + 15] = sp(26);
+        signal[7 + 16] = at(2) + 0x40;
+        signal.extend([0, 0, 0, 0, 0, 0, 0, behind(0)]);
+        let mut elsewhere = signal.clone();
+        elsewhere[7 + 10] = ALTERNATE + 8 * 30;
+        elsewhere[7 + 15] = ALTERNATE + 8 * 26;
+        let image = image::elf(&functions);
+        let stacks: [(&str, u8, u64, u64, Vec<u64>); 8] = [
+            ("steps", 1, at(4) + 8, 0, vec![7, behind(1), 7, behind(0)]),
+            ("records", 1, at(2) + 8, sp(2), vec![0, 0, sp(6), behind(5), 0, 0, sp(8), behind(2), 0, behind(0), 0, 0]),
+            ("recovered", 0, at(4), 0, vec![7, behind(2), 0, 0, sp(8), behind(5), 0, 0, 0, behind(0), 0, 0]),
+            (
+                "unknown",
+                1,
+                at(3) + 32,
+                sp(2),
+                vec![0, 0, sp(6), behind(2), 0, 0, sp(10), behind(5), 0, 0, 0, behind(0)],
+            ),
+            ("expression", 3, at(6), 0, vec![0, sp(4), 0, behind(7), 0, behind(0), 0, 0]),
+            ("null", 1, 0, 0, vec![behind(1), 7, behind(0)]),
+            ("signal", 1, at(4), 0, signal),
+            ("alternate", 1, at(4), 0, elsewhere),
+        ];
+        for (name, flags, rip, rbp, words) in stacks {
+            let seed = |flags: u8, from: usize| {
+                let mut seed = vec![flags, 40];
+                seed.extend([rip, STACK, rbp].into_iter().flat_map(token));
+                seed.extend(piece(&image[from..(CODE - IMAGE) as usize]));
+                seed.extend(piece(&code));
+                seed.extend(words.iter().copied().flat_map(token));
+                seed
+            };
+            self.add("unwind", name, seed(flags, TABLES));
+            self.add("unwind", &format!("{name}-whole"), seed(flags | 4, 0));
+        }
+    }
+
+    fn notes(&mut self) {
+        let mut note = [4u32, 3, 3].map(u32::to_le_bytes).concat();
+        note.extend(b"GNU\0\xab\xcd\xef\0");
+        for (name, link) in [("plain", &b"x.debug\0\x01\x02\x03\x04"[..]), ("out", b"../x\0\0\0\0\x01\x02\x03\x04")] {
+            self.add("debug_file", name, [&piece(&note), &piece(link), &b"/opt/bin/x"[..]].concat());
+        }
+    }
+
+    /// Small programs, with debug info of both versions in use.
+    fn programs(&mut self) {
+        let c = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/targets/sym_inline.c"))
+            .expect("a source file of the tests");
+        for (name, language, source, flags) in [
+            ("c5", "c", &c[..], &["-gdwarf-5"][..]),
+            ("c4", "c", &c, &["-gdwarf-4", "-Wl,--build-id"]),
+            ("c-packed", "c", &c, &["-gdwarf-5", "-gz"]),
+            ("c-sections", "c", &c, &["-gdwarf-5", "-ffunction-sections"]),
+            ("stripped", "c", &c, &["-s"]),
+            ("cpp5", "c++", CPP, &["-gdwarf-5"]),
+            ("cpp4", "c++", CPP, &["-gdwarf-4"]),
+        ] {
+            let file = self.compile(language, source, flags);
+            self.add("symbols", name, &file);
+            let sections = elf::sections(&file);
+            let pieces = DWARF_SECTIONS.map(|wanted| {
+                let found = sections.iter().find(|(name, _)| name == wanted);
+                piece(found.map_or(&[], |(_, bytes)| bytes))
+            });
+            self.add("dwarf", name, pieces.concat());
+        }
+    }
+
+    fn compile(&self, language: &str, source: &str, flags: &[&str]) -> Vec<u8> {
+        let (input, output) = (self.folder.join("program.source"), self.folder.join("program"));
+        fs::write(&input, source).unwrap_or_else(|error| panic!("{}: {error}", input.display()));
+        let small = ["-O2", "-shared", "-fPIC", "-nostdlib", "-Wl,-z,noseparate-code", "-Wl,-z,max-page-size=4096"];
+        let mut compiler = Command::new("cc");
+        compiler.args(small).args(flags).args(["-x", language]).arg(&input).arg("-o").arg(&output);
+        match compiler.status() {
+            Ok(status) if status.success() => {}
+            done => panic!("a C and C++ compiler is needed: {compiler:?}: {done:?}"),
+        }
+        let file = fs::read(&output).expect("it was just compiled");
+        let _ = (fs::remove_file(input), fs::remove_file(output));
+        file
+    }
+}
+
+/// Scopes, a template, a lambda, a local class, what is inlined into what.
+const CPP: &str = "
+volatile long sink;
+namespace shop {
+namespace { __attribute__((noinline)) long hidden(long n) { sink += n; return n * 3; } }
+template <typename T> struct Basket {
+    T total;
+    __attribute__((noinline)) T add(T n) const { struct Local { static T twice(T n) { sink ^= n; return 2 * n; } };
+        auto more = [&](T m) { sink -= m; return total + m; };
+        return Local::twice(more(n)); }
+    operator long() const { return total; }
+};
+inline __attribute__((always_inline)) long inner(long n) { for (long i = 0; i < n; i++) sink += i; return n; }
+__attribute__((noinline)) long outer(long n) { if (__builtin_expect(n < 0, 0)) hidden(n); return inner(n) + hidden(n); }
+}
+extern \"C\" long start(long n) { shop::Basket<long> b{n}; return b.add(n) + shop::outer(n) + shop::Basket<int>{1}.add(2); }
+";
+
+fn bytes(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}

@@ -1,0 +1,31 @@
+//! Thread-name rules and groupings as somebody typed them, applied to a name. Input: rule, line break, name.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sampletop::model::project::by_rules;
+use sampletop::model::settings::{Grouping, Rename};
+use sampletop::model::text::clean_bytes;
+use sampletop_fuzz::{assert_clean, within};
+
+fuzz_target!(|data: &[u8]| {
+    let (rule, name) = match data.iter().position(|b| *b == b'\n') {
+        Some(at) => (&data[..at], &data[at + 1..]),
+        None => (data, &b"pool-7-thread-12"[..]),
+    };
+    let Ok(rule) = std::str::from_utf8(rule) else { return };
+    // The kernel keeps 15 bytes of a thread's name; it is cleaned where it is interned.
+    let name = clean_bytes(&name[..name.len().min(15)], 64);
+    // One bounded sentence, whatever was typed.
+    if let Err(error) = within(2000, || Grouping::parse(rule)) {
+        assert_clean(&error, 1000);
+    }
+    match within(2000, || Rename::parse(rule)) {
+        Err(error) => assert_clean(&error, 1000),
+        Ok(rename) => {
+            let most = (name.len() + 1) * (rename.text.len() + name.len() * (rename.text.len() / 2 + 1) + 1) + 16;
+            let renamed = within(2000, || by_rules(&name, std::slice::from_ref(&rename)));
+            assert!(!renamed.trim().is_empty());
+            assert!(renamed.len() <= most, "{} bytes of {name:?}", renamed.len());
+        }
+    }
+});
