@@ -89,6 +89,26 @@ fn a_signal_gives_the_terminal_back() {
     }
 }
 
+/// What a shell does when a job is stopped from outside: its own modes, its own text, and later `fg`.
+#[test]
+fn a_stop_from_outside_and_going_on_gives_the_whole_screen_again() {
+    let (mut session, _dir) = demo(&["--workload", "mixed"], 24, 80);
+    session.wait_for("a tree", |s| s.contains("method_500ms"));
+    let pid = session.child.process_id().expect("it runs");
+    session.stop_and_take_the_terminal(pid);
+    session.scribble("\x1b[?1049l\x1b[2J\x1b[Hprompt$ ");
+    session.signal(pid, rustix::process::Signal::CONT);
+    let screen = session.wait_for("the view", |s| s.contains("FUNCTION, :line") && s.contains("LIVE"));
+    assert!(!screen.contains("prompt$"), "{screen}");
+    assert!(session.on_alternate_screen());
+    // In the modes of a shell a key would wait for the end of its line.
+    session.press(" ");
+    session.wait_for("FROZEN", |s| s.contains("FROZEN"));
+    session.press("q");
+    assert_eq!(session.wait_end(), 0);
+    assert_given_back(&session);
+}
+
 #[test]
 fn a_lost_connection_ends_it() {
     let (mut session, _dir) = demo(&["--workload", "mixed"], 24, 80);

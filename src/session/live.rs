@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use super::Failure;
-use super::signals::Caught;
+use super::signals::{self, Caught, SIGCONT};
 use super::watch::{Watch, live_output_path};
 use crate::app::{AppConfig, AppState, Effect, Input, ProcessRow, Severity};
 use crate::config::{Config, TargetSpec};
@@ -31,6 +31,8 @@ enum Message {
     Snapshot(Arc<Snapshot>),
     /// SIGINT, SIGTERM or SIGHUP.
     Signal,
+    /// SIGCONT: we were stopped, and whoever had the terminal meanwhile has left it as he liked.
+    Continued,
     /// The terminal hung up.
     TerminalGone,
 }
@@ -44,7 +46,9 @@ pub fn run(config: &Config) -> Result<i32, Failure> {
         None => None,
     };
     let told = sender.clone();
-    let _signals = Caught::each(move |_| told.send(Message::Signal).is_ok())
+    let message = |signal| if signal == SIGCONT { Message::Continued } else { Message::Signal };
+    let caught = [signals::END, &[SIGCONT]].concat();
+    let _signals = Caught::each(&caught, move |signal| told.send(message(signal)).is_ok())
         .map_err(|error| Failure::new(1, format!("cannot catch signals: {error}")))?;
     let screen = Screen::enter(&config.screen)
         .map_err(|error| Failure::new(1, format!("cannot take the terminal: {error}; try `record` instead")))?;
@@ -97,6 +101,10 @@ enum Outcome {
     Failed(String),
 }
 
+fn terminal_failed(error: std::io::Error) -> Outcome {
+    Outcome::Failed(format!("cannot write to the terminal: {error}"))
+}
+
 struct Live<'a> {
     config: &'a Config,
     app: AppState,
@@ -129,10 +137,10 @@ impl Live<'_> {
         loop {
             let now = Instant::now();
             if self.pacer.due_in(now) == Some(Duration::ZERO) {
-                if let Err(error) = self.screen.draw(&self.app) {
-                    return Outcome::Failed(format!("cannot write to the terminal: {error}"));
+                match self.screen.draw(&self.app) {
+                    Ok(bytes) => self.pacer.drawn(Instant::now(), bytes),
+                    Err(error) => return terminal_failed(error),
                 }
-                self.pacer.drawn(Instant::now());
             }
             let mut wait = self.pacer.due_in(Instant::now()).unwrap_or(Duration::from_secs(3600));
             if self.watch.is_none() {
@@ -160,6 +168,10 @@ impl Live<'_> {
     fn take(&mut self, message: Message) -> Option<Outcome> {
         let input = match message {
             Message::Signal | Message::TerminalGone => return Some(Outcome::Told),
+            Message::Continued => {
+                self.pacer.urgent();
+                return self.screen.resume().err().map(terminal_failed);
+            }
             Message::Snapshot(snapshot) => {
                 self.last = Some(Arc::clone(&snapshot));
                 let helps = self.watch.as_ref().is_some_and(|w| w.status().ptrace_would_help);
@@ -229,7 +241,7 @@ impl Live<'_> {
                 }
             };
             if let Err(error) = done {
-                return Some(Outcome::Failed(format!("cannot write to the terminal: {error}")));
+                return Some(terminal_failed(error));
             }
         }
         None

@@ -1,17 +1,21 @@
 //! Signals as messages; nothing happens inside a handler.
 
+pub use signal_hook::consts::SIGCONT;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
-/// Catches SIGINT, SIGTERM and SIGHUP until dropped.
+/// What asks for an end.
+pub const END: &[i32] = &[SIGINT, SIGTERM, SIGHUP];
+
+/// Catches signals until dropped.
 pub struct Caught {
     handle: Handle,
 }
 
 impl Caught {
-    /// Calls `each` with the number of every signal, on a thread of its own, until it answers false.
-    pub fn each(mut each: impl FnMut(i32) -> bool + Send + 'static) -> std::io::Result<Caught> {
-        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    /// Calls `each` with the number of every one of `signals`, on a thread of its own, until it answers false.
+    pub fn each(signals: &[i32], mut each: impl FnMut(i32) -> bool + Send + 'static) -> std::io::Result<Caught> {
+        let mut signals = Signals::new(signals)?;
         let handle = signals.handle();
         std::thread::Builder::new().name("signals".into()).spawn(move || {
             for signal in signals.forever() {

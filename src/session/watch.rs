@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags};
 
 use super::Failure;
-use super::signals::Caught;
+use super::signals::{self, Caught};
 use crate::capture::{Control, Plan, Sampler, Status};
 use crate::config::{Config, TargetSpec};
 use crate::demo;
@@ -222,7 +222,7 @@ impl Timed {
         let (sender, wakes) = channel();
         let wakes_first = sender.clone();
         let mut interrupted = false;
-        let signals = Caught::each(move |signal| {
+        let signals = Caught::each(signals::END, move |signal| {
             if std::mem::replace(&mut interrupted, true) {
                 // The second one: leave at once, with nothing written.
                 std::process::exit(128 + signal);

@@ -1,6 +1,8 @@
 //! The terminal while the view has it: raw mode and the alternate screen, given back on drop, panic and suspend.
 
+use std::cell::Cell;
 use std::io::{self, Stdout, Write};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, Once};
 
@@ -23,9 +25,28 @@ static HOOK: Once = Once::new();
 /// What threads that panicked behind the screen had to say.
 static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
+/// Standard output, and how much was written to it.
+struct Counted {
+    out: Stdout,
+    written: Rc<Cell<u64>>,
+}
+
+impl Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let n = self.out.write(bytes)?;
+        self.written.set(self.written.get() + n as u64);
+        Ok(n)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
 /// The terminal, taken. Dropping it gives it back as it was.
 pub struct Screen {
-    terminal: Terminal<CrosstermBackend<Stdout>>,
+    terminal: Terminal<CrosstermBackend<Counted>>,
+    written: Rc<Cell<u64>>,
     mouse: bool,
     theme: Theme,
 }
@@ -49,8 +70,9 @@ impl Screen {
         });
         let mouse = config.mouse;
         take(mouse)?;
-        match Terminal::new(CrosstermBackend::new(io::stdout())) {
-            Ok(terminal) => Ok(Screen { terminal, mouse, theme: Theme::new(config) }),
+        let written = Rc::new(Cell::new(0));
+        match Terminal::new(CrosstermBackend::new(Counted { out: io::stdout(), written: Rc::clone(&written) })) {
+            Ok(terminal) => Ok(Screen { terminal, written, mouse, theme: Theme::new(config) }),
             Err(error) => {
                 restore();
                 Err(error)
@@ -63,13 +85,15 @@ impl Screen {
         self.terminal.size().map(|s| (s.width, s.height))
     }
 
-    /// Writes the cells that changed, as one synchronized update where the terminal knows these.
-    pub fn draw(&mut self, app: &AppState) -> io::Result<()> {
+    /// Writes the cells that changed, as one synchronized update where the terminal knows these; answers how many bytes
+    /// that took.
+    pub fn draw(&mut self, app: &AppState) -> io::Result<u64> {
+        self.written.set(0);
         queue!(self.terminal.backend_mut(), BeginSynchronizedUpdate)?;
         let theme = &self.theme;
         let drawn = self.terminal.draw(|frame| super::draw(frame, app, theme)).map(|_| ());
         execute!(self.terminal.backend_mut(), EndSynchronizedUpdate)?;
-        drawn
+        drawn.map(|()| self.written.get())
     }
 
     /// Forgets what is on the screen: the next drawing writes every cell.
@@ -80,13 +104,21 @@ impl Screen {
         self.terminal.resize(ratatui::layout::Rect::new(0, 0, size.width, size.height))
     }
 
+    /// Takes the terminal again after a stop that was not asked for here (`kill -STOP`): the shell has set it to its own
+    /// modes and written over the screen.
+    pub fn resume(&mut self) -> io::Result<()> {
+        // crossterm does nothing where it believes the terminal to be raw.
+        let _ = disable_raw_mode();
+        take(self.mouse)?;
+        self.redraw()
+    }
+
     /// Gives the terminal back, stops this process as Ctrl-Z does, and takes the terminal again when continued.
     pub fn suspend(&mut self) -> io::Result<()> {
         restore();
         // SAFETY: raise has no preconditions. The default action stops all threads until SIGCONT.
         unsafe { libc::raise(libc::SIGTSTP) };
-        take(self.mouse)?;
-        self.redraw()
+        self.resume()
     }
 
     /// Puts `text` on the clipboard of the terminal the user sits at, also over ssh (OSC 52).

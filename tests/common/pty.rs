@@ -81,6 +81,36 @@ impl Session {
         self.parser.screen_mut().set_size(cells(rows), cells(columns));
     }
 
+    /// Stops the program, waits until it stands, and sets the terminal as a shell does before it prompts.
+    pub fn stop_and_take_the_terminal(&mut self, pid: u32) {
+        self.signal(pid, rustix::process::Signal::STOP);
+        let stat = format!("/proc/{pid}/stat");
+        let deadline = Instant::now() + LIMIT;
+        while !std::fs::read_to_string(&stat).expect("it lives").contains(") T ") {
+            assert!(Instant::now() < deadline, "not stopped");
+            std::thread::yield_now();
+        }
+        let raw = self.terminal.as_ref().expect("not hung up").master.as_raw_fd().expect("a Unix terminal");
+        // SAFETY: the descriptor is the master's, which outlives this borrow.
+        let fd = unsafe { BorrowedFd::borrow_raw(raw) };
+        let mut modes = rustix::termios::tcgetattr(fd).expect("its modes");
+        modes.local_modes |= rustix::termios::LocalModes::ICANON | rustix::termios::LocalModes::ECHO;
+        rustix::termios::tcsetattr(fd, rustix::termios::OptionalActions::Now, &modes).expect("new modes");
+    }
+
+    pub fn signal(&self, pid: u32, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_raw(pid.cast_signed()).expect("a pid");
+        rustix::process::kill_process(pid, signal).expect("it can be signalled");
+    }
+
+    /// Text that another program writes on the terminal.
+    pub fn scribble(&mut self, text: &str) {
+        while let Some(bytes) = self.read(Duration::ZERO).filter(|bytes| !bytes.is_empty()) {
+            self.feed(&bytes);
+        }
+        self.parser.process(text.as_bytes());
+    }
+
     /// Closes our end of the terminal, as a lost ssh connection does.
     pub fn hang_up(&mut self) {
         self.terminal = None;
