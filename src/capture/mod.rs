@@ -3,6 +3,7 @@
 pub mod blocked;
 pub mod kernel_ring;
 pub mod looks;
+pub mod parked;
 pub mod perf;
 pub mod program;
 pub mod ptrace;

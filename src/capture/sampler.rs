@@ -10,6 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::capture::blocked::StackReader;
 use crate::capture::looks::{Looks, Moved, Round, Stacks, count_walk};
+use crate::capture::parked;
 use crate::capture::perf::PerfCounts;
 use crate::capture::program::Program;
 use crate::capture::ptrace::{Caught, CaughtStack, StopCounts};
@@ -28,6 +29,8 @@ use crate::unwinder::{Registers, StackBytes, Unwinder, Walk};
 const DESCRIPTORS_ELSEWHERE: usize = 256;
 /// Events that must arrive wait here while the ring is full.
 const OWED: usize = 100_000;
+/// A round of looks stops to empty perf's rings after so long: they hold eight samples each, and first walks take long.
+const PASS: Ns = 1_000_000;
 /// How long the end of a session waits for the reader to make room.
 const LAST_WORDS: Ns = SECOND;
 
@@ -136,6 +139,7 @@ impl Core {
                 while let Ok(control) = self.control.try_recv() {
                     if control == Control::Stop {
                         if !self.paused {
+                            self.looks.leave_nobody_out();
                             self.tick(now());
                         }
                         return;
@@ -199,6 +203,7 @@ impl Core {
             }
             Control::Pause if !self.paused => {
                 // What happened up to here is told before the gap.
+                self.looks.leave_nobody_out();
                 self.tick(now());
                 self.paused = true;
                 if let Some(perf) = &mut self.way.perf {
@@ -209,6 +214,7 @@ impl Core {
                 self.paused = false;
                 let at = now();
                 let from = self.schedule.resume(at);
+                self.looks.leave_nobody_out();
                 self.events.push(Event::Gap { from: from.max(self.floor), at });
                 if let Some(perf) = &mut self.way.perf {
                     perf.run(true);
@@ -224,12 +230,16 @@ impl Core {
     fn tick(&mut self, begin: Ns) {
         let beat = self.schedule.begin(begin);
         if let Some(from) = beat.gap_from {
+            // Silence after it would mean that nobody moved.
+            self.looks.leave_nobody_out();
             self.events.push(Event::Gap { from: from.max(self.floor), at: begin });
         }
         self.losses.late += u64::from(beat.missed);
         if self.program.replaced() {
             self.replaced(begin);
         }
+        // First of all: a sample of a parked thread makes it looked at in this very round.
+        self.drain(begin);
         self.round();
         self.request_stops();
         self.take_caught();
@@ -242,6 +252,8 @@ impl Core {
         if second {
             self.second_due = begin + SECOND;
             self.every_second(at);
+            // What the process's clock has, and no thread's counters, is taken for threads that are gone.
+            self.looks.leave_nobody_out();
         }
         let tick = Tick {
             at: tick_at,
@@ -257,18 +269,28 @@ impl Core {
 
     fn round(&mut self) {
         self.moved.clear();
-        let stacks =
-            self.way.reads_stacks.then(|| Stacks { reader: &mut self.stacks, unwinder: self.unwinder.as_mut() });
-        let mut round = Round {
-            stacks,
-            events: &mut self.events,
-            moved: &mut self.moved,
-            losses: &mut self.losses,
-            stops_threads: self.way.stopper.is_some(),
-            denied: false,
-        };
-        self.looks.round(&mut round);
-        let denied = round.denied;
+        let turns = parked::turns(self.schedule.interval());
+        let mut denied = false;
+        loop {
+            let stacks =
+                self.way.reads_stacks.then(|| Stacks { reader: &mut self.stacks, unwinder: self.unwinder.as_mut() });
+            let mut round = Round {
+                stacks,
+                events: &mut self.events,
+                moved: &mut self.moved,
+                losses: &mut self.losses,
+                stops_threads: self.way.stopper.is_some(),
+                turns,
+                pause_at: now() + PASS,
+                denied: false,
+            };
+            let complete = self.looks.round(&mut round);
+            denied |= round.denied;
+            if complete {
+                break;
+            }
+            self.drain(now());
+        }
         if denied {
             let kind = if self.way.perf.is_some() { CaptureChoice::CpuOnly } else { CaptureChoice::States };
             self.change_way(kind, Some("the kernel no longer lets stacks be read".into()));
@@ -310,7 +332,7 @@ impl Core {
     /// An on-CPU sample becomes a look.
     fn sampled(&mut self, tid: u32, at: Ns, stack: Vec<RawFrame>, walk: &Walk) {
         // A thread that was born and has died since the last round: its time is booked by the process's clock.
-        let Some((thread, name)) = self.looks.identify(tid) else { return };
+        let Some((thread, name)) = self.looks.sampled(tid, at) else { return };
         count_walk(walk, &mut self.losses);
         let (seen, counters, recovered) = (Seen::OnCpu, None, walk.recovered);
         self.events.push(Event::Look(Look { at, thread, name, seen, counters, stack, recovered }));

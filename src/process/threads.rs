@@ -1,7 +1,8 @@
 //! Threads of a target: the list, their counters, names, states and system calls, through descriptors that stay open.
 //!
 //! Everything is read from `/proc/PID/task`. Costs, kernel 6.18: a pread of `schedstat` on a kept descriptor 0.35 us,
-//! of `syscall` 0.7 us, of `stat` 1 us; open, read and close is three to six times that.
+//! of `syscall` 0.7 us, of `stat` 1 us; open, read and close is three to six times that. Where all cores are busy and the
+//! thread runs: `schedstat` 1.5 us, `comm` 0.7, `syscall` 1.1, `stat` 3.7.
 
 use std::cell::Cell;
 use std::fs;
@@ -60,6 +61,7 @@ pub enum Doing {
 pub struct Reads {
     pub counters: u64,
     pub stats: u64,
+    pub names: u64,
     pub syscalls: u64,
     /// Reads that had to open their file first.
     pub opens: u64,
@@ -89,6 +91,7 @@ pub struct ThreadFiles {
     tid: u32,
     counters: Option<OwnedFd>,
     stat: Option<OwnedFd>,
+    name: Option<OwnedFd>,
     syscall: Option<OwnedFd>,
 }
 
@@ -144,12 +147,13 @@ impl Tasks {
 
     /// Makes ready for reading `tid`; opens nothing yet.
     pub fn thread(&self, tid: u32) -> ThreadFiles {
-        ThreadFiles { tid, counters: None, stat: None, syscall: None }
+        ThreadFiles { tid, counters: None, stat: None, name: None, syscall: None }
     }
 
     /// Gives the descriptors of a thread back.
     pub fn forget(&self, files: ThreadFiles) {
-        let held = [&files.counters, &files.stat, &files.syscall].into_iter().filter(|f| f.is_some()).count();
+        let ThreadFiles { tid: _, counters, stat, name, syscall } = &files;
+        let held = [counters, stat, name, syscall].into_iter().filter(|f| f.is_some()).count();
         self.budget.set(self.budget.get() + held);
     }
 
@@ -178,6 +182,15 @@ impl Tasks {
         let mut buf = [0; 1024];
         let text = self.read(files.tid, "stat", &mut files.stat, &mut buf)?;
         parse_stat(text).ok_or(ReadError::Failed)
+    }
+
+    /// The name alone: a fifth of what [`Tasks::stat`] costs of a thread that runs.
+    pub fn name(&self, files: &mut ThreadFiles) -> Result<RawName, ReadError> {
+        self.count(|r| r.names += 1);
+        let mut buf = [0; 80];
+        let text = self.read(files.tid, "comm", &mut files.name, &mut buf)?;
+        // As it is, and a newline.
+        Ok(RawName::new(text.strip_suffix(b"\n").unwrap_or(text)))
     }
 
     /// Who traces the thread (0: nobody), from `status`; opened for each read, it is rarely asked for.
@@ -363,7 +376,13 @@ fn fields(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 fn decimal(field: &[u8]) -> Option<u64> {
-    std::str::from_utf8(field).ok()?.parse().ok()
+    if field.is_empty() {
+        return None;
+    }
+    field.iter().try_fold(0u64, |sum, byte| {
+        let digit = byte.checked_sub(b'0').filter(|digit| *digit < 10)?;
+        sum.checked_mul(10)?.checked_add(u64::from(digit))
+    })
 }
 
 fn hexadecimal(field: &[u8]) -> Option<u64> {
@@ -381,6 +400,10 @@ mod tests {
         let counters = Counters { run_ns: 123, delay_ns: 45, runs: 6 };
         assert_eq!(parse_schedstat(b"123 45 6\n"), Some(counters));
         assert_eq!(parse_schedstat(b"123 45\n"), None);
+        assert_eq!(decimal(b"18446744073709551615"), Some(u64::MAX));
+        for none in [&b"18446744073709551616"[..], b"", b"-1", b"+1", b"1x", b"1/"] {
+            assert_eq!(decimal(none), None);
+        }
     }
 
     #[test]
@@ -444,6 +467,7 @@ mod tests {
         let mut files = tasks.thread(tid);
         assert!(tasks.counters(&mut files).expect("counters").runs > 0);
         assert_eq!(tasks.stat(&mut files).expect("stat").name.bytes(), b"a (name) R");
+        assert_eq!(tasks.name(&mut files).expect("comm").bytes(), b"a (name) R");
         assert!(tasks.doing(&mut files).is_ok());
         let opens = tasks.reads().opens;
         assert!(tasks.counters(&mut files).is_ok() && tasks.stat(&mut files).is_ok());

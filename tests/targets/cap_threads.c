@@ -1,4 +1,6 @@
 // `park N`: N threads parked in a read, and two that spin, which tell their CPU time on request.
+// `wake N`: N threads parked, each in a read of its own; the one whose number is sent burns 30 ms, tells its CPU time and
+// waits again.
 // `churn`: threads that live 20 ms, one after the other, beside one that stays.
 // `zombie`: the leader ends, a thread goes on spinning.
 // `vfork`: waits, uninterruptibly, for a child that borrows its memory and is killed or waits 30 s.
@@ -47,6 +49,24 @@ static void *again(void *arg) {
     return arg;
 }
 
+static int bells[1000][2];
+
+static void *wake(void *arg) {
+    char name[16], byte;
+    snprintf(name, sizeof name, "park-%ld", (long)arg);
+    pthread_setname_np(pthread_self(), name);
+    while (read(bells[(long)arg][0], &byte, 1) == 1) {
+        struct timespec used;
+        do {
+            for (int i = 0; i < 1000; i++) sink++;
+            clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+        } while (used.tv_sec == 0 && used.tv_nsec < 30000000);
+        printf("%lld\n", used.tv_sec * 1000000000ll + used.tv_nsec);
+        fflush(stdout);
+    }
+    return arg;
+}
+
 static pthread_t start(void *(*work)(void *), long n) {
     pthread_t thread;
     if (pthread_create(&thread, NULL, work, (void *)n)) exit(3);
@@ -78,6 +98,14 @@ int main(int argc, char **argv) {
             tell(busy[0]);
             tell(busy[1]);
             fflush(stdout);
+        }
+    } else if (!strcmp(argv[1], "wake")) {
+        for (long i = 0; i < atol(argv[2]) && i < 1000 && !pipe(bells[i]); i++) start(wake, i);
+        usleep(100000);
+        puts("ready");
+        fflush(stdout);
+        while (fgets(line, sizeof line, stdin)) {
+            if (write(bells[atol(line)][1], line, 1) != 1) return 4;
         }
     } else if (!strcmp(argv[1], "churn")) {
         start(park, 0);
