@@ -10,7 +10,7 @@ use libfuzzer_sys as _;
 use sampletop::capture::ring::encode;
 use sampletop::model::frame::{Counters, Event, Look, Losses, RawFrame, RawName, Seen, Syscall, ThreadKey, Tick};
 use sampletop_fuzz::image::{self, CODE, Function, IMAGE, STACK};
-use sampletop_fuzz::{ALTERNATE, DWARF_SECTIONS, TABLES, elf, piece, token};
+use sampletop_fuzz::{ALTERNATE, DWARF_SECTIONS, TABLES, piece, token};
 
 fn main() {
     let Some(folder) = std::env::args_os().nth(1).map(PathBuf::from) else {
@@ -223,7 +223,7 @@ impl Seeds {
         ] {
             let file = self.compile(language, source, flags);
             self.add("symbols", name, &file);
-            let sections = elf::sections(&file);
+            let sections = sections(&file);
             let pieces = DWARF_SECTIONS.map(|wanted| {
                 let found = sections.iter().find(|(name, _)| name == wanted);
                 piece(found.map_or(&[], |(_, bytes)| bytes))
@@ -265,6 +265,26 @@ __attribute__((noinline)) long outer(long n) { if (__builtin_expect(n < 0, 0)) h
 }
 extern \"C\" long start(long n) { shop::Basket<long> b{n}; return b.add(n) + shop::outer(n) + shop::Basket<int>{1}.add(2); }
 ";
+
+/// Name and bytes of each section of a well-formed file.
+fn sections(file: &[u8]) -> Vec<(String, &[u8])> {
+    let number = |at: usize, size: usize| {
+        file[at..at + size].iter().rev().fold(0usize, |value, byte| value << 8 | usize::from(*byte))
+    };
+    let (table, count, names) = (number(40, 8), number(60, 2), number(62, 2));
+    let header = |index: usize| table + 64 * index;
+    let names = number(header(names) + 24, 8);
+    (1..count)
+        .map(|index| {
+            let (name, kind) = (names + number(header(index), 4), number(header(index) + 4, 4));
+            let name = file[name..].split(|b| *b == 0).next().unwrap_or_default();
+            let (offset, size) = (number(header(index) + 24, 8), number(header(index) + 32, 8));
+            // SHT_NOBITS has none.
+            let bytes = if kind == 8 { &[][..] } else { &file[offset..offset + size] };
+            (String::from_utf8_lossy(name).into_owned(), bytes)
+        })
+        .collect()
+}
 
 fn bytes(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()

@@ -10,13 +10,16 @@ use libfuzzer_sys::fuzz_target;
 use sampletop::symbols::{SearchPath, debug_file_places};
 use sampletop_fuzz::{Input, elf, within};
 
+/// SHT_NOTE (elf.h).
+const NOTE: u32 = 7;
+
 fuzz_target!(|data: &[u8]| {
     let mut input = Input(data);
     let (note, link) = (input.piece(), input.piece());
     // No path of the kernel's holds a zero.
     let path = input.0.split(|b| *b == 0).next().unwrap_or_default();
     let path = Path::new(OsStr::from_bytes(&path[..path.len().min(4096)]));
-    let image = elf::file(&[(".note.gnu.build-id", elf::NOTE, note), (".gnu_debuglink", elf::PROGBITS, link)]);
+    let image = elf::file(&[(".note.gnu.build-id", NOTE, note), (".gnu_debuglink", elf::PROGBITS, link)]);
     let search = SearchPath { debug_dirs: vec!["/debug".into()], caches: vec!["/cache".into()] };
     let places = within(200, || debug_file_places(&image, path, &search));
     assert!(places.len() <= 5);

@@ -1,5 +1,6 @@
 //! What the fuzz targets share: how their bytes become numbers, and what they hold the parsers to. See README.md.
 
+#[path = "../../tests/symbols/elf.rs"]
 pub mod elf;
 #[path = "../../src/unwinder/framehop/tests/image.rs"]
 pub mod image;

@@ -262,7 +262,7 @@ impl FileNames {
         }
         match self.entry(address) {
             Some(start) => format!("{}!fn_{start:x}", self.module),
-            None => format!("{}!{:#x}", self.module, address + u64::from(!spot.exact)),
+            None => format!("{}!{:#x}", self.module, address.wrapping_add(u64::from(!spot.exact))),
         }
     }
 }

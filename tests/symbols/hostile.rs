@@ -7,7 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence};
 
+use sampletop::symbols::{Spot, name_image};
+
 use super::*;
+
+#[path = "elf.rs"]
+mod elf;
 
 /// Enough places to go through every source of names: code, stubs, headers, beyond the end.
 fn everywhere(len: u64) -> Vec<(u64, bool)> {
@@ -103,6 +108,45 @@ fn a_name_of_nothing_that_can_be_shown_is_no_name() {
     let named = name(&path, nowhere(), &[(at, true)]);
     let module = path.file_name().and_then(|n| n.to_str()).expect("a name");
     assert_eq!(&*named[0][0].function, format!("{module}!fn_{address:x}"));
+}
+
+#[test]
+fn an_address_at_the_very_end_is_an_address() {
+    let mut image = elf::file(&[]);
+    // The segment's address, so that byte 0x10 of the file lies at the last one.
+    image[80..88].copy_from_slice(&(u64::MAX - 0x10).to_le_bytes());
+    let named = name_image("x", image, &[Spot { offset: 0x11, exact: false }]).expect("an ELF file");
+    assert_eq!(named[0][0].function, "x!0x0");
+}
+
+/// As link-time optimisation makes it: read once per unit, these abbreviations would take minutes.
+#[test]
+fn abbreviations_that_all_units_share_are_read_once() {
+    const UNITS: u32 = 20_000;
+    // 1: a unit with an address range; 2: a function with a name and one. Then many more, of types without attributes.
+    let range = [0x11, 0x01, 0x12, 0x06]; // low_pc: addr, high_pc: data4
+    let mut abbreviations = [&[1, 0x11, 1][..], &range, &[0, 0, 2, 0x2e, 0, 0x03, 0x08], &range, &[0, 0]].concat();
+    for code in 3..100_000u32 {
+        // ULEB128 of three bytes.
+        abbreviations.extend([code as u8 | 0x80, (code >> 7) as u8 | 0x80, (code >> 14) as u8, 0x24, 0, 0, 0]);
+    }
+    abbreviations.push(0);
+    let mut info = Vec::new();
+    for number in 0..UNITS {
+        let address = u64::from(number % 0x4000);
+        let range = [&address.to_le_bytes()[..], &1u32.to_le_bytes()].concat();
+        // Version 4, abbreviations at 0, addresses of 8 bytes.
+        let mut unit = vec![4, 0, 0, 0, 0, 0, 8, 1];
+        unit.extend(&range);
+        unit.extend([&[2], format!("function_{address}\0").as_bytes(), &range, &[0]].concat());
+        info.extend((unit.len() as u32).to_le_bytes());
+        info.extend(unit);
+    }
+    let image = elf::file(&[(".debug_info", elf::PROGBITS, &info), (".debug_abbrev", elf::PROGBITS, &abbreviations)]);
+    let spots = [0, 0x1234, 0x3fff].map(|offset| Spot { offset, exact: true });
+    let named = name_image("x", image, &spots).expect("an ELF file");
+    let names: Vec<&str> = named.iter().map(|steps| steps[0].function.as_str()).collect();
+    assert_eq!(names, ["function_0", "function_4660", "function_16383"]);
 }
 
 #[test]

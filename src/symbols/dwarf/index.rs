@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use gimli::{DebugArangesOffset, UnitType};
 
+use super::open::Open;
 use super::{Budget, Reader, Unusable, unit};
 use crate::symbols::elf::Elf;
 
@@ -41,6 +42,7 @@ impl Index {
             listed.entry(header.debug_info_offset().0).or_default().push(header.offset());
         }
         let mut index = Index { offsets: Vec::new(), claims: Vec::new() };
+        let mut open = Open::default();
         let mut headers = dwarf.units();
         while let Ok(Some(header)) = headers.next() {
             budget.step()?;
@@ -67,7 +69,8 @@ impl Index {
             }
             if index.claims.len() == before {
                 budget.check()?;
-                for range in unit::ranges(dwarf, header, elf, budget)? {
+                let Some(unit) = open.briefly(dwarf, header) else { continue };
+                for range in unit::ranges(dwarf, &unit, elf, budget)? {
                     index.claim(elf, range, number)?;
                 }
             }

@@ -109,14 +109,15 @@ pub fn path(dwarf: &gimli::Dwarf<Reader<'_>>, unit: &gimli::Unit<Reader<'_>>, fi
     Some(clean_bytes(&path, NAME_CAP)).filter(|path| !path.is_empty())
 }
 
-/// The longest header of a line program: gimli turns each byte into up to a hundred.
-const HEADER_CAP: usize = 8 << 20;
+/// The longest header of a line program (the names of all files of a unit): gimli turns each byte into up to a hundred.
+const HEADER_CAP: usize = 1 << 20;
 
-/// True unless a line program's header is made to produce directories or files out of nothing: from version 5 on they
-/// are counted, not ended, and an entry whose forms take no bytes could be repeated 2^64 times.
-pub fn header_is_sane(program: &[u8]) -> bool {
+/// The length of a line program's header. `None` for one that is longer than [`HEADER_CAP`], or made to produce directories
+/// or files out of nothing: from version 5 on they are counted, not ended, and an entry whose forms take no bytes could be
+/// repeated 2^64 times.
+pub fn header_len(program: &[u8]) -> Option<usize> {
     let mut rest = gimli::EndianSlice::new(program, gimli::LittleEndian);
-    let mut sane = || -> gimli::Result<bool> {
+    let mut sane = || -> gimli::Result<(usize, bool)> {
         let (_, format) = rest.read_initial_length()?;
         let version = rest.read_u16()?;
         if version >= 5 {
@@ -126,15 +127,15 @@ pub fn header_is_sane(program: &[u8]) -> bool {
         let len = rest.read_length(format)?;
         rest.truncate(len)?;
         if len > HEADER_CAP || version < 5 {
-            return Ok(len <= HEADER_CAP);
+            return Ok((len, len <= HEADER_CAP));
         }
         // Instruction length, operations, default statement, line base and range, then the operand counts.
         rest.skip(5)?;
         let opcodes = rest.read_u8()?;
         rest.skip(usize::from(opcodes.saturating_sub(1)))?;
-        Ok(table_is_sane(&mut rest, format)? && table_is_sane(&mut rest, format)?)
+        Ok((len, table_is_sane(&mut rest, format)? && table_is_sane(&mut rest, format)?))
     };
-    sane().unwrap_or(false)
+    sane().ok().filter(|(_, sane)| *sane).map(|(len, _)| len)
 }
 
 /// Steps over a counted table (directories or files); false if its entries have unknown forms, or none.
@@ -193,13 +194,13 @@ mod tests {
     fn entries_made_of_nothing_are_refused() {
         // One directory "d", one file "f" in directory 0.
         let good = [1, 1, 8, 1, b'd', 0, 2, 1, 8, 2, 0x0b, 1, b'f', 0, 0];
-        assert!(header_is_sane(&header(&good)));
+        assert_eq!(header_len(&header(&good)), Some(6 + good.len()));
         // A million directories, each the form flag_present, which has no bytes.
-        assert!(!header_is_sane(&header(&[1, 1, 0x19, 0xc0, 0x84, 0x3d, 0, 0])));
+        assert_eq!(header_len(&header(&[1, 1, 0x19, 0xc0, 0x84, 0x3d, 0, 0])), None);
         // The same for files.
-        assert!(!header_is_sane(&header(&[1, 1, 8, 1, b'd', 0, 1, 1, 0x19, 0xc0, 0x84, 0x3d])));
+        assert_eq!(header_len(&header(&[1, 1, 8, 1, b'd', 0, 1, 1, 0x19, 0xc0, 0x84, 0x3d])), None);
         // No form at all, and a table that ends early.
-        assert!(!header_is_sane(&header(&[0, 0x7f, 0, 0])));
-        assert!(!header_is_sane(&header(&[1, 1, 8, 2, b'd', 0])));
+        assert_eq!(header_len(&header(&[0, 0x7f, 0, 0])), None);
+        assert_eq!(header_len(&header(&[1, 1, 8, 2, b'd', 0])), None);
     }
 }

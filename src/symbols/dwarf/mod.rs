@@ -8,6 +8,7 @@
 //! ```text
 //! sections   where the .debug_* sections are; inflated if compressed
 //! index      address -> compilation unit
+//! open       opening units, bounded in memory
 //! unit       one unit: its functions, what is inlined into one of them, names of entries
 //! lines      one unit: address -> file and line
 //! ```
@@ -17,6 +18,7 @@
 
 mod index;
 mod lines;
+mod open;
 mod sections;
 mod unit;
 
@@ -25,6 +27,7 @@ use std::rc::Rc;
 
 use self::index::Index;
 use self::lines::Lines;
+use self::open::{Dwarf, Open, Unit};
 use self::sections::Sections;
 use self::unit::Functions;
 use super::elf::Elf;
@@ -33,10 +36,11 @@ type Reader<'a> = gimli::EndianSlice<'a, gimli::LittleEndian>;
 
 /// Functions and line rows kept of all units of a file; above it all are forgotten (about 100 MB).
 const ROWS_KEPT: usize = 4 << 20;
-/// Units with their abbreviations, kept while a batch is resolved.
-const UNITS_OPEN: usize = 64;
-/// CPU time that one batch may take. A 1 GB debug file takes some seconds for its index.
-const BATCH_CPU_NS: u64 = 20_000_000_000;
+/// CPU time that one batch may take: so much and so much per byte of debug info (ten times what honest ones take), but no
+/// more than that. A 1 GB debug file takes some seconds for its index.
+const BATCH_CPU_NS: u64 = 500_000_000;
+const BATCH_CPU_NS_PER_BYTE: u64 = 50;
+const BATCH_CPU_NS_MAX: u64 = 20_000_000_000;
 
 /// One function at an address: as written in the debug info, not yet demangled.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,13 +84,14 @@ impl Debug {
         addresses: impl Iterator<Item = u64>,
         found: &mut dyn FnMut(u64, Vec<Place>),
     ) -> Result<(), Unusable> {
-        let mut budget = Budget::new(BATCH_CPU_NS);
+        let bytes_ns = BATCH_CPU_NS_PER_BYTE.saturating_mul(self.sections.size() as u64);
+        let mut budget = Budget::new(BATCH_CPU_NS.saturating_add(bytes_ns).min(BATCH_CPU_NS_MAX));
         let dwarf = self.sections.dwarf(bytes);
         if self.index.is_none() {
             self.index = Some(Index::build(&dwarf, elf, &mut budget)?);
         }
         let Some(index) = &self.index else { return Err(Unusable) };
-        let mut batch = Batch { dwarf: &dwarf, elf, index, units: HashMap::new(), budget, inlined: None };
+        let mut batch = Batch { dwarf: &dwarf, elf, index, open: Open::default(), budget, inlined: None };
         for address in addresses {
             if self.tables.values().map(Tables::rows).sum::<usize>() > ROWS_KEPT {
                 self.tables.clear();
@@ -117,7 +122,7 @@ pub struct Unusable;
 /// CPU time that may be spent, asked for rarely enough to cost nothing.
 pub struct Budget {
     deadline: u64,
-    steps: u32,
+    steps: usize,
 }
 
 impl Budget {
@@ -127,7 +132,12 @@ impl Budget {
 
     /// Counts one small step (an entry, a row, a range).
     fn step(&mut self) -> Result<(), Unusable> {
-        self.steps += 1;
+        self.steps(1)
+    }
+
+    /// Counts several.
+    fn steps(&mut self, count: usize) -> Result<(), Unusable> {
+        self.steps = self.steps.saturating_add(count);
         if self.steps < 4096 {
             return Ok(());
         }
@@ -148,10 +158,10 @@ fn thread_cpu_ns() -> u64 {
 
 /// A run of lookups in one file.
 struct Batch<'a> {
-    dwarf: &'a gimli::Dwarf<Reader<'a>>,
+    dwarf: &'a Dwarf<'a>,
     elf: &'a Elf,
     index: &'a Index,
-    units: HashMap<usize, Option<Rc<gimli::Unit<Reader<'a>>>>>,
+    open: Open<'a>,
     budget: Budget,
     /// What is inlined into the function that was asked for last: neighbours ask for the same.
     inlined: Option<((usize, usize), unit::Inlined)>,
@@ -180,7 +190,7 @@ impl<'a> Batch<'a> {
     fn read_functions(
         &mut self,
         number: usize,
-        unit: &Rc<gimli::Unit<Reader<'a>>>,
+        unit: &Rc<Unit<'a>>,
         tables: &mut HashMap<usize, Tables>,
     ) -> Result<(), Unusable> {
         let table = tables.entry(number).or_default();
@@ -194,7 +204,7 @@ impl<'a> Batch<'a> {
     fn inside(
         &mut self,
         number: usize,
-        unit: &Rc<gimli::Unit<Reader<'a>>>,
+        unit: &Rc<Unit<'a>>,
         function: usize,
         address: u64,
         at: Option<(Option<String>, Option<u32>)>,
@@ -230,6 +240,7 @@ impl<'a> Batch<'a> {
         for _ in 0..16 {
             let Some(unit) = self.unit(number)? else { break };
             let Some(described) = unit::describe(self.dwarf, &unit, entry) else { break };
+            self.budget.steps(described.steps)?;
             if described.linkage_name.is_some() {
                 return Ok(Place { name: described.linkage_name, linkage: true, file: None, line: None });
             }
@@ -264,6 +275,7 @@ impl<'a> Batch<'a> {
         let mut name = name;
         for scope in scopes.map_or(Vec::new(), |functions| functions.scopes(entry)) {
             let Some(described) = unit::describe(self.dwarf, &unit, scope) else { break };
+            self.budget.steps(described.steps)?;
             let outer = match (described.name, described.tag) {
                 (Some(outer), _) => outer,
                 (None, gimli::DW_TAG_namespace) => b"(anonymous namespace)".to_vec(),
@@ -277,17 +289,12 @@ impl<'a> Batch<'a> {
         Ok(name)
     }
 
-    fn unit(&mut self, number: usize) -> Result<Option<Rc<gimli::Unit<Reader<'a>>>>, Unusable> {
-        if let Some(unit) = self.units.get(&number) {
+    fn unit(&mut self, number: usize) -> Result<Option<Rc<Unit<'a>>>, Unusable> {
+        if let Some(unit) = self.open.known(number) {
             return Ok(unit.clone());
-        }
-        if self.units.len() >= UNITS_OPEN {
-            self.units.clear();
         }
         self.budget.check()?;
         let header = self.index.offset(number).and_then(|at| self.dwarf.unit_header(gimli::DebugInfoOffset(at)).ok());
-        let unit = header.and_then(|header| unit::open(self.dwarf, header)).map(Rc::new);
-        self.units.insert(number, unit.clone());
-        Ok(unit)
+        Ok(self.open.unit(self.dwarf, number, header))
     }
 }

@@ -71,6 +71,15 @@ impl Sections {
         }
     }
 
+    /// Bytes of all of them, inflated.
+    pub fn size(&self) -> usize {
+        let size = |data: &Data| match data {
+            Data::Mapped(range) => range.len(),
+            Data::Inflated(data) => data.len(),
+        };
+        self.data.iter().map(size).sum()
+    }
+
     pub fn weight(&self) -> usize {
         self.data
             .iter()

@@ -1,13 +1,11 @@
 //! One compilation unit: its ranges, its functions, what is inlined into one of them, names of entries.
 
-use gimli::{AttributeValue, Reader as _, Section as _, UnitOffset};
+use gimli::{AttributeValue, UnitOffset};
 
-use super::lines::{Lines, header_is_sane};
+use super::lines::Lines;
+use super::open::{Dwarf, Unit};
 use super::{Budget, Reader, Unusable};
 use crate::symbols::elf::Elf;
-
-type Unit<'a> = gimli::Unit<Reader<'a>>;
-type Dwarf<'a> = gimli::Dwarf<Reader<'a>>;
 
 const FUNCTIONS_CAP: usize = 1 << 21;
 const SCOPES_CAP: usize = 1 << 22;
@@ -16,67 +14,14 @@ const SCOPES_DEEP: usize = 32;
 const INLINED_CAP: usize = 1 << 20;
 /// Deeper inlining is cut.
 const DEPTH_CAP: usize = 128;
-/// The longest abbreviation table of a unit; gimli turns each byte into some thirty.
-const ABBREVIATIONS_CAP: usize = 4 << 20;
-
-/// Opens a unit, unless its abbreviations or its line program's header would make gimli allocate without end.
-pub fn open<'a>(dwarf: &Dwarf<'a>, header: gimli::UnitHeader<Reader<'a>>) -> Option<Unit<'a>> {
-    let mut table = *dwarf.debug_abbrev.reader();
-    table.skip(header.debug_abbrev_offset().0).ok()?;
-    if !abbreviations_are_sane(table.slice()) {
-        return None;
-    }
-    let abbreviations = dwarf.abbreviations(&header).ok()?;
-    let mut entries = header.entries_raw(&abbreviations, None).ok()?;
-    for spec in entries.read_abbreviation().ok()??.attributes() {
-        let attribute = entries.read_attribute(*spec).ok()?;
-        if let (gimli::DW_AT_stmt_list, AttributeValue::DebugLineRef(offset)) = (attribute.name(), attribute.value()) {
-            let mut lines = *dwarf.debug_line.reader();
-            lines.skip(offset.0).ok()?;
-            if !header_is_sane(lines.slice()) {
-                return None;
-            }
-        }
-    }
-    gimli::Unit::new_with_abbreviations(dwarf, header, abbreviations).ok()
-}
-
-/// True if an abbreviation table ends within [`ABBREVIATIONS_CAP`].
-fn abbreviations_are_sane(table: &[u8]) -> bool {
-    let mut table = gimli::EndianSlice::new(&table[..table.len().min(ABBREVIATIONS_CAP)], gimli::LittleEndian);
-    let mut entry = || -> gimli::Result<bool> {
-        if table.read_uleb128()? == 0 {
-            return Ok(false);
-        }
-        table.skip_leb128()?;
-        table.read_u8()?;
-        loop {
-            let (name, form) = (table.read_uleb128()?, table.read_uleb128()?);
-            if form == u64::from(gimli::DW_FORM_implicit_const.0) {
-                table.skip_leb128()?;
-            }
-            if name == 0 && form == 0 {
-                return Ok(true);
-            }
-        }
-    };
-    loop {
-        match entry() {
-            Ok(true) => {}
-            Ok(false) => return true,
-            Err(_) => return false,
-        }
-    }
-}
 
 /// The code that a unit claims: by its first entry, else by its lines.
 pub fn ranges(
     dwarf: &Dwarf<'_>,
-    header: gimli::UnitHeader<Reader<'_>>,
+    unit: &Unit<'_>,
     elf: &Elf,
     budget: &mut Budget,
 ) -> Result<Vec<gimli::Range>, Unusable> {
-    let Some(unit) = open(dwarf, header) else { return Ok(Vec::new()) };
     let mut found = Vec::new();
     let first = |found: &mut Vec<gimli::Range>, budget: &mut Budget| -> gimli::Result<Result<(), Unusable>> {
         let mut entries = unit.entries_raw(None)?;
@@ -85,13 +30,13 @@ pub fn ranges(
         for spec in abbreviation.attributes() {
             code.take(&entries.read_attribute(*spec)?);
         }
-        Ok(code.each(dwarf, &unit, budget, &mut |range| found.push(range)))
+        Ok(code.each(dwarf, unit, budget, &mut |range| found.push(range)))
     };
     if let Ok(done) = first(&mut found, budget) {
         done?;
     }
     if found.is_empty() {
-        found.extend(Lines::read(&unit, elf, budget)?.ranges());
+        found.extend(Lines::read(unit, elf, budget)?.ranges());
     }
     Ok(found)
 }
@@ -186,11 +131,12 @@ impl Functions {
         // The scopes around the current entry, with their depth.
         let mut open: Vec<(isize, u32)> = Vec::new();
         while !entries.is_empty() {
-            if let Err(unusable) = budget.step() {
+            let (depth, entry) = (entries.next_depth(), entries.next_offset().0);
+            let abbreviation = entries.read_abbreviation()?;
+            if let Err(unusable) = budget.steps(1 + abbreviation.map_or(0, |a| a.attributes().len())) {
                 return Ok(Err(unusable));
             }
-            let (depth, entry) = (entries.next_depth(), entries.next_offset().0);
-            let Some(abbreviation) = entries.read_abbreviation()? else { continue };
+            let Some(abbreviation) = abbreviation else { continue };
             while open.last().is_some_and(|(outer, _)| *outer >= depth) {
                 if let Some((_, scope)) = open.pop() {
                     self.scopes[scope as usize].end = u32::try_from(entry).unwrap_or(u32::MAX);
@@ -305,12 +251,13 @@ impl Inlined {
         // A function inside the function (a member of a local class) is not part of it: its entries are passed over.
         let mut foreign: Option<isize> = None;
         while !entries.is_empty() && entries.next_depth() > top && self.ranges.len() < INLINED_CAP {
-            if let Err(unusable) = budget.step() {
-                return Ok(Err(unusable));
-            }
             let depth = entries.next_depth();
             let entry = entries.next_offset().0;
-            let Some(abbreviation) = entries.read_abbreviation()? else { continue };
+            let abbreviation = entries.read_abbreviation()?;
+            if let Err(unusable) = budget.steps(1 + abbreviation.map_or(0, |a| a.attributes().len())) {
+                return Ok(Err(unusable));
+            }
+            let Some(abbreviation) = abbreviation else { continue };
             if foreign.is_some_and(|outside| depth <= outside) {
                 foreign = None;
             }
@@ -384,21 +331,26 @@ pub struct Described {
     pub name: Option<Vec<u8>>,
     pub origin: Option<Origin>,
     pub tag: gimli::DwTag,
+    /// Work it took, for a [`Budget`].
+    pub steps: usize,
 }
 
 /// What an entry says about its name; `None` if there is no such entry.
 pub fn describe(dwarf: &Dwarf<'_>, unit: &Unit<'_>, entry: usize) -> Option<Described> {
     let mut entries = unit.entries_raw(Some(UnitOffset(entry))).ok()?;
     let abbreviation = entries.read_abbreviation().ok()??;
-    let mut described = Described { linkage_name: None, name: None, origin: None, tag: abbreviation.tag() };
-    let text = |value| {
+    let (tag, attributes) = (abbreviation.tag(), abbreviation.attributes());
+    let mut described = Described { linkage_name: None, name: None, origin: None, tag, steps: 1 + attributes.len() };
+    let mut searched = 0;
+    let mut text = |value| {
         let text: Reader<'_> = dwarf.attr_string(unit, value).ok()?;
         let text = text.slice();
+        searched += text.len();
         // One byte more than is kept, so that a cut is seen.
         let text = &text[..text.len().min(crate::symbols::symtab::RAW_NAME_CAP + 1)];
         (!text.is_empty()).then(|| text.to_vec())
     };
-    for spec in abbreviation.attributes() {
+    for spec in attributes {
         let attribute = entries.read_attribute(*spec).ok()?;
         match attribute.name() {
             gimli::DW_AT_linkage_name | gimli::DW_AT_MIPS_linkage_name => {
@@ -415,5 +367,7 @@ pub fn describe(dwarf: &Dwarf<'_>, unit: &Unit<'_>, entry: usize) -> Option<Desc
             _ => {}
         }
     }
+    // Looking for the end of a text is fast, but the next one may be a gigabyte away.
+    described.steps += searched / 64;
     Some(described)
 }

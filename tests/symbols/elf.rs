@@ -4,7 +4,6 @@
 pub const CODE_END: u64 = 0x4000;
 
 pub const PROGBITS: u32 = 1;
-pub const NOTE: u32 = 7;
 
 /// A 64-bit little-endian file for x86-64 with one executable segment and these sections (name, type, bytes).
 pub fn file(sections: &[(&str, u32, &[u8])]) -> Vec<u8> {
@@ -49,24 +48,4 @@ pub fn file(sections: &[(&str, u32, &[u8])]) -> Vec<u8> {
     put(96, &CODE_END.to_le_bytes());
     put(104, &CODE_END.to_le_bytes());
     file
-}
-
-/// Name and bytes of each section of a well-formed file.
-pub fn sections(file: &[u8]) -> Vec<(String, &[u8])> {
-    let number = |at: usize, size: usize| {
-        file[at..at + size].iter().rev().fold(0usize, |value, byte| value << 8 | usize::from(*byte))
-    };
-    let (table, count, names) = (number(40, 8), number(60, 2), number(62, 2));
-    let header = |index: usize| table + 64 * index;
-    let names = number(header(names) + 24, 8);
-    (1..count)
-        .map(|index| {
-            let (name, kind) = (names + number(header(index), 4), number(header(index) + 4, 4));
-            let name = file[name..].split(|b| *b == 0).next().unwrap_or_default();
-            let (offset, size) = (number(header(index) + 24, 8), number(header(index) + 32, 8));
-            // SHT_NOBITS has none.
-            let bytes = if kind == 8 { &[][..] } else { &file[offset..offset + size] };
-            (String::from_utf8_lossy(name).into_owned(), bytes)
-        })
-        .collect()
 }
