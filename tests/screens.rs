@@ -17,9 +17,10 @@ use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
 use ratatui::style::Modifier;
 use sampletop::app::key::{Key, Mouse, MouseKind};
-use sampletop::app::{AppConfig, AppState, Effect, Input, ProcessRow, Severity};
+use sampletop::app::{AppConfig, AppState, Effect, Input, ProcessRow, Request, Severity};
 use sampletop::config::Screen;
 use sampletop::model::frame::SECOND;
+use sampletop::model::project::Projector;
 use sampletop::model::snapshot::Snapshot;
 use sampletop::tui::theme::Theme;
 
@@ -28,13 +29,24 @@ struct Live {
     theme: Theme,
     width: u16,
     height: u16,
+    projector: Projector,
+    /// Whether requests to read history wait in `effects` instead of being answered at once.
+    slow: bool,
     effects: Vec<Effect>,
 }
 
 impl Live {
     fn new(width: u16, height: u16, config: AppConfig) -> Live {
         let theme = Theme::with_zone(&config.screen, jiff::tz::TimeZone::UTC);
-        let mut live = Live { app: AppState::new(config), theme, width, height, effects: Vec::new() };
+        let mut live = Live {
+            app: AppState::new(config),
+            theme,
+            width,
+            height,
+            projector: Projector::default(),
+            slow: false,
+            effects: Vec::new(),
+        };
         live.send(Input::Resize { width, height });
         live
     }
@@ -47,9 +59,33 @@ impl Live {
     }
 
     fn send(&mut self, input: Input) -> &mut Live {
-        let effects = self.app.update(input);
-        self.effects.extend(effects);
+        let mut effects = std::collections::VecDeque::from(self.app.update(input));
+        while let Some(effect) = effects.pop_front() {
+            match effect {
+                Effect::Project(request) if !self.slow => {
+                    effects.extend(self.app.update(request.answer(&mut self.projector)));
+                }
+                effect => self.effects.push(effect),
+            }
+        }
         self
+    }
+
+    /// The requests to read history that were not answered yet.
+    fn requests(&mut self) -> Vec<Request> {
+        let (requests, others): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.effects).into_iter().partition(|effect| matches!(effect, Effect::Project(_)));
+        self.effects = others;
+        let request = |effect| match effect {
+            Effect::Project(request) => Some(*request),
+            _ => None,
+        };
+        requests.into_iter().filter_map(request).collect()
+    }
+
+    fn answer(&mut self, request: Request) -> &mut Live {
+        let answer = request.answer(&mut self.projector);
+        self.send(answer)
     }
 
     /// Characters as typed; `<name>` for other keys.
@@ -535,6 +571,61 @@ fn what_became_of_the_target_is_said() {
     stopped.notice = Some("perf is not permitted any more; using states".into());
     live.send(Input::Snapshot(Arc::new(stopped)));
     assert!(live.screen().contains("STOPPED") && live.screen().contains("using states"), "{}", live.screen());
+}
+
+/// While history is read the screen keeps its figures; metric and order change at once; only what was asked for last
+/// is shown.
+#[test]
+fn a_long_reading_holds_up_nothing() {
+    let mut live = Live::shop(120, 40);
+    let before = live.screen();
+    live.slow = true;
+    live.press("t");
+    let [by_name] = &live.requests()[..] else { panic!("one request") };
+    let by_name = by_name.clone();
+    assert!(by_name.urgent);
+    let behind = live.screen();
+    assert!(behind.contains("reading history ...") && behind.contains("grouped by name"), "{behind}");
+    let rows = |screen: &str| screen.lines().skip(4).take(30).map(String::from).collect::<Vec<_>>();
+    assert_eq!(rows(&behind), rows(&before));
+
+    // A key that only orders needs no reading, and moves are as ever.
+    assert!(live.press("sm<down>E").requests().is_empty());
+    assert!(live.screen().contains("reading history ...") && live.screen().contains("  cpu  "), "{}", live.screen());
+
+    // Newer facts are read under the newest settings; an older answer is not shown any more.
+    live.press("t");
+    let by_thread = live.requests().pop().expect("a request");
+    let mut world = World::shop();
+    live.send(Input::Snapshot(Arc::new(world.run(50 * SECOND).snapshot())));
+    let newer = live.requests().pop().expect("a request");
+    assert!(!newer.urgent && newer.number == by_thread.number && newer.number > by_name.number);
+    let shown = live.screen();
+    assert_eq!(live.answer(by_name).screen(), shown);
+    live.answer(by_thread);
+    assert!(!live.screen().contains("reading history"), "{}", live.screen());
+    assert!(live.screen().contains("worker-1 ("), "{}", live.screen());
+    assert_ne!(live.screen(), live.answer(newer).screen());
+}
+
+#[test]
+fn a_frozen_screen_takes_no_facts_that_were_on_their_way() {
+    let mut live = Live::shop(120, 40);
+    live.slow = true;
+    let mut world = World::shop();
+    live.send(Input::Snapshot(Arc::new(world.run(50 * SECOND).snapshot())));
+    let newer = live.requests().pop().expect("a request");
+    let frozen = live.press(" ").screen();
+    assert_eq!(live.answer(newer).screen(), frozen);
+    // Another grouping is of the frozen facts, also where it was asked for before the freeze.
+    live.press(" t ");
+    let request = live.requests().pop().expect("a request");
+    assert_eq!(request.snapshot.at, shop().at);
+    live.answer(request);
+    assert!(!live.screen().contains("reading history"), "{}", live.screen());
+    live.press(" ");
+    let request = live.requests().pop().expect("a request");
+    assert!(request.urgent && request.snapshot.at > shop().at);
 }
 
 mod random {

@@ -142,9 +142,12 @@ impl AppState {
 
     fn freeze(&mut self) {
         self.frozen = !self.frozen;
-        if let (false, Some(newest)) = (self.frozen, self.newest.clone()) {
-            let rows = usize::from(self.layout().rows);
-            self.view.show(newest, rows);
+        self.held = if self.frozen { self.view.snapshot.clone() } else { None };
+        if !self.frozen || self.is_behind() {
+            self.project();
+        } else {
+            // Newer facts that are being read must not take the place of the frozen ones.
+            self.ask_nothing();
         }
     }
 
@@ -268,6 +271,8 @@ impl AppState {
         self.picker = None;
         self.view = View::new(self.view.settings.clone());
         self.newest = None;
+        self.held = None;
+        self.ask_nothing();
         vec![Effect::Attach(pid)]
     }
 

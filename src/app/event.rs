@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::key::{Key, Mouse};
 use crate::config::Screen;
+use crate::model::project::{Projection, Projector};
 use crate::model::settings::Settings;
 use crate::model::snapshot::Snapshot;
 
@@ -52,6 +53,8 @@ pub enum Input {
     },
     /// A newer view of the facts.
     Snapshot(Arc<Snapshot>),
+    /// An [`Effect::Project`] was carried out.
+    Projected(Box<Projected>),
     /// The processes that can be picked; an answer to [`Effect::Refresh`].
     Processes(Vec<ProcessRow>),
     /// Attaching to the picked process failed: one sentence. The list comes back.
@@ -62,6 +65,30 @@ pub enum Input {
     Notice(String, Severity),
     /// An [`Effect::Export`] ended: where the report is, or one sentence.
     Exported(Result<PathBuf, String>),
+}
+
+/// To project a snapshot: what a newer one asks for replaces what an older one asked for.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Which of the user's settings it is about; an answer to other settings than the newest is not shown.
+    pub number: u64,
+    pub snapshot: Arc<Snapshot>,
+    pub settings: Settings,
+    /// A key asks: now. Else newer facts ask, and may wait.
+    pub urgent: bool,
+}
+
+impl Request {
+    pub fn answer(self, projector: &mut Projector) -> Input {
+        let projection = projector.project(&self.snapshot, &self.settings);
+        Input::Projected(Box::new(Projected { request: self, projection }))
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Projected {
+    pub request: Request,
+    pub projection: Projection,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,6 +122,9 @@ pub enum Effect {
         snapshot: Arc<Snapshot>,
         settings: Box<Settings>,
     },
+    /// Read the facts, see [`Request::answer`], and send what comes of it. It may take a while, and may be left out
+    /// where a newer request follows.
+    Project(Box<Request>),
     SetInterval(Duration),
     PauseSampling(bool),
     /// Switch to the way `ptrace`.

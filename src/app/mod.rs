@@ -31,7 +31,7 @@ mod actions;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use event::{AppConfig, Effect, Input, ProcessRow, Severity};
+pub use event::{AppConfig, Effect, Input, ProcessRow, Projected, Request, Severity};
 use filters::{Dialog, Outcome};
 use key::{Key, Mouse, MouseKind};
 use keymap::Place;
@@ -67,6 +67,12 @@ pub struct AppState {
     /// The newest snapshot, also while an older one is frozen on the screen.
     pub(crate) newest: Option<Arc<Snapshot>>,
     pub(crate) frozen: bool,
+    /// What is frozen, with the names that were found since; `None` while there is nothing yet.
+    held: Option<Arc<Snapshot>>,
+    /// Counts what the user asked for, see [`Request::number`], and what of it is on view.
+    asked: u64,
+    shown: u64,
+    request: Option<Request>,
     pub(crate) overlay: Option<Overlay>,
     pub(crate) picker: Option<Picker>,
     /// One sentence on the last line, until the next key.
@@ -91,6 +97,10 @@ impl AppState {
             view: View::new(config.settings.clone()),
             newest: None,
             frozen: false,
+            held: None,
+            asked: 0,
+            shown: 0,
+            request: None,
             overlay: None,
             picker: config.pick.then(Picker::default),
             notice: None,
@@ -103,6 +113,13 @@ impl AppState {
 
     /// Takes in what happened; returns what the session shall do, in order.
     pub fn update(&mut self, input: Input) -> Vec<Effect> {
+        let mut effects = self.react(input);
+        // Once, however many settings a key changed.
+        effects.extend(self.request.take().map(|request| Effect::Project(Box::new(request))));
+        effects
+    }
+
+    fn react(&mut self, input: Input) -> Vec<Effect> {
         match input {
             Input::Key(key) => return self.key(key),
             Input::Mouse(mouse) => return self.mouse(mouse),
@@ -111,6 +128,7 @@ impl AppState {
                 self.keep_on_screen();
             }
             Input::Snapshot(snapshot) => self.take(snapshot),
+            Input::Projected(projected) => self.show(*projected),
             Input::Processes(rows) => {
                 let height = self.picker_rows();
                 if let Some(picker) = &mut self.picker {
@@ -165,20 +183,57 @@ impl AppState {
             self.notice = snapshot.notice.as_ref().map(|n| (n.to_string(), Severity::Warning));
         }
         self.view.activity.take(&snapshot);
-        let height = usize::from(self.layout().rows);
-        match (&self.view.snapshot, self.frozen) {
-            (Some(frozen), true) => {
-                // Names that were found since: ids never change meaning.
-                if frozen.health.naming || snapshot.health.naming {
-                    let mut renamed = Snapshot::clone(frozen);
-                    renamed.tables = snapshot.tables.clone();
-                    renamed.health.naming = snapshot.health.naming;
-                    self.view.show(Arc::new(renamed), height);
-                }
+        match &self.held {
+            None => self.ask(snapshot.clone(), false),
+            // Names that were found since: ids never change meaning.
+            Some(held) if held.health.naming || snapshot.health.naming => {
+                let mut renamed = Snapshot::clone(held);
+                renamed.tables = snapshot.tables.clone();
+                renamed.health.naming = snapshot.health.naming;
+                let renamed = Arc::new(renamed);
+                self.held = Some(renamed.clone());
+                self.ask(renamed, false);
             }
-            _ => self.view.show(snapshot.clone(), height),
+            Some(_) => {}
         }
         self.newest = Some(snapshot);
+    }
+
+    fn ask(&mut self, snapshot: Arc<Snapshot>, urgent: bool) {
+        self.request = Some(Request { number: self.asked, snapshot, settings: self.view.settings.clone(), urgent });
+    }
+
+    /// Reads the facts again after a setting changed; what is on view stays until they are read.
+    fn project(&mut self) {
+        if let Some(snapshot) = self.held.clone().or_else(|| self.newest.clone()) {
+            self.asked += 1;
+            self.ask(snapshot, true);
+        }
+    }
+
+    /// Nothing that was asked for before counts any more.
+    fn ask_nothing(&mut self) {
+        self.asked += 1;
+        self.shown = self.asked;
+        self.request = None;
+    }
+
+    fn show(&mut self, Projected { request, projection }: Projected) {
+        let other = self.held.as_ref().is_some_and(|held| !Arc::ptr_eq(held, &request.snapshot));
+        if request.number != self.asked || other {
+            return;
+        }
+        self.shown = request.number;
+        if self.frozen {
+            self.held = Some(request.snapshot.clone());
+        }
+        let height = usize::from(self.layout().rows);
+        self.view.show(request, projection, height);
+    }
+
+    /// True while what is on view does not follow the settings yet.
+    pub fn is_behind(&self) -> bool {
+        self.shown != self.asked
     }
 
     fn keep_on_screen(&mut self) {
@@ -271,12 +326,6 @@ impl AppState {
                 }
             }
         }
-    }
-
-    /// Reads the facts again after a setting changed.
-    fn project(&mut self) {
-        let height = usize::from(self.layout().rows);
-        self.view.project(height);
     }
 
     fn say(&mut self, text: impl Into<String>) {

@@ -6,13 +6,12 @@ use std::sync::Arc;
 use regex::Regex;
 
 use super::activity::Activity;
+use super::event::Request;
 use super::list::{List, Step};
 use super::path::{Expanded, Path, RowKey};
 use super::rows::{Fold, Row, Tree, What, is_shown};
 use crate::model::frame::SECOND;
-use crate::model::project::{
-    Method, Ordered, Projection, Projector, Siblings, Totals, heaviest, hottest_group, hottest_path,
-};
+use crate::model::project::{Method, Ordered, Projection, Siblings, Totals, heaviest, hottest_group, hottest_path};
 use crate::model::settings::Settings;
 use crate::model::snapshot::Snapshot;
 use crate::model::tables::Location;
@@ -21,10 +20,12 @@ use crate::model::tables::Location;
 const SETTLES_AFTER: u64 = 2 * SECOND;
 
 pub struct View {
+    /// What the user wants to see.
     pub settings: Settings,
+    /// What is on view: how its projection was made, in the newest metric and order.
+    pub shown: Settings,
     pub snapshot: Option<Arc<Snapshot>>,
     pub projection: Projection,
-    projector: Projector,
     /// The tree on view.
     pub rows: Vec<Row>,
     pub tree: List,
@@ -35,6 +36,8 @@ pub struct View {
     before_collapse: Option<Expanded>,
     /// The hottest path was opened for good, or the user has opened something.
     settled: bool,
+    /// The next projection calls rows otherwise.
+    renamed: bool,
     pub methods_on: bool,
     /// Indexes into the projection's methods.
     pub method_rows: Vec<u32>,
@@ -49,16 +52,17 @@ pub struct View {
 impl View {
     pub fn new(settings: Settings) -> View {
         View {
+            shown: settings.clone(),
             settings,
             snapshot: None,
             projection: Projection::nothing(),
-            projector: Projector::default(),
             rows: Vec::new(),
             tree: List::default(),
             selected: None,
             expanded: Expanded::default(),
             before_collapse: None,
             settled: false,
+            renamed: false,
             methods_on: false,
             method_rows: Vec::new(),
             methods: List::default(),
@@ -70,20 +74,23 @@ impl View {
         }
     }
 
-    pub fn show(&mut self, snapshot: Arc<Snapshot>, height: usize) {
-        self.snapshot = Some(snapshot);
-        self.project(height);
-    }
-
-    /// Reads the facts again: after a new snapshot, and after any setting changed.
-    pub fn project(&mut self, height: usize) {
-        let Some(snapshot) = &self.snapshot else { return };
-        self.projection = self.projector.project(snapshot, &self.settings);
+    /// Takes in what was read of the facts: after a new snapshot, and after any setting changed.
+    pub fn show(&mut self, request: Request, projection: Projection, height: usize) {
+        self.snapshot = Some(request.snapshot);
+        self.shown = request.settings;
+        self.projection = projection;
+        if std::mem::take(&mut self.renamed) {
+            self.expanded = Expanded::default();
+            self.before_collapse = None;
+            self.settled = false;
+        }
         self.reorder(height);
     }
 
     /// Another metric or order: another way to read the same projection.
     pub fn reorder(&mut self, height: usize) {
+        let Settings { metric, sort, reverse, .. } = self.settings;
+        (self.shown.metric, self.shown.sort, self.shown.reverse) = (metric, sort, reverse);
         if !self.settled {
             self.open_hottest();
         }
@@ -104,10 +111,10 @@ impl View {
 
     /// The methods' rows are made only while they are on view.
     fn reshape_methods(&mut self, height: usize) {
-        let shown = |m: &u32| is_shown(&self.projection, &self.settings, &self.method(*m).total);
+        let shown = |m: &u32| is_shown(&self.projection, &self.shown, &self.method(*m).total);
         let rows = self.ordered().methods().into_iter().filter(shown).collect();
         self.method_rows = rows;
-        let roll_up = self.settings.roll_up;
+        let roll_up = self.shown.roll_up;
         let cursor = match &self.selected_method {
             None => Some(0),
             Some(key) => self.method_rows.iter().position(|m| key.is(self.method_location(*m), roll_up)),
@@ -116,7 +123,7 @@ impl View {
     }
 
     fn ordered(&self) -> Ordered<'_> {
-        self.projection.ordered(&self.settings)
+        self.projection.ordered(&self.shown)
     }
 
     /// A row of [`View::method_rows`].
@@ -125,22 +132,20 @@ impl View {
     }
 
     pub fn method_location(&self, method: u32) -> &Arc<Location> {
-        self.method(method).location(self.settings.metric)
+        self.method(method).location(self.shown.metric)
     }
 
     pub fn node_location(&self, node: u32) -> &Arc<Location> {
-        self.projection.location(node, self.settings.metric)
+        self.projection.location(node, self.shown.metric)
     }
 
     fn drawing(&self) -> Tree<'_> {
-        Tree { ordered: self.ordered(), settings: &self.settings, collapse: self.collapse_chains }
+        Tree { ordered: self.ordered(), settings: &self.shown, collapse: self.collapse_chains }
     }
 
-    /// The expanded rows are looked for anew: what rows are called has changed.
+    /// What rows are called changes with the next projection: the expanded ones are looked for anew then.
     pub fn open_again(&mut self) {
-        self.expanded = Expanded::default();
-        self.before_collapse = None;
-        self.settled = false;
+        self.renamed = true;
     }
 
     /// Opens the hottest path down to its first fork.
@@ -149,10 +154,10 @@ impl View {
         let ordered = self.ordered();
         let Some(group) = hottest_group(&ordered) else { return };
         let path = hottest_path(&ordered, group);
-        let mut row = Path::of_group(&self.projection, group as u32, &self.settings);
+        let mut row = Path::of_group(&self.projection, group as u32, &self.shown);
         self.expanded.open(&row);
         for node in path {
-            row.frames.push(RowKey::of(self.projection.name(node), self.settings.roll_up));
+            row.frames.push(RowKey::of(self.projection.name(node), self.shown.roll_up));
             self.expanded.open(&row);
         }
         let known = |s: &Arc<Snapshot>| !s.health.naming && s.at >= s.session.started + SETTLES_AFTER;
@@ -161,15 +166,15 @@ impl View {
 
     fn path(&self, row: &Row) -> Path {
         match row.what {
-            What::Group(group) => Path::of_group(&self.projection, group, &self.settings),
-            What::Node(node) => Path::of_node(&self.projection, row.group, node, &self.settings),
+            What::Group(group) => Path::of_group(&self.projection, group, &self.shown),
+            What::Node(node) => Path::of_node(&self.projection, row.group, node, &self.shown),
         }
     }
 
     /// The row of the selected path, or of what is left of it.
     fn locate(&self) -> Option<usize> {
         let Some(path) = &self.selected else { return Some(0) };
-        let Some((group, nodes)) = path.find(&self.projection, &self.settings) else {
+        let Some((group, nodes)) = path.find(&self.projection, &self.shown) else {
             return Some(self.tree.cursor);
         };
         let row_of = |what| self.rows.iter().position(|r| r.what == what);
@@ -282,7 +287,7 @@ impl View {
 
     fn select_method(&mut self, first: bool) {
         let method = self.method_rows.get(self.methods.cursor).filter(|_| !first);
-        let key = |m: &u32| RowKey::of(self.method_location(*m), self.settings.roll_up);
+        let key = |m: &u32| RowKey::of(self.method_location(*m), self.shown.roll_up);
         self.selected_method = method.map(key);
     }
 
@@ -362,7 +367,7 @@ impl View {
             What::Node(node) => self.projection.children(node),
         };
         while let Some(node) = heaviest(&self.ordered(), below) {
-            path.frames.push(RowKey::of(self.projection.name(node), self.settings.roll_up));
+            path.frames.push(RowKey::of(self.projection.name(node), self.shown.roll_up));
             below = self.projection.children(node);
         }
         // Opens all above it, too.
@@ -410,7 +415,7 @@ impl View {
     /// Everything that matches, by its place in the order of drawing with all rows open; and the cursor's place.
     fn matches(&self, search: &Regex) -> (Vec<(usize, Found)>, usize) {
         let selected = self.selected.as_ref().and_then(|p| {
-            let (group, nodes) = p.find(&self.projection, &self.settings)?;
+            let (group, nodes) = p.find(&self.projection, &self.shown)?;
             Some(nodes.last().map_or(What::Group(group), |n| What::Node(*n)))
         });
         let projection = &self.projection;
@@ -435,7 +440,7 @@ impl View {
         let (mut found, mut here, mut order) = (Vec::new(), 0, 0);
         for at in ordered.groups() {
             let group = &projection.groups[at as usize];
-            if !is_shown(projection, &self.settings, &group.total) {
+            if !is_shown(projection, &self.shown, &group.total) {
                 continue;
             }
             let mut visit = |what: What, matches: bool| {
@@ -449,7 +454,7 @@ impl View {
             };
             visit(What::Group(at), search.is_match(&group.name));
             let in_order = |nodes: Siblings<'_>| {
-                let shown = |node: &u32| is_shown(projection, &self.settings, &projection.total(*node));
+                let shown = |node: &u32| is_shown(projection, &self.shown, &projection.total(*node));
                 ordered.sorted(nodes.filter(|node| on_the_way[*node as usize] && shown(node))).into_iter().rev()
             };
             let mut todo: Vec<u32> = in_order(projection.roots(group)).collect();

@@ -1,12 +1,13 @@
 //! The live view's loop: keys, signals and snapshots go into the app; its effects are carried out.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use super::Failure;
+use super::projecting::{Answer, Projecting};
 use super::signals::{self, Caught, SIGCONT};
 use super::watch::{Watch, live_output_path};
 use crate::app::{AppConfig, AppState, Effect, Input, ProcessRow, Severity};
@@ -25,10 +26,13 @@ use crate::tui::terminal::Screen;
 const PUBLISH_EVERY: Duration = Duration::from_millis(500);
 /// How often the list of processes is read anew while it is shown.
 const LIST_EVERY: Duration = Duration::from_secs(2);
+/// A key is drawn with what it asks for if that is read so fast; else at once, with what was there before.
+const READ_WITHIN: Duration = Duration::from_millis(10);
 
 enum Message {
     Input(Input),
     Snapshot(Arc<Snapshot>),
+    Projected(Answer),
     /// SIGINT, SIGTERM or SIGHUP.
     Signal,
     /// SIGCONT: we were stopped, and whoever had the terminal meanwhile has left it as he liked.
@@ -55,6 +59,9 @@ pub fn run(config: &Config) -> Result<i32, Failure> {
     let keys = sender.clone();
     input::start(move |input| keys.send(input.map_or(Message::TerminalGone, Message::Input)).is_ok())
         .map_err(|error| Failure::new(1, format!("cannot read the keyboard: {error}; try `record` instead")))?;
+    let answers = sender.clone();
+    let projecting = Projecting::start(move |answer| answers.send(Message::Projected(answer)).is_ok())
+        .map_err(|error| Failure::new(1, format!("cannot start a thread to read history: {error}")))?;
     let app = AppState::new(AppConfig {
         settings: config.settings.clone(),
         interval: config.sampling.interval,
@@ -70,6 +77,9 @@ pub fn run(config: &Config) -> Result<i32, Failure> {
         screen,
         pacer: Pacer::default(),
         sender,
+        messages,
+        later: VecDeque::new(),
+        projecting,
         watch,
         cpu_before: HashMap::new(),
         listed: None,
@@ -79,7 +89,7 @@ pub fn run(config: &Config) -> Result<i32, Failure> {
         end_child: false,
     };
     live.first();
-    let outcome = live.run(&messages);
+    let outcome = live.run();
     Ok(live.leave(outcome))
 }
 
@@ -111,6 +121,10 @@ struct Live<'a> {
     screen: Screen,
     pacer: Pacer,
     sender: Sender<Message>,
+    messages: Receiver<Message>,
+    /// Came while an answer was waited for.
+    later: VecDeque<Message>,
+    projecting: Projecting,
     watch: Option<Watch>,
     /// CPU time of each process (pid, start) at the last listing, and when that was.
     cpu_before: HashMap<(u32, u64), u64>,
@@ -133,7 +147,7 @@ impl Live<'_> {
         self.pacer.urgent();
     }
 
-    fn run(&mut self, messages: &Receiver<Message>) -> Outcome {
+    fn run(&mut self) -> Outcome {
         loop {
             let now = Instant::now();
             if self.pacer.due_in(now) == Some(Duration::ZERO) {
@@ -142,27 +156,66 @@ impl Live<'_> {
                     Err(error) => return terminal_failed(error),
                 }
             }
-            let mut wait = self.pacer.due_in(Instant::now()).unwrap_or(Duration::from_secs(3600));
+            let now = Instant::now();
+            self.projecting.go_on(now);
+            let mut wait = self.pacer.due_in(now).unwrap_or(Duration::from_secs(3600));
+            wait = wait.min(self.projecting.due_in(now).unwrap_or(wait));
             if self.watch.is_none() {
                 wait = wait.min(LIST_EVERY);
             }
-            match messages.recv_timeout(wait) {
-                Ok(message) => {
-                    // A burst (a held key) is taken in whole before the next drawing.
-                    let burst = std::iter::once(message).chain(messages.try_iter().take(64));
-                    for message in burst {
+            // A burst (a held key) is taken in whole before the next drawing.
+            for nth in 0..64 {
+                match self.next(if nth == 0 { wait } else { Duration::ZERO }) {
+                    Ok(message) => {
                         if let Some(outcome) = self.take(message) {
                             return outcome;
                         }
                     }
+                    Err(RecvTimeoutError::Timeout) => break,
+                    Err(RecvTimeoutError::Disconnected) => return Outcome::Told,
                 }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Outcome::Told,
             }
             if self.watch.is_none() && self.listed.is_none_or(|at| at.elapsed() >= LIST_EVERY) {
                 self.list();
             }
         }
+    }
+
+    fn next(&mut self, wait: Duration) -> Result<Message, RecvTimeoutError> {
+        match self.later.pop_front() {
+            Some(message) => Ok(message),
+            None => self.messages.recv_timeout(wait),
+        }
+    }
+
+    /// Gives an answer the time to come before anything else is done: then it is as if there was no other thread.
+    fn await_answer(&mut self) -> Option<Outcome> {
+        let deadline = Instant::now() + READ_WITHIN;
+        while self.projecting.is_urgent() {
+            match self.messages.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(Message::Projected(answer)) => {
+                    if let Some(outcome) = self.answered(answer) {
+                        return Some(outcome);
+                    }
+                }
+                Ok(message) => self.later.push_back(message),
+                Err(_) => break,
+            }
+        }
+        None
+    }
+
+    fn answered(&mut self, Answer { input, cost }: Answer) -> Option<Outcome> {
+        self.projecting.done(cost, Instant::now());
+        let was_behind = self.app.is_behind();
+        let outcome = self.update(input);
+        // What a key waits for is drawn at once, newer figures at their own pace.
+        if was_behind {
+            self.pacer.urgent()
+        } else {
+            self.pacer.data()
+        };
+        outcome
     }
 
     fn take(&mut self, message: Message) -> Option<Outcome> {
@@ -180,9 +233,14 @@ impl Live<'_> {
                 {
                     return Some(outcome);
                 }
-                self.pacer.data();
-                return self.update(Input::Snapshot(snapshot));
+                let outcome = self.update(Input::Snapshot(snapshot));
+                // Else it is drawn when it is read.
+                if !self.projecting.is_reading() {
+                    self.pacer.data();
+                }
+                return outcome;
             }
+            Message::Projected(answer) => return self.answered(answer),
             Message::Input(input) => input,
         };
         if let Input::Exported(Ok(path)) = &input {
@@ -194,7 +252,7 @@ impl Live<'_> {
 
     /// Gives the app something and carries out what it wants; the outcome if that ends the loop.
     fn update(&mut self, input: Input) -> Option<Outcome> {
-        let mut effects: std::collections::VecDeque<Effect> = self.app.update(input).into();
+        let mut effects: VecDeque<Effect> = self.app.update(input).into();
         while let Some(effect) = effects.pop_front() {
             let done = match effect {
                 Effect::Quit { end_child } => {
@@ -203,6 +261,14 @@ impl Live<'_> {
                 }
                 Effect::Export { snapshot, settings } => {
                     self.export(snapshot, *settings);
+                    Ok(())
+                }
+                Effect::Project(request) => {
+                    let wait = request.urgent && !self.projecting.is_urgent();
+                    self.projecting.ask(*request, Instant::now());
+                    if wait && let Some(outcome) = self.await_answer() {
+                        return Some(outcome);
+                    }
                     Ok(())
                 }
                 Effect::SetInterval(interval) => {

@@ -7,6 +7,7 @@
 //! ```
 
 mod live;
+mod projecting;
 mod signals;
 mod watch;
 

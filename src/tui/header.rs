@@ -63,7 +63,7 @@ pub fn state_word(snapshot: &Snapshot, frozen: bool) -> &'static str {
 
 fn target(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme) {
     let word = state_word(snapshot, app.frozen);
-    let settings = &app.view.settings;
+    let settings = &app.view.shown;
     let (from, till) = (app.view.projection.from, app.view.projection.till);
     let range = match settings.range {
         Range::Rolling(window) => short_span(window),
@@ -171,6 +171,9 @@ fn measurement(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &T
     if health.naming {
         facts.insert(1, ("naming ...".into(), theme.dim()));
     }
+    if app.is_behind() {
+        facts.insert(0, ("reading history ...".into(), theme.dim()));
+    }
     for (fact, style) in facts {
         if pen.room() >= width(&fact) + 2 + width(&right) + 2 {
             pen.space(2).put(&fact, style);
@@ -189,7 +192,7 @@ fn hidden_text(app: &AppState) -> String {
     if projection.only_idle {
         return "only idle: shown (i)".into();
     }
-    if app.view.settings.idle {
+    if app.view.shown.idle {
         return "idle shown (i)".into();
     }
     if hidden.idle_threads > 0 {

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::columns::Columns;
-use super::nodes::{NONE, Nodes};
+use super::columns::{Columns, NONE};
+use super::nodes::Nodes;
 use super::{Group, GroupThread, Projection, Totals};
 use crate::model::frame::ThreadKey;
 use crate::model::tables::Location;

@@ -1,7 +1,6 @@
 //! Which nodes share a line, which rows are worth drawing, and where to look first.
 
-use super::ordered::{Ordered, Siblings};
-use super::{Projection, Totals};
+use super::{Ordered, Projection, Siblings, Totals};
 use crate::model::settings::Settings;
 use crate::model::tables::FrameKind;
 

@@ -2,10 +2,12 @@
 //! or two of them: only states that occur at all have a list.
 
 use super::Totals;
-use super::nodes::NONE;
 use crate::model::frame::Ns;
 use crate::model::settings::Metric;
 use crate::model::state::State;
+
+/// No row, no node, no entry.
+pub(super) const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Columns {

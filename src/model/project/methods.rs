@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use super::columns::NONE;
 use super::lines::Line;
-use super::nodes::{NONE, Nodes};
+use super::nodes::Nodes;
 use super::{Group, Totals};
 use crate::model::settings::Metric;
 use crate::model::tables::Location;

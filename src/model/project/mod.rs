@@ -34,7 +34,8 @@ pub use collapse::{Chain, chain, heaviest, hottest_group, hottest_path, is_drawn
 pub use confidence::{Confidence, HITS_NEEDED, confidence, seconds_for_one_percent};
 pub use group::{ALL, NO_MATCH, UNNAMED, by_rules};
 pub use methods::Method;
-pub use ordered::{Node, Ordered, Siblings};
+pub use nodes::Siblings;
+pub use ordered::{Node, Ordered};
 pub use totals::Totals;
 
 /// The threads that are shown under one name.
@@ -46,7 +47,7 @@ pub struct Group {
     pub total: Totals,
     /// Stacks of which the hide filter left nothing; they have no root.
     pub own: Totals,
-    /// Of its outermost frames, or [`nodes::NONE`].
+    /// Of its outermost frames, or [`columns::NONE`].
     first_root: u32,
 }
 
@@ -186,7 +187,7 @@ impl Projector {
         let builder = tree::Builder { tables: &snapshot.tables, settings, rows, verdicts, scratch };
         let trees = builder.build(cells, &order);
         let attached = shown.seen.iter().map(|seen| (seen.thread, trees.attached[seen.cell as usize]));
-        let seen = attached.filter(|(_, node)| *node != nodes::NONE).collect();
+        let seen = attached.filter(|(_, node)| *node != columns::NONE).collect();
 
         let mut total = Totals::default();
         let mut groups = Vec::with_capacity(trees.groups.len());

@@ -6,15 +6,30 @@
 use std::sync::Arc;
 
 use super::Totals;
-use super::columns::Columns;
+use super::columns::{Columns, NONE};
 use super::lines::{At, Line};
 use crate::model::settings::Metric;
 use crate::model::tables::Location;
 
-/// No node, no entry.
-pub(super) const NONE: u32 = u32::MAX;
 /// In [`Nodes::places`]: several locations; the rest is an index into [`Nodes::spans`].
 const SEVERAL: u32 = 1 << 31;
+
+/// Nodes below the same node, in no order that means anything.
+#[derive(Clone, Debug)]
+pub struct Siblings<'a> {
+    next: &'a [u32],
+    at: u32,
+}
+
+impl Iterator for Siblings<'_> {
+    type Item = u32;
+
+    fn next(&mut self) -> Option<u32> {
+        let at = (self.at != NONE).then_some(self.at)?;
+        self.at = self.next[at as usize];
+        Some(at)
+    }
+}
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Nodes {
@@ -59,6 +74,11 @@ impl Nodes {
         };
         self.next_sibling.push(std::mem::replace(first, node));
         node
+    }
+
+    /// `first` and those after it below the same node.
+    pub fn siblings(&self, first: u32) -> Siblings<'_> {
+        Siblings { next: &self.next_sibling, at: first }
     }
 
     /// The node was seen at this location; true if that is another one than before.

@@ -4,7 +4,8 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::nodes::NONE;
+use super::columns::NONE;
+use super::nodes::Siblings;
 use super::{Group, Method, Projection, Totals};
 use crate::model::settings::{Metric, Settings, SortColumn};
 use crate::model::tables::Location;
@@ -21,23 +22,6 @@ pub struct Node<'a> {
     pub own: Totals,
 }
 
-/// Nodes below one another, in no order that means anything.
-#[derive(Clone, Debug)]
-pub struct Siblings<'a> {
-    next: &'a [u32],
-    at: u32,
-}
-
-impl Iterator for Siblings<'_> {
-    type Item = u32;
-
-    fn next(&mut self) -> Option<u32> {
-        let at = (self.at != NONE).then_some(self.at)?;
-        self.at = self.next[at as usize];
-        Some(at)
-    }
-}
-
 impl Projection {
     /// Nodes are numbered from 0 to this; those further out come first.
     pub fn node_count(&self) -> u32 {
@@ -46,11 +30,11 @@ impl Projection {
 
     /// A group's outermost frames.
     pub fn roots(&self, group: &Group) -> Siblings<'_> {
-        Siblings { next: &self.nodes.next_sibling, at: group.first_root }
+        self.nodes.siblings(group.first_root)
     }
 
     pub fn children(&self, node: u32) -> Siblings<'_> {
-        Siblings { next: &self.nodes.next_sibling, at: self.nodes.first_child[node as usize] }
+        self.nodes.siblings(self.nodes.first_child[node as usize])
     }
 
     pub fn has_children(&self, node: u32) -> bool {

@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::columns::NONE;
 use super::filter::Verdicts;
 use super::group::{Groups, thread_label};
 use super::rows::Rows;
@@ -35,8 +36,47 @@ pub(super) struct Seen {
 #[derive(Default)]
 pub(super) struct Scratch {
     cells: Vec<Cell>,
-    by_stack: FxHashMap<(u32, StackId, bool), u32>,
+    /// By [`StackId`]: its newest cell or [`NONE`], and [`MANY`] where it has others.
+    newest: Vec<u32>,
+    /// Cells of stacks that have several.
+    others: FxHashMap<(u32, StackId, bool), u32>,
     seen: Vec<Seen>,
+}
+
+const MANY: u32 = 1 << 31;
+
+impl Scratch {
+    fn clear(&mut self, stack_count: usize) {
+        self.cells.clear();
+        self.newest.clear();
+        self.newest.resize(stack_count.max(1), NONE);
+        self.others.clear();
+        self.seen.clear();
+    }
+
+    /// The cell of these, an empty one at first. Most stacks have one cell alone, which is found without hashing.
+    fn cell(&mut self, group: u32, stack: StackId, idle: bool) -> u32 {
+        let newest = &mut self.newest[stack.0 as usize];
+        let next = self.cells.len() as u32;
+        let is = |cell: &Cell| (cell.group, cell.idle) == (group, idle);
+        let found = match *newest {
+            NONE => next,
+            cell if is(&self.cells[(cell & !MANY) as usize]) => return cell & !MANY,
+            cell => {
+                if cell & MANY == 0 {
+                    let before = &self.cells[cell as usize];
+                    self.others.insert((before.group, stack, before.idle), cell);
+                }
+                *self.others.entry((group, stack, idle)).or_insert(next)
+            }
+        };
+        *newest = if *newest == NONE { found } else { found | MANY };
+        if found == next {
+            let nobody = (u32::MAX, NameId(u32::MAX));
+            self.cells.push(Cell { group, stack, idle, seen: nobody, totals: Totals::default() });
+        }
+        found
+    }
 }
 
 /// What is shown of a range, and what is not.
@@ -93,9 +133,7 @@ impl<'a> Reader<'a> {
         groups: &'a mut Groups,
         scratch: &'a mut Scratch,
     ) -> Reader<'a> {
-        scratch.cells.clear();
-        scratch.by_stack.clear();
-        scratch.seen.clear();
+        scratch.clear(snapshot.tables.stack_count());
         Reader {
             snapshot,
             settings,
@@ -158,13 +196,8 @@ impl<'a> Reader<'a> {
             } else {
                 self.left |= weights.wall_ns > 0 || weights.cpu_ns > 0;
             }
-            let Scratch { cells, by_stack, seen } = &mut *self.scratch;
-            let next = cells.len() as u32;
-            let nobody = (u32::MAX, NameId(u32::MAX));
-            let at = *by_stack.entry((group, stack, hide)).or_insert(next);
-            if at == next {
-                cells.push(Cell { group, stack, idle: hide, seen: nobody, totals: Totals::default() });
-            }
+            let at = self.scratch.cell(group, stack, hide);
+            let Scratch { cells, seen, .. } = &mut *self.scratch;
             let cell = &mut cells[at as usize];
             add(&mut cell.totals, state, weights);
             if std::mem::replace(&mut cell.seen, (thread, key.name)) != (thread, key.name) {

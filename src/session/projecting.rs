@@ -1,0 +1,91 @@
+//! Reads the facts for the screen, on a thread of its own: a long history must not hold up keys and drawing.
+
+use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration, Instant};
+
+use crate::app::{Input, Request};
+use crate::model::project::Projector;
+
+/// Newer facts alone are read again after so many times the CPU time of the last reading: 5 % of a core at most.
+const REST: u32 = 20;
+
+/// At most one request is with the thread, and at most one waits: the newest.
+pub struct Projecting {
+    requests: Sender<Request>,
+    /// What the thread is reading: whether a key asked for it.
+    reading: Option<bool>,
+    waiting: Option<Request>,
+    /// When facts may be read again that no key asks for.
+    rested: Instant,
+}
+
+/// An answer, and the CPU time it took.
+pub struct Answer {
+    pub input: Input,
+    pub cost: Duration,
+}
+
+impl Projecting {
+    /// Every answer must be given to [`Projecting::done`]. The thread ends when this is dropped, after what it is at.
+    pub fn start(mut send: impl FnMut(Answer) -> bool + Send + 'static) -> std::io::Result<Projecting> {
+        let (requests, receiver) = channel::<Request>();
+        std::thread::Builder::new().name("projector".into()).spawn(move || {
+            let mut projector = Projector::default();
+            for request in receiver {
+                let before = cpu_time();
+                let input = request.answer(&mut projector);
+                if !send(Answer { input, cost: cpu_time().saturating_sub(before) }) {
+                    return;
+                }
+            }
+        })?;
+        Ok(Projecting { requests, reading: None, waiting: None, rested: Instant::now() })
+    }
+
+    /// True while a key waits for its answer.
+    pub fn is_urgent(&self) -> bool {
+        self.reading == Some(true) || self.waiting.as_ref().is_some_and(|request| request.urgent)
+    }
+
+    pub fn is_reading(&self) -> bool {
+        self.reading.is_some()
+    }
+
+    pub fn ask(&mut self, request: Request, now: Instant) {
+        // Who asks for newer facts asks for what a key wants to see, too.
+        let urgent = request.urgent || self.waiting.as_ref().is_some_and(|before| before.urgent);
+        self.waiting = Some(Request { urgent, ..request });
+        self.go_on(now);
+    }
+
+    /// The thread has answered.
+    pub fn done(&mut self, cost: Duration, now: Instant) {
+        self.reading = None;
+        self.rested = now + cost * REST;
+        self.go_on(now);
+    }
+
+    /// How long until [`Projecting::go_on`] has something to do; `None`: that is for others to say.
+    pub fn due_in(&self, now: Instant) -> Option<Duration> {
+        let waits = self.reading.is_none() && self.waiting.is_some();
+        waits.then(|| self.rested.saturating_duration_since(now))
+    }
+
+    /// Gives the thread what waits, if it is time.
+    pub fn go_on(&mut self, now: Instant) {
+        if self.reading.is_some() {
+            return;
+        }
+        if let Some(request) = self.waiting.take_if(|request| request.urgent || now >= self.rested) {
+            let urgent = request.urgent;
+            // Only a bug ends it earlier than this: then what is on the screen stays there.
+            self.reading = self.requests.send(request).is_ok().then_some(urgent);
+        }
+    }
+}
+
+/// Of this thread.
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+}
