@@ -554,8 +554,9 @@ pub fn explain(error: &io::Error) -> (String, String) {
             format!("kernel.perf_event_paranoid is {level}"),
             "run sampletop as root, or `sudo sysctl kernel.perf_event_paranoid=2`".into(),
         ),
+        // Other users' processes were refused before: this one has closed itself (PR_SET_DUMPABLE).
         (Some(libc::EACCES), _) => {
-            ("perf events of this process are for its owner and root".into(), "run sampletop as root".into())
+            ("the kernel grants no access to it, not even to its owner".into(), "run sampletop as root".into())
         }
         (Some(libc::EPERM), _) => (
             "the system call perf_event_open is forbidden here".into(),

@@ -317,6 +317,14 @@ fn wait(tid: u32, options: i32) -> Result<Option<(i32, i32)>, i32> {
     }
 }
 
+/// Whether threads can be stopped at all: asked of a thread that cannot be, for which only a filter of system calls answers
+/// anything else than "no such process".
+pub fn permitted() -> bool {
+    /// Above the largest id Linux gives out (PID_MAX_LIMIT, 2^22).
+    const NOBODY: u32 = 1 << 23;
+    !seize(NOBODY) && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
+}
+
 fn seize(tid: u32) -> bool {
     // SAFETY: PTRACE_SEIZE touches no memory of ours; without options it changes nothing for the thread by itself.
     unsafe { libc::ptrace(libc::PTRACE_SEIZE, tid as libc::pid_t, 0usize, 0usize) == 0 }

@@ -25,8 +25,13 @@ use crate::process::target::{AttachError, Target};
 use crate::process::threads::{CounterSource, process_cpu, raise_descriptor_limit};
 use crate::unwinder::{Registers, StackBytes, Unwinder, Walk};
 
-/// Descriptors left to everything but thread files and perf events.
-const DESCRIPTORS_ELSEWHERE: usize = 256;
+/// How many descriptors thread files may take, and as many perf events, of `limit`. The rest is for everything else,
+/// which takes what mapped files there are, but at least 20.
+fn descriptors_to_spend(limit: usize) -> usize {
+    const ELSEWHERE: usize = 256;
+    (limit - ELSEWHERE.min(limit * 5 / 8)) / 2
+}
+
 /// Events that must arrive wait here while the ring is full.
 const OWED: usize = 100_000;
 /// A round of looks stops to empty perf's rings after so long: they hold eight samples each, and first walks take long.
@@ -85,7 +90,7 @@ impl Core {
         let pid = target.pid();
         // Late by at most a microsecond, not by the default 50.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1_000));
-        let descriptors = raise_descriptor_limit().saturating_sub(DESCRIPTORS_ELSEWHERE) / 2;
+        let descriptors = descriptors_to_spend(raise_descriptor_limit());
         let looks = Looks::new(pid, descriptors).map_err(|_| AttachError::EndedEarly { pid })?;
         let interval = plan.interval.as_nanos() as Ns;
         let setting = Setting {
@@ -409,7 +414,7 @@ impl Core {
             target: &self.target,
             tasks: self.looks.tasks(),
             interval: self.schedule.interval(),
-            descriptors: raise_descriptor_limit().saturating_sub(DESCRIPTORS_ELSEWHERE) / 2,
+            descriptors: descriptors_to_spend(raise_descriptor_limit()),
             own_child: self.own_child,
             wake: &self.wake,
             walk_stopped: self.walkers.walk_stopped.as_ref(),
@@ -504,12 +509,15 @@ impl Core {
 
     fn publish_status(&self) {
         let tasks = self.looks.tasks();
-        let mut notices: Vec<String> = self.changed.iter().cloned().collect();
+        let mut notices: Vec<String> = self.changed.iter().chain(&self.way.lack).cloned().collect();
         if tasks.short_of_descriptors() {
             notices.push("descriptors run short: files of threads are opened for every look; raise `ulimit -n`".into());
         }
         if self.way.perf.as_ref().is_some_and(|perf| perf.starved()) {
-            notices.push("some running threads are not sampled for want of descriptors; raise `ulimit -n`".into());
+            notices.push(
+                "some running threads are not sampled for want of descriptors, which looks like time in the kernel; raise `ulimit -n`"
+                    .into(),
+            );
         }
         if tasks.source() == CounterSource::Stat {
             notices.push(
@@ -519,7 +527,7 @@ impl Core {
         let status = Status {
             way: self.way.kind.title().into(),
             notice: (!notices.is_empty()).then(|| notices.join("; ")),
-            ptrace_would_help: self.way.kind == Kind::States && self.way.has_access,
+            ptrace_would_help: self.way.kind == Kind::States && self.way.may_stop,
             kernel_visible: self.way.perf.as_ref().is_none_or(|perf| perf.kernel_visible()),
         };
         *self.status.lock().unwrap_or_else(|e| e.into_inner()) = status;
@@ -538,5 +546,17 @@ fn time_of(event: &Event) -> Ns {
         Event::Tick(tick) => tick.at,
         Event::ThreadEnded { at, .. } | Event::Exec { at, .. } => *at,
         Event::ProcessEnded { at, .. } | Event::Gap { at, .. } => *at,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::descriptors_to_spend;
+
+    #[test]
+    fn a_low_limit_leaves_events_for_some_running_threads() {
+        // One event for each thread and core: two threads on two cores take four.
+        assert_eq!([16, 64, 128].map(descriptors_to_spend), [3, 12, 24]);
+        assert_eq!([1024, 1 << 20].map(descriptors_to_spend), [384, ((1 << 20) - 256) / 2]);
     }
 }

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use crate::capture::perf::{self, Perf};
-use crate::capture::ptrace::{MakeWalkStopped, Stopper};
+use crate::capture::ptrace::{self, MakeWalkStopped, Stopper};
 use crate::capture::schedule::now;
 use crate::config::CaptureChoice;
 use crate::model::frame::Ns;
@@ -42,8 +42,10 @@ pub struct Way {
     pub stopper: Option<Stopper>,
     /// Stacks of threads that are off the core are read.
     pub reads_stacks: bool,
-    /// They could be read: the kernel grants ptrace access.
-    pub has_access: bool,
+    /// [`Kind::Ptrace`] would be permitted.
+    pub may_stop: bool,
+    /// What this way lacks, and why: where nobody asked for it by name.
+    pub lack: Option<String>,
 }
 
 /// What opening a way depends on.
@@ -66,30 +68,38 @@ pub fn open(choice: CaptureChoice, setting: &Setting<'_>) -> Result<Way, AttachE
     let pid = setting.target.pid();
     let refused = |(why, fix)| AttachError::NotPermitted { pid, why, fix };
     let has_access = stacks_readable(setting.target, setting.tasks);
-    let way = |kind, perf, reads_stacks| Ok(Way { kind, perf, stopper: None, reads_stacks, has_access });
+    let may_stop = has_access && ptrace::permitted();
+    let way =
+        |kind, perf, lack| Ok(Way { kind, perf, stopper: None, reads_stacks: kind == Kind::Perf, may_stop, lack });
     let by_ptrace = || {
         let stopper = setting.start_stopper()?;
-        Ok(Way { kind: Kind::Ptrace, perf: None, stopper: Some(stopper), reads_stacks: true, has_access })
+        Ok(Way { kind: Kind::Ptrace, perf: None, stopper: Some(stopper), reads_stacks: true, may_stop, lack: None })
     };
     match choice {
-        CaptureChoice::States => return way(Kind::States, None, false),
-        CaptureChoice::Ptrace if has_access => return by_ptrace(),
+        CaptureChoice::States => return way(Kind::States, None, None),
+        CaptureChoice::Ptrace if may_stop => return by_ptrace(),
+        CaptureChoice::Ptrace if has_access => return Err(refused(no_ptrace())),
         CaptureChoice::Ptrace => return Err(refused(no_access())),
         CaptureChoice::Auto | CaptureChoice::Perf | CaptureChoice::CpuOnly => {}
     }
-    let perf = match setting.open_perf() {
-        Ok(perf) => Some(perf),
-        Err(error) if choice != CaptureChoice::Auto => return Err(refused(perf::explain(&error))),
-        Err(_) => None,
+    let perf = match (setting.open_perf(), choice) {
+        (Ok(perf), _) => perf,
+        // Only for a program that we started is stopping threads ours to decide.
+        (Err(_), CaptureChoice::Auto) if setting.own_child && may_stop => return by_ptrace(),
+        (Err(error), CaptureChoice::Auto) => {
+            let (why, fix) = perf::explain(&error);
+            return way(Kind::States, None, Some(format!("no stacks, only states: {why}; {fix}")));
+        }
+        (Err(error), _) => return Err(refused(perf::explain(&error))),
     };
     match choice {
         CaptureChoice::Perf if !has_access => Err(refused(no_access())),
-        // Only for a program that we started is stopping threads ours to decide.
-        _ if perf.is_none() && setting.own_child && has_access => by_ptrace(),
-        _ if perf.is_none() => way(Kind::States, None, false),
-        CaptureChoice::CpuOnly => way(Kind::CpuOnly, perf, false),
-        _ if has_access => way(Kind::Perf, perf, true),
-        _ => way(Kind::CpuOnly, perf, false),
+        CaptureChoice::CpuOnly => way(Kind::CpuOnly, Some(perf), None),
+        _ if has_access => way(Kind::Perf, Some(perf), None),
+        _ => {
+            let (why, fix) = no_access();
+            way(Kind::CpuOnly, Some(perf), Some(format!("no stacks of waiting threads: {why}; {fix}")))
+        }
     }
 }
 
@@ -124,4 +134,12 @@ fn no_access() -> (String, String) {
         );
     }
     ("the kernel grants no ptrace access to it".into(), "run sampletop as root".into())
+}
+
+/// A filter of system calls, as containers have it, forbids more than the rights of processes do.
+fn no_ptrace() -> (String, String) {
+    (
+        "the system call ptrace is forbidden here".into(),
+        "run sampletop outside the container, or give the container CAP_SYS_PTRACE".into(),
+    )
 }

@@ -227,18 +227,17 @@ impl Live<'_> {
             }
             Message::Snapshot(snapshot) => {
                 self.last = Some(Arc::clone(&snapshot));
-                let helps = self.watch.as_ref().is_some_and(|w| w.status().ptrace_would_help);
-                if helps != std::mem::replace(&mut self.helps, helps)
-                    && let Some(outcome) = self.update(Input::PtraceHelps(helps))
-                {
+                if let Some(outcome) = self.update(Input::Snapshot(snapshot)) {
                     return Some(outcome);
                 }
-                let outcome = self.update(Input::Snapshot(snapshot));
                 // Else it is drawn when it is read.
                 if !self.projecting.is_reading() {
                     self.pacer.data();
                 }
-                return outcome;
+                // After the snapshot, whose notice says only what is lacking: this one says what to do.
+                let helps = self.watch.as_ref().is_some_and(|w| w.status().ptrace_would_help);
+                let changed = helps != std::mem::replace(&mut self.helps, helps);
+                return if changed { self.update(Input::PtraceHelps(helps)) } else { None };
             }
             Message::Projected(answer) => return self.answered(answer),
             Message::Input(input) => input,

@@ -11,7 +11,7 @@ mod projecting;
 mod signals;
 mod watch;
 
-use crate::config::{Config, Mode};
+use crate::config::{CaptureChoice, Config, Mode};
 use crate::headless;
 
 /// Why a session could not begin: the exit code and one sentence.
@@ -62,7 +62,25 @@ fn timed(config: &Config, job: impl FnOnce(&mut watch::Timed) -> i32) -> Result<
         crate::export::file::probe(path).map_err(|sentence| Failure::new(1, sentence))?;
     }
     let target = config.target.as_ref().ok_or_else(|| Failure::new(2, "name a process with -p PID"))?;
-    let mut run = watch::Timed::new(watch::Watch::begin(config, target, None)?);
+    let watch = watch::Watch::begin(config, target, None)?;
+    ask_for_ptrace(config.sampling.capture, &watch)?;
+    let mut run = watch::Timed::new(watch);
     let code = job(&mut run);
     Ok(run.end(code))
+}
+
+/// Where stacks of running threads can only be had by stopping them, the user has to say so: the live view offers a key,
+/// a timed run ends here.
+fn ask_for_ptrace(choice: CaptureChoice, watch: &watch::Watch) -> Result<(), Failure> {
+    let status = watch.status();
+    if choice != CaptureChoice::Auto || !status.ptrace_would_help {
+        return Ok(());
+    }
+    let why = status.notice.unwrap_or_else(|| "no stacks, only states".into());
+    Err(Failure::new(
+        4,
+        format!(
+            "{why}, or name `--capture ptrace` (stops running threads, each for microseconds) or `--capture states` (no stacks)"
+        ),
+    ))
 }

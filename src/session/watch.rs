@@ -106,10 +106,10 @@ impl Watch {
 
     /// Stops sampling without a last snapshot; ends or leaves what we started as [`Watch::finish`] does.
     pub fn end(mut self, leave: bool) -> Option<i32> {
-        let leave = leave && !self.is_demo;
+        let is_demo = self.is_demo;
         let launch = self.launch.take();
         drop(self);
-        launch.and_then(|launch| end_child(launch, leave))
+        launch.and_then(|launch| end_child(launch, leave && !is_demo, is_demo))
     }
 
     /// Stops sampling, waits for names, ends what we started (`leave`: a COMMAND goes on, a demo never does), and answers with everything
@@ -119,13 +119,19 @@ impl Watch {
         let Watch { sampler, reducer, is_demo, .. } = self;
         drop(sampler);
         let snapshot = reducer.finish(NAMES_WITHIN);
-        (snapshot, launch.and_then(|launch| end_child(launch, leave && !is_demo)))
+        (snapshot, launch.and_then(|launch| end_child(launch, leave && !is_demo, is_demo)))
     }
 }
 
 /// The child's exit code if it has ended by itself; otherwise it is ended, or left running.
-fn end_child(mut launch: Launch, leave: bool) -> Option<i32> {
+fn end_child(mut launch: Launch, leave: bool, is_demo: bool) -> Option<i32> {
     if let Some(status) = launch.try_wait() {
+        if is_demo {
+            // It runs until it is ended, so that this is ours to explain; its own words went nowhere.
+            eprintln!(
+                "sampletop: the demo could not start all of its 51 threads, or was ended from outside ({status}); look at the limits of threads, descriptors and memory (`ulimit -u -n -v`, or the container's)"
+            );
+        }
         return Some(status_code(status));
     }
     if leave {
