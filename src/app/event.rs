@@ -67,6 +67,9 @@ pub enum Input {
     Exported(Result<PathBuf, String>),
 }
 
+/// A key is drawn with what it asks for if that is read so fast; else at once, with what was there before.
+pub const READ_WITHIN: Duration = Duration::from_millis(10);
+
 /// To project a snapshot: what a newer one asks for replaces what an older one asked for.
 #[derive(Clone, Debug)]
 pub struct Request {

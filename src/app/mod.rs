@@ -31,7 +31,7 @@ mod actions;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use event::{AppConfig, Effect, Input, ProcessRow, Projected, Request, Severity};
+pub use event::{AppConfig, Effect, Input, ProcessRow, Projected, READ_WITHIN, Request, Severity};
 use filters::{Dialog, Outcome};
 use key::{Key, Mouse, MouseKind};
 use keymap::Place;

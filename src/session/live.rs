@@ -10,7 +10,7 @@ use super::Failure;
 use super::projecting::{Answer, Projecting};
 use super::signals::{self, Caught, SIGCONT};
 use super::watch::{Watch, live_output_path};
-use crate::app::{AppConfig, AppState, Effect, Input, ProcessRow, Severity};
+use crate::app::{AppConfig, AppState, Effect, Input, ProcessRow, READ_WITHIN, Severity};
 use crate::config::{Config, TargetSpec};
 use crate::export;
 use crate::headless::NAMES_WITHIN;
@@ -26,8 +26,6 @@ use crate::tui::terminal::Screen;
 const PUBLISH_EVERY: Duration = Duration::from_millis(500);
 /// How often the list of processes is read anew while it is shown.
 const LIST_EVERY: Duration = Duration::from_secs(2);
-/// A key is drawn with what it asks for if that is read so fast; else at once, with what was there before.
-const READ_WITHIN: Duration = Duration::from_millis(10);
 
 enum Message {
     Input(Input),

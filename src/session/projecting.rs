@@ -84,8 +84,94 @@ impl Projecting {
     }
 }
 
-/// Of this thread.
+/// CPU time of this thread.
 fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::mpsc::Receiver;
+
+    use super::*;
+    use crate::model::facts::History;
+    use crate::model::settings::Settings;
+    use crate::model::snapshot::{Health, Session, Snapshot};
+    use crate::model::tables::Tables;
+
+    fn request(number: u64, urgent: bool) -> Request {
+        let session = Session {
+            version: "0".into(),
+            host: "here".into(),
+            kernel: "6".into(),
+            cores_milli: 1000,
+            started: 0,
+            started_unix_ns: 0,
+            interval_ns: 10_000_000,
+            max_overhead_percent: None,
+        };
+        let snapshot = Snapshot {
+            session: session.into(),
+            targets: [].into(),
+            at: 0,
+            capture: "perf".into(),
+            health: Health::default(),
+            tables: Tables::default(),
+            history: History::default(),
+            threads: [].into(),
+            notice: None,
+            stopped: false,
+        };
+        Request { number, snapshot: Arc::new(snapshot), settings: Settings::default(), urgent }
+    }
+
+    fn started() -> (Projecting, Receiver<Answer>) {
+        let (sender, answers) = channel();
+        (Projecting::start(move |answer| sender.send(answer).is_ok()).expect("a thread"), answers)
+    }
+
+    fn number(answers: &Receiver<Answer>) -> u64 {
+        match answers.recv().expect("an answer").input {
+            Input::Projected(projected) => projected.request.number,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn newer_facts_wait_twenty_times_the_cost_and_keys_do_not() {
+        let (mut projecting, answers) = started();
+        let now = Instant::now();
+        projecting.ask(request(1, false), now);
+        assert_eq!(number(&answers), 1);
+        projecting.done(Duration::from_millis(30), now);
+        assert_eq!(projecting.due_in(now), None);
+        projecting.ask(request(2, false), now);
+        assert!(!projecting.is_reading() && !projecting.is_urgent());
+        assert_eq!(projecting.due_in(now), Some(Duration::from_millis(600)));
+        let later = now + Duration::from_millis(600);
+        projecting.go_on(later);
+        assert_eq!(number(&answers), 2);
+        projecting.done(Duration::from_millis(30), later);
+        projecting.ask(request(3, true), later);
+        assert!(projecting.is_reading() && projecting.is_urgent());
+        assert_eq!(number(&answers), 3);
+    }
+
+    #[test]
+    fn of_those_that_wait_the_newest_counts() {
+        let (mut projecting, answers) = started();
+        let now = Instant::now();
+        projecting.ask(request(1, true), now);
+        projecting.ask(request(2, true), now);
+        // Newer facts do not make a key wait.
+        projecting.ask(request(3, false), now);
+        assert_eq!((projecting.due_in(now), number(&answers)), (None, 1));
+        assert!(answers.try_recv().is_err());
+        projecting.done(Duration::from_secs(1), now);
+        assert_eq!(number(&answers), 3);
+        projecting.done(Duration::ZERO, now);
+        assert!(!projecting.is_reading() && !projecting.is_urgent());
+    }
 }
