@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn a_few_have_their_turn_every_time_and_once() {
         let mut parked = Parked::default();
-        [5, 1, 9].map(|tid| parked.set(tid, true));
+        [5, 1, 9].into_iter().for_each(|tid| parked.set(tid, true));
         let mut out = vec![77];
         for _ in 0..3 {
             parked.take_turns(3, &mut out);

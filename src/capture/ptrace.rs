@@ -28,8 +28,10 @@ use crate::unwinder::{Registers, Walk};
 /// A thread that has not stopped after so long (it has no core, or went into D state) is left to itself; it is resumed
 /// when it does stop.
 const PATIENCE: Ns = 20_000_000;
-/// Looks without a pause between them, before the waiting is done in sleeps.
-const EAGER: u32 = 64;
+/// A thread that has not stopped yet is looked at again so often: that is how exactly the time it stands still is known. The
+/// helper sleeps meanwhile, and a stop wakes it at once: where cores are short, one that polls takes the very core that
+/// the thread needs in order to stop.
+const LOOK_AGAIN: Ns = 200_000;
 /// How often threads are looked after that had not stopped in time.
 const LOOK_AFTER: Duration = Duration::from_millis(1);
 /// Threads waiting to be stopped, at most: a tick's worth.
@@ -184,6 +186,7 @@ impl Helper {
         let mut walk = make_walk.map(|make| make());
         let mut cpu = 0;
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1_000));
+        let alarm = Alarm::new();
         loop {
             let order = if self.seized.is_empty() {
                 orders.recv().map_err(|_| RecvTimeoutError::Disconnected)
@@ -193,7 +196,7 @@ impl Helper {
             self.look_after();
             match order {
                 Ok(tid) => {
-                    let mut outcome = self.sample(tid, walk.as_mut());
+                    let mut outcome = self.sample(tid, walk.as_mut(), alarm.as_ref());
                     outcome.cpu = thread_cpu() - cpu;
                     cpu += outcome.cpu;
                     if results.send(outcome).is_err() {
@@ -209,7 +212,7 @@ impl Helper {
         self.look_after();
     }
 
-    fn sample(&mut self, tid: u32, walk: Option<&mut WalkStopped>) -> Outcome {
+    fn sample(&mut self, tid: u32, walk: Option<&mut WalkStopped>, alarm: Option<&Alarm>) -> Outcome {
         let mut outcome = Outcome { tid, caught: None, stopped: None, in_call: false, cpu: 0 };
         let mut files = self.tasks.thread(tid);
         let running = self.tasks.stat(&mut files).is_ok_and(|stat| stat.state == b'R');
@@ -219,8 +222,9 @@ impl Helper {
         interrupt(tid);
         let begin = now();
         let mut last_running = begin;
-        for look in 0u32.. {
-            match self.find(tid) {
+        let _ringing = alarm.map(Alarm::ring);
+        loop {
+            match self.find(tid, alarm.is_some()) {
                 Found::StillRunning => {}
                 Found::Stopped { signal } => {
                     let registers = read_registers(tid);
@@ -250,10 +254,8 @@ impl Helper {
                 break;
             }
             last_running = looked;
-            if look < EAGER {
-                std::thread::yield_now();
-            } else {
-                std::thread::sleep(Duration::from_micros(50));
+            if alarm.is_none() {
+                std::thread::sleep(Duration::from_nanos(LOOK_AGAIN));
             }
         }
         outcome
@@ -274,7 +276,7 @@ impl Helper {
     fn look_after(&mut self) {
         let seized = std::mem::take(&mut self.seized);
         for tid in seized {
-            match self.find(tid) {
+            match self.find(tid, false) {
                 Found::StillRunning => self.seized.push(tid),
                 Found::Stopped { signal } => resume(tid, signal),
                 Found::Dead => {}
@@ -282,16 +284,20 @@ impl Helper {
         }
     }
 
-    fn find(&self, tid: u32) -> Found {
+    /// `sleep`: until it stops, or the alarm rings.
+    fn find(&self, tid: u32, sleep: bool) -> Found {
         // Looks without taking (WNOWAIT): the status stays for whoever else in this process waits for its child.
-        let Ok(Some((code, status))) = wait(tid, libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT) else {
-            return if exists(self.pid, tid) { Found::StillRunning } else { Found::Dead };
+        let at_once = if sleep { 0 } else { libc::WNOHANG };
+        let (code, status) = match wait(tid, libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT | at_once) {
+            Ok(Some(change)) => change,
+            Ok(None) | Err(libc::EINTR) => return Found::StillRunning,
+            Err(_) => return if exists(self.pid, tid) { Found::StillRunning } else { Found::Dead },
         };
         if code != libc::CLD_TRAPPED && code != libc::CLD_STOPPED {
             // A traced thread stays a zombie until its tracer has waited for it. The leader's status is its parent's, and if
             // that is us, whoever started it takes it.
             if !(self.own_child && tid == self.pid) {
-                let _ = wait(tid, libc::WEXITED);
+                let _ = wait(tid, libc::WEXITED | libc::WNOHANG);
             }
             return Found::Dead;
         }
@@ -305,12 +311,12 @@ fn exists(pid: u32, tid: u32) -> bool {
     rustix::fs::access(format!("/proc/{pid}/task/{tid}"), rustix::fs::Access::EXISTS).is_ok()
 }
 
-/// waitid on one traced thread, never blocking: (si_code, si_status).
+/// waitid on one traced thread: (si_code, si_status).
 fn wait(tid: u32, options: i32) -> Result<Option<(i32, i32)>, i32> {
     // SAFETY: siginfo_t is plain data, and the kernel only writes to it.
     unsafe {
         let mut info: libc::siginfo_t = std::mem::zeroed();
-        if libc::waitid(libc::P_PID, tid, &mut info, options | libc::WNOHANG | libc::__WALL) != 0 {
+        if libc::waitid(libc::P_PID, tid, &mut info, options | libc::__WALL) != 0 {
             return Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(0));
         }
         Ok((info.si_pid() != 0).then(|| (info.si_code, info.si_status())))
@@ -323,6 +329,66 @@ pub fn permitted() -> bool {
     /// Above the largest id Linux gives out (PID_MAX_LIMIT, 2^22).
     const NOBODY: u32 = 1 << 23;
     !seize(NOBODY) && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
+}
+
+/// Interrupts the system calls of the thread that made it: waitid has no time limit.
+struct Alarm {
+    timer: libc::timer_t,
+}
+
+/// Rings every [`LOOK_AGAIN`] until it is dropped, so that a ring between two calls is not the last one.
+struct Ringing<'a>(&'a Alarm);
+
+impl Alarm {
+    /// `None` where the kernel has no timer left for us.
+    fn new() -> Option<Alarm> {
+        extern "C" fn ring(_: libc::c_int) {}
+        let signal = libc::SIGRTMIN() + 4;
+        // SAFETY: all of these are plain data that the kernel copies. The handler does nothing; it is there because a signal
+        // without one would end the process. The timer's signals go to this thread alone.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            // Without SA_RESTART: to interrupt is what it is for.
+            action.sa_sigaction = ring as *const () as libc::sighandler_t;
+            let mut mask: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&mut mask);
+            libc::sigaddset(&mut mask, signal);
+            let mut event: libc::sigevent = std::mem::zeroed();
+            event.sigev_notify = libc::SIGEV_THREAD_ID;
+            event.sigev_signo = signal;
+            event.sigev_notify_thread_id = libc::gettid();
+            let mut timer: libc::timer_t = std::mem::zeroed();
+            let made = libc::sigaction(signal, &action, std::ptr::null_mut()) == 0
+                && libc::pthread_sigmask(libc::SIG_UNBLOCK, &mask, std::ptr::null_mut()) == 0
+                && libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut timer) == 0;
+            made.then_some(Alarm { timer })
+        }
+    }
+
+    fn ring(&self) -> Ringing<'_> {
+        self.set(LOOK_AGAIN);
+        Ringing(self)
+    }
+
+    fn set(&self, period: Ns) {
+        let time = libc::timespec { tv_sec: 0, tv_nsec: period as i64 };
+        let spec = libc::itimerspec { it_interval: time, it_value: time };
+        // SAFETY: our own timer; the kernel copies `spec`.
+        unsafe { libc::timer_settime(self.timer, 0, &spec, std::ptr::null_mut()) };
+    }
+}
+
+impl Drop for Ringing<'_> {
+    fn drop(&mut self) {
+        self.0.set(0);
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        // SAFETY: our own timer, used no more.
+        unsafe { libc::timer_delete(self.timer) };
+    }
 }
 
 fn seize(tid: u32) -> bool {
