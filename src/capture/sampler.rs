@@ -226,7 +226,14 @@ impl Core {
                 }
                 self.emit();
             }
-            Control::Use(choice) => self.change_way(choice, None),
+            // An exec may have made it a program that no other way is for.
+            Control::Use(choice) => match self.target.still_permitted() {
+                Err(error) if choice != CaptureChoice::States => {
+                    self.changed = Some(error.to_string());
+                    self.publish_status();
+                }
+                _ => self.change_way(choice, None),
+            },
             Control::Pause | Control::Resume | Control::Stop => {}
         }
     }

@@ -174,6 +174,44 @@ fn exec_is_noticed_also_of_the_same_file_and_from_another_thread() {
 }
 
 #[test]
+fn a_target_that_becomes_a_32_bit_program_shows_its_states_only() {
+    // By hand: not even libm, which the other targets are linked with, needs to be there for the other word size.
+    let narrow = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cap_narrow-{}", std::process::id()));
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/targets/cap_narrow.c");
+    let flags = ["-m32", "-O1", "-nostdlib", "-static", "-ffreestanding", "-fno-stack-protector", "-fno-pie"];
+    let built = std::process::Command::new("cc").args(flags).arg(source).arg("-o").arg(&narrow).output().expect("cc");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    match std::process::Command::new(&narrow).stdout(std::process::Stdio::null()).spawn() {
+        Ok(mut child) => {
+            child.kill().expect("killed");
+            child.wait().expect("waited for");
+        }
+        Err(error) => return common::skipped("exec into a 32-bit program", &format!("this kernel runs none: {error}")),
+    }
+    let program = build("cap_threads.c", "become", &["-O1"]);
+    let mut target = Running::start(&program, &["become", narrow.to_str().expect("text")]);
+    let (sampler, mut reader) = start(&target, CaptureChoice::Perf, 5);
+    let mut events = Vec::new();
+    read_until(&mut reader, &mut events, |events| ticks(events) > 2);
+    ask(&mut target, "\n");
+    assert_eq!(target.lines.next().expect("a line").expect("text"), "ready");
+    let refused = || {
+        let status = sampler.status();
+        status.way == "states" && status.notice.is_some_and(|notice| notice.contains("32-bit"))
+    };
+    read_until(&mut reader, &mut events, |_| refused());
+    // Nor is another way opened on request.
+    sampler.control(Control::Use(CaptureChoice::Perf));
+    let mark = ticks(&events);
+    read_until(&mut reader, &mut events, |events| ticks(events) > mark + 10);
+    assert!(refused(), "{:?}", sampler.status());
+    let exec = events.iter().position(|event| matches!(event, Event::Exec { .. })).expect("it was noticed");
+    let marker = [RawFrame::marker(Marker::NotReadable)];
+    assert!(looks(&events[exec..]).all(|look| look.stack == marker || look.seen == Seen::Running));
+    assert!(looks(&events[exec..]).any(|look| look.stack == marker));
+}
+
+#[test]
 fn counters_sum_to_what_the_kernel_says() {
     let program = build("cap_threads.c", "sums", &["-O1"]);
     let mut target = Running::start(&program, &["park", "3"]);

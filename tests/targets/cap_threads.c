@@ -5,6 +5,7 @@
 // `zombie`: the leader ends, a thread goes on spinning.
 // `vfork`: waits, uninterruptibly, for a child that borrows its memory and is killed or waits 30 s.
 // `exec`: runs itself again after each line it is sent, from a thread that is not the leader when the line is `thread`.
+// `become PROGRAM`: runs that in its place, after a line.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>
@@ -124,6 +125,11 @@ int main(int argc, char **argv) {
             sleep(30);
             _exit(0);
         }
+    } else if (!strcmp(argv[1], "become")) {
+        puts("ready");
+        fflush(stdout);
+        if (fgets(line, sizeof line, stdin)) execv(argv[2], argv + 2);
+        return 5;
     } else if (!strcmp(argv[1], "exec")) {
         start(spin, 0);
         puts("ready");
