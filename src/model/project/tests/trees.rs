@@ -133,8 +133,8 @@ fn a_row_is_shown_at_its_heaviest_line_and_of_equals_the_lowest() {
     let line = |world: &mut World, metric| {
         let projection = world.project(&Settings { metric, ..Settings::default() });
         let row = projection.methods().iter().find(|m| is_called(m, "run")).unwrap().location(metric).line;
-        let node = (0..projection.node_count()).map(|node| projection.location(node, metric));
-        let node = node.filter(|l| &*l.function == "run").next().unwrap().line;
+        let mut nodes = (0..projection.node_count()).map(|node| projection.location(node, metric));
+        let node = nodes.find(|l| &*l.function == "run").unwrap().line;
         assert_eq!(row, node);
         node
     };
