@@ -43,7 +43,11 @@ pub struct Inputs {
     pub publication: Option<Publication>,
 }
 
-/// Who gets every new snapshot, and how often (at most 10 Hz). Called on the reducer's thread: it must not block.
+/// For so long after the first snapshot they come every [`YOUNG_EVERY`]: the first rows and their names are waited for.
+const YOUNG: Duration = Duration::from_secs(1);
+const YOUNG_EVERY: Duration = Duration::from_millis(100);
+
+/// Who gets every new snapshot, and how often once the first second is over (at most 10 Hz). Called on the reducer's thread: it must not block.
 pub struct Publication {
     pub every: Duration,
     pub to: Box<dyn FnMut(Arc<Snapshot>) + Send>,
@@ -149,6 +153,7 @@ impl Worker {
         let mut conditions_due = Instant::now();
         // The first snapshot is published as soon as there is anything to see.
         let mut due = None;
+        let mut first = None;
         loop {
             if Instant::now() >= conditions_due {
                 // Another way of capture may see more or less of the kernel.
@@ -175,7 +180,8 @@ impl Worker {
                 let snapshot = self.snapshot();
                 if let Some(publication) = &mut self.publication {
                     (publication.to)(snapshot);
-                    due = Some(now + publication.every);
+                    let young = now < *first.get_or_insert(now) + YOUNG;
+                    due = Some(now + if young { publication.every.min(YOUNG_EVERY) } else { publication.every });
                 }
             }
         }
@@ -293,5 +299,59 @@ impl OwnCpu {
             return 0.0;
         }
         (sampler_ns + own_ns).saturating_sub(before) as f64 / elapsed * 100.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capture::ring;
+    use crate::model::frame::{Losses, Tick};
+    use crate::process::files::Files;
+
+    fn session() -> Session {
+        Session {
+            version: String::new(),
+            host: String::new(),
+            kernel: String::new(),
+            cores_milli: 1000,
+            started: 0,
+            started_unix_ns: 0,
+            interval_ns: 10_000_000,
+            max_overhead_percent: None,
+        }
+    }
+
+    #[test]
+    fn the_first_snapshot_is_soon_followed_by_another() {
+        let (mut writer, reader) = ring::channel(1 << 12);
+        let (sender, snapshots) = channel();
+        let nothing = || Conditions {
+            capture: "perf".into(),
+            notice: None,
+            kernel_visible: true,
+            targets: Arc::new([]),
+            stopped: false,
+        };
+        // Only what is meant for the first second can come at all.
+        let every = Duration::from_secs(3600);
+        let to = Box::new(move |snapshot| drop(sender.send(snapshot)));
+        let _reducer = Reducer::start(Inputs {
+            rings: vec![reader],
+            symbols: Symbols::start(Files::default()),
+            session: session(),
+            limits: Limits::default(),
+            conditions: Box::new(nothing),
+            publication: Some(Publication { every, to }),
+        })
+        .expect("a thread");
+        let within = Duration::from_secs(30);
+        assert!(snapshots.recv_timeout(DRAIN_EVERY * 3).is_err(), "there is nothing to see yet");
+        let losses = Losses::default();
+        let tick = Tick { at: 1, pid: 1, late_ns: 0, process_cpu_ns: None, interval_ns: 1, losses };
+        assert!(writer.push(&Event::Tick(tick)));
+        for what in ["the first", "its successor"] {
+            snapshots.recv_timeout(within).unwrap_or_else(|_| panic!("{what} did not come"));
+        }
     }
 }

@@ -12,6 +12,9 @@ use crate::app::key::{Key, Mouse, MouseKind};
 pub const ESC_WAIT: Duration = Duration::from_millis(100);
 /// Once `Esc [` or `Esc O` was seen nobody means the Esc key: how long the rest may take.
 const REST_WAIT: Duration = Duration::from_millis(500);
+/// For so long after an Esc that became the key, `[` or `O` still begin the rest of a sequence: neither is a key of ours,
+/// but the letter after them may be (`C` closes all rows).
+const LATE: Duration = Duration::from_secs(1);
 /// The longest sequence that is waited for (the longest known, a mouse report, has 16 characters).
 const LONGEST: usize = 32;
 
@@ -26,6 +29,8 @@ pub enum Joined {
 pub struct Joiner {
     /// What followed Esc, where one is waiting.
     pending: Option<Pending>,
+    /// When the Esc was pressed that became a key last, while no other key was.
+    late: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -45,10 +50,11 @@ impl Joiner {
     pub fn key(&mut self, key: Key, at: Instant, out: &mut Vec<Joined>) {
         self.expire(at, out);
         let Some(pending) = &mut self.pending else {
-            if key == Key::Esc {
-                self.pending = Some(Pending { text: String::new(), last: at });
-            } else {
-                out.push(Joined::Key(key));
+            let late = self.late.take().is_some_and(|esc| at < esc + LATE);
+            match key {
+                Key::Esc => self.pending = Some(Pending { text: String::new(), last: at }),
+                Key::Char(c @ ('[' | 'O')) if late => self.pending = Some(Pending { text: c.into(), last: at }),
+                _ => out.push(Joined::Key(key)),
             }
             return;
         };
@@ -88,7 +94,8 @@ impl Joiner {
 
     /// A lone Esc is the key; a sequence torn beyond hope is dropped, its letters are nobody's keys.
     fn give_up(&mut self, out: &mut Vec<Joined>) {
-        if self.pending.take().is_some_and(|p| p.text.is_empty()) {
+        if let Some(pending) = self.pending.take().filter(|p| p.text.is_empty()) {
+            self.late = Some(pending.last);
             out.push(Joined::Key(Key::Esc));
         }
     }
@@ -223,12 +230,28 @@ mod tests {
     fn what_comes_later_or_is_no_sequence_stays_itself() {
         use Joined::Key as K;
         assert_eq!(
-            run(&[(0, Key::Esc), (100, Key::Char('[')), (120, Key::Char('D'))]),
+            run(&[(0, Key::Esc), (1_000, Key::Char('[')), (1_020, Key::Char('D'))]),
             [K(Key::Esc), K(Key::Char('[')), K(Key::Char('D'))]
+        );
+        assert_eq!(
+            run(&[(0, Key::Esc), (200, Key::Char('/')), (300, Key::Char('O')), (320, Key::Char('C'))]),
+            [K(Key::Esc), K(Key::Char('/')), K(Key::Char('O')), K(Key::Char('C'))]
         );
         assert_eq!(run(&[(0, Key::Esc), (10, Key::Char('q'))]), [K(Key::Esc), K(Key::Char('q'))]);
         assert_eq!(run(&[(0, Key::Esc), (10, Key::Esc)]), [K(Key::Esc), K(Key::Esc)]);
         assert_eq!(run(&[(0, Key::Char('j')), (5, Key::Down)]), [K(Key::Char('j')), K(Key::Down)]);
+    }
+
+    /// A link that stalls for longer than anybody waits for the Esc key: the letter must not be pressed by itself.
+    #[test]
+    fn what_follows_an_esc_late_is_still_no_letter() {
+        use Joined::Key as K;
+        for (text, key) in [("[C", Key::Right), ("OA", Key::Up), ("[6~", Key::PageDown)] {
+            for gap in [100, 150, 450] {
+                assert_eq!(run(&torn(text, gap)), [K(Key::Esc), K(key)], "Esc {text} with {gap} ms between");
+            }
+        }
+        assert_eq!(run(&[(0, Key::Esc), (300, Key::Char('['))]), [K(Key::Esc)]);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! When to draw: at once after a key, at most twice a second where only numbers move.
+//! When to draw: at once after a key, at most twice a second where only numbers move, more often while the first rows and
+//! their names come in.
 //!
 //! A key that is held down asks for 30 drawings a second. Over a link of 10 KB/s they would pile up: the view went on
 //! moving for 13 s after 3 s of a held `m` (80x24, 1.8 KB each). So what is written is counted, and once more than
@@ -8,6 +9,10 @@ use std::time::{Duration, Instant};
 
 /// The least time between two drawings that only new numbers ask for.
 pub const DATA_EVERY: Duration = Duration::from_millis(500);
+
+/// The same for so long after the first numbers.
+const FIRST_EVERY: Duration = Duration::from_millis(100);
+const FIRST: Duration = Duration::from_secs(1);
 
 /// Bytes that are written ahead without thought for the link: 8 to 20 whole redraws at 80x24.
 const AHEAD: u64 = 32 << 10;
@@ -19,6 +24,9 @@ const KEYS_EVERY: Duration = Duration::from_millis(150);
 /// Tells the session's loop how long it may sleep and whether to draw.
 #[derive(Debug, Default)]
 pub struct Pacer {
+    /// When the first numbers were drawn.
+    first: Option<Instant>,
+    /// When numbers were drawn last.
     drawn: Option<Instant>,
     wanted: Wanted,
     under_way: UnderWay,
@@ -72,9 +80,9 @@ impl Pacer {
     pub fn due_in(&self, now: Instant) -> Option<Duration> {
         match (self.wanted, self.drawn) {
             (Wanted::Nothing, _) => None,
-            (_, None) => Some(Duration::ZERO),
             (Wanted::Now, _) => Some(self.under_way.next_key(now)),
-            (Wanted::Data, Some(drawn)) => Some(DATA_EVERY.saturating_sub(now.saturating_duration_since(drawn))),
+            (Wanted::Data, None) => Some(Duration::ZERO),
+            (Wanted::Data, Some(drawn)) => Some(self.every(now).saturating_sub(now.saturating_duration_since(drawn))),
         }
     }
 
@@ -82,10 +90,21 @@ impl Pacer {
     pub fn drawn(&mut self, now: Instant, bytes: u64) {
         self.under_way.add(bytes, now);
         // A key between two drawings of numbers does not put the next of these off.
-        if self.wanted != Wanted::Now || self.drawn.is_none_or(|d| now.saturating_duration_since(d) >= DATA_EVERY) {
+        let numbers = match self.drawn {
+            _ if self.wanted == Wanted::Data => true,
+            None => false,
+            Some(drawn) => now.saturating_duration_since(drawn) >= self.every(now),
+        };
+        if numbers {
+            self.first.get_or_insert(now);
             self.drawn = Some(now);
         }
         self.wanted = Wanted::Nothing;
+    }
+
+    fn every(&self, now: Instant) -> Duration {
+        let young = self.first.is_none_or(|first| now.saturating_duration_since(first) < FIRST);
+        if young { FIRST_EVERY } else { DATA_EVERY }
     }
 }
 
@@ -103,14 +122,36 @@ mod tests {
         assert_eq!(pacer.due_in(at(0)), Some(Duration::ZERO));
         pacer.drawn(at(0), 3000);
         pacer.data();
-        assert_eq!(pacer.due_in(at(100)), Some(Duration::from_millis(400)));
-        pacer.urgent();
-        assert_eq!(pacer.due_in(at(100)), Some(Duration::ZERO));
-        pacer.drawn(at(100), 3000);
+        pacer.drawn(at(1000), 3000);
         pacer.data();
-        assert_eq!(pacer.due_in(at(100)), Some(Duration::from_millis(400)), "a key puts the numbers off");
-        assert_eq!(pacer.due_in(at(700)), Some(Duration::ZERO));
+        assert_eq!(pacer.due_in(at(1100)), Some(Duration::from_millis(400)));
+        pacer.urgent();
+        assert_eq!(pacer.due_in(at(1100)), Some(Duration::ZERO));
+        pacer.drawn(at(1100), 3000);
+        pacer.data();
+        assert_eq!(pacer.due_in(at(1100)), Some(Duration::from_millis(400)), "a key puts the numbers off");
+        assert_eq!(pacer.due_in(at(1700)), Some(Duration::ZERO));
     }
+
+    #[test]
+    fn the_first_rows_do_not_wait_for_the_second_ones() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut pacer = Pacer::default();
+        // The empty screen, then rows, then their names.
+        pacer.urgent();
+        assert_eq!(pacer.due_in(at(0)), Some(Duration::ZERO));
+        pacer.drawn(at(0), 3000);
+        pacer.data();
+        assert_eq!(pacer.due_in(at(60)), Some(Duration::ZERO));
+        pacer.drawn(at(60), 3000);
+        pacer.data();
+        assert_eq!(pacer.due_in(at(60)), Some(FIRST_EVERY));
+        pacer.drawn(at(1060), 3000);
+        pacer.data();
+        assert_eq!(pacer.due_in(at(1060)), Some(DATA_EVERY));
+    }
+
     /// A key held down for `seconds`, 30 times a second, each drawing `bytes` long; the bytes written.
     fn held(pacer: &mut Pacer, start: Instant, seconds: u64, bytes: u64) -> u64 {
         let mut written = 0;
