@@ -24,6 +24,7 @@ use crate::capture::sampler::{Core, Parts};
 use crate::config::{CaptureChoice, UnwinderChoice};
 use crate::process::files::Files;
 use crate::process::memory::Memory;
+use crate::process::privileges;
 use crate::process::target::{AttachError, Target};
 use crate::unwinder::Unwinder;
 use crate::unwinder::framehop::FramehopUnwinder;
@@ -127,13 +128,17 @@ impl Sampler {
             Parts { target, plan, walkers, writer, control: orders, wake: wake.clone(), status: status.clone() };
         let thread = std::thread::Builder::new()
             .name("sampler".into())
-            .spawn(move || match Core::open(parts) {
-                Ok(core) => {
-                    let _ = opened.send(Ok(()));
-                    core.run();
-                }
-                Err(error) => {
-                    let _ = opened.send(Err(error));
+            .spawn(move || {
+                // What it was given beyond its caller's rights is for this thread. Without, it takes a lesser way.
+                let _ = privileges::raise();
+                match Core::open(parts) {
+                    Ok(core) => {
+                        let _ = opened.send(Ok(()));
+                        core.run();
+                    }
+                    Err(error) => {
+                        let _ = opened.send(Err(error));
+                    }
                 }
             })
             .map_err(|e| internal("thread", &e))?;

@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
 
 use crate::process::target::witness;
 
@@ -19,30 +20,36 @@ pub struct Program {
 
 impl Program {
     pub fn new(pid: u32) -> Program {
-        Program { pid, space: open_space(pid), between: false }
+        Program { pid, space: open_space(pid).ok().flatten(), between: false }
     }
 
-    /// True once for each exec since the last call.
+    /// True once for each exec since the last call; also for one into a program that we may not look at, which must not go
+    /// unnoticed: rights to sample all processes (CAP_PERFMON, CAP_BPF) reach that one too.
     pub fn replaced(&mut self) -> bool {
         if self.space.as_ref().is_some_and(|space| !lives(space)) {
             self.space = None;
             self.between = true;
         }
         if self.between {
-            self.space = open_space(self.pid);
-            self.between = self.space.is_none();
+            let opened = open_space(self.pid);
+            self.between = matches!(opened, Ok(None));
+            self.space = opened.ok().flatten();
             return !self.between;
         }
         false
     }
 }
 
-fn open_space(pid: u32) -> Option<OwnedFd> {
+/// `None`: nobody has memory now. The error: it is not for us.
+fn open_space(pid: u32) -> Result<Option<OwnedFd>, Errno> {
     // A zombie leader has no memory of its own.
-    let tid = witness(pid)?;
-    let space =
-        open(format!("/proc/{pid}/task/{tid}/pagemap"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    lives(&space).then_some(space)
+    let Some(tid) = witness(pid) else { return Ok(None) };
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    match open(format!("/proc/{pid}/task/{tid}/pagemap"), flags, Mode::empty()) {
+        Ok(space) => Ok(lives(&space).then_some(space)),
+        Err(errno @ (Errno::ACCESS | Errno::PERM)) => Err(errno),
+        Err(_) => Ok(None),
+    }
 }
 
 fn lives(space: &OwnedFd) -> bool {

@@ -102,6 +102,10 @@ impl Core {
             wake: &wake,
             walk_stopped: walkers.walk_stopped.as_ref(),
         };
+        // In this order: it may have replaced its program since it was attached to, and is asked about as it is now; the next
+        // exec will be noticed.
+        let program = Program::new(pid);
+        target.still_permitted()?;
         let way = way::open(plan.choice, &setting)?;
         let begin = now();
         let core = Core {
@@ -109,7 +113,7 @@ impl Core {
             walkers,
             looks,
             stacks: StackReader::new(Memory::new(pid)),
-            program: Program::new(pid),
+            program,
             way,
             schedule: Schedule::new(interval, Random::seeded(), begin),
             own_child: plan.own_child,

@@ -32,7 +32,7 @@ pub fn launch(workload: Workload, output: LaunchOutput) -> Result<Launch, Launch
     let parent = std::process::id().to_string();
     let argv = ["sampletop-demo", WORKLOAD_ARGUMENT, workload.word(), &parent].map(OsString::from);
     // Not the path it was started by: an upgrade may have replaced that.
-    Launch::prepare_as(OsStr::new("/proc/self/exe"), &argv, output)
+    Launch::prepare_own(OsStr::new("/proc/self/exe"), &argv, output)
 }
 
 /// The child: `args` are the workload's name and the parent's pid, those after [`WORKLOAD_ARGUMENT`]. Returns the exit status, after the line `stop`.
@@ -63,8 +63,7 @@ fn tie_to(parent: Pid) -> Result<(), rustix::io::Errno> {
     if rustix::process::getppid() != Some(parent) {
         return Err(rustix::io::Errno::SRCH); // it died before the line above
     }
-    // File capabilities of this program, inherited through the exec, would make the child undumpable, so that its
-    // parent could not read it. It needs none of them.
+    // It was started without the capabilities of this program's file; others that the caller has it does not need.
     let none = CapabilitySet::empty();
     rustix::thread::set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?;
     rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)?;

@@ -24,6 +24,8 @@ pub(super) struct ChildPlan<'a> {
     pub(super) report: RawFd,
     /// This program has rights its caller has not (file capabilities).
     pub(super) privileged: bool,
+    /// It shall have no more rights after its exec than before, whatever the file says.
+    pub(super) gains_nothing: bool,
 }
 
 pub(super) enum ChildOutput {
@@ -88,6 +90,9 @@ unsafe fn run_child(plan: &ChildPlan<'_>) -> ! {
         libc::close(plan.gate_write); // or its own copy would keep the gate open
         reset_signals();
         if plan.privileged && !drop_rights() {
+            fail(plan, Stage::Rights);
+        }
+        if plan.gains_nothing && libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 {
             fail(plan, Stage::Rights);
         }
         if libc::setsid() < 0 {
@@ -155,7 +160,8 @@ unsafe fn reset_signals() {
 
 /// Back to what the caller could do: its real ids, and nothing permitted or effective until the exec works capabilities
 /// out anew. The inheritable set is the caller's own (exec never adds to it); the ambient set was emptied by the kernel
-/// when it gave this program its rights.
+/// when it gave this program its rights. Then the caller may look at it, as at any process of its own: the memory of a
+/// program that was given rights is closed to it, and a fork is born with that.
 unsafe fn drop_rights() -> bool {
     // SAFETY: plain system calls on this single-threaded child; the structures are as capset(2) lays them out (version 3,
     // two words each).
@@ -176,6 +182,7 @@ unsafe fn drop_rights() -> bool {
             sets[at] = 0;
         }
         libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) == 0
+            && libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) == 0
     }
 }
 

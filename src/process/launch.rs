@@ -117,11 +117,21 @@ impl Launch {
         let program = command
             .first()
             .ok_or(LaunchError::Failed { what: "reading the command", why: io::ErrorKind::InvalidInput.into() })?;
-        Self::prepare_as(program, command, output)
+        Self::prepare_with(program, command, output, false)
     }
 
-    /// As [`Launch::prepare`], with an `argv[0]` that differs from the program's path.
-    pub fn prepare_as(program: &OsStr, argv: &[OsString], output: LaunchOutput) -> Result<Launch, LaunchError> {
+    /// As [`Launch::prepare`], for our own program: with an `argv[0]` that differs from its path, and without what rights the
+    /// file may have (`setcap`).
+    pub fn prepare_own(program: &OsStr, argv: &[OsString], output: LaunchOutput) -> Result<Launch, LaunchError> {
+        Self::prepare_with(program, argv, output, true)
+    }
+
+    fn prepare_with(
+        program: &OsStr,
+        argv: &[OsString],
+        output: LaunchOutput,
+        gains_nothing: bool,
+    ) -> Result<Launch, LaunchError> {
         let path = find(program)?;
         let c_path = c_string(path.as_os_str())?;
         let c_args = argv.iter().map(|arg| c_string(arg)).collect::<Result<Vec<_>, _>>()?;
@@ -154,6 +164,7 @@ impl Launch {
             gate_write: gate.as_raw_fd(),
             report: report_write.as_raw_fd(),
             privileged: held::privileged(),
+            gains_nothing,
         };
         let pid = held::fork(&plan).map_err(failed("fork"))?;
         // The child's ends, so that its death closes the report pipe.

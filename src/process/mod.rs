@@ -10,5 +10,6 @@ pub mod list;
 pub mod maps;
 pub mod memory;
 pub mod open;
+pub mod privileges;
 pub mod target;
 pub mod threads;

@@ -10,7 +10,7 @@ use rustix::process::{Pid, PidfdFlags};
 use rustix::time::ClockId;
 
 use crate::model::text;
-use crate::process::cgroup;
+use crate::process::{cgroup, privileges};
 
 /// Why a process cannot be watched. `Display` is one sentence with the fix.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -275,10 +275,8 @@ fn read_proc(path: &str) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// With a setuid bit everybody could look at everything: the checks below are made for the real user.
 fn refuse_setuid(pid: u32) -> Result<(), AttachError> {
-    let (uid, gid) = (rustix::process::getuid(), rustix::process::getgid());
-    if rustix::process::geteuid() == uid && rustix::process::getegid() == gid {
+    if !privileges::is_setuid() {
         return Ok(());
     }
     Err(AttachError::NotPermitted {
@@ -354,39 +352,44 @@ fn check_kind(pid: u32, stat: &Stat) -> Result<(), AttachError> {
     Ok(())
 }
 
-/// Root may look at everything; everybody else at what is theirs, or where the kernel grants ptrace access.
+/// Root may look at everything. Everybody else where the kernel grants ptrace access without the capabilities of
+/// sampletop itself. Where sampletop has none the kernel asks again at each thing that is read, so that the states of one's
+/// own process may be seen although its memory may not (Yama, PR_SET_DUMPABLE).
 fn may_look(pid: u32, status: &Status) -> Result<(), AttachError> {
     let own = rustix::process::getuid().as_raw();
-    if own == 0 || (status.uids == [own; 4] && status.gids == [rustix::process::getgid().as_raw(); 4]) {
+    if own == 0 {
         return Ok(());
     }
-    if without_capabilities(|| File::open(format!("/proc/{}/mem", witness(pid).unwrap_or(pid)))).is_ok() {
+    let asked = privileges::without(|| File::open(format!("/proc/{}/mem", witness(pid).unwrap_or(pid))));
+    let Err(refusal) = asked else { return Ok(()) };
+    if matches!(refusal.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) {
+        return Err(AttachError::EndedEarly { pid });
+    }
+    let same = status.uids == [own; 4] && status.gids == [rustix::process::getgid().as_raw(); 4];
+    if same && !privileges::borrowed() {
         return Ok(());
     }
-    let owner = status.uids.iter().find(|uid| **uid != own);
-    let why = match owner {
+    let why = match status.uids.iter().find(|uid| **uid != own) {
         Some(uid) => format!("it belongs to user {}", user_name(*uid)),
+        None if same => {
+            let why = match yama_scope() {
+                Some(scope @ 1..) => format!("kernel.yama.ptrace_scope is {scope}"),
+                _ => "it has closed itself".into(),
+            };
+            format!("{why}, and sampletop's own capabilities are not for getting around that")
+        }
         None => "it runs with another group's rights".into(),
     };
     Err(AttachError::NotPermitted { pid, why, fix: format!("try `sudo sampletop -p {pid}`") })
 }
 
-/// Runs `ask` with this thread's effective capabilities dropped: those given to sampletop (setcap) are for its own
-/// work, and must not show one user another user's processes.
-fn without_capabilities<T>(ask: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-    use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
-    let before = capabilities(None)?;
-    if before.effective.is_empty() {
-        return ask();
-    }
-    set_capabilities(None, CapabilitySets { effective: CapabilitySet::empty(), ..before })?;
-    let answer = ask();
-    set_capabilities(None, before)?;
-    answer
+/// kernel.yama.ptrace_scope; `None` where there is no Yama.
+pub fn yama_scope() -> Option<u32> {
+    std::str::from_utf8(&read_proc("/proc/sys/kernel/yama/ptrace_scope").ok()?).ok()?.trim().parse().ok()
 }
 
 /// From /etc/passwd where that knows it, else the number.
-fn user_name(uid: u32) -> String {
+pub fn user_name(uid: u32) -> String {
     let wanted = uid.to_string();
     let named = read_proc("/etc/passwd").ok().and_then(|text| {
         String::from_utf8_lossy(&text).lines().find_map(|line| {

@@ -13,6 +13,7 @@ mod watch;
 
 use crate::config::{CaptureChoice, Config, Mode};
 use crate::headless;
+use crate::process::privileges;
 
 /// Why a session could not begin: the exit code and one sentence.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -41,17 +42,33 @@ impl From<crate::process::launch::LaunchError> for Failure {
 
 /// Does what the command line asked for; answers the exit code. Errors are printed, one sentence on stderr.
 pub fn run(config: Config) -> i32 {
-    let outcome = match config.mode {
+    let outcome = settle_rights().and_then(|()| match config.mode {
         Mode::Live => live::run(&config),
         // The workload is this process itself; main runs it without a session.
         Mode::Workload { .. } => Err(Failure::new(1, "the built-in workload has no session")),
         Mode::Once { duration } => timed(&config, |run| headless::record(run, &config, Some(duration))),
         Mode::Record { duration } => timed(&config, |run| headless::record(run, &config, duration)),
         Mode::Dump => timed(&config, |run| headless::dump(run, &config)),
-    };
+    });
     outcome.unwrap_or_else(|failure| {
         eprintln!("sampletop: {}", failure.sentence);
         failure.code
+    })
+}
+
+/// Before there is a second thread: all of them act with the caller's rights, except the one that takes stacks.
+fn settle_rights() -> Result<(), Failure> {
+    if privileges::is_setuid() {
+        return Err(Failure::new(
+            4,
+            "sampletop is installed setuid or setgid, and would show anybody everything; remove that bit (`chmod ug-s`) and run it with sudo",
+        ));
+    }
+    privileges::lower().map_err(|error| {
+        Failure::new(
+            1,
+            format!("sampletop's own capabilities cannot be set aside ({error}); remove them with `setcap -r`"),
+        )
     })
 }
 
