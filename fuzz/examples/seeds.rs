@@ -144,12 +144,14 @@ impl Seeds {
             (5, image::frame_pointer()),
             (6, image::expression(&[0x77, 8, 0x06])),
             (7, image::expression(&[0x7c, 16])),
+            // CFA = rsp: the return address lies below, and leaving it leads nowhere.
+            (8, image::expression(&[0x77, 0])),
         ]
         .map(|(number, program)| Function { number, program });
         let at = image::at;
-        let mut code = vec![0; 0x900];
+        let mut code = vec![0; 0xa00];
         // Each function ends in a call of another, keeps a frame, and 3 is the way back from a signal handler.
-        for (caller, callee) in [(0, 2), (1, 4), (2, 5), (4, 1), (5, 2), (6, 1), (7, 2)] {
+        for (caller, callee) in [(0, 2), (1, 4), (2, 5), (4, 1), (5, 2), (6, 1), (7, 2), (8, 8)] {
             let place = (at(caller) - CODE) as usize;
             code[place..place + 8].copy_from_slice(&[0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x10]);
             code[place + 0x7b] = 0xe8;
@@ -170,7 +172,7 @@ impl Seeds {
         elsewhere[7 + 10] = ALTERNATE + 8 * 30;
         elsewhere[7 + 15] = ALTERNATE + 8 * 26;
         let image = image::elf(&functions);
-        let stacks: [(&str, u8, u64, u64, Vec<u64>); 8] = [
+        let stacks: [(&str, u8, u64, u64, Vec<u64>); 9] = [
             ("steps", 1, at(4) + 8, 0, vec![7, behind(1), 7, behind(0)]),
             ("records", 1, at(2) + 8, sp(2), vec![0, 0, sp(6), behind(5), 0, 0, sp(8), behind(2), 0, behind(0), 0, 0]),
             ("recovered", 0, at(4), 0, vec![7, behind(2), 0, 0, sp(8), behind(5), 0, 0, 0, behind(0), 0, 0]),
@@ -185,11 +187,13 @@ impl Seeds {
             ("null", 1, 0, 0, vec![behind(1), 7, behind(0)]),
             ("signal", 1, at(4), 0, signal),
             ("alternate", 1, at(4), 0, elsewhere),
+            ("standing", 0, at(8), 0, vec![behind(8); 16]),
         ];
         for (name, flags, rip, rbp, words) in stacks {
             let seed = |flags: u8, from: usize| {
                 let mut seed = vec![flags, 40];
-                seed.extend([rip, STACK, rbp].into_iter().flat_map(token));
+                let rsp = if name == "standing" { sp(8) } else { STACK };
+                seed.extend([rip, rsp, rbp].into_iter().flat_map(token));
                 seed.extend(piece(&image[from..(CODE - IMAGE) as usize]));
                 seed.extend(piece(&code));
                 seed.extend(words.iter().copied().flat_map(token));
