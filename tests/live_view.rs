@@ -133,6 +133,21 @@ fn resizing_at_any_moment_is_survived() {
 }
 
 #[test]
+fn a_key_that_comes_with_a_resize_is_not_left_lying() {
+    let (mut session, _dir) = demo(&["--workload", "mixed"], 24, 80);
+    session.wait_for("a tree", |s| s.contains("mixed-"));
+    for columns in 80..100 {
+        for state in ["FROZEN", "LIVE"] {
+            session.resize(24, columns);
+            session.press(" ");
+            session.wait_for(state, |s| s.contains(state));
+        }
+    }
+    session.press("q");
+    assert_eq!(session.wait_end(), 0);
+}
+
+#[test]
 fn export_writes_a_report_and_names_it_again_at_the_end() {
     let (mut session, dir) = demo(&["--workload", "mixed"], 24, 80);
     session.wait_for("a tree", |s| s.contains("method_500ms"));

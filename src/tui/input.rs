@@ -39,6 +39,7 @@ fn terminal() -> io::Result<OwnedFd> {
 fn read_all(terminal: &OwnedFd, send: &mut impl FnMut(Option<Input>) -> bool) -> io::Result<()> {
     let mut joiner = Joiner::default();
     let mut joined = Vec::new();
+    let mut overlooked = false;
     loop {
         // Asked before crossterm reads: it spins for ever on a terminal that hung up (0.29, `source/unix/mio.rs`
         // ignores end of file and EIO).
@@ -78,10 +79,37 @@ fn read_all(terminal: &OwnedFd, send: &mut impl FnMut(Option<Input>) -> bool) ->
         if !deliver(&mut joined, send) {
             return Ok(());
         }
-        if readable && !any {
-            // Bytes that crossterm's edge-triggered wait has not heard of yet: do not spin on them.
+        // crossterm waits for edges, and drops that of a key which comes together with a resize (0.29,
+        // `source/unix/mio.rs` returns at the signal): the key would lie there until the next one.
+        if readable && !any && overlooked {
+            let mut bytes = [0; 256];
+            let n = rustix::io::retry_on_intr(|| rustix::io::read(terminal, &mut bytes))?;
+            if n == 0 {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            for c in String::from_utf8_lossy(&bytes[..n]).chars() {
+                joiner.key(plain(c), Instant::now(), &mut joined);
+            }
+            if !deliver(&mut joined, send) {
+                return Ok(());
+            }
+        }
+        overlooked = readable && !any;
+        if overlooked {
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+}
+
+/// What a key sends by itself in raw mode; of a sequence the [`Joiner`] makes a key.
+fn plain(c: char) -> Key {
+    match c {
+        '\x1b' => Key::Esc,
+        '\r' => Key::Enter,
+        '\t' => Key::Tab,
+        '\x7f' => Key::Backspace,
+        '\x01'..='\x1a' => Key::Ctrl(char::from(c as u8 - 1 + b'a')),
+        c => Key::Char(c),
     }
 }
 
@@ -135,6 +163,13 @@ fn translate_mouse(event: MouseEvent) -> Option<Mouse> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn plain_bytes_are_the_keys_that_crossterm_makes_of_them() {
+        let keys: Vec<Key> = "q\x1b\r\t\x7f\x03\x0c".chars().map(plain).collect();
+        let expected = [Key::Char('q'), Key::Esc, Key::Enter, Key::Tab, Key::Backspace, Key::Ctrl('c'), Key::Ctrl('l')];
+        assert_eq!(keys, expected);
+    }
 
     #[test]
     fn crossterm_keys_become_ours() {
