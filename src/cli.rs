@@ -119,7 +119,7 @@ struct Typed {
     /// Time between looks, 1ms to 10s [10ms]
     #[arg(short, long, value_name = "TIME", help_heading = SAMPLING, allow_negative_numbers = true)]
     interval: Option<String>,
-    /// auto, perf, cpu-only, states, ptrace [auto]
+    /// auto, bpf, perf, cpu-only, states, ptrace [auto]
     #[arg(long, value_name = "WAY", help_heading = SAMPLING)]
     capture: Option<String>,
     #[arg(long, value_name = "NAME", help_heading = SAMPLING, help = UNWINDER_HELP)]

@@ -47,6 +47,7 @@ impl Workload {
 pub enum CaptureChoice {
     #[default]
     Auto,
+    Bpf,
     Perf,
     CpuOnly,
     States,
@@ -54,8 +55,9 @@ pub enum CaptureChoice {
 }
 
 impl CaptureChoice {
-    pub const ALL: [CaptureChoice; 5] = [
+    pub const ALL: [CaptureChoice; 6] = [
         CaptureChoice::Auto,
+        CaptureChoice::Bpf,
         CaptureChoice::Perf,
         CaptureChoice::CpuOnly,
         CaptureChoice::States,
@@ -66,6 +68,7 @@ impl CaptureChoice {
     pub fn word(self) -> &'static str {
         match self {
             CaptureChoice::Auto => "auto",
+            CaptureChoice::Bpf => "bpf",
             CaptureChoice::Perf => "perf",
             CaptureChoice::CpuOnly => "cpu-only",
             CaptureChoice::States => "states",

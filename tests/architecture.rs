@@ -51,6 +51,7 @@ const PURE: &str = "model";
 
 /// `unsafe` is only where the kernel or a C library is talked to.
 const MAY_BE_UNSAFE: &[(&str, &str)] = &[
+    ("src/capture/bpf/load.rs", "the system call bpf, and maps that the kernel shares with us"),
     ("src/capture/kernel_ring.rs", "reads the ring that the kernel shares with us"),
     ("src/capture/perf.rs", "perf_event_open and its ioctls"),
     ("src/capture/ptrace.rs", "ptrace and waitid"),

@@ -36,7 +36,7 @@ const USAGE_ERRORS: &[(&[&str], &[&str])] = &[
     (&["--min-percent", "NaN"], &["--min-percent NaN"]),
     (&["--metric", "gpu"], &["--metric gpu", "wall, cpu, off"]),
     (&["--by", "package"], &["--by package", "function, line"]),
-    (&["--capture", "bpf"], &["--capture bpf", "auto, perf, cpu-only, states, ptrace"]),
+    (&["--capture", "ebpf"], &["--capture ebpf", "auto, bpf, perf, cpu-only, states, ptrace"]),
     (&["--unwinder", "magic"], &["--unwinder magic", "framehop"]),
     (&["demo", "--workload", "heavy"], &["--workload heavy", "all, mixed, mass, pool, locks"]),
     (&["-p", "0"], &["--pid 0", "1 to 4194304"]),

@@ -46,7 +46,7 @@ fn truth(target: &mut Running) -> [f64; 3] {
 
 const FUNCTIONS: [&str; 3] = ["sixty", "thirty", "ten"];
 
-/// Family-wise error: 3 functions x 8 runs, two-sided at z = 5.6 each: 24 x 2.2e-8 = 5e-7.
+/// Family-wise error: 3 functions x 10 runs, two-sided at z = 5.6 each: 30 x 2.2e-8 = 7e-7.
 const Z: f64 = 5.6;
 
 fn shares(variant: &str, flags: &[&str], way: &str) {
@@ -92,6 +92,12 @@ fn known_shares_by_perf_with_frame_pointers() {
 #[test]
 fn known_shares_by_perf_without_frame_pointers() {
     shares("nofp-perf", NO_FRAME_POINTERS, "perf");
+}
+
+#[test]
+fn known_shares_by_bpf() {
+    shares("fp-bpf", FRAME_POINTERS, "bpf");
+    shares("nofp-bpf", NO_FRAME_POINTERS, "bpf");
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Takes stacks: one sampler thread per target, one file per way, the schedule, the ring.
 
 pub mod blocked;
+pub mod bpf;
+mod cpus;
 pub mod kernel_ring;
 pub mod looks;
 pub mod parked;
@@ -55,7 +57,7 @@ pub enum Control {
 /// How the sampler fares.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Status {
-    /// The way of capture as the header names it: `perf`, `cpu-only`, `states`, `ptrace (stops threads)`.
+    /// The way of capture as the header names it: `bpf`, `perf`, `cpu-only`, `states`, `ptrace (stops threads)`.
     pub way: String,
     /// One sentence for the user: a shortfall, or why the way changed.
     pub notice: Option<String>,

@@ -1,15 +1,16 @@
 //! On-CPU samples by the kernel: perf's cpu-clock with user registers and stack bytes. Never stops a thread.
 //!
-//! With privilege there is one event per CPU for everything, and samples of other processes are skipped (the
-//! place for a filter in the kernel is [`Perf::open_cpu`]). Without, there is one inherited event per (thread, CPU) for
+//! With privilege there is one event per CPU for everything, and samples of other processes are skipped; under the way
+//! `bpf` a filter in the kernel drops them before they take room. Without, there is one inherited event per (thread, CPU) for
 //! threads that run, all of a CPU into one ring: a ring per thread would hit the memlock limit at about 69 threads.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use perf_event_open_sys::{bindings as sys, ioctls, perf_event_open};
 use rustc_hash::FxHashMap;
 
+use crate::capture::cpus::online_cpus;
 use crate::capture::kernel_ring::{KernelRing, Record, SAMPLE_REGISTERS, SAMPLE_TYPE, Sample};
 use crate::capture::schedule::Random;
 use crate::model::frame::Ns;
@@ -74,6 +75,8 @@ pub struct PerfCounts {
 pub struct Perf {
     target: u32,
     scope: Scope,
+    /// A BPF program that lets only samples of the target through.
+    filter: Option<RawFd>,
     /// What this kernel accepted.
     attr: sys::perf_event_attr,
     counts_lost: bool,
@@ -96,6 +99,19 @@ impl Perf {
     /// Opens the widest scope that is permitted. `tid` is any living thread of `target`; `descriptors` bounds how many
     /// events may be open. The error is the kernel's last word, see [`explain`].
     pub fn open(target: u32, tid: u32, interval: Ns, descriptors: usize, now: Ns) -> io::Result<Perf> {
+        Perf::open_filtered(target, tid, interval, descriptors, now, None)
+    }
+
+    /// The same with a BPF program, open for as long as this, that decides which samples are taken. It needs
+    /// [`Scope::Everything`].
+    pub fn open_filtered(
+        target: u32,
+        tid: u32,
+        interval: Ns,
+        descriptors: usize,
+        now: Ns,
+        filter: Option<RawFd>,
+    ) -> io::Result<Perf> {
         let numbers = online_cpus()?;
         let mut ring_bytes = LARGEST_RING;
         while ring_bytes > SMALLEST_RING && ring_bytes * numbers.len() > ALL_RINGS {
@@ -103,9 +119,13 @@ impl Perf {
         }
         let first = numbers.first().copied().unwrap_or(0);
         let (scope, attr) = probe(tid, first, dump_bytes(ring_bytes))?;
+        if filter.is_some() && scope != Scope::Everything {
+            return Err(io::Error::from_raw_os_error(libc::EACCES));
+        }
         let mut perf = Perf {
             target,
             scope,
+            filter,
             counts_lost: attr.read_format & u64::from(sys::PERF_FORMAT_LOST) != 0,
             attr,
             period: period_of(interval),
@@ -296,8 +316,7 @@ impl Perf {
         }
     }
 
-    /// Opens the ring of one CPU, and under [`Scope::Everything`] the event that samples it. A program that drops other
-    /// processes' samples in the kernel would be set on `holder` here (PERF_EVENT_IOC_SET_BPF).
+    /// Opens the ring of one CPU, and under [`Scope::Everything`] the event that samples it.
     fn open_cpu(&mut self, number: u32, now: Ns) -> io::Result<()> {
         loop {
             let (holder, start_at) = match self.scope {
@@ -307,6 +326,9 @@ impl Perf {
                 }
                 Scope::Threads => (open_event(&holder_attr(&self.attr_now()), 0, number)?, None),
             };
+            if let Some(filter) = self.filter {
+                set_filter(&holder, filter)?;
+            }
             match KernelRing::map(holder.as_fd(), self.ring_bytes) {
                 Ok(ring) => {
                     self.cpus.push(Cpu { number, ring, holder, start_at });
@@ -503,6 +525,13 @@ fn open_event(attr: &sys::perf_event_attr, pid: i32, cpu: u32) -> io::Result<Own
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Only samples for which the program `filter` answers 1 are taken from now on.
+fn set_filter(event: &OwnedFd, filter: RawFd) -> io::Result<()> {
+    // SAFETY: an ioctl on our own event; the argument is a descriptor's number.
+    let result = unsafe { ioctls::SET_BPF(event.as_raw_fd(), filter as u32) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 fn enable(event: &OwnedFd, on: bool) {
     // SAFETY: an ioctl without argument on our own event.
     unsafe {
@@ -522,26 +551,6 @@ fn lost_of(event: &OwnedFd) -> u64 {
         Ok(16) => u64::from_ne_bytes(words[8..].try_into().unwrap_or_default()),
         _ => 0,
     }
-}
-
-/// CPUs online now, from a list such as `0-3,8`.
-fn online_cpus() -> io::Result<Vec<u32>> {
-    parse_cpu_list(&std::fs::read_to_string("/sys/devices/system/cpu/online")?)
-        .ok_or_else(|| io::Error::other("cannot read the list of online CPUs"))
-}
-
-fn parse_cpu_list(text: &str) -> Option<Vec<u32>> {
-    const MOST: u32 = 8_192;
-    let mut numbers = Vec::new();
-    for part in text.trim().split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-        if last >= MOST {
-            return None;
-        }
-        numbers.extend(first..=last);
-    }
-    Some(numbers)
 }
 
 /// Why perf events are refused, and the one thing to do about it.

@@ -1,5 +1,7 @@
 //! The sampler thread: waits for its tick, for perf rings that fill up, for the target's end and for orders.
 
+mod rounds;
+
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
@@ -9,8 +11,7 @@ use std::sync::{Arc, Mutex};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::capture::blocked::StackReader;
-use crate::capture::looks::{Looks, Moved, Round, Stacks, count_walk};
-use crate::capture::parked;
+use crate::capture::looks::{Looks, Moved, count_walk};
 use crate::capture::perf::PerfCounts;
 use crate::capture::program::Program;
 use crate::capture::ptrace::{Caught, CaughtStack, StopCounts};
@@ -34,8 +35,6 @@ fn descriptors_to_spend(limit: usize) -> usize {
 
 /// Events that must arrive wait here while the ring is full.
 const OWED: usize = 100_000;
-/// A round of looks stops to empty perf's rings after so long: they hold eight samples each, and first walks take long.
-const PASS: Ns = 1_000_000;
 /// How long the end of a session waits for the reader to make room.
 const LAST_WORDS: Ns = SECOND;
 
@@ -236,7 +235,9 @@ impl Core {
                     self.changed = Some(error.to_string());
                     self.publish_status();
                 }
-                _ => self.change_way(choice, None),
+                _ => {
+                    self.change_way(choice, None);
+                }
             },
             Control::Pause | Control::Resume | Control::Stop => {}
         }
@@ -281,36 +282,6 @@ impl Core {
         };
         self.send(Event::Tick(tick));
         self.floor = tick_at;
-    }
-
-    fn round(&mut self) {
-        self.moved.clear();
-        let turns = parked::turns(self.schedule.interval());
-        let mut denied = false;
-        loop {
-            let stacks =
-                self.way.reads_stacks.then(|| Stacks { reader: &mut self.stacks, unwinder: self.unwinder.as_mut() });
-            let mut round = Round {
-                stacks,
-                events: &mut self.events,
-                moved: &mut self.moved,
-                losses: &mut self.losses,
-                stops_threads: self.way.stopper.is_some(),
-                turns,
-                pause_at: now() + PASS,
-                denied: false,
-            };
-            let complete = self.looks.round(&mut round);
-            denied |= round.denied;
-            if complete {
-                break;
-            }
-            self.drain(now());
-        }
-        if denied {
-            let kind = if self.way.perf.is_some() { CaptureChoice::CpuOnly } else { CaptureChoice::States };
-            self.change_way(kind, Some("the kernel no longer lets stacks be read".into()));
-        }
     }
 
     /// Tells perf who ran and who ended, so that it watches those who run. After the samples of the round were taken: they tell
@@ -396,9 +367,11 @@ impl Core {
         }
     }
 
-    /// Opens another way; on failure the present one stays, and the status says why.
-    fn change_way(&mut self, choice: CaptureChoice, why: Option<String>) {
-        match way::open(choice, &self.setting()) {
+    /// Opens another way; on failure the present one stays, the status says why, and the answer is false.
+    fn change_way(&mut self, choice: CaptureChoice, why: Option<String>) -> bool {
+        let opened = way::open(choice, &self.setting());
+        let changed = opened.is_ok();
+        match opened {
             Ok(way) => {
                 if let Some(old) = self.way.perf.take() {
                     let counts = old.counts();
@@ -418,6 +391,7 @@ impl Core {
             perf.run(false);
         }
         self.publish_status();
+        changed
     }
 
     fn setting(&self) -> Setting<'_> {

@@ -3,6 +3,8 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use crate::capture::bpf::load::Refusal;
+use crate::capture::bpf::{self, Bpf};
 use crate::capture::perf::{self, Perf};
 use crate::capture::ptrace::{self, MakeWalkStopped, Stopper};
 use crate::capture::schedule::now;
@@ -14,6 +16,8 @@ use crate::process::threads::{ReadError, Tasks};
 /// What a way is called where the user sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
+    /// On-CPU samples by the kernel, threads by its task iterator.
+    Bpf,
     /// On-CPU samples by the kernel, blocked stacks read as they lie.
     Perf,
     /// On-CPU samples by the kernel; no access to the target's memory.
@@ -27,6 +31,7 @@ pub enum Kind {
 impl Kind {
     pub fn title(self) -> &'static str {
         match self {
+            Kind::Bpf => "bpf",
             Kind::Perf => "perf",
             Kind::CpuOnly => "cpu-only",
             Kind::States => "states",
@@ -39,6 +44,8 @@ impl Kind {
 pub struct Way {
     pub kind: Kind,
     pub perf: Option<Perf>,
+    /// After `perf`, whose filter it holds: dropped after it.
+    pub bpf: Option<Bpf>,
     pub stopper: Option<Stopper>,
     /// Stacks of threads that are off the core are read.
     pub reads_stacks: bool,
@@ -69,18 +76,30 @@ pub fn open(choice: CaptureChoice, setting: &Setting<'_>) -> Result<Way, AttachE
     let refused = |(why, fix)| AttachError::NotPermitted { pid, why, fix };
     let has_access = stacks_readable(setting.target, setting.tasks);
     let may_stop = has_access && ptrace::permitted();
-    let way =
-        |kind, perf, lack| Ok(Way { kind, perf, stopper: None, reads_stacks: kind == Kind::Perf, may_stop, lack });
+    let way = |kind, perf, lack| {
+        Ok(Way { kind, perf, bpf: None, stopper: None, reads_stacks: kind == Kind::Perf, may_stop, lack })
+    };
     let by_ptrace = || {
         let stopper = setting.start_stopper()?;
-        Ok(Way { kind: Kind::Ptrace, perf: None, stopper: Some(stopper), reads_stacks: true, may_stop, lack: None })
+        let kind = Kind::Ptrace;
+        Ok(Way { kind, perf: None, bpf: None, stopper: Some(stopper), reads_stacks: true, may_stop, lack: None })
     };
     match choice {
         CaptureChoice::States => return way(Kind::States, None, None),
         CaptureChoice::Ptrace if may_stop => return by_ptrace(),
         CaptureChoice::Ptrace if has_access => return Err(refused(no_ptrace())),
         CaptureChoice::Ptrace => return Err(refused(no_access())),
-        CaptureChoice::Auto | CaptureChoice::Perf | CaptureChoice::CpuOnly => {}
+        // The kernel does not ask whether BPF may look at this process: we do.
+        CaptureChoice::Bpf if !has_access => return Err(refused(no_access())),
+        CaptureChoice::Bpf | CaptureChoice::Auto if has_access => match (setting.open_bpf(), choice) {
+            (Ok((bpf, perf)), _) => {
+                let (perf, bpf) = (Some(perf), Some(bpf));
+                return Ok(Way { kind: Kind::Bpf, perf, bpf, stopper: None, reads_stacks: true, may_stop, lack: None });
+            }
+            (Err(refusal), CaptureChoice::Bpf) => return Err(refused(bpf::explain(&refusal))),
+            (Err(_), _) => {}
+        },
+        CaptureChoice::Auto | CaptureChoice::Bpf | CaptureChoice::Perf | CaptureChoice::CpuOnly => {}
     }
     let perf = match (setting.open_perf(), choice) {
         (Ok(perf), _) => perf,
@@ -107,6 +126,16 @@ impl Setting<'_> {
     pub fn start_stopper(&self) -> Result<Stopper, AttachError> {
         Stopper::start(self.target.pid(), self.own_child, self.wake.clone(), self.walk_stopped.cloned())
             .map_err(|error| AttachError::Internal { what: format!("cannot start the helper of ptrace: {error}") })
+    }
+
+    fn open_bpf(&self) -> Result<(Bpf, Perf), Refusal> {
+        let pid = self.target.pid();
+        let refused = |what| move |error: std::io::Error| Refusal::new(what, &error);
+        let mut bpf = Bpf::open()?;
+        bpf.add(pid).map_err(refused("watching the process"))?;
+        let tid = witness(pid).unwrap_or(pid);
+        let perf = Perf::open_filtered(pid, tid, self.interval, self.descriptors, now(), bpf.filter());
+        Ok((bpf, perf.map_err(refused("sampling all processors"))?))
     }
 
     fn open_perf(&self) -> std::io::Result<Perf> {

@@ -42,4 +42,9 @@ pub trait Unwinder {
     /// `rbp: None` says that the thread is blocked and read as it lies: memory beyond the copied bytes may then be
     /// read from the target during the walk, so the check that the thread has not run meanwhile belongs *after* it.
     fn walk(&mut self, registers: &Registers, stack: StackBytes<'_>, out: &mut Vec<RawFrame>) -> Walk;
+
+    /// The same for a thread that is read as it lies although its rbp is known.
+    fn walk_blocked(&mut self, registers: &Registers, stack: StackBytes<'_>, out: &mut Vec<RawFrame>) -> Walk {
+        self.walk(registers, stack, out)
+    }
 }

@@ -1,5 +1,7 @@
 //! The sampler on live targets: nobody is stopped, nothing is missed, sums are the kernel's.
 
+mod bpf;
+mod bpf_stacks;
 #[path = "../common/mod.rs"]
 mod common;
 mod rights;
@@ -19,12 +21,36 @@ use sampletop::model::frame::{Event, Losses, Marker, Ns, RawFrame, Seen};
 use sampletop::process::memory::Memory;
 use support::*;
 
-#[test]
-fn perf_disturbs_no_wait_and_traces_nobody() {
-    let program = build("cap_eintr.c", "perf", &["-O1"]);
+/// What holds under each way that never stops a thread.
+macro_rules! by_perf_and_bpf {
+    ($($test:ident)*) => {
+        mod by_perf {
+            $(#[test] fn $test() { super::$test(super::CaptureChoice::Perf) })*
+        }
+        mod by_bpf {
+            $(#[test] fn $test() { if super::bpf::works() { super::$test(super::CaptureChoice::Bpf) } })*
+        }
+    };
+}
+
+by_perf_and_bpf! {
+    no_wait_is_disturbed_and_nobody_traced
+    events_come_in_order_of_time_and_ticks_close_their_rounds
+    threads_that_come_and_go_are_all_told
+    exec_is_noticed_also_of_the_same_file_and_from_another_thread
+    a_target_that_becomes_a_32_bit_program_shows_its_states_only
+    counters_sum_to_what_the_kernel_says
+    a_zombie_leader_does_not_hide_its_threads
+    orders_take_effect_at_once_and_a_pause_is_a_gap
+    the_end_of_the_target_is_told_last
+    stopped_and_uninterruptible_threads_are_told_in_every_round
+}
+
+fn no_wait_is_disturbed_and_nobody_traced(choice: CaptureChoice) {
+    let program = build("cap_eintr.c", choice.word(), &["-O1"]);
     for mode in ["stay", "alternate"] {
         let mut target = Running::start(&program, &[mode]);
-        let (sampler, mut reader) = start(&target, CaptureChoice::Perf, 5);
+        let (sampler, mut reader) = start(&target, choice, 5);
         let mut events = Vec::new();
         let end = Instant::now() + Duration::from_secs(2);
         let pid = target.pid();
@@ -32,7 +58,7 @@ fn perf_disturbs_no_wait_and_traces_nobody() {
             assert!(thread_states(pid).iter().all(|(_, tracer)| *tracer == 0));
             Instant::now() >= end
         });
-        assert_eq!(sampler.status().way, "perf");
+        assert_eq!(sampler.status().way, choice.word());
         drop(sampler);
         ask(&mut target, "\n");
         assert_eq!(next_number(&mut target), 0, "EINTR under {mode}");
@@ -58,11 +84,10 @@ fn perf_disturbs_no_wait_and_traces_nobody() {
     }
 }
 
-#[test]
-fn events_come_in_order_of_time_and_ticks_close_their_rounds() {
+fn events_come_in_order_of_time_and_ticks_close_their_rounds(choice: CaptureChoice) {
     let program = build("cap_eintr.c", "order", &["-O1"]);
     let target = Running::start(&program, &["alternate"]);
-    let (sampler, mut reader) = start(&target, CaptureChoice::Perf, 2);
+    let (sampler, mut reader) = start(&target, choice, 2);
     let events = read_for(&mut reader, Duration::from_secs(1));
     drop(sampler);
     let backwards = events.windows(2).find(|pair| time_of(&pair[0]) > time_of(&pair[1]));
@@ -121,11 +146,10 @@ fn an_unmoved_thread_costs_one_read_and_sends_nothing() {
     assert_eq!(losses.torn, 0);
 }
 
-#[test]
-fn threads_that_come_and_go_are_all_told() {
-    let program = build("cap_threads.c", "churn", &["-O1"]);
+fn threads_that_come_and_go_are_all_told(choice: CaptureChoice) {
+    let program = build("cap_threads.c", &format!("churn-{}", choice.word()), &["-O1"]);
     let target = Running::start(&program, &["churn"]);
-    let (sampler, mut reader) = start(&target, CaptureChoice::Perf, 5);
+    let (sampler, mut reader) = start(&target, choice, 5);
     let events = read_for(&mut reader, Duration::from_secs(2));
     drop(sampler);
     let mut seen = BTreeMap::new();
@@ -148,11 +172,10 @@ fn threads_that_come_and_go_are_all_told() {
     assert!(ended.iter().all(|key| seen.contains_key(key)));
 }
 
-#[test]
-fn exec_is_noticed_also_of_the_same_file_and_from_another_thread() {
-    let program = build("cap_threads.c", "exec", &["-O1"]);
+fn exec_is_noticed_also_of_the_same_file_and_from_another_thread(choice: CaptureChoice) {
+    let program = build("cap_threads.c", &format!("exec-{}", choice.word()), &["-O1"]);
     let mut target = Running::start(&program, &["exec"]);
-    let (sampler, mut reader) = start(&target, CaptureChoice::Perf, 5);
+    let (sampler, mut reader) = start(&target, choice, 5);
     let mut events = Vec::new();
     for (count, line) in ["leader\n", "thread\n", "leader\n"].iter().enumerate() {
         let sampled =
@@ -173,8 +196,7 @@ fn exec_is_noticed_also_of_the_same_file_and_from_another_thread() {
     drop(sampler);
 }
 
-#[test]
-fn a_target_that_becomes_a_32_bit_program_shows_its_states_only() {
+fn a_target_that_becomes_a_32_bit_program_shows_its_states_only(choice: CaptureChoice) {
     // By hand: not even libm, which the other targets are linked with, needs to be there for the other word size.
     let narrow = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cap_narrow-{}", std::process::id()));
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/targets/cap_narrow.c");
@@ -188,9 +210,9 @@ fn a_target_that_becomes_a_32_bit_program_shows_its_states_only() {
         }
         Err(error) => return common::skipped("exec into a 32-bit program", &format!("this kernel runs none: {error}")),
     }
-    let program = build("cap_threads.c", "become", &["-O1"]);
+    let program = build("cap_threads.c", &format!("become-{}", choice.word()), &["-O1"]);
     let mut target = Running::start(&program, &["become", narrow.to_str().expect("text")]);
-    let (sampler, mut reader) = start(&target, CaptureChoice::Perf, 5);
+    let (sampler, mut reader) = start(&target, choice, 5);
     let mut events = Vec::new();
     read_until(&mut reader, &mut events, |events| ticks(events) > 2);
     ask(&mut target, "\n");
@@ -211,11 +233,10 @@ fn a_target_that_becomes_a_32_bit_program_shows_its_states_only() {
     assert!(looks(&events[exec..]).any(|look| look.stack == marker));
 }
 
-#[test]
-fn counters_sum_to_what_the_kernel_says() {
-    let program = build("cap_threads.c", "sums", &["-O1"]);
+fn counters_sum_to_what_the_kernel_says(choice: CaptureChoice) {
+    let program = build("cap_threads.c", &format!("sums-{}", choice.word()), &["-O1"]);
     let mut target = Running::start(&program, &["park", "3"]);
-    let (sampler, mut reader) = start(&target, CaptureChoice::Perf, 5);
+    let (sampler, mut reader) = start(&target, choice, 5);
     let mut events = read_for(&mut reader, Duration::from_secs(1));
     let mut told = || {
         ask(&mut target, "\n");
@@ -240,15 +261,14 @@ fn counters_sum_to_what_the_kernel_says() {
     }
 }
 
-#[test]
-fn a_zombie_leader_does_not_hide_its_threads() {
-    let program = build("cap_threads.c", "zombie", &["-O1"]);
+fn a_zombie_leader_does_not_hide_its_threads(choice: CaptureChoice) {
+    let program = build("cap_threads.c", &format!("zombie-{}", choice.word()), &["-O1"]);
     let target = Running::start(&program, &["zombie"]);
     let pid = target.pid();
     while !thread_states(pid).iter().any(|(state, _)| *state == 'Z') {
         std::thread::yield_now();
     }
-    let (sampler, mut reader) = start(&target, CaptureChoice::Perf, 5);
+    let (sampler, mut reader) = start(&target, choice, 5);
     let events = read_for(&mut reader, Duration::from_millis(500));
     drop(sampler);
     assert!(looks(&events).any(|look| name(look) == "spin-0" && look.seen == Seen::OnCpu));
@@ -257,11 +277,10 @@ fn a_zombie_leader_does_not_hide_its_threads() {
     assert_eq!(ends, 1);
 }
 
-#[test]
-fn orders_take_effect_at_once_and_a_pause_is_a_gap() {
-    let program = build("cap_threads.c", "orders", &["-O1"]);
+fn orders_take_effect_at_once_and_a_pause_is_a_gap(choice: CaptureChoice) {
+    let program = build("cap_threads.c", &format!("orders-{}", choice.word()), &["-O1"]);
     let target = Running::start(&program, &["park", "2"]);
-    let (sampler, mut reader) = start(&target, CaptureChoice::Perf, 60_000);
+    let (sampler, mut reader) = start(&target, choice, 60_000);
     let mut events = Vec::new();
     read_until(&mut reader, &mut events, |events| ticks(events) == 1);
     sampler.control(Control::Interval(Duration::from_millis(5)));
@@ -287,11 +306,10 @@ fn orders_take_effect_at_once_and_a_pause_is_a_gap() {
     assert!(sampler.status().ptrace_would_help);
 }
 
-#[test]
-fn the_end_of_the_target_is_told_last() {
-    let program = build("cap_threads.c", "end", &["-O1"]);
+fn the_end_of_the_target_is_told_last(choice: CaptureChoice) {
+    let program = build("cap_threads.c", &format!("end-{}", choice.word()), &["-O1"]);
     let mut target = Running::start(&program, &["park", "2"]);
-    let (sampler, mut reader) = start(&target, CaptureChoice::Perf, 5);
+    let (sampler, mut reader) = start(&target, choice, 5);
     let mut events = Vec::new();
     read_until(&mut reader, &mut events, |events| ticks(events) > 5);
     target.child.kill().expect("killed");
@@ -304,9 +322,8 @@ fn the_end_of_the_target_is_told_last() {
     assert!(matches!(events[events.len() - 2], Event::Tick(tick) if tick.process_cpu_ns.is_some()));
 }
 
-#[test]
-fn stopped_and_uninterruptible_threads_are_told_in_every_round() {
-    let program = build("cap_threads.c", "states", &["-O1"]);
+fn stopped_and_uninterruptible_threads_are_told_in_every_round(choice: CaptureChoice) {
+    let program = build("cap_threads.c", &format!("states-{}", choice.word()), &["-O1"]);
     let target = Running::start(&program, &["park", "2"]);
     let signal = |signal| {
         let pid = rustix::process::Pid::from_raw(target.pid() as i32).expect("a pid");
@@ -316,7 +333,7 @@ fn stopped_and_uninterruptible_threads_are_told_in_every_round() {
     while !thread_states(target.pid()).iter().all(|(state, _)| *state == 'T') {
         std::thread::yield_now();
     }
-    let (sampler, mut reader) = start(&target, CaptureChoice::Perf, 5);
+    let (sampler, mut reader) = start(&target, choice, 5);
     let mut events = Vec::new();
     read_until(&mut reader, &mut events, |events| ticks(events) > 10);
     let stopped = looks(&events).filter(|look| look.seen == Seen::Stopped && look.stack.len() == 1).count();
@@ -335,7 +352,7 @@ fn stopped_and_uninterruptible_threads_are_told_in_every_round() {
     while !thread_states(target.pid()).iter().all(|(state, _)| *state == 'D') {
         std::thread::yield_now();
     }
-    let (sampler, mut reader) = start(&target, CaptureChoice::Perf, 5);
+    let (sampler, mut reader) = start(&target, choice, 5);
     let mut events = Vec::new();
     read_until(&mut reader, &mut events, |events| ticks(events) > 10);
     drop(sampler);

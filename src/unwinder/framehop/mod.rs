@@ -69,11 +69,28 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
 
 impl<M: ReadMemory> Unwinder for FramehopUnwinder<M> {
     fn walk(&mut self, registers: &Registers, stack: StackBytes<'_>, out: &mut Vec<RawFrame>) -> Walk {
+        // Only a thread that is read as it lies, blocked, is still where it was when its stack was copied.
+        self.walk_copy(registers, stack, registers.rbp.is_none(), out)
+    }
+
+    fn walk_blocked(&mut self, registers: &Registers, stack: StackBytes<'_>, out: &mut Vec<RawFrame>) -> Walk {
+        self.walk_copy(registers, stack, true, out)
+    }
+}
+
+impl<M: ReadMemory> FramehopUnwinder<M> {
+    /// `stays`: what was not copied is read from memory.
+    fn walk_copy(
+        &mut self,
+        registers: &Registers,
+        stack: StackBytes<'_>,
+        stays: bool,
+        out: &mut Vec<RawFrame>,
+    ) -> Walk {
         self.code.refresh(Instant::now());
         self.code.context.begin();
         self.left.clear();
-        // Only a thread that is read as it lies, blocked, is still where it was when its stack was copied.
-        let live = registers.rbp.is_none().then_some(&self.memory);
+        let live = stays.then_some(&self.memory);
         let walker = Walker {
             code: &mut self.code,
             memory: &self.memory,

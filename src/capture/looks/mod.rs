@@ -1,21 +1,28 @@
-//! What is known of each thread, and the round of looks at every tick.
+//! What is known of each thread, and the rules by which a round of looks at every tick tells of it.
 //!
 //! The rule: a thread that was last seen blocked, and whose run time and run count have not changed, has the same stack. It
-//! costs one read of its counters and sends nothing. Every other thread sends a look. Unchanged counters of a thread last
-//! seen running prove nothing, they lag by a tick of the kernel. Who has waited for a while is looked at in rotation, see
-//! [`crate::capture::parked`].
+//! sends nothing. Every other thread sends a look. Unchanged counters of a thread last seen running prove nothing, they lag
+//! by a tick of the kernel.
+//!
+//! A round has one of two sources: the files of /proc (`files`), which are asked thread by thread, or the rows of the task
+//! iterator (`rows`), which tells of those that ran. The rules are the same and are all here.
+
+mod files;
+mod rows;
 
 use std::io;
 
 use rustc_hash::FxHashMap;
 
 use crate::capture::blocked::StackReader;
+use crate::capture::bpf::Again;
+use crate::capture::looks::files::UnderWay;
 use crate::capture::parked::{PARKED_AFTER, Parked};
 use crate::capture::schedule::now;
 use crate::model::frame::{
     Counters, Event, FrameCode, Look, Losses, Marker, Ns, RawFrame, RawName, Seen, Syscall, ThreadKey,
 };
-use crate::process::threads::{CounterSource, Doing, ReadError, Reads, Tasks, ThreadFiles};
+use crate::process::threads::{ReadError, Reads, Tasks, ThreadFiles};
 use crate::unwinder::{Unwinder, Walk};
 
 /// Threads beyond these are not looked at (kernel.pid_max allows four million).
@@ -111,21 +118,9 @@ pub struct Looks {
     /// The round that is under way, if it paused.
     under_way: Option<UnderWay>,
     turns: Vec<u32>,
+    /// Whom the iterator has told, and we do not know it, or not any more.
+    again: Again,
 }
-
-/// How far a round has come.
-#[derive(Clone, Copy)]
-struct UnderWay {
-    /// When it began.
-    from: Ns,
-    /// In `known`: those before it have been looked at, or are parked.
-    active: usize,
-    /// In `turns`.
-    turn: usize,
-}
-
-/// How many looks are made before the clock is asked whether to pause.
-const LOOKS_AT_ONCE: usize = 64;
 
 impl Looks {
     /// `descriptors`: how many files of threads may stay open.
@@ -144,6 +139,7 @@ impl Looks {
             all: false,
             under_way: None,
             turns: Vec::new(),
+            again: Again { everybody: true, tids: Vec::new() },
         })
     }
 
@@ -164,55 +160,6 @@ impl Looks {
         self.len() == 0
     }
 
-    /// Looks at every thread that is not parked, and at the parked ones whose turn it is. Events come in order of time.
-    /// False when it paused: call it again to go on.
-    pub fn round(&mut self, round: &mut Round<'_>) -> bool {
-        let mut at = match self.under_way.take() {
-            Some(at) => at,
-            None => {
-                self.update_list(round);
-                let most = if std::mem::take(&mut self.all) { usize::MAX } else { round.turns };
-                self.parked.take_turns(most, &mut self.turns);
-                UnderWay { from: now(), active: 0, turn: 0 }
-            }
-        };
-        let mut looks = 0;
-        loop {
-            let index = if at.active < self.known.len() {
-                if self.is_parked[at.active] {
-                    at.active += 1;
-                    continue;
-                }
-                at.active
-            } else if let Some(tid) = self.turns.get(at.turn) {
-                at.turn += 1;
-                match self.index.get(tid) {
-                    // A sample may have come in a pause: it is not parked any more, and is looked at in the next round.
-                    Some(index) if self.is_parked[*index] => *index,
-                    _ => continue,
-                }
-            } else {
-                break;
-            };
-            let events = round.events.len();
-            if !self.look(index, at.from, round) {
-                // The last one took its place.
-                self.remove(index);
-                self.list_again = true;
-            } else if index == at.active {
-                at.active += 1;
-            }
-            looks += 1;
-            let may_have_taken_long = round.events.len() > events || looks % LOOKS_AT_ONCE == 0;
-            if may_have_taken_long && now() >= round.pause_at {
-                self.under_way = Some(at);
-                return false;
-            }
-        }
-        self.rounds += 1;
-        true
-    }
-
     /// The next round looks at everybody, parked or not.
     pub fn leave_nobody_out(&mut self) {
         self.all = true;
@@ -222,6 +169,8 @@ impl Looks {
     /// sample proves that it has moved, whatever its counters say.
     pub fn sampled(&mut self, tid: u32, at: Ns) -> Option<(ThreadKey, RawName)> {
         if !self.index.contains_key(&tid) {
+            // As many may have gone as have come: the link count would not tell.
+            self.list_again = true;
             self.add(tid)?;
         }
         let index = *self.index.get(&tid)?;
@@ -249,6 +198,7 @@ impl Looks {
     pub fn restart(&mut self) {
         self.list_again = true;
         self.under_way = None;
+        self.again = Again { everybody: true, tids: Vec::new() };
         self.parked.clear();
         self.is_parked.fill(false);
         for known in &mut self.known {
@@ -261,7 +211,8 @@ impl Looks {
         }
     }
 
-    fn update_list(&mut self, round: &mut Round<'_>) {
+    /// Finds out who has come and who has gone. `add`: who is new is asked for its start time.
+    fn update_list(&mut self, add: bool, round: &mut Round<'_>) {
         let links = self.tasks.links();
         if links == self.links && !self.list_again {
             return;
@@ -271,7 +222,7 @@ impl Looks {
             // Taken before the listing: a thread born during it changes the count again.
             (self.links, self.list_again) = (links, false);
             tids.truncate(MOST_THREADS);
-            for tid in &tids {
+            for tid in tids.iter().filter(|_| add) {
                 if !self.index.contains_key(tid) {
                     self.add(*tid);
                 }
@@ -295,21 +246,26 @@ impl Looks {
     }
 
     fn add(&mut self, tid: u32) -> Option<()> {
-        if self.known.len() >= MOST_THREADS {
-            return None;
-        }
         let mut files = self.tasks.thread(tid);
         let Ok(stat) = self.tasks.stat(&mut files) else {
             self.tasks.forget(files);
             self.list_again = true;
             return None;
         };
-        let key = ThreadKey { pid: self.pid, tid, start: stat.start };
+        self.insert(tid, stat.start, stat.name, files)
+    }
+
+    fn insert(&mut self, tid: u32, start: u64, name: RawName, files: ThreadFiles) -> Option<()> {
+        if self.known.len() >= MOST_THREADS {
+            self.tasks.forget(files);
+            return None;
+        }
+        let key = ThreadKey { pid: self.pid, tid, start };
         let at_start = self.rounds == 0;
         self.index.insert(tid, self.known.len());
         self.known.push(Known {
             key,
-            name: stat.name,
+            name,
             files,
             counters: None,
             last: Last::Nothing,
@@ -341,36 +297,29 @@ impl Looks {
         }
     }
 
-    /// False when the thread is gone. `from`: when the round began.
-    fn look(&mut self, index: usize, from: Ns, round: &mut Round<'_>) -> bool {
-        let known = &mut self.known[index];
-        if matches!(known.last, Last::Ended) {
-            return true;
-        }
-        let counters = match self.tasks.counters(&mut known.files) {
-            Ok(counters) => counters,
-            Err(ReadError::Gone) => {
-                self.end(index, round);
-                return false;
-            }
-            // Not seen this time; what it did meanwhile comes out with the next counters.
-            Err(_) => {
-                self.not_seen(index);
-                return true;
-            }
-        };
+    /// The first rule: who was seen blocked and has not moved is silent, who is held is told as it was. `from`: when the round
+    /// began. False: it has to be seen what the thread does.
+    fn unmoved(
+        &mut self,
+        index: usize,
+        counters: Counters,
+        from: Ns,
+        at: impl FnOnce() -> Ns,
+        round: &mut Round<'_>,
+    ) -> bool {
+        let known = &self.known[index];
         let unmoved = known.counters.is_some_and(|c| c.run_ns == counters.run_ns && c.runs == counters.runs);
         match &known.last {
             Last::Blocked if unmoved => {
                 if from >= known.seen_at + PARKED_AFTER {
                     self.park(index, true);
                 }
-                return true;
+                true
             }
             Last::Held { seen, stack, recovered } if unmoved => {
                 let (seen, stack, recovered) = (*seen, stack.clone(), *recovered);
                 round.events.push(Event::Look(Look {
-                    at: now(),
+                    at: at(),
                     thread: known.key,
                     name: known.name,
                     seen,
@@ -378,35 +327,30 @@ impl Looks {
                     stack,
                     recovered,
                 }));
-                return true;
+                true
             }
-            _ => {}
+            _ => {
+                self.park(index, false);
+                false
+            }
         }
-        self.park(index, false);
-        let found = match self.find(index, round.stacks.is_some()) {
-            Ok(found) => found,
-            Err(ReadError::Gone) => {
-                self.end(index, round);
-                return false;
-            }
-            Err(_) => {
-                self.not_seen(index);
-                return true;
-            }
-        };
+    }
+
+    /// The others: what a thread was found doing. `read` takes its stack, if it is off the core.
+    fn found(&mut self, index: usize, found: &Found, counters: Counters, round: &mut Round<'_>, read: ReadStack<'_>) {
         if matches!(found.state, b'Z' | b'X' | b'x') {
             self.known[index].counters = Some(counters);
             self.end(index, round);
-            return true;
+            return;
         }
-        self.check_identity(index, &found, &counters, round);
-        self.observe(index, &found, counters, round);
-        true
+        self.check_identity(index, found, &counters, round);
+        self.observe(index, found, counters, round, read);
     }
 
     /// What is known of its state does not hold any more.
     fn not_seen(&mut self, index: usize) {
         self.known[index].last = Last::Nothing;
+        self.again.tids.push(self.known[index].key.tid);
         self.park(index, false);
     }
 
@@ -415,23 +359,6 @@ impl Looks {
             self.is_parked[index] = park;
             self.parked.set(self.known[index].key.tid, park);
         }
-    }
-
-    /// What a thread is called and does now. One that was seen running most likely runs still: then two short reads do. The
-    /// start time is only needed where no descriptor tells one thread from the next of the same id.
-    fn find(&mut self, index: usize, may_ask: bool) -> Result<Found, ReadError> {
-        let known = &mut self.known[index];
-        let likely = matches!(known.last, Last::Running) && may_ask;
-        if likely
-            && self.tasks.source() == CounterSource::Schedstat
-            && !self.tasks.short_of_descriptors()
-            && self.tasks.doing(&mut known.files) == Ok(Doing::Running)
-        {
-            let name = self.tasks.name(&mut known.files)?;
-            return Ok(Found { name, state: b'R', start: known.key.start });
-        }
-        let stat = self.tasks.stat(&mut known.files)?;
-        Ok(Found { name: stat.name, state: stat.state, start: stat.start })
     }
 
     /// Counters that went backwards, or another start time, mean another thread under the same id: after an exec by a
@@ -449,12 +376,12 @@ impl Looks {
     }
 
     /// A thread that moved, or that was not seen blocked.
-    fn observe(&mut self, index: usize, found: &Found, counters: Counters, round: &mut Round<'_>) {
+    fn observe(&mut self, index: usize, found: &Found, counters: Counters, round: &mut Round<'_>, read: ReadStack<'_>) {
         let known = &mut self.known[index];
         let before = known.counters.replace(counters);
         let unmoved = before == known.counters;
         known.name = found.name;
-        known.seen_at = now();
+        known.seen_at = found.at;
         let ran = before.map_or(0, |before| counters.run_ns - before.run_ns);
         let delayed = before.map_or(0, |before| counters.delay_ns.saturating_sub(before.delay_ns));
         let mut look = Look {
@@ -466,16 +393,10 @@ impl Looks {
             stack: Vec::new(),
             recovered: false,
         };
-        let running = match found.state {
-            b'R' => true,
-            // Held by our helper for a moment, or let go since: it runs. Anybody else's stop is the target's state.
-            b't' if round.stops_threads => {
-                self.tasks.tracer(&known.files).is_ok_and(|tracer| tracer == 0 || is_ours(tracer))
-            }
-            _ => false,
-        };
         let again = unmoved && known.doubted > 0;
-        if !running && let Some(walk) = read_stack(&self.tasks, &mut known.files, found.state, round, &mut look) {
+        if found.state != b'R'
+            && let Some(walk) = read(&self.tasks, &mut known.files, round, &mut look)
+        {
             // A stack that is tried again counts once, as it was found at first.
             if !again {
                 count_walk(&walk, round.losses);
@@ -488,6 +409,7 @@ impl Looks {
             Seen::OnCpu | Seen::Running => Last::Running,
             Seen::Blocked(_) if doubtful(&look.stack) && known.doubted < DOUBTED_MOST => {
                 known.doubted += 1;
+                self.again.tids.push(known.key.tid);
                 Last::Nothing
             }
             Seen::Blocked(_) => Last::Blocked,
@@ -503,8 +425,13 @@ impl Looks {
     }
 }
 
+/// Fills in state and stack of a thread that is off the core, if it stays there while it is read; else it stays
+/// [`Seen::Running`] without a stack, which is no observation. Returns the walk, if a stack was taken.
+type ReadStack<'a> = &'a mut dyn FnMut(&Tasks, &mut ThreadFiles, &mut Round<'_>, &mut Look) -> Option<Walk>;
+
 /// What was read of a thread.
 struct Found {
+    at: Ns,
     name: RawName,
     /// The letter of /proc/PID/stat.
     state: u8,
@@ -519,54 +446,6 @@ fn doubtful(stack: &[RawFrame]) -> bool {
         end,
         Some(FrameCode::Marker { marker: Marker::BadUnwind | Marker::OutsideMaps | Marker::NoUnwindInfo, .. })
     )
-}
-
-/// The kernel names the thread that traces, not its process.
-fn is_ours(tid: u32) -> bool {
-    std::path::Path::new(&format!("/proc/self/task/{tid}")).exists()
-}
-
-/// Fills in state and stack of a thread that is off the core, if it stays there while it is read; else it stays
-/// [`Seen::Running`] without a stack, which is no observation. Returns the walk, if a stack was taken.
-fn read_stack(
-    tasks: &Tasks,
-    files: &mut ThreadFiles,
-    state: u8,
-    round: &mut Round<'_>,
-    look: &mut Look,
-) -> Option<Walk> {
-    let Some(stacks) = &mut round.stacks else {
-        not_readable(state, look);
-        return None;
-    };
-    let (call, sp, pc) = match tasks.doing(files) {
-        Ok(Doing::Blocked { call, sp, pc }) => (call, sp, pc),
-        Ok(Doing::Running) => return None,
-        Err(ReadError::NotPermitted) => {
-            round.denied = true;
-            not_readable(state, look);
-            return None;
-        }
-        // Ended, or no descriptor: the next round will tell.
-        Err(_) => return None,
-    };
-    if sp == 0 && pc == 0 {
-        // It is ending and has given its registers up.
-        return None;
-    }
-    let walk = stacks.reader.walk(pc, sp, stacks.unwinder, &mut look.stack);
-    let same_place = tasks.doing(files) == Ok(Doing::Blocked { call, sp, pc });
-    let same_counters = tasks
-        .counters(files)
-        .is_ok_and(|again| look.counters.is_some_and(|first| first.run_ns == again.run_ns && first.runs == again.runs));
-    if !(same_place && same_counters) {
-        round.losses.torn += 1;
-        look.stack.clear();
-        return None;
-    }
-    look.seen = seen_as(state, Some(call));
-    look.recovered = walk.recovered;
-    Some(walk)
 }
 
 fn not_readable(state: u8, look: &mut Look) {

@@ -1,0 +1,274 @@
+//! Puts the programs into the kernel, and reads what they say: the only place that knows of maps and links.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use aya::maps::{HashMap, Map, MapData};
+use aya::programs::{Iter, PerfEvent};
+use aya::{Btf, Ebpf, EbpfLoader};
+use rustix::mm::{MapFlags, ProtFlags};
+
+use crate::capture::bpf::rows::{SLOT, SLOTS};
+
+/// Aligned as the headers of an ELF file want to be read.
+#[repr(C, align(8))]
+struct Aligned<T: ?Sized>(T);
+
+static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(env!("SAMPLETOP_BPF_OBJECT")));
+
+/// Threads that can be asked for again by name; beyond them everybody is.
+pub const AGAIN_MOST: usize = 1_000;
+
+/// Why the programs cannot be used.
+#[derive(Debug)]
+pub struct Refusal {
+    /// What was tried.
+    pub what: &'static str,
+    /// In the words of the kernel, or of the loader.
+    pub why: String,
+    /// The kernel's error number, where there is one.
+    pub errno: Option<i32>,
+}
+
+impl Refusal {
+    pub fn new(what: &'static str, error: &(dyn std::error::Error + 'static)) -> Refusal {
+        // The loader wraps what the kernel said.
+        let mut cause = Some(error);
+        let mut errno = None;
+        while let Some(error) = cause {
+            errno = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error).or(errno);
+            cause = error.source();
+        }
+        Refusal { what, why: error.to_string(), errno }
+    }
+}
+
+/// The programs in the kernel. They go when this is dropped.
+pub struct Programs {
+    /// Both programs; the maps that are not needed below.
+    ebpf: Ebpf,
+    order: Shared,
+    stacks: Shared,
+    again: HashMap<MapData, u32, u32>,
+    targets: HashMap<MapData, u32, u32>,
+}
+
+/// `struct order`, word by word.
+#[derive(Clone, Copy)]
+enum Word {
+    Generation = 0,
+    Again = 1,
+    Used = 2,
+    Visited = 3,
+    Only = 4,
+}
+
+/// Where rows of one process come from.
+pub struct Link {
+    fd: OwnedFd,
+    /// The process that the program has to look for: before Linux 6.1 the iterator goes through all threads there are.
+    only: u32,
+}
+
+impl Programs {
+    pub fn load() -> Result<Programs, Refusal> {
+        let refused = |what| move |error: aya::BtfError| Refusal::new(what, &error);
+        let btf = Btf::from_sys_fs().map_err(refused("reading the kernel's types"))?;
+        // A map that belongs to threads: the loader has no type of its own for it, and needs none.
+        let loaded = EbpfLoader::new().btf(Some(&btf)).allow_unsupported_maps().load(&OBJECT.0);
+        let mut ebpf = loaded.map_err(|error| Refusal::new("making the maps", &error))?;
+        let missing = |what| move || Refusal { what, why: "it is not in the object".into(), errno: None };
+        let failed = |what| move |error: aya::programs::ProgramError| Refusal::new(what, &error);
+
+        const ITERATOR: &str = "loading the task iterator";
+        let look: &mut Iter = ebpf
+            .program_mut("look")
+            .ok_or_else(missing(ITERATOR))
+            .and_then(|program| program.try_into().map_err(failed(ITERATOR)))?;
+        look.load("task", &btf).map_err(failed(ITERATOR))?;
+        const FILTER: &str = "loading the filter of samples";
+        let filter: &mut PerfEvent = ebpf
+            .program_mut("is_target")
+            .ok_or_else(missing(FILTER))
+            .and_then(|program| program.try_into().map_err(failed(FILTER)))?;
+        filter.load().map_err(failed(FILTER))?;
+
+        let hash = |ebpf: &mut Ebpf, name| {
+            let map = ebpf.take_map(name).ok_or_else(missing("opening the maps"))?;
+            HashMap::try_from(map).map_err(|error| Refusal::new("opening the maps", &error))
+        };
+        let (again, targets) = (hash(&mut ebpf, "again")?, hash(&mut ebpf, "targets")?);
+        let shared = |name, size| {
+            let Some(Map::Array(map)) = ebpf.map(name) else { return Err(missing("sharing the maps")()) };
+            Shared::new(map.fd().as_fd(), size).map_err(|error| Refusal::new("sharing the maps", &error))
+        };
+        let (order, stacks) = (shared("orders", 4096)?, shared("stacks", SLOTS * SLOT)?);
+        Ok(Programs { order, stacks, again, targets, ebpf })
+    }
+
+    /// The program for [`perf_event_open_sys::ioctls::SET_BPF`].
+    pub fn filter(&self) -> Option<RawFd> {
+        self.program("is_target")
+    }
+
+    fn program(&self, name: &str) -> Option<RawFd> {
+        Some(self.ebpf.program(name)?.fd().ok()?.as_fd().as_raw_fd())
+    }
+
+    /// Lets samples of this process through; by its id in the initial pid namespace.
+    pub fn let_through(&mut self, process: u32) -> io::Result<()> {
+        self.targets.insert(process, 1, 0).map_err(io::Error::other)
+    }
+
+    pub fn keep_out(&mut self, process: u32) {
+        let _ = self.targets.remove(&process);
+    }
+
+    /// `pid`: in our pid namespace.
+    pub fn link(&self, pid: u32) -> io::Result<Link> {
+        let program = self.program("look").ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))?;
+        match link_create(program, Some(pid)) {
+            Ok(fd) => Ok(Link { fd, only: 0 }),
+            Err(_) => Ok(Link { fd: link_create(program, None)?, only: pid }),
+        }
+    }
+
+    /// Begins a pass over all threads of a process. What was told under another generation is told again, and so are the
+    /// threads `again`, at most [`AGAIN_MOST`].
+    pub fn begin(&mut self, link: &Link, generation: u32, again: &[u32]) -> io::Result<File> {
+        let again = &again[..again.len().min(AGAIN_MOST)];
+        for tid in again {
+            self.again.insert(tid, 1, 0).map_err(io::Error::other)?;
+        }
+        self.order.set(Word::Generation, generation);
+        self.order.set(Word::Again, again.len() as u32);
+        self.order.set(Word::Visited, 0);
+        self.order.set(Word::Only, link.only);
+        iter_create(link.fd.as_fd())
+    }
+
+    /// Ends it.
+    pub fn end(&mut self, again: &[u32]) {
+        for tid in &again[..again.len().min(AGAIN_MOST)] {
+            let _ = self.again.remove(tid);
+        }
+    }
+
+    /// The next rows; 0 bytes when all were read. Stacks of the rows before are gone then.
+    pub fn read(&mut self, rows: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
+        self.order.set(Word::Used, 0);
+        loop {
+            match rows.read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// How many threads the pass has visited.
+    pub fn visited(&self) -> u32 {
+        self.order.get(Word::Visited)
+    }
+
+    /// The bytes in a slot.
+    pub fn stack(&self, slot: usize, length: usize) -> &[u8] {
+        let from = slot * SLOT;
+        self.stacks.bytes().get(from..from + length.min(SLOT)).unwrap_or_default()
+    }
+}
+
+/// A map of the kernel's that is mapped into our memory.
+struct Shared {
+    start: *mut u8,
+    size: usize,
+}
+
+// SAFETY: the memory belongs to whoever owns this; nothing about it is tied to a thread.
+unsafe impl Send for Shared {}
+
+impl Shared {
+    fn new(map: BorrowedFd<'_>, size: usize) -> io::Result<Shared> {
+        // SAFETY: a new mapping at a place of the kernel's choice.
+        let start = unsafe {
+            rustix::mm::mmap(std::ptr::null_mut(), size, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, map, 0)?
+        };
+        Ok(Shared { start: start.cast(), size })
+    }
+
+    fn word(&self, word: Word) -> &AtomicU32 {
+        // SAFETY: the mapping is at least a page, aligned to pages, and lives as long as this; the program in the kernel
+        // and we change it by whole words only.
+        unsafe { &*self.start.cast::<AtomicU32>().add(word as usize) }
+    }
+
+    fn set(&self, word: Word, value: u32) {
+        self.word(word).store(value, Ordering::SeqCst);
+    }
+
+    fn get(&self, word: Word) -> u32 {
+        self.word(word).load(Ordering::SeqCst)
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: the mapping is `size` bytes and lives as long as this. Only our own program writes to it, and only during
+        // `Programs::read`, which borrows everything exclusively.
+        unsafe { std::slice::from_raw_parts(self.start, self.size) }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping, used no more.
+        let _ = unsafe { rustix::mm::munmap(self.start.cast(), self.size) };
+    }
+}
+
+/// Of `enum bpf_cmd` and `enum bpf_attach_type` (include/uapi/linux/bpf.h).
+const BPF_LINK_CREATE: libc::c_long = 28;
+const BPF_ITER_CREATE: libc::c_long = 33;
+const BPF_TRACE_ITER: u32 = 28;
+
+/// The members of `union bpf_attr` that BPF_LINK_CREATE reads for an iterator.
+#[repr(C)]
+struct LinkCreate {
+    program: u32,
+    target: u32,
+    attach_type: u32,
+    flags: u32,
+    info: u64,
+    info_size: u32,
+    padding: u32,
+}
+
+/// An iterator link over the threads of one process (Linux 6.1), or of all.
+fn link_create(program: RawFd, pid: Option<u32>) -> io::Result<OwnedFd> {
+    // The member `task` of union bpf_iter_link_info: tid, pid, pid_fd.
+    let info = [0, pid.unwrap_or(0), 0];
+    let mut attr = LinkCreate {
+        program: program as u32,
+        target: 0,
+        attach_type: BPF_TRACE_ITER,
+        flags: 0,
+        info: if pid.is_some() { info.as_ptr() as u64 } else { 0 },
+        info_size: if pid.is_some() { size_of_val(&info) as u32 } else { 0 },
+        padding: 0,
+    };
+    bpf(BPF_LINK_CREATE, &mut attr)
+}
+
+fn iter_create(link: BorrowedFd<'_>) -> io::Result<File> {
+    // link_fd, flags.
+    let mut attr = [link.as_raw_fd() as u32, 0];
+    bpf(BPF_ITER_CREATE, &mut attr).map(File::from)
+}
+
+fn bpf<T>(command: libc::c_long, attr: &mut T) -> io::Result<OwnedFd> {
+    // SAFETY: `attr` is what the command reads, of the size that is said, and so is all that it points to. Both commands
+    // answer with a fresh descriptor that nobody else owns.
+    unsafe {
+        let fd = libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attr), size_of::<T>());
+        if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd as RawFd)) }
+    }
+}

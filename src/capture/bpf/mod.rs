@@ -1,0 +1,190 @@
+//! Threads of processes by a program in the kernel: the task iterator visits all of them in one pass, and tells of those
+//! that ran. Never stops a thread, and never asks one.
+//!
+//! ```text
+//! program.bpf.c  what runs in the kernel
+//! load           loads it, and knows its maps
+//! rows           what it says of a thread
+//! ```
+//!
+//! A pass is one read for each 136 rows and one that finds the end; a thread that has not run costs the visit. The kernel
+//! makes no check whether we may look at a process: whoever adds one has asked before.
+
+pub mod load;
+pub mod rows;
+
+use std::fs::File;
+use std::io;
+use std::os::fd::RawFd;
+
+use crate::capture::bpf::load::{AGAIN_MOST, Link, Programs, Refusal};
+use crate::capture::bpf::rows::{LARGEST, Row, What};
+
+/// What one read gives at most (bpf_seq_read's buffer).
+const READ: usize = 32 << 10;
+
+/// Whom the next pass tells of although they have not run.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Again {
+    pub everybody: bool,
+    pub tids: Vec<u32>,
+}
+
+struct Watched {
+    pid: u32,
+    link: Link,
+    generation: u32,
+    /// Its id in the initial pid namespace, once a row has told it: its samples are let through.
+    process: Option<u32>,
+}
+
+pub struct Bpf {
+    programs: Programs,
+    watched: Vec<Watched>,
+    generations: u32,
+    pass: Option<Pass>,
+    buffer: Vec<u8>,
+    filled: usize,
+    boot_offset: i64,
+    reads: u64,
+}
+
+/// A pass that is under way.
+struct Pass {
+    pid: u32,
+    rows: File,
+    again: Vec<u32>,
+}
+
+impl Bpf {
+    /// Takes a quarter of a second.
+    pub fn open() -> Result<Bpf, Refusal> {
+        let programs = Programs::load()?;
+        Ok(Bpf {
+            programs,
+            watched: Vec::new(),
+            generations: 0,
+            pass: None,
+            buffer: vec![0; READ],
+            filled: 0,
+            boot_offset: boot_offset(),
+            reads: 0,
+        })
+    }
+
+    /// The program that lets only samples of our processes into perf's rings.
+    pub fn filter(&self) -> Option<RawFd> {
+        self.programs.filter()
+    }
+
+    /// From now on its threads can be read.
+    pub fn add(&mut self, pid: u32) -> io::Result<()> {
+        let link = self.programs.link(pid)?;
+        self.remove(pid);
+        self.generations += 1;
+        self.watched.push(Watched { pid, link, generation: self.generations, process: None });
+        Ok(())
+    }
+
+    pub fn remove(&mut self, pid: u32) {
+        let programs = &mut self.programs;
+        self.watched.retain(|watched| {
+            if watched.pid == pid
+                && let Some(process) = watched.process
+            {
+                programs.keep_out(process);
+            }
+            watched.pid != pid
+        });
+    }
+
+    /// Begins a pass over the threads of `pid`, which was added.
+    pub fn begin(&mut self, pid: u32, again: Again) -> io::Result<()> {
+        self.end();
+        let Some(watched) = self.watched.iter_mut().find(|watched| watched.pid == pid) else {
+            return Err(io::Error::from_raw_os_error(libc::ESRCH));
+        };
+        if again.everybody || again.tids.len() > AGAIN_MOST {
+            self.generations += 1;
+            watched.generation = self.generations;
+        }
+        let rows = self.programs.begin(&watched.link, watched.generation, &again.tids)?;
+        self.pass = Some(Pass { pid, rows, again: again.tids });
+        Ok(())
+    }
+
+    /// Reads more rows of the pass; false at its end.
+    pub fn read(&mut self) -> io::Result<bool> {
+        let Some(pass) = &mut self.pass else { return Ok(false) };
+        self.filled = 0;
+        self.filled = self.programs.read(&mut pass.rows, &mut self.buffer)?;
+        self.reads += 1;
+        let first = rows::decode(&self.buffer[..self.filled], self.boot_offset).map(|mut rows| rows.next());
+        let Ok(first) = first else {
+            self.filled = 0;
+            return Err(io::Error::other("half a row"));
+        };
+        if let Some(row) = first
+            && let Some(watched) = self.watched.iter_mut().find(|watched| watched.pid == pass.pid)
+            && watched.process.is_none()
+        {
+            self.programs.let_through(row.process)?;
+            watched.process = Some(row.process);
+        }
+        if self.filled == 0 {
+            self.end();
+        }
+        Ok(self.filled > 0)
+    }
+
+    /// The rows of the last read, and the bytes of their stacks.
+    pub fn rows(&self) -> impl Iterator<Item = (Row, &[u8])> {
+        rows::decode(&self.buffer[..self.filled], self.boot_offset).into_iter().flatten().map(|row| {
+            let stack = match &row.what {
+                What::Blocked(blocked) => self.programs.stack(blocked.slot, blocked.stack_bytes.min(LARGEST)),
+                _ => &[],
+            };
+            (row, stack)
+        })
+    }
+
+    /// Reads since this was opened, and threads that the last pass has visited; for tests and budgets.
+    pub fn counts(&self) -> (u64, u32) {
+        (self.reads, self.programs.visited())
+    }
+
+    fn end(&mut self) {
+        if let Some(pass) = self.pass.take() {
+            self.programs.end(&pass.again);
+        }
+    }
+}
+
+/// Why BPF is refused, and the one thing to do about it.
+pub fn explain(refusal: &Refusal) -> (String, String) {
+    let no_types = !std::path::Path::new("/sys/kernel/btf/vmlinux").exists();
+    match refusal.errno {
+        Some(libc::EPERM | libc::EACCES) => (
+            "the kernel takes no BPF programs from us".into(),
+            "run sampletop as root, or give it CAP_BPF and CAP_PERFMON".into(),
+        ),
+        _ if no_types => (
+            "this kernel comes without its types (/sys/kernel/btf/vmlinux)".into(),
+            "use --capture perf, or a kernel built with CONFIG_DEBUG_INFO_BTF".into(),
+        ),
+        _ => (
+            format!("BPF does not work on this kernel ({} failed: {})", refusal.what, refusal.why),
+            "use --capture perf, or Linux 5.18 or newer".into(),
+        ),
+    }
+}
+
+/// What our time namespace adds to times since boot, ns.
+fn boot_offset() -> i64 {
+    let text = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("boottime"));
+    let mut numbers =
+        line.into_iter().flat_map(str::split_ascii_whitespace).map(|word| word.parse::<i64>().unwrap_or(0));
+    let (seconds, ns) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    seconds.saturating_mul(1_000_000_000).saturating_add(ns)
+}

@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
+//
+// The programs that run inside the kernel; assets/build-bpf compiles them into assets/sampletop.bpf.o.
+//
+// `look` is called for each thread of a process while its iterator is read (kernel 5.18: sleepable iterators that copy user
+// memory). A thread that was found off its core, and has not been put on one since, gives nothing. Any other gives one
+// `struct row`, and if it is off its core its registers and the bytes of its stack. No thread is stopped, signalled or asked.
+//
+// `is_target` is the filter of perf's cpu-clock events: it drops the samples of other processes before they take room in
+// our rings.
+//
+// The structures of the kernel are declared by hand, with no more than the fields that are used; the loader finds where each
+// lies in the running kernel (CO-RE). Only x86-64.
+
+typedef unsigned char u8;
+typedef unsigned int u32;
+typedef unsigned long u64;
+
+#define SECTION(name) __attribute__((section(name), used))
+#define RELOCATED __attribute__((preserve_access_index))
+
+// How clang and the loader agree on a map: each field is a pointer whose type says the value.
+#define NUMBER(name, value) int(*name)[value]
+#define TYPE(name, type) typeof(type) *name
+
+// Of enum bpf_map_type and the flags of maps (include/uapi/linux/bpf.h).
+#define MAP_HASH 1
+#define MAP_ARRAY 2
+#define MAP_TASK_STORAGE 29
+#define MAP_NO_PREALLOC (1 << 0)
+#define MAP_MMAPABLE (1 << 10)
+#define STORAGE_CREATE 1
+
+static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
+static u64 (*bpf_ktime_get_ns)(void) = (void *)5;
+static u64 (*bpf_get_current_pid_tgid)(void) = (void *)14;
+static long (*bpf_probe_read_kernel)(void *to, u32 size, const void *from) = (void *)113;
+static long (*bpf_seq_write)(void *seq, const void *data, u32 size) = (void *)127;
+static void *(*bpf_task_storage_get)(void *map, void *task, void *value, u64 flags) = (void *)156;
+static void *(*bpf_get_current_task_btf)(void) = (void *)158;
+static void *(*bpf_task_pt_regs)(void *task) = (void *)175;
+static long (*bpf_find_vma)(void *task, u64 address, void *callback, void *context, u64 flags) = (void *)180;
+static long (*bpf_copy_from_user_task)(void *to, u32 size, const void *from, void *task, u64 flags) = (void *)191;
+
+struct pid_namespace;
+struct upid {
+    int nr;
+    struct pid_namespace *ns;
+} RELOCATED;
+struct pid {
+    u32 level;
+    struct upid numbers[1];
+} RELOCATED;
+struct sched_entity {
+    u64 sum_exec_runtime;
+} RELOCATED;
+struct sched_info {
+    u64 pcount;
+    u64 run_delay;
+} RELOCATED;
+struct thread_struct {
+    u64 fsbase;
+} RELOCATED;
+struct vm_area_struct {
+    u64 vm_end;
+} RELOCATED;
+struct mm_struct;
+struct task_struct {
+    u32 __state;
+    int exit_state;
+    int on_cpu;
+    int tgid;
+    struct task_struct *group_leader;
+    struct pid *thread_pid;
+    u64 start_boottime;
+    char comm[16];
+    struct sched_entity se;
+    struct sched_info sched_info;
+    struct thread_struct thread;
+    struct mm_struct *mm;
+} RELOCATED;
+struct pt_regs {
+    u64 r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip, sp;
+} RELOCATED;
+struct seq_file;
+struct bpf_iter_meta {
+    struct seq_file *seq;
+} RELOCATED;
+struct bpf_iter__task {
+    struct bpf_iter_meta *meta;
+    struct task_struct *task;
+} RELOCATED;
+
+// What follows is known to load.rs and rows.rs, too.
+
+// A slot holds the stack of one thread. A read of the iterator gives at most 32 KiB, 136 rows, and user space empties the
+// slots after each: they do not run out.
+#define SLOT (64 << 10)
+#define SLOTS 160
+// The most that is copied of a stack; perf dumps as much.
+#define LARGEST (63 << 10)
+
+struct slot {
+    u8 bytes[SLOT];
+};
+struct {
+    NUMBER(type, MAP_ARRAY);
+    NUMBER(max_entries, SLOTS);
+    NUMBER(map_flags, MAP_MMAPABLE);
+    TYPE(key, u32);
+    TYPE(value, struct slot);
+} stacks SECTION(".maps");
+
+// What user space asks for. It is written between reads only.
+struct order {
+    // Whatever was told under another number is told again.
+    u32 generation;
+    // So many threads in `again`.
+    u32 again;
+    // Slots in use.
+    u32 used;
+    // Threads that were visited, for the tests.
+    u32 visited;
+    // Before 6.1 an iterator goes through all threads there are: those of other processes than this are passed over. 0 if
+    // the iterator knows better.
+    u32 only;
+};
+struct {
+    NUMBER(type, MAP_ARRAY);
+    NUMBER(max_entries, 1);
+    NUMBER(map_flags, MAP_MMAPABLE);
+    TYPE(key, u32);
+    TYPE(value, struct order);
+} orders SECTION(".maps");
+
+// Threads, by their ids as user space sees them, that are to be told again.
+struct {
+    NUMBER(type, MAP_HASH);
+    NUMBER(max_entries, 1024);
+    TYPE(key, u32);
+    TYPE(value, u32);
+} again SECTION(".maps");
+
+// Processes that are sampled, by their ids in the initial namespace.
+struct {
+    NUMBER(type, MAP_HASH);
+    NUMBER(max_entries, 1024);
+    TYPE(key, u32);
+    TYPE(value, u32);
+} targets SECTION(".maps");
+
+// What was told of a thread last. It belongs to the kernel's object of the thread: it goes with it, and no other thread can
+// have it under the same id.
+struct told {
+    // How often it had been put on a core.
+    u64 runs;
+    u32 generation;
+    u32 what;
+};
+#define TOLD_NOTHING 0
+// Blocked, or ended: silent for as long as it does not run.
+#define TOLD_ALL 1
+// Uninterruptible or stopped: told in every round, its stack once.
+#define TOLD_HELD 2
+struct {
+    NUMBER(type, MAP_TASK_STORAGE);
+    NUMBER(map_flags, MAP_NO_PREALLOC);
+    TYPE(key, int);
+    TYPE(value, struct told);
+} tellings SECTION(".maps");
+
+// On a core, or runnable: no registers, no stack.
+#define RUNS 1
+// Not moved since its stack was told.
+#define HELD 2
+// It moved while it was read.
+#define TORN 4
+// Its registers hold, its stack could not be copied.
+#define NO_STACK 8
+// No slot was left.
+#define LATE 16
+
+struct row {
+    // CLOCK_MONOTONIC.
+    u64 at;
+    // Since boot, suspension included.
+    u64 start_ns;
+    u64 run_ns, delay_ns, runs;
+    // As the reader's pid namespace numbers it.
+    u32 tid;
+    // As the initial namespace numbers it.
+    u32 process;
+    u32 state, exit_state;
+    u32 flags;
+    u32 slot, stack_bytes;
+    u32 unused;
+    char comm[16];
+    u64 ip, sp, bp;
+    u64 ax, bx, cx, dx, si, di, r8, r9, r10, r11, r12, r13, r14, r15;
+    u64 orig_ax, fs_base;
+};
+
+#define TASK_INTERRUPTIBLE 1
+#define TASK_UNINTERRUPTIBLE 2
+#define TASK_STOPPED_OR_TRACED (4 | 8)
+#define TASK_NOLOAD 0x400
+#define FRESH_READS __asm__ volatile("" ::: "memory")
+
+// The id of a thread in the pid namespace of who reads; 0 if it has none there.
+static __attribute__((noinline)) u32 id_here(struct task_struct *task)
+{
+    struct task_struct *reader = bpf_get_current_task_btf();
+    u32 level = reader->thread_pid->level;
+    struct pid *pid = 0;
+    struct upid id = {};
+    u64 size = __builtin_preserve_type_info(*(struct upid *)0, 1);
+    const void *numbers;
+
+    bpf_probe_read_kernel(&pid, sizeof(pid), &task->thread_pid);
+    if (!pid)
+        return 0;
+    numbers = (const void *)__builtin_preserve_access_index(&pid->numbers[0]);
+    if (bpf_probe_read_kernel(&id, sizeof(id), numbers + level * size))
+        return 0;
+    return id.nr;
+}
+
+static long end_of_mapping(struct task_struct *task, struct vm_area_struct *mapping, u64 *end)
+{
+    *end = mapping->vm_end;
+    return 0;
+}
+
+// Copies the stack into a free slot.
+static __attribute__((always_inline)) void copy_stack(struct task_struct *task, struct order *order, struct row *row)
+{
+    u32 number = order->used;
+    struct slot *slot = bpf_map_lookup_elem(&stacks, &number);
+    u64 end = 0, size;
+
+    if (!slot) {
+        row->flags |= LATE;
+        return;
+    }
+    // The whole copy fails where one page cannot be read: no further than the mapping. This fails, too, while somebody
+    // changes mappings; user space then reads the stack itself.
+    if (bpf_find_vma(task, row->sp, end_of_mapping, &end, 0) || end <= row->sp) {
+        row->flags |= NO_STACK;
+        return;
+    }
+    size = end - row->sp;
+    if (size > LARGEST)
+        size = LARGEST;
+    if (bpf_copy_from_user_task(slot->bytes, size, (const void *)row->sp, task, 0)) {
+        row->flags |= NO_STACK;
+        return;
+    }
+    row->slot = number;
+    row->stack_bytes = size;
+}
+
+static __attribute__((always_inline)) void registers(struct task_struct *task, struct row *row)
+{
+    struct pt_regs *regs = bpf_task_pt_regs(task);
+
+    if (!regs)
+        return;
+    row->ip = regs->ip;
+    row->sp = regs->sp;
+    row->bp = regs->bp;
+    row->ax = regs->ax;
+    row->bx = regs->bx;
+    row->cx = regs->cx;
+    row->dx = regs->dx;
+    row->si = regs->si;
+    row->di = regs->di;
+    row->r8 = regs->r8;
+    row->r9 = regs->r9;
+    row->r10 = regs->r10;
+    row->r11 = regs->r11;
+    row->r12 = regs->r12;
+    row->r13 = regs->r13;
+    row->r14 = regs->r14;
+    row->r15 = regs->r15;
+    row->orig_ax = regs->orig_ax;
+    row->fs_base = task->thread.fsbase;
+}
+
+// Registers and stack of a thread that is off its core; what can be said of it from now on.
+static __attribute__((always_inline)) u32 read_blocked(struct task_struct *task, struct order *order, struct row *row)
+{
+    if (task->mm)
+        registers(task, row);
+    if (row->sp && row->ip)
+        copy_stack(task, order, row);
+    FRESH_READS;
+    if (task->on_cpu || task->sched_info.pcount != row->runs)
+        row->flags |= TORN;
+    if (row->flags & (TORN | LATE) || !(row->sp && row->ip))
+        return TOLD_NOTHING;
+    if (row->state & TASK_STOPPED_OR_TRACED)
+        return TOLD_HELD;
+    return row->state & TASK_UNINTERRUPTIBLE && !(row->state & TASK_NOLOAD) ? TOLD_HELD : TOLD_ALL;
+}
+
+SECTION("iter.s/task")
+int look(struct bpf_iter__task *context)
+{
+    struct task_struct *task = context->task;
+    struct row row = {};
+    struct order *order;
+    struct told *told;
+    u32 zero = 0, what = TOLD_NOTHING;
+
+    if (!task)
+        return 0;
+    order = bpf_map_lookup_elem(&orders, &zero);
+    if (!order)
+        return 0;
+    if (order->only && id_here(task->group_leader) != order->only)
+        return 0;
+    row.runs = task->sched_info.pcount;
+    told = bpf_task_storage_get(&tellings, task, 0, 0);
+    if (told && (told->generation != order->generation || told->runs != row.runs))
+        told = 0;
+    if (told && order->again) {
+        row.tid = id_here(task);
+        if (bpf_map_lookup_elem(&again, &row.tid))
+            told = 0;
+    }
+    // Who is off the core and is not put on one again does not run; counted at each time it is put on one.
+    if (told && told->what == TOLD_ALL) {
+        order->visited++;
+        return 0;
+    }
+
+    row.at = bpf_ktime_get_ns();
+    row.tid = id_here(task);
+    row.process = task->tgid;
+    row.start_ns = task->start_boottime;
+    row.state = task->__state;
+    row.exit_state = task->exit_state;
+    row.run_ns = task->se.sum_exec_runtime;
+    row.delay_ns = task->sched_info.run_delay;
+    bpf_probe_read_kernel(row.comm, sizeof(row.comm), &task->comm);
+    if (row.exit_state) {
+        what = TOLD_ALL;
+    } else if (task->on_cpu || !row.state) {
+        row.flags |= RUNS;
+    } else if (told && told->what == TOLD_HELD) {
+        row.flags |= HELD;
+        what = TOLD_HELD;
+    } else {
+        what = read_blocked(task, order, &row);
+    }
+    // A row that does not fit any more is asked for again by the next read: it counts as told only when it is written.
+    if (bpf_seq_write(context->meta->seq, &row, sizeof(row)))
+        return 0;
+    order->visited++;
+    if (row.stack_bytes)
+        order->used = row.slot + 1;
+    told = bpf_task_storage_get(&tellings, task, 0, STORAGE_CREATE);
+    if (told) {
+        told->runs = row.runs;
+        told->generation = order->generation;
+        told->what = what;
+    }
+    return 0;
+}
+
+SECTION("perf_event")
+int is_target(void *context)
+{
+    u32 process = bpf_get_current_pid_tgid() >> 32;
+
+    return bpf_map_lookup_elem(&targets, &process) != 0;
+}
+
+char terms[] SECTION("license") = "GPL";

@@ -1,0 +1,235 @@
+//! A row of the task iterator: what the program in the kernel says of one thread (`struct row` in program.bpf.c).
+
+use crate::model::frame::{Counters, Ns, RawName, SECOND, Syscall};
+use crate::unwinder::Registers;
+
+/// Bytes of a row.
+pub const ROW: usize = 240;
+
+/// Slots for stacks, and the bytes of one. The program copies at most [`LARGEST`].
+pub const SLOTS: usize = 160;
+pub const SLOT: usize = 64 << 10;
+pub const LARGEST: usize = 63 << 10;
+
+const RUNS: u32 = 1;
+const HELD: u32 = 2;
+const TORN: u32 = 4;
+const LATE: u32 = 16;
+
+/// One thread, as it was at one moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Row {
+    pub at: Ns,
+    /// In our pid namespace.
+    pub tid: u32,
+    /// The process, in the initial pid namespace.
+    pub process: u32,
+    /// When it was started, as /proc/PID/stat has it: clock ticks since boot.
+    pub start: u64,
+    pub name: RawName,
+    pub counters: Counters,
+    /// The letter that /proc/PID/stat has for its state.
+    pub state: u8,
+    pub what: What,
+}
+
+/// What there is beside the counters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum What {
+    /// On a core, runnable, or ended.
+    Nothing,
+    /// Uninterruptible or stopped, and not moved since its stack was told.
+    Held,
+    /// It was put on a core while it was read. It will be told again.
+    Torn,
+    /// No slot was left for its stack. It will be told again.
+    Late,
+    /// It has no user registers: it is ending, or works for io_uring. It will be told again.
+    NoRegisters,
+    /// Off its core, and told for as long as it stays there.
+    Blocked(Blocked),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Blocked {
+    pub registers: Registers,
+    pub call: Syscall,
+    /// Thread-local storage begins here.
+    pub fs_base: u64,
+    /// Where the bytes of its stack are: slot and length. 0: they could not be copied.
+    pub slot: usize,
+    pub stack_bytes: usize,
+}
+
+/// Bytes that are no rows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Malformed;
+
+/// Takes what one read of the iterator gave apart. `boot_offset`: what our time namespace adds to times since boot, ns.
+pub fn decode(bytes: &[u8], boot_offset: i64) -> Result<impl ExactSizeIterator<Item = Row>, Malformed> {
+    let rows = bytes.chunks_exact(ROW);
+    if rows.remainder().is_empty() { Ok(rows.map(move |bytes| row(bytes, boot_offset))) } else { Err(Malformed) }
+}
+
+/// Reads numbers one after the other; beyond the end there are zeros.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn bytes<const N: usize>(&mut self) -> [u8; N] {
+        let Some((bytes, rest)) = self.0.split_first_chunk() else { return [0; N] };
+        self.0 = rest;
+        *bytes
+    }
+
+    fn u64(&mut self) -> u64 {
+        u64::from_ne_bytes(self.bytes())
+    }
+
+    fn u32(&mut self) -> u32 {
+        u32::from_ne_bytes(self.bytes())
+    }
+}
+
+fn row(bytes: &[u8], boot_offset: i64) -> Row {
+    let mut fields = Fields(bytes);
+    let (at, start_ns) = (fields.u64(), fields.u64());
+    let counters = Counters { run_ns: fields.u64(), delay_ns: fields.u64(), runs: fields.u64() };
+    let (tid, process) = (fields.u32(), fields.u32());
+    let (state, exit_state) = (fields.u32(), fields.u32());
+    let (flags, slot, stack_bytes, _) = (fields.u32(), fields.u32(), fields.u32(), fields.u32());
+    let name: [u8; 16] = fields.bytes();
+    let end = name.iter().position(|byte| *byte == 0).unwrap_or(16);
+    let (rip, rsp, rbp) = (fields.u64(), fields.u64(), fields.u64());
+    let general: [u64; 14] = std::array::from_fn(|_| fields.u64());
+    let (number, fs_base) = (fields.u64() as i64, fields.u64());
+    let [_, _, _, rdx, rsi, rdi, r8, r9, r10, ..] = general;
+    let (slot, stack_bytes) = (slot as usize, stack_bytes as usize);
+    let copied = slot < SLOTS && stack_bytes <= LARGEST;
+    let blocked = Blocked {
+        registers: Registers { rip, rsp, rbp: Some(rbp), general, general_known: true },
+        call: match i32::try_from(number) {
+            Ok(number) if number >= 0 => Syscall { number, args: [rdi, rsi, rdx, r10, r8, r9] },
+            _ => Syscall { number: -1, args: [0; 6] },
+        },
+        fs_base,
+        slot: if copied { slot } else { 0 },
+        stack_bytes: if copied { stack_bytes } else { 0 },
+    };
+    let what = match flags {
+        _ if exit_state != 0 || flags & RUNS != 0 => What::Nothing,
+        _ if flags & HELD != 0 => What::Held,
+        _ if flags & TORN != 0 => What::Torn,
+        _ if flags & LATE != 0 => What::Late,
+        _ if rip == 0 || rsp == 0 => What::NoRegisters,
+        _ => What::Blocked(blocked),
+    };
+    let state = if flags & RUNS != 0 { b'R' } else { letter(state, exit_state) };
+    let start = start_ticks(start_ns, boot_offset);
+    Row { at, tid, process, start, name: RawName::new(&name[..end]), counters, state, what }
+}
+
+/// As /proc/PID/stat has it (task_state_index in include/linux/sched.h).
+fn letter(state: u32, exit_state: u32) -> u8 {
+    const UNINTERRUPTIBLE: u32 = 2;
+    const NOLOAD: u32 = 0x400;
+    const RTLOCK_WAIT: u32 = 0x1000;
+    const FROZEN: u32 = 0x8000;
+    const REPORTED: u32 = 0x7f;
+    if state & (UNINTERRUPTIBLE | NOLOAD) == UNINTERRUPTIBLE | NOLOAD {
+        return b'I';
+    }
+    if state & (RTLOCK_WAIT | FROZEN) != 0 && exit_state == 0 {
+        return b'D';
+    }
+    let reported = (state | exit_state) & REPORTED;
+    b"RSDTtXZP"[(u32::BITS - reported.leading_zeros()) as usize]
+}
+
+fn start_ticks(start_ns: u64, offset_ns: i64) -> u64 {
+    let per_second = rustix::param::clock_ticks_per_second().max(1);
+    start_ns.wrapping_add_signed(offset_ns) / (SECOND / per_second)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A row by its numbers: flags, state, exit state, slot, stack bytes, ip, sp, orig_ax.
+    fn bytes(flags: u32, state: u32, exit: u32, slot: u32, size: u32, ip: u64, sp: u64, number: i64) -> Vec<u8> {
+        let mut bytes: Vec<u8> = [1000u64, 20_000_000, 30, 40, 50].map(u64::to_ne_bytes).concat();
+        bytes.extend([7u32, 8, state, exit, flags, slot, size, 0].map(u32::to_ne_bytes).concat());
+        bytes.extend(b"worker\0garbage!!");
+        bytes.extend([ip, sp, 99].map(u64::to_ne_bytes).concat());
+        bytes.extend((100u64..114).flat_map(u64::to_ne_bytes));
+        bytes.extend([number as u64, 0xf5].map(u64::to_ne_bytes).concat());
+        assert_eq!(bytes.len(), ROW);
+        bytes
+    }
+
+    fn one(bytes: &[u8]) -> Row {
+        let mut rows = decode(bytes, 0).expect("rows");
+        assert_eq!(rows.len(), 1);
+        rows.next().expect("one")
+    }
+
+    #[test]
+    fn a_blocked_thread_comes_with_everything() {
+        let row = one(&bytes(0, 0x2001, 0, 3, 500, 0x1234, 0x5678, 202));
+        assert_eq!((row.at, row.start, row.tid, row.process), (1000, 2, 7, 8));
+        assert_eq!(row.counters, Counters { run_ns: 30, delay_ns: 40, runs: 50 });
+        assert_eq!((row.name.bytes(), row.name, row.state), (&b"worker"[..], RawName::new(b"worker"), b'S'));
+        let What::Blocked(blocked) = row.what else { panic!("{row:?}") };
+        let registers = blocked.registers;
+        assert_eq!((registers.rip, registers.rsp, registers.rbp), (0x1234, 0x5678, Some(99)));
+        assert!(registers.general_known && registers.general.into_iter().eq(100..114));
+        // rdi, rsi, rdx, r10, r8, r9 of rax rbx rcx rdx rsi rdi r8..r15.
+        assert_eq!(blocked.call, Syscall { number: 202, args: [105, 104, 103, 108, 106, 107] });
+        assert_eq!((blocked.slot, blocked.stack_bytes, blocked.fs_base), (3, 500, 0xf5));
+    }
+
+    #[test]
+    fn what_is_missing_is_said() {
+        let what = |flags, exit| one(&bytes(flags, 1, exit, 0, 0, 1, 1, 0)).what;
+        assert_eq!(what(RUNS, 0), What::Nothing);
+        assert_eq!(what(0, 0x20), What::Nothing);
+        assert_eq!(what(HELD, 0), What::Held);
+        assert_eq!((what(TORN, 0), what(TORN | 8, 0), what(LATE, 0)), (What::Torn, What::Torn, What::Late));
+        assert_eq!(one(&bytes(0, 1, 0, 0, 0, 0, 0, 0)).what, What::NoRegisters);
+        let outside = |slot, size| {
+            let What::Blocked(blocked) = one(&bytes(0, 1, 0, slot, size, 1, 1, -1)).what else { panic!("blocked") };
+            (blocked.slot, blocked.stack_bytes, blocked.call.number)
+        };
+        assert_eq!(outside(SLOTS as u32, 8), (0, 0, -1));
+        assert_eq!(outside(0, LARGEST as u32 + 1), (0, 0, -1));
+        assert_eq!(outside(SLOTS as u32 - 1, LARGEST as u32), (SLOTS - 1, LARGEST, -1));
+        let call = |number| one(&bytes(0, 1, 0, 0, 0, 1, 1, number)).what;
+        assert!(matches!(call(1 << 40), What::Blocked(Blocked { call: Syscall { number: -1, .. }, .. })));
+    }
+
+    #[test]
+    fn states_are_the_letters_of_proc() {
+        let letters = [(0, 0), (1, 0), (2, 0), (4, 0), (8, 0), (0x80, 0x20), (0x80, 0x10), (0x40, 0), (0x402, 0)];
+        assert_eq!(letters.map(|(state, exit)| letter(state, exit)), *b"RSDTtZXPI");
+        // With TASK_WAKEKILL, TASK_FREEZABLE; frozen.
+        assert_eq!([0x102, 0x108, 0x2001, 0x8000, 0x1000].map(|state| letter(state, 0)), *b"DtSDD");
+    }
+
+    #[test]
+    fn start_times_are_those_of_proc() {
+        assert_eq!(start_ticks(12_349_999_999, 0), 1_234);
+        assert_eq!(start_ticks(12_349_999_999, 1), 1_235);
+        assert_eq!(start_ticks(12_340_000_000, -1), 1_233);
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_is_rows_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..1000)) {
+            match decode(&bytes, 0) {
+                Ok(rows) => prop_assert_eq!(rows.map(std::hint::black_box).count() * ROW, bytes.len()),
+                Err(Malformed) => prop_assert!(bytes.len() % ROW != 0),
+            }
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The way `bpf`: what it costs and what it tells, beside what holds for `perf`, too.
+
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+use sampletop::capture::blocked::StackReader;
+use sampletop::capture::bpf::{Bpf, explain};
+use sampletop::capture::looks::{Looks, Round, Stacks};
+use sampletop::config::CaptureChoice;
+use sampletop::model::frame::{Event, Losses, Ns, Seen};
+use sampletop::process::memory::Memory;
+
+use crate::common::{Running, build, skipped};
+use crate::support::*;
+
+/// Whether BPF can be had here; if not the test is skipped, which fails under CI=true.
+pub fn works() -> bool {
+    match Bpf::open() {
+        Ok(_) => true,
+        Err(refusal) => {
+            let (why, fix) = explain(&refusal);
+            skipped(std::thread::current().name().unwrap_or("a test"), &format!("no BPF: {why}; {fix}; {refusal:?}"));
+            false
+        }
+    }
+}
+
+/// Rounds by the iterator.
+struct Passes {
+    bpf: Bpf,
+    looks: Looks,
+    reader: StackReader,
+    pid: u32,
+    losses: Losses,
+}
+
+/// What one round told and took.
+struct Pass {
+    events: Vec<Event>,
+    rows: usize,
+    reads: u64,
+    visited: u32,
+}
+
+impl Passes {
+    fn over(pid: u32) -> Passes {
+        let mut bpf = Bpf::open().expect("it works");
+        bpf.add(pid).expect("a process");
+        let looks = Looks::new(pid, 1000).expect("its threads");
+        Passes { bpf, looks, reader: StackReader::new(Memory::new(pid)), pid, losses: Losses::default() }
+    }
+
+    fn next(&mut self) -> Pass {
+        let (mut events, mut moved, mut rows) = (Vec::new(), Vec::new(), 0);
+        let before = self.bpf.counts().0;
+        self.bpf.begin(self.pid, self.looks.take_again()).expect("a pass");
+        let mut round = Round {
+            stacks: Some(Stacks { reader: &mut self.reader, unwinder: &mut TopOnly }),
+            events: &mut events,
+            moved: &mut moved,
+            losses: &mut self.losses,
+            stops_threads: false,
+            turns: 0,
+            pause_at: Ns::MAX,
+            denied: false,
+        };
+        while self.bpf.read().expect("rows") {
+            for (row, stack) in self.bpf.rows() {
+                rows += 1;
+                self.looks.row(&row, stack, &mut round);
+            }
+        }
+        self.looks.end_of_rows(&mut round);
+        let (reads, visited) = self.bpf.counts();
+        Pass { events, rows, reads: reads - before, visited }
+    }
+}
+
+#[test]
+fn an_unmoved_thread_costs_no_row_and_no_read() {
+    if !works() {
+        return;
+    }
+    let program = build("cap_threads.c", "bpf-park", &["-O1"]);
+    let target = Running::start(&program, &["park", "200"]);
+    let mut passes = Passes::over(target.pid());
+    let first = passes.next();
+    assert_eq!((first.events.len(), first.rows, first.visited), (203, 203, 203), "every thread is told of once");
+    assert_eq!(first.reads, 3, "136 rows a read, and one that finds the end");
+    // A thread that was caught on its way is told a second time.
+    passes.next();
+    let before = passes.looks.reads();
+    for _ in 0..20 {
+        let pass = passes.next();
+        assert_eq!((pass.rows, pass.reads, pass.visited), (2, 2, 203));
+        let names: Vec<String> = looks(&pass.events).map(name).collect();
+        assert!(names.len() == 2 && names.iter().all(|n| n.starts_with("spin-")), "{names:?}");
+    }
+    assert_eq!(passes.looks.reads(), before, "no file of any thread was read");
+    let parked = looks(&first.events).find(|look| name(look) == "park-7").expect("it was seen").thread;
+    // A look that never reached the reducer is sent again, once.
+    passes.looks.unsent(parked.tid);
+    let again = |pass: &Pass| looks(&pass.events).filter(|look| look.thread == parked).count();
+    let pass = passes.next();
+    assert_eq!((again(&pass), pass.rows), (1, 3));
+    assert_eq!(again(&passes.next()), 0);
+    // More than can be asked for by name: all rows come, and those that nobody misses tell nothing.
+    for _ in 0..2_000 {
+        passes.looks.unsent(parked.tid);
+    }
+    let pass = passes.next();
+    assert_eq!((again(&pass), pass.rows, pass.events.len()), (1, 203, 3));
+    // After an exec, or another way, everybody is told.
+    passes.looks.restart();
+    assert_eq!(passes.next().events.len(), 203);
+    assert_eq!(passes.next().rows, 2);
+    assert_eq!((passes.losses.torn, passes.losses.late), (0, 0));
+    // The start times are those of /proc: by them a thread is known.
+    let stat = std::fs::read_to_string(format!("/proc/{}/task/{}/stat", target.pid(), parked.tid)).expect("it lives");
+    let start = stat.rsplit_once(") ").expect("a name").1.split(' ').nth(19).expect("field 22").parse();
+    assert_eq!(Ok(parked.start), start);
+}
+
+#[test]
+fn processes_come_and_go() {
+    if !works() {
+        return;
+    }
+    let program = build("cap_threads.c", "bpf-two", &["-O1"]);
+    let (one, two) = (Running::start(&program, &["park", "3"]), Running::start(&program, &["park", "5"]));
+    let mut bpf = Bpf::open().expect("it works");
+    let visited = |bpf: &mut Bpf, pid: u32| {
+        bpf.begin(pid, Default::default()).expect("a pass");
+        while bpf.read().expect("rows") {}
+        bpf.counts().1
+    };
+    bpf.add(one.pid()).expect("a process");
+    bpf.add(two.pid()).expect("a process");
+    assert_eq!((visited(&mut bpf, one.pid()), visited(&mut bpf, two.pid())), (6, 8));
+    bpf.remove(one.pid());
+    assert!(bpf.begin(one.pid(), Default::default()).is_err());
+    assert_eq!(visited(&mut bpf, two.pid()), 8);
+    let pid = two.pid();
+    drop(two);
+    assert_eq!(visited(&mut bpf, pid), 0, "who is gone has no threads");
+}
+
+#[test]
+fn when_it_fails_the_next_way_takes_over() {
+    if !works() {
+        return;
+    }
+    let program = build("cap_threads.c", "bpf-fails", &["-O1"]);
+    let target = Running::start(&program, &["park", "2"]);
+    let links = || -> Vec<i32> {
+        let files = std::fs::read_dir("/proc/self/fd").expect("our files").map(|entry| entry.expect("an entry").path());
+        let link = |path: &std::path::PathBuf| {
+            std::fs::read_link(path).is_ok_and(|to| to.to_string_lossy().contains("bpf_link"))
+        };
+        files
+            .filter(link)
+            .map(|path| path.file_name().expect("a number").to_string_lossy().parse().expect("a number"))
+            .collect()
+    };
+    let before = links();
+    let (sampler, mut reader) = start(&target, CaptureChoice::Auto, 5);
+    assert_eq!((sampler.status().way.as_str(), sampler.status().notice), ("bpf", None));
+    let mut events = Vec::new();
+    read_until(&mut reader, &mut events, |events| ticks(events) > 5);
+    let ours: Vec<i32> = links().into_iter().filter(|fd| !before.contains(fd)).collect();
+    let null = std::fs::File::open("/dev/null").expect("a file that is no link");
+    for fd in &ours {
+        // SAFETY: the sampler's own descriptor becomes another file, which it has to bear.
+        assert_eq!(unsafe { libc::dup2(null.as_raw_fd(), *fd) }, *fd);
+    }
+    assert_eq!(ours.len(), 1);
+    read_until(&mut reader, &mut events, |_| sampler.status().way == "perf");
+    let notice = sampler.status().notice.expect("it says so");
+    assert!(notice.contains("BPF has failed") && notice.contains("capturing by perf"), "{notice}");
+    let mark = events.len();
+    let spinning = |event: &Event| matches!(event, Event::Look(l) if name(l) == "spin-1" && l.seen == Seen::OnCpu);
+    let parked =
+        |event: &Event| matches!(event, Event::Look(l) if name(l) == "park-1" && matches!(l.seen, Seen::Blocked(_)));
+    read_until(&mut reader, &mut events, |events| events[mark..].iter().any(spinning));
+    assert!(events.iter().filter(|event| parked(event)).count() >= 2, "told by both ways");
+}
+
+#[test]
+fn nobody_is_stopped_for_a_moment() {
+    if !works() {
+        return;
+    }
+    let program = build("cap_eintr.c", "bpf-stops", &["-O1"]);
+    let mut target = Running::start(&program, &["alternate"]);
+    let pid = target.pid();
+    let (sampler, mut reader) = start(&target, CaptureChoice::Bpf, 10);
+    let mut events = Vec::new();
+    let (end, mut polls) = (Instant::now() + Duration::from_secs(3), 0);
+    while Instant::now() < end {
+        let states = thread_states(pid);
+        assert!(states.iter().all(|(state, tracer)| *tracer == 0 && !"tT".contains(*state)), "{states:?}");
+        events.extend(reader.by_ref());
+        polls += 1;
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    drop(sampler);
+    assert!(polls > 300, "{polls}");
+    ask(&mut target, "\n");
+    assert_eq!(next_number(&mut target), 0, "EINTR");
+    assert!(next_number(&mut target) > 300, "waits");
+    assert!(
+        looks(&events)
+            .any(|look| name(look) == "epoll" && matches!(look.seen, Seen::Blocked(call) if call.number == 232))
+    );
+}

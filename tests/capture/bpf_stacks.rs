@@ -1,0 +1,226 @@
+//! The stacks that come with the rows of the task iterator, judged by elfutils; and whose they are, in pid namespaces.
+
+#[allow(dead_code)]
+#[path = "../unwinding/support.rs"]
+mod walks;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::process::Command;
+use std::time::Duration;
+
+use sampletop::capture::{Plan, Sampler};
+use sampletop::config::CaptureChoice;
+use sampletop::model::frame::{Event, FrameCode, Look, Marker, RawFrame, Seen};
+use sampletop::process::files::Files;
+use sampletop::process::maps::Maps;
+use sampletop::process::target::Target;
+
+use crate::bpf::works;
+use crate::common::{Running, build, skipped};
+use crate::support::*;
+use walks::{Stack, blocked_threads, eu_stack};
+
+/// Samples with real walks; the last blocked look of each thread once every one of `wanted` has had one, by thread.
+fn blocked_looks(pid: u32, files: &Files, wanted: &BTreeSet<u32>) -> BTreeMap<u32, Look> {
+    let target = std::sync::Arc::new(Target::attach(pid).expect("attached"));
+    let plan: Plan = plan(CaptureChoice::Bpf, 10);
+    let (_sampler, mut reader) = Sampler::start(target, files.clone(), plan).expect("sampling");
+    let (mut events, mut told) = (Vec::new(), BTreeMap::new());
+    read_until(&mut reader, &mut events, |events| {
+        for look in looks(events).filter(|look| matches!(look.seen, Seen::Blocked(_))) {
+            told.insert(look.thread.tid, look.clone());
+        }
+        // A walk in doubt is tried again in the next rounds.
+        ticks(events) > 10 && wanted.iter().all(|tid| told.contains_key(tid))
+    });
+    told
+}
+
+fn ends_in(look: &Look) -> Option<Marker> {
+    match look.stack.last().map(|frame| frame.decode()) {
+        Some(FrameCode::Marker { marker, .. }) => Some(marker),
+        _ => None,
+    }
+}
+
+/// Addresses of frames, each worked out once.
+struct Addresses<'a> {
+    files: &'a Files,
+    maps: Maps,
+    known: HashMap<RawFrame, u64>,
+}
+
+impl Addresses<'_> {
+    fn of(&mut self, frames: &[RawFrame]) -> Vec<u64> {
+        let address = |frame: &RawFrame| {
+            *self.known.entry(*frame).or_insert_with(|| {
+                let walk = sampletop::unwinder::Walk { end: None, recovered: false };
+                Stack { walk, frames: vec![*frame] }.addresses(self.files, &self.maps)[0]
+            })
+        };
+        frames.iter().map(address).collect()
+    }
+}
+
+#[test]
+fn every_kind_of_blocked_stack_is_what_elfutils_says() {
+    if !works() {
+        return;
+    }
+    for (variant, flags) in [
+        ("bpf-fp", &["-O2", "-fno-omit-frame-pointer"][..]),
+        ("bpf-nofp", &["-O2", "-fomit-frame-pointer"]),
+        ("bpf-o0", &["-O0", "-no-pie"]),
+    ] {
+        let program = build("uw_blocked.c", variant, flags);
+        let library = build("uw_library.c", variant, &[flags, &["-shared", "-fPIC"]].concat());
+        let running = Running::start(&program, &[library.to_str().expect("text")]);
+        let pid = running.pid();
+        let threads = blocked_threads(pid);
+        let files = Files::default();
+        let told = blocked_looks(pid, &files, &threads.values().copied().collect());
+        let mut addresses = Addresses { files: &files, maps: Maps::read(pid).expect("maps"), known: HashMap::new() };
+        let judge = eu_stack(pid);
+        let mut wrong = Vec::new();
+        for (kind, tid) in &threads {
+            let look = &told[tid];
+            // More frames than a record carries; all others are whole, also those deeper than 63 KiB, on an alternate stack,
+            // or without frame pointers.
+            let end = (kind == "too_deep").then_some(Marker::TooDeep);
+            let frames = &look.stack[..look.stack.len() - usize::from(end.is_some())];
+            let judged = &judge[tid];
+            let seen = addresses.of(frames);
+            if ends_in(look) != end || look.recovered || seen[..] != judged[..seen.len().min(judged.len())] {
+                wrong.push(format!(
+                    "{kind}: {:?} {} {seen:x?}\n  eu-stack: {judged:x?}",
+                    ends_in(look),
+                    look.recovered
+                ));
+            }
+            if end.is_none() && judged.len() != seen.len() {
+                wrong.push(format!("{kind}: {} frames of {}", seen.len(), judged.len()));
+            }
+        }
+        assert!(wrong.is_empty(), "{variant}:\n{}", wrong.join("\n"));
+    }
+}
+
+#[test]
+fn two_thousand_blocked_stacks_are_what_elfutils_says() {
+    if !works() {
+        return;
+    }
+    let program = build("bpf_crowd.c", "crowd", &["-O2"]);
+    let running = Running::start(&program, &["crowd", "1992", "8"]);
+    let pid = running.pid();
+    let threads = blocked_threads_of_crowd(pid);
+    assert_eq!(threads.len(), 1993);
+    let files = Files::default();
+    let told = blocked_looks(pid, &files, &threads);
+    let mut addresses = Addresses { files: &files, maps: Maps::read(pid).expect("maps"), known: HashMap::new() };
+    let judge = eu_stack(pid);
+    let wrong: Vec<String> = threads
+        .iter()
+        .filter(|tid| {
+            let look = &told[tid];
+            ends_in(look).is_some() || look.recovered || addresses.of(&look.stack) != judge[tid]
+        })
+        .map(|tid| format!("{} {:?}\n  eu-stack: {:x?}", tid, told[tid], judge[tid]))
+        .collect();
+    assert!(wrong.is_empty(), "{} of {}: {}", wrong.len(), threads.len(), wrong[0]);
+}
+
+/// The leader and those called `wait-N`.
+fn blocked_threads_of_crowd(pid: u32) -> BTreeSet<u32> {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/task")).expect("threads");
+    let tids = entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().parse().expect("a number"));
+    let spins = |tid: &u32| {
+        std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm")).expect("its name").starts_with("spin-")
+    };
+    tids.filter(|tid| !spins(tid)).collect()
+}
+
+/// While mappings change without rest the end of a stack cannot always be found in the kernel: it is then read by us.
+#[test]
+fn stacks_are_whole_while_mappings_change() {
+    if !works() {
+        return;
+    }
+    let program = build("bpf_crowd.c", "maps", &["-O2"]);
+    let running = Running::start(&program, &["maps", "20"]);
+    let files = Files::default();
+    let target = std::sync::Arc::new(Target::attach(running.pid()).expect("attached"));
+    let (sampler, mut reader) = Sampler::start(target, files, plan(CaptureChoice::Bpf, 5)).expect("sampling");
+    let events = read_for(&mut reader, Duration::from_secs(2));
+    drop(sampler);
+    let naps: Vec<&Look> =
+        looks(&events).filter(|l| name(l).starts_with("wait-") && matches!(l.seen, Seen::Blocked(_))).collect();
+    let whole = naps.iter().filter(|look| ends_in(look).is_none()).count();
+    assert!(naps.len() > 200, "{} naps", naps.len());
+    assert_eq!(whole, naps.len(), "{:?}", naps.iter().find(|look| ends_in(look).is_some()));
+    // Who stands still meanwhile is told once.
+    let leader = looks(&events).filter(|look| look.thread.tid == running.pid() && look.seen != Seen::Running).count();
+    assert_eq!(leader, 1);
+}
+
+const INSIDE: &str = "SAMPLETOP_TEST_IN_NAMESPACE";
+
+/// Ids and samples are right: the threads are those of /proc, and both that spin are sampled.
+fn check_ids(pid: u32) {
+    let (sampler, mut reader) = start_pid(pid, CaptureChoice::Bpf, 5);
+    let mut events = Vec::new();
+    let spins = |events: &[Event]| {
+        let samples = looks(events).filter(|look| look.seen == Seen::OnCpu);
+        samples.map(name).collect::<BTreeSet<String>>().len()
+    };
+    read_until(&mut reader, &mut events, |events| ticks(events) > 20 && spins(events) == 2);
+    assert_eq!(sampler.status().way, "bpf");
+    drop(sampler);
+    let told: BTreeSet<u32> = looks(&events).map(|look| look.thread.tid).collect();
+    let entries = std::fs::read_dir(format!("/proc/{pid}/task")).expect("threads");
+    let there: BTreeSet<u32> = entries
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().parse().expect("a number"))
+        .collect();
+    assert_eq!(told, there);
+    assert!(looks(&events).all(|look| look.thread.pid == pid));
+}
+
+/// Not a test by itself: runs as process 1 of a pid namespace.
+#[test]
+fn helper_inside_a_pid_namespace() {
+    let Some(program) = std::env::var_os(INSIDE) else { return };
+    assert_eq!(std::process::id(), 1);
+    let target = Running::start(program.as_ref(), &["park", "3"]);
+    assert!(target.pid() < 100, "a small world");
+    check_ids(target.pid());
+}
+
+#[test]
+fn ids_are_those_of_our_own_pid_namespace() {
+    if !works() {
+        return;
+    }
+    let program = build("cap_threads.c", "bpf-namespace", &["-O1"]);
+    let unshare = |args: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--pid", "--fork", "--mount-proc", "--kill-child"]).args(args);
+        command
+    };
+    if !unshare(&["true"]).status().is_ok_and(|status| status.success()) {
+        return skipped("ids_are_those_of_our_own_pid_namespace", "needs `unshare --pid`");
+    }
+    // sampletop inside, with its target.
+    let this = std::env::current_exe().expect("this program");
+    let output =
+        unshare(&[this.to_str().expect("text"), "--exact", "bpf_stacks::helper_inside_a_pid_namespace", "--nocapture"])
+            .env(INSIDE, &program)
+            .output()
+            .expect("it starts again");
+    let words = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && words.contains("1 passed"), "{words}");
+    // Only the target inside.
+    let args = ["--pid", "--fork", "--kill-child", program.to_str().expect("text"), "park", "3"];
+    let outer = Running::start("/usr/bin/unshare".as_ref(), &args);
+    let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", outer.pid())).expect("its child");
+    check_ids(children.trim().parse().expect("one"));
+}
