@@ -119,6 +119,9 @@ struct Typed {
     /// Time between looks, 1ms to 10s [10ms]
     #[arg(short, long, value_name = "TIME", help_heading = SAMPLING, allow_negative_numbers = true)]
     interval: Option<String>,
+    /// Own CPU to stay below [3% of a core; -i: none]
+    #[arg(long, value_name = "PERCENT", help_heading = SAMPLING, allow_negative_numbers = true)]
+    max_overhead: Option<String>,
     /// auto, bpf, perf, cpu-only, states, ptrace [auto]
     #[arg(long, value_name = "WAY", help_heading = SAMPLING)]
     capture: Option<String>,

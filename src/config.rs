@@ -136,6 +136,8 @@ impl Format {
 #[derive(Clone, Debug)]
 pub struct Sampling {
     pub interval: Duration,
+    /// Percent of one core that sampletop itself may use before it looks less often; `None`: the interval is kept.
+    pub max_overhead: Option<f64>,
     pub capture: CaptureChoice,
     pub unwinder: UnwinderChoice,
 }

@@ -5,9 +5,12 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+use rustix::time::ClockId;
 
 use crate::capture::ring::Reader;
 use crate::model::frame::{Event, Ns, SECOND};
@@ -30,6 +33,8 @@ pub struct Conditions {
     pub kernel_visible: bool,
     pub targets: Arc<[Target]>,
     pub stopped: bool,
+    /// The interval asked for, ns.
+    pub interval_ns: Ns,
 }
 
 /// What a reducer is started with.
@@ -41,6 +46,8 @@ pub struct Inputs {
     pub conditions: Box<dyn FnMut() -> Conditions + Send>,
     /// Where snapshots are published by themselves; `None`: only when asked for.
     pub publication: Option<Publication>,
+    /// The reducer writes here how much CPU time it has used, ns: whoever holds sampletop's use down has to know.
+    pub used_ns: Arc<AtomicU64>,
 }
 
 /// For so long after the first snapshot they come every [`YOUNG_EVERY`]: the first rows and their names are waited for.
@@ -132,6 +139,7 @@ struct Worker {
     conditions: Box<dyn FnMut() -> Conditions + Send>,
     publication: Option<Publication>,
     own_cpu: OwnCpu,
+    used_ns: Arc<AtomicU64>,
     ended: Vec<(u32, Ns)>,
 }
 
@@ -145,6 +153,7 @@ impl Worker {
             conditions: inputs.conditions,
             publication: inputs.publication,
             own_cpu: OwnCpu::begin(),
+            used_ns: inputs.used_ns,
             ended: Vec::new(),
         }
     }
@@ -175,6 +184,7 @@ impl Worker {
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             let any = self.drain();
+            self.used_ns.store(cpu_clock(ClockId::ThreadCPUTime), Ordering::Relaxed);
             let now = Instant::now();
             if self.publication.is_some() && due.map_or(any, |due| now >= due) {
                 let snapshot = self.snapshot();
@@ -229,6 +239,9 @@ impl Worker {
     fn snapshot(&mut self) -> Arc<Snapshot> {
         let conditions = (self.conditions)();
         self.recorder.set_kernel_visible(conditions.kernel_visible);
+        if self.session.interval_ns != conditions.interval_ns {
+            Arc::make_mut(&mut self.session).interval_ns = conditions.interval_ns;
+        }
         let View {
             at,
             tables,
@@ -247,12 +260,14 @@ impl Worker {
                 target.ended = Some(*ended);
             }
         }
+        let (self_cpu_percent, total_cpu_percent) = self.own_cpu.percents(losses.sampler_cpu_ns);
         let health = Health {
             ticks,
             losses,
             interval_achieved_ns,
             late_p99_ns,
-            self_cpu_percent: self.own_cpu.percent(losses.sampler_cpu_ns),
+            self_cpu_percent,
+            total_cpu_percent,
             naming: self.symbols.pending() > 0,
             folded_facts,
             dropped_buckets,
@@ -272,33 +287,39 @@ impl Worker {
     }
 }
 
-/// CPU of the sampler and this thread, averaged over the last 5 s.
+fn cpu_clock(clock: ClockId) -> u64 {
+    let time = rustix::time::clock_gettime(clock);
+    time.tv_sec.unsigned_abs() * SECOND + time.tv_nsec.unsigned_abs()
+}
+
+/// CPU of the sampler and this thread, and of the whole process, averaged over the last 5 s.
 struct OwnCpu {
-    /// (when, CPU ns of both threads until then), oldest first.
-    readings: VecDeque<(Instant, u64)>,
+    /// (when, CPU ns of both threads until then, of all), oldest first.
+    readings: VecDeque<(Instant, u64, u64)>,
 }
 
 impl OwnCpu {
     /// Both threads have just been started.
     fn begin() -> OwnCpu {
-        OwnCpu { readings: VecDeque::from([(Instant::now(), 0)]) }
+        OwnCpu { readings: VecDeque::from([(Instant::now(), 0, cpu_clock(ClockId::ProcessCPUTime))]) }
     }
 
-    fn percent(&mut self, sampler_ns: u64) -> f64 {
-        let own = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-        let own_ns = own.tv_sec.unsigned_abs() * SECOND + own.tv_nsec.unsigned_abs();
+    /// Of the two threads, and of all.
+    fn percents(&mut self, sampler_ns: u64) -> (f64, f64) {
+        let (both, all) = (sampler_ns + cpu_clock(ClockId::ThreadCPUTime), cpu_clock(ClockId::ProcessCPUTime));
         let now = Instant::now();
-        self.readings.push_back((now, sampler_ns + own_ns));
+        self.readings.push_back((now, both, all));
         // Keep one reading from before the span, so that the average covers all of it.
         while self.readings.len() > 2 && now.duration_since(self.readings[1].0) >= OWN_CPU_SPAN {
             self.readings.pop_front();
         }
-        let (from, before) = self.readings[0];
+        let (from, both_before, all_before) = self.readings[0];
         let elapsed = now.duration_since(from).as_nanos() as f64;
         if elapsed < 1e6 {
-            return 0.0;
+            return (0.0, 0.0);
         }
-        (sampler_ns + own_ns).saturating_sub(before) as f64 / elapsed * 100.0
+        let percent = |now: u64, before: u64| now.saturating_sub(before) as f64 / elapsed * 100.0;
+        (percent(both, both_before), percent(all, all_before))
     }
 }
 
@@ -332,6 +353,7 @@ mod tests {
             kernel_visible: true,
             targets: Arc::new([]),
             stopped: false,
+            interval_ns: 10_000_000,
         };
         // Only what is meant for the first second can come at all.
         let every = Duration::from_secs(3600);
@@ -343,6 +365,7 @@ mod tests {
             limits: Limits::default(),
             conditions: Box::new(nothing),
             publication: Some(Publication { every, to }),
+            used_ns: Arc::default(),
         })
         .expect("a thread");
         let within = Duration::from_secs(30);

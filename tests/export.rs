@@ -157,6 +157,7 @@ fn snapshot(mut recorder: Recorder, till: Ns) -> Snapshot {
             interval_achieved_ns: 10 * MS,
             late_p99_ns: 20_000,
             self_cpu_percent: 0.4,
+            total_cpu_percent: 0.9,
             ..Health::default()
         },
         tables: view.tables,

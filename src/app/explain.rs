@@ -42,7 +42,7 @@ pub fn explain(view: &View) -> Option<Explanation> {
         threads: group_threads(view),
         now: now(view, snapshot),
         longest: (totals.longest_ns > 0).then_some((totals.longest_ns, totals.longest_from)),
-        confidence: confidence(&totals, shown, metric, snapshot.session.interval_ns),
+        confidence: confidence(&totals, shown, metric, snapshot.resolution()),
     })
 }
 

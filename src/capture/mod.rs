@@ -3,6 +3,7 @@
 pub mod blocked;
 pub mod bpf;
 mod cpus;
+pub mod governor;
 pub mod kernel_ring;
 pub mod looks;
 pub mod parked;
@@ -22,8 +23,10 @@ use std::time::Duration;
 
 use rustix::event::EventfdFlags;
 
+use crate::capture::governor::Overhead;
 use crate::capture::sampler::{Core, Parts};
 use crate::config::{CaptureChoice, UnwinderChoice};
+use crate::model::frame::Ns;
 use crate::process::files::Files;
 use crate::process::memory::Memory;
 use crate::process::privileges;
@@ -41,6 +44,8 @@ pub struct Plan {
     pub interval: Duration,
     /// The target is a program that sampletop started: [`CaptureChoice::Auto`] may take `ptrace`.
     pub own_child: bool,
+    /// Keep what sampletop uses itself below this, by longer intervals.
+    pub overhead: Option<Overhead>,
 }
 
 /// What the sampler can be told while it runs. Takes effect at once.
@@ -65,6 +70,8 @@ pub struct Status {
     pub ptrace_would_help: bool,
     /// False where the kernel forbids sampling in kernel mode: system time has no on-CPU samples then.
     pub kernel_visible: bool,
+    /// The interval asked for; the one in force comes with each tick.
+    pub interval_asked: Ns,
 }
 
 /// Makes an unwinder for the program that the target runs now; called again after each exec.

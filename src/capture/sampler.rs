@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::capture::blocked::StackReader;
+use crate::capture::governor::Pace;
 use crate::capture::looks::{Looks, Moved, count_walk};
 use crate::capture::perf::PerfCounts;
 use crate::capture::program::Program;
@@ -47,6 +48,7 @@ pub struct Core {
     program: Program,
     way: Way,
     schedule: Schedule,
+    pace: Pace,
     own_child: bool,
     /// Sampling is stopped by the user.
     paused: bool,
@@ -115,6 +117,7 @@ impl Core {
             program,
             way,
             schedule: Schedule::new(interval, Random::seeded(), begin),
+            pace: Pace::new(interval, plan.overhead),
             own_child: plan.own_child,
             paused: false,
             writer,
@@ -204,10 +207,8 @@ impl Core {
         match control {
             Control::Interval(interval) => {
                 let interval = interval.as_nanos() as Ns;
-                self.schedule.set_interval(interval);
-                if let Some(perf) = &mut self.way.perf {
-                    perf.set_interval(self.schedule.interval());
-                }
+                self.pace.ask(interval);
+                self.set_interval(interval);
             }
             Control::Pause if !self.paused => {
                 // What happened up to here is told before the gap.
@@ -241,6 +242,15 @@ impl Core {
             },
             Control::Pause | Control::Resume | Control::Stop => {}
         }
+    }
+
+    /// The tick and the periods of the kernel's samples, always together.
+    fn set_interval(&mut self, interval: Ns) {
+        self.schedule.set_interval(interval);
+        if let Some(perf) = &mut self.way.perf {
+            perf.set_interval(self.schedule.interval());
+        }
+        self.publish_status();
     }
 
     /// One round of looks, what the kernel sampled meanwhile, and the tick that closes it.
@@ -282,6 +292,9 @@ impl Core {
         };
         self.send(Event::Tick(tick));
         self.floor = tick_at;
+        if let Some(interval) = self.pace.observe(tick_at, tick.losses.sampler_cpu_ns) {
+            self.set_interval(interval);
+        }
     }
 
     /// Tells perf who ran and who ended, so that it watches those who run. After the samples of the round were taken: they tell
@@ -509,11 +522,13 @@ impl Core {
                 "this kernel has no CONFIG_SCHED_INFO: CPU time comes in clock ticks, run delay is unknown".into(),
             );
         }
+        notices.extend(self.pace.notice());
         let status = Status {
             way: self.way.kind.title().into(),
             notice: (!notices.is_empty()).then(|| notices.join("; ")),
             ptrace_would_help: self.way.kind == Kind::States && self.way.may_stop,
             kernel_visible: self.way.perf.as_ref().is_none_or(|perf| perf.kernel_visible()),
+            interval_asked: self.pace.asked(),
         };
         *self.status.lock().unwrap_or_else(|e| e.into_inner()) = status;
     }

@@ -61,6 +61,8 @@ pub struct Beat {
 
 pub struct Schedule {
     interval: Ns,
+    /// The longest that was in force since the last tick.
+    longest: Ns,
     /// The next tick.
     due: Ns,
     last: Ns,
@@ -70,7 +72,7 @@ pub struct Schedule {
 impl Schedule {
     /// The first tick is due at once.
     pub fn new(interval: Ns, random: Random, now: Ns) -> Schedule {
-        Schedule { interval: interval.max(1), due: now, last: now, random }
+        Schedule { interval: interval.max(1), longest: interval, due: now, last: now, random }
     }
 
     pub fn interval(&self) -> Ns {
@@ -84,6 +86,7 @@ impl Schedule {
     /// Takes effect at once: the wait that is under way is shortened or prolonged.
     pub fn set_interval(&mut self, interval: Ns) {
         self.interval = interval.max(1);
+        self.longest = self.longest.max(self.interval);
         self.due = self.last + self.step();
     }
 
@@ -91,7 +94,8 @@ impl Schedule {
     pub fn begin(&mut self, now: Ns) -> Beat {
         let late = now.saturating_sub(self.due);
         let unseen = now.saturating_sub(self.last);
-        let gap_from = (unseen > SECOND.max(5 * self.interval)).then_some(self.last);
+        let gap_from = (unseen > SECOND.max(5 * self.longest)).then_some(self.last);
+        self.longest = self.interval;
         let missed = late > self.interval;
         // From the planned time, not from now: lateness must not stretch the mean interval.
         let from = if missed { now } else { self.due };
@@ -167,6 +171,9 @@ mod tests {
         schedule.begin(0);
         schedule.set_interval(10 * MS);
         assert!(schedule.due() <= 11 * MS);
+        // What was planned is no gap, also where the plan has become shorter since.
+        assert_eq!(schedule.begin(30 * SECOND).gap_from, None);
+        assert_eq!(schedule.begin(31 * SECOND + 1).gap_from, Some(30 * SECOND));
     }
 
     #[test]

@@ -21,6 +21,8 @@ const INTERVALS: Times = Times {
     most: Duration::from_secs(10),
     range: "from 1ms to 10s",
 };
+/// Percent of one core.
+const MAX_OVERHEAD: f64 = 3.0;
 const WINDOW: Duration = Duration::from_secs(30);
 const WINDOWS: Times = Times { option: "--window", least: Duration::from_secs(1), most: DAY, range: "from 1s to 24h" };
 const DURATION: Duration = Duration::from_secs(10);
@@ -38,6 +40,7 @@ pub fn defaults() -> Config {
         target: None,
         sampling: Sampling {
             interval: INTERVAL,
+            max_overhead: Some(MAX_OVERHEAD),
             capture: CaptureChoice::default(),
             unwinder: UnwinderChoice::default(),
         },
@@ -136,6 +139,7 @@ fn refuse_idle_options(job: Job, typed: &Typed) -> Result<(), String> {
         ("--workload", typed.workload.is_some(), job.demo()),
         ("--once", typed.once, job.demo()),
         ("--interval", typed.interval.is_some(), job.profile()),
+        ("--max-overhead", typed.max_overhead.is_some(), job.profile()),
         ("--duration", typed.duration.is_some(), matches!(job, Job::DemoOnce | Job::Record)),
         ("--window", typed.window.is_some(), job.profile()),
         ("--metric", typed.metric.is_some(), job.profile()),
@@ -258,7 +262,13 @@ fn sampling(typed: &Typed) -> Result<Sampling, String> {
     if unwinder != UnwinderChoice::Framehop && capture != CaptureChoice::Ptrace {
         return Err(format!("`--unwinder {}` needs `--capture ptrace`", unwinder.word()));
     }
-    Ok(Sampling { interval, capture, unwinder })
+    let max_overhead = match (&typed.max_overhead, &typed.interval) {
+        (Some(text), _) => Some(values::overhead(text)?),
+        // Who names an interval wants that one.
+        (None, Some(_)) => None,
+        (None, None) => Some(MAX_OVERHEAD),
+    };
+    Ok(Sampling { interval, max_overhead, capture, unwinder })
 }
 
 fn settings(job: Job, typed: &Typed) -> Result<Settings, String> {

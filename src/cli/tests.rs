@@ -144,6 +144,20 @@ fn a_wrong_value_is_told_before_a_missing_terminal() {
 }
 
 #[test]
+fn an_interval_that_is_named_is_kept_unless_a_bound_is_named_too() {
+    let bound = |line| on(&TERMINAL, line).sampling.max_overhead;
+    assert_eq!(bound("-p 1"), Some(3.0));
+    assert_eq!(bound("-p 1 -i 10ms"), None);
+    assert_eq!(bound("-p 1 -i 10ms --max-overhead 1.5%"), Some(1.5));
+    assert_eq!(bound("-p 1 --max-overhead 100"), Some(100.0));
+    for wrong in ["0", "-1", "101", "NaN", "much", "3%%x"] {
+        let message = refused(&TERMINAL, &format!("-p 1 --max-overhead {wrong}"));
+        assert!(message.contains(&format!("--max-overhead {wrong}")) && message.contains("0.1 to 100"), "{message}");
+    }
+    assert!(refused(&PIPE, "dump -p 1 --max-overhead 3").contains("does nothing for `dump`"));
+}
+
+#[test]
 fn times_end_where_they_say() {
     for (line, good) in [
         ("-i 1ms", true),
@@ -174,7 +188,7 @@ fn the_definitions_are_sound_and_the_help_fits() {
     let exit = parse_in(words("--help").into_iter(), &TERMINAL).expect_err("help is no run");
     assert_eq!((exit.code, exit.to_stdout), (0, true));
     assert!(exit.message.lines().count() < 60, "{}", exit.message);
-    for absent in ["bpf", "sampletop report", "doctor", "diff", "--every", "--config", "--max-overhead", "__workload"] {
+    for absent in ["bpf", "sampletop report", "doctor", "diff", "--every", "--config", "__workload"] {
         assert!(!exit.message.contains(absent), "{absent} does not exist yet");
     }
     // One line per option: a line that starts with more blanks than an option's own is a continuation.

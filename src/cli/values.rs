@@ -65,6 +65,13 @@ pub fn percent(option: &str, text: &str) -> Result<f64, String> {
     number.ok_or_else(|| format!("`{option} {}` is no share: a number from 0 to 100", shown(text)))
 }
 
+pub fn overhead(text: &str) -> Result<f64, String> {
+    let number = text.trim().trim_end_matches('%').parse().ok().filter(|n| (0.1..=100.0).contains(n));
+    number.ok_or_else(|| {
+        format!("`--max-overhead {}` is no part of a core: a number of percent from 0.1 to 100", shown(text))
+    })
+}
+
 /// The non-empty parts between commas.
 pub fn prefixes(texts: &[String]) -> Result<Vec<String>, String> {
     let prefixes: Vec<String> = texts

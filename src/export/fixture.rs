@@ -100,6 +100,7 @@ pub fn snapshot() -> Snapshot {
             interval_achieved_ns: 10_020_000,
             late_p99_ns: 123_456,
             self_cpu_percent: 0.41,
+            total_cpu_percent: 0.83,
             ..Health::default()
         },
         tables: Tables::default(),

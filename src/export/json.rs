@@ -153,7 +153,7 @@ impl<'a> Head<'a> {
             metric: settings.metric.word(),
             rolled_up: settings.roll_up.word(),
             settings: SettingsLine::new(settings, projection),
-            health: HealthLine::new(&snapshot.health),
+            health: HealthLine::new(&snapshot.health, session.max_overhead_percent),
         }
     }
 }
@@ -237,10 +237,13 @@ struct HealthLine {
     stops_blocked: u64,
     stop_p99_us: Rounded,
     self_cpu_percent: Rounded,
+    total_cpu_percent: Rounded,
+    /// The governor's bound; `null` where the interval is kept whatever it costs.
+    max_overhead_percent: Option<Rounded>,
 }
 
 impl HealthLine {
-    fn new(health: &Health) -> HealthLine {
+    fn new(health: &Health, bound: Option<f64>) -> HealthLine {
         let losses = &health.losses;
         HealthLine {
             ticks: health.ticks,
@@ -257,6 +260,8 @@ impl HealthLine {
             stops_blocked: losses.stops_blocked,
             stop_p99_us: Rounded::us(losses.stop_p99_ns),
             self_cpu_percent: Rounded(health.self_cpu_percent),
+            total_cpu_percent: Rounded(health.total_cpu_percent),
+            max_overhead_percent: bound.map(Rounded),
         }
     }
 }

@@ -143,7 +143,10 @@ impl Recorder {
             times.clear();
         }
         times.push_back(tick.at);
-        while times.len() > TICKS_KEPT || times.front().is_some_and(|first| *first + ACHIEVED_OVER < tick.at) {
+        // Two make an interval, however long.
+        while times.len() > TICKS_KEPT
+            || (times.len() > 2 && times.front().is_some_and(|first| *first + ACHIEVED_OVER < tick.at))
+        {
             times.pop_front();
         }
         self.weigher.tick(tick);

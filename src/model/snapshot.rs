@@ -21,7 +21,7 @@ pub struct Session {
     pub started: Ns,
     /// CLOCK_REALTIME at `started`, ns since 1970; every date that is shown derives from it.
     pub started_unix_ns: i128,
-    /// The interval asked for, ns.
+    /// The interval asked for, ns; the user may have changed it since the start.
     pub interval_ns: u64,
     /// The governor's bound, percent of one core, where one is in force.
     pub max_overhead_percent: Option<f64>,
@@ -58,6 +58,8 @@ pub struct Health {
     pub late_p99_ns: u64,
     /// CPU of sampler + reducer over the last 5 s, percent of one core; symbol loading and drawing apart.
     pub self_cpu_percent: f64,
+    /// CPU of all of sampletop, symbol loading and drawing included, over the last 5 s, percent of one core.
+    pub total_cpu_percent: f64,
     /// True while symbols are still being loaded.
     pub naming: bool,
     /// Facts folded into `(other)`, and buckets dropped, to stay within --max-memory.
@@ -101,6 +103,11 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// How exactly waits are timed, ns: the interval asked for, or what came of it.
+    pub fn resolution(&self) -> Ns {
+        self.session.interval_ns.max(self.health.interval_achieved_ns)
+    }
+
     /// Threads by state now, indexed by [`State`].
     pub fn threads_by_state(&self) -> [u32; State::COUNT] {
         let mut counts = [0; State::COUNT];

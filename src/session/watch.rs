@@ -3,7 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use rustix::event::{PollFd, PollFlags};
 
 use super::Failure;
 use super::signals::{self, Caught};
+use crate::capture::governor::Overhead;
 use crate::capture::{Control, Plan, Sampler, Status};
 use crate::config::{Config, TargetSpec};
 use crate::demo;
@@ -55,11 +56,13 @@ impl Watch {
         let target = Arc::new(Target::attach(pid)?);
         let files = Files::default();
         let symbols = Symbols::start(files.clone());
+        let used_ns: Arc<AtomicU64> = Arc::default();
         let plan = Plan {
             choice: config.sampling.capture,
             unwinder: config.sampling.unwinder,
             interval: config.sampling.interval,
             own_child: launch.is_some(),
+            overhead: config.sampling.max_overhead.map(|percent| Overhead { percent, reducer_ns: used_ns.clone() }),
         };
         let session = session_facts(config, &target);
         let (sampler, ring) = Sampler::start(Arc::clone(&target), files, plan)?;
@@ -73,6 +76,7 @@ impl Watch {
             limits: Limits { history_bytes: HISTORY_BYTES, ..Limits::default() },
             conditions: conditions(sampler.status_reader(), Arc::clone(&target), command, Arc::clone(&stopped)),
             publication,
+            used_ns,
         })
         .map_err(|error| Failure::new(1, format!("cannot start a thread: {error}")))?;
         let mut launch = launch;
@@ -173,7 +177,7 @@ fn session_facts(config: &Config, target: &Target) -> Session {
         started: monotonic,
         started_unix_ns: i128::from(realtime),
         interval_ns: config.sampling.interval.as_nanos() as u64,
-        max_overhead_percent: None,
+        max_overhead_percent: config.sampling.max_overhead,
     }
 }
 
@@ -206,6 +210,7 @@ fn conditions(
             kernel_visible: status.kernel_visible,
             targets: Arc::new([target]),
             stopped: stopped.load(Ordering::Relaxed),
+            interval_ns: status.interval_asked,
         }
     })
 }

@@ -140,7 +140,7 @@ pub struct Figures {
 impl Figures {
     /// True where the row is drawn dim with `~`.
     pub fn is_unresolved(&self, app: &AppState) -> bool {
-        let interval = app.view.snapshot.as_ref().map_or(0, |s| s.session.interval_ns);
+        let interval = app.view.snapshot.as_ref().map_or(0, |s| s.resolution());
         confidence(&self.total, &app.view.projection.total, app.view.settings.metric, interval).unresolved
     }
 

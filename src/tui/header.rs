@@ -159,6 +159,10 @@ fn measurement(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &T
             facts.push((format!("{word} {n}"), odd(n)));
         }
     }
+    let beside = health.total_cpu_percent - health.self_cpu_percent;
+    if beside >= 0.1 {
+        facts.push((format!("symbols, screen {beside:.1}%"), theme.dim()));
+    }
     let shown = &app.view.projection.total;
     let more = seconds_for_one_percent(shown, app.view.settings.metric, app.view.projection.elapsed());
     if let Some(seconds) = more.filter(|s| *s >= 1.0) {

@@ -31,7 +31,7 @@ pub fn top_only() -> MakeUnwinder {
 
 pub fn plan(choice: CaptureChoice, interval_ms: u64) -> Plan {
     let interval = Duration::from_millis(interval_ms);
-    Plan { choice, unwinder: UnwinderChoice::default(), interval, own_child: false }
+    Plan { choice, unwinder: UnwinderChoice::default(), interval, own_child: false, overhead: None }
 }
 
 pub fn start(target: &Running, choice: CaptureChoice, interval_ms: u64) -> (Sampler, Reader) {

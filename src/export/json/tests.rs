@@ -32,7 +32,7 @@ fn the_schema_is_kept_field_by_field() {
     assert_eq!(keys(&value), head.split_whitespace().collect::<Vec<_>>());
     assert_eq!(keys(&value["targets"][0]), ["pid", "command", "runtime"]);
     let health = "ticks samples dropped truncated torn unwind_failed recovered throttled late late_p99_us stops \
-                  stops_blocked stop_p99_us self_cpu_percent";
+                  stops_blocked stop_p99_us self_cpu_percent total_cpu_percent max_overhead_percent";
     assert_eq!(keys(&value["health"]), health.split_whitespace().collect::<Vec<_>>());
     let group = &value["groups"][0];
     let fields = "name threads wall_ms cpu_ms hits cpu_hits longest_ms states_ms tree";

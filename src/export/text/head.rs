@@ -106,10 +106,14 @@ pub fn conditions(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     };
     page.field("Stops", &stops)?;
     let bound = match session.max_overhead_percent {
-        Some(percent) => format!(", held under {percent} % by longer intervals"),
+        Some(percent) => format!(" (bound {percent} %)"),
         None => String::new(),
     };
-    page.field("Own CPU", &format!("{:.2} % of one core{bound}", health.self_cpu_percent))?;
+    let own = format!(
+        "{:.2} % of one core to sample{bound}, {:.2} % with symbols and drawing",
+        health.self_cpu_percent, health.total_cpu_percent
+    );
+    page.field("Own CPU", &own)?;
     page.field("Cores", &format!("{} for the target", thousandths(session.cores_milli)))?;
     if health.folded_facts > 0 || health.dropped_buckets > 0 {
         let memory = format!(

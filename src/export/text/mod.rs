@@ -85,7 +85,7 @@ impl Report<'_> {
 
     /// `~` where the figure cannot be trusted, else a blank.
     fn doubt(&self, row: &Totals) -> char {
-        let interval = self.snapshot.session.interval_ns;
+        let interval = self.snapshot.resolution();
         match confidence(row, &self.projection.total, self.settings.metric, interval).unresolved {
             true => '~',
             false => ' ',

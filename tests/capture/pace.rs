@@ -1,0 +1,85 @@
+//! The governor on a live target, by counts: what looking costs is told to it, so that a busy machine changes nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use sampletop::capture::governor::Overhead;
+use sampletop::capture::ring::Reader;
+use sampletop::capture::{Control, Plan};
+use sampletop::config::CaptureChoice;
+use sampletop::model::frame::{Event, Ns, Seen};
+
+use crate::common::{Running, build};
+use crate::support::*;
+
+const MS: Ns = 1_000_000;
+
+/// Reads events until `done` says so; each tick is told to have cost so much.
+fn pay(reader: &mut Reader, used: &AtomicU64, cost: Ns, mut done: impl FnMut(&[Event]) -> bool) -> Vec<Event> {
+    let limit = Instant::now() + Duration::from_secs(60);
+    let mut events = Vec::new();
+    while !done(&events) {
+        assert!(Instant::now() < limit, "waited in vain; the last tick: {:?}", interval(&events));
+        for event in reader.by_ref() {
+            if let Event::Tick(_) = event {
+                used.fetch_add(cost, Ordering::Relaxed);
+            }
+            events.push(event);
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    events
+}
+
+/// As the last tick says.
+fn interval(events: &[Event]) -> Option<Ns> {
+    events.iter().rev().find_map(|e| if let Event::Tick(tick) = e { Some(tick.interval_ns) } else { None })
+}
+
+#[test]
+fn what_costs_too_much_is_done_less_often_until_it_costs_less() {
+    let program = build("cap_threads.c", "pace", &["-O1"]);
+    let target = Running::start(&program, &["park", "200"]);
+    let used = Arc::new(AtomicU64::new(0));
+    let overhead = Some(Overhead { percent: 20.0, reducer_ns: used.clone() });
+    let (sampler, mut reader) = start_plan(target.pid(), Plan { overhead, ..plan(CaptureChoice::Perf, 10) });
+
+    // 80 % of a core at 10 ms, 16 % at 50 ms, beside what the looks really cost.
+    let cost = 8 * MS;
+    pay(&mut reader, &used, cost, |events| interval(events) == Some(50 * MS));
+    let told = sampler.status();
+    assert_eq!(told.interval_asked, 10 * MS);
+    assert!(told.notice.is_some_and(|notice| notice.contains("looks every 50ms instead of 10ms")));
+
+    // Ticks and the kernel's samples keep step.
+    let end = Instant::now() + Duration::from_secs(4);
+    let held = pay(&mut reader, &used, cost, |_| Instant::now() >= end);
+    assert_eq!(interval(&held), Some(50 * MS));
+    assert!(ticks(&held) <= 90, "{} in 4 s", ticks(&held));
+    let mut expected = 0.0;
+    for who in ["spin-0", "spin-1"] {
+        let ran: Vec<Ns> = looks(&held).filter(|l| name(l) == who).filter_map(|l| Some(l.counters?.run_ns)).collect();
+        expected += (ran[ran.len() - 1] - ran[0]) as f64 / (50e6 * 0.997);
+    }
+    // Within 5 standard deviations of a binomial count (error 6e-7), and 4 for counters that lag.
+    let samples = looks(&held).filter(|look| look.seen == Seen::OnCpu).count() as f64;
+    assert!((samples - expected).abs() <= 5.0 * expected.sqrt() + 4.0, "{samples} of {expected}");
+
+    // It costs nothing any more: back to what was asked, and no word about it.
+    pay(&mut reader, &used, 0, |events| interval(events) == Some(10 * MS));
+    assert_eq!(sampler.status().notice, None);
+
+    sampler.control(Control::Interval(Duration::from_millis(30)));
+    pay(&mut reader, &used, 0, |events| interval(events) == Some(30 * MS));
+    assert_eq!(sampler.status().interval_asked, 30 * MS);
+}
+
+#[test]
+fn without_a_bound_the_interval_is_kept() {
+    let program = build("cap_threads.c", "kept", &["-O1"]);
+    let target = Running::start(&program, &["park", "3"]);
+    let (_sampler, mut reader) = start(&target, CaptureChoice::Perf, 1);
+    let events = read_for(&mut reader, Duration::from_secs(3));
+    assert_eq!(interval(&events), Some(MS));
+}
