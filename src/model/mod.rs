@@ -9,6 +9,7 @@
 //! facts       history as a snapshot reads it: buckets of time (packed) and the cumulative table; buckets writes it
 //! recorder    all of the above tied together: events in, views out
 //! snapshot    an immutable view of all of it, published to the user interface
+//! waits       what a blocked thread waits for, in words
 //! text        what makes strings of a target safe to show
 //! settings    everything the user can choose about what is shown
 //! project     facts + settings -> groups, trees, tables
@@ -31,4 +32,5 @@ pub mod state;
 pub mod tables;
 pub mod text;
 pub mod thread;
+pub mod waits;
 pub mod weigh;

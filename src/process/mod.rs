@@ -13,3 +13,4 @@ pub mod open;
 pub mod privileges;
 pub mod target;
 pub mod threads;
+pub mod waits;

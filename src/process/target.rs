@@ -186,6 +186,11 @@ impl Target {
     }
 }
 
+/// Whether `pid` may be looked at now, where no [`Target`] is at hand: [`Target::still_permitted`].
+pub fn permitted(pid: u32) -> bool {
+    Status::read(pid).is_ok_and(|status| may_look(pid, &status).is_ok())
+}
+
 /// A thread of `pid` that has memory: the leader, unless that is a zombie while others live on. `None` if none has.
 pub fn witness(pid: u32) -> Option<u32> {
     if Stat::read(pid).is_ok_and(|stat| !stat.dead()) {

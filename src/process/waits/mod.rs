@@ -1,0 +1,363 @@
+//! Finds out what a blocked thread waits for: the file or peer behind a descriptor, who holds a mutex, how long a sleep
+//! takes. For single threads that somebody wants to know about, never for all of them at each tick, and never on the
+//! sampler's thread: what is read here is the target's and may block (its memory may be on a file server).
+//!
+//! What is said is true of the wait that was asked about, or is not said: the thread's counters and its system call are
+//! compared before and after.
+
+mod sockets;
+mod unix;
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::Read;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::ffi::OsStrExt;
+
+use rustix::time::ClockId;
+
+pub use sockets::{parse_inet, parse_unix};
+
+use crate::model::frame::{Counters, Ns, SECOND, ThreadKey};
+use crate::model::text::clean_bytes;
+use crate::model::waits::{
+    Answer, Asked, FUTEX_LOCK_PI, FUTEX_LOCK_PI2, FUTEX_WAIT, FUTEX_WAIT_BITSET, Facts, Lock, NAMED, Object, Time,
+    Timer, WaitsFor, describe, read_call,
+};
+use crate::process::memory::{Memory, ReadMemory};
+use crate::process::target;
+use crate::process::threads::{Doing, Tasks, ThreadFiles};
+use sockets::Sockets;
+
+/// Bytes of a file's or socket's name that are kept.
+const NAME_MAX: usize = 300;
+/// The descriptors of an epoll set are counted only in a process whose table of descriptors is no larger than this: the
+/// kernel holds the set's lock while it lists them, and the target must not wait for us.
+const TABLE_MAX: u64 = 1024;
+/// A process with more threads than this is not searched for the one with a number of its own pid namespace.
+const SEARCHED: usize = 4096;
+
+/// Reads what threads wait for. What costs much (the tables of sockets) is kept and read again after a while.
+#[derive(Default)]
+pub struct Waits {
+    sockets: Sockets,
+    /// Of this batch: how many descriptors an epoll set watches. Threads of a process that gave up their common table of
+    /// descriptors are taken for ones that did not.
+    epolls: HashMap<(u32, i32), Option<usize>>,
+}
+
+impl Waits {
+    /// Gives each answer to `each` as soon as it is there, until that says false. Of a thread that has moved since, or
+    /// of which there is nothing to say, there is none.
+    pub fn look_at(&mut self, all: &[Asked], mut each: impl FnMut(Answer) -> bool) {
+        self.epolls.clear();
+        let mut permitted = HashMap::new();
+        for asked in all {
+            let pid = asked.thread.pid;
+            if !*permitted.entry(pid).or_insert_with(|| target::permitted(pid)) {
+                continue;
+            }
+            if let Some(waits_for) = self.look(asked)
+                && !each(Answer { asked: *asked, waits_for })
+            {
+                return;
+            }
+        }
+    }
+
+    fn look(&mut self, asked: &Asked) -> Option<WaitsFor> {
+        let ThreadKey { pid, tid, start } = asked.thread;
+        // From here on the directory's descriptor decides which process is meant.
+        let tasks = Tasks::open(pid, 4).ok()?;
+        let mut files = tasks.thread(tid);
+        let before = Position::read(&tasks, &mut files)?;
+        let Doing::Blocked { call, .. } = before.doing else { return None };
+        if call != asked.call || tasks.stat(&mut files).ok()?.start != start {
+            return None;
+        }
+        let thread = Thread { place: format!("/proc/{pid}/task/{tid}"), pid, tid, memory: Memory::new(pid) };
+        let facts = self.facts(asked, &thread)?;
+        let waits_for = describe(asked, &facts)?;
+        (Position::read(&tasks, &mut files)? == before).then_some(waits_for)
+    }
+
+    fn facts(&mut self, asked: &Asked, thread: &Thread) -> Option<Facts> {
+        let (_, object) = read_call(asked.call)?;
+        let mut facts = Facts::default();
+        match object {
+            Object::Nothing | Object::Child(_) => {}
+            Object::Fd(fd) => self.name(&mut facts, thread, fd),
+            Object::Epoll(fd) => {
+                facts.watched = *self.epolls.entry((thread.pid, fd)).or_insert_with(|| thread.watched(fd));
+            }
+            Object::Poll { at, count } => {
+                for fd in thread.polled(at, count) {
+                    self.name(&mut facts, thread, fd);
+                }
+            }
+            Object::Select { below, sets } => {
+                if let Some(fds) = thread.selected(below, sets) {
+                    facts.watched = Some(fds.len());
+                    for fd in fds.into_iter().take(NAMED) {
+                        self.name(&mut facts, thread, fd);
+                    }
+                }
+            }
+            Object::Connect { fd, at, len } => {
+                facts.peer = thread.address(at, len);
+                if facts.peer.is_none() {
+                    self.name(&mut facts, thread, fd);
+                }
+            }
+            Object::Path(at) => facts.path = thread.path(at),
+            Object::Sleep(timer) => facts.time = thread.time(timer),
+            Object::Futex { at, command, value } => {
+                let owner = match command {
+                    FUTEX_LOCK_PI | FUTEX_LOCK_PI2 => thread.memory.read_u64(at).map(|word| word as u32 & FUTEX_TID),
+                    FUTEX_WAIT | FUTEX_WAIT_BITSET if asked.lock == Lock::Mutex => thread.mutex_owner(at, value),
+                    _ => None,
+                };
+                facts.holder = owner.and_then(|owner| thread.name_of(owner));
+            }
+        }
+        Some(facts)
+    }
+
+    /// Adds what `fd` is to the facts.
+    fn name(&mut self, facts: &mut Facts, thread: &Thread, fd: i32) {
+        let name = if fd < 0 { None } else { self.file(thread, fd) };
+        facts.files.push((fd, name.unwrap_or_default()));
+    }
+
+    fn file(&mut self, thread: &Thread, fd: i32) -> Option<String> {
+        // Reading the link does not touch the file.
+        let link = fs::read_link(format!("{}/fd/{fd}", thread.place)).ok()?;
+        let link = link.as_os_str().as_bytes();
+        if let Some(inode) = numbered(link, b"socket:[") {
+            return Some(self.sockets.name(&thread.place, inode));
+        }
+        if numbered(link, b"pipe:[").is_some() {
+            return Some("pipe".into());
+        }
+        if let Some(kind) = link.strip_prefix(b"anon_inode:") {
+            let kind = kind.strip_prefix(b"[").and_then(|kind| kind.strip_suffix(b"]")).unwrap_or(kind);
+            return Some(clean_bytes(kind, NAME_MAX));
+        }
+        Some(clean_bytes(link, NAME_MAX))
+    }
+}
+
+/// The number in `socket:[123]`.
+fn numbered(link: &[u8], kind: &[u8]) -> Option<u64> {
+    std::str::from_utf8(link.strip_prefix(kind)?.strip_suffix(b"]")?).ok()?.parse().ok()
+}
+
+/// Where a thread is, and how far it has come: equal ones mean that it did not move between.
+#[derive(PartialEq, Eq)]
+struct Position {
+    counters: Counters,
+    doing: Doing,
+}
+
+impl Position {
+    fn read(tasks: &Tasks, files: &mut ThreadFiles) -> Option<Position> {
+        Some(Position { counters: tasks.counters(files).ok()?, doing: tasks.doing(files).ok()? })
+    }
+}
+
+/// The part of a futex word that is a thread id, and the bit that says that somebody waits (include/uapi/linux/futex.h).
+const FUTEX_TID: u32 = 0x3fff_ffff;
+const FUTEX_WAITERS: u32 = 0x8000_0000;
+
+/// A thread that stands still, we hope.
+struct Thread {
+    /// `/proc/PID/task/TID`.
+    place: String,
+    pid: u32,
+    tid: u32,
+    memory: Memory,
+}
+
+impl Thread {
+    /// How many descriptors an epoll set watches.
+    fn watched(&self, fd: i32) -> Option<usize> {
+        let status = read_file(&format!("{}/status", self.place), 64 << 10)?;
+        if line(&status, b"FDSize:")?.trim().parse::<u64>().ok()? > TABLE_MAX {
+            return None;
+        }
+        let info = read_file(&format!("{}/fdinfo/{fd}", self.place), 1 << 20)?;
+        Some(info.split(|b| *b == b'\n').filter(|line| line.starts_with(b"tfd:")).count())
+    }
+
+    /// The first descriptors of a `struct pollfd[count]`; negative ones are ignored by the kernel, too.
+    fn polled(&self, at: u64, count: u32) -> Vec<i32> {
+        let mut array = vec![0; 8 * count.min(64) as usize];
+        if self.memory.read_exact(at, &mut array).is_none() {
+            return Vec::new();
+        }
+        let fds = array.chunks_exact(8).map(|entry| i32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]));
+        fds.filter(|fd| *fd >= 0).take(NAMED).collect()
+    }
+
+    /// The descriptors below `below` in any of three bit sets.
+    fn selected(&self, below: u32, sets: [u64; 3]) -> Option<Vec<i32>> {
+        // More than the largest set that glibc makes.
+        if below > 1 << 16 {
+            return None;
+        }
+        let mut any = vec![0; below.div_ceil(64) as usize * 8];
+        let mut set = any.clone();
+        for at in sets.into_iter().filter(|at| *at != 0) {
+            self.memory.read_exact(at, &mut set)?;
+            any.iter_mut().zip(&set).for_each(|(any, byte)| *any |= byte);
+        }
+        let is_in = |fd: &u32| any[*fd as usize / 8] >> (fd % 8) & 1 == 1;
+        Some((0..below).filter(is_in).map(|fd| fd as i32).collect())
+    }
+
+    /// `struct sockaddr`.
+    fn address(&self, at: u64, len: u32) -> Option<String> {
+        let mut bytes = vec![0; len.min(128) as usize];
+        self.memory.read_exact(at, &mut bytes)?;
+        address(&bytes)
+    }
+
+    fn path(&self, at: u64) -> Option<String> {
+        let mut bytes = vec![0; 4096];
+        let read = self.memory.read(at, &mut bytes);
+        let path = &bytes[..read];
+        // Without an end it is none.
+        let path = &path[..path.iter().position(|b| *b == 0)?];
+        Some(clean_bytes(path, NAME_MAX)).filter(|path| !path.is_empty())
+    }
+
+    fn time(&self, timer: Timer) -> Option<Time> {
+        let ms = |ms: i32| Some(Time::Whole(u64::try_from(ms).ok()? * 1_000_000));
+        match timer {
+            Timer::Ms(time) => ms(time),
+            Timer::Timespec(at) => self.pair(at, 1).map(Time::Whole),
+            Timer::Timeval(at) => self.pair(at, 1000).map(Time::Whole),
+            Timer::Until { clock, at } => {
+                let clock = match clock {
+                    0 => ClockId::Realtime,
+                    1 => ClockId::Monotonic,
+                    7 => ClockId::Boottime,
+                    _ => return None,
+                };
+                let now = rustix::time::clock_gettime(clock);
+                let now = now.tv_sec.unsigned_abs().saturating_mul(SECOND).saturating_add(now.tv_nsec.unsigned_abs());
+                Some(Time::Left(self.pair(at, 1)?.saturating_sub(now)))
+            }
+        }
+    }
+
+    /// Seconds and a part of them, in units of `unit` ns.
+    fn pair(&self, at: u64, unit: u64) -> Option<Ns> {
+        let seconds = i64::try_from(self.memory.read_u64(at)?).ok()?.unsigned_abs();
+        let part = self.memory.read_u64(at.checked_add(8)?)?.checked_mul(unit)?;
+        (part < SECOND).then(|| seconds.saturating_mul(SECOND).saturating_add(part))
+    }
+
+    fn mutex_owner(&self, at: u64, value: u32) -> Option<u32> {
+        let mut mutex = [0; 20];
+        self.memory.read_exact(at, &mut mutex)?;
+        mutex_owner(&mutex, value)
+    }
+
+    /// The name of another thread of the process, by its number in the process's own pid namespace.
+    fn name_of(&self, number: u32) -> Option<String> {
+        let tid = self.thread_numbered(number).filter(|tid| *tid != self.tid)?;
+        // A thread that has ended has no name here: then nobody holds it any more.
+        let name = read_file(&format!("/proc/{}/task/{tid}/comm", self.pid), 64)?;
+        Some(clean_bytes(name.strip_suffix(b"\n").unwrap_or(&name), 64))
+    }
+
+    fn thread_numbered(&self, number: u32) -> Option<u32> {
+        if number == 0 {
+            return None;
+        }
+        let own = |place: &str| -> Option<(usize, u32)> {
+            let status = read_file(&format!("{place}/status"), 64 << 10)?;
+            let numbers: Vec<u32> = line(&status, b"NSpid:")?.split_ascii_whitespace().flat_map(str::parse).collect();
+            Some((numbers.len(), *numbers.last()?))
+        };
+        // One number: its pid namespace is the one of our /proc.
+        if own(&self.place)?.0 == 1 {
+            return Some(number);
+        }
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid)).ok()?;
+        let tids = tasks.take(SEARCHED).filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        let mut tids = tids.filter(|tid: &u32| {
+            own(&format!("/proc/{}/task/{tid}", self.pid)).is_some_and(|(_, inner)| inner == number)
+        });
+        tids.next()
+    }
+}
+
+/// The owner of a glibc mutex on whose lock word somebody waits with `value` in it: `__lock`, `__count`, `__owner`,
+/// `__nusers`, `__kind`, each 4 bytes (sysdeps/nptl/bits/struct_mutex.h, x86-64, glibc 2.3 to 2.42). `None` where these
+/// bytes are not what such a mutex has.
+fn mutex_owner(mutex: &[u8; 20], value: u32) -> Option<u32> {
+    let word = |at: usize| u32::from_le_bytes([mutex[at], mutex[at + 1], mutex[at + 2], mutex[at + 3]]);
+    let (lock, owner, users, kind) = (word(0), word(8), word(12), word(16));
+    // Types, and the flags robust, priority, shared and elision.
+    if kind & !0x3ff != 0 || users == 0 || owner == 0 || owner & !FUTEX_TID != 0 {
+        return None;
+    }
+    let waited = if kind & 0x10 != 0 {
+        // Robust: the owner is in the lock word, too.
+        lock & FUTEX_WAITERS != 0 && lock & FUTEX_TID == owner
+    } else {
+        // Locked, and somebody waits.
+        lock == 2
+    };
+    (waited && lock == value).then_some(owner)
+}
+
+/// A `struct sockaddr` of the families inet, inet6 and unix.
+fn address(bytes: &[u8]) -> Option<String> {
+    let port = || Some(u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?));
+    match u16::from_le_bytes(bytes.get(..2)?.try_into().ok()?) {
+        1 => unix_name(bytes.get(2..)?),
+        2 => {
+            let ip = Ipv4Addr::from(<[u8; 4]>::try_from(bytes.get(4..8)?).ok()?);
+            Some(inet(ip.into(), port()?))
+        }
+        10 => {
+            let ip = Ipv6Addr::from(<[u8; 16]>::try_from(bytes.get(8..24)?).ok()?);
+            Some(inet(ip.into(), port()?))
+        }
+        _ => None,
+    }
+}
+
+/// `10.0.3.9:5432`, `[::1]:443`; where the address is any, `:8080`.
+fn inet(ip: IpAddr, port: u16) -> String {
+    let ip = ip.to_canonical();
+    if ip.is_unspecified() { format!(":{port}") } else { SocketAddr::new(ip, port).to_string() }
+}
+
+/// `sun_path`: a path up to a zero byte, or a name in the abstract namespace, which begins with one.
+fn unix_name(path: &[u8]) -> Option<String> {
+    let name = match path.strip_prefix(b"\0") {
+        Some(name) => format!("@{}", clean_bytes(name, NAME_MAX)),
+        None => clean_bytes(path.split(|b| *b == 0).next()?, NAME_MAX),
+    };
+    (name.len() > 1).then_some(name)
+}
+
+/// The rest of the line that begins so.
+fn line<'a>(text: &'a [u8], key: &[u8]) -> Option<&'a str> {
+    let line = text.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(key))?;
+    std::str::from_utf8(line).ok()
+}
+
+/// A file that is no longer than `cap`.
+fn read_file(path: &str, cap: u64) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path).ok()?.take(cap + 1).read_to_end(&mut bytes).ok()?;
+    (bytes.len() as u64 <= cap).then_some(bytes)
+}
+
+#[cfg(test)]
+mod tests;
