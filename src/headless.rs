@@ -1,6 +1,7 @@
 //! Timed runs without a screen: `record`, `demo --once`, `dump`. What is watched is behind [`Source`], so that all of
 //! it runs in a test.
 
+use std::collections::HashMap;
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,9 +9,10 @@ use std::time::{Duration, Instant};
 use crate::config::{Config, Format};
 use crate::export;
 use crate::export::dump::{Dump, DumpThread};
-use crate::model::frame::Marker;
+use crate::model::frame::{Marker, ThreadKey};
 use crate::model::snapshot::Snapshot;
 use crate::model::tables::{FrameKind, Location, StackId};
+use crate::model::waits::{Answer, Asked};
 
 /// How long an export waits for names that are still being loaded.
 pub const NAMES_WITHIN: Duration = Duration::from_secs(10);
@@ -23,6 +25,8 @@ pub trait Source {
     fn progress(&mut self) -> Progress;
     /// A snapshot of this moment; with `named`, waits for names that are still being loaded.
     fn snapshot(&mut self, named: bool) -> Option<Arc<Snapshot>>;
+    /// What these threads wait for, as far as it is found out within `timeout`.
+    fn waits(&mut self, asked: Vec<Asked>, timeout: Duration) -> Vec<Answer>;
     /// Ends the watching and answers with everything; `None` if nothing can be had any more.
     fn finish(&mut self) -> Option<Arc<Snapshot>>;
 }
@@ -106,6 +110,8 @@ fn progress_line(progress: Progress, elapsed: Duration, duration: Option<Duratio
 const SAMPLED_WITHIN: Duration = Duration::from_millis(100);
 /// How long the first look at all threads may take.
 const LOOKED_WITHIN: Duration = Duration::from_secs(5);
+/// How long it may take to find out what all threads wait for.
+const WAITS_WITHIN: Duration = Duration::from_secs(2);
 
 /// Writes every thread's stack once; answers the exit code.
 pub fn dump(source: &mut dyn Source, config: &Config) -> i32 {
@@ -141,8 +147,10 @@ pub fn dump(source: &mut dyn Source, config: &Config) -> i32 {
         );
         return 6;
     }
+    let asked = snapshot.threads.iter().filter_map(|thread| Asked::of(&snapshot, thread)).collect();
+    let waits = source.waits(asked, WAITS_WITHIN);
     let mut bytes = Vec::new();
-    let dump = build_dump(&snapshot);
+    let dump = build_dump(&snapshot, &waits);
     let written = match config.output.format {
         Format::Json => export::dump::write_json(&dump, &mut bytes),
         Format::Text | Format::Folded => export::dump::write_text(&dump, &mut bytes),
@@ -155,8 +163,9 @@ pub fn dump(source: &mut dyn Source, config: &Config) -> i32 {
 }
 
 /// Every thread as the snapshot last saw it, in the order of thread ids.
-fn build_dump(snapshot: &Snapshot) -> Dump {
+fn build_dump(snapshot: &Snapshot, waits: &[Answer]) -> Dump {
     let tables = &snapshot.tables;
+    let waits: HashMap<ThreadKey, &Answer> = waits.iter().map(|answer| (answer.asked.thread, answer)).collect();
     let mut threads: Vec<DumpThread> = snapshot
         .threads
         .iter()
@@ -173,6 +182,7 @@ fn build_dump(snapshot: &Snapshot) -> Dump {
                 thread: now.thread,
                 name: Arc::clone(tables.name(now.name)),
                 state: now.state.resolve(tables.futex_kind(now.stack)),
+                waits_for: waits.get(&now.thread).map(|answer| answer.waits_for.to_string()),
                 cpu_ns: now.run_ns,
                 complete: frames.iter().all(|f| f.kind != FrameKind::Marker),
                 recovered: now.recovered,

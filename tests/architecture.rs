@@ -38,7 +38,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("capture::ring", &[]),
     ("symbols", &["process", "model::tables"]),
     ("unwinder", &["process"]),
-    ("process", &[]),
+    // What a call waits for is decided in one place; `process` only finds out what is behind its arguments.
+    ("process", &["model::waits"]),
     // Pure: it names nobody.
     ("model", &[]),
 ];

@@ -9,6 +9,7 @@ use crate::config::Screen;
 use crate::model::project::{Projection, Projector};
 use crate::model::settings::Settings;
 use crate::model::snapshot::Snapshot;
+use crate::model::waits::{Answer, Asked};
 
 /// How the view starts.
 #[derive(Clone, Debug)]
@@ -55,6 +56,8 @@ pub enum Input {
     Snapshot(Arc<Snapshot>),
     /// An [`Effect::Project`] was carried out.
     Projected(Box<Projected>),
+    /// What was found of an [`Effect::LookAtWaits`], all of it; threads that have moved since are missing.
+    Waits(Vec<Answer>),
     /// The processes that can be picked; an answer to [`Effect::Refresh`].
     Processes(Vec<ProcessRow>),
     /// Attaching to the picked process failed: one sentence. The list comes back.
@@ -128,6 +131,8 @@ pub enum Effect {
     /// Read the facts, see [`Request::answer`], and send what comes of it. It may take a while, and may be left out
     /// where a newer request follows.
     Project(Box<Request>),
+    /// Find out what these threads wait for, then send [`Input::Waits`]. May be left out where another one follows.
+    LookAtWaits(Vec<Asked>),
     SetInterval(Duration),
     PauseSampling(bool),
     /// Switch to the way `ptrace`.

@@ -1,14 +1,16 @@
 //! What is known of the selected row beyond its figures: what its threads wait for now, its longest wait, how sure it is.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use super::rows::What;
 use super::view::View;
-use crate::model::frame::{Ns, Syscall, ThreadKey};
+use crate::model::frame::{Ns, ThreadKey};
 use crate::model::project::{Confidence, confidence};
 use crate::model::snapshot::{Snapshot, ThreadNow};
 use crate::model::state::State;
+use crate::model::tables::Location;
+use crate::model::waits::{Asked, Facts, WaitsFor, describe, summary};
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct Explanation {
@@ -20,16 +22,20 @@ pub struct Explanation {
     pub confidence: Confidence,
 }
 
-/// What a thread does in the row at this moment: of several the one that has waited longest.
+/// What threads do in the row at this moment.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Now {
+    /// One of them: of those that wait the one that has waited longest.
     pub thread: Arc<str>,
     pub state: State,
-    /// `recvfrom fd 37`.
-    pub call: Option<String>,
     pub since_ns: Ns,
-    /// Threads that are in the row at this moment.
+    /// All of them.
     pub count: usize,
+    /// What they wait for (`recv fd 37 -> 10.0.3.9:5432`) and how many do, the most frequent first; then the states
+    /// of the others.
+    pub doing: Vec<(usize, String)>,
+    /// Whether `doing` is one call, of all of them.
+    pub one_call: bool,
 }
 
 /// About the row under the cursor.
@@ -56,74 +62,66 @@ fn group_threads(view: &View) -> Vec<Arc<str>> {
 }
 
 fn now(view: &View, snapshot: &Snapshot) -> Option<Now> {
-    let location = view.selected_location()?;
-    // In the tree only the threads of the row's group count.
-    let group: Option<HashSet<ThreadKey>> = match view.selected_row() {
-        Some(row) if !view.methods_on => {
-            Some(view.projection.groups[row.group as usize].threads.iter().map(|t| t.thread).collect())
-        }
-        _ => None,
-    };
-    let is_in = |thread: &ThreadNow| {
-        group.as_ref().is_none_or(|g| g.contains(&thread.thread))
-            && snapshot.tables.frames_innermost_first(thread.stack).any(|frame| {
-                let named = snapshot.tables.named(frame);
-                named.locations.iter().any(|l| l.function == location.function && l.module == location.module)
-            })
-    };
+    let inside = inside(view, snapshot);
     let state = |t: &ThreadNow| t.state.resolve(snapshot.tables.futex_kind(t.stack));
-    let inside: Vec<&ThreadNow> = snapshot.threads.iter().filter(|t| is_in(t)).collect();
     // Waiting threads first, of these the one that has waited longest.
     let thread = inside.iter().min_by_key(|t| (matches!(state(t), State::Run | State::Rdy), t.since))?;
+
+    let mut calls: Vec<WaitsFor> = Vec::new();
+    let mut others: BTreeMap<State, usize> = BTreeMap::new();
+    for thread in &inside {
+        let found = |asked: &Asked| view.waits.get(&thread.thread).filter(|answer| answer.asked == *asked);
+        let call = Asked::of(snapshot, thread).and_then(|asked| match found(&asked) {
+            Some(answer) => Some(answer.waits_for.clone()),
+            None => describe(&asked, &Facts::default()),
+        });
+        match call {
+            Some(call) => calls.push(call),
+            None => *others.entry(state(thread)).or_default() += 1,
+        }
+    }
+    let mut doing = summary(calls.iter());
+    let one_call = doing.len() == 1 && others.is_empty();
+    doing.extend(others.into_iter().map(|(state, count)| (count, state.word().to_owned())));
     Some(Now {
         thread: snapshot.tables.name(thread.name).clone(),
         state: state(thread),
-        call: thread.syscall.and_then(call_text),
         since_ns: snapshot.at.saturating_sub(thread.since),
         count: inside.len(),
+        doing,
+        one_call,
     })
 }
 
-/// Name and, where its first argument is one, the descriptor (x86-64 numbers).
-fn call_text(call: Syscall) -> Option<String> {
-    let (name, has_fd) = match call.number {
-        0 => ("read", true),
-        1 => ("write", true),
-        7 => ("poll", false),
-        17 => ("pread64", true),
-        18 => ("pwrite64", true),
-        19 => ("readv", true),
-        20 => ("writev", true),
-        23 => ("select", false),
-        34 => ("pause", false),
-        35 => ("nanosleep", false),
-        42 => ("connect", true),
-        43 => ("accept", true),
-        44 => ("sendto", true),
-        45 => ("recvfrom", true),
-        46 => ("sendmsg", true),
-        47 => ("recvmsg", true),
-        61 => ("wait4", false),
-        65 => ("semop", false),
-        70 => ("msgrcv", false),
-        72 => ("fcntl", true),
-        73 => ("flock", true),
-        74 => ("fsync", true),
-        75 => ("fdatasync", true),
-        128 => ("rt_sigtimedwait", false),
-        202 => ("futex", false),
-        208 => ("io_getevents", false),
-        220 => ("semtimedop", false),
-        230 => ("clock_nanosleep", false),
-        232 => ("epoll_wait", true),
-        247 => ("waitid", false),
-        270 => ("pselect6", false),
-        271 => ("ppoll", false),
-        281 => ("epoll_pwait", true),
-        288 => ("accept4", true),
-        426 => ("io_uring_enter", true),
-        441 => ("epoll_pwait2", true),
-        _ => return None,
+/// Threads that are in the selected row at this moment; in the tree only those of its group.
+fn inside<'a>(view: &View, snapshot: &'a Snapshot) -> Vec<&'a ThreadNow> {
+    let row = view.selected_row().filter(|_| !view.methods_on);
+    let group: Option<HashSet<ThreadKey>> =
+        row.map(|row| view.projection.groups[row.group as usize].threads.iter().map(|t| t.thread).collect());
+    let location = view.selected_location();
+    if location.is_none() && group.is_none() {
+        return Vec::new();
+    }
+    let is_in = |thread: &ThreadNow, location: &Location| {
+        snapshot.tables.frames_innermost_first(thread.stack).any(|frame| {
+            let named = snapshot.tables.named(frame);
+            named.locations.iter().any(|l| l.function == location.function && l.module == location.module)
+        })
     };
-    Some(if has_fd { format!("{name} fd {}", call.args[0] as u32 as i32) } else { name.into() })
+    let is_shown = |thread: &&ThreadNow| {
+        group.as_ref().is_none_or(|group| group.contains(&thread.thread))
+            && location.is_none_or(|location| is_in(thread, location))
+    };
+    snapshot.threads.iter().filter(is_shown).collect()
+}
+
+/// So many threads of a row are asked about: some 5 ms of CPU time a second. Of the others their calls are known.
+const ASKED: usize = 100;
+
+/// The waits of the selected row, the longest first.
+pub fn asked(view: &View) -> Vec<Asked> {
+    let Some(snapshot) = view.snapshot.as_ref() else { return Vec::new() };
+    let mut inside = inside(view, snapshot);
+    inside.sort_by_key(|thread| (thread.since, thread.thread));
+    inside.into_iter().filter_map(|thread| Asked::of(snapshot, thread)).take(ASKED).collect()
 }

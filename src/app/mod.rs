@@ -44,6 +44,7 @@ use view::View;
 use crate::model::frame::Ns;
 use crate::model::settings::Range;
 use crate::model::snapshot::Snapshot;
+use crate::model::waits::Asked;
 
 /// What lies over the view and takes its keys.
 #[derive(Clone, PartialEq, Debug)]
@@ -73,6 +74,8 @@ pub struct AppState {
     asked: u64,
     shown: u64,
     request: Option<Request>,
+    /// The waits that were asked about last.
+    waits: Vec<Asked>,
     pub(crate) overlay: Option<Overlay>,
     pub(crate) picker: Option<Picker>,
     /// One sentence on the last line, until the next key.
@@ -101,6 +104,7 @@ impl AppState {
             asked: 0,
             shown: 0,
             request: None,
+            waits: Vec::new(),
             overlay: None,
             picker: config.pick.then(Picker::default),
             notice: None,
@@ -113,10 +117,28 @@ impl AppState {
 
     /// Takes in what happened; returns what the session shall do, in order.
     pub fn update(&mut self, input: Input) -> Vec<Effect> {
+        let newer = matches!(input, Input::Projected(_));
+        let moved = newer || matches!(input, Input::Key(_) | Input::Mouse(_));
         let mut effects = self.react(input);
         // Once, however many settings a key changed.
         effects.extend(self.request.take().map(|request| Effect::Project(Box::new(request))));
+        if moved {
+            effects.extend(self.ask_for_waits(newer));
+        }
         effects
+    }
+
+    /// What the selected row's threads wait for is asked when that may have changed. Not of a frozen screen: that is past.
+    fn ask_for_waits(&mut self, newer: bool) -> Option<Effect> {
+        if self.frozen || self.picker.is_some() {
+            return None;
+        }
+        let asked = explain::asked(&self.view);
+        if asked.is_empty() || !newer && asked == self.waits {
+            return None;
+        }
+        self.waits.clone_from(&asked);
+        Some(Effect::LookAtWaits(asked))
     }
 
     fn react(&mut self, input: Input) -> Vec<Effect> {
@@ -129,6 +151,9 @@ impl AppState {
             }
             Input::Snapshot(snapshot) => self.take(snapshot),
             Input::Projected(projected) => self.show(*projected),
+            Input::Waits(answers) => {
+                self.view.waits = answers.into_iter().map(|answer| (answer.asked.thread, answer)).collect();
+            }
             Input::Processes(rows) => {
                 let height = self.picker_rows();
                 if let Some(picker) = &mut self.picker {

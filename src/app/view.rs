@@ -10,11 +10,12 @@ use super::event::Request;
 use super::list::{List, Step};
 use super::path::{Expanded, Path, RowKey};
 use super::rows::{Fold, Row, Tree, What, is_shown};
-use crate::model::frame::SECOND;
+use crate::model::frame::{SECOND, ThreadKey};
 use crate::model::project::{Method, Ordered, Projection, Siblings, Totals, heaviest, hottest_group, hottest_path};
 use crate::model::settings::Settings;
 use crate::model::snapshot::Snapshot;
 use crate::model::tables::Location;
+use crate::model::waits::Answer;
 
 /// For so long after the start the hottest path is looked for again with every snapshot, until a key says otherwise.
 const SETTLES_AFTER: u64 = 2 * SECOND;
@@ -47,6 +48,8 @@ pub struct View {
     pub short_names: bool,
     pub search: Option<Regex>,
     pub activity: Activity,
+    /// What was found out last of what threads wait for.
+    pub waits: HashMap<ThreadKey, Answer>,
 }
 
 impl View {
@@ -71,6 +74,7 @@ impl View {
             short_names: true,
             search: None,
             activity: Activity::default(),
+            waits: HashMap::new(),
         }
     }
 

@@ -33,6 +33,8 @@ pub struct DumpThread {
     pub thread: ThreadKey,
     pub name: Arc<str>,
     pub state: State,
+    /// What it waits for, where that was found out; cleaned.
+    pub waits_for: Option<String>,
     /// CPU time since the thread's birth, ns.
     pub cpu_ns: u64,
     /// The stack is proven whole.
@@ -59,10 +61,21 @@ pub fn write_text(dump: &Dump, out: &mut dyn Write) -> io::Result<()> {
         page.blank()?;
         for thread in &alike {
             let key = thread.thread;
-            let note = if thread.recovered { "  frame pointer found by search" } else { "" };
             let (tid, name, state) = (key.tid, fit(&thread.name, 15), thread.state.word());
             let cpu = thread.cpu_ns as f64 / 1e6;
-            page.line(&format!("{tid:>7} {name:<15}  {state:<7}  cpu {cpu:.3} ms{note}"))?;
+            let mut line = format!("{tid:>7} {name:<15}  {state:<7}  cpu {cpu:.3} ms");
+            if let Some(waits_for) = &thread.waits_for {
+                line += "  ";
+                line += &fit(waits_for, WIDTH.saturating_sub(line.len()));
+            }
+            let note = "  frame pointer found by search";
+            if thread.recovered && line.len() + note.len() <= WIDTH {
+                line += note;
+            } else if thread.recovered {
+                page.line(&line)?;
+                line = format!("       {note}");
+            }
+            page.line(&line)?;
         }
         let frames = alike.first().map_or(&[][..], |thread| &thread.frames);
         for (depth, frame) in frames.iter().enumerate() {
@@ -114,7 +127,6 @@ struct ThreadLine<'a> {
     tid: u32,
     name: &'a str,
     state: &'static str,
-    /// Nothing finds it yet.
     waits_for: Option<&'a str>,
     cpu_ms: json::Rounded,
     complete: bool,
@@ -129,7 +141,7 @@ impl<'a> ThreadLine<'a> {
             tid: thread.thread.tid,
             name: &thread.name,
             state: thread.state.word(),
-            waits_for: None,
+            waits_for: thread.waits_for.as_deref(),
             cpu_ms: json::Rounded::ms(thread.cpu_ns),
             complete: thread.complete,
             recovered: thread.recovered,
@@ -149,6 +161,7 @@ mod tests {
             thread: ThreadKey { pid: 42, tid, start: 9 },
             name: name.into(),
             state,
+            waits_for: (tid == 44).then(|| "mutex held by worker-3".to_owned()),
             cpu_ns: 12_345_678,
             complete: true,
             recovered: tid == 44,
@@ -191,7 +204,7 @@ mod tests {
         #2   main  main.c:7  [app]
 
      43 worker-1         lock     cpu 12.346 ms
-     44 worker-2         lock     cpu 12.346 ms  frame pointer found by search
+     44 worker-2         lock     cpu 12.346 ms  mutex held by worker-3  frame pointer found by search
         #0   __lll_lock_wait  main.c:7  [app]
         #1   audit  main.c:7  [app]
         #2   run  main.c:7  [app]
@@ -216,6 +229,7 @@ mod tests {
         let value: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
         assert_eq!(value["threads"].as_array().map(Vec::len), Some(4));
         assert_eq!(value["threads"][2]["recovered"], true);
+        assert_eq!(value["threads"][2]["waits_for"], "mutex held by worker-3");
         assert_eq!(value["threads"][3]["frames"][0]["frame"], "round");
     }
 
@@ -224,7 +238,10 @@ mod tests {
         fn every_line_is_ascii_and_fits(names in proptest::collection::vec((".{0,40}", proptest::collection::vec(".{0,200}", 0..9)), 0..9)) {
             let threads = names.iter().enumerate().map(|(i, (name, frames))| {
                 let frames: Vec<&str> = frames.iter().map(String::as_str).collect();
-                thread(u32::MAX - i as u32, name, State::Stopped, &frames)
+                let mut thread = thread(u32::MAX - i as u32, name, State::Stopped, &frames);
+                thread.waits_for = frames.first().map(|text| (*text).to_owned());
+                thread.recovered = i % 2 == 1;
+                thread
             });
             let dump = dump(threads.collect());
             for line in text(&dump).lines() {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::Failure;
 use super::projecting::{Answer, Projecting};
 use super::signals::{self, Caught, SIGCONT};
+use super::waiting::Waiting;
 use super::watch::{Watch, live_output_path};
 use crate::app::{AppConfig, AppState, Effect, Input, ProcessRow, READ_WITHIN, Severity};
 use crate::config::{Config, TargetSpec};
@@ -16,6 +17,7 @@ use crate::export;
 use crate::headless::NAMES_WITHIN;
 use crate::model::settings::Settings;
 use crate::model::snapshot::Snapshot;
+use crate::model::waits::Answer as WaitsFor;
 use crate::process::list;
 use crate::reducer::{Asker, Publication};
 use crate::tui::input;
@@ -31,6 +33,7 @@ enum Message {
     Input(Input),
     Snapshot(Arc<Snapshot>),
     Projected(Answer),
+    Waits(Vec<WaitsFor>),
     /// SIGINT, SIGTERM or SIGHUP.
     Signal,
     /// SIGCONT: we were stopped, and whoever had the terminal meanwhile has left it as he liked.
@@ -60,6 +63,9 @@ pub fn run(config: &Config) -> Result<i32, Failure> {
     let answers = sender.clone();
     let projecting = Projecting::start(move |answer| answers.send(Message::Projected(answer)).is_ok())
         .map_err(|error| Failure::new(1, format!("cannot start a thread to read history: {error}")))?;
+    let found = sender.clone();
+    let waiting = Waiting::start(move |answers| found.send(Message::Waits(answers)).is_ok())
+        .map_err(|error| Failure::new(1, format!("cannot start a thread to look at waits: {error}")))?;
     let app = AppState::new(AppConfig {
         settings: config.settings.clone(),
         interval: config.sampling.interval,
@@ -78,6 +84,7 @@ pub fn run(config: &Config) -> Result<i32, Failure> {
         messages,
         later: VecDeque::new(),
         projecting,
+        waiting,
         watch,
         cpu_before: HashMap::new(),
         listed: None,
@@ -123,6 +130,7 @@ struct Live<'a> {
     /// Came while an answer was waited for.
     later: VecDeque<Message>,
     projecting: Projecting,
+    waiting: Waiting,
     watch: Option<Watch>,
     /// CPU time of each process (pid, start) at the last listing, and when that was.
     cpu_before: HashMap<(u32, u64), u64>,
@@ -156,8 +164,10 @@ impl Live<'_> {
             }
             let now = Instant::now();
             self.projecting.go_on(now);
+            self.waiting.go_on(now);
             let mut wait = self.pacer.due_in(now).unwrap_or(Duration::from_secs(3600));
             wait = wait.min(self.projecting.due_in(now).unwrap_or(wait));
+            wait = wait.min(self.waiting.due_in(now).unwrap_or(wait));
             if self.watch.is_none() {
                 wait = wait.min(LIST_EVERY);
             }
@@ -238,6 +248,11 @@ impl Live<'_> {
                 return if changed { self.update(Input::PtraceHelps(helps)) } else { None };
             }
             Message::Projected(answer) => return self.answered(answer),
+            Message::Waits(answers) => {
+                self.waiting.done(Instant::now());
+                self.pacer.data();
+                return self.update(Input::Waits(answers));
+            }
             Message::Input(input) => input,
         };
         if let Input::Exported(Ok(path)) = &input {
@@ -266,6 +281,10 @@ impl Live<'_> {
                     if wait && let Some(outcome) = self.await_answer() {
                         return Some(outcome);
                     }
+                    Ok(())
+                }
+                Effect::LookAtWaits(asked) => {
+                    self.waiting.ask(asked, Instant::now());
                     Ok(())
                 }
                 Effect::SetInterval(interval) => {

@@ -3,12 +3,14 @@
 //! ```text
 //! watch    one watched process: target, sampler, reducer, symbols, and the child if we started it
 //! live     the live view's loop: keys, signals, snapshots -> app -> tui, and the effects back
+//! waiting  what the selected row's threads wait for, found out on a thread of its own
 //! signals  SIGINT, SIGTERM, SIGHUP as messages
 //! ```
 
 mod live;
 mod projecting;
 mod signals;
+mod waiting;
 mod watch;
 
 use crate::config::{CaptureChoice, Config, Mode};

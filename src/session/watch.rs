@@ -11,6 +11,7 @@ use rustix::event::{PollFd, PollFlags};
 
 use super::Failure;
 use super::signals::{self, Caught};
+use super::waiting::look_once;
 use crate::capture::governor::Overhead;
 use crate::capture::{Control, Plan, Sampler, Status};
 use crate::config::{Config, TargetSpec};
@@ -19,6 +20,7 @@ use crate::headless::{NAMES_WITHIN, Progress, Source, Waited};
 use crate::model::frame::SECOND;
 use crate::model::recorder::Limits;
 use crate::model::snapshot::{self, Session, Snapshot};
+use crate::model::waits::{Answer, Asked};
 use crate::process::files::Files;
 use crate::process::launch::{Launch, LaunchOutput};
 use crate::process::target::Target;
@@ -285,6 +287,10 @@ impl Source for Timed {
 
     fn snapshot(&mut self, named: bool) -> Option<Arc<Snapshot>> {
         self.watch.as_ref()?.reducer.snapshot(if named { NAMES_WITHIN } else { Duration::ZERO })
+    }
+
+    fn waits(&mut self, asked: Vec<Asked>, timeout: Duration) -> Vec<Answer> {
+        look_once(asked, timeout)
     }
 
     fn finish(&mut self) -> Option<Arc<Snapshot>> {

@@ -10,6 +10,9 @@ use crate::app::explain::{Now, explain};
 use crate::app::names;
 use crate::model::state::State;
 
+/// Cells between two things on the line.
+const GAP: usize = 3;
+
 /// What happens now, then what is known of the range. What there is no room for is left out, the least useful first.
 pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
     let (Some(about), Some(snapshot)) = (explain(&app.view), &app.view.snapshot) else { return };
@@ -23,15 +26,16 @@ pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
     };
     let longest =
         about.longest.map(|(ns, from)| format!("longest {} at {}", span(ns), theme.clock(&snapshot.session, from)));
-    let now = about.now.as_ref().map(now_text);
     let mut room = pen.room().saturating_sub(1);
+    let cells = |text: &Option<String>| text.as_ref().map_or(0, |text| width(text) + GAP);
+    // The longest wait has its place, unless not even the first thing that is done now has one beside it.
+    let now = about.now.as_ref().map(|now| now_text(now, room.saturating_sub(cells(&longest)), room, theme.glyphs.cut));
     let mut fits = |text: &Option<String>| {
-        let cells = text.as_ref().map_or(0, |text| width(text) + 3);
-        let fits = cells <= room;
-        room -= if fits { cells } else { 0 };
+        let fits = cells(text) <= room;
+        room -= if fits { cells(text) } else { 0 };
         fits
     };
-    let has_now = fits(&now);
+    fits(&now);
     let longest = longest.filter(|text| fits(&Some(text.clone())));
     let sure = Some(sure).filter(|text| fits(&Some(text.clone())));
 
@@ -44,33 +48,54 @@ pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
         }
     };
     if let Some(now) = now {
-        let all = pen.room().saturating_sub(1);
-        pen.put(&cut_end(&now, if has_now { width(&now) } else { all }, theme.glyphs.cut), theme.plain()).space(3);
+        pen.put(&now, theme.plain()).space(GAP);
     }
     if room > 20 && !list.is_empty() {
         // The calls nearest to the row say most.
         let list = match about.threads.is_empty() {
-            false => cut_end(&list, room - 3, theme.glyphs.cut),
-            true => cut_start(&list, room - 3, theme.glyphs.cut),
+            false => cut_end(&list, room - GAP, theme.glyphs.cut),
+            true => cut_start(&list, room - GAP, theme.glyphs.cut),
         };
-        pen.put(&list, theme.plain()).space(3);
+        pen.put(&list, theme.plain()).space(GAP);
     }
     for text in [longest, sure].into_iter().flatten() {
-        pen.put(&text, theme.dim()).space(3);
+        pen.put(&text, theme.dim()).space(GAP);
     }
 }
 
-fn now_text(now: &Now) -> String {
+/// What threads do now, in `most` cells.
+fn now_text(now: &Now, cells: usize, most: usize, cut: &str) -> String {
+    if now.doing.len() > 1 {
+        return list_text(&now.doing, cells, most, cut);
+    }
+    let waits = !matches!(now.state, State::Run | State::Rdy);
     let mut text = format!("now {}", now.state.word());
-    if !matches!(now.state, State::Run | State::Rdy) {
-        if let Some(call) = &now.call {
-            text += &format!(" {call}");
+    if let (true, [(_, call)]) = (now.one_call, now.doing.as_slice()) {
+        // `sleep 2.0 s` says itself that it is a sleep.
+        match call.split(' ').next() == Some(now.state.word()) {
+            true => text = format!("now {call}"),
+            false => text += &format!(" {call}"),
         }
+    }
+    if waits {
         text += &format!(" for {}", span(now.since_ns));
     }
     text += &format!(": {}", now.thread);
     if now.count > 1 {
         text += &format!(" and {} more", now.count - 1);
     }
-    text
+    cut_end(&text, most.saturating_sub(GAP), cut).into_owned()
+}
+
+/// So many do this, so many that: as much as fits into `cells`, whole things; into `most` where not even the first does.
+fn list_text(doing: &[(usize, String)], cells: usize, most: usize, cut: &str) -> String {
+    let things: Vec<String> = doing.iter().take(20).map(|(count, what)| format!("{count} {what}")).collect();
+    let first = |n: usize| {
+        let more = if n < doing.len() { format!(", {cut}") } else { String::new() };
+        format!("now {}{more}", things[..n].join(", "))
+    };
+    let fits = |n: usize, room: usize| width(&first(n)) + GAP <= room;
+    let room = if fits(1, cells) { cells } else { most };
+    let n = (1..=things.len()).rev().find(|n| fits(*n, room)).unwrap_or(1);
+    cut_end(&first(n), room.saturating_sub(GAP), cut).into_owned()
 }

@@ -10,6 +10,7 @@ use sampletop::model::frame::{
 use sampletop::model::recorder::{Limits, Recorder};
 use sampletop::model::snapshot::{Health, Session, Snapshot, Target};
 use sampletop::model::tables::{FrameKind, Location, Named};
+use sampletop::model::waits::{Answer, Asked, Facts, Time, describe};
 
 pub const MS: Ns = 1_000_000;
 const STARTED: Ns = 1_000 * SECOND;
@@ -249,6 +250,19 @@ impl World {
             stopped: false,
         }
     }
+}
+
+/// What would be found out about the shop's waits.
+pub fn look_at(asked: &[Asked]) -> Vec<Answer> {
+    let facts = Facts {
+        files: vec![(37, "-> 10.0.3.9:5432".into()), (3, "/srv/shop/log/shop.log".into())],
+        watched: Some(12),
+        time: Some(Time::Whole(3600 * SECOND)),
+        holder: Some("worker-3".into()),
+        ..Facts::default()
+    };
+    let answer = |asked: &Asked| Some(Answer { asked: *asked, waits_for: describe(asked, &facts)? });
+    asked.iter().filter_map(answer).collect()
 }
 
 fn location(text: &str) -> Location {

@@ -1,0 +1,123 @@
+//! Finds out what threads wait for, on a thread of its own: the target's memory and files may block.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use crate::model::waits::{Answer, Asked};
+use crate::process::waits::Waits;
+
+/// Threads are looked at no more often than this.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// At most one batch is with the thread, and at most one waits: the newest. A thread that blocks is left to itself.
+pub struct Waiting {
+    batches: Sender<Vec<Asked>>,
+    looking: bool,
+    waiting: Option<Vec<Asked>>,
+    due: Instant,
+}
+
+impl Waiting {
+    /// Every answer must be given to [`Waiting::done`]. The thread ends when this is dropped, after what it is at.
+    pub fn start(mut send: impl FnMut(Vec<Answer>) -> bool + Send + 'static) -> std::io::Result<Waiting> {
+        let (batches, receiver) = channel::<Vec<Asked>>();
+        std::thread::Builder::new().name("waits".into()).spawn(move || {
+            let mut waits = Waits::default();
+            for batch in receiver {
+                let mut answers = Vec::with_capacity(batch.len());
+                waits.look_at(&batch, |answer| {
+                    answers.push(answer);
+                    true
+                });
+                if !send(answers) {
+                    return;
+                }
+            }
+        })?;
+        Ok(Waiting { batches, looking: false, waiting: None, due: Instant::now() })
+    }
+
+    pub fn ask(&mut self, batch: Vec<Asked>, now: Instant) {
+        self.waiting = Some(batch);
+        self.go_on(now);
+    }
+
+    /// The thread has answered.
+    pub fn done(&mut self, now: Instant) {
+        self.looking = false;
+        self.go_on(now);
+    }
+
+    /// How long until [`Waiting::go_on`] has something to do; `None`: that is for others to say.
+    pub fn due_in(&self, now: Instant) -> Option<Duration> {
+        let waits = !self.looking && self.waiting.is_some();
+        waits.then(|| self.due.saturating_duration_since(now))
+    }
+
+    /// Gives the thread what waits, if it is time.
+    pub fn go_on(&mut self, now: Instant) {
+        if self.looking || now < self.due {
+            return;
+        }
+        if let Some(batch) = self.waiting.take() {
+            self.looking = self.batches.send(batch).is_ok();
+            self.due = now + EVERY;
+        }
+    }
+}
+
+/// The answers that come within `timeout`, of a batch that is looked at once.
+pub fn look_once(batch: Vec<Asked>, timeout: Duration) -> Vec<Answer> {
+    let (sender, answers): (_, Receiver<Answer>) = channel();
+    let looking = std::thread::Builder::new().name("waits".into()).spawn(move || {
+        Waits::default().look_at(&batch, |answer| sender.send(answer).is_ok());
+    });
+    let deadline = Instant::now() + timeout;
+    let mut found = Vec::new();
+    if looking.is_ok() {
+        // It ends when everything is there and the sender is gone.
+        while let Ok(answer) = answers.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            found.push(answer);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::frame::{Syscall, ThreadKey};
+    use crate::model::waits::Lock;
+
+    /// A thread that is certainly not there (PID_MAX_LIMIT is 2^22).
+    fn nobody(tid: u32) -> Asked {
+        let thread = ThreadKey { pid: 1 << 23, tid, start: 0 };
+        Asked { thread, call: Syscall { number: 0, args: [0; 6] }, lock: Lock::No }
+    }
+
+    #[test]
+    fn one_batch_a_second_and_of_those_that_wait_the_newest() {
+        let (sender, answers) = channel();
+        let mut waiting = Waiting::start(move |batch| sender.send(batch).is_ok()).expect("a thread");
+        let now = Instant::now() + Duration::from_secs(1);
+        waiting.ask(vec![nobody(1)], now);
+        assert!(waiting.looking);
+        waiting.ask(vec![nobody(2)], now);
+        waiting.ask(vec![nobody(3)], now);
+        assert_eq!(waiting.due_in(now), None);
+        assert_eq!(answers.recv().expect("an answer"), vec![]);
+        waiting.done(now);
+        assert!(!waiting.looking);
+        assert_eq!(waiting.waiting, Some(vec![nobody(3)]));
+        assert_eq!(waiting.due_in(now), Some(EVERY));
+        waiting.go_on(now + EVERY);
+        assert!(waiting.looking && waiting.waiting.is_none());
+    }
+
+    #[test]
+    fn looking_once_ends_with_the_last_answer() {
+        let begun = Instant::now();
+        assert_eq!(look_once(vec![nobody(1)], Duration::from_secs(600)), vec![]);
+        assert!(begun.elapsed() < Duration::from_secs(300), "it did not wait for its time to pass");
+    }
+}

@@ -1,0 +1,142 @@
+//! What `dump` says that threads wait for: a program with one thread in each kind of wait, which knows what shall be
+//! said of each.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use common::Running;
+use sampletop::model::frame::{Syscall, ThreadKey};
+use sampletop::model::waits::{Asked, Lock};
+use sampletop::process::threads::{Doing, Tasks};
+use sampletop::process::waits::Waits;
+use serde_json::Value;
+
+/// What the program says: of which thread, its state, its wait.
+fn expected(target: &mut Running) -> Vec<[String; 3]> {
+    let lines = target.lines.by_ref().map(|line| line.expect("text")).take_while(|line| line != "end");
+    lines
+        .map(|line| {
+            let mut words = line.splitn(3, ' ').map(str::to_owned);
+            [(); 3].map(|()| words.next().expect("three words"))
+        })
+        .collect()
+}
+
+fn dump(pid: u32, format: &str) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
+    let output = command.args(["dump", "-p", &pid.to_string(), "--format", format]).output().expect("it starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// `*` stands for anything.
+fn is_like(found: &str, expected: &str) -> bool {
+    match expected.split_once('*') {
+        Some((start, end)) => found.starts_with(start) && found.ends_with(end),
+        None => found == expected,
+    }
+}
+
+fn check(pid: u32, expected: &[[String; 3]], change: impl Fn(&str) -> String) {
+    let dump: Value = serde_json::from_str(&dump(pid, "json")).expect("JSON");
+    let threads = dump["threads"].as_array().expect("threads");
+    let mut wrong = Vec::new();
+    for [name, state, text] in expected {
+        if text == "-" {
+            common::skipped(name, "there is no IPv6 here");
+            continue;
+        }
+        let text = change(text);
+        let thread = threads.iter().find(|thread| thread["name"] == **name);
+        let thread = thread.unwrap_or_else(|| panic!("no thread {name} in the dump"));
+        let found = thread["waits_for"].as_str().unwrap_or("nothing");
+        if thread["state"] != **state || !is_like(found, &text) {
+            wrong.push(format!("{name}: {} {found:?}, not {state} {text:?}", thread["state"]));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn program(variant: &str) -> std::path::PathBuf {
+    common::build("waits.c", variant, &["-O2", "-g"])
+}
+
+#[test]
+fn every_kind_of_wait() {
+    if !common::need_root("dump by perf") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut target = Running::start(&program("every"), &[dir.path().to_str().expect("text")]);
+    let expected = expected(&mut target);
+    assert!(expected.len() > 30, "{expected:?}");
+    check(target.pid(), &expected, str::to_owned);
+    // And for people.
+    let text = dump(target.pid(), "text");
+    for name in ["lock-plain", "read-pipe", "wait-child"] {
+        let [.., wait] = expected.iter().find(|[of, ..]| of == name).expect("it is one of them");
+        let line = text.lines().find(|line| line.split_whitespace().nth(1) == Some(name)).expect("it is in the text");
+        assert!(line.contains(" ms  ") && line.contains(wait.as_str()), "{line}");
+    }
+}
+
+/// In pid and network namespaces of its own, as in a container: numbers and addresses are those of the target.
+#[test]
+fn waits_in_a_container() {
+    if !common::need_root("makes namespaces") {
+        return;
+    }
+    let program = program("container");
+    let path = program.to_str().expect("text");
+    let dir = tempfile::tempdir().expect("a folder");
+    let folder = dir.path().to_str().expect("text");
+    let args = ["--pid", "--net", "--mount-proc", "--fork", "--kill-child", path, folder, "up"];
+    let mut outer = Running::start(Path::new("unshare"), &args);
+    let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", outer.pid())).expect("the child's pid");
+    let pid: u32 = children.trim().parse().expect("one child");
+    let expected = expected(&mut outer);
+    // Whose the other end of a unix socket is can only be asked within one's own network namespace.
+    check(pid, &expected, |text| if text.contains("-> /") { "recv fd*unix socket".into() } else { text.to_owned() });
+}
+
+/// A thread's wait is described only while it is the one that was asked about.
+#[test]
+fn a_wait_that_is_over_is_not_described() {
+    if !common::need_root("looks at descriptors") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut target = Running::start(&program("over"), &[dir.path().to_str().expect("text")]);
+    let expected = expected(&mut target);
+    let pid = target.pid();
+    let tasks = Tasks::open(pid, 4).expect("its threads");
+    let mut tids = Vec::new();
+    tasks.list(&mut tids).expect("its threads");
+    let of = |tid: &&u32| fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm")).is_ok_and(|n| n == "read-pipe\n");
+    let tid = *tids.iter().find(of).expect("the thread");
+    let mut files = tasks.thread(tid);
+    let stat = tasks.stat(&mut files).expect("it lives");
+    let Ok(Doing::Blocked { call, .. }) = tasks.doing(&mut files) else { panic!("it reads") };
+    let asked = Asked { thread: ThreadKey { pid, tid, start: stat.start }, call, lock: Lock::No };
+    let look = |asked: Asked| {
+        let mut found = None;
+        Waits::default().look_at(&[asked], |answer| {
+            found = Some(answer.waits_for.to_string());
+            true
+        });
+        found
+    };
+    let [.., text] = expected.iter().find(|[name, ..]| name == "read-pipe").expect("it is one of them");
+    assert_eq!(look(asked).as_ref(), Some(text));
+    let mut other = call;
+    other.args[2] += 1;
+    assert_eq!(look(Asked { call: other, ..asked }), None, "another call");
+    assert_eq!(look(Asked { call: Syscall { number: 1, ..call }, ..asked }), None, "another number");
+    let born = ThreadKey { start: stat.start + 1, ..asked.thread };
+    assert_eq!(look(Asked { thread: born, ..asked }), None, "another thread of this id");
+    drop(target);
+    assert_eq!(look(asked), None, "it has ended");
+}
