@@ -28,7 +28,7 @@ pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
         about.longest.map(|(ns, from)| format!("longest {} at {}", span(ns), theme.clock(&snapshot.session, from)));
     let mut room = pen.room().saturating_sub(1);
     let cells = |text: &Option<String>| text.as_ref().map_or(0, |text| width(text) + GAP);
-    // The longest wait has its place, unless not even the first thing that is done now has one beside it.
+    // The longest wait has its place, unless not even two things that are done now have one beside it.
     let now = about.now.as_ref().map(|now| now_text(now, room.saturating_sub(cells(&longest)), room, theme.glyphs.cut));
     let mut fits = |text: &Option<String>| {
         let fits = cells(text) <= room;
@@ -41,6 +41,8 @@ pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
 
     // A list takes what is left.
     let list = match about.threads.is_empty() {
+        // It is named already.
+        false if about.threads.len() == 1 && about.now.is_some() => String::new(),
         false => about.threads.iter().take(100).map(AsRef::as_ref).collect::<Vec<&str>>().join(" "),
         true => {
             let links: Vec<_> = app.view.selected_links().into_iter().map(|l| names::short(l)).collect();
@@ -87,7 +89,7 @@ fn now_text(now: &Now, cells: usize, most: usize, cut: &str) -> String {
     cut_end(&text, most.saturating_sub(GAP), cut).into_owned()
 }
 
-/// So many do this, so many that: as much as fits into `cells`, whole things; into `most` where not even the first does.
+/// So many do this, so many that: as much as fits into `cells`, whole things; into `most` where not even two do.
 fn list_text(doing: &[(usize, String)], cells: usize, most: usize, cut: &str) -> String {
     let things: Vec<String> = doing.iter().take(20).map(|(count, what)| format!("{count} {what}")).collect();
     let first = |n: usize| {
@@ -95,7 +97,7 @@ fn list_text(doing: &[(usize, String)], cells: usize, most: usize, cut: &str) ->
         format!("now {}{more}", things[..n].join(", "))
     };
     let fits = |n: usize, room: usize| width(&first(n)) + GAP <= room;
-    let room = if fits(1, cells) { cells } else { most };
+    let room = if fits(things.len().min(2), cells) { cells } else { most };
     let n = (1..=things.len()).rev().find(|n| fits(*n, room)).unwrap_or(1);
     cut_end(&first(n), room.saturating_sub(GAP), cut).into_owned()
 }

@@ -6,9 +6,7 @@ mod summary;
 
 use std::fmt;
 
-pub use call::{
-    Child, FUTEX_LOCK_PI, FUTEX_LOCK_PI2, FUTEX_WAIT, FUTEX_WAIT_BITSET, Object, Timer, read as read_call,
-};
+pub use call::{Child, FUTEX_LOCK_PI, FUTEX_LOCK_PI2, FUTEX_WAIT, FUTEX_WAIT_BITSET, Object, Timer, read as read_call};
 pub use summary::summary;
 
 use super::frame::{Ns, SECOND, Syscall, ThreadKey};
