@@ -4,16 +4,18 @@
 //! `bpf` a filter in the kernel drops them before they take room. Without, there is one inherited event per (thread, CPU) for
 //! threads that run, all of a CPU into one ring: a ring per thread would hit the memlock limit at about 69 threads.
 
+pub mod refused;
+
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use perf_event_open_sys::{bindings as sys, ioctls, perf_event_open};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::capture::cpus::online_cpus;
 use crate::capture::kernel_ring::{KernelRing, Record, SAMPLE_REGISTERS, SAMPLE_TYPE, Sample};
-use crate::capture::schedule::Random;
-use crate::model::frame::Ns;
+use crate::capture::schedule::{Random, now};
+use crate::model::frame::{Ns, SECOND};
 
 /// All rings together, bytes.
 const ALL_RINGS: usize = 32 << 20;
@@ -33,6 +35,8 @@ const UNSAMPLED_NEW: u64 = 4;
 const COUNTERS_LAG: Ns = 20_000_000;
 /// The same, in periods, for a thread that was watched already: its events are given up and opened again.
 const UNSAMPLED_WATCHED: u64 = 50;
+/// Where descriptors are short, a thread that has not run for so long gives its events to one that does.
+const QUIET: Ns = SECOND;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
@@ -61,6 +65,8 @@ struct Watched {
     inherited_from: Option<u32>,
     /// Run time since its last sample, ns.
     unsampled: Ns,
+    /// When it was last found to have run.
+    moved_at: Ns,
     /// It has ended, but others have inherited from it: closing its events would close theirs.
     ended: bool,
 }
@@ -88,7 +94,9 @@ pub struct Perf {
     running: bool,
     /// Events that may still be opened.
     budget: usize,
+    /// Some running thread got no events since the last housekeeping, and: before that.
     starved: bool,
+    was_starved: bool,
     lost_recorded: u64,
     lost_closed: u64,
     throttled: u64,
@@ -136,6 +144,7 @@ impl Perf {
             running: true,
             budget: descriptors,
             starved: false,
+            was_starved: false,
             lost_recorded: 0,
             lost_closed: 0,
             throttled: 0,
@@ -166,7 +175,7 @@ impl Perf {
 
     /// True when some running thread has no events because descriptors ran out.
     pub fn starved(&self) -> bool {
-        self.starved
+        self.starved || self.was_starved
     }
 
     pub fn counts(&self) -> PerfCounts {
@@ -229,6 +238,7 @@ impl Perf {
         let period = self.period;
         let watched = self.threads.entry(tid).or_default();
         watched.unsampled = watched.unsampled.saturating_add(ran);
+        watched.moved_at = now();
         let patience = match (watched.events.is_empty(), watched.inherited_from, known_at_start) {
             (true, None, true) => 0,
             (true, None, false) => UNSAMPLED_NEW * period + COUNTERS_LAG,
@@ -281,6 +291,7 @@ impl Perf {
     /// new CPU could not be opened.
     pub fn housekeeping(&mut self, now: Ns) -> io::Result<()> {
         let mut result = Ok(());
+        self.was_starved = std::mem::take(&mut self.starved);
         if let Ok(numbers) = online_cpus() {
             let lost_closed = &mut self.lost_closed;
             self.cpus.retain(|cpu| {
@@ -339,6 +350,8 @@ impl Perf {
                     self.ring_bytes /= 2;
                     self.attr.sample_stack_user = dump_bytes(self.ring_bytes) as u32;
                 }
+                // As an error number it would look like a forbidden system call.
+                Err(e) if e.raw_os_error() == Some(libc::EPERM) => return Err(io::ErrorKind::QuotaExceeded.into()),
                 Err(e) => return Err(e),
             }
         }
@@ -362,14 +375,14 @@ impl Perf {
 
     /// False when it makes no sense to go on with other CPUs.
     fn open_thread_on(&mut self, tid: u32, number: u32) -> bool {
-        let Some(cpu) = self.cpus.iter().find(|cpu| cpu.number == number) else { return true };
         if self.scope == Scope::Everything {
             return true;
         }
-        if self.budget == 0 {
+        if self.budget == 0 && (self.starved || !self.give_up_quiet()) {
             self.starved = true;
             return false;
         }
+        let Some(cpu) = self.cpus.iter().find(|cpu| cpu.number == number) else { return true };
         let event = match open_event(&self.attr_now(), tid as i32, number) {
             Ok(event) => event,
             Err(e) => {
@@ -394,6 +407,20 @@ impl Perf {
         self.owner_of_id.insert(id, tid);
         self.threads.entry(tid).or_default().events.push((number, event, id));
         true
+    }
+
+    /// Closes the events of the thread that has not run for longest, so that one which runs can have them; false if all are needed.
+    fn give_up_quiet(&mut self) -> bool {
+        let before = now().saturating_sub(QUIET);
+        let anchors: FxHashSet<u32> = self.threads.values().filter_map(|watched| watched.inherited_from).collect();
+        let quiet = |(tid, watched): &(&u32, &Watched)| {
+            watched.moved_at < before && !watched.events.is_empty() && !anchors.contains(tid)
+        };
+        let found = self.threads.iter().filter(quiet).min_by_key(|(_, watched)| watched.moved_at).map(|(tid, _)| *tid);
+        if let Some(tid) = found {
+            self.close_thread(tid);
+        }
+        found.is_some()
     }
 
     /// Closes the events of a thread whose samples also come by inheritance.
@@ -495,6 +522,12 @@ fn probe(tid: u32, cpu: u32, dump: usize) -> io::Result<(Scope, sys::perf_event_
         .map(|attr| (Scope::Threads, attr))
 }
 
+/// The widest scope that is permitted for a thread (0: this one), and whether samples show the kernel's part. Leaves nothing open.
+pub fn permitted(tid: u32) -> io::Result<(Scope, bool)> {
+    let cpu = online_cpus()?.first().copied().unwrap_or(0);
+    probe(tid, cpu, dump_bytes(SMALLEST_RING)).map(|(scope, attr)| (scope, attr.exclude_kernel() == 0))
+}
+
 /// Drops what older kernels do not know: the lost count (6.0), inheritance by threads only (5.13).
 fn first_accepted(attr: sys::perf_event_attr, pid: i32, cpu: u32) -> io::Result<sys::perf_event_attr> {
     let mut without_lost = attr;
@@ -550,33 +583,5 @@ fn lost_of(event: &OwnedFd) -> u64 {
     match rustix::io::read(event, &mut words) {
         Ok(16) => u64::from_ne_bytes(words[8..].try_into().unwrap_or_default()),
         _ => 0,
-    }
-}
-
-/// Why perf events are refused, and the one thing to do about it.
-pub fn explain(error: &io::Error) -> (String, String) {
-    let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid")
-        .ok()
-        .and_then(|text| text.trim().parse::<i32>().ok());
-    match (error.raw_os_error(), paranoid) {
-        (Some(libc::EACCES | libc::EPERM), Some(level)) if level > 2 => (
-            format!("kernel.perf_event_paranoid is {level}"),
-            "run sampletop as root, or `sudo sysctl kernel.perf_event_paranoid=2`".into(),
-        ),
-        // Other users' processes were refused before: this one has closed itself (PR_SET_DUMPABLE).
-        (Some(libc::EACCES), _) => {
-            ("the kernel grants no access to it, not even to its owner".into(), "run sampletop as root".into())
-        }
-        (Some(libc::EPERM), _) => (
-            "the system call perf_event_open is forbidden here".into(),
-            "run sampletop outside the container, or give the container CAP_PERFMON".into(),
-        ),
-        (Some(libc::ENOSYS), _) => {
-            ("this kernel is built without perf events".into(), "use --capture ptrace or --capture states".into())
-        }
-        (Some(libc::EMFILE | libc::ENFILE), _) => {
-            ("no descriptors are left for perf events".into(), "raise the limit with `ulimit -n`".into())
-        }
-        _ => (format!("perf events cannot be opened ({error})"), "use --capture ptrace or --capture states".into()),
     }
 }

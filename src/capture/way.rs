@@ -106,10 +106,10 @@ pub fn open(choice: CaptureChoice, setting: &Setting<'_>) -> Result<Way, AttachE
         // Only for a program that we started is stopping threads ours to decide.
         (Err(_), CaptureChoice::Auto) if setting.own_child && may_stop => return by_ptrace(),
         (Err(error), CaptureChoice::Auto) => {
-            let (why, fix) = perf::explain(&error);
+            let (why, fix) = perf::refused::explain(&error);
             return way(Kind::States, None, Some(format!("no stacks, only states: {why}; {fix}")));
         }
-        (Err(error), _) => return Err(refused(perf::explain(&error))),
+        (Err(error), _) => return Err(refused(perf::refused::explain(&error))),
     };
     match choice {
         CaptureChoice::Perf if !has_access => Err(refused(no_access())),
@@ -145,7 +145,7 @@ impl Setting<'_> {
 }
 
 /// Asks for one thread's registers: the same right is needed to read its stack, or to stop it.
-fn stacks_readable(target: &Target, tasks: &Tasks) -> bool {
+pub fn stacks_readable(target: &Target, tasks: &Tasks) -> bool {
     let tid = witness(target.pid()).unwrap_or(target.pid());
     let mut files = tasks.thread(tid);
     let answer = tasks.doing(&mut files);

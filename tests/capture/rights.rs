@@ -4,10 +4,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustix::process::{Resource, Rlimit, setrlimit};
+use sampletop::capture::Status;
 use sampletop::config::CaptureChoice;
-use sampletop::model::frame::{Ns, Seen};
+use sampletop::model::frame::{Event, Ns, Seen};
 use sampletop::process::threads::process_cpu;
 
 use crate::common::{Running, build, skipped};
@@ -16,8 +18,12 @@ use crate::support::*;
 const NOBODY: u32 = 65_534;
 const PROGRAM: &str = "SAMPLETOP_TEST_PROGRAM_OF_NOBODY";
 
-/// Runs a helper of this file as nobody; both programs must lie where nobody may read them.
 fn as_nobody(helper: &str, program: &Path) {
+    as_user(NOBODY, helper, program);
+}
+
+/// Runs a helper of this file as that user; both programs must lie where that one may read them.
+fn as_user(user: u32, helper: &str, program: &Path) {
     if !rustix::process::geteuid().is_root() {
         return skipped(helper, "needs root to become nobody");
     }
@@ -34,8 +40,8 @@ fn as_nobody(helper: &str, program: &Path) {
         .args(["--exact", helper, "--nocapture"])
         .env(PROGRAM, target)
         .current_dir("/")
-        .uid(NOBODY)
-        .gid(NOBODY)
+        .uid(user)
+        .gid(user)
         .output()
         .expect("it starts again");
     let words = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
@@ -105,4 +111,89 @@ fn helper_follows_new_threads() {
     // Each thread lives at most ten periods, of which the first of each CPU gives nothing. Two events for a thread would
     // give twice the samples.
     assert!((0.2..1.15).contains(&ratio), "{samples} of {expected}");
+}
+
+#[test]
+fn a_plain_users_waits_are_not_disturbed() {
+    let program = build("cap_eintr.c", "nobody", &["-O1"]);
+    as_nobody("rights::helper_disturbs_no_wait", &program);
+}
+
+#[test]
+fn helper_disturbs_no_wait() {
+    let Some(program) = program() else { return };
+    for mode in ["stay", "alternate"] {
+        let mut target = Running::start(&program, &[mode]);
+        let (sampler, mut reader) = start(&target, CaptureChoice::Auto, 5);
+        assert_eq!(sampler.status().way, "perf");
+        let pid = target.pid();
+        let mut events = Vec::new();
+        let end = Instant::now() + Duration::from_secs(2);
+        read_until(&mut reader, &mut events, |_| {
+            assert!(thread_states(pid).iter().all(|(state, tracer)| *tracer == 0 && !"tT".contains(*state)));
+            Instant::now() >= end
+        });
+        drop(sampler);
+        ask(&mut target, "\n");
+        assert_eq!(next_number(&mut target), 0, "EINTR under {mode}");
+        assert!(looks(&events).any(|look| look.seen == Seen::OnCpu && name(look) == "spin"));
+    }
+}
+
+fn limit(resource: Resource, to: u64) {
+    setrlimit(resource, Rlimit { current: Some(to), maximum: Some(to) }).expect("lowered");
+}
+
+/// One event for each thread and core does not fit: those who run share what there is, and the rest is named.
+#[test]
+fn more_running_threads_than_descriptors_are_named() {
+    let program = build("cap_threads.c", "nobody-many", &["-O1"]);
+    as_nobody("rights::helper_runs_short_of_descriptors", &program);
+}
+
+#[test]
+fn helper_runs_short_of_descriptors() {
+    let Some(program) = program() else { return };
+    let mut target = Running::start(&program, &["work", "300"]);
+    limit(Resource::Memlock, 64 << 10);
+    limit(Resource::Nofile, 100);
+    let (sampler, mut reader) = start(&target, CaptureChoice::Auto, 5);
+    assert_eq!(sampler.status().way, "perf");
+    let mut events = Vec::new();
+    let short =
+        |status: Status| status.notice.is_some_and(|notice| notice.contains("not sampled for want of descriptors"));
+    read_until(&mut reader, &mut events, |_| short(sampler.status()));
+    assert!(looks(&events).any(|look| look.seen == Seen::OnCpu && name(look).starts_with("work-")));
+    // From now on only two of them run; those that held all events give them up, and nobody is short any more.
+    ask(&mut target, "\n");
+    let spins = |events: &[Event]| {
+        let sampled = |who: &str| looks(events).any(|look| look.seen == Seen::OnCpu && name(look) == who);
+        sampled("spin-0") && sampled("spin-1")
+    };
+    read_until(&mut reader, &mut events, |events| spins(events) && !short(sampler.status()));
+}
+
+/// The memory for rings is counted per user: of a user's two profilers the second finds less, here nothing.
+#[test]
+fn rings_that_find_no_memory_are_told_from_a_forbidden_call() {
+    let program = build("cap_threads.c", "nobody-memory", &["-O1"]);
+    // A user of its own: what nobody's other programs hold must not count.
+    as_user(NOBODY - 1, "rights::helper_finds_no_memory_for_rings", &program);
+}
+
+#[test]
+fn helper_finds_no_memory_for_rings() {
+    let Some(program) = program() else { return };
+    let target = Running::start(&program, &["park", "2"]);
+    limit(Resource::Memlock, 0);
+    let (first, _events) = start(&target, CaptureChoice::Auto, 5);
+    assert_eq!((first.status().way.as_str(), first.status().notice), ("perf", None));
+    let (second, _events) = start(&target, CaptureChoice::Auto, 5);
+    let status = second.status();
+    assert_eq!(status.way, "states");
+    let notice = status.notice.expect("a reason");
+    assert!(notice.contains("memory for perf's rings") && notice.contains("ulimit -l"), "{notice}");
+    drop((first, second));
+    let (third, _events) = start(&target, CaptureChoice::Auto, 5);
+    assert_eq!(third.status().way, "perf");
 }

@@ -1,6 +1,7 @@
 // `park N`: N threads parked in a read, and two that spin, which tell their CPU time on request.
 // `wake N`: N threads parked, each in a read of its own; the one whose number is sent burns 30 ms, tells its CPU time and
 // waits again.
+// `work N`: N threads that burn 0.2 ms and sleep 50 ms, again and again; after a line they end their work, and two spin.
 // `churn`: threads that live 20 ms, one after the other, beside one that stays.
 // `zombie`: the leader ends, a thread goes on spinning.
 // `vfork`: waits, uninterruptibly, for a child that borrows its memory and is killed or waits 30 s.
@@ -68,6 +69,25 @@ static void *wake(void *arg) {
     return arg;
 }
 
+static volatile int resting;
+
+static void *work(void *arg) {
+    char name[16];
+    snprintf(name, sizeof name, "work-%ld", (long)arg);
+    pthread_setname_np(pthread_self(), name);
+    while (!resting) {
+        struct timespec begin, now;
+        clock_gettime(CLOCK_MONOTONIC, &begin);
+        do {
+            for (int i = 0; i < 1000; i++) sink++;
+            clock_gettime(CLOCK_MONOTONIC, &now);
+        } while ((now.tv_sec - begin.tv_sec) * 1000000000ll + now.tv_nsec - begin.tv_nsec < 200000);
+        usleep(50000);
+    }
+    pause();
+    return arg;
+}
+
 static pthread_t start(void *(*work)(void *), long n) {
     pthread_t thread;
     if (pthread_create(&thread, NULL, work, (void *)n)) exit(3);
@@ -108,6 +128,14 @@ int main(int argc, char **argv) {
         while (fgets(line, sizeof line, stdin)) {
             if (write(bells[atol(line)][1], line, 1) != 1) return 4;
         }
+    } else if (!strcmp(argv[1], "work")) {
+        for (long i = 0; i < atol(argv[2]); i++) start(work, i);
+        puts("ready");
+        fflush(stdout);
+        if (!fgets(line, sizeof line, stdin)) return 0;
+        resting = 1;
+        for (long i = 0; i < 2; i++) start(spin, i);
+        pause();
     } else if (!strcmp(argv[1], "churn")) {
         start(park, 0);
         puts("ready");
