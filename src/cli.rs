@@ -7,7 +7,7 @@
 //! cli/errors   clap's own complaints as one sentence
 //! ```
 //!
-//! Words that say what to do (`record`, `dump`, `demo`) are ordinary words here, not clap's subcommands: an option
+//! Words that say what to do (`record`, `dump`, `demo`, `doctor`) are ordinary words here, not clap's subcommands: an option
 //! means the same before and after them, and none is lost when it is given on both sides.
 
 mod build;
@@ -76,7 +76,8 @@ sampletop -p PID                             watch a process
        sampletop demo [--workload NAME] [--once]    watch a built-in workload
        sampletop record -p PID [-d TIME] [-o FILE]  write one profile
        sampletop record [-o FILE] -- COMMAND [ARG...]
-       sampletop dump -p PID [-o FILE]              write every stack once";
+       sampletop dump -p PID [-o FILE]              write every stack once
+       sampletop doctor [-p PID] [--json]           what is permitted here";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -103,7 +104,7 @@ anywhere unless anchored. --rename and --idle-at may be repeated.";
     disable_version_flag = true
 )]
 struct Typed {
-    /// `record`, `dump`, `demo`.
+    /// `record`, `dump`, `demo`, `doctor`.
     #[arg(hide = true)]
     words: Vec<OsString>,
     #[arg(last = true, hide = true)]
@@ -177,6 +178,9 @@ struct Typed {
     /// text, json, folded [by FILE's extension]
     #[arg(long, value_name = "FORMAT", help_heading = OUTPUT)]
     format: Option<String>,
+    /// doctor: for scripts
+    #[arg(long, help_heading = OUTPUT)]
+    json: bool,
     /// demo: print the text report, no live view
     #[arg(long, help_heading = OUTPUT)]
     once: bool,

@@ -171,6 +171,8 @@ pub enum Mode {
     Record { duration: Option<Duration> },
     /// Every thread's stack once.
     Dump,
+    /// What is permitted here, and what would unlock more.
+    Doctor { json: bool },
     /// This process *is* the built-in workload, watched by the sampletop that started it; `args` are what
     /// follows [`WORKLOAD_ARGUMENT`]. Nothing else of the configuration counts.
     Workload { args: Vec<std::ffi::OsString> },

@@ -223,7 +223,7 @@ pub fn write_profile(snapshot: &Snapshot, config: &Config) -> i32 {
 }
 
 /// To the file named with -o, or stdout.
-fn deliver(bytes: &[u8], config: &Config) -> i32 {
+pub fn deliver(bytes: &[u8], config: &Config) -> i32 {
     let result = match &config.output.path {
         Some(path) => export::file::save(path, bytes),
         None => {

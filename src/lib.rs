@@ -25,6 +25,7 @@ pub mod capture;
 pub mod cli;
 pub mod config;
 pub mod demo;
+pub mod doctor;
 pub mod export;
 pub mod headless;
 pub mod model;

@@ -18,6 +18,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "app",
             "capture",
             "demo",
+            "doctor",
             "export",
             "headless",
             "capture::ring",
@@ -29,6 +30,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("headless", &["export", "model"]),
+    // Tries what the sampler would.
+    ("doctor", &["capture", "process"]),
     ("tui", &["app", "model"]),
     ("app", &["model"]),
     ("export", &["model"]),

@@ -83,6 +83,20 @@ fn without_perf_and_ptrace_there_are_states_and_the_reason() {
 }
 
 #[test]
+fn a_doctor_finds_the_filter() {
+    let target = target("doctor");
+    let pid = target.pid().to_string();
+    for (calls, code) in [(&[PERF][..], 0), (&[PERF, PTRACE], 4)] {
+        let output = sampletop_without(calls, &["doctor", "--json", "-p", &pid]);
+        let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("json");
+        assert_eq!((output.status.code(), &answer["best"]), (Some(code), &"states".into()), "{answer}");
+        assert_eq!(answer["self"]["seccomp"], "filter");
+        let perf = answer["ways"].as_array().expect("ways").iter().find(|way| way["name"] == "perf").expect("perf");
+        assert!(perf["lacks"].as_str().expect("why").contains("filter of system calls"), "{answer}");
+    }
+}
+
+#[test]
 fn the_demo_is_stopped_where_perf_is_forbidden_and_only_told_of_where_that_is_too() {
     let demo = |calls| {
         let output = sampletop_without(calls, &["demo", "--workload", "mixed", "-d", "1s"]);

@@ -38,6 +38,11 @@ impl Program {
         }
         false
     }
+
+    /// The program that was there is gone, and what is there now is not known yet.
+    pub fn between(&self) -> bool {
+        self.between
+    }
 }
 
 /// `None`: nobody has memory now. The error: it is not for us.

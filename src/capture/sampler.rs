@@ -23,6 +23,7 @@ use crate::capture::{Control, Plan, Status, Walkers};
 use crate::config::CaptureChoice;
 use crate::model::frame::{Event, Look, Losses, Ns, RawFrame, SECOND, Seen, Tick};
 use crate::process::memory::Memory;
+use crate::process::privileges;
 use crate::process::target::{AttachError, Target};
 use crate::process::threads::{CounterSource, process_cpu, raise_descriptor_limit};
 use crate::unwinder::{Registers, StackBytes, Unwinder, Walk};
@@ -174,6 +175,7 @@ impl Core {
                 self.take_caught();
                 if woken.ring {
                     self.drain(now);
+                    self.withhold_what_is_not_ours(now);
                 }
                 self.emit();
             }
@@ -273,6 +275,7 @@ impl Core {
         let at = now();
         self.drain(at);
         self.tell_perf();
+        self.withhold_what_is_not_ours(at);
         let tick_at = at.max(self.floor);
         self.emit();
         let second = begin >= self.second_due;
@@ -373,10 +376,21 @@ impl Core {
         self.stacks.invalidate();
         self.looks.restart();
         if let Err(error) = self.target.still_permitted() {
+            self.events.retain(|event| !matches!(event, Event::Look(_)));
             self.change_way(CaptureChoice::States, Some(error.to_string()));
         } else if self.way.stopper.is_some() {
             // The helper knows the old program's mappings.
             self.way.stopper = self.setting().start_stopper().ok();
+        }
+    }
+
+    /// To be called before looks are told: since we asked, the target may have become a program that is not for us, which rights
+    /// of sampletop's own reach all the same.
+    fn withhold_what_is_not_ours(&mut self, at: Ns) {
+        if self.program.replaced() {
+            self.replaced(at);
+        } else if self.program.between() && privileges::borrowed() {
+            self.events.retain(|event| !matches!(event, Event::Look(_)));
         }
     }
 
@@ -485,7 +499,8 @@ impl Core {
     /// The target has ended: its last samples, its last CPU time, and the word itself.
     fn finish(mut self) {
         let at = now();
-        if !self.paused {
+        // With rights of its own nothing of a program that nobody can be asked about any more: it may have come by an exec.
+        if !self.paused && !privileges::borrowed() {
             self.drain(at);
             self.emit();
         }

@@ -58,6 +58,7 @@ enum Job {
     DemoOnce,
     Record,
     Dump,
+    Doctor,
 }
 
 impl Job {
@@ -66,7 +67,7 @@ impl Job {
     }
     /// Shows or writes a profile: the options of what is shown apply.
     fn profile(self) -> bool {
-        self != Job::Dump
+        !matches!(self, Job::Dump | Job::Doctor)
     }
     /// As it is called in a message.
     fn name(self) -> &'static str {
@@ -76,6 +77,7 @@ impl Job {
             Job::DemoOnce => "`demo --once`",
             Job::Record => "`record`",
             Job::Dump => "`dump`",
+            Job::Doctor => "`doctor`",
         }
     }
 }
@@ -112,6 +114,7 @@ fn job(typed: &Typed, surroundings: &Surroundings) -> Result<Job, String> {
         Some("demo") => Job::DemoLive,
         Some("record") => Job::Record,
         Some("dump") => Job::Dump,
+        Some("doctor") => Job::Doctor,
         Some(word) => return Err(stray(&OsString::from(word))),
     };
     match typed.words.get(1) {
@@ -126,7 +129,7 @@ fn stray(word: &OsString) -> String {
     let shown = shown(&word);
     match !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit()) {
         true => format!("`{shown}` is one word too many; a process is named with `-p {shown}`, and only one"),
-        false => format!("`{shown}` is none of record, dump, demo; a command is started with `-- {shown}`"),
+        false => format!("`{shown}` is none of record, dump, demo, doctor; a command is started with `-- {shown}`"),
     }
 }
 
@@ -138,6 +141,9 @@ fn refuse_idle_options(job: Job, typed: &Typed) -> Result<(), String> {
         ("--pid", typed.pid.is_some(), !job.demo()),
         ("--workload", typed.workload.is_some(), job.demo()),
         ("--once", typed.once, job.demo()),
+        ("--json", typed.json, job == Job::Doctor),
+        ("--capture", typed.capture.is_some(), job != Job::Doctor),
+        ("--unwinder", typed.unwinder.is_some(), job != Job::Doctor),
         ("--interval", typed.interval.is_some(), job.profile()),
         ("--max-overhead", typed.max_overhead.is_some(), job.profile()),
         ("--duration", typed.duration.is_some(), matches!(job, Job::DemoOnce | Job::Record)),
@@ -180,6 +186,8 @@ fn target(job: Job, typed: &Typed) -> Result<Option<TargetSpec>, String> {
             Ok(Some(TargetSpec::Demo { workload }))
         }
         (Job::Dump, _, Some(_)) => Err("`dump` looks at a running process: name it with `-p PID`".into()),
+        (Job::Doctor, _, Some(_)) => Err("`doctor` looks at a running process: name it with `-p PID`".into()),
+        (Job::Doctor, None, None) => Ok(None),
         (Job::Dump, None, None) => Err("`dump` needs a process: `sampletop dump -p PID`".into()),
         (Job::Record, None, None) => {
             Err("`record` needs a target: `sampletop record -p PID` or `sampletop record -- COMMAND`".into())
@@ -209,6 +217,7 @@ fn mode(job: Job, typed: &Typed, target: Option<&TargetSpec>) -> Result<Mode, St
     Ok(match job {
         Job::Live | Job::DemoLive => Mode::Live,
         Job::Dump => Mode::Dump,
+        Job::Doctor => Mode::Doctor { json: typed.json },
         Job::DemoOnce => match duration {
             Some(None) => return Err("`--duration exit` would wait forever: the demo does not end; give a time".into()),
             given => Mode::Once { duration: given.flatten().unwrap_or(DEMO_DURATION) },

@@ -130,6 +130,20 @@ fn everything_that_is_shown_can_be_set() {
 }
 
 #[test]
+fn a_doctor_is_asked_about_this_machine_or_one_process() {
+    for (line, json) in [("doctor", false), ("doctor --json", true), ("--json doctor -p 7", true)] {
+        let config = on(&PIPE, line);
+        assert!(matches!(config.mode, Mode::Doctor { json: found } if found == json), "{line}");
+        assert_eq!(config.target.is_some(), line.contains("-p"), "{line}");
+    }
+    for line in ["doctor -i 5ms", "doctor --capture perf", "doctor -d 1s", "doctor -o x.txt", "doctor --metric cpu"] {
+        assert!(refused(&PIPE, line).contains("does nothing for `doctor`"), "{line}");
+    }
+    assert!(refused(&PIPE, "record -p 7 --json").contains("--json"));
+    assert!(refused(&PIPE, "doctor -- ls").contains("-p PID"));
+}
+
+#[test]
 fn colours_are_off_where_they_are_not_wanted() {
     assert!(!on(&TERMINAL, "--no-color").screen.color);
     assert!(!on(&Surroundings { no_color: true, ..TERMINAL }, "").screen.color);
@@ -188,7 +202,7 @@ fn the_definitions_are_sound_and_the_help_fits() {
     let exit = parse_in(words("--help").into_iter(), &TERMINAL).expect_err("help is no run");
     assert_eq!((exit.code, exit.to_stdout), (0, true));
     assert!(exit.message.lines().count() < 60, "{}", exit.message);
-    for absent in ["bpf", "sampletop report", "doctor", "diff", "--every", "--config", "__workload"] {
+    for absent in ["sampletop report", "diff", "--every", "--config", "__workload"] {
         assert!(!exit.message.contains(absent), "{absent} does not exist yet");
     }
     // One line per option: a line that starts with more blanks than an option's own is a continuation.
@@ -205,7 +219,7 @@ proptest! {
     #[test]
     fn any_arguments_get_an_answer(args in proptest::collection::vec(
         prop_oneof![
-            proptest::sample::select(vec!["record", "dump", "demo", "-p", "--", "-i", "-d", "--rename", "--group", "--once",
+            proptest::sample::select(vec!["record", "dump", "demo", "doctor", "--json", "-p", "--", "-i", "-d", "--rename", "--group", "--once",
                 "-o", "--idle", "--idle-at", "1s", "7", "exit", "s/a/b/", "frame:x", "x.json", "--format", "--by"]).prop_map(String::from),
             "-{0,2}[a-z]{0,8}=?\\PC{0,8}",
         ], 0..8))

@@ -256,7 +256,7 @@ pub struct Status {
 }
 
 impl Status {
-    fn read(pid: u32) -> io::Result<Status> {
+    pub fn read(pid: u32) -> io::Result<Status> {
         let text = read_proc(&format!("/proc/{pid}/status"))?;
         Status::parse(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
@@ -274,7 +274,8 @@ impl Status {
     }
 }
 
-fn read_proc(path: &str) -> io::Result<Vec<u8>> {
+/// The beginning of a file of /proc or the like.
+pub fn read_proc(path: &str) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     File::open(path)?.take(PROC_MAX).read_to_end(&mut text)?;
     Ok(text)

@@ -13,9 +13,9 @@ mod signals;
 mod waiting;
 mod watch;
 
-use crate::config::{CaptureChoice, Config, Mode};
-use crate::headless;
+use crate::config::{CaptureChoice, Config, Mode, TargetSpec};
 use crate::process::privileges;
+use crate::{doctor, headless};
 
 /// Why a session could not begin: the exit code and one sentence.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -51,6 +51,7 @@ pub fn run(config: Config) -> i32 {
         Mode::Once { duration } => timed(&config, |run| headless::record(run, &config, Some(duration))),
         Mode::Record { duration } => timed(&config, |run| headless::record(run, &config, duration)),
         Mode::Dump => timed(&config, |run| headless::dump(run, &config)),
+        Mode::Doctor { json } => examine(&config, json),
     });
     outcome.unwrap_or_else(|failure| {
         eprintln!("sampletop: {}", failure.sentence);
@@ -72,6 +73,18 @@ fn settle_rights() -> Result<(), Failure> {
             format!("sampletop's own capabilities cannot be set aside ({error}); remove them with `setcap -r`"),
         )
     })
+}
+
+fn examine(config: &Config, json: bool) -> Result<i32, Failure> {
+    let pid = match config.target {
+        Some(TargetSpec::Pid(pid)) => Some(pid),
+        _ => None,
+    };
+    let answer = doctor::examine(pid, json)?;
+    match headless::deliver(answer.text.as_bytes(), config) {
+        0 => Ok(answer.exit_code),
+        failed => Ok(failed),
+    }
 }
 
 /// Watches without a screen while `job` runs; answers the exit code.

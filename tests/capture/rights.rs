@@ -162,8 +162,8 @@ fn helper_runs_short_of_descriptors() {
     let mut events = Vec::new();
     let short =
         |status: Status| status.notice.is_some_and(|notice| notice.contains("not sampled for want of descriptors"));
-    read_until(&mut reader, &mut events, |_| short(sampler.status()));
-    assert!(looks(&events).any(|look| look.seen == Seen::OnCpu && name(look).starts_with("work-")));
+    let works = |events: &[Event]| looks(events).any(|l| l.seen == Seen::OnCpu && name(l).starts_with("work-"));
+    read_until(&mut reader, &mut events, |events| short(sampler.status()) && works(events));
     // From now on only two of them run; those that held all events give them up, and nobody is short any more.
     ask(&mut target, "\n");
     let spins = |events: &[Event]| {

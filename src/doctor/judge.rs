@@ -1,0 +1,285 @@
+//! What the facts mean: which ways work, and the one smallest change that would unlock the next better one. Pure. Whether a
+//! way works is what the kernel answered when it was tried; the other facts only say why, and what would help.
+
+use rustix::thread::CapabilitySet;
+
+use super::facts::{Engine, Facts, Seccomp, TargetFacts, Trial};
+use crate::capture::way::Kind;
+
+/// The first kernel whose task iterator may read user memory.
+const BPF_SINCE: (u32, u32) = (5, 18);
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Verdict {
+    /// The best first; `ptrace`, which is never chosen unasked, last.
+    pub ways: Vec<WayVerdict>,
+    /// What `--capture auto` takes. `None`: sampletop does not look at this process.
+    pub best: Option<Kind>,
+    pub change: Option<Change>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WayVerdict {
+    pub way: Kind,
+    pub needs: &'static str,
+    /// `None`: it works.
+    pub lacks: Option<String>,
+}
+
+/// The smallest change that unlocks a better way.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Change {
+    /// `None` where nobody can change it here.
+    pub unlocks: Option<Kind>,
+    /// What it does, or why there is none.
+    pub why: String,
+    /// To be pasted.
+    pub line: Option<String>,
+}
+
+impl Verdict {
+    /// 0 where any way but `states` works, else 4.
+    pub fn exit_code(&self) -> i32 {
+        match self.ways.iter().any(|way| way.way != Kind::States && way.lacks.is_none()) {
+            true => 0,
+            false => 4,
+        }
+    }
+}
+
+pub fn judge(facts: &Facts) -> Verdict {
+    let refused = facts.target.as_ref().and_then(|target| target.refused.clone());
+    let ways: Vec<WayVerdict> = [Kind::Bpf, Kind::Perf, Kind::CpuOnly, Kind::States, Kind::Ptrace]
+        .map(|way| WayVerdict { way, needs: needs(way), lacks: refused.clone().or_else(|| lacks(way, facts)) })
+        .into();
+    let works = |way: &&WayVerdict| way.way != Kind::Ptrace && way.lacks.is_none();
+    let best = ways.iter().find(works).map(|way| way.way);
+    let by_stops = ways.iter().any(|way| way.way == Kind::Ptrace && way.lacks.is_none());
+    let change = change(facts, best, by_stops);
+    Verdict { ways, best, change }
+}
+
+fn needs(way: Kind) -> &'static str {
+    match way {
+        Kind::Bpf => "Linux 5.18 with BTF, CAP_BPF and CAP_PERFMON, ptrace access to the process",
+        Kind::Perf => "perf events (kernel.perf_event_paranoid up to 2, or CAP_PERFMON), ptrace access to the process",
+        Kind::CpuOnly => "perf events (kernel.perf_event_paranoid up to 2, or CAP_PERFMON)",
+        Kind::States => "nothing",
+        Kind::Ptrace => "ptrace access to the process, and the system call ptrace",
+    }
+}
+
+fn lacks(way: Kind, facts: &Facts) -> Option<String> {
+    let tried = &facts.tried;
+    let access = || tried.registers.as_ref().filter(|trial| !trial.works()).map(|_| no_access(facts));
+    match way {
+        Kind::Bpf => no_bpf(facts).or_else(access),
+        Kind::Perf => no_perf(facts).or_else(access),
+        Kind::CpuOnly => no_perf(facts),
+        Kind::States => None,
+        Kind::Ptrace if tried.ptrace.works() => access(),
+        Kind::Ptrace => access().or_else(|| Some("the system call ptrace is forbidden here".into())),
+    }
+}
+
+fn no_bpf(facts: &Facts) -> Option<String> {
+    let Trial::Refused { why, .. } = &facts.tried.bpf else { return None };
+    Some(if let Some(kernel) = kernel_lacks_bpf(facts) {
+        kernel
+    } else if !facts.own.first_user_namespace {
+        "capabilities of a user namespace do not count for BPF".into()
+    } else if let Some(missing) = missing_capabilities(facts) {
+        format!("{missing} missing")
+    } else if facts.own.seccomp == Seccomp::Filter {
+        "a filter of system calls forbids it".into()
+    } else {
+        why.clone()
+    })
+}
+
+/// What no right can replace.
+fn kernel_lacks_bpf(facts: &Facts) -> Option<String> {
+    let kernel = &facts.kernel;
+    if kernel.version < BPF_SINCE {
+        return Some(format!("this is Linux {}.{}", kernel.version.0, kernel.version.1));
+    }
+    if !kernel.btf {
+        return Some("this kernel has no BTF (/sys/kernel/btf/vmlinux)".into());
+    }
+    (kernel.lockdown.as_deref() == Some("confidentiality"))
+        .then(|| "the kernel is locked down (confidentiality)".into())
+}
+
+fn missing_capabilities(facts: &Facts) -> Option<&'static str> {
+    let has = |set| facts.own.effective.intersects(set | CapabilitySet::SYS_ADMIN);
+    match (has(CapabilitySet::BPF), has(CapabilitySet::PERFMON)) {
+        (true, true) => None,
+        (false, true) => Some("CAP_BPF is"),
+        (true, false) => Some("CAP_PERFMON is"),
+        (false, false) => Some("CAP_BPF and CAP_PERFMON are"),
+    }
+}
+
+fn no_perf(facts: &Facts) -> Option<String> {
+    let Trial::Refused { errno, why } = &facts.tried.perf else { return None };
+    Some(match errno {
+        Some(libc::EACCES | libc::EPERM) if paranoid(facts) => {
+            format!("kernel.perf_event_paranoid is {}", facts.kernel.perf_event_paranoid.unwrap_or(3))
+        }
+        Some(libc::EPERM) if facts.own.seccomp == Seccomp::Filter => {
+            "a filter of system calls forbids perf_event_open".into()
+        }
+        Some(libc::EACCES) => "the kernel grants no access to it, not even to its owner".into(),
+        Some(libc::ENOSYS) => "this kernel is built without perf events".into(),
+        _ => why.clone(),
+    })
+}
+
+/// The setting alone forbids perf events to us.
+fn paranoid(facts: &Facts) -> bool {
+    let able = facts.own.effective.intersects(CapabilitySet::PERFMON | CapabilitySet::SYS_ADMIN);
+    facts.kernel.perf_event_paranoid.is_some_and(|level| level > 2) && !(able && facts.own.first_user_namespace)
+}
+
+fn no_access(facts: &Facts) -> String {
+    match facts.kernel.yama {
+        Some(scope @ 1..) => format!("kernel.yama.ptrace_scope is {scope}"),
+        _ => "the kernel grants no ptrace access to it".into(),
+    }
+}
+
+fn change(facts: &Facts, best: Option<Kind>, by_stops: bool) -> Option<Change> {
+    if best == Some(Kind::Bpf) {
+        return None;
+    }
+    if best == Some(Kind::Perf)
+        && let Some(lack) = kernel_lacks_bpf(facts)
+    {
+        let why = format!("bpf is out of reach: {lack}; nothing but another kernel, or its boot options, changes that");
+        return Some(Change { unlocks: None, line: None, why });
+    }
+    if facts.place.engine != Engine::Host {
+        return Some(in_container(facts));
+    }
+    Some(on_host(facts, best, by_stops))
+}
+
+fn on_host(facts: &Facts, best: Option<Kind>, by_stops: bool) -> Change {
+    let own = &facts.own;
+    let root = own.uid == 0;
+    if root && best == Some(Kind::CpuOnly) {
+        let why = "kernel.yama.ptrace_scope 3 closes all processes, to root too, until the machine is booted again";
+        return Change { unlocks: None, line: None, why: why.into() };
+    }
+    let perf_missing = facts.tried.perf.errno();
+    if perf_missing == Some(libc::ENOSYS) && by_stops {
+        let line = Some(format!("sampletop --capture ptrace {}", option(facts.target.as_ref())));
+        let why = "stops running threads, each for microseconds; this kernel has no perf events";
+        return Change { unlocks: Some(Kind::Ptrace), line, why: why.into() };
+    }
+    if own.seccomp == Seccomp::Filter || root || !own.first_user_namespace {
+        let why = if own.seccomp == Seccomp::Filter {
+            "a filter of system calls that this shell runs under (a sandbox, SystemCallFilter= of a unit) forbids more; run sampletop outside of it"
+        } else if root {
+            "root's capabilities are cut here (CapabilityBoundingSet= of a unit, a sandbox); run sampletop outside of it"
+        } else {
+            "in a user namespace no right counts for perf and BPF; run sampletop outside of it"
+        };
+        return Change { unlocks: Some(for_root(facts)), line: None, why: why.into() };
+    }
+    if own.no_new_privileges {
+        let why =
+            "this shell runs with no_new_privs, under which neither sudo nor setcap has an effect; use another one";
+        return Change { unlocks: Some(for_root(facts)), line: None, why: why.into() };
+    }
+    let accessible = facts.tried.registers.as_ref().is_none_or(Trial::works);
+    if best == Some(Kind::States) && paranoid(facts) {
+        let unlocks = if accessible { Kind::Perf } else { Kind::CpuOnly };
+        return Change {
+            unlocks: Some(unlocks),
+            line: Some("sudo sysctl kernel.perf_event_paranoid=2".into()),
+            why: "allows users to sample their own processes, until the next boot".into(),
+        };
+    }
+    // A capability that the file could be given is not for getting around Yama.
+    let by_file = best == Some(Kind::Perf) && !own.nosuid && facts.kernel.yama.unwrap_or(0) == 0;
+    if by_file && let Some(line) = by_setcap(facts) {
+        let why = "lets the members of a group use bpf on their own processes; log in again afterwards. The owner of the file may replace it, so install it as root's for others";
+        return Change { unlocks: Some(Kind::Bpf), line: Some(line), why: why.into() };
+    }
+    let why = match best {
+        None => "root may look at everybody's processes",
+        _ => {
+            "root is refused nothing of this; a program that is yet to be started can also be started with `sampletop -- COMMAND`"
+        }
+    };
+    Change { unlocks: Some(for_root(facts)), line: Some(by_sudo(facts)), why: why.into() }
+}
+
+/// What root gets outside of all containers.
+fn for_root(facts: &Facts) -> Kind {
+    if kernel_lacks_bpf(facts).is_none() { Kind::Bpf } else { Kind::Perf }
+}
+
+fn by_sudo(facts: &Facts) -> String {
+    format!("sudo \"$(command -v sampletop)\" {}", option(facts.target.as_ref()))
+}
+
+fn option(target: Option<&TargetFacts>) -> String {
+    target.map_or_else(|| "-p PID".into(), |target| format!("-p {}", target.pid))
+}
+
+/// `None` where the path does not survive a shell or the words do not fit this file.
+fn by_setcap(facts: &Facts) -> Option<String> {
+    let program = &facts.own.program;
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._+-".contains(c);
+    let user = &facts.own.user;
+    if !program.starts_with('/') || !program.chars().chain(user.chars()).all(plain) {
+        return None;
+    }
+    Some(format!(
+        "sudo groupadd -f sampletop && sudo usermod -aG sampletop {user} && sudo chgrp sampletop {program} && sudo chmod 0750 {program} && sudo setcap cap_bpf,cap_perfmon=ep {program}"
+    ))
+}
+
+fn in_container(facts: &Facts) -> Change {
+    let target = option(facts.target.as_ref());
+    let host = &facts.place.host;
+    let capabilities = "--cap-add=BPF --cap-add=PERFMON --cap-add=SYS_PTRACE";
+    let program = "-v \"$(command -v sampletop):/sampletop:ro\" debian:stable-slim /sampletop";
+    let outside = Change {
+        unlocks: Some(for_root(facts)),
+        line: None,
+        why: "run sampletop as root outside the container, with the number that the process has there".into(),
+    };
+    let (line, why) = match facts.place.engine {
+        // The capabilities of a rootless container end at its user namespace.
+        Engine::Podman if !facts.own.first_user_namespace => {
+            let pid = facts.target.as_ref().map_or(1, |target| target.pid);
+            let number = format!("podman top {host} pid hpid | awk '$1 == {pid} {{ print $2 }}'");
+            (format!("sudo \"$(command -v sampletop)\" -p \"$({number})\""), "outside the container, by its user there")
+        }
+        _ if !facts.own.first_user_namespace => return outside,
+        Engine::Podman => (
+            format!(
+                "podman run --rm -it --pid=container:{host} {capabilities} --security-opt seccomp=unconfined {program} {target}"
+            ),
+            "outside the container: another one beside it that may look, while this one goes on",
+        ),
+        Engine::Docker => (
+            format!("docker run --rm -it --pid=container:{host} {capabilities} {program} {target}"),
+            "outside the container: another one beside it that may look, while this one goes on (Docker 23 or newer)",
+        ),
+        Engine::Kubernetes => (
+            format!(
+                "kubectl debug -it {host} --target=CONTAINER --profile=sysadmin --image=IMAGE -- sampletop {target}"
+            ),
+            "a container beside it in the same pod; IMAGE is one with sampletop in it, CONTAINER the name that this one has in the pod",
+        ),
+        Engine::Other | Engine::Host => return outside,
+    };
+    Change { unlocks: Some(for_root(facts)), line: Some(line), why: why.into() }
+}
+
+#[cfg(test)]
+mod tests;
