@@ -112,7 +112,7 @@ fn the_demo_is_stopped_where_perf_is_forbidden_and_only_told_of_where_that_is_to
 #[test]
 fn blocked_stacks_are_read_without_process_vm_readv() {
     let target = target("file");
-    let (code, report, _) = record(&[READ], &target, &["--idle"]);
+    let (code, report, _) = record(&[READ], &target, &["--idle", "--capture", "perf"]);
     assert_eq!((code, line(&report, "Capture").ends_with(" perf")), (Some(0), true), "{report}");
     assert!(line(&report, "Losses").contains("unwind failed 0"), "{report}");
     // Ten threads in five ways of waiting, each under its own three functions and the start of a thread.
