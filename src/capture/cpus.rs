@@ -8,6 +8,15 @@ pub fn online_cpus() -> io::Result<Vec<u32>> {
         .ok_or_else(|| io::Error::other("cannot read the list of online CPUs"))
 }
 
+/// What came of opening an event on a CPU of that list. One that went offline since, or that is in the list before perf
+/// may use it (Linux 6.18, for some ms), is nothing to complain of: it is looked for again every second.
+pub fn unless_offline(opened: io::Result<()>) -> io::Result<()> {
+    match opened {
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(()),
+        result => result,
+    }
+}
+
 fn parse_cpu_list(text: &str) -> Option<Vec<u32>> {
     const MOST: u32 = 8_192;
     let mut numbers = Vec::new();
@@ -24,7 +33,14 @@ fn parse_cpu_list(text: &str) -> Option<Vec<u32>> {
 
 #[cfg(test)]
 mod tests {
-    use super::parse_cpu_list;
+    use super::*;
+
+    #[test]
+    fn a_processor_that_is_not_there_is_no_failure() {
+        let failed = |errno| Err(io::Error::from_raw_os_error(errno));
+        assert!(unless_offline(failed(libc::ENODEV)).is_ok());
+        assert!(unless_offline(failed(libc::EMFILE)).is_err());
+    }
 
     #[test]
     fn lists_have_numbers_and_ranges() {

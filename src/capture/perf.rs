@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use perf_event_open_sys::{bindings as sys, ioctls, perf_event_open};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::capture::cpus::online_cpus;
+use crate::capture::cpus::{online_cpus, unless_offline};
 use crate::capture::kernel_ring::{KernelRing, Record, SAMPLE_REGISTERS, SAMPLE_TYPE, Sample};
 use crate::capture::schedule::{Random, now};
 use crate::model::frame::{Ns, SECOND};
@@ -151,12 +151,7 @@ impl Perf {
             random: Random::seeded(),
         };
         for number in numbers {
-            match perf.open_cpu(number, now) {
-                Ok(()) => {}
-                // A CPU that went offline since the list was read.
-                Err(e) if e.raw_os_error() == Some(libc::ENODEV) => {}
-                Err(e) => return Err(e),
-            }
+            unless_offline(perf.open_cpu(number, now))?;
         }
         if perf.cpus.is_empty() {
             return Err(io::Error::from_raw_os_error(libc::ENODEV));
@@ -306,10 +301,12 @@ impl Perf {
             }
             let known: Vec<u32> = self.cpus.iter().map(|cpu| cpu.number).collect();
             for number in numbers.into_iter().filter(|n| !known.contains(n)) {
-                result = self.open_cpu(number, now);
+                let opened = self.open_cpu(number, now);
+                let sampled = opened.is_ok();
+                result = result.and(unless_offline(opened));
                 let tids: Vec<u32> =
                     self.threads.iter().filter(|(_, w)| !w.events.is_empty()).map(|(tid, _)| *tid).collect();
-                for tid in tids.into_iter().filter(|_| result.is_ok()) {
+                for tid in tids.into_iter().filter(|_| sampled) {
                     self.open_thread_on(tid, number);
                 }
             }

@@ -61,6 +61,8 @@ pub struct Core {
     status: Arc<Mutex<Status>>,
     /// Why the way changed, until it changes again.
     changed: Option<String>,
+    /// Which processor is not sampled, and why; as of the last second.
+    unsampled: Option<String>,
     losses: Losses,
     /// perf counts of ways that were closed.
     closed: PerfCounts,
@@ -127,6 +129,7 @@ impl Core {
             wake,
             status,
             changed: None,
+            unsampled: None,
             losses: Losses::default(),
             closed: PerfCounts::default(),
             stops: StopCounts::default(),
@@ -435,11 +438,8 @@ impl Core {
 
     fn every_second(&mut self, at: Ns) {
         self.rings_hung = false;
-        if let Some(perf) = &mut self.way.perf
-            && let Err(error) = perf.housekeeping(at)
-        {
-            self.changed = Some(format!("a processor that came online is not sampled: {error}"));
-        }
+        let checked = self.way.perf.as_mut().map_or(Ok(()), |perf| perf.housekeeping(at));
+        self.unsampled = checked.err().map(|error| format!("a processor that came online is not sampled: {error}"));
         self.publish_status();
     }
 
@@ -522,7 +522,8 @@ impl Core {
 
     fn publish_status(&self) {
         let tasks = self.looks.tasks();
-        let mut notices: Vec<String> = self.changed.iter().chain(&self.way.lack).cloned().collect();
+        let mut notices: Vec<String> =
+            self.changed.iter().chain(&self.way.lack).chain(&self.unsampled).cloned().collect();
         if tasks.short_of_descriptors() {
             notices.push("descriptors run short: files of threads are opened for every look; raise `ulimit -n`".into());
         }
