@@ -136,7 +136,6 @@ pub fn describe(asked: &Asked, facts: &Facts) -> Option<WaitsFor> {
             let object = facts.peer.as_ref().map_or_else(|| file(fd), |peer| format!("-> {peer}"));
             WaitsFor { what, fd: Some(fd), object }
         }
-        Object::Poll { count: 1, .. } => one_of_many(what, facts, 1),
         Object::Poll { count, .. } => one_of_many(what, facts, count as usize),
         Object::Select { .. } => match facts.watched {
             Some(count) => one_of_many(what, facts, count),
@@ -193,7 +192,7 @@ fn descriptors(count: usize) -> String {
 fn span(ns: Ns) -> String {
     match ns {
         ..10_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
-        ..SECOND => format!("{} ms", ns / 1_000_000),
+        10_000_000..SECOND => format!("{} ms", ns / 1_000_000),
         _ if ns < 10 * SECOND => format!("{:.1} s", ns as f64 / 1e9),
         _ => format!("{} s", ns / SECOND),
     }
