@@ -328,7 +328,6 @@ mod tests {
     use super::*;
     use crate::capture::ring;
     use crate::model::frame::{Losses, Tick};
-    use crate::process::files::Files;
 
     fn session() -> Session {
         Session {
@@ -360,7 +359,7 @@ mod tests {
         let to = Box::new(move |snapshot| drop(sender.send(snapshot)));
         let _reducer = Reducer::start(Inputs {
             rings: vec![reader],
-            symbols: Symbols::start(Files::default()),
+            symbols: Symbols::start(Default::default()),
             session: session(),
             limits: Limits::default(),
             conditions: Box::new(nothing),

@@ -35,6 +35,7 @@ pub struct Row {
 
 /// What there is beside the counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(clippy::large_enum_variant, reason = "one at a time, taken apart where it is made")]
 pub enum What {
     /// On a core, runnable, or ended.
     Nothing,
@@ -157,6 +158,7 @@ mod tests {
     use super::*;
 
     /// A row by its numbers: flags, state, exit state, slot, stack bytes, ip, sp, orig_ax.
+    #[expect(clippy::too_many_arguments, reason = "a row is that many numbers")]
     fn bytes(flags: u32, state: u32, exit: u32, slot: u32, size: u32, ip: u64, sp: u64, number: i64) -> Vec<u8> {
         let mut bytes: Vec<u8> = [1000u64, 20_000_000, 30, 40, 50].map(u64::to_ne_bytes).concat();
         bytes.extend([7u32, 8, state, exit, flags, slot, size, 0].map(u32::to_ne_bytes).concat());

@@ -40,7 +40,8 @@ impl Looks {
         };
         let known = &self.known[index];
         let same = known.key.start == row.start;
-        if same && matches!(known.last, Last::Ended) || same && self.unmoved(index, row.counters, 0, || row.at, round) {
+        let ended = matches!(known.last, Last::Ended);
+        if same && (ended || self.unmoved(index, row.counters, 0, || row.at, round)) {
             return;
         }
         let found = Found { at: row.at, name: row.name, state: row.state, start: row.start };
