@@ -131,6 +131,16 @@ impl Seeds {
         }
         commands.push(7);
         self.add("kernel_ring", "records", &commands);
+        // One row of each kind: by state, exit state and flags.
+        let kinds = [(1u32, 0u32, 0u32), (2, 0, 2), (0, 0, 1), (0x80, 0x20, 0), (0x2001, 0, 4), (0x402, 0, 16)];
+        let mut rows = 0u64.to_ne_bytes().to_vec();
+        for (state, exit, flags) in kinds {
+            rows.extend(bytes(&[1_000, 20_000_000, 3, 4, 5]));
+            rows.extend([7u32, 8, state, exit, flags, 2, 4096, 0].map(u32::to_ne_bytes).concat());
+            rows.extend(b"worker\0\0\0\0\0\0\0\0\0\0");
+            rows.extend(bytes(&(100..119).collect::<Vec<u64>>()));
+        }
+        self.add("bpf_rows", "kinds", &rows);
         commands.extend([&[6, 8, 0][..], &piece(&lost), &[5], &bytes(&[1 << 40]), &[0], &piece(&lost)].concat());
         self.add("kernel_ring", "wild", &commands);
     }

@@ -79,6 +79,7 @@ static void *spin(void *arg) {
     char name[16];
     snprintf(name, sizeof name, "spin-%ld", (long)arg);
     pthread_setname_np(pthread_self(), name);
+    announced++;
     for (;;) sink++;
 }
 
@@ -106,7 +107,9 @@ int main(int argc, char **argv) {
     for (long i = 0; i < count; i++) start(wait_deep, i);
     if (maps) start(map, 0);
     while (!maps && announced < count) usleep(1000);
-    for (long i = 0; argc > 3 && i < atol(argv[3]); i++) start(spin, i);
+    long spinning = argc > 3 ? atol(argv[3]) : 0;
+    for (long i = 0; i < spinning; i++) start(spin, i);
+    while (!maps && announced < count + spinning) usleep(1000);
     puts("ready");
     fflush(stdout);
     return getchar() == 0;

@@ -372,6 +372,9 @@ impl Looks {
             known.key.start = found.start;
             known.last = Last::Nothing;
             known.at_start = false;
+            // Descriptors stay with the thread that they were opened for.
+            let fresh = self.tasks.thread(known.key.tid);
+            self.tasks.forget(std::mem::replace(&mut known.files, fresh));
         }
     }
 

@@ -1,0 +1,29 @@
+//! Rows of the task iterator. Our own program in the kernel writes them, but names and registers are the target's. Input: what
+//! one read gives, after 8 bytes that say how far the clock of our time namespace is off.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sampletop::capture::bpf::rows::{LARGEST, ROW, SLOTS, What, decode};
+use sampletop_fuzz::{Input, within};
+
+fuzz_target!(|data: &[u8]| {
+    let mut input = Input(data);
+    let offset = input.u64() as i64;
+    let bytes = input.0;
+    within(200, || {
+        let Ok(rows) = decode(bytes, offset) else {
+            assert_ne!(bytes.len() % ROW, 0, "whole rows are never refused");
+            return;
+        };
+        assert_eq!(rows.len() * ROW, bytes.len());
+        for row in rows {
+            assert!(b"RSDTtXZPI".contains(&row.state), "{}", row.state);
+            assert!(row.name.bytes().len() <= 15);
+            if let What::Blocked(blocked) = row.what {
+                assert!(blocked.slot < SLOTS && blocked.stack_bytes <= LARGEST);
+                assert!(blocked.registers.rip != 0 && blocked.registers.rsp != 0 && blocked.registers.rbp.is_some());
+                assert!(blocked.call.number >= -1);
+            }
+        }
+    });
+});
