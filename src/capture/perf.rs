@@ -297,7 +297,13 @@ impl Perf {
                 stays
             });
             for watched in self.threads.values_mut() {
-                watched.events.retain(|(cpu, ..)| numbers.contains(cpu));
+                watched.events.retain(|(cpu, event, _)| {
+                    let stays = numbers.contains(cpu);
+                    if !stays {
+                        *lost_closed += lost_of(event);
+                    }
+                    stays
+                });
             }
             let known: Vec<u32> = self.cpus.iter().map(|cpu| cpu.number).collect();
             for number in numbers.into_iter().filter(|n| !known.contains(n)) {
@@ -311,10 +317,15 @@ impl Perf {
                 }
             }
         }
+        self.count_lost();
+        result
+    }
+
+    /// Asks the kernel how many samples it has lost up to now.
+    pub fn count_lost(&mut self) {
         if self.counts_lost {
             self.lost_recorded = self.sampling_events().map(lost_of).sum();
         }
-        result
     }
 
     fn sampling_events(&self) -> Box<dyn Iterator<Item = &OwnedFd> + '_> {
@@ -424,7 +435,9 @@ impl Perf {
     fn close_thread(&mut self, tid: u32) {
         let Some(watched) = self.threads.get_mut(&tid) else { return };
         for (_, event, id) in watched.events.drain(..) {
-            self.lost_closed += lost_of(&event);
+            let lost = lost_of(&event);
+            self.lost_closed += lost;
+            self.lost_recorded = self.lost_recorded.saturating_sub(lost);
             self.owner_of_id.remove(&id);
             self.budget += 1;
         }

@@ -122,6 +122,7 @@ pub fn encode(event: &Event, out: &mut Vec<u64>) {
             out.push(tick.process_cpu_ns.unwrap_or(0));
             out.extend([l.samples, l.dropped, l.truncated, l.torn, l.unwind_failed, l.recovered]);
             out.extend([l.throttled, l.late, l.stops, l.stops_blocked, l.stop_p99_ns, l.sampler_cpu_ns]);
+            out.extend([l.no_unwind_info, l.bad_unwind, l.outside_maps]);
             (TICK, 0, if tick.process_cpu_ns.is_some() { HAS_PROCESS_CPU } else { 0 })
         }
         Event::ThreadEnded { at, thread, counters } => {
@@ -282,6 +283,9 @@ fn decode_tick(words: &mut Words<'_>, flags: u64) -> Option<Tick> {
             stops_blocked: words.take()?,
             stop_p99_ns: words.take()?,
             sampler_cpu_ns: words.take()?,
+            no_unwind_info: words.take()?,
+            bad_unwind: words.take()?,
+            outside_maps: words.take()?,
         },
     })
 }
@@ -327,7 +331,7 @@ mod tests {
     }
 
     fn tick() -> impl Strategy<Value = Event> {
-        (any::<(u64, u32, u64, Option<u64>, u64)>(), any::<[u64; 12]>()).prop_map(|(head, l)| {
+        (any::<(u64, u32, u64, Option<u64>, u64)>(), any::<[u64; 15]>()).prop_map(|(head, l)| {
             let (at, pid, late_ns, process_cpu_ns, interval_ns) = head;
             let losses = Losses {
                 samples: l[0],
@@ -342,6 +346,9 @@ mod tests {
                 stops_blocked: l[9],
                 stop_p99_ns: l[10],
                 sampler_cpu_ns: l[11],
+                no_unwind_info: l[12],
+                bad_unwind: l[13],
+                outside_maps: l[14],
             };
             Event::Tick(Tick { at, pid, late_ns, process_cpu_ns, interval_ns, losses })
         })

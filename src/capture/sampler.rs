@@ -155,6 +155,7 @@ impl Core {
                     if control == Control::Stop {
                         if !self.paused {
                             self.looks.leave_nobody_out();
+                            self.count_lost();
                             self.tick(now());
                         }
                         return;
@@ -403,7 +404,8 @@ impl Core {
         let changed = opened.is_ok();
         match opened {
             Ok(way) => {
-                if let Some(old) = self.way.perf.take() {
+                if let Some(mut old) = self.way.perf.take() {
+                    old.count_lost();
                     let counts = old.counts();
                     self.closed.lost += counts.lost;
                     self.closed.throttled += counts.throttled;
@@ -441,6 +443,13 @@ impl Core {
         let checked = self.way.perf.as_mut().map_or(Ok(()), |perf| perf.housekeeping(at));
         self.unsampled = checked.err().map(|error| format!("a processor that came online is not sampled: {error}"));
         self.publish_status();
+    }
+
+    /// Otherwise asked once a second.
+    fn count_lost(&mut self) {
+        if let Some(perf) = &mut self.way.perf {
+            perf.count_lost();
+        }
     }
 
     fn losses_now(&self) -> Losses {
@@ -506,6 +515,7 @@ impl Core {
         }
         let at = at.max(self.floor);
         let pid = self.target.pid();
+        self.count_lost();
         let losses = self.losses_now();
         let interval_ns = self.schedule.interval();
         // A zombie still has its clock; once somebody has waited for it, there is none.

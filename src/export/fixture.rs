@@ -88,7 +88,18 @@ pub fn target() -> Target {
 
 /// What surrounds the stacks; tables and history are empty.
 pub fn snapshot() -> Snapshot {
-    let losses = Losses { samples: 1234, dropped: 7, truncated: 1, recovered: 12, late: 2, ..Losses::default() };
+    let losses = Losses {
+        samples: 1234,
+        dropped: 7,
+        truncated: 1,
+        unwind_failed: 6,
+        no_unwind_info: 3,
+        bad_unwind: 2,
+        outside_maps: 1,
+        recovered: 12,
+        late: 2,
+        ..Losses::default()
+    };
     Snapshot {
         session: Arc::new(session()),
         targets: Arc::new([target()]),

@@ -229,6 +229,8 @@ struct HealthLine {
     truncated: u64,
     torn: u64,
     unwind_failed: u64,
+    /// These add up to `unwind_failed`.
+    unwind_failed_by: FailedBy,
     recovered: u64,
     throttled: u64,
     late: u64,
@@ -242,6 +244,13 @@ struct HealthLine {
     max_overhead_percent: Option<Rounded>,
 }
 
+#[derive(Serialize)]
+struct FailedBy {
+    no_unwind_info: u64,
+    bad_unwind: u64,
+    outside_maps: u64,
+}
+
 impl HealthLine {
     fn new(health: &Health, bound: Option<f64>) -> HealthLine {
         let losses = &health.losses;
@@ -252,6 +261,11 @@ impl HealthLine {
             truncated: losses.truncated,
             torn: losses.torn,
             unwind_failed: losses.unwind_failed,
+            unwind_failed_by: FailedBy {
+                no_unwind_info: losses.no_unwind_info,
+                bad_unwind: losses.bad_unwind,
+                outside_maps: losses.outside_maps,
+            },
             recovered: losses.recovered,
             throttled: losses.throttled,
             late: losses.late,

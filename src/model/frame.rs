@@ -322,7 +322,14 @@ pub struct Losses {
     pub dropped: u64,
     pub truncated: u64,
     pub torn: u64,
+    /// Walks that ended early for another reason than the depth of the stack.
     pub unwind_failed: u64,
+    /// Of these: no unwind information, and no two linked frame records.
+    pub no_unwind_info: u64,
+    /// Contradictory data.
+    pub bad_unwind: u64,
+    /// Code outside every executable mapping.
+    pub outside_maps: u64,
     /// Stacks whose rbp was recovered by search.
     pub recovered: u64,
     /// Times the kernel throttled the sampling event.

@@ -4,6 +4,7 @@ mod bpf;
 mod bpf_stacks;
 #[path = "../common/mod.rs"]
 mod common;
+mod losses;
 mod pace;
 mod rights;
 mod stopping;

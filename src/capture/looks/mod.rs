@@ -471,7 +471,14 @@ pub fn count_walk(walk: &Walk, losses: &mut Losses) {
     losses.recovered += u64::from(walk.recovered);
     match walk.end {
         Some(Marker::Truncated | Marker::TooDeep) => losses.truncated += 1,
-        Some(_) => losses.unwind_failed += 1,
+        Some(reason) => {
+            losses.unwind_failed += 1;
+            match reason {
+                Marker::NoUnwindInfo => losses.no_unwind_info += 1,
+                Marker::OutsideMaps => losses.outside_maps += 1,
+                _ => losses.bad_unwind += 1,
+            }
+        }
         None => {}
     }
 }

@@ -31,7 +31,7 @@ fn the_schema_is_kept_field_by_field() {
                 rolled_up settings health groups";
     assert_eq!(keys(&value), head.split_whitespace().collect::<Vec<_>>());
     assert_eq!(keys(&value["targets"][0]), ["pid", "command", "runtime"]);
-    let health = "ticks samples dropped truncated torn unwind_failed recovered throttled late late_p99_us stops \
+    let health = "ticks samples dropped truncated torn unwind_failed unwind_failed_by recovered throttled late late_p99_us stops \
                   stops_blocked stop_p99_us self_cpu_percent total_cpu_percent max_overhead_percent";
     assert_eq!(keys(&value["health"]), health.split_whitespace().collect::<Vec<_>>());
     let group = &value["groups"][0];
@@ -58,6 +58,9 @@ fn values_are_those_of_the_profile() {
     assert_eq!(value["capture"], "perf");
     assert_eq!((&value["metric"], &value["rolled_up"]), (&"wall".into(), &"function".into()));
     assert_eq!(value["health"]["dropped"], 7);
+    let failed = &value["health"]["unwind_failed_by"];
+    assert_eq!(keys(failed), ["no_unwind_info", "bad_unwind", "outside_maps"]);
+    assert_eq!((&failed["no_unwind_info"], &failed["bad_unwind"]), (&3.into(), &2.into()));
     assert_eq!(value["health"]["late_p99_us"], 123.456);
     let group = &value["groups"][0];
     assert_eq!(group["name"], "worker-");

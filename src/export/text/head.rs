@@ -91,9 +91,16 @@ pub fn conditions(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         format!("{} stacks taken, {} of them with a frame pointer found by search", losses.samples, losses.recovered);
     page.field("Samples", &samples)?;
     let dropped = losses.dropped;
+    let failed = match losses.unwind_failed {
+        0 => "0".to_owned(),
+        n => format!(
+            "{n} (no unwind info {}, contradictory {}, outside mappings {})",
+            losses.no_unwind_info, losses.bad_unwind, losses.outside_maps
+        ),
+    };
     let lost = format!(
-        "dropped {dropped}, truncated {}, torn {}, unwind failed {}, throttled {}",
-        losses.truncated, losses.torn, losses.unwind_failed, losses.throttled
+        "dropped {dropped}, truncated {}, torn {}, unwind failed {failed}, throttled {}",
+        losses.truncated, losses.torn, losses.throttled
     );
     page.field("Losses", &lost)?;
     let stops = match losses.stops {
