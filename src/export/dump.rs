@@ -204,7 +204,8 @@ mod tests {
         #2   main  main.c:7  [app]
 
      43 worker-1         lock     cpu 12.346 ms
-     44 worker-2         lock     cpu 12.346 ms  mutex held by worker-3  frame pointer found by search
+     44 worker-2         lock     cpu 12.346 ms  mutex held by worker-3
+         frame pointer found by search
         #0   __lll_lock_wait  main.c:7  [app]
         #1   audit  main.c:7  [app]
         #2   run  main.c:7  [app]
