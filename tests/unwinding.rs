@@ -266,7 +266,7 @@ fn rust_generics_closures_and_trait_objects() {
 
 /// Threads of uw_busy.c and what may be found inside busy_KIND, in any order.
 const BUSY: [(&str, &[&str]); 11] = [
-    ("vdso", &["-"]),
+    ("vdso", &["-", "plt"]),
     ("tiny", &["tiny_inner", "tiny_outer"]),
     ("plt", &["-", "plt"]),
     ("recursion", &["fib"]),
@@ -278,6 +278,17 @@ const BUSY: [(&str, &[&str]); 11] = [
     ("leaf", &["blind_leaf"]),
     ("hard", &["blind_hard"]),
 ];
+
+/// Where the chain of calls that the source has begins in a stack, and whether it is there to its end. Between two calls a
+/// thread is in the outer functions: then less of it is there.
+fn links(names: &[impl AsRef<str>], chain: &[String]) -> (usize, bool) {
+    let is_link = |name: &str| chain.iter().any(|link| link == name && link != "-");
+    let Some(start) = names.iter().position(|name| is_link(name.as_ref())) else { return (names.len(), false) };
+    let links = &names[start..];
+    let missing = chain.len().saturating_sub(links.len());
+    let equal = links.iter().map(AsRef::as_ref).eq(chain[missing..].iter().map(String::as_str));
+    (start, equal && (missing == 0 || start == 0))
+}
 
 /// Stops each thread of uw_busy.c again and again wherever it is, and checks its stack by name. `truthful`: kinds that
 /// may end early for want of unwind information, but never wrongly.
@@ -318,17 +329,11 @@ fn check_busy(variant: &str, flags: &[&str], truthful: &[&str]) {
             let names = stack.names(&files, &[&own]);
             // The program's own linkage table has no symbols.
             let names: Vec<&str> = names.iter().map(|n| if n.starts_with('?') { "plt" } else { n }).collect();
-            // Between two calls a thread is in the outer loops: then less of the chain is there.
-            let start = names.iter().position(|name| chain.iter().any(|link| link == name && link != "-"));
+            let (start, linked) = links(&names, &chain);
             let whole = stack.walk.end.is_none()
                 && !stack.walk.recovered
-                && start.is_some_and(|start| {
-                    let links = &names[start..];
-                    let missing = chain.len().saturating_sub(links.len());
-                    links == &chain[missing..]
-                        && (missing == 0 || start == 0)
-                        && names[..start].iter().all(|name| inside.contains(name))
-                });
+                && linked
+                && names[..start].iter().all(|name| inside.contains(name));
             let early = truthful.contains(&kind)
                 && stack.walk.end == Some(Marker::NoUnwindInfo)
                 && names.len() == 2
@@ -344,7 +349,11 @@ fn check_busy(variant: &str, flags: &[&str], truthful: &[&str]) {
             if judged.0.end.is_none() && stack.walk.end.is_none() && judged.1 != stack.frames {
                 let other = Stack { walk: judged.0, frames: judged.1 };
                 let other = other.names(&files, &[&own]);
-                *wrong.entry(format!("{kind}: {names:?}\n  libunwind: {other:?}")).or_default() += 1;
+                // libunwind believes what GCC says of rbp behind the `leave` of a realigned frame, and leaves a caller out.
+                let misled = kind == "align" && !links(&other, &chain).1;
+                if !misled {
+                    *wrong.entry(format!("{kind}: {names:?}\n  libunwind: {other:?}")).or_default() += 1;
+                }
             }
         }
         // Where there is unwind information on disk, libunwind has something to say.

@@ -133,10 +133,19 @@ impl<M: ReadMemory> Evaluator<'_, '_, M> {
         let needs_rbp = self.needs_rbp;
         let rbp = match rbp {
             None => self.frame.rbp,
+            Some(RegisterRule::Expression(expression)) => self.rbp_at(expression, cfa),
             Some(rule) => self.by_rule(rule, cfa, X86_64::RBP),
         };
         self.needs_rbp = needs_rbp;
         Some(Caller { cfa, pc, rbp })
+    }
+
+    /// The caller's rbp where an expression says it is saved. GCC (12 and others) gives functions that realign their stack
+    /// one that is relative to rbp, and lets it stand for the two instructions after `leave` has restored rbp: it leads into
+    /// the caller's frame then, and the caller's caller would be left out. A function saves registers in its own frame.
+    fn rbp_at(&mut self, expression: &UnwindExpression<usize>, cfa: u64) -> Option<u64> {
+        let at = self.expression(expression, Some(cfa))?;
+        if (self.frame.sp..cfa).contains(&at) { self.stack.word(at) } else { self.frame.rbp }
     }
 
     fn by_rule(&mut self, rule: &RegisterRule<usize>, cfa: u64, register: Register) -> Option<u64> {

@@ -222,6 +222,25 @@ fn expressions_are_evaluated_with_an_end() {
 }
 
 #[test]
+fn a_register_that_is_restored_already_is_not_read_again() {
+    // CFA = rsp + `offset`, rbp saved at [breg6 + 0]: as GCC describes functions that realign their stack.
+    let realigned = |offset| [sp_plus(offset), vec![0x10, 6, 2, 0x76, 0]].concat();
+    let functions =
+        vec![(0, root()), (1, realigned(8)), (2, frame_pointer()), (4, realigned(24)), (5, frame_pointer())];
+    let mut world = world_of(functions);
+    let chain = ["2", "5", "0"].map(String::from);
+    let (in_5, in_0) = (call(&world.memory, 5, 2), call(&world.memory, 0, 5));
+    // Behind `leave`: rbp is that of the caller, which lies above.
+    let in_2 = call(&world.memory, 2, 1);
+    world.memory.put_words(SP, &[in_2, 7, SP + 40, in_5, 7, 0, in_0]);
+    assert_eq!(world.walk(at(1), Some(SP + 16), 0x100), ([&["1!".into()], &chain[..]].concat(), WHOLE));
+    // Before it: rbp points at where it was saved.
+    let in_2 = call(&world.memory, 2, 4);
+    world.memory.put_words(SP, &[7, SP + 32, in_2, 7, SP + 48, in_5, 0, in_0]);
+    assert_eq!(world.walk(at(4), Some(SP + 8), 0x100), ([&["4!".into()], &chain[..]].concat(), WHOLE));
+}
+
+#[test]
 fn a_missing_rule_for_the_return_address_proves_nothing() {
     // DW_CFA_same_value of the return address.
     let mut world = world_of(vec![(1, vec![0x08, 16])]);
