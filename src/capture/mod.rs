@@ -1,4 +1,4 @@
-//! Takes stacks: one sampler thread per target, one file per way, the schedule, the ring.
+//! Takes stacks: one sampler thread for all targets, one file per way, the schedule, the ring.
 
 pub mod blocked;
 pub mod bpf;
@@ -44,13 +44,17 @@ pub struct Plan {
     pub interval: Duration,
     /// The target is a program that sampletop started: [`CaptureChoice::Auto`] may take `ptrace`.
     pub own_child: bool,
+    /// Go on when all processes have ended: others may come.
+    pub outlasts: bool,
     /// Keep what sampletop uses itself below this, by longer intervals.
     pub overhead: Option<Overhead>,
 }
 
 /// What the sampler can be told while it runs. Takes effect at once.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub enum Control {
+    /// Look at this process, too.
+    Add(Arc<Target>),
     Interval(Duration),
     /// No looks until [`Control::Resume`]; the time between is reported as a gap.
     Pause,
@@ -74,8 +78,8 @@ pub struct Status {
     pub interval_asked: Ns,
 }
 
-/// Makes an unwinder for the program that the target runs now; called again after each exec.
-pub type MakeUnwinder = Box<dyn FnMut() -> Box<dyn Unwinder> + Send>;
+/// Makes an unwinder for the program that a process runs now; called again after each exec.
+pub type MakeUnwinder = Box<dyn FnMut(u32) -> Box<dyn Unwinder> + Send>;
 
 /// How stacks are walked.
 pub struct Walkers {
@@ -98,12 +102,11 @@ pub struct Sampler {
 
 impl Sampler {
     /// As [`Sampler::start_with`], walking by the unwinder that `plan` names; what it meets is registered in `files`.
-    pub fn start(target: Arc<Target>, files: Files, plan: Plan) -> Result<(Sampler, ring::Reader), AttachError> {
-        let pid = target.pid();
+    pub fn start(targets: Vec<Arc<Target>>, files: Files, plan: Plan) -> Result<(Sampler, ring::Reader), AttachError> {
         #[cfg(feature = "libunwind")]
         let walk_stopped = (plan.unwinder == UnwinderChoice::Libunwind).then(|| {
             let files = files.clone();
-            let make: ptrace::MakeWalkStopped = Arc::new(move || {
+            let make: ptrace::MakeWalkStopped = Arc::new(move |pid| {
                 let mut unwinder = LibunwindUnwinder::new(Memory::new(pid), files.clone(), pid);
                 Box::new(move |tid, out| unwinder.walk_stopped(tid, out))
             });
@@ -112,14 +115,14 @@ impl Sampler {
         #[cfg(not(feature = "libunwind"))]
         let walk_stopped = None;
         let walk_copied: MakeUnwinder =
-            Box::new(move || Box::new(FramehopUnwinder::new(Memory::new(pid), files.clone(), pid)));
-        Sampler::start_with(target, plan, Walkers { walk_copied, walk_stopped })
+            Box::new(move |pid| Box::new(FramehopUnwinder::new(Memory::new(pid), files.clone(), pid)));
+        Sampler::start_with(targets, plan, Walkers { walk_copied, walk_stopped })
     }
 
-    /// Opens a way of capture, then samples on a thread of its own until told to stop or the target ends. Fails when no
-    /// way that `plan` allows can be opened.
+    /// Opens a way of capture, then samples on a thread of its own until told to stop or all targets have ended. Fails when
+    /// none of them can be looked at, or no way that `plan` allows can be opened.
     pub fn start_with(
-        target: Arc<Target>,
+        targets: Vec<Arc<Target>>,
         plan: Plan,
         walkers: Walkers,
     ) -> Result<(Sampler, ring::Reader), AttachError> {
@@ -134,7 +137,7 @@ impl Sampler {
         let (control, orders) = channel();
         let (opened, answer) = channel();
         let parts =
-            Parts { target, plan, walkers, writer, control: orders, wake: wake.clone(), status: status.clone() };
+            Parts { targets, plan, walkers, writer, control: orders, wake: wake.clone(), status: status.clone() };
         let thread = std::thread::Builder::new()
             .name("sampler".into())
             .spawn(move || {

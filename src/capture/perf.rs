@@ -79,7 +79,8 @@ pub struct PerfCounts {
 }
 
 pub struct Perf {
-    target: u32,
+    /// Processes whose samples count.
+    pub targets: FxHashSet<u32>,
     scope: Scope,
     /// A BPF program that lets only samples of the target through.
     filter: Option<RawFd>,
@@ -131,7 +132,7 @@ impl Perf {
             return Err(io::Error::from_raw_os_error(libc::EACCES));
         }
         let mut perf = Perf {
-            target,
+            targets: FxHashSet::from_iter([target]),
             scope,
             filter,
             counts_lost: attr.read_format & u64::from(sys::PERF_FORMAT_LOST) != 0,
@@ -208,7 +209,7 @@ impl Perf {
                         if self.scope == Scope::Threads {
                             note_sample(&mut self.threads, &self.owner_of_id, &sample, &mut foreign);
                         }
-                        if sample.pid == self.target {
+                        if self.targets.contains(&sample.pid) {
                             f(&sample);
                         }
                     }

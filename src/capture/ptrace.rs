@@ -55,8 +55,8 @@ pub enum CaughtStack {
 
 /// Walks a thread that stands still under the calling thread's ptrace; appends its frames.
 pub type WalkStopped = Box<dyn FnMut(u32, &mut Vec<RawFrame>) -> Walk>;
-/// Makes one, on the thread that is to use it.
-pub type MakeWalkStopped = Arc<dyn Fn() -> WalkStopped + Send + Sync>;
+/// Makes one for a process, on the thread that is to use it.
+pub type MakeWalkStopped = Arc<dyn Fn(u32) -> WalkStopped + Send + Sync>;
 
 /// What came of a request.
 pub struct Outcome {
@@ -183,7 +183,7 @@ impl Helper {
         wake: Arc<OwnedFd>,
         make_walk: Option<MakeWalkStopped>,
     ) {
-        let mut walk = make_walk.map(|make| make());
+        let mut walk = make_walk.map(|make| make(self.pid));
         let mut cpu = 0;
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1_000));
         let alarm = Alarm::new();

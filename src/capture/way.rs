@@ -1,12 +1,9 @@
 //! The ways of taking stacks, and which of them this box permits: found out by trying.
 
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
-
 use crate::capture::bpf::load::Refusal;
 use crate::capture::bpf::{self, Bpf};
 use crate::capture::perf::{self, Perf};
-use crate::capture::ptrace::{self, MakeWalkStopped, Stopper};
+use crate::capture::ptrace;
 use crate::capture::schedule::now;
 use crate::config::CaptureChoice;
 use crate::model::frame::Ns;
@@ -46,7 +43,6 @@ pub struct Way {
     pub perf: Option<Perf>,
     /// After `perf`, whose filter it holds: dropped after it.
     pub bpf: Option<Bpf>,
-    pub stopper: Option<Stopper>,
     /// Stacks of threads that are off the core are read.
     pub reads_stacks: bool,
     /// [`Kind::Ptrace`] would be permitted.
@@ -57,6 +53,7 @@ pub struct Way {
 
 /// What opening a way depends on.
 pub struct Setting<'a> {
+    /// The process that it is opened with; others come by [`Way::add`].
     pub target: &'a Target,
     pub tasks: &'a Tasks,
     pub interval: Ns,
@@ -64,10 +61,6 @@ pub struct Setting<'a> {
     pub descriptors: usize,
     /// sampletop started the target.
     pub own_child: bool,
-    /// Wakes the sampler.
-    pub wake: &'a Arc<OwnedFd>,
-    /// How `ptrace` walks, if not by the bytes it copied.
-    pub walk_stopped: Option<&'a MakeWalkStopped>,
 }
 
 /// Opens what `choice` asks for; [`CaptureChoice::Auto`] takes the first that is permitted.
@@ -77,16 +70,12 @@ pub fn open(choice: CaptureChoice, setting: &Setting<'_>) -> Result<Way, AttachE
     let has_access = stacks_readable(setting.target, setting.tasks);
     let may_stop = has_access && ptrace::permitted();
     let way = |kind, perf, lack| {
-        Ok(Way { kind, perf, bpf: None, stopper: None, reads_stacks: kind == Kind::Perf, may_stop, lack })
-    };
-    let by_ptrace = || {
-        let stopper = setting.start_stopper()?;
-        let kind = Kind::Ptrace;
-        Ok(Way { kind, perf: None, bpf: None, stopper: Some(stopper), reads_stacks: true, may_stop, lack: None })
+        let reads_stacks = matches!(kind, Kind::Perf | Kind::Ptrace);
+        Ok(Way { kind, perf, bpf: None, reads_stacks, may_stop, lack })
     };
     match choice {
         CaptureChoice::States => return way(Kind::States, None, None),
-        CaptureChoice::Ptrace if may_stop => return by_ptrace(),
+        CaptureChoice::Ptrace if may_stop => return way(Kind::Ptrace, None, None),
         CaptureChoice::Ptrace if has_access => return Err(refused(no_ptrace())),
         CaptureChoice::Ptrace => return Err(refused(no_access())),
         // The kernel does not ask whether BPF may look at this process: we do.
@@ -94,7 +83,7 @@ pub fn open(choice: CaptureChoice, setting: &Setting<'_>) -> Result<Way, AttachE
         CaptureChoice::Bpf | CaptureChoice::Auto if has_access => match (setting.open_bpf(), choice) {
             (Ok((bpf, perf)), _) => {
                 let (perf, bpf) = (Some(perf), Some(bpf));
-                return Ok(Way { kind: Kind::Bpf, perf, bpf, stopper: None, reads_stacks: true, may_stop, lack: None });
+                return Ok(Way { kind: Kind::Bpf, perf, bpf, reads_stacks: true, may_stop, lack: None });
             }
             (Err(refusal), CaptureChoice::Bpf) => return Err(refused(bpf::explain(&refusal))),
             (Err(_), _) => {}
@@ -104,7 +93,7 @@ pub fn open(choice: CaptureChoice, setting: &Setting<'_>) -> Result<Way, AttachE
     let perf = match (setting.open_perf(), choice) {
         (Ok(perf), _) => perf,
         // Only for a program that we started is stopping threads ours to decide.
-        (Err(_), CaptureChoice::Auto) if setting.own_child && may_stop => return by_ptrace(),
+        (Err(_), CaptureChoice::Auto) if setting.own_child && may_stop => return way(Kind::Ptrace, None, None),
         (Err(error), CaptureChoice::Auto) => {
             let (why, fix) = perf::refused::explain(&error);
             return way(Kind::States, None, Some(format!("no stacks, only states: {why}; {fix}")));
@@ -122,12 +111,31 @@ pub fn open(choice: CaptureChoice, setting: &Setting<'_>) -> Result<Way, AttachE
     }
 }
 
-impl Setting<'_> {
-    pub fn start_stopper(&self) -> Result<Stopper, AttachError> {
-        Stopper::start(self.target.pid(), self.own_child, self.wake.clone(), self.walk_stopped.cloned())
-            .map_err(|error| AttachError::Internal { what: format!("cannot start the helper of ptrace: {error}") })
+impl Way {
+    /// Another process is watched, too. `readable`: as [`stacks_readable`] says; without, `bpf` leaves it to the files of
+    /// /proc, because the kernel does not ask whether that may look at it.
+    pub fn add(&mut self, pid: u32, readable: bool) -> std::io::Result<()> {
+        if let Some(bpf) = self.bpf.as_mut().filter(|_| readable) {
+            bpf.add(pid)?;
+        }
+        if let Some(perf) = &mut self.perf {
+            perf.targets.insert(pid);
+        }
+        Ok(())
     }
 
+    /// No stacks of it are taken any more.
+    pub fn remove(&mut self, pid: u32) {
+        if let Some(bpf) = &mut self.bpf {
+            bpf.remove(pid);
+        }
+        if let Some(perf) = &mut self.perf {
+            perf.targets.remove(&pid);
+        }
+    }
+}
+
+impl Setting<'_> {
     fn open_bpf(&self) -> Result<(Bpf, Perf), Refusal> {
         let pid = self.target.pid();
         let refused = |what| move |error: std::io::Error| Refusal::new(what, &error);

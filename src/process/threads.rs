@@ -8,6 +8,9 @@ use std::cell::Cell;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::fs::{Dir, Mode, OFlags, openat};
 use rustix::io::Errno;
@@ -68,11 +71,28 @@ pub struct Reads {
     pub lists: u64,
 }
 
+/// Descriptors that may still be kept open; clones share them.
+#[derive(Clone, Debug)]
+pub struct Descriptors(Arc<AtomicUsize>);
+
+impl Descriptors {
+    pub fn new(most: usize) -> Descriptors {
+        Descriptors(Arc::new(AtomicUsize::new(most)))
+    }
+
+    fn take(&self) -> bool {
+        self.0.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
+    }
+
+    fn give_back(&self, number: usize) {
+        self.0.fetch_add(number, Relaxed);
+    }
+}
+
 /// `/proc/PID/task`, kept open: a reused pid cannot be mistaken for the target.
 pub struct Tasks {
     dir: OwnedFd,
-    /// Descriptors that may still be kept open.
-    budget: Cell<usize>,
+    budget: Descriptors,
     short: Cell<bool>,
     source: CounterSource,
     reads: Cell<Reads>,
@@ -98,6 +118,11 @@ pub struct ThreadFiles {
 impl Tasks {
     /// Opens the thread directory of `pid`; `descriptors` bounds how many files stay open.
     pub fn open(pid: u32, descriptors: usize) -> io::Result<Tasks> {
+        Tasks::open_sharing(pid, Descriptors::new(descriptors))
+    }
+
+    /// As [`Tasks::open`], out of descriptors that others take from, too.
+    pub fn open_sharing(pid: u32, descriptors: Descriptors) -> io::Result<Tasks> {
         let dir = rustix::fs::open(
             format!("/proc/{pid}/task"),
             OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
@@ -105,7 +130,7 @@ impl Tasks {
         )?;
         Ok(Tasks {
             dir,
-            budget: Cell::new(descriptors),
+            budget: descriptors,
             short: Cell::new(false),
             source: own_counter_source(),
             reads: Cell::new(Reads::default()),
@@ -154,7 +179,7 @@ impl Tasks {
     pub fn forget(&self, files: ThreadFiles) {
         let ThreadFiles { tid: _, counters, stat, name, syscall } = &files;
         let held = [counters, stat, name, syscall].into_iter().filter(|f| f.is_some()).count();
-        self.budget.set(self.budget.get() + held);
+        self.budget.give_back(held);
     }
 
     pub fn counters(&self, files: &mut ThreadFiles) -> Result<Counters, ReadError> {
@@ -228,8 +253,7 @@ impl Tasks {
             None => {
                 self.count(|r| r.opens += 1);
                 let fd = self.open_file(tid, file)?;
-                if self.budget.get() > 0 {
-                    self.budget.set(self.budget.get() - 1);
+                if self.budget.take() {
                     &*kept.insert(fd)
                 } else {
                     self.short.set(true);
@@ -250,7 +274,7 @@ impl Tasks {
         let opened = openat(&self.dir, format!("{tid}/{file}"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
         if let Err(Errno::MFILE | Errno::NFILE) = opened {
             // Keep no more from now on, so that what is opened for one read finds room.
-            self.budget.set(0);
+            self.budget.0.store(0, Relaxed);
             self.short.set(true);
         }
         Ok(opened?)

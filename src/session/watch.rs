@@ -64,10 +64,11 @@ impl Watch {
             unwinder: config.sampling.unwinder,
             interval: config.sampling.interval,
             own_child: launch.is_some(),
+            outlasts: false,
             overhead: config.sampling.max_overhead.map(|percent| Overhead { percent, reducer_ns: used_ns.clone() }),
         };
         let session = session_facts(config, &target);
-        let (sampler, ring) = Sampler::start(Arc::clone(&target), files, plan)?;
+        let (sampler, ring) = Sampler::start(vec![Arc::clone(&target)], files, plan)?;
         let stopped = Arc::new(AtomicBool::new(false));
         // Of a child that is still held, /proc shows our own command line.
         let command = Arc::from(launch.as_ref().map_or(target.command(), Launch::command_line));

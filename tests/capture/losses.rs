@@ -33,8 +33,9 @@ fn walks_that_fail_are_counted_by_cause() {
     let program = build("cap_threads.c", "endings", &["-O1"]);
     let target = Running::start(&program, &["park", "3"]);
     let attached = Arc::new(Target::attach(target.pid()).expect("attached"));
-    let walkers = Walkers { walk_copied: Box::new(|| Box::new(Endings(0))), walk_stopped: None };
-    let (sampler, mut reader) = Sampler::start_with(attached, plan(CaptureChoice::Perf, 5), walkers).expect("sampling");
+    let walkers = Walkers { walk_copied: Box::new(|_| Box::new(Endings(0))), walk_stopped: None };
+    let (sampler, mut reader) =
+        Sampler::start_with(vec![attached], plan(CaptureChoice::Perf, 5), walkers).expect("sampling");
     let mut events = Vec::new();
     read_until(&mut reader, &mut events, |events| {
         events.iter().any(|event| matches!(event, Event::Tick(tick) if tick.losses.samples >= 60))

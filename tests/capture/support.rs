@@ -26,12 +26,12 @@ impl Unwinder for TopOnly {
 }
 
 pub fn top_only() -> MakeUnwinder {
-    Box::new(|| Box::new(TopOnly))
+    Box::new(|_| Box::new(TopOnly))
 }
 
 pub fn plan(choice: CaptureChoice, interval_ms: u64) -> Plan {
     let interval = Duration::from_millis(interval_ms);
-    Plan { choice, unwinder: UnwinderChoice::default(), interval, own_child: false, overhead: None }
+    Plan { choice, unwinder: UnwinderChoice::default(), interval, own_child: false, outlasts: false, overhead: None }
 }
 
 pub fn start(target: &Running, choice: CaptureChoice, interval_ms: u64) -> (Sampler, Reader) {
@@ -45,7 +45,7 @@ pub fn start_pid(pid: u32, choice: CaptureChoice, interval_ms: u64) -> (Sampler,
 pub fn start_plan(pid: u32, plan: Plan) -> (Sampler, Reader) {
     let target = Arc::new(Target::attach(pid).expect("attached"));
     let walkers = Walkers { walk_copied: top_only(), walk_stopped: None };
-    Sampler::start_with(target, plan, walkers).expect("sampling")
+    Sampler::start_with(vec![target], plan, walkers).expect("sampling")
 }
 
 /// Reads events until `done` says so; fails after 30 s, far beyond what any of these needs.

@@ -98,6 +98,10 @@ impl Bpf {
         });
     }
 
+    pub fn watches(&self, pid: u32) -> bool {
+        self.watched.iter().any(|watched| watched.pid == pid)
+    }
+
     /// Begins a pass over the threads of `pid`, which was added.
     pub fn begin(&mut self, pid: u32, again: Again) -> io::Result<()> {
         self.end();

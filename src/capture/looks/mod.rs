@@ -22,7 +22,7 @@ use crate::capture::schedule::now;
 use crate::model::frame::{
     Counters, Event, FrameCode, Look, Losses, Marker, Ns, RawFrame, RawName, Seen, Syscall, ThreadKey,
 };
-use crate::process::threads::{ReadError, Reads, Tasks, ThreadFiles};
+use crate::process::threads::{Descriptors, ReadError, Reads, Tasks, ThreadFiles};
 use crate::unwinder::{Unwinder, Walk};
 
 /// Threads beyond these are not looked at (kernel.pid_max allows four million).
@@ -125,9 +125,14 @@ pub struct Looks {
 impl Looks {
     /// `descriptors`: how many files of threads may stay open.
     pub fn new(pid: u32, descriptors: usize) -> io::Result<Looks> {
+        Looks::sharing(pid, Descriptors::new(descriptors))
+    }
+
+    /// As [`Looks::new`], out of descriptors that others take from, too.
+    pub fn sharing(pid: u32, descriptors: Descriptors) -> io::Result<Looks> {
         Ok(Looks {
             pid,
-            tasks: Tasks::open(pid, descriptors)?,
+            tasks: Tasks::open_sharing(pid, descriptors)?,
             known: Vec::new(),
             is_parked: Vec::new(),
             index: FxHashMap::default(),
@@ -158,6 +163,11 @@ impl Looks {
 
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Ids of all threads that are known.
+    pub fn tids(&self) -> impl Iterator<Item = u32> {
+        self.known.iter().map(|known| known.key.tid)
     }
 
     /// The next round looks at everybody, parked or not.
@@ -425,6 +435,14 @@ impl Looks {
             round.moved.push(Moved { tid: known.key.tid, ran, delayed, runnable, at_start: known.at_start });
         }
         round.events.push(Event::Look(look));
+    }
+}
+
+impl Drop for Looks {
+    fn drop(&mut self) {
+        for known in self.known.drain(..) {
+            self.tasks.forget(known.files);
+        }
     }
 }
 

@@ -15,9 +15,19 @@ const PASS: Ns = 1_000_000;
 
 impl Core {
     pub(super) fn round(&mut self) {
-        self.moved.clear();
-        if let Some(mut bpf) = self.way.bpf.take() {
-            let result = self.round_of_rows(&mut bpf);
+        for index in 0..self.processes.len() {
+            self.processes[index].moved.clear();
+            if self.processes[index].ended.is_none() {
+                self.round_of(index);
+            }
+        }
+    }
+
+    /// The round of one process.
+    fn round_of(&mut self, index: usize) {
+        let pid = self.processes[index].pid();
+        if let Some(mut bpf) = self.way.bpf.take_if(|bpf| bpf.watches(pid)) {
+            let result = self.round_of_rows(&mut bpf, index);
             self.way.bpf = Some(bpf);
             if let Err(error) = result {
                 let why = format!("BPF has failed: {error}");
@@ -28,7 +38,7 @@ impl Core {
         }
         let mut denied = false;
         loop {
-            let (looks, mut round) = self.looks_and_round();
+            let (looks, mut round) = self.looks_and_round(index);
             let complete = looks.round(&mut round);
             denied |= round.denied;
             if complete {
@@ -37,18 +47,18 @@ impl Core {
             self.drain(now());
         }
         if denied {
-            let kind = if self.way.perf.is_some() { CaptureChoice::CpuOnly } else { CaptureChoice::States };
-            self.change_way(kind, Some("the kernel no longer lets stacks be read".into()));
+            self.denied(index);
         }
     }
 
     /// A round of looks by the task iterator.
-    fn round_of_rows(&mut self, bpf: &mut Bpf) -> io::Result<()> {
-        bpf.begin(self.target.pid(), self.looks.take_again())?;
+    fn round_of_rows(&mut self, bpf: &mut Bpf, index: usize) -> io::Result<()> {
+        let process = &mut self.processes[index];
+        bpf.begin(process.pid(), process.looks.take_again())?;
         let mut pause_at = now() + PASS;
         while bpf.read()? {
             for (row, stack) in bpf.rows() {
-                let (looks, mut round) = self.looks_and_round();
+                let (looks, mut round) = self.looks_and_round(index);
                 looks.row(&row, stack, &mut round);
                 if now() >= pause_at {
                     self.drain(now());
@@ -56,24 +66,26 @@ impl Core {
                 }
             }
         }
-        let (looks, mut round) = self.looks_and_round();
+        let (looks, mut round) = self.looks_and_round(index);
         looks.end_of_rows(&mut round);
         Ok(())
     }
 
-    fn looks_and_round(&mut self) -> (&mut Looks, Round<'_>) {
+    fn looks_and_round(&mut self, index: usize) -> (&mut Looks, Round<'_>) {
+        let process = &mut self.processes[index];
+        let takes_stacks = self.way.reads_stacks && process.gives_stacks();
         let stacks =
-            self.way.reads_stacks.then(|| Stacks { reader: &mut self.stacks, unwinder: self.unwinder.as_mut() });
+            takes_stacks.then_some(Stacks { reader: &mut process.stacks, unwinder: process.unwinder.as_mut() });
         let round = Round {
             stacks,
             events: &mut self.events,
-            moved: &mut self.moved,
+            moved: &mut process.moved,
             losses: &mut self.losses,
-            stops_threads: self.way.stopper.is_some(),
+            stops_threads: process.stopper.is_some(),
             turns: parked::turns(self.schedule.interval()),
             pause_at: now() + PASS,
             denied: false,
         };
-        (&mut self.looks, round)
+        (&mut process.looks, round)
     }
 }

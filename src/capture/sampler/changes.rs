@@ -1,0 +1,250 @@
+//! What changes while sampling: processes come, replace their program and end, and the way changes.
+
+use std::sync::Arc;
+
+use crate::capture::ptrace::Stopper;
+use crate::capture::sampler::process::{Ended, Process};
+use crate::capture::sampler::{Core, descriptors_to_spend};
+use crate::capture::schedule::now;
+use crate::capture::way::{self, Kind, Setting};
+use crate::config::CaptureChoice;
+use crate::model::frame::{Event, Ns};
+use crate::process::privileges;
+use crate::process::target::{AttachError, Target};
+use crate::process::threads::{process_cpu, raise_descriptor_limit};
+
+impl Core {
+    /// Another process is looked at from now on, unless it has ended or may not be looked at any more.
+    pub(super) fn add(&mut self, target: Arc<Target>) {
+        if self.processes.iter().any(|known| known.pid() == target.pid() && known.ended.is_none()) {
+            return;
+        }
+        // Another one had that number.
+        if let Some(index) = self.find(target.pid()) {
+            let at = now().max(self.floor);
+            self.tell_end(index, at);
+        }
+        let Ok(process) = Process::new(target, self.descriptors.clone(), &mut self.walkers) else { return };
+        let nobody = self.processes.is_empty();
+        self.processes.push(process);
+        let entered = self.enter(self.processes.len() - 1);
+        if let Err(error) = entered {
+            self.changed = Some(error.to_string());
+        }
+        if nobody {
+            self.look_again();
+        }
+        self.publish_status();
+    }
+
+    /// A way was opened with the process `first`: the others go the same.
+    pub(super) fn way_opened(&mut self, first: usize) -> Result<(), AttachError> {
+        for index in 0..self.processes.len() {
+            if index == first {
+                self.start_stopper(index)?;
+            } else if self.processes[index].refusal.is_none() {
+                self.enter(index)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The way takes in a process that it was not opened with.
+    fn enter(&mut self, index: usize) -> Result<(), AttachError> {
+        let process = &self.processes[index];
+        let pid = process.pid();
+        self.way.add(pid, process.gives_stacks()).map_err(|error| AttachError::Internal {
+            what: format!("process {pid} cannot be watched by {}: {error}", self.way.kind.title()),
+        })?;
+        self.start_stopper(index)
+    }
+
+    fn start_stopper(&mut self, index: usize) -> Result<(), AttachError> {
+        let process = &mut self.processes[index];
+        if self.way.kind == Kind::Ptrace && process.gives_stacks() {
+            let walk = self.walkers.walk_stopped.clone();
+            let stopper = Stopper::start(process.pid(), self.own_child, self.wake.clone(), walk).map_err(|error| {
+                AttachError::Internal { what: format!("cannot start the helper of ptrace: {error}") }
+            })?;
+            process.stopper = Some(stopper);
+        }
+        Ok(())
+    }
+
+    /// A process runs another program now.
+    pub(super) fn replaced(&mut self, index: usize, at: Ns) {
+        let process = &mut self.processes[index];
+        let pid = process.pid();
+        self.events.push(Event::Exec { at, pid });
+        process.unwinder = (self.walkers.walk_copied)(pid);
+        process.stacks.invalidate();
+        process.looks.restart();
+        // The helper knows the old program's mappings.
+        process.stopper = None;
+        if let Err(error) = process.target.still_permitted() {
+            self.refuse(index, error.to_string());
+        } else if self.processes[index].refusal.take().is_some() {
+            self.processes[index].learn_readable();
+            let _ = self.enter(index);
+            self.publish_status();
+        } else {
+            let _ = self.start_stopper(index);
+        }
+    }
+
+    /// It may not be looked at any more: what was gathered is not told, and only its states will be.
+    fn refuse(&mut self, index: usize, why: String) {
+        let process = &mut self.processes[index];
+        let pid = process.pid();
+        process.refusal = Some(why.clone());
+        self.events.retain(|event| !matches!(event, Event::Look(look) if look.thread.pid == pid));
+        self.way.remove(pid);
+        if self.processes.iter().all(|process| process.refusal.is_some()) {
+            self.change_way(CaptureChoice::States, Some(why));
+        } else {
+            self.publish_status();
+        }
+    }
+
+    /// To be called before looks are told: since we asked, a target may have become a program that is not for us, which rights
+    /// of sampletop's own reach all the same.
+    pub(super) fn withhold_what_is_not_ours(&mut self, at: Ns) {
+        for index in 0..self.processes.len() {
+            let process = &mut self.processes[index];
+            if process.ended.is_none() && process.program.replaced() {
+                self.replaced(index, at);
+            } else if (process.ended.is_some() || process.program.between()) && privileges::borrowed() {
+                let pid = process.pid();
+                self.events.retain(|event| !matches!(event, Event::Look(look) if look.thread.pid == pid));
+            }
+        }
+    }
+
+    /// The kernel no longer lets stacks of this process be read.
+    pub(super) fn denied(&mut self, index: usize) {
+        self.processes[index].readable = false;
+        if self.processes.iter().any(Process::gives_stacks) {
+            return self.publish_status();
+        }
+        let kind = if self.way.perf.is_some() { CaptureChoice::CpuOnly } else { CaptureChoice::States };
+        self.change_way(kind, Some("the kernel no longer lets stacks be read".into()));
+    }
+
+    /// As the user asks.
+    pub(super) fn use_way(&mut self, choice: CaptureChoice) {
+        // An exec may have made one a program that no other way is for.
+        for process in &mut self.processes {
+            process.refusal = process.target.still_permitted().err().map(|error| error.to_string());
+            process.learn_readable();
+        }
+        let mut refusals = self.processes.iter().map(|process| process.refusal.clone());
+        match refusals.next() {
+            Some(Some(why)) if choice != CaptureChoice::States && refusals.all(|refusal| refusal.is_some()) => {
+                self.changed = Some(why);
+                self.publish_status();
+            }
+            _ => {
+                drop(refusals);
+                self.change_way(choice, None);
+            }
+        }
+    }
+
+    /// Opens another way; on failure the present one stays, the status says why, and the answer is false.
+    pub(super) fn change_way(&mut self, choice: CaptureChoice, why: Option<String>) -> bool {
+        let best = [Process::gives_stacks, |process: &Process| process.refusal.is_none()];
+        let Some(first) = best.iter().find_map(|fit| self.processes.iter().position(fit)).or(self.first()) else {
+            return false;
+        };
+        let opened = way::open(choice, &self.setting(first));
+        let changed = opened.is_ok();
+        match opened {
+            Ok(way) => {
+                if let Some(mut old) = self.way.perf.take() {
+                    old.count_lost();
+                    let counts = old.counts();
+                    self.closed.lost += counts.lost;
+                    self.closed.throttled += counts.throttled;
+                }
+                self.way = way;
+                self.changed = why.map(|why| format!("{why}; capturing by {}", self.way.kind.title()));
+                self.rings_hung = false;
+                for process in &mut self.processes {
+                    process.stopper = None;
+                    process.looks.restart();
+                }
+                if let Err(error) = self.way_opened(first) {
+                    self.changed = Some(error.to_string());
+                }
+            }
+            Err(error) => self.changed = Some(error.to_string()),
+        }
+        if self.paused {
+            self.run_perf();
+        }
+        self.publish_status();
+        changed
+    }
+
+    fn first(&self) -> Option<usize> {
+        (!self.processes.is_empty()).then_some(0)
+    }
+
+    fn setting(&self, first: usize) -> Setting<'_> {
+        let process = &self.processes[first];
+        Setting {
+            target: &process.target,
+            tasks: process.looks.tasks(),
+            interval: self.schedule.interval(),
+            descriptors: descriptors_to_spend(raise_descriptor_limit()),
+            own_child: self.own_child,
+        }
+    }
+
+    /// Who has ended since the last time.
+    pub(super) fn note_ended(&mut self) {
+        for process in self.processes.iter_mut().filter(|process| process.ended.is_none() && !process.target.alive()) {
+            // Once somebody has waited for it, there is no clock.
+            process.ended = Some(Ended { cpu_ns: process_cpu(process.pid()) });
+        }
+    }
+
+    /// Nobody is left: their last samples, their last CPU time, and the word itself.
+    pub(super) fn all_have_ended(&mut self) {
+        let at = now();
+        // With rights of its own nothing of a program that nobody can be asked about any more: it may have come by an exec.
+        if !self.paused && !privileges::borrowed() {
+            self.drain(at);
+            self.emit();
+        }
+        self.events.clear();
+        let at = at.max(self.floor);
+        self.count_lost();
+        let losses = self.losses_now();
+        self.send_ticks(at, 0, losses, true);
+        self.tell_ends(at);
+        self.run_perf();
+    }
+
+    /// After their last tick.
+    pub(super) fn tell_ends(&mut self, at: Ns) {
+        for index in (0..self.processes.len()).rev() {
+            if self.processes[index].ended.is_some() {
+                self.tell_end(index, at);
+            }
+        }
+    }
+
+    fn tell_end(&mut self, index: usize, at: Ns) {
+        let process = self.processes.swap_remove(index);
+        let pid = process.pid();
+        if let Some(perf) = &mut self.way.perf {
+            process.looks.tids().for_each(|tid| perf.ended(tid));
+        }
+        self.way.remove(pid);
+        self.send(Event::ProcessEnded { at, pid });
+        if process.refusal.is_some() {
+            self.publish_status();
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What there is of each process; everything else of the sampler there is once.
+
+use std::sync::Arc;
+
+use crate::capture::Walkers;
+use crate::capture::blocked::StackReader;
+use crate::capture::looks::{Looks, Moved};
+use crate::capture::program::Program;
+use crate::capture::ptrace::Stopper;
+use crate::capture::way::stacks_readable;
+use crate::model::frame::Ns;
+use crate::process::memory::Memory;
+use crate::process::target::{AttachError, Target};
+use crate::process::threads::Descriptors;
+use crate::unwinder::Unwinder;
+
+/// A process that is looked at.
+pub struct Process {
+    pub target: Arc<Target>,
+    pub looks: Looks,
+    pub stacks: StackReader,
+    pub unwinder: Box<dyn Unwinder>,
+    pub program: Program,
+    /// Under the way `ptrace`.
+    pub stopper: Option<Stopper>,
+    /// Threads whose counters changed in this round.
+    pub moved: Vec<Moved>,
+    /// The kernel lets us read stacks of its threads.
+    pub readable: bool,
+    /// Why it may not be looked at any more, since an exec: only its states are told.
+    pub refusal: Option<String>,
+    pub ended: Option<Ended>,
+}
+
+/// It has ended, and that has yet to be told.
+#[derive(Clone, Copy)]
+pub struct Ended {
+    /// What its CPU clock said: a zombie still has one.
+    pub cpu_ns: Option<Ns>,
+}
+
+impl Process {
+    pub fn new(target: Arc<Target>, files: Descriptors, walkers: &mut Walkers) -> Result<Process, AttachError> {
+        let pid = target.pid();
+        let looks = Looks::sharing(pid, files).map_err(|_| AttachError::EndedEarly { pid })?;
+        // In this order: it may have replaced its program since it was attached to, and is asked about as it is now; the next
+        // exec will be noticed.
+        let program = Program::new(pid);
+        target.still_permitted()?;
+        let mut process = Process {
+            target,
+            looks,
+            stacks: StackReader::new(Memory::new(pid)),
+            unwinder: (walkers.walk_copied)(pid),
+            program,
+            stopper: None,
+            moved: Vec::new(),
+            readable: false,
+            refusal: None,
+            ended: None,
+        };
+        process.learn_readable();
+        Ok(process)
+    }
+
+    /// Asks the kernel whether stacks can be read.
+    pub fn learn_readable(&mut self) {
+        self.readable = stacks_readable(&self.target, self.looks.tasks());
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.target.pid()
+    }
+
+    /// Stacks of it are taken, where the way takes any.
+    pub fn gives_stacks(&self) -> bool {
+        self.readable && self.refusal.is_none()
+    }
+}

@@ -1,0 +1,90 @@
+//! What is seen of threads on a core: samples that the kernel took, or threads that were stopped.
+
+use crate::capture::looks::count_walk;
+use crate::capture::ptrace::{Caught, CaughtStack};
+use crate::capture::sampler::Core;
+use crate::model::frame::{Event, Look, Ns, RawFrame, Seen};
+use crate::unwinder::{Registers, StackBytes, Walk};
+
+impl Core {
+    /// Tells perf who ran and who ended, so that it watches those who run. After the samples of the round were taken: they tell
+    /// who is watched already.
+    pub(super) fn tell_perf(&mut self) {
+        let Some(perf) = &mut self.way.perf else { return };
+        for process in self.processes.iter().filter(|process| process.refusal.is_none()) {
+            for moved in process.moved.iter().filter(|moved| moved.ran > 0) {
+                perf.moved(moved.tid, moved.ran, moved.at_start);
+            }
+        }
+        for event in &self.events {
+            if let Event::ThreadEnded { thread, .. } = event {
+                perf.ended(thread.tid);
+            }
+        }
+    }
+
+    /// Walks what the kernel sampled up to `until`.
+    pub(super) fn drain(&mut self, until: Ns) {
+        let Some(mut perf) = self.way.perf.take() else { return };
+        perf.drain(until, |sample| {
+            if let Some(registers) = &sample.registers
+                && let Some(index) = self.find(sample.pid)
+            {
+                self.walk(index, sample.tid, sample.at, registers, sample.stack);
+            }
+        });
+        self.way.perf = Some(perf);
+    }
+
+    fn walk(&mut self, index: usize, tid: u32, at: Ns, registers: &Registers, stack: &[u8]) {
+        let mut frames = Vec::with_capacity(48);
+        let bytes = StackBytes { base: registers.rsp, bytes: stack };
+        let walk = self.processes[index].unwinder.walk(registers, bytes, &mut frames);
+        self.sampled(index, tid, at, frames, &walk);
+    }
+
+    /// An on-CPU sample becomes a look.
+    fn sampled(&mut self, index: usize, tid: u32, at: Ns, stack: Vec<RawFrame>, walk: &Walk) {
+        // A thread that was born and has died since the last round: its time is booked by the process's clock.
+        let Some((thread, name)) = self.processes[index].looks.sampled(tid, at) else { return };
+        count_walk(walk, &mut self.losses);
+        let (seen, counters, recovered) = (Seen::OnCpu, None, walk.recovered);
+        self.events.push(Event::Look(Look { at, thread, name, seen, counters, stack, recovered }));
+    }
+
+    /// Asks for samples of the threads that ran, or wanted to, for at least half of the last tick and are runnable now.
+    /// Wanting a core counts: where threads share too few cores none of them runs half of the time, and a thread in a
+    /// run queue blocks no more often than one on a core.
+    pub(super) fn request_stops(&mut self) {
+        let half = self.schedule.interval() / 2;
+        for process in &mut self.processes {
+            if let Some(stopper) = &mut process.stopper {
+                for moved in process.moved.iter().filter(|moved| moved.runnable && moved.ran + moved.delayed >= half) {
+                    stopper.request(moved.tid);
+                }
+            }
+        }
+    }
+
+    /// Walks the threads that were caught since the last time.
+    pub(super) fn take_caught(&mut self) {
+        for index in 0..self.processes.len() {
+            while let Some(outcome) = self.processes[index].stopper.as_mut().and_then(|stopper| stopper.outcome()) {
+                self.stops.add(&outcome);
+                match outcome.caught {
+                    Some(Caught { at, stack: CaughtStack::Copied { registers, bytes } }) => {
+                        self.walk(index, outcome.tid, at, &registers, &bytes);
+                    }
+                    Some(Caught { at, stack: CaughtStack::Walked { frames, walk } }) => {
+                        self.sampled(index, outcome.tid, at, frames, &walk);
+                    }
+                    None => {}
+                }
+            }
+        }
+    }
+
+    pub(super) fn find(&self, pid: u32) -> Option<usize> {
+        self.processes.iter().position(|process| process.pid() == pid)
+    }
+}
