@@ -38,6 +38,14 @@ impl Parked {
         };
     }
 
+    pub fn len(&self) -> usize {
+        self.tids.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.tids.is_empty()
+    }
+
     pub fn clear(&mut self) {
         self.tids.clear();
     }

@@ -1,13 +1,15 @@
 //! The way `bpf`: what it costs and what it tells, beside what holds for `perf`, too.
 
+use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use sampletop::capture::blocked::StackReader;
-use sampletop::capture::bpf::{Bpf, explain};
+use sampletop::capture::bpf::{Bpf, Counts, explain};
 use sampletop::capture::looks::{Looks, Round, Stacks};
+use sampletop::capture::parked::{self, PARKED_AFTER};
 use sampletop::config::CaptureChoice;
-use sampletop::model::frame::{Event, Losses, Ns, Seen};
+use sampletop::model::frame::{Event, Losses, Ns, Seen, ThreadKey};
 use sampletop::process::memory::Memory;
 
 use crate::common::{Running, build, skipped};
@@ -31,6 +33,8 @@ struct Passes {
     looks: Looks,
     reader: StackReader,
     pid: u32,
+    /// Visits of parked threads a round.
+    turns: usize,
     losses: Losses,
 }
 
@@ -38,22 +42,22 @@ struct Passes {
 struct Pass {
     events: Vec<Event>,
     rows: usize,
-    reads: u64,
+    calls: u64,
     visited: u32,
 }
 
 impl Passes {
-    fn over(pid: u32) -> Passes {
+    fn over(pid: u32, turns: usize) -> Passes {
         let mut bpf = Bpf::open().expect("it works");
         bpf.add(pid).expect("a process");
         let looks = Looks::new(pid, 1000).expect("its threads");
-        Passes { bpf, looks, reader: StackReader::new(Memory::new(pid)), pid, losses: Losses::default() }
+        Passes { bpf, looks, reader: StackReader::new(Memory::new(pid)), pid, turns, losses: Losses::default() }
     }
 
     fn next(&mut self) -> Pass {
         let (mut events, mut moved, mut rows) = (Vec::new(), Vec::new(), 0);
-        let before = self.bpf.counts().0;
-        self.bpf.begin(self.pid, self.looks.take_again()).expect("a pass");
+        let before = self.bpf.counts().calls;
+        self.bpf.begin(self.pid, self.looks.next_visit(self.turns)).expect("a pass");
         let mut round = Round {
             stacks: Some(Stacks { reader: &mut self.reader, unwinder: &mut TopOnly }),
             events: &mut events,
@@ -71,8 +75,8 @@ impl Passes {
             }
         }
         self.looks.end_of_rows(&mut round);
-        let (reads, visited) = self.bpf.counts();
-        Pass { events, rows, reads: reads - before, visited }
+        let Counts { calls, visited } = self.bpf.counts();
+        Pass { events, rows, calls: calls - before, visited }
     }
 }
 
@@ -83,16 +87,16 @@ fn an_unmoved_thread_costs_no_row_and_no_read() {
     }
     let program = build("cap_threads.c", "bpf-park", &["-O1"]);
     let target = Running::start(&program, &["park", "200"]);
-    let mut passes = Passes::over(target.pid());
+    let mut passes = Passes::over(target.pid(), usize::MAX);
     let first = passes.next();
     assert_eq!((first.events.len(), first.rows, first.visited), (203, 203, 203), "every thread is told of once");
-    assert_eq!(first.reads, 3, "136 rows a read, and one that finds the end");
+    assert_eq!(first.calls, 5, "an iterator and its end, 136 rows a read, and one that finds the end");
     // A thread that was caught on its way is told a second time.
     passes.next();
     let before = passes.looks.reads();
     for _ in 0..20 {
         let pass = passes.next();
-        assert_eq!((pass.rows, pass.reads, pass.visited), (2, 2, 203));
+        assert_eq!((pass.rows, pass.calls, pass.visited), (2, 4, 203));
         let names: Vec<String> = looks(&pass.events).map(name).collect();
         assert!(names.len() == 2 && names.iter().all(|n| n.starts_with("spin-")), "{names:?}");
     }
@@ -122,6 +126,102 @@ fn an_unmoved_thread_costs_no_row_and_no_read() {
 }
 
 #[test]
+fn parked_threads_are_visited_in_rotation_and_a_woken_one_at_once() {
+    if !works() {
+        return;
+    }
+    let program = build("cap_threads.c", "bpf-turn", &["-O1"]);
+    let mut target = Running::start(&program, &["wake", "500"]);
+    crate::all_wait(&target);
+    // As at 100 Hz.
+    let turns = parked::turns(10_000_000);
+    let mut passes = Passes::over(target.pid(), turns);
+    let first = passes.next();
+    let seen: BTreeMap<String, ThreadKey> = looks(&first.events).map(|look| (name(look), look.thread)).collect();
+    assert_eq!(seen.len(), 501, "500 and the leader");
+    let silent = |pass: Pass| (pass.events.len(), pass.visited, pass.calls);
+    assert_eq!(silent(passes.next()), (0, 501, 3), "not parked yet: an iterator, what it has not to say, its end");
+    std::thread::sleep(Duration::from_nanos(PARKED_AFTER));
+    assert_eq!(silent(passes.next()), (0, 501, 3), "the pass that parks them");
+    let before = passes.looks.reads();
+    for _ in 0..3 {
+        for _ in 0..10 {
+            assert_eq!(silent(passes.next()), (0, 0, 0));
+        }
+        assert_eq!(silent(passes.next()), (0, 501, 3), "50 in each of 11 rounds make 501");
+    }
+    // Once a second, at gaps, at the end.
+    passes.looks.leave_nobody_out();
+    assert_eq!(silent(passes.next()), (0, 501, 3));
+    assert_eq!(passes.looks.reads(), before, "no file of any thread was read");
+    // One that is woken and waits again, and the leader that woke it, are noticed within a rotation, once each.
+    for woken in [7, 499] {
+        ask(&mut target, &format!("{woken}\n"));
+        let burned = next_number(&mut target);
+        crate::all_wait(&target);
+        let mut found = Vec::new();
+        for _ in 0..11 {
+            found.extend(passes.next().events);
+        }
+        let of = |who: &str| looks(&found).filter(|look| name(look) == who).cloned().collect::<Vec<_>>();
+        let look = of(&format!("park-{woken}"));
+        assert_eq!((look.len(), of("cap_threads-bpf").len(), looks(&found).count()), (1, 1, 2));
+        assert!(matches!(look[0].seen, Seen::Blocked(_)) && look[0].counters.expect("read").run_ns >= burned);
+        // Having moved they are visited in every round: an iterator, its row, its end for each.
+        passes.looks.leave_nobody_out();
+        passes.next();
+        for _ in 0..9 {
+            assert_eq!(silent(passes.next()), (0, 2, 6));
+        }
+        std::thread::sleep(Duration::from_nanos(PARKED_AFTER));
+        passes.next();
+        assert_eq!(silent(passes.next()).1 % 501, 0, "both are parked again");
+    }
+    // A sample proves that a thread has moved: it is visited in the next round, whoever's turn it is.
+    passes.looks.leave_nobody_out();
+    passes.next();
+    let thread = seen["park-100"];
+    assert_eq!(passes.looks.sampled(thread.tid, 1).map(|(key, _)| key), Some(thread));
+    assert_eq!(silent(passes.next()), (0, 0, 0), "a sample from before its last look proves nothing");
+    passes.looks.sampled(thread.tid, Ns::MAX);
+    let pass = passes.next();
+    assert!(looks(&pass.events).map(|look| look.thread).eq([thread]), "{:?}", pass.events);
+    assert_eq!((pass.visited, pass.calls), (1, 3));
+    assert_eq!(silent(passes.next()), (0, 1, 3));
+    // And so for a look that got lost.
+    let thread = seen["park-300"];
+    passes.looks.unsent(thread.tid);
+    let pass = passes.next();
+    assert!(looks(&pass.events).map(|look| look.thread).eq([thread]), "{:?}", pass.events);
+    assert_eq!((pass.visited, pass.calls), (2, 6));
+    assert_eq!(silent(passes.next()), (0, 2, 6), "and not again");
+}
+
+#[test]
+fn who_is_born_or_dies_is_noticed_at_once() {
+    if !works() {
+        return;
+    }
+    let program = build("cap_threads.c", "bpf-born", &["-O1"]);
+    let mut target = Running::start(&program, &["grow", "100"]);
+    crate::all_wait(&target);
+    let mut passes = Passes::over(target.pid(), 1);
+    passes.next();
+    std::thread::sleep(Duration::from_nanos(PARKED_AFTER));
+    passes.next();
+    assert_eq!(passes.next().visited, 0, "all are parked");
+    ask(&mut target, "born\n");
+    assert_eq!(next_number(&mut target), 1);
+    crate::all_wait(&target);
+    let pass = passes.next();
+    let born = looks(&pass.events).find(|look| name(look) == "park-100").expect("it is told").thread;
+    ask(&mut target, "dies\n");
+    assert_eq!(next_number(&mut target), 2);
+    let ended = |event: &Event| matches!(event, Event::ThreadEnded { thread, .. } if *thread == born);
+    assert_eq!(passes.next().events.into_iter().filter(ended).count(), 1);
+}
+
+#[test]
 fn processes_come_and_go() {
     if !works() {
         return;
@@ -132,7 +232,7 @@ fn processes_come_and_go() {
     let visited = |bpf: &mut Bpf, pid: u32| {
         bpf.begin(pid, Default::default()).expect("a pass");
         while bpf.read().expect("rows") {}
-        bpf.counts().1
+        bpf.counts().visited
     };
     bpf.add(one.pid()).expect("a process");
     bpf.add(two.pid()).expect("a process");

@@ -2,6 +2,7 @@
 // `wake N`: N threads parked, each in a read of its own; the one whose number is sent burns 30 ms, tells its CPU time and
 // waits again.
 // `work N`: N threads that burn 0.2 ms and sleep 50 ms, again and again; after a line they end their work, and two spin.
+// `grow N`: N threads parked in reads; after a line one more, which ends after another line.
 // `churn`: threads that live 20 ms, one after the other, beside one that stays.
 // `zombie`: the leader ends, a thread goes on spinning.
 // `vfork`: waits, uninterruptibly, for a child that borrows its memory and is killed or waits 30 s.
@@ -67,6 +68,13 @@ static void *wake(void *arg) {
         fflush(stdout);
     }
     return arg;
+}
+
+static void *park_once(void *arg) {
+    char name[16], byte;
+    snprintf(name, sizeof name, "park-%ld", (long)arg);
+    pthread_setname_np(pthread_self(), name);
+    return read(bells[0][0], &byte, 1) < 0 ? arg : NULL;
 }
 
 static volatile int resting;
@@ -135,6 +143,21 @@ int main(int argc, char **argv) {
         if (!fgets(line, sizeof line, stdin)) return 0;
         resting = 1;
         for (long i = 0; i < 2; i++) start(spin, i);
+        pause();
+    } else if (!strcmp(argv[1], "grow")) {
+        for (long i = 0; i < atol(argv[2]); i++) start(park, i);
+        usleep(100000);
+        puts("ready");
+        fflush(stdout);
+        if (!fgets(line, sizeof line, stdin) || pipe(bells[0])) return 4;
+        pthread_t last = start(park_once, atol(argv[2]));
+        usleep(100000);
+        puts("1");
+        fflush(stdout);
+        if (!fgets(line, sizeof line, stdin) || write(bells[0][1], line, 1) != 1) return 4;
+        pthread_join(last, NULL);
+        puts("2");
+        fflush(stdout);
         pause();
     } else if (!strcmp(argv[1], "churn")) {
         start(park, 0);

@@ -10,7 +10,7 @@ use aya::programs::{Iter, PerfEvent};
 use aya::{Btf, Ebpf, EbpfLoader};
 use rustix::mm::{MapFlags, ProtFlags};
 
-use crate::capture::bpf::rows::{SLOT, SLOTS};
+use crate::capture::bpf::rows::{ROW, SLOT, SLOTS};
 
 /// Aligned as the headers of an ELF file want to be read.
 #[repr(C, align(8))]
@@ -53,7 +53,11 @@ pub struct Programs {
     stacks: Shared,
     again: HashMap<MapData, u32, u32>,
     targets: HashMap<MapData, u32, u32>,
+    calls: u64,
 }
+
+/// In [`Word::Again`]: whoever is visited.
+const AGAIN_ALL: u32 = u32::MAX;
 
 /// `struct order`, word by word.
 #[derive(Clone, Copy)]
@@ -105,7 +109,7 @@ impl Programs {
             Shared::new(map.fd().as_fd(), size).map_err(|error| Refusal::new("sharing the maps", &error))
         };
         let (order, stacks) = (shared("orders", 4096)?, shared("stacks", SLOTS * SLOT)?);
-        Ok(Programs { order, stacks, again, targets, ebpf })
+        Ok(Programs { order, stacks, again, targets, ebpf, calls: 0 })
     }
 
     /// The program for [`perf_event_open_sys::ioctls::SET_BPF`].
@@ -129,10 +133,17 @@ impl Programs {
     /// `pid`: in our pid namespace.
     pub fn link(&self, pid: u32) -> io::Result<Link> {
         let program = self.program("look").ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))?;
-        match link_create(program, Some(pid)) {
+        match link_create(program, &[0, pid, 0]) {
             Ok(fd) => Ok(Link { fd, only: 0 }),
-            Err(_) => Ok(Link { fd: link_create(program, None)?, only: pid }),
+            Err(_) => Ok(Link { fd: link_create(program, &[])?, only: pid }),
         }
+    }
+
+    /// Where rows of one of its threads come from. `None` where the kernel has iterators over single threads not (before
+    /// Linux 6.1), or gives us no descriptor.
+    pub fn link_one(&self, link: &Link, tid: u32) -> Option<OwnedFd> {
+        let program = self.program("look").filter(|_| link.only == 0)?;
+        link_create(program, &[tid, 0, 0]).ok()
     }
 
     /// Begins a pass over all threads of a process. What was told under another generation is told again, and so are the
@@ -141,11 +152,14 @@ impl Programs {
         let again = &again[..again.len().min(AGAIN_MOST)];
         for tid in again {
             self.again.insert(tid, 1, 0).map_err(io::Error::other)?;
+            self.calls += 1;
         }
         self.order.set(Word::Generation, generation);
         self.order.set(Word::Again, again.len() as u32);
         self.order.set(Word::Visited, 0);
         self.order.set(Word::Only, link.only);
+        // This one, and the close.
+        self.calls += 2;
         iter_create(link.fd.as_fd())
     }
 
@@ -153,18 +167,56 @@ impl Programs {
     pub fn end(&mut self, again: &[u32]) {
         for tid in &again[..again.len().min(AGAIN_MOST)] {
             let _ = self.again.remove(tid);
+            self.calls += 1;
         }
     }
 
     /// The next rows; 0 bytes when all were read. Stacks of the rows before are gone then.
     pub fn read(&mut self, rows: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
         self.order.set(Word::Used, 0);
+        self.read_on(rows, buffer)
+    }
+
+    fn read_on(&mut self, rows: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
+            self.calls += 1;
             match rows.read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 result => return result,
             }
         }
+    }
+
+    /// Begins a pass over single threads.
+    pub fn begin_singly(&mut self, generation: u32) {
+        self.order.set(Word::Generation, generation);
+        self.order.set(Word::Visited, 0);
+        self.order.set(Word::Only, 0);
+    }
+
+    /// The rows of single threads, by their links, each with whether it is to be told whatever was told before; as many as fit
+    /// into the buffer, which is no more than there are slots. Answers with the bytes.
+    pub fn read_singly<'a>(
+        &mut self,
+        links: impl Iterator<Item = (BorrowedFd<'a>, bool)>,
+        buffer: &mut [u8],
+    ) -> io::Result<usize> {
+        self.order.set(Word::Used, 0);
+        let mut filled = 0;
+        for (link, again) in links.take(buffer.len() / ROW) {
+            self.order.set(Word::Again, if again { AGAIN_ALL } else { 0 });
+            // It gives one row, or none: there is no end to be read.
+            self.calls += 2;
+            let mut row = iter_create(link)?;
+            filled += self.read_on(&mut row, &mut buffer[filled..])?;
+        }
+        self.order.set(Word::Again, 0);
+        Ok(filled)
+    }
+
+    /// System calls made for looking, ever.
+    pub fn calls(&self) -> u64 {
+        self.calls
     }
 
     /// How many threads the pass has visited.
@@ -242,17 +294,16 @@ struct LinkCreate {
     padding: u32,
 }
 
-/// An iterator link over the threads of one process (Linux 6.1), or of all.
-fn link_create(program: RawFd, pid: Option<u32>) -> io::Result<OwnedFd> {
-    // The member `task` of union bpf_iter_link_info: tid, pid, pid_fd.
-    let info = [0, pid.unwrap_or(0), 0];
+/// An iterator link over one thread, or the threads of one process (Linux 6.1), or of all. `which`: the member `task` of union
+/// bpf_iter_link_info, which is tid, pid, pid_fd; or nothing.
+fn link_create(program: RawFd, which: &[u32]) -> io::Result<OwnedFd> {
     let mut attr = LinkCreate {
         program: program as u32,
         target: 0,
         attach_type: BPF_TRACE_ITER,
         flags: 0,
-        info: if pid.is_some() { info.as_ptr() as u64 } else { 0 },
-        info_size: if pid.is_some() { size_of_val(&info) as u32 } else { 0 },
+        info: if which.is_empty() { 0 } else { which.as_ptr() as u64 },
+        info_size: size_of_val(which) as u32,
         padding: 0,
     };
     bpf(BPF_LINK_CREATE, &mut attr)

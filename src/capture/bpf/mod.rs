@@ -7,7 +7,8 @@
 //! rows           what it says of a thread
 //! ```
 //!
-//! A pass is one read for each 136 rows and one that finds the end; a thread that has not run costs the visit. The kernel
+//! A pass over all threads is one read for each 136 rows and one that finds the end; a thread that has not run costs the visit.
+//! A pass may also go to single threads, by an iterator for each: dearer for each, cheaper where they are few of many. The kernel
 //! makes no check whether we may look at a process: whoever adds one has asked before.
 
 pub mod load;
@@ -15,10 +16,12 @@ pub mod rows;
 
 use std::fs::File;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsFd, OwnedFd, RawFd};
+
+use rustc_hash::FxHashMap;
 
 use crate::capture::bpf::load::{AGAIN_MOST, Link, Programs, Refusal};
-use crate::capture::bpf::rows::{LARGEST, Row, What};
+use crate::capture::bpf::rows::{LARGEST, ROW, Row, What};
 
 /// What one read gives at most (bpf_seq_read's buffer).
 const READ: usize = 32 << 10;
@@ -30,9 +33,31 @@ pub struct Again {
     pub tids: Vec<u32>,
 }
 
+/// What a pass is to do.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Visit {
+    /// The threads it goes to; `None`: all. Where single ones cannot be visited it goes to all.
+    pub only: Option<Vec<u32>>,
+    pub again: Again,
+}
+
+/// How much was asked of the kernel; for tests and budgets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Counts {
+    /// System calls since this was opened.
+    pub calls: u64,
+    /// Threads that the last pass has visited.
+    pub visited: u32,
+}
+
+/// So many links to single threads may be kept beyond those that are used.
+const UNUSED_LINKS: usize = 16;
+
 struct Watched {
     pid: u32,
     link: Link,
+    /// To single threads, by their ids.
+    singles: FxHashMap<u32, OwnedFd>,
     generation: u32,
     /// Its id in the initial pid namespace, once a row has told it: its samples are let through.
     process: Option<u32>,
@@ -46,14 +71,19 @@ pub struct Bpf {
     buffer: Vec<u8>,
     filled: usize,
     boot_offset: i64,
-    reads: u64,
 }
 
 /// A pass that is under way.
 struct Pass {
     pid: u32,
-    rows: File,
+    rows: Rows,
     again: Vec<u32>,
+}
+
+enum Rows {
+    All(File),
+    /// Of these threads, beginning with the one that is next.
+    Single(Vec<u32>, usize),
 }
 
 impl Bpf {
@@ -68,7 +98,6 @@ impl Bpf {
             buffer: vec![0; READ],
             filled: 0,
             boot_offset: boot_offset(),
-            reads: 0,
         })
     }
 
@@ -82,7 +111,8 @@ impl Bpf {
         let link = self.programs.link(pid)?;
         self.remove(pid);
         self.generations += 1;
-        self.watched.push(Watched { pid, link, generation: self.generations, process: None });
+        let singles = FxHashMap::default();
+        self.watched.push(Watched { pid, link, singles, generation: self.generations, process: None });
         Ok(())
     }
 
@@ -102,18 +132,30 @@ impl Bpf {
         self.watched.iter().any(|watched| watched.pid == pid)
     }
 
-    /// Begins a pass over the threads of `pid`, which was added.
-    pub fn begin(&mut self, pid: u32, again: Again) -> io::Result<()> {
+    /// Begins a pass over threads of `pid`, which was added.
+    pub fn begin(&mut self, pid: u32, visit: Visit) -> io::Result<()> {
         self.end();
         let Some(watched) = self.watched.iter_mut().find(|watched| watched.pid == pid) else {
             return Err(io::Error::from_raw_os_error(libc::ESRCH));
         };
-        if again.everybody || again.tids.len() > AGAIN_MOST {
+        let Visit { only, again } = visit;
+        let everybody = again.everybody || again.tids.len() > AGAIN_MOST;
+        if everybody {
             self.generations += 1;
             watched.generation = self.generations;
         }
-        let rows = self.programs.begin(&watched.link, watched.generation, &again.tids)?;
-        self.pass = Some(Pass { pid, rows, again: again.tids });
+        let only = only.filter(|tids| !everybody && watched.link_to(tids, &self.programs));
+        let (rows, again) = match only {
+            Some(tids) => {
+                self.programs.begin_singly(watched.generation);
+                (Rows::Single(tids, 0), again.tids)
+            }
+            None => {
+                let rows = self.programs.begin(&watched.link, watched.generation, &again.tids)?;
+                (Rows::All(rows), again.tids)
+            }
+        };
+        self.pass = Some(Pass { pid, rows, again });
         Ok(())
     }
 
@@ -121,15 +163,28 @@ impl Bpf {
     pub fn read(&mut self) -> io::Result<bool> {
         let Some(pass) = &mut self.pass else { return Ok(false) };
         self.filled = 0;
-        self.filled = self.programs.read(&mut pass.rows, &mut self.buffer)?;
-        self.reads += 1;
+        let watched = self.watched.iter_mut().find(|watched| watched.pid == pass.pid);
+        self.filled = match &mut pass.rows {
+            Rows::All(rows) => self.programs.read(rows, &mut self.buffer)?,
+            Rows::Single(tids, next) => {
+                let singles = watched.as_ref().map(|watched| &watched.singles);
+                let mut filled = 0;
+                while filled == 0 && *next < tids.len() {
+                    let some = &tids[*next..tids.len().min(*next + READ / ROW)];
+                    *next += some.len();
+                    let link = |tid| Some((singles?.get(tid)?.as_fd(), pass.again.contains(tid)));
+                    filled = self.programs.read_singly(some.iter().filter_map(link), &mut self.buffer)?;
+                }
+                filled
+            }
+        };
         let first = rows::decode(&self.buffer[..self.filled], self.boot_offset).map(|mut rows| rows.next());
         let Ok(first) = first else {
             self.filled = 0;
             return Err(io::Error::other("half a row"));
         };
         if let Some(row) = first
-            && let Some(watched) = self.watched.iter_mut().find(|watched| watched.pid == pass.pid)
+            && let Some(watched) = watched
             && watched.process.is_none()
         {
             self.programs.let_through(row.process)?;
@@ -152,15 +207,27 @@ impl Bpf {
         })
     }
 
-    /// Reads since this was opened, and threads that the last pass has visited; for tests and budgets.
-    pub fn counts(&self) -> (u64, u32) {
-        (self.reads, self.programs.visited())
+    pub fn counts(&self) -> Counts {
+        Counts { calls: self.programs.calls(), visited: self.programs.visited() }
     }
 
     fn end(&mut self) {
-        if let Some(pass) = self.pass.take() {
-            self.programs.end(&pass.again);
+        if let Some(Pass { rows: Rows::All(_), again, .. }) = self.pass.take() {
+            self.programs.end(&again);
         }
+    }
+}
+
+impl Watched {
+    /// Sees to it that each of these threads can be visited alone; false if that is not to be had.
+    fn link_to(&mut self, tids: &[u32], programs: &Programs) -> bool {
+        if self.singles.len() > tids.len() + UNUSED_LINKS {
+            self.singles.retain(|tid, _| tids.contains(tid));
+        }
+        tids.iter().all(|tid| {
+            self.singles.contains_key(tid)
+                || programs.link_one(&self.link, *tid).map(|link| self.singles.insert(*tid, link)).is_some()
+        })
     }
 }
 

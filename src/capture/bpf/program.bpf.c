@@ -115,7 +115,7 @@ struct {
 struct order {
     // Whatever was told under another number is told again.
     u32 generation;
-    // So many threads in `again`.
+    // So many threads in `again`; AGAIN_ALL: whoever is visited is told again.
     u32 again;
     // Slots in use.
     u32 used;
@@ -133,6 +133,7 @@ struct {
     TYPE(value, struct order);
 } orders SECTION(".maps");
 
+#define AGAIN_ALL 0xffffffff
 // Threads, by their ids as user space sees them, that are to be told again.
 struct {
     NUMBER(type, MAP_HASH);
@@ -322,6 +323,8 @@ int look(struct bpf_iter__task *context)
     row.runs = task->sched_info.pcount;
     told = bpf_task_storage_get(&tellings, task, 0, 0);
     if (told && (told->generation != order->generation || told->runs != row.runs))
+        told = 0;
+    if (told && order->again == AGAIN_ALL)
         told = 0;
     if (told && order->again) {
         row.tid = id_here(task);

@@ -118,6 +118,8 @@ pub struct Looks {
     /// The round that is under way, if it paused.
     under_way: Option<UnderWay>,
     turns: Vec<u32>,
+    /// Parked threads that could have been visited since the last pass of the iterator over all.
+    visits_saved: usize,
     /// Whom the iterator has told, and we do not know it, or not any more.
     again: Again,
 }
@@ -144,6 +146,7 @@ impl Looks {
             all: false,
             under_way: None,
             turns: Vec::new(),
+            visits_saved: 0,
             again: Again { everybody: true, tids: Vec::new() },
         })
     }
@@ -232,9 +235,15 @@ impl Looks {
             // Taken before the listing: a thread born during it changes the count again.
             (self.links, self.list_again) = (links, false);
             tids.truncate(MOST_THREADS);
-            for tid in tids.iter().filter(|_| add) {
-                if !self.index.contains_key(tid) {
+            for tid in &tids {
+                if self.index.contains_key(tid) {
+                    continue;
+                }
+                if add {
                     self.add(*tid);
+                } else {
+                    // Born since the iterator came by.
+                    self.all = true;
                 }
             }
             tids.sort_unstable();

@@ -1,23 +1,59 @@
-//! The rows of the task iterator as source: every thread is visited in each round, and those that ran, or that have to be told
-//! again, come with all there is to know. Nobody is parked, and no file is read of a thread that stands still.
+//! The rows of the task iterator as source: of the threads that a round visits those that ran, or that have to be told again,
+//! come with all there is to know. No file is read of a thread that stands still.
+//!
+//! A round visits either all threads at once or, one by one, those that are not parked. All, whenever the rotation of
+//! [`crate::capture::parked`] would have come round: then nobody stays out for longer than where files are read.
 
-use crate::capture::bpf::Again;
+use crate::capture::bpf::Visit;
 use crate::capture::bpf::rows::{Blocked, Row, What};
 use crate::capture::looks::{Found, Last, Looks, Round, not_readable, seen_as};
+use crate::capture::parked::PARKED_AFTER;
+use crate::capture::schedule::now;
 use crate::model::frame::{Look, Marker};
 use crate::process::threads::{Tasks, ThreadFiles};
 use crate::unwinder::{StackBytes, Walk};
 
+/// So many threads are visited one by one at most.
+const SINGLY_MOST: usize = 128;
+/// One visit alone costs as much as so many in a pass over all.
+const SINGLY_COSTS: usize = 8;
+
 impl Looks {
-    /// Whom the next pass has to tell of, whatever it told before.
-    pub fn take_again(&mut self) -> Again {
-        // Since everybody is visited in every pass, nobody can be left out.
-        self.all = false;
-        std::mem::take(&mut self.again)
+    /// Whom the next pass has to visit, and to tell of whatever it told before. `turns`: so many visits of parked threads a
+    /// round are affordable.
+    pub fn next_visit(&mut self, turns: usize) -> Visit {
+        self.visits_saved = self.visits_saved.saturating_add(turns);
+        let active = self.known.len() - self.parked.len();
+        // Only a pass over all finds who is new.
+        let all = std::mem::take(&mut self.all)
+            || self.again.everybody
+            || self.list_again
+            || self.links != self.tasks.links()
+            || self.visits_saved >= self.parked.len()
+            || active > SINGLY_MOST
+            || active * SINGLY_COSTS > self.known.len();
+        let again = std::mem::take(&mut self.again);
+        if all {
+            self.visits_saved = 0;
+            return Visit { only: None, again };
+        }
+        let all = self.known.iter().zip(&self.is_parked);
+        let active = all.filter(|(known, is_parked)| !**is_parked && !matches!(known.last, Last::Ended));
+        Visit { only: Some(active.map(|(known, _)| known.key.tid).collect()), again }
     }
 
-    /// The pass has come to its end: who is gone?
+    /// The pass has come to its end: who is gone, and who has waited for long?
     pub fn end_of_rows(&mut self, round: &mut Round<'_>) {
+        let since = now().saturating_sub(PARKED_AFTER);
+        for index in 0..self.known.len() {
+            // Whoever is not parked was visited. Who moved was seen.
+            if !self.is_parked[index]
+                && matches!(self.known[index].last, Last::Blocked)
+                && self.known[index].seen_at <= since
+            {
+                self.park(index, true);
+            }
+        }
         self.update_list(false, round);
         self.rounds += 1;
     }

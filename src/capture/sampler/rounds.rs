@@ -53,8 +53,9 @@ impl Core {
 
     /// A round of looks by the task iterator.
     fn round_of_rows(&mut self, bpf: &mut Bpf, index: usize) -> io::Result<()> {
+        let turns = self.turns();
         let process = &mut self.processes[index];
-        bpf.begin(process.pid(), process.looks.take_again())?;
+        bpf.begin(process.pid(), process.looks.next_visit(turns))?;
         let mut pause_at = now() + PASS;
         while bpf.read()? {
             for (row, stack) in bpf.rows() {
@@ -71,7 +72,13 @@ impl Core {
         Ok(())
     }
 
+    /// How many parked threads of one process have their turn in a round.
+    fn turns(&self) -> usize {
+        (parked::turns(self.schedule.interval()) / self.processes.len().max(1)).max(1)
+    }
+
     fn looks_and_round(&mut self, index: usize) -> (&mut Looks, Round<'_>) {
+        let turns = self.turns();
         let process = &mut self.processes[index];
         let takes_stacks = self.way.reads_stacks && process.gives_stacks();
         let stacks =
@@ -82,7 +89,7 @@ impl Core {
             moved: &mut process.moved,
             losses: &mut self.losses,
             stops_threads: process.stopper.is_some(),
-            turns: parked::turns(self.schedule.interval()),
+            turns,
             pause_at: now() + PASS,
             denied: false,
         };
