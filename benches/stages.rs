@@ -98,6 +98,7 @@ impl World {
                 started_unix_ns: 1_700_000_000_000_000_000,
                 interval_ns: SECOND / 100,
                 max_overhead_percent: None,
+                wanted: Default::default(),
             })
         });
         Snapshot {

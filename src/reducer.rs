@@ -339,6 +339,7 @@ mod tests {
             started_unix_ns: 0,
             interval_ns: 10_000_000,
             max_overhead_percent: None,
+            wanted: Default::default(),
         }
     }
 

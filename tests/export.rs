@@ -138,6 +138,7 @@ fn snapshot(mut recorder: Recorder, till: Ns) -> Snapshot {
             started_unix_ns: 1_767_323_045_123_000_000,
             interval_ns: 10 * MS,
             max_overhead_percent: None,
+            wanted: Default::default(),
         }),
         targets: Arc::new([Target {
             pid: PID,

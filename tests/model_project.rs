@@ -63,6 +63,7 @@ impl Run {
             started_unix_ns: 0,
             interval_ns: 10 * MS,
             max_overhead_percent: None,
+            wanted: Default::default(),
         };
         Run {
             recorder: Recorder::new(START, Limits::default()),

@@ -137,7 +137,7 @@ impl AppState {
     }
 
     fn target_ended(&self) -> bool {
-        self.newest.as_ref().is_some_and(|s| !s.targets.is_empty() && s.targets.iter().all(|t| t.ended.is_some()))
+        self.newest.as_ref().is_some_and(|s| s.is_over())
     }
 
     fn freeze(&mut self) {

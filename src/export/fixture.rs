@@ -70,6 +70,7 @@ pub fn session() -> Session {
         started_unix_ns: 1_767_323_045_123_000_000,
         interval_ns: 10 * MS,
         max_overhead_percent: None,
+        wanted: Default::default(),
     }
 }
 

@@ -298,7 +298,7 @@ pub enum Event {
     },
 }
 
-/// The end of one round of looks at one process.
+/// The end of one round of looks at one process. Where there are several, their ticks of one round have the same time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tick {
     pub at: Ns,

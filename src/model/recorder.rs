@@ -29,6 +29,7 @@ pub struct View {
     pub history: History,
     /// In the order of their keys.
     pub threads: Arc<[ThreadNow]>,
+    /// Rounds of looks, however many processes were looked at in each.
     pub ticks: u64,
     /// The newest tick's.
     pub losses: Losses,
@@ -53,8 +54,10 @@ pub struct Recorder {
     ticks: u64,
     losses: Losses,
     late: VecDeque<Ns>,
-    /// When the ticks of the process that ticked last began, newest last.
-    rhythm: (u32, VecDeque<Ns>),
+    /// When the newest rounds were, the newest last.
+    rhythm: VecDeque<Ns>,
+    /// The newest round: its ticks, one of each process, have the same time.
+    round: Option<Ns>,
     /// What threads were doing when sampling ended.
     closed: Option<Arc<[ThreadNow]>>,
 }
@@ -80,7 +83,8 @@ impl Recorder {
             ticks: 0,
             losses: Losses::default(),
             late: VecDeque::new(),
-            rhythm: (0, VecDeque::new()),
+            rhythm: VecDeque::new(),
+            round: None,
             closed: None,
         }
     }
@@ -106,7 +110,7 @@ impl Recorder {
                 self.weigher.process_ended(*at, *pid);
             }
             Event::Gap { from, at } => {
-                self.rhythm.1.clear();
+                self.rhythm.clear();
                 self.weigher.gap(*from, *at);
             }
         }
@@ -131,17 +135,20 @@ impl Recorder {
 
     fn tick(&mut self, tick: &Tick) {
         self.at = self.at.max(tick.at);
-        self.ticks += 1;
         self.losses = tick.losses;
+        if self.round.replace(tick.at) != Some(tick.at) {
+            self.ticks += 1;
+            self.round_ended(tick);
+        }
+        self.weigher.tick(tick);
+    }
+
+    fn round_ended(&mut self, tick: &Tick) {
         self.late.push_back(tick.late_ns);
         if self.late.len() > TICKS_KEPT {
             self.late.pop_front();
         }
-        let (pid, times) = &mut self.rhythm;
-        if *pid != tick.pid {
-            *pid = tick.pid;
-            times.clear();
-        }
+        let times = &mut self.rhythm;
         times.push_back(tick.at);
         // Two make an interval, however long.
         while times.len() > TICKS_KEPT
@@ -149,7 +156,6 @@ impl Recorder {
         {
             times.pop_front();
         }
-        self.weigher.tick(tick);
     }
 
     /// Frames that were interned since the last call and want a name (markers without a file have theirs).
@@ -193,9 +199,9 @@ impl Recorder {
             folded_facts: buckets.folded() + refused,
             dropped_buckets: buckets.dropped(),
             late_p99_ns: percentile_99(&self.late),
-            interval_achieved_ns: match self.rhythm.1.len() {
+            interval_achieved_ns: match self.rhythm.len() {
                 0 | 1 => 0,
-                n => self.rhythm.1[n - 1].saturating_sub(self.rhythm.1[0]) / (n as u64 - 1),
+                n => self.rhythm[n - 1].saturating_sub(self.rhythm[0]) / (n as u64 - 1),
             },
         }
     }
@@ -209,4 +215,27 @@ fn percentile_99(values: &VecDeque<Ns>) -> Ns {
     }
     let nth = (values.len() * 99).div_ceil(100) - 1;
     *values.select_nth_unstable(nth).1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_of_several_processes_are_one_round() {
+        let mut recorder = Recorder::new(0, Limits::default());
+        let interval = 10_000_000;
+        for round in 1..=100 {
+            for pid in [7, 8, 9] {
+                // A process may come and go.
+                if pid != 8 || round % 3 != 0 {
+                    let (at, losses) = (round * interval, Losses::default());
+                    let tick = Tick { at, pid, late_ns: 0, process_cpu_ns: None, interval_ns: interval, losses };
+                    recorder.apply(&Event::Tick(tick));
+                }
+            }
+        }
+        let view = recorder.view();
+        assert_eq!((view.ticks, view.interval_achieved_ns, view.at), (100, interval, 100 * interval));
+    }
 }

@@ -25,6 +25,16 @@ pub struct Session {
     pub interval_ns: u64,
     /// The governor's bound, percent of one core, where one is in force.
     pub max_overhead_percent: Option<f64>,
+    pub wanted: Wanted,
+}
+
+/// What was asked for, where it is more than one process.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Wanted {
+    /// The name or control group that was asked for; empty where processes were named by their numbers.
+    pub title: Arc<str>,
+    /// Processes that come later are watched, too: the session does not end with the last one.
+    pub waits: bool,
 }
 
 /// One process that is or was watched.
@@ -106,6 +116,21 @@ impl Snapshot {
     /// How exactly waits are timed, ns: the interval asked for, or what came of it.
     pub fn resolution(&self) -> Ns {
         self.session.interval_ns.max(self.health.interval_achieved_ns)
+    }
+
+    /// Targets that have not ended.
+    pub fn living(&self) -> impl Iterator<Item = &Target> {
+        self.targets.iter().filter(|target| target.ended.is_none())
+    }
+
+    /// Every target has ended, and no other will come.
+    pub fn is_over(&self) -> bool {
+        !self.session.wanted.waits && !self.targets.is_empty() && self.living().next().is_none()
+    }
+
+    /// There is nothing to look at until another process comes.
+    pub fn is_waiting(&self) -> bool {
+        self.session.wanted.waits && self.living().next().is_none()
     }
 
     /// Threads by state now, indexed by [`State`].

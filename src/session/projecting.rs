@@ -111,6 +111,7 @@ mod tests {
             started_unix_ns: 0,
             interval_ns: 10_000_000,
             max_overhead_percent: None,
+            wanted: Default::default(),
         };
         let snapshot = Snapshot {
             session: session.into(),

@@ -181,6 +181,7 @@ fn session_facts(config: &Config, target: &Target) -> Session {
         started_unix_ns: i128::from(realtime),
         interval_ns: config.sampling.interval.as_nanos() as u64,
         max_overhead_percent: config.sampling.max_overhead,
+        wanted: Default::default(),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::app::AppState;
 use crate::app::layout::Layout;
 use crate::model::project::{Hidden, Totals, seconds_for_one_percent};
 use crate::model::settings::Range;
-use crate::model::snapshot::Snapshot;
+use crate::model::snapshot::{Snapshot, Target};
 use crate::model::state::State;
 
 /// As many of the four lines as the screen has room for; the history goes first.
@@ -41,6 +41,9 @@ pub fn draw(buffer: &mut Buffer, area: Rect, layout: &Layout, app: &AppState, th
     }
 }
 
+/// Of several processes so many are named.
+const TITLE_NAMES: usize = 3;
+
 enum Line {
     Target,
     Threads,
@@ -48,12 +51,14 @@ enum Line {
     Measurement,
 }
 
-/// LIVE, FROZEN, STOPPED, EXITED.
+/// LIVE, FROZEN, WAITING (for a process to come), STOPPED, EXITED.
 pub fn state_word(snapshot: &Snapshot, frozen: bool) -> &'static str {
     if frozen {
         "FROZEN"
-    } else if !snapshot.targets.is_empty() && snapshot.targets.iter().all(|t| t.ended.is_some()) {
+    } else if snapshot.is_over() {
         "EXITED"
+    } else if snapshot.is_waiting() {
+        "WAITING"
     } else if snapshot.stopped {
         "STOPPED"
     } else {
@@ -86,13 +91,10 @@ fn target(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme)
     let rest = variants.iter().find(fits).map_or("", String::as_str);
     let right = width(rest) + word.len();
 
-    let mut left = String::new();
-    for target in snapshot.targets.iter().take(3) {
-        left.push_str(&format!("{} {}  ", target.pid, without_directory(&target.command)));
-    }
+    let left = title(snapshot);
     let host = format!("@{}", snapshot.session.host);
     let room = room.saturating_sub(right + 1);
-    let commands = cut_end(left.trim_end(), room.saturating_sub(width(&host) + 2).max(room / 2), theme.glyphs.cut);
+    let commands = cut_end(&left, room.saturating_sub(width(&host) + 2).max(room / 2), theme.glyphs.cut);
     let used = width(&commands) + 2;
     pen.put(&commands, theme.bold()).space(2);
     let host_room = room.saturating_sub(used);
@@ -100,6 +102,26 @@ fn target(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme)
     pen.space(pen.room().saturating_sub(right));
     pen.put(word, if word == "LIVE" { theme.live() } else { theme.not_live() });
     pen.put(rest, theme.plain());
+}
+
+/// `4321 java -jar shop.jar`, or `3 processes: nginx`.
+fn title(snapshot: &Snapshot) -> String {
+    let named = |target: &Target| format!("{} {}", target.pid, without_directory(&target.command));
+    let wanted = &snapshot.session.wanted.title;
+    let living: Vec<&Target> = snapshot.living().collect();
+    let what = match &snapshot.targets[..] {
+        [only] if wanted.is_empty() => return named(only),
+        _ if !wanted.is_empty() => wanted.to_string(),
+        all => {
+            let shown = if living.is_empty() { all.iter().collect() } else { living.clone() };
+            shown.into_iter().take(TITLE_NAMES).map(named).collect::<Vec<_>>().join(", ")
+        }
+    };
+    match living.len() {
+        0 => format!("no process: {what}"),
+        1 => format!("1 process: {what}"),
+        n => format!("{n} processes: {what}"),
+    }
 }
 
 /// `/usr/bin/java -jar shop.jar` -> `java -jar shop.jar`: where the program lies matters least on this line.

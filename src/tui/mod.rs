@@ -122,8 +122,10 @@ fn nothing_to_show(app: &AppState) -> Option<&'static str> {
         "the filters hide everything (f changes them)"
     } else if hidden.idle.wall_ns > 0 {
         "all threads are idle (i shows what they wait for)"
-    } else if snapshot.targets.iter().all(|t| t.ended.is_some()) && !snapshot.targets.is_empty() {
+    } else if snapshot.is_over() {
         "the process has ended, and nothing was sampled in this range (w all shows everything)"
+    } else if snapshot.is_waiting() {
+        "no process to look at now: it is watched as soon as it comes again"
     } else {
         "no stacks in this range yet"
     })

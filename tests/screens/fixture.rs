@@ -222,6 +222,7 @@ impl World {
                 started_unix_ns: STARTED_UNIX,
                 interval_ns: 10 * MS,
                 max_overhead_percent: None,
+                wanted: Default::default(),
             }),
             targets: Arc::new([Target {
                 pid: PID,

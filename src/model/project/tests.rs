@@ -37,6 +37,7 @@ impl World {
             started_unix_ns: 0,
             interval_ns: 10_000_000,
             max_overhead_percent: None,
+            wanted: Default::default(),
         };
         World { interner: Interner::new(1 << 20), session: session.into(), frames: HashMap::new(), facts: Vec::new() }
     }
