@@ -162,6 +162,9 @@ struct Typed {
     /// Take matching frames out of their stacks
     #[arg(long, value_name = "REGEX", help_heading = SHOWN)]
     hide: Option<String>,
+    /// Take the kernel's frames out of stacks
+    #[arg(long, help_heading = SHOWN)]
+    no_kernel: bool,
     /// Leave out rows below N percent, 0 to 100
     #[arg(long, value_name = "N", help_heading = SHOWN, allow_negative_numbers = true)]
     min_percent: Option<String>,

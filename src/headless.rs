@@ -150,7 +150,7 @@ pub fn dump(source: &mut dyn Source, config: &Config) -> i32 {
     let asked = snapshot.threads.iter().filter_map(|thread| Asked::of(&snapshot, thread)).collect();
     let waits = source.waits(asked, WAITS_WITHIN);
     let mut bytes = Vec::new();
-    let dump = build_dump(&snapshot, &waits);
+    let dump = build_dump(&snapshot, &waits, config.settings.filters.no_kernel);
     let written = match config.output.format {
         Format::Json => export::dump::write_json(&dump, &mut bytes),
         Format::Text | Format::Folded => export::dump::write_text(&dump, &mut bytes),
@@ -163,7 +163,7 @@ pub fn dump(source: &mut dyn Source, config: &Config) -> i32 {
 }
 
 /// Every thread as the snapshot last saw it, in the order of thread ids.
-fn build_dump(snapshot: &Snapshot, waits: &[Answer]) -> Dump {
+fn build_dump(snapshot: &Snapshot, waits: &[Answer], no_kernel: bool) -> Dump {
     let tables = &snapshot.tables;
     let waits: HashMap<ThreadKey, &Answer> = waits.iter().map(|answer| (answer.asked.thread, answer)).collect();
     let mut threads: Vec<DumpThread> = snapshot
@@ -175,6 +175,8 @@ fn build_dump(snapshot: &Snapshot, waits: &[Answer]) -> Dump {
                 // Within one raw frame the names are outermost first.
                 frames.extend(tables.named(frame).locations.iter().rev().cloned());
             }
+            frames.retain(|frame| !(no_kernel && frame.kind == FrameKind::Kernel));
+            frames.dedup_by(|a, b| a.is_unnamed_kernel() && b.is_unnamed_kernel());
             if frames.is_empty() {
                 frames.push(marker(Marker::NotSampled));
             }

@@ -236,6 +236,15 @@ impl Worker {
         }
     }
 
+    /// What capture has to say, and naming.
+    fn notice(&self, of_capture: Option<Arc<str>>) -> Option<Arc<str>> {
+        match of_capture {
+            of_capture if !self.symbols.kernel_is_nameless() => of_capture,
+            Some(text) => Some(format!("{text}; {NAMELESS}").into()),
+            None => Some(NAMELESS.into()),
+        }
+    }
+
     fn snapshot(&mut self) -> Arc<Snapshot> {
         let conditions = (self.conditions)();
         self.recorder.set_kernel_visible(conditions.kernel_visible);
@@ -281,11 +290,14 @@ impl Worker {
             tables,
             history,
             threads,
-            notice: conditions.notice,
+            notice: self.notice(conditions.notice),
             stopped: conditions.stopped,
         })
     }
 }
+
+/// Why kernel frames have no names, and what to do.
+const NAMELESS: &str = "the kernel's functions have no names here, because it hides their addresses; run sampletop as root, with kernel.kptr_restrict below 2";
 
 fn cpu_clock(clock: ClockId) -> u64 {
     let time = rustix::time::clock_gettime(clock);

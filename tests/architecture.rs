@@ -57,7 +57,8 @@ const PURE: &str = "model";
 const MAY_BE_UNSAFE: &[(&str, &str)] = &[
     ("src/capture/bpf/load.rs", "the system call bpf, and maps that the kernel shares with us"),
     ("src/capture/kernel_ring.rs", "reads the ring that the kernel shares with us"),
-    ("src/capture/perf.rs", "perf_event_open and its ioctls"),
+    ("src/capture/perf.rs", "ioctls of perf's events"),
+    ("src/capture/perf/event.rs", "perf_event_open and its ioctls"),
     ("src/capture/ptrace.rs", "ptrace and waitid"),
     ("src/process/memory.rs", "process_vm_readv"),
     ("src/process/open.rs", "maps a page of a file to learn its device number"),

@@ -197,6 +197,7 @@ prop_compose! {
             focus: on(focus, pattern("main|copy")),
             ignore: on(ignore, pattern("pay")),
             hide: on(hide, pattern("^start$|copy")),
+            no_kernel: hide,
             threads: on(threads, pattern("work-[12]")),
             min_percent: Filter::default(),
         };

@@ -267,6 +267,30 @@ fn names_that_are_hard_to_draw() {
 }
 
 #[test]
+fn functions_of_the_kernel_are_told_apart() {
+    let live = |width, height| {
+        let mut live = Live::new(width, height, AppConfig::default());
+        live.send(Input::Snapshot(Arc::new(World::system().run(10 * SECOND).snapshot())));
+        live
+    };
+    let mut tree = live(80, 24);
+    golden("kernel-80x24.txt", &tree.press("E").screen());
+    // Tinted, all of the name.
+    let buffer = tree.buffer();
+    let screen = tree.screen();
+    let (y, line) = screen.lines().enumerate().find(|(_, line)| line.contains("copy_to_iter [k]")).expect("a row");
+    let end = line.chars().count() as u16;
+    let tint = |x: u16| buffer[(x, y as u16)].fg;
+    assert!((end - "_copy_to_iter [k]".len() as u16..end).all(|x| tint(x) == ratatui::style::Color::Magenta), "{line}");
+    golden("kernel-methods-120x40.txt", &live(120, 40).press("2s").screen());
+    // Taken out by the filters' switch, and there again.
+    let before = tree.screen();
+    golden("no-kernel-80x24.txt", &tree.press("fjjjj <esc>").screen());
+    assert!(!tree.screen().contains("[k]"), "{}", tree.screen());
+    assert_eq!(tree.press("fjjjj <esc>").screen(), before);
+}
+
+#[test]
 fn deep_stacks_keep_their_names_readable() {
     let mut live = Live::new(80, 60, AppConfig::default());
     live.send(Input::Snapshot(Arc::new(World::deep().run(10 * SECOND).snapshot())));

@@ -116,16 +116,21 @@ impl Seeds {
             encode(&event, &mut words);
             self.add("ring", name, bytes(&words));
         }
-        // id, pid and tid, time, registers' ABI and values, room for the stack, its bytes, bytes filled.
-        let mut sample = vec![77, 10 | 20 << 32, 30, 2];
+        // id, pid and tid, time, call chain, registers' ABI and values, room for the stack, its bytes, bytes filled.
+        let text = 0xffff_ffff_8100_0000;
+        let mut sample = vec![77, 10 | 20 << 32, 30, 4, -128i64 as u64, text, text + 0x100, text + 0x200, 2];
         sample.extend(100..117);
         sample.extend([16, 1, 2, 8]);
+        let mut deep = vec![77, 10 | 20 << 32, 30, 131, -128i64 as u64];
+        deep.extend((0..130).map(|n| text + n * 16));
+        deep.extend([0, 0]);
         let lost = [&[2, 0, 0, 0, 0, 0, 24, 0][..], &bytes(&[1, 42])].concat();
         let throttled = [&[5, 0, 0, 0, 0, 0, 32, 0][..], &bytes(&[1, 2, 3])].concat();
         let mut commands = vec![0];
         for _ in 0..18 {
             commands.extend([&[4][..], &piece(&bytes(&sample))].concat());
         }
+        commands.extend([&[4][..], &piece(&bytes(&deep))].concat());
         for record in [&lost, &throttled] {
             commands.extend([&[0][..], &piece(record)].concat());
         }

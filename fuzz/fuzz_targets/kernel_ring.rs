@@ -1,5 +1,6 @@
 //! perf's ring. The kernel writes it, but stack bytes and registers are the target's, and a kernel that loses its
-//! place must not take us with it: records of any kind and size at any place, and a head that goes anywhere.
+//! place must not take us with it: records of any kind and size at any place, a head that goes anywhere, and call chains
+//! of anything.
 //!
 //! Input: commands of one byte. 0-3: append a piece to the ring; 4: append a sample made of a piece; 5: set the head to a
 //! 64-bit number; 6: overwrite a piece of the ring at a 16-bit place; 7: drain and refuse a record. After each: drain.
@@ -10,7 +11,8 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
 use libfuzzer_sys::fuzz_target;
-use sampletop::capture::kernel_ring::{KernelRing, Record};
+use sampletop::capture::kernel_ring::{KERNEL_FRAMES, KernelRing, Record};
+use sampletop::model::frame::{FrameCode, Marker, RawFrame};
 use sampletop_fuzz::{Input, within};
 
 const PAGE: u64 = 4096;
@@ -46,6 +48,11 @@ fuzz_target!(|data: &[u8]| {
                 records += 1;
                 if let Record::Sample(sample) = record {
                     assert!(sample.stack.len() <= usize::from(u16::MAX));
+                    for deepest in [0, 3, KERNEL_FRAMES, usize::MAX] {
+                        let mut frames = vec![RawFrame::from_bits(7)];
+                        sample.kernel.frames(deepest, &mut frames);
+                        check_kernel_frames(&frames, deepest.min(KERNEL_FRAMES));
+                    }
                     // Touches every byte that is lent.
                     std::hint::black_box(sample.stack.iter().fold(0, |sum, byte| sum ^ byte));
                 }
@@ -59,6 +66,18 @@ fuzz_target!(|data: &[u8]| {
         }
     }
 });
+
+/// Behind the frame that was there before: addresses of the kernel, then a marker if they may be more.
+fn check_kernel_frames(frames: &[RawFrame], most: usize) {
+    let [first, frames @ ..] = frames else { panic!("what was there is gone") };
+    assert_eq!(first.bits(), 7);
+    let cut = frames.last().is_some_and(|last| *last == RawFrame::marker(Marker::TooDeep));
+    let addresses = &frames[..frames.len() - usize::from(cut)];
+    assert!(addresses.len() <= most && cut == (most > 0 && addresses.len() == most));
+    for frame in addresses {
+        assert!(matches!(frame.decode(), FrameCode::Kernel { address } if address >> 47 >= 0x1_fffe), "{frame:?}");
+    }
+}
 
 /// Plays the kernel.
 struct Kernel {

@@ -1,4 +1,4 @@
-//! The filter dialog: six fields, each can be switched off without losing its text.
+//! The filter dialog: seven fields, each can be switched off without losing its text.
 
 use regex::Regex;
 
@@ -12,13 +12,22 @@ pub enum Field {
     Focus,
     Ignore,
     Hide,
+    /// A switch, without a text.
+    NoKernel,
     Threads,
     MinPercent,
 }
 
 impl Field {
-    pub const ALL: [Field; 6] =
-        [Field::Interesting, Field::Focus, Field::Ignore, Field::Hide, Field::Threads, Field::MinPercent];
+    pub const ALL: [Field; 7] = [
+        Field::Interesting,
+        Field::Focus,
+        Field::Ignore,
+        Field::Hide,
+        Field::NoKernel,
+        Field::Threads,
+        Field::MinPercent,
+    ];
 
     pub fn label(self) -> &'static str {
         match self {
@@ -26,6 +35,7 @@ impl Field {
             Field::Focus => "focus",
             Field::Ignore => "ignore",
             Field::Hide => "hide",
+            Field::NoKernel => "no kernel",
             Field::Threads => "threads",
             Field::MinPercent => "min percent",
         }
@@ -37,6 +47,7 @@ impl Field {
             Field::Focus => "only stacks with a frame that matches",
             Field::Ignore => "not the stacks with a frame that matches",
             Field::Hide => "take matching frames out; their time goes to their caller",
+            Field::NoKernel => "take the kernel's frames out; their time goes to their caller",
             Field::Threads => "only threads whose name or group matches",
             Field::MinPercent => "leave out rows below this share",
         }
@@ -53,6 +64,7 @@ impl Field {
             Field::Focus => regex(&filters.focus),
             Field::Ignore => regex(&filters.ignore),
             Field::Hide => regex(&filters.hide),
+            Field::NoKernel => (String::new(), filters.no_kernel),
             Field::Threads => regex(&filters.threads),
             Field::MinPercent => {
                 (filters.min_percent.value.map(|v| v.to_string()).unwrap_or_default(), filters.min_percent.on)
@@ -76,6 +88,7 @@ impl Field {
             Field::Focus => regex(&mut filters.focus),
             Field::Ignore => regex(&mut filters.ignore),
             Field::Hide => regex(&mut filters.hide),
+            Field::NoKernel => Ok(()),
             Field::Threads => regex(&mut filters.threads),
             Field::MinPercent => {
                 filters.min_percent = match text.trim().trim_end_matches('%') {
@@ -99,6 +112,7 @@ impl Field {
             Field::Focus => flip(&mut filters.focus),
             Field::Ignore => flip(&mut filters.ignore),
             Field::Hide => flip(&mut filters.hide),
+            Field::NoKernel => filters.no_kernel = !filters.no_kernel,
             Field::Threads => flip(&mut filters.threads),
             Field::MinPercent => flip(&mut filters.min_percent),
         }
@@ -133,6 +147,7 @@ impl Dialog {
     pub fn help(&self) -> &'static str {
         match self.edit {
             Some(_) => "Enter take   Esc cancel",
+            None if self.field() == Field::NoKernel => "Space on/off   Esc close",
             None => "Enter edit   Space on/off   Esc close",
         }
     }
@@ -160,6 +175,10 @@ impl Dialog {
             Key::Down | Key::Char('j') | Key::Tab => self.at = (self.at + 1).min(Field::ALL.len() - 1),
             Key::Home => self.at = 0,
             Key::End => self.at = Field::ALL.len() - 1,
+            Key::Enter | Key::Right | Key::Char(' ') if self.field() == Field::NoKernel => {
+                self.field().toggle(filters);
+                return Outcome::Changed;
+            }
             Key::Enter | Key::Right => self.edit = Some(LineEdit::new(self.field().read(filters).0)),
             Key::Char(' ') => {
                 if self.field().read(filters).0.is_empty() {
@@ -207,6 +226,15 @@ mod tests {
     }
 
     #[test]
+    fn the_kernel_is_a_switch() {
+        let (mut dialog, mut filters) = (Dialog { at: 4, ..Dialog::default() }, Filters::default());
+        for (keys, on) in [(" ", true), ("\n", false), ("\n", true), (" ", false)] {
+            assert_eq!(press(&mut dialog, &mut filters, keys), Outcome::Changed);
+            assert_eq!((filters.no_kernel, dialog.edit.is_some()), (on, false), "{keys:?}");
+        }
+    }
+
+    #[test]
     fn a_wrong_text_is_refused_in_place_and_changes_nothing() {
         let (mut dialog, mut filters) = (Dialog::default(), Filters::default());
         filters.focus = Filter::set(Regex::new("old").expect("valid"));
@@ -224,7 +252,7 @@ mod tests {
         let (mut dialog, mut filters) = (Dialog::default(), Filters::default());
         press(&mut dialog, &mut filters, "\napp::, lib\n");
         assert_eq!(filters.interesting.active(), Some(&vec!["app::".to_string(), "lib".to_string()]));
-        dialog.at = 5;
+        dialog.at = 6;
         press(&mut dialog, &mut filters, "\n1.5%\n");
         assert_eq!(filters.min_percent.active(), Some(&1.5));
         press(&mut dialog, &mut filters, "\nx\n");

@@ -477,6 +477,7 @@ impl View {
             || f.focus.active().is_some()
             || f.ignore.active().is_some()
             || f.hide.active().is_some()
+            || f.no_kernel
             || f.threads.active().is_some()
             || f.min_percent.active().is_some()
     }

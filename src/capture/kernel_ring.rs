@@ -8,13 +8,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use perf_event_open_sys::bindings as sys;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use crate::model::frame::Ns;
+use crate::model::frame::{FrameCode, Marker, Ns, RawFrame};
 use crate::unwinder::Registers;
 
 /// What every sample of ours carries, in the order in which the kernel writes it.
 pub const SAMPLE_TYPE: u64 = (sys::PERF_SAMPLE_IDENTIFIER
     | sys::PERF_SAMPLE_TID
     | sys::PERF_SAMPLE_TIME
+    | sys::PERF_SAMPLE_CALLCHAIN
     | sys::PERF_SAMPLE_REGS_USER
     | sys::PERF_SAMPLE_STACK_USER) as u64;
 
@@ -30,10 +31,57 @@ pub struct Sample<'a> {
     pub pid: u32,
     pub tid: u32,
     pub at: Ns,
-    /// `None`: no 64-bit user registers (a kernel thread, a thread that is ending, 32-bit code).
+    /// Empty for a thread in user mode, and where the kernel does not let itself be sampled.
+    pub kernel: Callchain<'a>,
+    /// As they were when the kernel was entered. `None`: no 64-bit user registers (a thread of the kernel's own, a thread
+    /// that is ending, 32-bit code).
     pub registers: Option<Registers>,
     /// From rsp upwards; empty when none could be copied.
     pub stack: &'a [u8],
+}
+
+/// The kernel's part of a sample: addresses, innermost first, between marks that say whose they are.
+#[derive(Clone, Copy, Debug)]
+pub struct Callchain<'a>(&'a [u8]);
+
+/// Frames of the kernel on one stack, at most. Its own limit (kernel.perf_event_max_stack) is the same by default.
+pub const KERNEL_FRAMES: usize = 127;
+
+/// Values from here on are marks: PERF_CONTEXT_MAX, -4095.
+const CONTEXTS: u64 = -4095i64 as u64;
+const CONTEXT_KERNEL: u64 = -128i64 as u64;
+
+impl Callchain<'_> {
+    /// Appends the kernel's frames, innermost first. `deepest`: what the kernel was asked for; where it gave so many there may
+    /// be more, which a marker says.
+    pub fn frames(self, deepest: usize, out: &mut Vec<RawFrame>) {
+        let most = deepest.min(KERNEL_FRAMES);
+        let words = self.0.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default()));
+        let (mut in_kernel, mut found) = (false, 0);
+        for word in words {
+            if word >= CONTEXTS {
+                in_kernel = word == CONTEXT_KERNEL;
+            } else if in_kernel && found == most {
+                break;
+            } else if in_kernel && is_kernel_address(word) {
+                out.push(kernel_frame(word, found == 0));
+                found += 1;
+            }
+        }
+        if found > 0 && found == most {
+            out.push(RawFrame::marker(Marker::TooDeep));
+        }
+    }
+}
+
+/// Canonical, and in the upper half.
+fn is_kernel_address(address: u64) -> bool {
+    address >> 47 == 0x1_ffff
+}
+
+/// A return address may be the first of another function, if the call never returns: what is kept lies in the call.
+pub fn kernel_frame(address: u64, exact: bool) -> RawFrame {
+    RawFrame::new(FrameCode::Kernel { address: address - u64::from(!exact) })
 }
 
 /// One record, as far as we want it.
@@ -174,6 +222,8 @@ fn parse_sample<'a>(bytes: &mut Bytes<'a>) -> Option<Sample<'a>> {
     let id = bytes.word()?;
     let ids = bytes.word()?;
     let at = bytes.word()?;
+    let chain = usize::try_from(bytes.word()?).ok()?.checked_mul(8)?;
+    let kernel = Callchain(bytes.take(chain)?);
     let mut registers = None;
     let abi = bytes.word()?;
     if abi != 0 {
@@ -191,7 +241,7 @@ fn parse_sample<'a>(bytes: &mut Bytes<'a>) -> Option<Sample<'a>> {
         stack = &reserved[..filled.min(room)];
     }
     // Ids of other pid namespaces read as 0, those of tasks already released as -1: neither is anybody's target.
-    Some(Sample { id, pid: ids as u32, tid: (ids >> 32) as u32, at, registers, stack })
+    Some(Sample { id, pid: ids as u32, tid: (ids >> 32) as u32, at, kernel, registers, stack })
 }
 
 /// From the kernel's order (bits of [`SAMPLE_REGISTERS`]) to ours: rax rbx rcx rdx rsi rdi r8..r15.
@@ -264,7 +314,10 @@ mod tests {
     }
 
     fn sample(at: u64, stack: &[u8]) -> Vec<u8> {
-        let mut words = vec![77, 10 | 20 << 32, at, u64::from(sys::PERF_SAMPLE_REGS_ABI_64)];
+        // As many words of call chain as the time says, up to 4.
+        let mut words = vec![77, 10 | 20 << 32, at, at % 5];
+        words.extend((0..at % 5).map(|n| 0xffff_ffff_8100_0000 + n));
+        words.push(u64::from(sys::PERF_SAMPLE_REGS_ABI_64));
         words.extend(100..100 + REGISTER_COUNT as u64);
         words.push(stack.len() as u64 + 8);
         let mut body: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
@@ -285,6 +338,7 @@ mod tests {
                 let Record::Sample(sample) = record else { panic!("{record:?}") };
                 assert_eq!((sample.id, sample.pid, sample.tid, sample.at), (77, 10, 20, round));
                 assert_eq!(sample.stack, stack);
+                assert_eq!(sample.kernel.0.len() as u64, round % 5 * 8);
                 let registers = sample.registers.expect("64-bit");
                 assert_eq!((registers.rip, registers.rsp, registers.rbp), (108, 107, Some(106)));
                 assert_eq!(registers.general, [100, 101, 102, 103, 104, 105, 109, 110, 111, 112, 113, 114, 115, 116]);
@@ -292,6 +346,51 @@ mod tests {
                 true
             });
             assert_eq!(seen, 1);
+        }
+    }
+
+    fn frames(deepest: usize, words: &[u64]) -> Vec<RawFrame> {
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let mut frames = Vec::new();
+        Callchain(&bytes).frames(deepest, &mut frames);
+        frames
+    }
+
+    fn kernel(address: u64) -> RawFrame {
+        RawFrame::new(FrameCode::Kernel { address })
+    }
+
+    const TEXT: u64 = 0xffff_ffff_8100_0000;
+    const USER: u64 = -512i64 as u64;
+
+    #[test]
+    fn the_innermost_address_is_exact_and_callers_lie_in_their_calls() {
+        let chain = [CONTEXT_KERNEL, TEXT + 0x10, TEXT + 0x200, TEXT + 0x3000];
+        assert_eq!(frames(127, &chain), [TEXT + 0x10, TEXT + 0x1ff, TEXT + 0x2fff].map(kernel));
+    }
+
+    #[test]
+    fn what_is_not_the_kernels_is_left_out() {
+        let hypervisor = -32i64 as u64;
+        assert_eq!(frames(127, &[]), []);
+        assert_eq!(frames(127, &[TEXT]), [], "before any mark");
+        assert_eq!(frames(127, &[USER, 0x1000, TEXT]), []);
+        assert_eq!(frames(127, &[hypervisor, TEXT, CONTEXT_KERNEL, TEXT + 1, USER, 0x1000]), [kernel(TEXT + 1)]);
+        let not_canonical = [0, 0x1000, 1 << 47, 1 << 63, 0xfffe_ffff_8100_0000];
+        for address in not_canonical {
+            assert_eq!(frames(127, &[CONTEXT_KERNEL, address, TEXT]), [kernel(TEXT)], "{address:x}");
+        }
+    }
+
+    #[test]
+    fn a_chain_that_may_go_on_says_so() {
+        let chain: Vec<u64> = std::iter::once(CONTEXT_KERNEL).chain((0..200).map(|n| TEXT + n * 16)).collect();
+        for (deepest, given, expected) in
+            [(3, 3, 2), (127, 127, 126), (127, 201, 127), (640, 201, 127), (640, 128, 127)]
+        {
+            let frames = frames(deepest, &chain[..given]);
+            let cut = frames.last() == Some(&RawFrame::marker(Marker::TooDeep));
+            assert_eq!((frames.len() - usize::from(cut), cut), (expected, expected == deepest.min(127)), "{given}");
         }
     }
 
@@ -375,8 +474,31 @@ mod tests {
         }
 
         #[test]
-        fn garbage_samples_never_panic(body in proptest::collection::vec(any::<u8>(), 0..400)) {
+        fn garbage_samples_never_panic(chain in 0..20u64, mut body in proptest::collection::vec(any::<u8>(), 0..400)) {
             let _ = parse(sys::PERF_RECORD_SAMPLE, &body);
+            // With a call chain that is not refused for its length at once.
+            if let Some(count) = body.get_mut(24..32) {
+                count.copy_from_slice(&chain.to_ne_bytes());
+            }
+            if let Record::Sample(sample) = parse(sys::PERF_RECORD_SAMPLE, &body) {
+                prop_assert_eq!(sample.kernel.0.len() as u64, chain * 8);
+            }
+        }
+
+        #[test]
+        fn any_chain_gives_kernel_frames_and_one_marker(
+            words in proptest::collection::vec(prop_oneof![any::<u64>(), Just(CONTEXT_KERNEL), Just(USER), TEXT..TEXT + 999], 0..300),
+            deepest in 0usize..700,
+        ) {
+            let frames = frames(deepest, &words);
+            prop_assert!(frames.len() <= KERNEL_FRAMES + 1 && frames.len() <= deepest + 1);
+            for (at, frame) in frames.iter().enumerate() {
+                match frame.decode() {
+                    FrameCode::Kernel { .. } => {}
+                    FrameCode::Marker { marker: Marker::TooDeep, file: None } => prop_assert_eq!(at + 1, frames.len()),
+                    other => prop_assert!(false, "{:?}", other),
+                }
+            }
         }
     }
 }

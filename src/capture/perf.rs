@@ -4,16 +4,19 @@
 //! `bpf` a filter in the kernel drops them before they take room. Without, there is one inherited event per (thread, CPU) for
 //! threads that run, all of a CPU into one ring: a ring per thread would hit the memlock limit at about 69 threads.
 
+mod event;
 pub mod refused;
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use perf_event_open_sys::{bindings as sys, ioctls, perf_event_open};
+use perf_event_open_sys::{bindings as sys, ioctls};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::capture::cpus::{online_cpus, unless_offline};
-use crate::capture::kernel_ring::{KernelRing, Record, SAMPLE_REGISTERS, SAMPLE_TYPE, Sample};
+use crate::capture::kernel_ring::{KernelRing, Record, Sample};
+pub use crate::capture::perf::event::permitted;
+use crate::capture::perf::event::{dump_bytes, enable, holder_attr, lost_of, open_event, period_of, probe, set_filter};
 use crate::capture::schedule::{Random, now};
 use crate::model::frame::{Ns, SECOND};
 
@@ -22,12 +25,6 @@ const ALL_RINGS: usize = 32 << 20;
 /// The ring of one CPU: 512 KiB and its control page are just what perf_event_mlock_kb grants a plain user per CPU.
 const LARGEST_RING: usize = 512 << 10;
 const SMALLEST_RING: usize = 32 << 10;
-/// A record's length field has 16 bits: 63 KiB of stack fit beside the registers, 64 do not.
-const LARGEST_DUMP: usize = 63 << 10;
-
-/// The period against the interval between ticks: equal periods would lock their phases, and a program that wakes
-/// with the tick would be hit always or never.
-const PERIOD_OF_INTERVAL: f64 = 0.997;
 
 /// A thread born while we watch inherits the events of its creator, unless that had none. After so much run time without a
 /// sample it gets events of its own: four periods, and what counters may lag behind samples (a tick at 100 Hz) twice.
@@ -167,6 +164,11 @@ impl Perf {
     /// False where samples in kernel mode are forbidden: a thread inside the kernel is not hit then.
     pub fn kernel_visible(&self) -> bool {
         self.attr.exclude_kernel() == 0
+    }
+
+    /// So many frames of the kernel are asked for.
+    pub fn deepest(&self) -> usize {
+        usize::from(self.attr.sample_max_stack)
     }
 
     /// True when some running thread has no events because descriptors ran out.
@@ -472,127 +474,5 @@ fn note_sample(
             }
         }
         _ => {}
-    }
-}
-
-fn period_of(interval: Ns) -> Ns {
-    // The kernel's shortest is 10 us.
-    ((interval as f64 * PERIOD_OF_INTERVAL) as Ns).max(10_000)
-}
-
-/// Stack bytes per sample, so that four samples fit a ring: at every interval a ring gets about one between two ticks.
-fn dump_bytes(ring: usize) -> usize {
-    LARGEST_DUMP.min(ring / 4 - 1024) & !7
-}
-
-/// What we ask for at best.
-fn base_attr(dump: usize) -> sys::perf_event_attr {
-    let mut attr = sys::perf_event_attr {
-        type_: sys::PERF_TYPE_SOFTWARE,
-        size: size_of::<sys::perf_event_attr>() as u32,
-        config: u64::from(sys::PERF_COUNT_SW_CPU_CLOCK),
-        sample_type: SAMPLE_TYPE,
-        read_format: u64::from(sys::PERF_FORMAT_LOST),
-        sample_regs_user: SAMPLE_REGISTERS,
-        sample_stack_user: dump as u32,
-        clockid: libc::CLOCK_MONOTONIC,
-        ..Default::default()
-    };
-    attr.__bindgen_anon_1.sample_period = 1_000_000_000;
-    attr.set_disabled(1);
-    attr.set_use_clockid(1);
-    attr.set_watermark(1);
-    attr.set_exclude_idle(1);
-    attr.set_exclude_guest(1);
-    attr
-}
-
-/// An event that never fires, to hold a ring.
-fn holder_attr(attr: &sys::perf_event_attr) -> sys::perf_event_attr {
-    let mut holder = *attr;
-    holder.config = u64::from(sys::PERF_COUNT_SW_DUMMY);
-    holder.set_inherit(0);
-    holder.set_inherit_thread(0);
-    holder
-}
-
-/// Finds scope and attributes that the kernel accepts, by opening them.
-fn probe(tid: u32, cpu: u32, dump: usize) -> io::Result<(Scope, sys::perf_event_attr)> {
-    let mut attr = base_attr(dump);
-    if let Ok(attr) = first_accepted(attr, -1, cpu) {
-        return Ok((Scope::Everything, attr));
-    }
-    attr.set_inherit(1);
-    attr.set_inherit_thread(1);
-    first_accepted(attr, tid as i32, cpu)
-        .or_else(|_| {
-            attr.set_exclude_kernel(1);
-            attr.set_exclude_hv(1);
-            first_accepted(attr, tid as i32, cpu)
-        })
-        .map(|attr| (Scope::Threads, attr))
-}
-
-/// The widest scope that is permitted for a thread (0: this one), and whether samples show the kernel's part. Leaves nothing open.
-pub fn permitted(tid: u32) -> io::Result<(Scope, bool)> {
-    let cpu = online_cpus()?.first().copied().unwrap_or(0);
-    probe(tid, cpu, dump_bytes(SMALLEST_RING)).map(|(scope, attr)| (scope, attr.exclude_kernel() == 0))
-}
-
-/// Drops what older kernels do not know: the lost count (6.0), inheritance by threads only (5.13).
-fn first_accepted(attr: sys::perf_event_attr, pid: i32, cpu: u32) -> io::Result<sys::perf_event_attr> {
-    let mut without_lost = attr;
-    without_lost.read_format = 0;
-    let mut oldest = without_lost;
-    oldest.set_inherit_thread(0);
-    let mut refusal = io::Error::from_raw_os_error(libc::EINVAL);
-    for attr in [attr, without_lost, oldest] {
-        match open_event(&attr, pid, cpu) {
-            Ok(_) => return Ok(attr),
-            Err(e) if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::E2BIG)) => refusal = e,
-            Err(e) => return Err(e),
-        }
-    }
-    Err(refusal)
-}
-
-fn open_event(attr: &sys::perf_event_attr, pid: i32, cpu: u32) -> io::Result<OwnedFd> {
-    let mut attr = *attr;
-    // SAFETY: `attr` is a filled perf_event_attr of its own `size`; the kernel copies it (and may write its size back).
-    let fd = unsafe {
-        perf_event_open(&raw mut attr, pid, cpu as i32, -1, u64::from(sys::PERF_FLAG_FD_CLOEXEC) as libc::c_ulong)
-    };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: a fresh descriptor that nobody else owns.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-/// Only samples for which the program `filter` answers 1 are taken from now on.
-fn set_filter(event: &OwnedFd, filter: RawFd) -> io::Result<()> {
-    // SAFETY: an ioctl on our own event; the argument is a descriptor's number.
-    let result = unsafe { ioctls::SET_BPF(event.as_raw_fd(), filter as u32) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-fn enable(event: &OwnedFd, on: bool) {
-    // SAFETY: an ioctl without argument on our own event.
-    unsafe {
-        if on {
-            ioctls::ENABLE(event.as_raw_fd(), 0)
-        } else {
-            ioctls::DISABLE(event.as_raw_fd(), 0)
-        };
-    }
-}
-
-/// The kernel's count of samples that found the ring full: { value, lost } with PERF_FORMAT_LOST, else 0. A full ring
-/// often writes no LOST record at all, so this is the count to trust.
-fn lost_of(event: &OwnedFd) -> u64 {
-    let mut words = [0; 16];
-    match rustix::io::read(event, &mut words) {
-        Ok(16) => u64::from_ne_bytes(words[8..].try_into().unwrap_or_default()),
-        _ => 0,
     }
 }

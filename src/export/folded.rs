@@ -2,14 +2,14 @@
 //!
 //! VALUE is the metric's time in whole microseconds; a stack with less than half of one is left out. The line shows
 //! what the settings show, idle time only with `--idle`. A `;` in a name becomes `:`, control characters become
-//! blanks; under roll-up `line` a frame is `name:LINE`.
+//! blanks; under roll-up `line` a frame is `name:LINE`. A frame of the kernel ends in `_[k]`, by which those tools colour it.
 
 use std::io::{self, Write};
 
 use crate::model::project::{Node, Projection, project};
 use crate::model::settings::{RollUp, Settings};
 use crate::model::snapshot::Snapshot;
-use crate::model::tables::Location;
+use crate::model::tables::{FrameKind, Location};
 
 use super::FRAMELESS;
 
@@ -61,6 +61,9 @@ fn line(stack: &mut String, ns: u64, out: &mut dyn Write) -> io::Result<()> {
 
 fn push_frame(stack: &mut String, location: &Location, roll_up: RollUp) {
     push(stack, &location.function);
+    if location.kind == FrameKind::Kernel {
+        stack.push_str("_[k]");
+    }
     if let (RollUp::Line, Some(line)) = (roll_up, location.line) {
         stack.push_str(&format!(":{line}"));
     }

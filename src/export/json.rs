@@ -179,6 +179,8 @@ struct SettingsLine<'a> {
     focus: Option<&'a str>,
     ignore: Option<&'a str>,
     hide: Option<&'a str>,
+    /// Frames of the kernel were taken out.
+    no_kernel: bool,
     idle: bool,
     idle_at: Vec<&'a str>,
     /// `null`: everything since the start, or since the mark.
@@ -206,6 +208,7 @@ impl<'a> SettingsLine<'a> {
             focus: filters.focus.active().map(regex::Regex::as_str),
             ignore: filters.ignore.active().map(regex::Regex::as_str),
             hide: filters.hide.active().map(regex::Regex::as_str),
+            no_kernel: filters.no_kernel,
             idle: settings.idle,
             idle_at: settings.idle_at.iter().map(regex::Regex::as_str).collect(),
             window_ms: match settings.range {

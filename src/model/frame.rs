@@ -40,7 +40,8 @@ pub enum FrameCode {
         /// is executing. False for a return address: names and lines are looked up one byte before.
         exact: bool,
     },
-    /// A kernel text address (canonical, upper half).
+    /// An address in the kernel's text, or in that of a module of it (canonical, upper half). For a caller it lies in the
+    /// call, not behind it.
     Kernel { address: u64 },
     /// A frame named by a runtime reader (`runtimes`), an id in that runtime's name table.
     Runtime { id: u64 },

@@ -6,11 +6,13 @@
 //! so, a futex wait is `wait` anyway.
 
 use super::state::FutexKind::{self, Lock, Sleep, Wait};
-use super::tables::Location;
+use super::tables::{FrameKind, Location};
 
 /// What this frame says about a futex wait beneath it; `None`: nothing, ask its caller.
 pub fn kind_of(locations: &[Location]) -> Option<FutexKind> {
-    locations.iter().rev().find_map(|location| kind_of_name(&location.function))
+    // What a function of the kernel is called says nothing about the call that led there.
+    let of_user = locations.iter().rev().filter(|location| location.kind != FrameKind::Kernel);
+    of_user.into_iter().find_map(|location| kind_of_name(&location.function))
 }
 
 /// C functions; leading underscores and glibc's `GI_` (its internal twin of an exported name) do not count.

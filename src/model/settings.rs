@@ -114,6 +114,8 @@ pub struct Filters {
     pub ignore: Filter<regex::Regex>,
     /// Frames that match are taken out of their stacks; their self time goes to their caller.
     pub hide: Filter<regex::Regex>,
+    /// Frames of the kernel are taken out of their stacks; their self time goes to the function that called it.
+    pub no_kernel: bool,
     /// Only threads whose raw name, or group, matches.
     pub threads: Filter<regex::Regex>,
     /// Rows below this share (percent of the shown total) are not drawn.

@@ -95,6 +95,16 @@ pub struct Location {
     pub tier: Option<Tier>,
 }
 
+/// What the kernel's code, and its functions where they have no names, are called.
+pub const KERNEL: &str = "[kernel]";
+
+impl Location {
+    /// Addresses of the kernel's functions are not shown to everybody (kernel.kptr_restrict).
+    pub fn is_unnamed_kernel(&self) -> bool {
+        self.kind == FrameKind::Kernel && *self.function == *KERNEL
+    }
+}
+
 /// What one raw frame stands for: outermost function first, then what was inlined into it. Never empty.
 /// While its symbols are still being loaded it is one [`Location`] named `module!0xoffset`, and `pending`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -108,7 +118,7 @@ impl Named {
     pub fn unnamed(frame: RawFrame) -> Named {
         let (function, kind, pending) = match frame.decode() {
             FrameCode::Code { offset, .. } => (format!("0x{offset:x}"), FrameKind::Native, true),
-            FrameCode::Kernel { address } => (format!("0x{address:x}"), FrameKind::Kernel, true),
+            FrameCode::Kernel { .. } => (KERNEL.into(), FrameKind::Kernel, true),
             FrameCode::Runtime { id } => (format!("#{id}"), FrameKind::Jit, true),
             FrameCode::Marker { marker, .. } => (marker.text(None), FrameKind::Marker, false),
         };

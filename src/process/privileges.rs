@@ -37,6 +37,18 @@ pub fn without<T>(ask: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     answer
 }
 
+/// Runs `open` with what the program was given, on a thread that has the caller's rights otherwise.
+pub fn with<T>(open: impl FnOnce() -> T) -> T {
+    let before = capabilities(None);
+    let raised = raise().is_ok();
+    let opened = open();
+    if let (Ok(before), true) = (before, raised && !is_root()) {
+        // What was effective may be so again: this cannot fail.
+        let _ = set_capabilities(None, before);
+    }
+    opened
+}
+
 /// Started by somebody else than it runs as. All checks are made for the real user, but the files of /proc are opened as the
 /// effective one: everybody would see everything.
 pub fn is_setuid() -> bool {

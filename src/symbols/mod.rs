@@ -117,7 +117,12 @@ impl Symbols {
     /// What a frame is called until its name is found, at once and without file access: `module!0xoffset`, pending.
     /// Markers are final, kernel frames too once the kernel's symbols are loaded.
     pub fn placeholder(&self, frame: RawFrame) -> Named {
-        placeholder::named(&self.files, self.shared.kernel.get(), frame)
+        placeholder::named(&self.files, &self.shared.kernel, frame)
+    }
+
+    /// Functions of the kernel were asked for, and it shows their addresses to nobody like us.
+    pub fn kernel_is_nameless(&self) -> bool {
+        self.shared.kernel.is_nameless()
     }
 
     /// How often a file's symbols had to be given up, in part or whole: it was damaged, or changed while it was read.

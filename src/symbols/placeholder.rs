@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::kernel::Kallsyms;
+use super::kernel::Kernel;
 use crate::model::frame::{FrameCode, RawFrame};
 use crate::model::tables::{FrameKind, Location, Named};
 use crate::model::text::{NAME_CAP, clean_bytes};
 use crate::process::files::{FileKind, Files, MappedFile};
 
 /// See [`super::Symbols::placeholder`].
-pub fn named(files: &Files, kernel: Option<&Kallsyms>, frame: RawFrame) -> Named {
+pub fn named(files: &Files, kernel: &Kernel, frame: RawFrame) -> Named {
     match frame.decode() {
         FrameCode::Code { file, offset, .. } => match files.get(file) {
             Some(file) => {
@@ -19,10 +19,9 @@ pub fn named(files: &Files, kernel: Option<&Kallsyms>, frame: RawFrame) -> Named
             }
             None => pending(format!("[unknown]!{offset:#x}"), "[unknown]", FrameKind::Native),
         },
-        FrameCode::Kernel { address } => match kernel.map(|kernel| kernel.name(address)) {
-            Some(Some((function, module))) => last(function, &module, FrameKind::Kernel),
-            Some(None) => last("[kernel]".into(), "[kernel]", FrameKind::Kernel),
-            None => pending("[kernel]".into(), "[kernel]", FrameKind::Kernel),
+        FrameCode::Kernel { address } => match kernel.name(address) {
+            (function, module, true) => last(function, &module, FrameKind::Kernel),
+            (function, module, false) => pending(function, &module, FrameKind::Kernel),
         },
         FrameCode::Runtime { id } => pending(format!("[runtime]!{id:#x}"), "[runtime]", FrameKind::Jit),
         FrameCode::Marker { marker, file } => {

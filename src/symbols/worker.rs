@@ -6,16 +6,16 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 
 use super::debugfile::{Root, SearchPath};
 use super::intern::Interner;
-use super::kernel::Kallsyms;
+use super::kernel::Kernel;
 use super::names::{FileNames, NoNames, Spot, Step, Trust};
 use super::{Resolved, placeholder};
 use crate::model::frame::{FileId, FrameCode, RawFrame};
@@ -45,7 +45,7 @@ pub struct Shared {
     pub stop: AtomicBool,
     /// Files whose symbols had to be given up, in part or whole.
     pub damaged: AtomicUsize,
-    pub kernel: OnceLock<Kallsyms>,
+    pub kernel: Kernel,
 }
 
 /// A file of the registry, as far as it has been looked at.
@@ -160,6 +160,11 @@ impl Worker {
     /// Puts frames where their file's frames are; the kernel's are answered at once.
     fn sort(&mut self, frames: Vec<RawFrame>) {
         let mut at_once = Vec::new();
+        let kernel = &self.shared.kernel;
+        let addresses: Vec<u64> = frames.iter().filter_map(|frame| kernel_address(*frame)).collect();
+        if !addresses.is_empty() {
+            kernel.learn(addresses.into_iter());
+        }
         for frame in frames {
             match frame.decode() {
                 FrameCode::Code { file, .. } => {
@@ -170,8 +175,7 @@ impl Worker {
                     queue.push(frame);
                 }
                 FrameCode::Kernel { .. } | FrameCode::Marker { .. } | FrameCode::Runtime { .. } => {
-                    let kernel = self.shared.kernel.get_or_init(Kallsyms::read);
-                    let named = placeholder::named(&self.files, Some(kernel), frame);
+                    let named = placeholder::named(&self.files, kernel, frame);
                     at_once.push(Resolved { frame, named: Named { pending: false, ..named } });
                 }
             }
@@ -309,7 +313,8 @@ impl Worker {
     }
 
     fn unknown(&mut self, portion: &[RawFrame]) -> Vec<Resolved> {
-        let last = |frame: &RawFrame| Named { pending: false, ..placeholder::named(&self.files, None, *frame) };
+        let last =
+            |frame: &RawFrame| Named { pending: false, ..placeholder::named(&self.files, &self.shared.kernel, *frame) };
         portion.iter().map(|frame| Resolved { frame: *frame, named: last(frame) }).collect()
     }
 }
@@ -318,6 +323,13 @@ fn open(file: &MappedFile) -> std::io::Result<Opened> {
     let opened = open_mapped(file)?;
     let version = Version::of(&opened)?;
     Ok(Opened::Open(opened, version))
+}
+
+fn kernel_address(frame: RawFrame) -> Option<u64> {
+    match frame.decode() {
+        FrameCode::Kernel { address } => Some(address),
+        _ => None,
+    }
 }
 
 fn spot(frame: RawFrame) -> Option<Spot> {

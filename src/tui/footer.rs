@@ -47,6 +47,9 @@ fn active(app: &AppState) -> Vec<(&'static str, String, Option<&Totals>)> {
             parts.push((name, regex.as_str().to_string(), totals));
         }
     }
+    if f.no_kernel {
+        parts.push(("no", "kernel".into(), None));
+    }
     if let Some(percent) = f.min_percent.active() {
         parts.push(("min", format!("{percent}%"), None));
     }

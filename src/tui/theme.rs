@@ -126,7 +126,7 @@ impl Theme {
         })
     }
 
-    /// Tints a name; markers are also in brackets, kernel frames also name their module.
+    /// Tints a name; markers are also in brackets, kernel frames also end in `[k]`.
     pub fn kind(&self, kind: FrameKind) -> Style {
         match kind {
             FrameKind::Native => self.plain(),

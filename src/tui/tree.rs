@@ -15,6 +15,8 @@ use crate::model::tables::{FrameKind, Location};
 
 /// Cells of a name that indentation never takes.
 const NAME_LEAST: usize = 16;
+/// Behind the name of a function of the kernel.
+const OF_KERNEL: &str = " [k]";
 
 pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
     let view = &app.view;
@@ -115,13 +117,21 @@ pub fn put_location(
     let room = room.saturating_sub(width(&swallowed));
     let style = if unresolved { theme.kind(location.kind).patch(theme.dim()) } else { theme.kind(location.kind) };
     let name = if app.view.short_names { names::short(location) } else { location.function.as_ref().into() };
-    let least = room.saturating_sub(usize::from(!line.is_empty()));
+    // Functions of the kernel are told apart without colour, too.
+    let of_kernel = location.kind == FrameKind::Kernel && !name.starts_with('[') && room >= 12;
+    let suffix = if of_kernel { OF_KERNEL } else { "" };
+    let least = room.saturating_sub(usize::from(!line.is_empty()) + width(suffix));
     // The end of a long path says more than its beginning; a marker begins with what it says.
     let name = match location.kind {
         FrameKind::Marker => cut_end(&name, least, theme.glyphs.cut),
         _ => cut_start(&name, least, theme.glyphs.cut),
     };
-    put_found(pen, &name, room, style, app, theme);
+    if suffix.is_empty() {
+        put_found(pen, &name, room, style, app, theme);
+    } else {
+        put_found(pen, &name, width(&name), style, app, theme);
+        pen.put(suffix, style).space(room.saturating_sub(width(&name) + width(suffix)));
+    }
     pen.put(&line, theme.dim());
 }
 

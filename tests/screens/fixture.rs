@@ -106,6 +106,19 @@ impl World {
         World::new(scripts.collect())
     }
 
+    /// Threads that spend their time in the kernel, with names for its functions and without.
+    pub fn system() -> World {
+        let stacks = [
+            "main:12;shop::Backup::copy:44;read;kernel!entry_SYSCALL_64_after_hwframe;kernel!do_syscall_64;kernel!ksys_read;kernel!vfs_read;kernel!ext4_file_read_iter;kernel!filemap_read;kernel!_copy_to_iter",
+            "main:12;shop::Backup::copy:44;read;kernel!entry_SYSCALL_64_after_hwframe;kernel!do_syscall_64;kernel!ksys_read;kernel!fdget_pos",
+            "main:12;shop::Backup::copy:45;shop::Hash::update:19",
+            "main:12;shop::Cache::grow:8;kernel!asm_exc_page_fault;kernel!exc_page_fault;kernel!a_function_of_the_kernel_whose_name_is_longer_than_its_column",
+            "main:12;shop::Cache::grow:8;kernel![kernel];kernel![kernel] ",
+        ];
+        let doing = move |tick: u64| Doing::Runs(stacks[[0, 0, 0, 1, 2, 3, 0, 0, 3, 4][(tick % 10) as usize]]);
+        World::new(vec![Script { name: "backup".into(), doing: Box::new(doing) }])
+    }
+
     /// A recursion `depth` frames deep, and a fork at every level.
     pub fn deep() -> World {
         World::new(vec![Script {
@@ -185,10 +198,10 @@ impl World {
             return RawFrame::marker(Marker::Torn);
         }
         let next = self.frames.len() as u64;
-        *self
-            .frames
-            .entry(text.to_owned())
-            .or_insert_with(|| RawFrame::new(FrameCode::Code { file: FileId(1), offset: 64 * next, exact: false }))
+        *self.frames.entry(text.to_owned()).or_insert_with(|| match text.starts_with(KERNEL) {
+            true => RawFrame::new(FrameCode::Kernel { address: 0xffff_ffff_8100_0000 + 64 * next }),
+            false => RawFrame::new(FrameCode::Code { file: FileId(1), offset: 64 * next, exact: false }),
+        })
     }
 
     /// While symbols are still being loaded: frames are called by their offsets.
@@ -266,7 +279,14 @@ pub fn look_at(asked: &[Asked]) -> Vec<Answer> {
     asked.iter().filter_map(answer).collect()
 }
 
+/// Before the name of a function of the kernel.
+const KERNEL: &str = "kernel!";
+
 fn location(text: &str) -> Location {
+    if let Some(function) = text.strip_prefix(KERNEL) {
+        let (function, module) = (function.trim_end().into(), "vmlinux".into());
+        return Location { function, module, file: None, line: None, kind: FrameKind::Kernel, tier: None };
+    }
     let (function, line) = match text.rsplit_once(':').and_then(|(f, line)| Some((f, line.parse().ok()?))) {
         Some((function, line)) => (function, Some(line)),
         None => (text, None),

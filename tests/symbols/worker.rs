@@ -117,7 +117,9 @@ fn kernel_addresses_are_named_where_the_kernel_shows_them() {
     let frame = RawFrame::new(FrameCode::Kernel { address });
     assert!(symbols.placeholder(frame).pending);
     let named = wait(&mut symbols, &[frame])[&frame.bits()].clone();
-    assert_eq!((named[0].kind, &*named[0].module), (FrameKind::Kernel, "[kernel]"));
+    let module = if symbol.is_some() { "vmlinux" } else { "[kernel]" };
+    assert_eq!((named[0].kind, &*named[0].module), (FrameKind::Kernel, module));
+    assert_eq!(symbols.kernel_is_nameless(), symbol.is_none());
     let same_place = |name: &str| {
         list.lines().any(|l| {
             let mut fields = l.split_whitespace();

@@ -3,7 +3,7 @@
 use crate::capture::looks::count_walk;
 use crate::capture::ptrace::{Caught, CaughtStack};
 use crate::capture::sampler::Core;
-use crate::model::frame::{Event, Look, Ns, RawFrame, Seen};
+use crate::model::frame::{Event, Look, Marker, Ns, RawFrame, Seen};
 use crate::unwinder::{Registers, StackBytes, Walk};
 
 impl Core {
@@ -26,18 +26,24 @@ impl Core {
     /// Walks what the kernel sampled up to `until`.
     pub(super) fn drain(&mut self, until: Ns) {
         let Some(mut perf) = self.way.perf.take() else { return };
+        let deepest = perf.deepest();
         perf.drain(until, |sample| {
-            if let Some(registers) = &sample.registers
-                && let Some(index) = self.find(sample.pid)
-            {
-                self.walk(index, sample.tid, sample.at, registers, sample.stack);
+            let Some(index) = self.find(sample.pid) else { return };
+            let mut frames = Vec::with_capacity(64);
+            sample.kernel.frames(deepest, &mut frames);
+            if let Some(registers) = &sample.registers {
+                self.walk(index, sample.tid, sample.at, registers, sample.stack, frames);
+            } else if !frames.is_empty() {
+                // Its memory is gone (exit, exec), or it works in the kernel alone (io_uring).
+                frames.push(RawFrame::marker(Marker::NotReadable));
+                self.sampled(index, sample.tid, sample.at, frames, &Walk { end: None, recovered: false });
             }
         });
         self.way.perf = Some(perf);
     }
 
-    fn walk(&mut self, index: usize, tid: u32, at: Ns, registers: &Registers, stack: &[u8]) {
-        let mut frames = Vec::with_capacity(48);
+    /// `frames`: those further in, of the kernel.
+    fn walk(&mut self, index: usize, tid: u32, at: Ns, registers: &Registers, stack: &[u8], mut frames: Vec<RawFrame>) {
         let bytes = StackBytes { base: registers.rsp, bytes: stack };
         let walk = self.processes[index].unwinder.walk(registers, bytes, &mut frames);
         self.sampled(index, tid, at, frames, &walk);
@@ -73,7 +79,7 @@ impl Core {
                 self.stops.add(&outcome);
                 match outcome.caught {
                     Some(Caught { at, stack: CaughtStack::Copied { registers, bytes } }) => {
-                        self.walk(index, outcome.tid, at, &registers, &bytes);
+                        self.walk(index, outcome.tid, at, &registers, &bytes, Vec::with_capacity(48));
                     }
                     Some(Caught { at, stack: CaughtStack::Walked { frames, walk } }) => {
                         self.sampled(index, outcome.tid, at, frames, &walk);

@@ -186,6 +186,9 @@ pub fn settings(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
             page.field(name, &format!("/{}/ {effect}", fit(pattern.as_str(), 200)))?;
         }
     }
+    if filters.no_kernel {
+        page.field("No kernel", "takes the kernel's frames out; their time goes to their callers")?;
+    }
     if let Some(prefixes) = filters.interesting.active() {
         let text = format!("{}; what is called deeper is time of its caller", prefixes.join(","));
         page.field("Interesting", &text)?;

@@ -5,7 +5,7 @@ use regex::Regex;
 use super::idle::{self, Mark, Wait};
 use super::rows::Rows;
 use crate::model::settings::{Grouping, Settings};
-use crate::model::tables::{Location, StackId, Tables};
+use crate::model::tables::{FrameKind, Location, StackId, Tables};
 
 /// What the settings say of one location.
 #[derive(Clone, Copy, Default)]
@@ -16,6 +16,8 @@ pub(super) struct Verdict {
     ignore: bool,
     groups: bool,
     idle: Mark,
+    /// A frame of the kernel without a name: a row of them says no more than one.
+    pub anonymous: bool,
 }
 
 /// What they say of a stack: of all its frames, hidden ones included.
@@ -107,7 +109,7 @@ fn judge_function(settings: &Settings, location: &Location, mark: Mark) -> Verdi
     let filters = &settings.filters;
     let matches = |pattern: Option<&Regex>| pattern.is_some_and(|p| p.is_match(name));
     Verdict {
-        hide: matches(filters.hide.active()),
+        hide: matches(filters.hide.active()) || (filters.no_kernel && location.kind == FrameKind::Kernel),
         interesting: false,
         focus: matches(filters.focus.active()),
         ignore: matches(filters.ignore.active()),
@@ -115,6 +117,7 @@ fn judge_function(settings: &Settings, location: &Location, mark: Mark) -> Verdi
             Grouping::Frame(pattern) => pattern.is_match(name),
             _ => false,
         },
+        anonymous: location.is_unnamed_kernel(),
         idle: if settings.idle_at.iter().any(|pattern| pattern.is_match(name)) { Mark::Waits } else { mark },
     }
 }
@@ -136,7 +139,6 @@ fn begins(location: &Location, prefix: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::tables::FrameKind;
 
     #[test]
     fn prefixes_are_of_function_module_or_file() {

@@ -216,8 +216,8 @@ impl Projector {
             *self = Projector { session: Some(snapshot.session.clone()), ..Projector::default() };
         }
         let filters = &settings.filters;
-        let frames = (&filters.interesting, &filters.focus, &filters.ignore, &filters.hide, &settings.idle_at);
-        let rules = format!("{:?} {frames:?} {:?}", settings.grouping, settings.rename);
+        let frames = (&filters.interesting, &filters.focus, &filters.ignore, &filters.hide, filters.no_kernel);
+        let rules = format!("{:?} {frames:?} {:?} {:?}", settings.grouping, settings.rename, settings.idle_at);
         let renamed = self.rows.update(&snapshot.tables);
         if self.rules != rules {
             self.rules = rules;

@@ -133,7 +133,11 @@ fn location(text: &str, inlined: bool) -> Location {
         module: module.into(),
         file: line.map(|_| "/src/app.rs".into()),
         line,
-        kind: if function.starts_with('[') { FrameKind::Marker } else { FrameKind::Native },
+        kind: match function.starts_with('[') {
+            _ if module == "vmlinux" => FrameKind::Kernel,
+            true => FrameKind::Marker,
+            false => FrameKind::Native,
+        },
         tier: inlined.then_some(Tier::Inlined),
     }
 }

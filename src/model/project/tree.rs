@@ -162,7 +162,8 @@ impl Builder<'_> {
         while let Some(stack) = scratch.stacks.pop() {
             for location in self.rows.of_frame(self.tables.top(stack)) {
                 let verdict = self.verdicts.of_location(*location);
-                if verdict.hide {
+                let again = || self.verdicts.of_location(scratch.entries[place.deepest as usize].location).anonymous;
+                if verdict.hide || (verdict.anonymous && place.deepest != NONE && again()) {
                     continue;
                 }
                 let entry = scratch.entries.len() as u32;

@@ -118,10 +118,62 @@ fn a_filter_that_is_off_does_nothing() {
         focus: Filter { value: Some(Regex::new("x").unwrap()), on: false },
         ignore: Filter { value: all.clone(), on: false },
         hide: Filter { value: all, on: false },
+        no_kernel: false,
         threads: Filter { value: Some(Regex::new("x").unwrap()), on: false },
         min_percent: Filter::default(),
     });
     assert_eq!(world.shows(&settings), plain);
+}
+
+#[test]
+fn frames_of_the_kernel_can_be_taken_out() {
+    let mut world = World::new();
+    world.fact("main", "start;read;vmlinux!vfs_read;vmlinux!read_zero", State::Run, 3);
+    world.fact("main", "start;read", State::Run, 1);
+    world.fact("main", "start;vfs_read", State::Run, 2);
+    world.fact("main", "[stack not readable];vmlinux!exit_mmap", State::Run, 4);
+    let shown = "
+        main 10 0
+          start 6 0
+            read 4 1
+              vfs_read 3 0
+                read_zero 3 3
+            vfs_read 2 2
+          [stack not readable] 4 0
+            exit_mmap 4 4
+        ";
+    assert_shows(world.shows(&Settings::default()), shown);
+    let hidden = "
+        main 10 0
+          start 6 0
+            read 4 4
+            vfs_read 2 2
+          [stack not readable] 4 4
+        ";
+    let settings = with(Filters { no_kernel: true, ..Filters::default() });
+    assert_shows(world.shows(&settings), hidden);
+    // One projector, as the live view has it.
+    let (mut projector, snapshot) = (Projector::default(), world.snapshot());
+    for (settings, expected) in [(Settings::default(), shown), (settings, hidden), (Settings::default(), shown)] {
+        assert_shows(drawn(&world.project_with(&mut projector, &snapshot, &settings), &settings), expected);
+    }
+}
+
+#[test]
+fn frames_of_the_kernel_without_names_are_one() {
+    let mut world = World::new();
+    world.fact("main", "start;vmlinux![kernel]:1;vmlinux![kernel]:2;vmlinux![kernel]:3", State::Run, 3);
+    world.fact("main", "start;vmlinux![kernel]:4", State::Run, 1);
+    world.fact("main", "vmlinux![kernel]:4", State::Run, 1);
+    assert_shows(
+        world.shows(&Settings::default()),
+        "
+        main 5 0
+          start 4 0
+            [kernel]:1 4 4
+          [kernel]:4 1 1
+        ",
+    );
 }
 
 #[test]

@@ -8,7 +8,7 @@ use regex::Regex;
 use super::*;
 use crate::model::settings::{Filters, Grouping, RollUp, SortColumn};
 
-/// Frames of random stacks: plain, in libraries, inlined, idle ones of every kind, a marker.
+/// Frames of random stacks: plain, in libraries, inlined, idle ones of every kind, a marker, the kernel's.
 const FRAMES: &[&str] = &[
     "start",
     "main:1",
@@ -22,6 +22,9 @@ const FRAMES: &[&str] = &[
     LOOP,
     PLUMBING,
     "[torn]",
+    "vmlinux!vfs_read",
+    "vmlinux!copy",
+    "vmlinux![kernel]",
 ];
 const POOL: &str = "rayon_core::sleep::Sleep::sleep";
 const LOOP: &str = "uv__io_poll";
@@ -93,10 +96,11 @@ fn filters() -> impl Strategy<Value = Filters> {
         filter(patterns(&["pay|hook", "wrap"])),
         filter(patterns(&["wrap|copy", "^start$|^main$", ""])),
         filter(patterns(&["^work-$", "^work-1$|main"])),
+        any::<bool>(),
     )
-        .prop_map(|(interesting, focus, ignore, hide, threads)| {
+        .prop_map(|(interesting, focus, ignore, hide, threads, no_kernel)| {
             let min_percent = Filter::default();
-            Filters { interesting, focus, ignore, hide, threads, min_percent }
+            Filters { interesting, focus, ignore, hide, no_kernel, threads, min_percent }
         })
 }
 
@@ -289,8 +293,10 @@ impl Oracle {
         }
         self.shown.add(&totals);
 
-        let hidden = |l: &&Location| filters.hide.active().is_some_and(|p| p.is_match(&l.function));
+        let kernel = |l: &Location| filters.no_kernel && &*l.module == "vmlinux";
+        let hidden = |l: &&Location| kernel(l) || filters.hide.active().is_some_and(|p| p.is_match(&l.function));
         let mut kept: Vec<&Location> = frames.iter().filter(|l| !hidden(l)).collect();
+        kept.dedup_by(|a, b| [a, b].iter().all(|l| &*l.function == "[kernel]"));
         if let Some(prefixes) = filters.interesting.active() {
             let begins = |l: &Location, p: &String| {
                 l.function.starts_with(p)
@@ -366,10 +372,9 @@ fn is_idle(fact: &FactSpec, frames: &[Location], settings: &Settings) -> bool {
         State::Wait | State::Sleep => {
             let waits =
                 |l: &Location| is(l, POOL) || settings.idle_at.iter().any(|pattern| pattern.is_match(&l.function));
-            let in_loop = frames
-                .iter()
-                .rposition(|l| is(l, LOOP))
-                .is_some_and(|innermost| frames[innermost + 1..].iter().all(|l| is(l, PLUMBING)));
+            let in_loop = frames.iter().rposition(|l| is(l, LOOP)).is_some_and(|innermost| {
+                frames[innermost + 1..].iter().all(|l| is(l, PLUMBING) || &*l.module == "vmlinux")
+            });
             frames.iter().any(waits) || in_loop
         }
         _ => false,
@@ -450,6 +455,7 @@ proptest! {
         changed.grouping = other.grouping;
         changed.filters.interesting = other.filters.interesting;
         changed.filters.hide = other.filters.hide;
+        changed.filters.no_kernel = other.filters.no_kernel;
         changed.roll_up = other.roll_up;
         let mut world = world(&facts);
         let (before, after) = (world.project(&settings), world.project(&changed));
