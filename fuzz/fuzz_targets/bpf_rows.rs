@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sampletop::capture::bpf::rows::{LARGEST, ROW, SLOTS, What, decode};
+use sampletop::capture::bpf::rows::{Copied, KERNEL_LARGEST, LARGEST, ROW, SLOTS, What, decode};
 use sampletop_fuzz::{Input, within};
 
 fuzz_target!(|data: &[u8]| {
@@ -20,10 +20,13 @@ fuzz_target!(|data: &[u8]| {
             assert!(b"RSDTtXZPI".contains(&row.state), "{}", row.state);
             assert!(row.name.bytes().len() <= 15);
             if let What::Blocked(blocked) = row.what {
-                assert!(blocked.slot < SLOTS && blocked.stack_bytes <= LARGEST);
+                assert!(blocked.slot < SLOTS && blocked.stack_bytes <= LARGEST && blocked.kernel_bytes <= KERNEL_LARGEST);
                 assert!(blocked.registers.rip != 0 && blocked.registers.rsp != 0 && blocked.registers.rbp.is_some());
                 assert!(blocked.call.number >= -1);
             }
+            let mut frames = Vec::new();
+            Copied { stack: &[], kernel: &bytes[..bytes.len().min(KERNEL_LARGEST)] }.kernel_frames(&mut frames);
+            assert!(frames.len() <= KERNEL_LARGEST / 8);
         }
     });
 });

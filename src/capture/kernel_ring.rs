@@ -63,8 +63,8 @@ impl Callchain<'_> {
                 in_kernel = word == CONTEXT_KERNEL;
             } else if in_kernel && found == most {
                 break;
-            } else if in_kernel && is_kernel_address(word) {
-                out.push(kernel_frame(word, found == 0));
+            } else if in_kernel && let Some(frame) = kernel_frame(word, found == 0) {
+                out.push(frame);
                 found += 1;
             }
         }
@@ -74,14 +74,11 @@ impl Callchain<'_> {
     }
 }
 
-/// Canonical, and in the upper half.
-fn is_kernel_address(address: u64) -> bool {
-    address >> 47 == 0x1_ffff
-}
-
-/// A return address may be the first of another function, if the call never returns: what is kept lies in the call.
-pub fn kernel_frame(address: u64, exact: bool) -> RawFrame {
-    RawFrame::new(FrameCode::Kernel { address: address - u64::from(!exact) })
+/// Of a canonical address in the upper half. A return address may be the first of another function, if the call never
+/// returns: what is kept lies in the call.
+pub fn kernel_frame(address: u64, exact: bool) -> Option<RawFrame> {
+    let address = address - u64::from(!exact && address != 0);
+    (address >> 47 == 0x1_ffff).then(|| RawFrame::new(FrameCode::Kernel { address }))
 }
 
 /// One record, as far as we want it.

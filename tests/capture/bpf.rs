@@ -69,9 +69,9 @@ impl Passes {
             denied: false,
         };
         while self.bpf.read().expect("rows") {
-            for (row, stack) in self.bpf.rows() {
+            for (row, copied) in self.bpf.rows() {
                 rows += 1;
-                self.looks.row(&row, stack, &mut round);
+                self.looks.row(&row, copied, &mut round);
             }
         }
         self.looks.end_of_rows(&mut round);

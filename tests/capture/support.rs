@@ -69,6 +69,11 @@ pub fn looks(events: &[Event]) -> impl Iterator<Item = &Look> {
     events.iter().filter_map(|event| if let Event::Look(look) = event { Some(look) } else { None })
 }
 
+/// Without those of the kernel.
+pub fn frames_of_user(look: &Look) -> usize {
+    look.stack.iter().filter(|frame| !matches!(frame.decode(), FrameCode::Kernel { .. })).count()
+}
+
 pub fn ticks(events: &[Event]) -> usize {
     events.iter().filter(|event| matches!(event, Event::Tick(_))).count()
 }

@@ -10,7 +10,7 @@ use aya::programs::{Iter, PerfEvent};
 use aya::{Btf, Ebpf, EbpfLoader};
 use rustix::mm::{MapFlags, ProtFlags};
 
-use crate::capture::bpf::rows::{ROW, SLOT, SLOTS};
+use crate::capture::bpf::rows::{Blocked, Copied, KERNEL_LARGEST, LARGEST, ROW, SLOT, SLOTS};
 
 /// Aligned as the headers of an ELF file want to be read.
 #[repr(C, align(8))]
@@ -224,10 +224,14 @@ impl Programs {
         self.order.get(Word::Visited)
     }
 
-    /// The bytes in a slot.
-    pub fn stack(&self, slot: usize, length: usize) -> &[u8] {
-        let from = slot * SLOT;
-        self.stacks.bytes().get(from..from + length.min(SLOT)).unwrap_or_default()
+    /// What is in a slot for this row.
+    pub fn copied(&self, row: &Blocked) -> Copied<'_> {
+        let part = |from: usize, length| self.stacks.bytes().get(from..from + length).unwrap_or_default();
+        let from = row.slot * SLOT;
+        Copied {
+            stack: part(from, row.stack_bytes.min(LARGEST)),
+            kernel: part(from + LARGEST, row.kernel_bytes.min(KERNEL_LARGEST)),
+        }
     }
 }
 

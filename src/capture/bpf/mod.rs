@@ -21,7 +21,7 @@ use std::os::fd::{AsFd, OwnedFd, RawFd};
 use rustc_hash::FxHashMap;
 
 use crate::capture::bpf::load::{AGAIN_MOST, Link, Programs, Refusal};
-use crate::capture::bpf::rows::{LARGEST, ROW, Row, What};
+use crate::capture::bpf::rows::{Copied, ROW, Row, What};
 
 /// What one read gives at most (bpf_seq_read's buffer).
 const READ: usize = 32 << 10;
@@ -196,14 +196,14 @@ impl Bpf {
         Ok(self.filled > 0)
     }
 
-    /// The rows of the last read, and the bytes of their stacks.
-    pub fn rows(&self) -> impl Iterator<Item = (Row, &[u8])> {
+    /// The rows of the last read, and their stacks.
+    pub fn rows(&self) -> impl Iterator<Item = (Row, Copied<'_>)> {
         rows::decode(&self.buffer[..self.filled], self.boot_offset).into_iter().flatten().map(|row| {
-            let stack = match &row.what {
-                What::Blocked(blocked) => self.programs.stack(blocked.slot, blocked.stack_bytes.min(LARGEST)),
-                _ => &[],
+            let copied = match &row.what {
+                What::Blocked(blocked) => self.programs.copied(blocked),
+                _ => Copied::default(),
             };
-            (row, stack)
+            (row, copied)
         })
     }
 

@@ -36,6 +36,7 @@ static u64 (*bpf_ktime_get_ns)(void) = (void *)5;
 static u64 (*bpf_get_current_pid_tgid)(void) = (void *)14;
 static long (*bpf_probe_read_kernel)(void *to, u32 size, const void *from) = (void *)113;
 static long (*bpf_seq_write)(void *seq, const void *data, u32 size) = (void *)127;
+static long (*bpf_get_task_stack)(void *task, void *to, u32 size, u64 flags) = (void *)141;
 static void *(*bpf_task_storage_get)(void *map, void *task, void *value, u64 flags) = (void *)156;
 static void *(*bpf_get_current_task_btf)(void) = (void *)158;
 static void *(*bpf_task_pt_regs)(void *task) = (void *)175;
@@ -100,8 +101,10 @@ struct bpf_iter__task {
 // The most that is copied of a stack; perf dumps as much.
 #define LARGEST (63 << 10)
 
+// What is left of a slot takes the addresses of the kernel's own stack.
 struct slot {
-    u8 bytes[SLOT];
+    u8 bytes[LARGEST];
+    u8 kernel[SLOT - LARGEST];
 };
 struct {
     NUMBER(type, MAP_ARRAY);
@@ -194,7 +197,7 @@ struct row {
     u32 state, exit_state;
     u32 flags;
     u32 slot, stack_bytes;
-    u32 unused;
+    u32 kernel_bytes;
     char comm[16];
     u64 ip, sp, bp;
     u64 ax, bx, cx, dx, si, di, r8, r9, r10, r11, r12, r13, r14, r15;
@@ -287,6 +290,29 @@ static __attribute__((always_inline)) void registers(struct task_struct *task, s
     row->fs_base = task->thread.fsbase;
 }
 
+// Uninterruptible, as /proc has it.
+static __attribute__((always_inline)) int is_held_by_kernel(struct row *row)
+{
+    return row->state & TASK_UNINTERRUPTIBLE && !(row->state & TASK_NOLOAD);
+}
+
+// Return addresses on the kernel's own stack, innermost first: the call alone does not say what an uninterruptible thread
+// waits for.
+static __attribute__((always_inline)) void kernel_stack(struct task_struct *task, struct order *order, struct row *row)
+{
+    u32 number = order->used;
+    struct slot *slot = bpf_map_lookup_elem(&stacks, &number);
+    long size;
+
+    if (!slot)
+        return;
+    size = bpf_get_task_stack(task, slot->kernel, sizeof(slot->kernel), 0);
+    if (size > 0) {
+        row->slot = number;
+        row->kernel_bytes = size;
+    }
+}
+
 // Registers and stack of a thread that is off its core; what can be said of it from now on.
 static __attribute__((always_inline)) u32 read_blocked(struct task_struct *task, struct order *order, struct row *row)
 {
@@ -294,6 +320,8 @@ static __attribute__((always_inline)) u32 read_blocked(struct task_struct *task,
         registers(task, row);
     if (row->sp && row->ip)
         copy_stack(task, order, row);
+    if (is_held_by_kernel(row))
+        kernel_stack(task, order, row);
     FRESH_READS;
     if (task->on_cpu || task->sched_info.pcount != row->runs)
         row->flags |= TORN;
@@ -301,7 +329,7 @@ static __attribute__((always_inline)) u32 read_blocked(struct task_struct *task,
         return TOLD_NOTHING;
     if (row->state & TASK_STOPPED_OR_TRACED)
         return TOLD_HELD;
-    return row->state & TASK_UNINTERRUPTIBLE && !(row->state & TASK_NOLOAD) ? TOLD_HELD : TOLD_ALL;
+    return is_held_by_kernel(row) ? TOLD_HELD : TOLD_ALL;
 }
 
 SECTION("iter.s/task")
@@ -360,7 +388,7 @@ int look(struct bpf_iter__task *context)
     if (bpf_seq_write(context->meta->seq, &row, sizeof(row)))
         return 0;
     order->visited++;
-    if (row.stack_bytes)
+    if (row.stack_bytes || row.kernel_bytes)
         order->used = row.slot + 1;
     told = bpf_task_storage_get(&tellings, task, 0, STORAGE_CREATE);
     if (told) {

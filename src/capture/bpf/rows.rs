@@ -1,6 +1,7 @@
 //! A row of the task iterator: what the program in the kernel says of one thread (`struct row` in program.bpf.c).
 
-use crate::model::frame::{Counters, Ns, RawName, SECOND, Syscall};
+use crate::capture::kernel_ring::{KERNEL_FRAMES, kernel_frame};
+use crate::model::frame::{Counters, Marker, Ns, RawFrame, RawName, SECOND, Syscall};
 use crate::unwinder::Registers;
 
 /// Bytes of a row.
@@ -10,6 +11,8 @@ pub const ROW: usize = 240;
 pub const SLOTS: usize = 160;
 pub const SLOT: usize = 64 << 10;
 pub const LARGEST: usize = 63 << 10;
+/// Behind them: addresses of the kernel's own stack, of threads that are uninterruptible.
+pub const KERNEL_LARGEST: usize = SLOT - LARGEST;
 
 const RUNS: u32 = 1;
 const HELD: u32 = 2;
@@ -60,6 +63,28 @@ pub struct Blocked {
     /// Where the bytes of its stack are: slot and length. 0: they could not be copied.
     pub slot: usize,
     pub stack_bytes: usize,
+    /// And how much of the kernel's own stack.
+    pub kernel_bytes: usize,
+}
+
+/// What was copied for a row.
+#[derive(Clone, Copy, Default)]
+pub struct Copied<'a> {
+    /// From the stack pointer upwards.
+    pub stack: &'a [u8],
+    /// Return addresses.
+    pub kernel: &'a [u8],
+}
+
+impl Copied<'_> {
+    /// Appends the frames of the kernel, innermost first; a marker says where there may be more.
+    pub fn kernel_frames(&self, out: &mut Vec<RawFrame>) {
+        let addresses = self.kernel.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default()));
+        out.extend(addresses.take(KERNEL_FRAMES).filter_map(|address| kernel_frame(address, false)));
+        if self.kernel.len() >= 8 * KERNEL_FRAMES {
+            out.push(RawFrame::marker(Marker::TooDeep));
+        }
+    }
 }
 
 /// Bytes that are no rows.
@@ -97,15 +122,15 @@ fn row(bytes: &[u8], boot_offset: i64) -> Row {
     let counters = Counters { run_ns: fields.u64(), delay_ns: fields.u64(), runs: fields.u64() };
     let (tid, process) = (fields.u32(), fields.u32());
     let (state, exit_state) = (fields.u32(), fields.u32());
-    let (flags, slot, stack_bytes, _) = (fields.u32(), fields.u32(), fields.u32(), fields.u32());
+    let (flags, slot, stack_bytes, kernel_bytes) = (fields.u32(), fields.u32(), fields.u32(), fields.u32());
     let name: [u8; 16] = fields.bytes();
     let end = name.iter().position(|byte| *byte == 0).unwrap_or(16);
     let (rip, rsp, rbp) = (fields.u64(), fields.u64(), fields.u64());
     let general: [u64; 14] = std::array::from_fn(|_| fields.u64());
     let (number, fs_base) = (fields.u64() as i64, fields.u64());
     let [_, _, _, rdx, rsi, rdi, r8, r9, r10, ..] = general;
-    let (slot, stack_bytes) = (slot as usize, stack_bytes as usize);
-    let copied = slot < SLOTS && stack_bytes <= LARGEST;
+    let (slot, stack_bytes, kernel_bytes) = (slot as usize, stack_bytes as usize, kernel_bytes as usize);
+    let copied = slot < SLOTS && stack_bytes <= LARGEST && kernel_bytes <= KERNEL_LARGEST;
     let blocked = Blocked {
         registers: Registers { rip, rsp, rbp: Some(rbp), general, general_known: true },
         call: match i32::try_from(number) {
@@ -115,6 +140,7 @@ fn row(bytes: &[u8], boot_offset: i64) -> Row {
         fs_base,
         slot: if copied { slot } else { 0 },
         stack_bytes: if copied { stack_bytes } else { 0 },
+        kernel_bytes: if copied { kernel_bytes } else { 0 },
     };
     let what = match flags {
         _ if exit_state != 0 || flags & RUNS != 0 => What::Nothing,
@@ -156,12 +182,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::model::frame::FrameCode;
 
-    /// A row by its numbers: flags, state, exit state, slot, stack bytes, ip, sp, orig_ax.
+    /// A row by its numbers: flags, state, exit state, slot, stack bytes, ip, sp, orig_ax. A byte of the kernel's stack for each
+    /// of the stack.
     #[expect(clippy::too_many_arguments, reason = "a row is that many numbers")]
     fn bytes(flags: u32, state: u32, exit: u32, slot: u32, size: u32, ip: u64, sp: u64, number: i64) -> Vec<u8> {
         let mut bytes: Vec<u8> = [1000u64, 20_000_000, 30, 40, 50].map(u64::to_ne_bytes).concat();
-        bytes.extend([7u32, 8, state, exit, flags, slot, size, 0].map(u32::to_ne_bytes).concat());
+        bytes.extend([7u32, 8, state, exit, flags, slot, size, size].map(u32::to_ne_bytes).concat());
         bytes.extend(b"worker\0garbage!!");
         bytes.extend([ip, sp, 99].map(u64::to_ne_bytes).concat());
         bytes.extend((100u64..114).flat_map(u64::to_ne_bytes));
@@ -205,9 +233,27 @@ mod tests {
         };
         assert_eq!(outside(SLOTS as u32, 8), (0, 0, -1));
         assert_eq!(outside(0, LARGEST as u32 + 1), (0, 0, -1));
-        assert_eq!(outside(SLOTS as u32 - 1, LARGEST as u32), (SLOTS - 1, LARGEST, -1));
+        assert_eq!(outside(0, KERNEL_LARGEST as u32 + 1), (0, 0, -1));
+        assert_eq!(outside(SLOTS as u32 - 1, KERNEL_LARGEST as u32), (SLOTS - 1, KERNEL_LARGEST, -1));
         let call = |number| one(&bytes(0, 1, 0, 0, 0, 1, 1, number)).what;
         assert!(matches!(call(1 << 40), What::Blocked(Blocked { call: Syscall { number: -1, .. }, .. })));
+    }
+
+    #[test]
+    fn kernel_stacks_are_return_addresses() {
+        let frames = |addresses: &[u64]| {
+            let kernel: Vec<u8> = addresses.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            let mut frames = Vec::new();
+            Copied { stack: &[], kernel: &kernel }.kernel_frames(&mut frames);
+            frames
+        };
+        let kernel = |address| RawFrame::new(FrameCode::Kernel { address });
+        let text = 0xffff_ffff_8100_0000;
+        assert_eq!(frames(&[text + 5, 0, 0x7000, text + 9]), [kernel(text + 4), kernel(text + 8)]);
+        assert_eq!(frames(&[]), []);
+        let deep = frames(&vec![text; KERNEL_LARGEST / 8]);
+        assert_eq!((deep.len(), deep.last()), (KERNEL_FRAMES + 1, Some(&RawFrame::marker(Marker::TooDeep))));
+        assert_eq!(frames(&vec![text; KERNEL_FRAMES - 1]).len(), KERNEL_FRAMES - 1);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! [`crate::capture::parked`] would have come round: then nobody stays out for longer than where files are read.
 
 use crate::capture::bpf::Visit;
-use crate::capture::bpf::rows::{Blocked, Row, What};
+use crate::capture::bpf::rows::{Blocked, Copied, Row, What};
 use crate::capture::looks::{Found, Last, Looks, Round, not_readable, seen_as};
 use crate::capture::parked::PARKED_AFTER;
 use crate::capture::schedule::now;
@@ -58,8 +58,8 @@ impl Looks {
         self.rounds += 1;
     }
 
-    /// A row of the pass that is this round, with the bytes of its stack.
-    pub fn row(&mut self, row: &Row, stack: &[u8], round: &mut Round<'_>) {
+    /// A row of the pass that is this round, with its stack.
+    pub fn row(&mut self, row: &Row, copied: Copied<'_>, round: &mut Round<'_>) {
         if row.tid == 0 {
             return;
         }
@@ -82,7 +82,7 @@ impl Looks {
         }
         let found = Found { at: row.at, name: row.name, state: row.state, start: row.start };
         self.found(index, &found, row.counters, round, &mut |tasks, files, round, look| {
-            read_stack(tasks, files, row, stack, round, look)
+            read_stack(tasks, files, row, copied, round, look)
         });
         // The iterator has done with it, we have not.
         if matches!(
@@ -99,7 +99,7 @@ fn read_stack(
     tasks: &Tasks,
     files: &mut ThreadFiles,
     row: &Row,
-    stack: &[u8],
+    copied: Copied<'_>,
     round: &mut Round<'_>,
     look: &mut Look,
 ) -> Option<Walk> {
@@ -121,17 +121,19 @@ fn read_stack(
         return None;
     };
     let registers = &blocked.registers;
-    let copied = StackBytes { base: registers.rsp, bytes: stack };
-    let mut walk = stacks.unwinder.walk(registers, copied, &mut look.stack);
+    let bytes = StackBytes { base: registers.rsp, bytes: copied.stack };
+    copied.kernel_frames(&mut look.stack);
+    let mut walk = stacks.unwinder.walk(registers, bytes, &mut look.stack);
     // Deeper than what is copied, or on another stack beside this one: the rest is read as it lies.
     if walk.end == Some(Marker::Truncated) {
         let mut whole = Vec::with_capacity(2 * look.stack.len());
-        let again = stacks.unwinder.walk_blocked(registers, copied, &mut whole);
+        copied.kernel_frames(&mut whole);
+        let again = stacks.unwinder.walk_blocked(registers, bytes, &mut whole);
         let stayed =
             tasks.counters(files).is_ok_and(|now| now.run_ns == row.counters.run_ns && now.runs == row.counters.runs);
         if stayed {
             (walk, look.stack) = (again, whole);
-        } else if stack.is_empty() {
+        } else if copied.stack.is_empty() {
             round.losses.torn += 1;
             look.stack.clear();
             return None;

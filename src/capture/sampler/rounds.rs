@@ -58,9 +58,9 @@ impl Core {
         bpf.begin(process.pid(), process.looks.next_visit(turns))?;
         let mut pause_at = now() + PASS;
         while bpf.read()? {
-            for (row, stack) in bpf.rows() {
+            for (row, copied) in bpf.rows() {
                 let (looks, mut round) = self.looks_and_round(index);
-                looks.row(&row, stack, &mut round);
+                looks.row(&row, copied, &mut round);
                 if now() >= pause_at {
                     self.drain(now());
                     pause_at = now() + PASS;
