@@ -70,12 +70,11 @@ fn parse_in(args: impl Iterator<Item = OsString>, surroundings: &Surroundings) -
 }
 
 const USAGE: &str = "\
-sampletop -p PID                             watch a process
+sampletop -p PID | --name REGEX | --cgroup PATH
        sampletop -- COMMAND [ARG...]                start a command and watch it
        sampletop                                    pick a process from a list
        sampletop demo [--workload NAME] [--once]    watch a built-in workload
-       sampletop record -p PID [-d TIME] [-o FILE]  write one profile
-       sampletop record [-o FILE] -- COMMAND [ARG...]
+       sampletop record -p PID [-d TIME] [-o FILE]  a profile; also -- COMMAND
        sampletop dump -p PID [-o FILE]              write every stack once
        sampletop doctor [-p PID] [--json]           what is permitted here";
 
@@ -84,7 +83,7 @@ Examples:
   sudo sampletop -p 4321                     watch it live; ? lists the keys
   sampletop record -p 4321 -d 30s -o p.json  30 seconds for a script
   sampletop record -o app.folded -- ./app    a whole run, for a flame graph
-  sampletop --metric cpu --focus '^db::' -p 4321
+  sampletop --name nginx --group process     all of them, after restarts too
 
 TIME takes a unit: 10ms, 5m. REGEX is that of Rust's crate regex and matches
 anywhere unless anchored. --rename and --idle-at may be repeated.";
@@ -110,9 +109,18 @@ struct Typed {
     #[arg(last = true, hide = true)]
     command: Vec<OsString>,
 
-    /// Process to watch
+    /// Process to watch; may be repeated
     #[arg(short, long, value_name = "PID", help_heading = TARGET, allow_negative_numbers = true)]
-    pid: Option<String>,
+    pid: Vec<String>,
+    /// Whose name or command line matches; waits
+    #[arg(long, value_name = "REGEX", help_heading = TARGET)]
+    name: Option<String>,
+    /// Those of a control group (v2); waits
+    #[arg(long, value_name = "PATH", help_heading = TARGET)]
+    cgroup: Option<PathBuf>,
+    /// Their children too, as they appear
+    #[arg(long, help_heading = TARGET)]
+    subprocesses: bool,
     /// Part of demo: all, mixed, mass, pool, locks [all]
     #[arg(long, value_name = "NAME", help_heading = TARGET)]
     workload: Option<String>,

@@ -44,7 +44,11 @@ const USAGE_ERRORS: &[(&[&str], &[&str])] = &[
     (&["-p", ""], &["--pid ''"]),
     (&["-p", "nginx"], &["--pid nginx"]),
     (&["-p", "99999999999999999999"], &["--pid 99999999999999999999"]),
-    (&["-p", "1", "-p", "2"], &["--pid", "more than once"]),
+    (&["-p", "1", "--name", "x"], &["--pid", "--name", "--cgroup"]),
+    (&["--cgroup", ""], &["--cgroup"]),
+    (&["--name", "("], &["--name", "regular expression"]),
+    (&["demo", "--subprocesses"], &["--subprocesses", "demo"]),
+    (&["doctor", "-p", "1", "-p", "2"], &["doctor", "-p PID"]),
     (&["-p", "1", "2"], &["`2`", "-p 2"]),
     (&["-p"], &["--pid", "needs a value"]),
     (&["-p", "1", "--", "ls"], &["-p PID", "-- COMMAND"]),
@@ -69,6 +73,7 @@ const USAGE_ERRORS: &[(&[&str], &[&str])] = &[
     // No terminal here: stdout is a pipe.
     (&[], &["terminal", "record", "dump"]),
     (&["-p", "1"], &["terminal", "sampletop record -p 1", "sampletop dump -p 1"]),
+    (&["-p", "1", "-p", "2"], &["terminal", "sampletop record -p 1 -p 2"]),
     (&["--", "ls"], &["terminal", "record -o FILE -- COMMAND"]),
 ];
 

@@ -25,6 +25,8 @@ pub struct AppConfig {
     pub version: String,
     /// No target was given: begin with the list of processes.
     pub pick: bool,
+    /// There is no process to look at yet: what is waited for, in words.
+    pub waits_for: Option<String>,
     /// The target is a COMMAND that sampletop started: `q` asks what becomes of it.
     pub ask_on_quit: bool,
 }
@@ -38,6 +40,7 @@ impl Default for AppConfig {
             secure: false,
             version: env!("CARGO_PKG_VERSION").into(),
             pick: false,
+            waits_for: None,
             ask_on_quit: false,
         }
     }

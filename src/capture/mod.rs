@@ -16,7 +16,7 @@ pub mod schedule;
 pub mod way;
 
 use std::os::fd::OwnedFd;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -92,10 +92,25 @@ pub struct Walkers {
 /// Words of the ring between sampler and reducer: 4 MiB, a second of 100 threads that all move at 100 Hz.
 const RING_WORDS: usize = 512 << 10;
 
-/// A running sampler; stops and is joined when dropped.
-pub struct Sampler {
+/// Tells a sampler what to do, from any thread.
+#[derive(Clone)]
+pub struct Controller {
     control: Sender<Control>,
     wake: Arc<OwnedFd>,
+}
+
+impl Controller {
+    /// Takes effect at once; a sampler that has ended needs no telling.
+    pub fn control(&self, control: Control) {
+        let _ = self.control.send(control);
+        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
+    }
+}
+
+/// A running sampler; stops and is joined when dropped.
+pub struct Sampler {
+    controller: Controller,
+    end: Option<Receiver<()>>,
     status: Arc<Mutex<Status>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -136,11 +151,14 @@ impl Sampler {
         let (writer, reader) = ring::channel(RING_WORDS);
         let (control, orders) = channel();
         let (opened, answer) = channel();
+        let (running, end) = channel();
         let parts =
             Parts { targets, plan, walkers, writer, control: orders, wake: wake.clone(), status: status.clone() };
         let thread = std::thread::Builder::new()
             .name("sampler".into())
             .spawn(move || {
+                // Hangs up with this thread.
+                let _running: Sender<()> = running;
                 // What it was given beyond its caller's rights is for this thread. Without, it takes a lesser way.
                 let _ = privileges::raise();
                 match Core::open(parts) {
@@ -155,13 +173,22 @@ impl Sampler {
             })
             .map_err(|e| internal("thread", &e))?;
         answer.recv().map_err(|e| internal("its thread ended", &e))??;
-        Ok((Sampler { control, wake, status, thread: Some(thread) }, reader))
+        let controller = Controller { control, wake };
+        Ok((Sampler { controller, end: Some(end), status, thread: Some(thread) }, reader))
     }
 
-    /// Takes effect at once; a sampler that has ended needs no telling.
+    /// See [`Controller::control`].
     pub fn control(&self, control: Control) {
-        let _ = self.control.send(control);
-        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
+        self.controller.control(control);
+    }
+
+    pub fn controller(&self) -> Controller {
+        self.controller.clone()
+    }
+
+    /// Hangs up when the sampler has ended: all targets have, and no other may come. Once.
+    pub fn take_end(&mut self) -> Option<Receiver<()>> {
+        self.end.take()
     }
 
     pub fn status(&self) -> Status {

@@ -104,10 +104,17 @@ impl Core {
         let descriptors = Descriptors::new(descriptors_to_spend(raise_descriptor_limit()));
         let mut processes = Vec::with_capacity(targets.len());
         let mut refusal = AttachError::Internal { what: "there is nothing to look at".into() };
+        let (mut events, mut changed) = (Vec::new(), None);
         for target in targets {
+            let pid = target.pid();
             match Process::new(target, descriptors.clone(), &mut walkers) {
                 Ok(process) => processes.push(process),
-                Err(error) => refusal = error,
+                Err(error) => {
+                    changed = changed
+                        .or(Some(error.to_string()).filter(|_| !matches!(error, AttachError::EndedEarly { .. })));
+                    refusal = error;
+                    events.push(Event::ProcessEnded { at: now(), pid });
+                }
             }
         }
         // The way is chosen by one that allows the most.
@@ -140,7 +147,7 @@ impl Core {
             control,
             wake,
             status,
-            changed: None,
+            changed,
             unsampled: None,
             losses: Losses::default(),
             closed: PerfCounts::default(),
@@ -148,7 +155,7 @@ impl Core {
             floor: 0,
             second_due: begin,
             rings_hung: false,
-            events: Vec::new(),
+            events,
         };
         core.way_opened(first)?;
         core.publish_status();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::values::{self, Times, shown};
 use super::{CliExit, Surroundings, Typed};
 use crate::config::{
-    CaptureChoice, Config, Format, Mode, Output, Sampling, Screen, TargetSpec, UnwinderChoice, Workload,
+    CaptureChoice, Config, Format, Mode, Output, Sampling, Screen, TargetSpec, UnwinderChoice, Wanted, Workload,
 };
 use crate::model::frame::Ns;
 use crate::model::settings::{Filter, Filters, Metric, Range, RollUp, Settings};
@@ -38,6 +38,7 @@ pub fn defaults() -> Config {
     Config {
         mode: Mode::Live,
         target: None,
+        subprocesses: false,
         sampling: Sampling {
             interval: INTERVAL,
             max_overhead: Some(MAX_OVERHEAD),
@@ -104,7 +105,16 @@ fn build(typed: Typed, surroundings: &Surroundings) -> Result<Config, String> {
         mouse: typed.mouse,
     };
     let path = typed.output.filter(|path| path.as_os_str() != STDOUT);
-    Ok(Config { mode, target, sampling, settings, screen, output: Output { format, path, secure: typed.secure } })
+    let subprocesses = typed.subprocesses;
+    Ok(Config {
+        mode,
+        target,
+        subprocesses,
+        sampling,
+        settings,
+        screen,
+        output: Output { format, path, secure: typed.secure },
+    })
 }
 
 fn job(typed: &Typed, surroundings: &Surroundings) -> Result<Job, String> {
@@ -128,7 +138,7 @@ fn stray(word: &OsString) -> String {
     let word = word.to_string_lossy();
     let shown = shown(&word);
     match !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit()) {
-        true => format!("`{shown}` is one word too many; a process is named with `-p {shown}`, and only one"),
+        true => format!("`{shown}` is one word too many; a process is named with `-p {shown}`, each with its own `-p`"),
         false => format!("`{shown}` is none of record, dump, demo, doctor; a command is started with `-- {shown}`"),
     }
 }
@@ -137,8 +147,12 @@ fn stray(word: &OsString) -> String {
 /// they can stand in a shell alias.
 fn refuse_idle_options(job: Job, typed: &Typed) -> Result<(), String> {
     let writes = matches!(job, Job::DemoOnce | Job::Record | Job::Dump);
+    let watches = matches!(job, Job::Live | Job::Record | Job::Dump);
     let options = [
-        ("--pid", typed.pid.is_some(), !job.demo()),
+        ("--pid", !typed.pid.is_empty(), !job.demo()),
+        ("--name", typed.name.is_some(), watches),
+        ("--cgroup", typed.cgroup.is_some(), watches),
+        ("--subprocesses", typed.subprocesses, watches),
         ("--workload", typed.workload.is_some(), job.demo()),
         ("--once", typed.once, job.demo()),
         ("--json", typed.json, job == Job::Doctor),
@@ -174,9 +188,9 @@ fn refuse_idle_options(job: Job, typed: &Typed) -> Result<(), String> {
 }
 
 fn target(job: Job, typed: &Typed) -> Result<Option<TargetSpec>, String> {
-    let pid = typed.pid.as_deref().map(values::pid).transpose()?;
+    let processes = processes(typed)?;
     let command = (!typed.command.is_empty()).then(|| typed.command.clone());
-    match (job, pid, command) {
+    match (job, processes, command) {
         (_, Some(_), Some(_)) => Err("`-p PID` and `-- COMMAND` are two targets; name one of them".into()),
         (Job::DemoLive | Job::DemoOnce, _, Some(_)) => Err("`demo` is its own target; leave `-- COMMAND` out".into()),
         (Job::DemoLive | Job::DemoOnce, ..) => {
@@ -188,21 +202,56 @@ fn target(job: Job, typed: &Typed) -> Result<Option<TargetSpec>, String> {
         }
         (Job::Dump, _, Some(_)) => Err("`dump` looks at a running process: name it with `-p PID`".into()),
         (Job::Doctor, _, Some(_)) => Err("`doctor` looks at a running process: name it with `-p PID`".into()),
+        (Job::Doctor, Some(Wanted::Pids(pids)), _) if pids.len() > 1 => {
+            Err("`doctor` looks at one process: name it with one `-p PID`".into())
+        }
         (Job::Doctor, None, None) => Ok(None),
         (Job::Dump, None, None) => Err("`dump` needs a process: `sampletop dump -p PID`".into()),
         (Job::Record, None, None) => {
             Err("`record` needs a target: `sampletop record -p PID` or `sampletop record -- COMMAND`".into())
         }
-        (_, Some(pid), None) => Ok(Some(TargetSpec::Pid(pid))),
+        (_, Some(wanted), None) => Ok(Some(TargetSpec::Processes(wanted))),
         (_, None, Some(command)) if command[0].is_empty() => Err("the command behind `--` is empty; name one".into()),
         (_, None, Some(command)) => Ok(Some(TargetSpec::Command(command))),
         (Job::Live, None, None) => Ok(None),
     }
 }
 
+/// By `-p`, `--name` or `--cgroup`.
+fn processes(typed: &Typed) -> Result<Option<Wanted>, String> {
+    let mut pids = typed.pid.iter().map(|text| values::pid(text)).collect::<Result<Vec<u32>, _>>()?;
+    pids.sort_unstable();
+    pids.dedup();
+    let name = typed.name.as_ref().map(|text| values::regex("--name", text)).transpose()?;
+    if pids.len() > Wanted::AT_ONCE {
+        let (given, most) = (pids.len(), Wanted::AT_ONCE);
+        return Err(format!("`--pid` names {given} processes: at most {most} are watched at once"));
+    }
+    if name.as_ref().is_some_and(|name| name.as_str().is_empty()) {
+        return Err("`--name ''` is every process; name the ones to watch".into());
+    }
+    match (pids.is_empty(), name, &typed.cgroup) {
+        (true, None, None) => Ok(None),
+        (false, None, None) => Ok(Some(Wanted::Pids(pids))),
+        (true, Some(name), None) => Ok(Some(Wanted::Name(name))),
+        (true, None, Some(path)) if path.as_os_str().is_empty() => {
+            Err("`--cgroup ''` names no control group; `/` is all of them".into())
+        }
+        (true, None, Some(path)) => Ok(Some(Wanted::Cgroup(path.clone()))),
+        _ => Err("`--pid`, `--name` and `--cgroup` are different ways to name targets; use one of them".into()),
+    }
+}
+
 fn not_a_terminal(target: Option<&TargetSpec>) -> String {
     let (record, dump) = match target {
-        Some(TargetSpec::Pid(pid)) => (format!("record -p {pid}"), format!("dump -p {pid}")),
+        Some(TargetSpec::Processes(wanted)) => {
+            let words = match wanted {
+                Wanted::Pids(pids) => pids.iter().map(|pid| format!("-p {pid}")).collect::<Vec<_>>().join(" "),
+                Wanted::Name(name) => format!("--name '{}'", shown(name.as_str())),
+                Wanted::Cgroup(path) => format!("--cgroup {}", shown(&path.to_string_lossy())),
+            };
+            (format!("record {words}"), format!("dump {words}"))
+        }
         Some(TargetSpec::Command(_)) => ("record -o FILE -- COMMAND".into(), "dump -p PID".into()),
         Some(TargetSpec::Demo { .. }) | None => ("record -p PID".into(), "dump -p PID".into()),
     };

@@ -1,7 +1,9 @@
 //! The control groups of a process: what unit it belongs to and how many cores it may use.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::Read;
+use std::path::{Path, PathBuf};
 
 use crate::model::text;
 
@@ -11,6 +13,11 @@ const FILE_MAX: u64 = 64 << 10;
 const UNIT_MAX: usize = 256;
 /// Levels of nested groups looked at.
 const DEPTH_MAX: usize = 64;
+/// Groups within a group that are looked at, and processes in all of them.
+const GROUPS_MAX: usize = 1_000;
+const MEMBERS_MAX: usize = 10_000;
+/// Bytes read of a list of processes.
+const MEMBERS_FILE_MAX: u64 = 128 << 10;
 
 /// The systemd unit of `pid` (the innermost `.service` or `.scope`), else its cgroup's path; `None` at the root.
 pub fn unit_of(pid: u32) -> Option<String> {
@@ -39,6 +46,46 @@ pub fn quota_of(pid: u32) -> Option<u64> {
             .min()
     });
     unified.into_iter().chain(old).min()
+}
+
+/// Where the groups of the unified hierarchy (version 2) are: beside the old ones on machines that have both.
+fn unified() -> &'static Path {
+    let [own, beside] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(Path::new);
+    if !own.join("cgroup.procs").exists() && beside.join("cgroup.procs").exists() { beside } else { own }
+}
+
+/// The directory of a group: `path` is one itself, or is as /proc/PID/cgroup shows it.
+pub fn directory(path: &Path) -> PathBuf {
+    if path.is_absolute() && path.join("cgroup.procs").exists() {
+        return path.to_owned();
+    }
+    let root = unified();
+    match path.strip_prefix(root) {
+        Ok(_) => path.to_owned(),
+        Err(_) => root.join(path.strip_prefix("/").unwrap_or(path)),
+    }
+}
+
+/// Processes of the group `path` (see [`directory`]) and of those within it, in our pid namespace.
+pub fn members(path: &Path) -> Vec<u32> {
+    let mut groups = VecDeque::from([(directory(path), 0)]);
+    let (mut members, mut seen) = (Vec::new(), 0);
+    while let Some((group, depth)) = groups.pop_front() {
+        seen += 1;
+        if let Some(text) = read_some(&group.join("cgroup.procs"), MEMBERS_FILE_MAX) {
+            // 0: a process of another pid namespace.
+            let numbers =
+                text.split_ascii_whitespace().filter_map(|word| word.parse::<u32>().ok()).filter(|pid| *pid != 0);
+            members.extend(numbers.take(MEMBERS_MAX - members.len()));
+        }
+        if seen == GROUPS_MAX || members.len() == MEMBERS_MAX {
+            break;
+        }
+        let within = std::fs::read_dir(&group).into_iter().flatten().flatten();
+        let within = within.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        groups.extend(within.take(GROUPS_MAX).map(|entry| (entry.path(), depth + 1)).filter(|_| depth < DEPTH_MAX));
+    }
+    members
 }
 
 /// The path of the unified hierarchy (`0::PATH`), or of the one with this controller (`N:cpu,cpuacct:PATH`).
@@ -72,8 +119,12 @@ fn thousandths(quota: i64, period: i64) -> Option<u64> {
 }
 
 fn read(path: &str) -> Option<String> {
+    read_some(Path::new(path), FILE_MAX)
+}
+
+fn read_some(path: &Path, most: u64) -> Option<String> {
     let mut bytes = Vec::new();
-    File::open(path).ok()?.take(FILE_MAX).read_to_end(&mut bytes).ok()?;
+    File::open(path).ok()?.take(most).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 

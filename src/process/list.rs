@@ -6,6 +6,7 @@ use std::io::Read;
 use std::path::Path;
 
 use crate::model::text;
+use crate::process::select::{Found, Processes};
 
 /// Longest command line that is kept, in bytes.
 const COMMAND_CAP: usize = 1024;
@@ -53,8 +54,7 @@ pub fn processes() -> Vec<ProcessRow> {
 fn row(pid: u32, tick: u64, users: &HashMap<u32, String>) -> Option<ProcessRow> {
     let place = Path::new("/proc").join(pid.to_string());
     let stat = Stat::parse(&read(&place.join("stat"), 4096)?)?;
-    // A zombie leader counts while other threads live.
-    if stat.flags & KERNEL_THREAD != 0 || (matches!(stat.state, b'Z' | b'X') && stat.threads <= 1) {
+    if stat.is_kernel_thread() || stat.has_ended() {
         return None;
     }
     let uid = real_uid(&read(&place.join("status"), 4096)?)?;
@@ -77,11 +77,51 @@ fn row(pid: u32, tick: u64, users: &HashMap<u32, String>) -> Option<ProcessRow> 
     })
 }
 
+/// The processes of this machine, as the rules of [`select`](super::select) ask for them.
+pub struct Proc;
+
+impl Processes for Proc {
+    fn all(&mut self) -> Vec<u32> {
+        let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+        let numbers = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        numbers.take(PROCESSES_CAP).collect()
+    }
+
+    fn read(&mut self, pid: u32) -> Option<Found> {
+        let place = Path::new("/proc").join(pid.to_string());
+        let stat = Stat::parse(&read(&place.join("stat"), 4096)?)?;
+        let watchable = !stat.is_kernel_thread() && !stat.has_ended();
+        let arguments =
+            if watchable { read(&place.join("cmdline"), COMMAND_CAP + 1).unwrap_or_default() } else { Vec::new() };
+        let command = command(&arguments, &stat.name);
+        Some(Found { name: stat.name, command, parent: stat.parent, start: stat.start, watchable })
+    }
+
+    fn members(&mut self, group: &Path) -> Vec<u32> {
+        super::cgroup::members(group)
+    }
+}
+
+/// This process, its parent, and so on outward.
+pub fn lineage() -> Vec<u32> {
+    let mut line = vec![std::process::id()];
+    let parent = |pid: u32| Stat::parse(&read(&Path::new("/proc").join(pid.to_string()).join("stat"), 4096)?);
+    while let Some(stat) = line.last().and_then(|pid| parent(*pid)).filter(|stat| stat.parent > 0) {
+        // A circle can only be a number that was given out anew.
+        if line.len() > 1_000 || line.contains(&stat.parent) {
+            break;
+        }
+        line.push(stat.parent);
+    }
+    line
+}
+
 /// What /proc/PID/stat tells.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Stat {
     pub name: String,
     pub state: u8,
+    pub parent: u32,
     pub flags: u64,
     pub cpu_ticks: u64,
     pub threads: u32,
@@ -102,11 +142,21 @@ impl Stat {
         Some(Stat {
             name,
             state: *fields.first()?.as_bytes().first()?,
+            parent: u32::try_from(field(4)?).ok()?,
             flags: field(9)?,
             cpu_ticks: field(14)?.saturating_add(field(15)?),
             threads: u32::try_from(field(20)?).ok()?,
             start: field(22)?,
         })
+    }
+
+    fn is_kernel_thread(&self) -> bool {
+        self.flags & KERNEL_THREAD != 0
+    }
+
+    /// A zombie leader counts while other threads live.
+    fn has_ended(&self) -> bool {
+        matches!(self.state, b'Z' | b'X') && self.threads <= 1
     }
 }
 
@@ -175,7 +225,15 @@ mod tests {
         let stat = Stat::parse(line).unwrap();
         assert_eq!(
             stat,
-            Stat { name: "a) R (b".into(), state: b'S', flags: 4194560, cpu_ticks: 560, threads: 9, start: 1234567 }
+            Stat {
+                name: "a) R (b".into(),
+                state: b'S',
+                parent: 1,
+                flags: 4194560,
+                cpu_ticks: 560,
+                threads: 9,
+                start: 1234567
+            }
         );
     }
 

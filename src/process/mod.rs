@@ -11,6 +11,7 @@ pub mod maps;
 pub mod memory;
 pub mod open;
 pub mod privileges;
+pub mod select;
 pub mod target;
 pub mod threads;
 pub mod waits;

@@ -429,7 +429,8 @@ fn is_32_bit(vector: &[u8]) -> bool {
     !has(8, 56) && has(4, 32)
 }
 
-fn command_of(pid: u32) -> Option<String> {
+/// Its command line as it is now, cleaned and capped; `None` where there is none.
+pub fn command_of(pid: u32) -> Option<String> {
     let mut bytes = Vec::new();
     File::open(format!("/proc/{pid}/cmdline")).ok()?.take(4 * COMMAND_MAX as u64).read_to_end(&mut bytes).ok()?;
     while bytes.last() == Some(&0) {

@@ -10,9 +10,9 @@ use super::Failure;
 use super::projecting::{Answer, Projecting};
 use super::signals::{self, Caught, SIGCONT};
 use super::waiting::Waiting;
-use super::watch::{Watch, live_output_path};
+use super::watch::{Aim, Watch, live_output_path};
 use crate::app::{AppConfig, AppState, Effect, Input, ProcessRow, READ_WITHIN, Severity};
-use crate::config::{Config, TargetSpec};
+use crate::config::{Config, TargetSpec, Wanted};
 use crate::export;
 use crate::headless::NAMES_WITHIN;
 use crate::model::settings::Settings;
@@ -34,6 +34,8 @@ enum Message {
     Snapshot(Arc<Snapshot>),
     Projected(Answer),
     Waits(Vec<WaitsFor>),
+    /// A process that was waited for is there, or will never be ours to look at.
+    Found(Result<Box<Aim>, Failure>),
     /// SIGINT, SIGTERM or SIGHUP.
     Signal,
     /// SIGCONT: we were stopped, and whoever had the terminal meanwhile has left it as he liked.
@@ -46,8 +48,19 @@ enum Message {
 pub fn run(config: &Config) -> Result<i32, Failure> {
     let (sender, messages) = channel();
     // Attached before the screen is taken, so that an error is one sentence on an untouched terminal.
+    let mut waits_for = None;
     let watch = match &config.target {
-        Some(spec) => Some(Watch::begin(config, spec, Some(publication(&sender)))?),
+        Some(spec) => {
+            let aim = Aim::take(config, spec)?;
+            waits_for = aim.waits_for();
+            match waits_for {
+                Some(_) => {
+                    wait(aim, sender.clone())?;
+                    None
+                }
+                None => Some(Watch::begin(config, aim, Some(publication(&sender)))?),
+            }
+        }
         None => None,
     };
     let told = sender.clone();
@@ -71,7 +84,8 @@ pub fn run(config: &Config) -> Result<i32, Failure> {
         interval: config.sampling.interval,
         screen: config.screen.clone(),
         secure: config.output.secure,
-        pick: watch.is_none(),
+        pick: config.target.is_none(),
+        waits_for,
         ask_on_quit: matches!(config.target, Some(TargetSpec::Command(_))),
         ..AppConfig::default()
     });
@@ -98,6 +112,15 @@ pub fn run(config: &Config) -> Result<i32, Failure> {
     Ok(live.leave(outcome))
 }
 
+/// Waits for processes on a thread of its own, which ends with the program.
+fn wait(mut aim: Aim, sender: Sender<Message>) -> Result<(), Failure> {
+    let thread = std::thread::Builder::new().name("choosing".into()).spawn(move || {
+        let found = aim.wait().map(|()| Box::new(aim));
+        let _ = sender.send(Message::Found(found));
+    });
+    thread.map(drop).map_err(|error| Failure::new(1, format!("cannot start a thread: {error}")))
+}
+
 fn publication(sender: &Sender<Message>) -> Publication {
     let sender = sender.clone();
     Publication {
@@ -114,6 +137,8 @@ enum Outcome {
     /// A signal, or the terminal is gone.
     Told,
     Failed(String),
+    /// What was waited for cannot be watched.
+    Refused(Failure),
 }
 
 fn terminal_failed(error: std::io::Error) -> Outcome {
@@ -147,10 +172,15 @@ impl Live<'_> {
         if let Ok((width, height)) = self.screen.size() {
             self.app.update(Input::Resize { width, height });
         }
-        if self.watch.is_none() {
+        if self.lists() {
             self.list();
         }
         self.pacer.urgent();
+    }
+
+    /// The list of processes is shown.
+    fn lists(&self) -> bool {
+        self.config.target.is_none() && self.watch.is_none()
     }
 
     fn run(&mut self) -> Outcome {
@@ -168,7 +198,7 @@ impl Live<'_> {
             let mut wait = self.pacer.due_in(now).unwrap_or(Duration::from_secs(3600));
             wait = wait.min(self.projecting.due_in(now).unwrap_or(wait));
             wait = wait.min(self.waiting.due_in(now).unwrap_or(wait));
-            if self.watch.is_none() {
+            if self.lists() {
                 wait = wait.min(LIST_EVERY);
             }
             // A burst (a held key) is taken in whole before the next drawing.
@@ -183,7 +213,7 @@ impl Live<'_> {
                     Err(RecvTimeoutError::Disconnected) => return Outcome::Told,
                 }
             }
-            if self.watch.is_none() && self.listed.is_none_or(|at| at.elapsed() >= LIST_EVERY) {
+            if self.lists() && self.listed.is_none_or(|at| at.elapsed() >= LIST_EVERY) {
                 self.list();
             }
         }
@@ -253,6 +283,7 @@ impl Live<'_> {
                 self.pacer.data();
                 return self.update(Input::Waits(answers));
             }
+            Message::Found(found) => return self.begin(found),
             Message::Input(input) => input,
         };
         if let Input::Exported(Ok(path)) = &input {
@@ -260,6 +291,23 @@ impl Live<'_> {
         }
         self.pacer.urgent();
         self.update(input)
+    }
+
+    /// What was waited for is there.
+    fn begin(&mut self, found: Result<Box<Aim>, Failure>) -> Option<Outcome> {
+        let publication = publication(&self.sender);
+        match found.and_then(|aim| Watch::begin(self.config, *aim, Some(publication))) {
+            Ok(watch) => self.watch = Some(watch),
+            // It has ended again.
+            Err(failure) if failure.code == 6 => {
+                let aim = self.config.target.as_ref().map(|spec| Aim::take(self.config, spec));
+                if let Some(Err(failure)) = aim.map(|aim| wait(aim?, self.sender.clone())) {
+                    return Some(Outcome::Refused(failure));
+                }
+            }
+            Err(failure) => return Some(Outcome::Refused(failure)),
+        }
+        None
     }
 
     /// Gives the app something and carries out what it wants; the outcome if that ends the loop.
@@ -309,7 +357,9 @@ impl Live<'_> {
                 }
                 Effect::Copy(text) => self.screen.copy(&text),
                 Effect::Attach(pid) => {
-                    let begun = Watch::begin(self.config, &TargetSpec::Pid(pid), Some(publication(&self.sender)));
+                    let spec = TargetSpec::Processes(Wanted::Pids(vec![pid]));
+                    let begun = Aim::take(self.config, &spec)
+                        .and_then(|aim| Watch::begin(self.config, aim, Some(publication(&self.sender))));
                     match begun {
                         Ok(watch) => self.watch = Some(watch),
                         Err(failure) => effects.extend(self.app.update(Input::AttachFailed(failure.sentence))),
@@ -392,6 +442,10 @@ impl Live<'_> {
             Outcome::Failed(sentence) => {
                 eprintln!("sampletop: {sentence}");
                 1
+            }
+            Outcome::Refused(failure) => {
+                eprintln!("sampletop: {}", failure.sentence);
+                failure.code
             }
             Outcome::Asked | Outcome::Told => match child.flatten() {
                 Some(code) if matches!(config.target, Some(TargetSpec::Command(_))) => code,

@@ -1,19 +1,21 @@
 //! Starts, connects and stops the threads; the only module that sees both sides.
 //!
 //! ```text
-//! watch    one watched process: target, sampler, reducer, symbols, and the child if we started it
+//! watch    what is watched: targets, sampler, reducer, symbols, and the child if we started it
+//! choosing who is watched: processes that are there, and those that come
 //! live     the live view's loop: keys, signals, snapshots -> app -> tui, and the effects back
 //! waiting  what the selected row's threads wait for, found out on a thread of its own
 //! signals  SIGINT, SIGTERM, SIGHUP as messages
 //! ```
 
+mod choosing;
 mod live;
 mod projecting;
 mod signals;
 mod waiting;
 mod watch;
 
-use crate::config::{CaptureChoice, Config, Mode, TargetSpec};
+use crate::config::{CaptureChoice, Config, Mode, TargetSpec, Wanted};
 use crate::process::privileges;
 use crate::{doctor, headless};
 
@@ -77,7 +79,7 @@ fn settle_rights() -> Result<(), Failure> {
 
 fn examine(config: &Config, json: bool) -> Result<i32, Failure> {
     let pid = match config.target {
-        Some(TargetSpec::Pid(pid)) => Some(pid),
+        Some(TargetSpec::Processes(Wanted::Pids(ref pids))) => pids.first().copied(),
         _ => None,
     };
     let answer = doctor::examine(pid, json)?;
@@ -94,7 +96,20 @@ fn timed(config: &Config, job: impl FnOnce(&mut watch::Timed) -> i32) -> Result<
         crate::export::file::probe(path).map_err(|sentence| Failure::new(1, sentence))?;
     }
     let target = config.target.as_ref().ok_or_else(|| Failure::new(2, "name a process with -p PID"))?;
-    let watch = watch::Watch::begin(config, target, None)?;
+    let watch = loop {
+        let mut aim = watch::Aim::take(config, target)?;
+        let waits = aim.waits();
+        if let Some(what) = aim.waits_for() {
+            // Nothing catches signals yet: Ctrl-C ends the program.
+            eprintln!("sampletop: {what} (Ctrl-C ends)");
+            aim.wait()?;
+        }
+        match watch::Watch::begin(config, aim, None) {
+            // It has ended again.
+            Err(failure) if waits && failure.code == 6 => std::thread::sleep(watch::AGAIN),
+            other => break other?,
+        }
+    };
     ask_for_ptrace(config.sampling.capture, &watch)?;
     let mut run = watch::Timed::new(watch);
     let code = job(&mut run);

@@ -1,4 +1,4 @@
-//! One watched process, from attaching to the last snapshot.
+//! Watched processes, from attaching to the last snapshot.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -7,14 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags};
-
 use super::Failure;
+use super::choosing::{Choosing, Following, List};
 use super::signals::{self, Caught};
 use super::waiting::look_once;
 use crate::capture::governor::Overhead;
 use crate::capture::{Control, Plan, Sampler, Status};
-use crate::config::{Config, TargetSpec};
+use crate::config::{Config, TargetSpec, Wanted};
 use crate::demo;
 use crate::headless::{NAMES_WITHIN, Progress, Source, Waited};
 use crate::model::frame::SECOND;
@@ -29,10 +28,74 @@ use crate::symbols::Symbols;
 
 /// History is kept within this many bytes.
 const HISTORY_BYTES: usize = 64 << 20;
+/// A process that came, and ended before it could be looked at, is waited for again after so long.
+pub const AGAIN: Duration = Duration::from_millis(500);
+/// Bytes kept of what the user asked for.
+const TITLE_MAX: usize = 200;
 
-/// A process under observation, and the threads that observe it.
+/// What is to be watched, found and attached to.
+pub struct Aim {
+    choosing: Choosing,
+    /// None yet, where they are waited for.
+    targets: Vec<Arc<Target>>,
+    /// The COMMAND or demo child, if we started it; it is held before its exec.
+    launch: Option<Launch>,
+    is_demo: bool,
+    wanted: snapshot::Wanted,
+}
+
+impl Aim {
+    /// Attaches, or starts the command.
+    pub fn take(config: &Config, spec: &TargetSpec) -> Result<Aim, Failure> {
+        let launch = match spec {
+            TargetSpec::Processes(_) => None,
+            TargetSpec::Command(command) => Some(Launch::prepare(command, command_output(config))?),
+            TargetSpec::Demo { workload } => Some(demo::launch(*workload, LaunchOutput::Null)?),
+        };
+        let wanted = match (spec, &launch) {
+            (TargetSpec::Processes(wanted), _) => wanted.clone(),
+            (_, launch) => Wanted::Pids(launch.iter().map(Launch::pid).collect()),
+        };
+        let title = match &wanted {
+            Wanted::Pids(_) => String::new(),
+            Wanted::Name(pattern) => pattern.to_string(),
+            Wanted::Cgroup(path) => path.to_string_lossy().into_owned(),
+        };
+        let title = Arc::from(&*crate::model::text::clean(&title, TITLE_MAX));
+        let waits = wanted.waits();
+        let mut choosing = Choosing::new(wanted, config.subprocesses);
+        let targets = choosing.first()?;
+        if let Some(launch) = &launch {
+            // While it is held /proc shows our own command line.
+            choosing.list().name(launch.pid(), launch.command_line());
+        }
+        let is_demo = matches!(spec, TargetSpec::Demo { .. });
+        Ok(Aim { choosing, targets, launch, is_demo, wanted: snapshot::Wanted { title, waits } })
+    }
+
+    /// Those that come later are watched, too.
+    pub fn waits(&self) -> bool {
+        self.wanted.waits
+    }
+
+    /// What is waited for, while there is nothing to look at.
+    pub fn waits_for(&self) -> Option<String> {
+        self.targets.is_empty().then(|| format!("waiting for a process of {}", self.wanted.title))
+    }
+
+    /// Sleeps until there is something to look at.
+    pub fn wait(&mut self) -> Result<(), Failure> {
+        if self.targets.is_empty() {
+            self.targets = self.choosing.wait()?;
+        }
+        Ok(())
+    }
+}
+
+/// Processes under observation, and the threads that observe them.
 pub struct Watch {
-    pub target: Arc<Target>,
+    /// Ends first: it tells the sampler who comes.
+    following: Following,
     sampler: Sampler,
     reducer: Reducer,
     /// The COMMAND or demo child, if we started it.
@@ -42,20 +105,9 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Attaches (or starts the command, held before exec until capture is open) and begins to sample.
-    pub fn begin(config: &Config, spec: &TargetSpec, publication: Option<Publication>) -> Result<Watch, Failure> {
-        let (pid, launch) = match spec {
-            TargetSpec::Pid(pid) => (*pid, None),
-            TargetSpec::Command(command) => {
-                let launch = Launch::prepare(command, command_output(config))?;
-                (launch.pid(), Some(launch))
-            }
-            TargetSpec::Demo { workload } => {
-                let launch = demo::launch(*workload, LaunchOutput::Null)?;
-                (launch.pid(), Some(launch))
-            }
-        };
-        let target = Arc::new(Target::attach(pid)?);
+    /// Begins to sample; a command that is held goes on to its exec once capture is open.
+    pub fn begin(config: &Config, aim: Aim, publication: Option<Publication>) -> Result<Watch, Failure> {
+        let Aim { choosing, targets, launch, is_demo, wanted } = aim;
         let files = Files::default();
         let symbols = Symbols::start(files.clone());
         let used_ns: Arc<AtomicU64> = Arc::default();
@@ -64,29 +116,29 @@ impl Watch {
             unwinder: config.sampling.unwinder,
             interval: config.sampling.interval,
             own_child: launch.is_some(),
-            outlasts: false,
+            outlasts: wanted.waits,
             overhead: config.sampling.max_overhead.map(|percent| Overhead { percent, reducer_ns: used_ns.clone() }),
         };
-        let session = session_facts(config, &target);
-        let (sampler, ring) = Sampler::start(vec![Arc::clone(&target)], files, plan)?;
+        let cores_milli = targets.iter().map(|target| target.cores_allowed()).max().unwrap_or(0);
+        let session = session_facts(config, cores_milli, wanted);
+        let (sampler, ring) = Sampler::start(targets, files, plan)?;
         let stopped = Arc::new(AtomicBool::new(false));
-        // Of a child that is still held, /proc shows our own command line.
-        let command = Arc::from(launch.as_ref().map_or(target.command(), Launch::command_line));
         let reducer = Reducer::start(Inputs {
             rings: vec![ring],
             symbols,
             session,
             limits: Limits { history_bytes: HISTORY_BYTES, ..Limits::default() },
-            conditions: conditions(sampler.status_reader(), Arc::clone(&target), command, Arc::clone(&stopped)),
+            conditions: conditions(sampler.status_reader(), choosing.list(), Arc::clone(&stopped)),
             publication,
             used_ns,
         })
-        .map_err(|error| Failure::new(1, format!("cannot start a thread: {error}")))?;
+        .map_err(no_thread)?;
+        let following = choosing.follow(sampler.controller()).map_err(no_thread)?;
         let mut launch = launch;
         if let Some(launch) = &mut launch {
             launch.go()?;
         }
-        Ok(Watch { target, sampler, reducer, launch, is_demo: matches!(spec, TargetSpec::Demo { .. }), stopped })
+        Ok(Watch { following, sampler, reducer, launch, is_demo, stopped })
     }
 
     /// For a thread that may wait for names.
@@ -123,7 +175,8 @@ impl Watch {
     /// and the child's exit code. In this order: a file of a child that is gone can no longer be found.
     pub fn finish(mut self, leave: bool) -> (Option<Arc<Snapshot>>, Option<i32>) {
         let launch = self.launch.take();
-        let Watch { sampler, reducer, is_demo, .. } = self;
+        let Watch { following, sampler, reducer, is_demo, .. } = self;
+        drop(following);
         drop(sampler);
         let snapshot = reducer.finish(NAMES_WITHIN);
         (snapshot, launch.and_then(|launch| end_child(launch, leave && !is_demo, is_demo)))
@@ -168,7 +221,11 @@ pub fn live_output_path() -> std::path::PathBuf {
     std::path::PathBuf::from(format!("sampletop-output-{}.txt", std::process::id()))
 }
 
-fn session_facts(config: &Config, target: &Target) -> Session {
+fn no_thread(error: std::io::Error) -> Failure {
+    Failure::new(1, format!("cannot start a thread: {error}"))
+}
+
+fn session_facts(config: &Config, cores_milli: u64, wanted: snapshot::Wanted) -> Session {
     let monotonic = clock(rustix::time::ClockId::Monotonic);
     let realtime = clock(rustix::time::ClockId::Realtime);
     let uname = rustix::system::uname();
@@ -176,12 +233,12 @@ fn session_facts(config: &Config, target: &Target) -> Session {
         version: env!("CARGO_PKG_VERSION").into(),
         host: crate::model::text::clean(&uname.nodename().to_string_lossy(), 256).into_owned(),
         kernel: crate::model::text::clean(&uname.release().to_string_lossy(), 256).into_owned(),
-        cores_milli: target.cores_allowed(),
+        cores_milli,
         started: monotonic,
         started_unix_ns: i128::from(realtime),
         interval_ns: config.sampling.interval.as_nanos() as u64,
         max_overhead_percent: config.sampling.max_overhead,
-        wanted: Default::default(),
+        wanted,
     }
 }
 
@@ -192,27 +249,17 @@ fn clock(id: rustix::time::ClockId) -> u64 {
 
 fn conditions(
     status: impl Fn() -> Status + Send + 'static,
-    target: Arc<Target>,
-    command: Arc<str>,
+    list: List,
     stopped: Arc<AtomicBool>,
 ) -> Box<dyn FnMut() -> Conditions + Send> {
     Box::new(move || {
         let status = status();
-        let target = snapshot::Target {
-            pid: target.pid(),
-            start: target.start(),
-            command: Arc::clone(&command),
-            runtime: target.runtime(),
-            uid: target.uid(),
-            unit: target.unit().map(Arc::from),
-            started_unix_ns: target.started_unix_ns(),
-            ended: None,
-        };
+        let notices: Vec<String> = list.notice().into_iter().chain(status.notice).collect();
         Conditions {
             capture: status.way.as_str().into(),
-            notice: status.notice.as_deref().map(Arc::from),
+            notice: (!notices.is_empty()).then(|| notices.join("; ").into()),
             kernel_visible: status.kernel_visible,
-            targets: Arc::new([target]),
+            targets: list.targets(),
             stopped: stopped.load(Ordering::Relaxed),
             interval_ns: status.interval_asked,
         }
@@ -233,7 +280,7 @@ enum Wake {
 }
 
 impl Timed {
-    pub fn new(watch: Watch) -> Timed {
+    pub fn new(mut watch: Watch) -> Timed {
         let (sender, wakes) = channel();
         let wakes_first = sender.clone();
         let mut interrupted = false;
@@ -245,7 +292,7 @@ impl Timed {
             wakes_first.send(Wake::Interrupted).is_ok()
         })
         .ok();
-        tell_end(Arc::clone(&watch.target), sender);
+        tell_end(&mut watch, sender);
         Timed { watch: Some(watch), wakes, _signals: signals, child_code: None }
     }
 
@@ -258,14 +305,13 @@ impl Timed {
     }
 }
 
-/// Sends [`Wake::Ended`] once the target has ended. The thread ends with the target or with the process.
-fn tell_end(target: Arc<Target>, sender: Sender<Wake>) {
+/// Sends [`Wake::Ended`] once all targets have ended. The thread ends with the sampler, or with the process.
+fn tell_end(watch: &mut Watch, sender: Sender<Wake>) {
+    let Some(end) = watch.sampler.take_end() else { return };
     let _ = std::thread::Builder::new().name("target-end".into()).spawn(move || {
-        let mut fds = [PollFd::from_borrowed_fd(target.pidfd(), PollFlags::IN)];
-        // An error other than an interruption cannot happen on an open pidfd; then the run ends with its time.
-        if rustix::io::retry_on_intr(|| rustix::event::poll(&mut fds, None)).is_ok() {
-            let _ = sender.send(Wake::Ended);
-        }
+        // Nothing is ever sent: it hangs up.
+        let _ = end.recv();
+        let _ = sender.send(Wake::Ended);
     });
 }
 

@@ -18,7 +18,11 @@ use crate::model::state::State;
 pub fn draw(buffer: &mut Buffer, area: Rect, layout: &Layout, app: &AppState, theme: &Theme) {
     let Some(snapshot) = &app.view.snapshot else {
         if layout.header > 0 {
-            Pen::new(buffer, area, 0).space(1).put("sampletop", theme.bold()).put("  attaching ...", theme.dim());
+            let what = app.config.waits_for.as_deref().unwrap_or("attaching");
+            let mut pen = Pen::new(buffer, area, 0);
+            pen.space(1).put("sampletop", theme.bold());
+            let room = pen.room();
+            pen.put(&cut_end(&format!("  {what} ..."), room, theme.glyphs.cut), theme.dim());
         }
         return;
     };

@@ -108,7 +108,10 @@ fn nothing_to_show(app: &AppState) -> Option<&'static str> {
         return None;
     }
     let Some(snapshot) = &view.snapshot else {
-        return Some("attaching: the first stacks come within a second");
+        return Some(match app.config.waits_for {
+            Some(_) => "it is watched as soon as it is there (q quits)",
+            None => "attaching: the first stacks come within a second",
+        });
     };
     let hidden = &view.projection.hidden;
     let filtered = hidden.focus.wall_ns + hidden.ignore.wall_ns + hidden.threads.wall_ns;

@@ -24,7 +24,11 @@ impl Core {
             let at = now().max(self.floor);
             self.tell_end(index, at);
         }
-        let Ok(process) = Process::new(target, self.descriptors.clone(), &mut self.walkers) else { return };
+        let pid = target.pid();
+        let process = match Process::new(target, self.descriptors.clone(), &mut self.walkers) {
+            Ok(process) => process,
+            Err(error) => return self.not_added(pid, &error),
+        };
         let nobody = self.processes.is_empty();
         self.processes.push(process);
         let entered = self.enter(self.processes.len() - 1);
@@ -35,6 +39,16 @@ impl Core {
             self.look_again();
         }
         self.publish_status();
+    }
+
+    /// It is told as one that has ended.
+    fn not_added(&mut self, pid: u32, error: &AttachError) {
+        if !matches!(error, AttachError::EndedEarly { .. }) {
+            self.changed = Some(error.to_string());
+            self.publish_status();
+        }
+        self.floor = self.floor.max(now());
+        self.send(Event::ProcessEnded { at: self.floor, pid });
     }
 
     /// A way was opened with the process `first`: the others go the same.

@@ -1,0 +1,282 @@
+//! Finds the processes that are to be watched, attaches to them, and keeps the list of all that are or were.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::Failure;
+use crate::capture::{Control, Controller};
+use crate::config::Wanted;
+use crate::model::snapshot;
+use crate::process::list::{Proc, lineage};
+use crate::process::select::{Processes, Select};
+use crate::process::target::{AttachError, Target, command_of};
+
+/// How often one looks for new processes: a name or a group, and children, which may be there for a short time only.
+const EVERY: Duration = Duration::from_millis(500);
+const CHILDREN_EVERY: Duration = Duration::from_millis(250);
+/// Less often where a look takes long, so that it costs a hundredth of a core at most; but this often.
+const COSTS: u32 = 100;
+const EVERY_AT_LEAST: Duration = Duration::from_secs(1);
+
+/// Targets that are remembered; of those that have ended the oldest are forgotten.
+const REMEMBERED: usize = 1_000;
+/// Reasons why processes are not watched that are told one by one.
+const REASONS: usize = 3;
+/// The command line of a new process is read again by so many looks, later by one in so many: an exec changes it.
+const YOUNG: u32 = 20;
+
+/// Looks for processes.
+pub struct Choosing {
+    select: Select,
+    wanted: Wanted,
+    every: Duration,
+    /// Nobody is chosen after the first look.
+    once: bool,
+    list: List,
+}
+
+/// All processes that are or were watched, and what there is to say about others.
+#[derive(Clone, Default)]
+pub struct List(Arc<Mutex<Inner>>);
+
+#[derive(Default)]
+struct Inner {
+    entries: Vec<Entry>,
+    /// Why processes are not watched, by their numbers.
+    refused: BTreeMap<u32, String>,
+    left_out: usize,
+    /// Ended before anybody could look at them.
+    missed: u64,
+}
+
+struct Entry {
+    facts: snapshot::Target,
+    /// `None` once it has ended.
+    living: Option<Arc<Target>>,
+    /// Looks since it came.
+    looks: u32,
+    /// Its command line is known better than /proc does.
+    named: bool,
+}
+
+impl Choosing {
+    /// `children`: those of the processes that are found, too.
+    pub fn new(wanted: Wanted, children: bool) -> Choosing {
+        Choosing {
+            select: Select::new(wanted.clone(), children, lineage()),
+            every: if children { CHILDREN_EVERY } else { EVERY },
+            once: !children && !wanted.waits(),
+            wanted,
+            list: List::default(),
+        }
+    }
+
+    pub fn list(&self) -> List {
+        self.list.clone()
+    }
+
+    /// The processes that are there. None only where they are waited for; an error if none of them can be watched.
+    pub fn first(&mut self) -> Result<Vec<Arc<Target>>, Failure> {
+        let mut errors = Vec::new();
+        let mut targets = Vec::new();
+        if let Wanted::Pids(pids) = self.wanted.clone() {
+            // Those that are not there are told, too.
+            for pid in pids {
+                match Target::attach(pid) {
+                    Ok(target) => targets.push(self.list.enter(target)),
+                    Err(error) => errors.push((pid, error)),
+                }
+            }
+        }
+        loop {
+            let (more, refused) = self.look();
+            let found = !more.is_empty();
+            targets.extend(more);
+            errors.extend(refused);
+            if !found {
+                break;
+            }
+        }
+        if targets.is_empty() && !errors.is_empty() {
+            // What can be mended goes first.
+            let weight = |error: &AttachError| match error {
+                AttachError::NotPermitted { .. } => 0,
+                AttachError::CannotProfile { .. } | AttachError::Internal { .. } => 1,
+                AttachError::ThreadOf { .. } | AttachError::EndedEarly { .. } | AttachError::NoSuchProcess { .. } => 2,
+            };
+            errors.sort_by_key(|(_, error)| weight(error));
+            return Err(errors.swap_remove(0).1.into());
+        }
+        let mut inner = self.list.inner();
+        inner.refused.extend(errors.into_iter().map(|(pid, error)| (pid, error.to_string())));
+        drop(inner);
+        Ok(targets)
+    }
+
+    /// Sleeps until there are any.
+    pub fn wait(&mut self) -> Result<Vec<Arc<Target>>, Failure> {
+        loop {
+            std::thread::sleep(self.every);
+            let targets = self.first()?;
+            if !targets.is_empty() {
+                return Ok(targets);
+            }
+        }
+    }
+
+    /// Looks on, and gives the sampler who comes, until what is answered is dropped.
+    pub fn follow(mut self, sampler: Controller) -> std::io::Result<Following> {
+        let (stop, stopped) = channel();
+        if self.once {
+            return Ok(Following { stop: Some(stop), thread: None });
+        }
+        let thread = std::thread::Builder::new().name("choosing".into()).spawn(move || {
+            let mut pause = self.every;
+            while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                let begin = Instant::now();
+                let (targets, refused) = self.look();
+                for target in targets {
+                    sampler.control(Control::Add(target));
+                }
+                self.list.inner().refused.extend(refused.into_iter().map(|(pid, error)| (pid, error.to_string())));
+                pause = self.every.max(begin.elapsed() * COSTS).min(EVERY_AT_LEAST.max(self.every));
+            }
+        })?;
+        Ok(Following { stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// One look: who is watched from now on, and who cannot be.
+    fn look(&mut self) -> (Vec<Arc<Target>>, Vec<(u32, AttachError)>) {
+        let living = self.list.inner().look_after();
+        let mut refused = Vec::new();
+        let mut targets = Vec::new();
+        for pid in self.select.look(&mut Proc, Wanted::AT_ONCE.saturating_sub(living)) {
+            if self.list.inner().is_watched(pid) {
+                continue;
+            }
+            match Target::attach(pid) {
+                Ok(target) => targets.push(self.list.enter(target)),
+                Err(AttachError::EndedEarly { .. } | AttachError::NoSuchProcess { .. }) => {
+                    self.list.inner().missed += 1
+                }
+                Err(AttachError::CannotProfile { .. }) if Proc.read(pid).is_none_or(|found| !found.watchable) => {
+                    self.list.inner().missed += 1;
+                }
+                Err(error) => refused.push((pid, error)),
+            }
+        }
+        self.list.inner().left_out = self.select.left_out();
+        (targets, refused)
+    }
+}
+
+/// Ends the looking when dropped.
+pub struct Following {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl List {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn enter(&self, target: Target) -> Arc<Target> {
+        let target = Arc::new(target);
+        let mut inner = self.inner();
+        if inner.entries.len() >= REMEMBERED
+            && let Some(oldest) = inner.entries.iter().position(|entry| entry.living.is_none())
+        {
+            inner.entries.remove(oldest);
+        }
+        inner.refused.remove(&target.pid());
+        let facts = facts(&target);
+        inner.entries.push(Entry { facts, living: Some(target.clone()), looks: 0, named: false });
+        target
+    }
+
+    /// What a process was started with, where /proc does not say that (yet).
+    pub fn name(&self, pid: u32, command: &str) {
+        if let Some(entry) = self.inner().entries.iter_mut().rfind(|entry| entry.facts.pid == pid) {
+            entry.facts.command = command.into();
+            entry.named = true;
+        }
+    }
+
+    /// In the order in which they came.
+    pub fn targets(&self) -> Arc<[snapshot::Target]> {
+        self.inner().entries.iter().map(|entry| entry.facts.clone()).collect()
+    }
+
+    /// What the user has to know about processes that are not watched.
+    pub fn notice(&self) -> Option<String> {
+        let inner = self.inner();
+        let mut notices: Vec<String> = inner.refused.values().take(REASONS).cloned().collect();
+        if inner.refused.len() > REASONS {
+            notices.push(format!("and {} more processes cannot be watched", inner.refused.len() - REASONS));
+        }
+        if inner.left_out > 0 {
+            notices.push(format!(
+                "{} more processes are not watched: at most {} are at once; name fewer",
+                inner.left_out,
+                Wanted::AT_ONCE
+            ));
+        }
+        if inner.missed > 0 {
+            notices.push(format!("{} processes ended before anybody could look at them", inner.missed));
+        }
+        (!notices.is_empty()).then(|| notices.join("; "))
+    }
+}
+
+impl Inner {
+    fn is_watched(&self, pid: u32) -> bool {
+        self.entries.iter().any(|entry| entry.facts.pid == pid && entry.living.is_some())
+    }
+
+    /// Notes who has ended and who is called otherwise now; how many live.
+    fn look_after(&mut self) -> usize {
+        let mut living = 0;
+        for entry in &mut self.entries {
+            let Some(target) = &entry.living else { continue };
+            let due = entry.looks < YOUNG || entry.looks % YOUNG == 0;
+            let command = if due && !entry.named { command_of(entry.facts.pid) } else { None };
+            // Asked last: what was read by number belongs to it only if it still lives.
+            if !target.alive() {
+                entry.living = None;
+                continue;
+            }
+            living += 1;
+            entry.looks = entry.looks.wrapping_add(1);
+            if let Some(command) = command.filter(|command| **command != *entry.facts.command) {
+                entry.facts.command = command.into();
+            }
+        }
+        living
+    }
+}
+
+fn facts(target: &Target) -> snapshot::Target {
+    snapshot::Target {
+        pid: target.pid(),
+        start: target.start(),
+        command: target.command().into(),
+        runtime: target.runtime(),
+        uid: target.uid(),
+        unit: target.unit().map(Arc::from),
+        started_unix_ns: target.started_unix_ns(),
+        ended: None,
+    }
+}
