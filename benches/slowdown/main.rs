@@ -1,8 +1,9 @@
 //! What being watched costs the target: interleaved runs of one C program's operations with nobody, sampletop by each
-//! way, and `perf record`, as ratios to nobody. Run by hand on a quiet machine, after `cargo build --release`:
+//! way, `perf record`, and profile-bee (if `probee` is in the PATH), as ratios to nobody. Run by hand on a quiet machine, after
+//! `cargo build --release`:
 //!
 //! ```text
-//! cargo run --release --example slowdown [-- ROUNDS]
+//! cargo run --release --example slowdown [-- ROUNDS [busy|many|switch]]
 //! ```
 //!
 //! In every round each watcher has its turn of 3 s, in an order that rotates; a turn's figure is operations per CPU
@@ -71,7 +72,9 @@ impl Drop for Target {
     }
 }
 
-/// A watcher's name and how it is started on a pid; `None` is nobody.
+const NOBODY: [&str; 2] = ["nobody", "nobody (again)"];
+
+/// A watcher's name and how it is started on a pid; an empty command is nobody.
 fn watchers() -> Vec<(&'static str, Vec<String>)> {
     let sampletop = format!("{}/target/release/sampletop", env!("CARGO_MANIFEST_DIR"));
     let ours = |way: &str, interval: &str| -> Vec<String> {
@@ -84,16 +87,25 @@ fn watchers() -> Vec<(&'static str, Vec<String>)> {
             .map(String::from)
             .to_vec()
     };
-    vec![
-        ("nobody", vec![]),
-        ("sampletop perf 100 Hz", ours("perf", "10ms")),
-        ("sampletop ptrace 100 Hz", ours("ptrace", "10ms")),
-        ("perf record 100 Hz", perf("100")),
-        ("nobody (again)", vec![]),
-        ("sampletop perf 1000 Hz", ours("perf", "1ms")),
-        ("sampletop ptrace 1000 Hz", ours("ptrace", "1ms")),
-        ("perf record 1000 Hz", perf("1000")),
-    ]
+    let bee = |hz: &str| -> Vec<String> {
+        ["probee", "-p", "PID", "-f", hz, "-t", "30000", "--dwarf", "-o", "OUT.svg"].map(String::from).to_vec()
+    };
+    let mut watchers = vec![(NOBODY[0], vec![])];
+    for (hz, interval) in [("100", "10ms"), ("1000", "1ms")] {
+        for way in ["bpf", "perf", "ptrace"] {
+            watchers.push((name(format!("sampletop {way} {hz} Hz")), ours(way, interval)));
+        }
+        watchers.push((name(format!("perf record {hz} Hz")), perf(hz)));
+        if Command::new("probee").arg("--help").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok() {
+            watchers.push((name(format!("profile-bee {hz} Hz")), bee(hz)));
+        }
+    }
+    watchers.insert(watchers.len() / 2, (NOBODY[1], vec![]));
+    watchers
+}
+
+fn name(name: String) -> &'static str {
+    name.leak()
 }
 
 fn one_turn(target: &mut Target, command: &[String], scratch: &Path) -> (f64, f64) {
@@ -139,7 +151,11 @@ fn main() {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/slowdown/ops.c");
     let built = Command::new("cc").args(["-O2", "-pthread", source, "-o"]).arg(&program).status().expect("cc runs");
     assert!(built.success(), "cc failed");
+    let only = std::env::args().nth(2);
     for (kind, threads) in [("busy", "1"), ("many", "500"), ("switch", "1")] {
+        if only.as_ref().is_some_and(|only| only != kind) {
+            continue;
+        }
         let watchers = watchers();
         let mut ratios = vec![(Vec::new(), Vec::new()); watchers.len()];
         let mut target = Target::start(&program, kind, threads);
@@ -149,7 +165,9 @@ fn main() {
                 let who = (turn + round) % watchers.len();
                 figures[who] = one_turn(&mut target, &watchers[who].1, &scratch);
             }
-            let base = ((figures[0].0 + figures[4].0) / 2.0, (figures[0].1 + figures[4].1) / 2.0);
+            let alone: Vec<(f64, f64)> =
+                watchers.iter().zip(&figures).filter(|((name, _), _)| NOBODY.contains(name)).map(|(_, f)| *f).collect();
+            let base = ((alone[0].0 + alone[1].0) / 2.0, (alone[0].1 + alone[1].1) / 2.0);
             for (who, figure) in figures.iter().enumerate() {
                 ratios[who].0.push(figure.0 / base.0);
                 ratios[who].1.push(figure.1 / base.1);

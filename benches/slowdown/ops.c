@@ -2,6 +2,9 @@
  *
  *   ops busy N      N threads call small functions through a few frames
  *   ops many N      2 such threads, N-2 threads blocked in read, futex, epoll_wait and nanosleep
+ *   ops idle N      N threads blocked in the same ways
+ *   ops wake N      of N such threads a twentieth works for 20 us every 10 ms
+ *   ops work N      of N such threads 4 are busy
  *   ops switch N    N pairs of threads play ping-pong over pipes (one operation = one round trip)
  *
  * Prints "ready"; then, for every line on stdin, one line: operations, CPU ns of the process, wall ns. */
@@ -17,7 +20,7 @@
 #include <unistd.h>
 
 struct padded { _Atomic uint64_t count; char pad[56]; };
-static struct padded counts[1024];
+static struct padded counts[2000];
 
 static uint64_t now(clockid_t clock) {
     struct timespec t;
@@ -42,6 +45,19 @@ static void *busy(void *arg) {
     for (;;) {
         sink = deep(sink, 12);
         atomic_fetch_add_explicit(&mine->count, 1, memory_order_relaxed);
+    }
+    return NULL;
+}
+
+/* 20 us of work, 10 ms of sleep. */
+static void *briefly(void *arg) {
+    struct padded *mine = arg;
+    struct timespec rest = {0, 10 * 1000 * 1000};
+    volatile uint64_t sink = 0;
+    for (;;) {
+        for (uint64_t end = now(CLOCK_MONOTONIC) + 20000; now(CLOCK_MONOTONIC) < end;) sink = deep(sink, 12);
+        atomic_fetch_add_explicit(&mine->count, 1, memory_order_relaxed);
+        nanosleep(&rest, NULL);
     }
     return NULL;
 }
@@ -89,12 +105,16 @@ static void start(void *(*body)(void *), void *arg) {
 int main(int argc, char **argv) {
     if (argc != 3) return 2;
     int n = atoi(argv[2]);
-    if (n < 1 || n > 1000) return 2;
+    if (n < 1 || n > 2000) return 2;
     if (strcmp(argv[1], "busy") == 0) {
         for (int i = 0; i < n; i++) start(busy, &counts[i]);
-    } else if (strcmp(argv[1], "many") == 0) {
+    } else if (strcmp(argv[1], "switch") != 0) {
+        int wakes = strcmp(argv[1], "wake") == 0;
+        int active = wakes ? n / 20 : strcmp(argv[1], "work") == 0 ? 4 : strcmp(argv[1], "many") == 0 ? 2 : 0;
         pthread_mutex_lock(&never);
-        for (int i = 0; i < n; i++) start(i < 2 ? busy : blocked, i < 2 ? (void *)&counts[i] : (void *)(intptr_t)i);
+        for (int i = 0; i < n; i++)
+            if (i < active) start(wakes ? briefly : busy, &counts[i]);
+            else start(blocked, (void *)(intptr_t)i);
     } else {
         for (int i = 0; i < n; i++) {
             int there[2], back[2];
@@ -111,7 +131,7 @@ int main(int argc, char **argv) {
     char line[64];
     while (fgets(line, sizeof line, stdin)) {
         uint64_t total = 0;
-        for (int i = 0; i < 1024; i++) total += atomic_load_explicit(&counts[i].count, memory_order_relaxed);
+        for (int i = 0; i < 2000; i++) total += atomic_load_explicit(&counts[i].count, memory_order_relaxed);
         printf("%llu %llu %llu\n", (unsigned long long)total, (unsigned long long)now(CLOCK_PROCESS_CPUTIME_ID),
                (unsigned long long)now(CLOCK_MONOTONIC));
     }

@@ -1,0 +1,127 @@
+//! What sampletop itself uses while it watches: CPU time of its process by the kernel's figures, once it is attached. Run by
+//! hand on a quiet machine, as root, after `cargo build --release`:
+//!
+//! ```text
+//! cargo run --release --example cost [-- WAY|TARGET...]
+//! ```
+//!
+//! For each target and way (all, if none is named) `sampletop record -i 10ms` is started three times, in turn, without a
+//! bound on its overhead. From 2.5 s on and for 5 s the run times of its threads are taken: of the sampler per tick, and of all
+//! threads as a part of one core. What is printed is the median of the three (lowest .. highest).
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const ATTACHED: Duration = Duration::from_millis(2500);
+const TURN: Duration = Duration::from_secs(5);
+const ROUNDS: usize = 3;
+const WAYS: [&str; 2] = ["bpf", "perf"];
+const TICKS_PER_SECOND: f64 = 100.0;
+
+const TARGETS: [(&str, &str, &str); 9] = [
+    ("idle", "10", "10 threads, all wait"),
+    ("idle", "500", "500 threads, all wait"),
+    ("idle", "2000", "2,000 threads, all wait"),
+    ("wake", "20", "20 threads, 1 of them active"),
+    ("wake", "500", "500 threads, 25 of them active"),
+    ("wake", "2000", "2,000 threads, 100 of them active"),
+    ("work", "50", "50 threads, 4 of them busy"),
+    ("many", "502", "500 threads that wait, 2 busy"),
+    ("switch", "1", "pipe ping-pong"),
+];
+
+/// Ended when dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn target(program: &Path, kind: &str, threads: &str) -> Running {
+    let mut child = Command::new(program)
+        .args([kind, threads])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the target starts");
+    let mut ready = String::new();
+    BufReader::new(child.stdout.take().expect("stdout is piped")).read_line(&mut ready).expect("it answers");
+    Running(child)
+}
+
+/// Run times so far, ns: of the sampler, and of all threads.
+fn used(pid: u32) -> (f64, f64) {
+    let (mut sampler, mut all) = (0.0, 0.0);
+    for entry in std::fs::read_dir(format!("/proc/{pid}/task")).expect("it runs") {
+        let thread = entry.expect("an entry").path();
+        let Ok(schedstat) = std::fs::read_to_string(thread.join("schedstat")) else { continue };
+        let ran: f64 = schedstat.split(' ').next().and_then(|word| word.parse().ok()).expect("a number");
+        all += ran;
+        if std::fs::read_to_string(thread.join("comm")).is_ok_and(|name| name.trim() == "sampler") {
+            sampler = ran;
+        }
+    }
+    (sampler, all)
+}
+
+/// Microseconds of the sampler a tick, and percent of a core in all.
+fn turn(target: &Running, way: &str, scratch: &Path) -> (f64, f64) {
+    let sampletop = format!("{}/target/release/sampletop", env!("CARGO_MANIFEST_DIR"));
+    let pid = target.0.id().to_string();
+    let watcher = Command::new(sampletop)
+        .args(["record", "-p", &pid, "-d", "60s", "-i", "10ms", "--capture", way, "-o"])
+        .arg(scratch.join("out.folded"))
+        .stderr(Stdio::null())
+        .spawn()
+        .map(Running)
+        .expect("sampletop starts; has it been built?");
+    std::thread::sleep(ATTACHED);
+    let (begin, before) = (Instant::now(), used(watcher.0.id()));
+    std::thread::sleep(TURN);
+    let (seconds, after) = (begin.elapsed().as_secs_f64(), used(watcher.0.id()));
+    ((after.0 - before.0) / seconds / TICKS_PER_SECOND / 1e3, (after.1 - before.1) / seconds / 1e7)
+}
+
+fn median(mut values: Vec<f64>, digits: usize) -> String {
+    values.sort_by(f64::total_cmp);
+    let last = values.len() - 1;
+    format!("{:.digits$} ({:.digits$} .. {:.digits$})", values[last / 2], values[0], values[last])
+}
+
+fn main() {
+    let named: Vec<String> = std::env::args().skip(1).collect();
+    let (named_ways, named): (Vec<String>, Vec<String>) =
+        named.into_iter().partition(|word| WAYS.contains(&word.as_str()));
+    let ways: Vec<&str> =
+        WAYS.into_iter().filter(|way| named_ways.is_empty() || named_ways.iter().any(|named| named == way)).collect();
+    let scratch = std::env::temp_dir().join(format!("sampletop-cost-{}", std::process::id()));
+    std::fs::create_dir_all(&scratch).expect("a scratch folder");
+    let program: PathBuf = scratch.join("ops");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/slowdown/ops.c");
+    let built = Command::new("cc").args(["-O2", "-pthread", source, "-o"]).arg(&program).status().expect("cc runs");
+    assert!(built.success(), "cc failed");
+    println!("| target | way | us a tick, sampler | percent of a core, all |\n|---|---|---|---|");
+    for (kind, threads, title) in TARGETS {
+        if !named.is_empty() && !named.iter().any(|named| named == kind) {
+            continue;
+        }
+        let target = target(&program, kind, threads);
+        let mut figures = vec![(Vec::new(), Vec::new()); ways.len()];
+        for _ in 0..ROUNDS {
+            for (way, (tick, all)) in ways.iter().zip(&mut figures) {
+                let (us, percent) = turn(&target, way, &scratch);
+                tick.push(us);
+                all.push(percent);
+            }
+        }
+        for (way, (tick, all)) in ways.iter().zip(figures) {
+            println!("| {title} | `{way}` | {} | {} |", median(tick, 0), median(all, 2));
+        }
+    }
+    let _ = std::fs::remove_dir_all(&scratch);
+}
