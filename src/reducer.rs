@@ -20,6 +20,9 @@ use crate::symbols::Symbols;
 
 /// How often the ring is drained: 25 wake-ups a second cost nothing, and the ring holds many times as much.
 const DRAIN_EVERY: Duration = Duration::from_millis(40);
+/// The same where nobody waits for snapshots and the ring was all but empty: to wake up is what costs then.
+const REST: Duration = Duration::from_millis(100);
+const ALL_BUT_EMPTY: usize = 250;
 /// The span over which own CPU is averaged.
 const OWN_CPU_SPAN: Duration = Duration::from_secs(5);
 
@@ -163,13 +166,14 @@ impl Worker {
         // The first snapshot is published as soon as there is anything to see.
         let mut due = None;
         let mut first = None;
+        let mut wait = DRAIN_EVERY;
         loop {
             if Instant::now() >= conditions_due {
                 // Another way of capture may see more or less of the kernel.
                 self.recorder.set_kernel_visible((self.conditions)().kernel_visible);
                 conditions_due = Instant::now() + Duration::from_secs(1);
             }
-            match commands.recv_timeout(DRAIN_EVERY) {
+            match commands.recv_timeout(wait) {
                 Ok(Command::Snapshot { names_within, reply }) => {
                     let _ = reply.send(self.named_snapshot(names_within));
                 }
@@ -183,7 +187,9 @@ impl Worker {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            let any = self.drain();
+            let drained = self.drain();
+            let any = drained > 0;
+            wait = if self.publication.is_none() && drained < ALL_BUT_EMPTY { REST } else { DRAIN_EVERY };
             self.used_ns.store(cpu_clock(ClockId::ThreadCPUTime), Ordering::Relaxed);
             let now = Instant::now();
             if self.publication.is_some() && due.map_or(any, |due| now >= due) {
@@ -197,12 +203,12 @@ impl Worker {
         }
     }
 
-    /// Takes everything out of the rings, in order of time per ring; true if there was anything.
-    fn drain(&mut self) -> bool {
-        let mut any = false;
+    /// Takes everything out of the rings, in order of time per ring; how many events there were.
+    fn drain(&mut self) -> usize {
+        let mut drained = 0;
         for ring in &mut self.rings {
             for event in ring.by_ref() {
-                any = true;
+                drained += 1;
                 if let Event::ProcessEnded { at, pid } = event {
                     self.ended.push((pid, at));
                 }
@@ -220,7 +226,7 @@ impl Worker {
         for resolved in self.symbols.take() {
             self.recorder.set_named(resolved.frame, resolved.named);
         }
-        any
+        drained
     }
 
     fn named_snapshot(&mut self, names_within: Duration) -> Arc<Snapshot> {

@@ -24,11 +24,12 @@ impl Looks {
     pub fn next_visit(&mut self, turns: usize) -> Visit {
         self.visits_saved = self.visits_saved.saturating_add(turns);
         let active = self.known.len() - self.parked.len();
+        // Before the pass: who is born during it changes the count again.
+        self.list_again |= self.links != self.tasks.links();
         // Only a pass over all finds who is new.
         let all = std::mem::take(&mut self.all)
             || self.again.everybody
             || self.list_again
-            || self.links != self.tasks.links()
             || self.visits_saved >= self.parked.len()
             || active > SINGLY_MOST
             || active * SINGLY_COSTS > self.known.len();
@@ -54,7 +55,9 @@ impl Looks {
                 self.park(index, true);
             }
         }
-        self.update_list(false, round);
+        if self.list_again {
+            self.update_list(false, round);
+        }
         self.rounds += 1;
     }
 

@@ -123,6 +123,10 @@ impl Core {
     /// To be called before looks are told: since we asked, a target may have become a program that is not for us, which rights
     /// of sampletop's own reach all the same.
     pub(super) fn withhold_what_is_not_ours(&mut self, at: Ns) {
+        if !self.events.iter().any(|event| matches!(event, Event::Look(_))) {
+            // An exec is noticed by the next tick.
+            return;
+        }
         for index in 0..self.processes.len() {
             let process = &mut self.processes[index];
             if process.ended.is_none() && process.program.replaced() {
