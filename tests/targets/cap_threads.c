@@ -3,12 +3,13 @@
 // waits again.
 // `work N`: N threads that burn 0.2 ms and sleep 50 ms, again and again; after a line they end their work, and two spin.
 // `grow N`: N threads parked in reads; after a line one more, which ends after another line.
-// `churn`: threads that live 20 ms, one after the other, beside one that stays.
+// `churn`: threads that live 20 ms, one after the other, beside one that stays; after a line no more, and how many there were.
 // `zombie`: the leader ends, a thread goes on spinning.
 // `vfork`: waits, uninterruptibly, for a child that borrows its memory and is killed or waits 30 s.
 // `exec`: runs itself again after each line it is sent, from a thread that is not the leader when the line is `thread`.
 // `become PROGRAM`: runs that in its place, after a line.
 #define _GNU_SOURCE
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +36,9 @@ static void *spin(void *arg) {
 }
 
 static void *brief(void *arg) {
-    pthread_setname_np(pthread_self(), "brief");
+    char name[16];
+    snprintf(name, sizeof name, "brief-%ld", (long)arg);
+    pthread_setname_np(pthread_self(), name);
     struct timespec now, end;
     clock_gettime(CLOCK_MONOTONIC, &end);
     end.tv_nsec += 20000000;
@@ -163,7 +166,12 @@ int main(int argc, char **argv) {
         start(park, 0);
         puts("ready");
         fflush(stdout);
-        for (;;) pthread_join(start(brief, 0), NULL);
+        struct pollfd told = {0, POLLIN, 0};
+        long born = 0;
+        for (; poll(&told, 1, 0) == 0; born++) pthread_join(start(brief, born), NULL);
+        printf("%ld\n", born);
+        fflush(stdout);
+        pause();
     } else if (!strcmp(argv[1], "zombie")) {
         start(spin, 0);
         puts("ready");
