@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sampletop::capture::blocked::StackReader;
 use sampletop::capture::bpf::{Bpf, Counts, explain};
@@ -28,9 +28,9 @@ pub fn works() -> bool {
 }
 
 /// Rounds by the iterator.
-struct Passes {
+pub struct Passes {
     bpf: Bpf,
-    looks: Looks,
+    pub looks: Looks,
     reader: StackReader,
     pid: u32,
     /// Visits of parked threads a round.
@@ -39,7 +39,7 @@ struct Passes {
 }
 
 /// What one round told and took.
-struct Pass {
+pub struct Pass {
     events: Vec<Event>,
     rows: usize,
     calls: u64,
@@ -47,14 +47,14 @@ struct Pass {
 }
 
 impl Passes {
-    fn over(pid: u32, turns: usize) -> Passes {
+    pub fn over(pid: u32, turns: usize) -> Passes {
         let mut bpf = Bpf::open().expect("it works");
         bpf.add(pid).expect("a process");
         let looks = Looks::new(pid, 1000).expect("its threads");
         Passes { bpf, looks, reader: StackReader::new(Memory::new(pid)), pid, turns, losses: Losses::default() }
     }
 
-    fn next(&mut self) -> Pass {
+    pub fn next(&mut self) -> Pass {
         let (mut events, mut moved, mut rows) = (Vec::new(), Vec::new(), 0);
         let before = self.bpf.counts().calls;
         self.bpf.begin(self.pid, self.looks.next_visit(self.turns)).expect("a pass");
@@ -287,33 +287,4 @@ fn when_it_fails_the_next_way_takes_over() {
     read_until(&mut reader, &mut events, |events| {
         events[by_perf..].iter().any(spinning) && events[mark..].iter().any(parked)
     });
-}
-
-#[test]
-fn nobody_is_stopped_for_a_moment() {
-    if !works() {
-        return;
-    }
-    let program = build("cap_eintr.c", "bpf-stops", &["-O1"]);
-    let mut target = Running::start(&program, &["alternate"]);
-    let pid = target.pid();
-    let (sampler, mut reader) = start(&target, CaptureChoice::Bpf, 10);
-    let mut events = Vec::new();
-    let (end, mut polls) = (Instant::now() + Duration::from_secs(3), 0);
-    while Instant::now() < end {
-        let states = thread_states(pid);
-        assert!(states.iter().all(|(state, tracer)| *tracer == 0 && !"tT".contains(*state)), "{states:?}");
-        events.extend(reader.by_ref());
-        polls += 1;
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    drop(sampler);
-    assert!(polls > 300, "{polls}");
-    ask(&mut target, "\n");
-    assert_eq!(next_number(&mut target), 0, "EINTR");
-    assert!(next_number(&mut target) > 300, "waits");
-    assert!(
-        looks(&events)
-            .any(|look| name(look) == "epoll" && matches!(look.seen, Seen::Blocked(call) if call.number == 232))
-    );
 }

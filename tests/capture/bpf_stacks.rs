@@ -2,7 +2,7 @@
 
 #[allow(dead_code)]
 #[path = "../unwinding/support.rs"]
-mod walks;
+pub mod walks;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::process::Command;

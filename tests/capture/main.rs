@@ -8,7 +8,9 @@ mod losses;
 mod pace;
 mod rights;
 mod stopping;
+mod storms;
 mod support;
+mod undisturbed;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

@@ -115,7 +115,7 @@ fn the_exit_status_of_a_child_stays_with_its_parent() {
     let (sampler, mut reader) = start_plan(target.pid(), plan);
     let mut events = Vec::new();
     read_until(&mut reader, &mut events, |events| ticks(events) > 0 && last_losses(events).stops > 10);
-    ask(&mut target, "\n");
+    drop(target.child.stdin.take());
     let ended = |event: &Event| matches!(event, Event::ProcessEnded { .. });
     read_until(&mut reader, &mut events, |events| events.iter().any(ended));
     drop(sampler);

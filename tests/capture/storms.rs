@@ -1,0 +1,299 @@
+//! What changes without rest: threads, processes, programs, libraries. Stacks are never wrong, and nothing grows.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sampletop::capture::Sampler;
+use sampletop::capture::ring::Reader;
+use sampletop::config::CaptureChoice;
+use sampletop::model::frame::{Event, FrameCode, Look, Losses, Seen};
+use sampletop::process::files::Files;
+use sampletop::process::target::Target;
+
+use crate::Rounds;
+use crate::bpf::{Passes, works};
+use crate::bpf_stacks::walks::{Stack, Symbols};
+use crate::common::{Running, build, need_root};
+use crate::support::*;
+
+/// Samples with real walks.
+fn start_walking(pid: u32, choice: CaptureChoice, files: &Files) -> (Sampler, Reader) {
+    let target = Arc::new(Target::attach(pid).expect("attached"));
+    Sampler::start(vec![target], files.clone(), plan(choice, 5)).expect("sampling")
+}
+
+/// What stacks may show: chains of functions, outermost first. Functions that are in none are left out of account.
+struct Truth<'a> {
+    symbols: &'a [&'a Symbols],
+    chains: &'a [&'a [&'a str]],
+}
+
+/// Stacks of a storm, by what they show.
+#[derive(Debug, Default)]
+struct Shown {
+    whole: usize,
+    cut: usize,
+    /// The innermost known functions of whole stacks.
+    innermost: BTreeSet<String>,
+}
+
+impl Truth<'_> {
+    /// Each stack is a part of one of the chains without a gap, and a whole one begins where threads do.
+    fn check(&self, files: &Files, looks: &[&Look]) -> Shown {
+        let known: BTreeSet<&str> = self.chains.iter().flat_map(|chain| chain.iter().copied()).collect();
+        let mut shown = Shown::default();
+        for look in looks {
+            let cut = look.stack.iter().any(|f| matches!(f.decode(), FrameCode::Marker { .. }));
+            let stack =
+                Stack { walk: sampletop::unwinder::Walk { end: None, recovered: false }, frames: look.stack.clone() };
+            let all = stack.names(files, self.symbols);
+            let names: Vec<&str> = all.iter().rev().map(String::as_str).filter(|name| known.contains(name)).collect();
+            let is_part =
+                |chain: &&&[&str]| chain.windows(names.len().max(1)).any(|part| names.is_empty() || part == names);
+            let chain = self.chains.iter().find(is_part);
+            assert!(chain.is_some(), "no such chain: {all:?} {look:?}");
+            if cut {
+                shown.cut += 1;
+            } else {
+                let begins = names.is_empty() || self.chains.iter().any(|chain| chain.starts_with(&names));
+                assert!(begins, "not whole: {all:?} {look:?}");
+                shown.whole += 1;
+                shown.innermost.extend(names.last().map(|name| name.to_string()));
+            }
+        }
+        shown
+    }
+}
+
+fn stacks<'a>(events: &'a [Event], who: &str) -> Vec<&'a Look> {
+    looks(events).filter(|l| name(l).starts_with(who) && l.seen != Seen::Running).collect()
+}
+
+fn last_losses(events: &[Event]) -> Losses {
+    let last = events.iter().rev().find_map(|e| if let Event::Tick(t) = e { Some(t.losses) } else { None });
+    last.expect("a tick")
+}
+
+/// A stack that was cut was counted, too.
+fn assert_counted(shown: &Shown, losses: &Losses) {
+    let counted = losses.unwind_failed + losses.truncated;
+    assert!((shown.cut == 0) || counted > 0, "{} cut, {losses:?}", shown.cut);
+}
+
+fn libraries_that_come_and_go_are_never_taken_for_each_other(choice: CaptureChoice) {
+    let variant = |what: &str| format!("{what}-{}", choice.word());
+    let program = build("storm.c", &variant("load"), &["-O2", "-DWHO=a"]);
+    let flags = ["-O2", "-shared", "-fPIC"];
+    // Where one has its functions the other has filling.
+    let x = build("storm_library.c", &variant("x"), &[&flags[..], &["-DWHO=x", "-DPAD=16"]].concat());
+    let y = build("storm_library.c", &variant("y"), &[&flags[..], &["-DWHO=y", "-DPAD=2000"]].concat());
+    let path = |path: &Path| path.to_str().expect("text").to_owned();
+    let mut target = Running::start(&program, &["load", &path(&x), &path(&y)]);
+    let files = Files::default();
+    let (sampler, mut reader) = start_walking(target.pid(), choice, &files);
+    let mut events = read_for(&mut reader, Duration::from_secs(5));
+    ask(&mut target, "\n");
+    drop(sampler);
+    events.extend(reader.by_ref());
+    let symbols = [program, x, y].map(|path| Symbols::of(&path));
+    let back = |who: &'static str, inner: &'static str| {
+        let [outer, middle] = if who == "x" { ["x_outer", "x_inner"] } else { ["y_outer", "y_inner"] };
+        ["a_load_thread", "a_load", "library_entry", outer, middle, "a_back", inner]
+    };
+    let chains = [back("x", "a_burn"), back("x", "a_nap"), back("y", "a_burn"), back("y", "a_nap")];
+    let truth = Truth { symbols: &symbols.each_ref(), chains: &chains.each_ref().map(|chain| &chain[..]) };
+    let looks = stacks(&events, "loads");
+    let shown = truth.check(&files, &looks);
+    assert_counted(&shown, &last_losses(&events));
+    assert!(shown.whole > 100 && ["a_burn", "a_nap"].iter().all(|f| shown.innermost.contains(*f)), "{shown:?}");
+    let through = |library: &str| {
+        let all = looks.iter().map(|l| Stack {
+            walk: sampletop::unwinder::Walk { end: None, recovered: false },
+            frames: l.stack.clone(),
+        });
+        all.filter(|s| s.names(&files, truth.symbols).iter().any(|n| n == library)).count()
+    };
+    assert!(through("x_inner") > 20 && through("y_inner") > 20, "{} {}", through("x_inner"), through("y_inner"));
+}
+
+fn programs_that_follow_each_other_are_never_taken_for_each_other(choice: CaptureChoice) {
+    let one = build("storm.c", &format!("one-{}", choice.word()), &["-O2", "-DWHO=a"]);
+    let two = build("storm.c", &format!("two-{}", choice.word()), &["-O1", "-DWHO=b", "-no-pie"]);
+    const COUNT: usize = 150;
+    let path = |path: &Path| path.to_str().expect("text").to_owned();
+    let mut target = Running::start(&one, &["exec", &COUNT.to_string(), &path(&one), &path(&two)]);
+    let files = Files::default();
+    let (sampler, mut reader) = start_walking(target.pid(), choice, &files);
+    let mut events = Vec::new();
+    read_until(&mut reader, &mut events, |events| ticks(events) > 2);
+    ask(&mut target, "\n");
+    std::thread::scope(|scope| {
+        let end = scope.spawn(|| target.lines.next().expect("a line").expect("text"));
+        while !end.is_finished() {
+            events.extend(reader.by_ref());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        assert_eq!(end.join().expect("an answer"), "ready");
+    });
+    drop(sampler);
+    events.extend(reader.by_ref());
+    let execs = events.iter().filter(|event| matches!(event, Event::Exec { .. })).count();
+    assert!(execs > COUNT / 3 && execs <= COUNT, "{execs}");
+    let symbols = [one, two].map(|path| Symbols::of(&path));
+    let chains: [&[&str]; 4] = [
+        &["main", "a_exec_outer", "a_exec_inner", "a_burn"],
+        &["main", "a_exec_outer", "a_exec_inner", "a_nap"],
+        &["main", "b_exec_outer", "b_exec_inner", "b_burn"],
+        &["main", "b_exec_outer", "b_exec_inner", "b_nap"],
+    ];
+    let truth = Truth { symbols: &symbols.each_ref(), chains: &chains };
+    let shown = truth.check(&files, &stacks(&events, ""));
+    assert_counted(&shown, &last_losses(&events));
+    for function in ["a_burn", "b_burn", "a_nap", "b_nap"] {
+        assert!(shown.innermost.contains(function), "{function}: {shown:?}");
+    }
+}
+
+fn children_that_come_and_go_are_not_the_target(choice: CaptureChoice) {
+    let program = build("storm.c", &format!("fork-{}", choice.word()), &["-O2", "-DWHO=a"]);
+    let mut target = Running::start(&program, &["fork"]);
+    let files = Files::default();
+    let (sampler, mut reader) = start_walking(target.pid(), choice, &files);
+    let mut events = read_for(&mut reader, Duration::from_secs(5));
+    assert_eq!(sampler.status().way, choice.word());
+    ask(&mut target, "\n");
+    let children = next_number(&mut target);
+    drop(sampler);
+    events.extend(reader.by_ref());
+    assert!(children > 300, "{children}");
+    // What the children did is not there, under any name.
+    let threads: BTreeSet<_> = looks(&events).map(|look| look.thread).collect();
+    assert_eq!(threads.len(), 4, "{threads:?}");
+    assert!(!events.iter().any(|event| matches!(event, Event::Exec { .. })));
+    let symbols = [Symbols::of(&program)];
+    let chains: [&[&str]; 3] = [&["a_fork_thread", "a_fork_outer", "a_fork_inner", "a_burn"], &["a_child"], &["main"]];
+    let truth = Truth { symbols: &symbols.each_ref(), chains: &chains };
+    let shown = truth.check(&files, &stacks(&events, ""));
+    assert_counted(&shown, &last_losses(&events));
+    assert!(shown.whole > 100 && !shown.innermost.contains("a_child"), "{shown:?}");
+    assert!(["a_fork_inner", "a_burn"].iter().all(|f| shown.innermost.contains(*f)), "{shown:?}");
+}
+
+macro_rules! by_both {
+    ($($test:ident)*) => {
+        mod by_perf {
+            $(#[test] fn $test() { super::$test(super::CaptureChoice::Perf) })*
+        }
+        mod by_bpf {
+            $(#[test] fn $test() { if super::works() { super::$test(super::CaptureChoice::Bpf) } })*
+        }
+    };
+}
+
+by_both! {
+    libraries_that_come_and_go_are_never_taken_for_each_other
+    programs_that_follow_each_other_are_never_taken_for_each_other
+    children_that_come_and_go_are_not_the_target
+}
+
+/// `sampletop record` of a target that will end, and how many files it has open.
+struct Recording {
+    child: Child,
+    file: std::path::PathBuf,
+}
+
+impl Recording {
+    fn start(way: CaptureChoice, pid: u32, folder: &Path) -> Recording {
+        let file = folder.join(format!("{}.json", way.word()));
+        let child = Command::new(env!("CARGO_BIN_EXE_sampletop"))
+            .args(["record", "-p", &pid.to_string(), "-d", "exit", "--capture", way.word(), "-o"])
+            .arg(&file)
+            .spawn()
+            .expect("sampletop starts");
+        Recording { child, file }
+    }
+
+    fn files(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("it runs");
+        let link = |entry: std::io::Result<std::fs::DirEntry>| std::fs::read_link(entry.expect("an entry").path());
+        entries.filter_map(|entry| Some(link(entry).ok()?.to_string_lossy().into_owned())).collect()
+    }
+
+    fn memory_mib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("a line");
+        line.split_whitespace().nth(1).expect("a number").parse::<u64>().expect("a number") >> 10
+    }
+
+    fn profile(mut self) -> serde_json::Value {
+        assert!(self.child.wait().expect("it ends").success());
+        serde_json::from_slice(&std::fs::read(&self.file).expect("the profile")).expect("JSON")
+    }
+}
+
+#[test]
+fn ten_thousand_threads_leave_their_time_and_nothing_else() {
+    if !works() || !need_root("samples all CPUs") {
+        return;
+    }
+    let program = build("storm.c", "churn", &["-O2", "-DWHO=a"]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut target = Running::start(&program, &["churn", "10000", "20"]);
+    let pid = target.pid();
+    let recordings = [CaptureChoice::Bpf, CaptureChoice::Perf].map(|way| Recording::start(way, pid, folder.path()));
+    for recording in &recordings {
+        let limit = Instant::now() + Duration::from_secs(30);
+        while !recording.files().iter().any(|file| file.contains("perf_event")) {
+            assert!(Instant::now() < limit, "{:?}", recording.files());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    // What is known of threads, by either source.
+    let (mut passes, mut rounds) = (Passes::over(pid, 50), Rounds::of(&target, 50));
+    let (mut files, mut memory, mut known) = (0, Vec::new(), 0);
+    ask(&mut target, "\n");
+    let told = std::thread::scope(|scope| {
+        let told = scope.spawn(|| [next_number(&mut target), next_number(&mut target), next_number(&mut target)]);
+        while !told.is_finished() {
+            passes.next();
+            rounds.next(&mut TopOnly);
+            known = known.max(passes.looks.len()).max(rounds.looks.len());
+            files = recordings.iter().map(|recording| recording.files().len()).max().expect("two").max(files);
+            memory.push(recordings.iter().map(Recording::memory_mib).max().expect("two"));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        told.join().expect("numbers")
+    });
+    // The target ends.
+    drop(target.child.stdin.take());
+    // Four live at once, beside the leader; the other files are rings, maps and names.
+    assert!(known <= 12 && files <= 64, "{known} threads, {files} files");
+    // A kilobyte for each of the second five thousand would be 5 MiB.
+    let (half, most) = (memory[memory.len() / 2], memory.iter().max().expect("some"));
+    assert!(*most <= half + 4, "{memory:?}");
+    let [threads, leader, process] = told.map(|ns| ns as f64 / 1e6);
+    for (recording, way) in recordings.into_iter().zip(["bpf", "perf"]) {
+        let profile = recording.profile();
+        assert_eq!(profile["capture"], way);
+        let groups = profile["groups"].as_array().expect("groups");
+        let cpu = |name: &str| -> f64 {
+            groups
+                .iter()
+                .filter(|g| name.is_empty() || g["name"] == name)
+                .map(|g| g["cpu_ms"].as_f64().expect("ms"))
+                .sum()
+        };
+        let names: Vec<String> = groups.iter().map(|g| format!("{} {}", g["name"], g["cpu_ms"])).collect();
+        let all = cpu("");
+        assert!((all - process).abs() <= 0.02 * process, "{way}: {all} of {process} ms, {names:?}");
+        // What the threads themselves have measured is in their rows, or in that of those who are gone; so is their birth and end.
+        let theirs = cpu("brief-") + cpu("(exited)");
+        assert!(
+            theirs >= 0.98 * threads && theirs <= 1.02 * (process - leader),
+            "{way}: {theirs} of {threads} ms, {names:?}"
+        );
+    }
+}
