@@ -29,7 +29,7 @@ const SMALLEST_RING: usize = 32 << 10;
 /// A thread born while we watch inherits the events of its creator, unless that had none. After so much run time without a
 /// sample it gets events of its own: four periods, and what counters may lag behind samples (a tick at 100 Hz) twice.
 const UNSAMPLED_NEW: u64 = 4;
-const COUNTERS_LAG: Ns = 20_000_000;
+pub const COUNTERS_LAG: Ns = 20_000_000;
 /// The same, in periods, for a thread that was watched already: its events are given up and opened again.
 const UNSAMPLED_WATCHED: u64 = 50;
 /// Where descriptors are short, a thread that has not run for so long gives its events to one that does.

@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::capture::governor::Pace;
-use crate::capture::perf::PerfCounts;
+use crate::capture::perf::{COUNTERS_LAG, PerfCounts};
 use crate::capture::ptrace::StopCounts;
 use crate::capture::ring::Writer;
 use crate::capture::sampler::process::Process;
@@ -171,12 +171,7 @@ impl Core {
                 let _ = rustix::io::read(&*self.wake, &mut count);
                 while let Ok(control) = self.control.try_recv() {
                     if matches!(control, Control::Stop) {
-                        if !self.paused && !self.processes.is_empty() {
-                            self.leave_nobody_out();
-                            self.count_lost();
-                            self.tick(now());
-                        }
-                        return;
+                        return self.stop();
                     }
                     self.obey(control);
                 }
@@ -207,6 +202,30 @@ impl Core {
                 }
                 self.emit();
             }
+        }
+    }
+
+    /// What threads did that are gone is in the clocks of their processes, which are read once a second: once more now, and
+    /// everybody is looked at when the threads' own counters have caught up with that.
+    fn stop(mut self) {
+        // Whoever stops us may have seen the end first.
+        self.note_ended();
+        if !self.looking() {
+            return;
+        }
+        if self.processes.iter().all(|process| process.ended.is_some()) {
+            return self.all_have_ended();
+        }
+        self.second_due = 0;
+        self.leave_nobody_out();
+        self.tick(now());
+        let caught_up = now() + COUNTERS_LAG;
+        while now() < caught_up {
+            let wait = self.schedule.due().min(caught_up).saturating_sub(now());
+            std::thread::sleep(std::time::Duration::from_nanos(wait));
+            self.leave_nobody_out();
+            self.count_lost();
+            self.tick(now());
         }
     }
 

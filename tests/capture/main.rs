@@ -47,6 +47,7 @@ by_perf_and_bpf! {
     a_zombie_leader_does_not_hide_its_threads
     orders_take_effect_at_once_and_a_pause_is_a_gap
     the_end_of_the_target_is_told_last
+    who_stops_gets_the_last_word_on_cpu_time
     stopped_and_uninterruptible_threads_are_told_in_every_round
 }
 
@@ -342,6 +343,43 @@ fn the_end_of_the_target_is_told_last(choice: CaptureChoice) {
     assert!(reader.finished());
     // The zombie still had its clock: the last word on CPU time came with the end.
     assert!(matches!(events[events.len() - 2], Event::Tick(tick) if tick.process_cpu_ns.is_some()));
+}
+
+/// What threads did that are gone is in the process's clock only. It is read once a second, and at the end.
+fn who_stops_gets_the_last_word_on_cpu_time(choice: CaptureChoice) {
+    let program = build("cap_threads.c", &format!("stop-{}", choice.word()), &["-O1"]);
+    let mut target = Running::start(&program, &["park", "2"]);
+    let clock = |event: &Event| if let Event::Tick(tick) = event { tick.process_cpu_ns } else { None };
+    for interval in [2, 50] {
+        let (sampler, mut reader) = start(&target, choice, interval);
+        let mut events = Vec::new();
+        read_until(&mut reader, &mut events, |events| ticks(events) > 5);
+        let mark = events.len();
+        drop(sampler);
+        events.extend(reader.by_ref());
+        let last = mark + events[mark..].iter().rposition(|event| clock(event).is_some()).expect("it was read");
+        // Living threads' own counters lag behind it by a tick of the kernel, or two: they were read later.
+        let rounds = events[last..].iter().filter(|event| matches!(event, Event::Tick(_)));
+        let later = time_of(rounds.last().expect("a tick")) - time_of(&events[last]);
+        assert!(later >= 20_000_000, "{later}");
+        let looked = looks(&events[last..]).filter(|look| look.counters.is_some()).map(name);
+        assert_eq!(looked.filter(|name| name.starts_with("spin-")).collect::<BTreeSet<_>>().len(), 2);
+    }
+    // Whoever has seen the end first stops us: it is told all the same.
+    for _ in 0..3 {
+        let (sampler, mut reader) = start(&target, choice, 50);
+        let mut events = Vec::new();
+        read_until(&mut reader, &mut events, |events| ticks(events) > 1);
+        target.child.kill().expect("killed");
+        let ended = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
+        rustix::process::waitid(rustix::process::WaitId::Pid(rustix::process::Pid::from_child(&target.child)), ended)
+            .expect("it ends");
+        drop(sampler);
+        events.extend(reader.by_ref());
+        assert!(matches!(events.last(), Some(Event::ProcessEnded { .. })), "{:?}", events.last());
+        assert!(clock(&events[events.len() - 2]).is_some());
+        target = Running::start(&program, &["park", "2"]);
+    }
 }
 
 fn stopped_and_uninterruptible_threads_are_told_in_every_round(choice: CaptureChoice) {
