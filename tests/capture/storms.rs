@@ -47,9 +47,7 @@ impl Truth<'_> {
         let mut shown = Shown::default();
         for look in looks {
             let cut = look.stack.iter().any(|f| matches!(f.decode(), FrameCode::Marker { .. }));
-            let stack =
-                Stack { walk: sampletop::unwinder::Walk { end: None, recovered: false }, frames: look.stack.clone() };
-            let all = stack.names(files, self.symbols);
+            let all = walked(look).names(files, self.symbols);
             let names: Vec<&str> = all.iter().rev().map(String::as_str).filter(|name| known.contains(name)).collect();
             let is_part =
                 |chain: &&&[&str]| chain.windows(names.len().max(1)).any(|part| names.is_empty() || part == names);
@@ -66,6 +64,10 @@ impl Truth<'_> {
         }
         shown
     }
+}
+
+fn walked(look: &Look) -> Stack {
+    Stack { walk: sampletop::unwinder::Walk { end: None, recovered: false }, frames: look.stack.clone() }
 }
 
 fn stacks<'a>(events: &'a [Event], who: &str) -> Vec<&'a Look> {
@@ -94,29 +96,32 @@ fn libraries_that_come_and_go_are_never_taken_for_each_other(choice: CaptureChoi
     let mut target = Running::start(&program, &["load", &path(&x), &path(&y)]);
     let files = Files::default();
     let (sampler, mut reader) = start_walking(target.pid(), choice, &files);
-    let mut events = read_for(&mut reader, Duration::from_secs(5));
+    let symbols = [program, x, y].map(|path| Symbols::of(&path));
+    let known = symbols.each_ref();
+    let through = |events: &[Event], function: &str| {
+        let goes_through = |look: &&&Look| walked(look).names(&files, &known).iter().any(|name| name == function);
+        stacks(events, "loads").iter().filter(goes_through).count()
+    };
+    // Mappings are read once a second, and then it is this one or that one.
+    let mut events = read_for(&mut reader, Duration::from_secs(4));
+    let (mut new, mut of_x, mut of_y) = (0, 0, 0);
+    read_until(&mut reader, &mut events, |events| {
+        (of_x, of_y) = (of_x + through(&events[new..], "x_inner"), of_y + through(&events[new..], "y_inner"));
+        new = events.len();
+        of_x > 20 && of_y > 20
+    });
     ask(&mut target, "\n");
     drop(sampler);
     events.extend(reader.by_ref());
-    let symbols = [program, x, y].map(|path| Symbols::of(&path));
     let back = |who: &'static str, inner: &'static str| {
         let [outer, middle] = if who == "x" { ["x_outer", "x_inner"] } else { ["y_outer", "y_inner"] };
         ["a_load_thread", "a_load", "library_entry", outer, middle, "a_back", inner]
     };
     let chains = [back("x", "a_burn"), back("x", "a_nap"), back("y", "a_burn"), back("y", "a_nap")];
-    let truth = Truth { symbols: &symbols.each_ref(), chains: &chains.each_ref().map(|chain| &chain[..]) };
-    let looks = stacks(&events, "loads");
-    let shown = truth.check(&files, &looks);
+    let truth = Truth { symbols: &known, chains: &chains.each_ref().map(|chain| &chain[..]) };
+    let shown = truth.check(&files, &stacks(&events, "loads"));
     assert_counted(&shown, &last_losses(&events));
     assert!(shown.whole > 100 && ["a_burn", "a_nap"].iter().all(|f| shown.innermost.contains(*f)), "{shown:?}");
-    let through = |library: &str| {
-        let all = looks.iter().map(|l| Stack {
-            walk: sampletop::unwinder::Walk { end: None, recovered: false },
-            frames: l.stack.clone(),
-        });
-        all.filter(|s| s.names(&files, truth.symbols).iter().any(|n| n == library)).count()
-    };
-    assert!(through("x_inner") > 20 && through("y_inner") > 20, "{} {}", through("x_inner"), through("y_inner"));
 }
 
 fn programs_that_follow_each_other_are_never_taken_for_each_other(choice: CaptureChoice) {

@@ -73,10 +73,15 @@ pub struct Code {
     source: Source,
     pub maps: Maps,
     read_at: Option<Instant>,
+    /// They were read during this walk.
+    of_this_walk: bool,
     cost: Duration,
     /// By [`Image::start`].
     images: FxHashMap<u64, Image>,
     tables_size: usize,
+    /// Images that were loaded by mappings which have not been read again since; and whether one of them has gone meanwhile.
+    fresh: Vec<u64>,
+    fresh_gone: bool,
     known: FxHashMap<(u64, bool), Known>,
     calls: FxHashMap<u64, Option<CallSite>>,
     pub context: Box<Context>,
@@ -92,9 +97,12 @@ impl Code {
             source,
             maps: Maps::default(),
             read_at: None,
+            of_this_walk: false,
             cost: Duration::ZERO,
             images: FxHashMap::default(),
             tables_size: 0,
+            fresh: Vec::new(),
+            fresh_gone: false,
             known: FxHashMap::default(),
             calls: FxHashMap::default(),
             context: Box::default(),
@@ -109,6 +117,7 @@ impl Code {
         self.read_at = None;
         self.images.clear();
         self.tables_size = 0;
+        self.fresh.clear();
         self.known.clear();
         self.calls.clear();
         self.unwinder = UnwinderX86_64::new();
@@ -116,8 +125,9 @@ impl Code {
         self.caches = (0..CACHES).map(|_| CacheX86_64::new()).collect();
     }
 
-    /// Reads the mappings again when it is time.
+    /// Reads the mappings again when it is time. A walk begins.
     pub fn refresh(&mut self, now: Instant) {
+        self.of_this_walk = false;
         let due = self.read_at.is_none_or(|at| now.duration_since(at) >= LOOK_AGAIN.max(self.cost * SHARE));
         if due {
             self.read_maps(now);
@@ -135,15 +145,27 @@ impl Code {
         due
     }
 
+    /// Whether what was loaded for this walk is of the files that the mappings said, after it as before it. Tables come from
+    /// memory: a library that has taken another's place would stand under the other's name. If not, they are forgotten.
+    pub fn settle(&mut self) -> bool {
+        if !self.fresh.is_empty() {
+            self.read_maps(Instant::now());
+            self.fresh.clear();
+        }
+        !std::mem::take(&mut self.fresh_gone)
+    }
+
     fn read_maps(&mut self, now: Instant) {
         // An error says that the process is gone; then there is nothing to walk either.
         let maps = (self.source)().unwrap_or_default();
         self.read_at = Some(now);
+        self.of_this_walk = true;
         self.cost = now.elapsed();
         // Code generated at run time is patched in place.
         self.calls.clear();
         let gone: Vec<u64> = self.images.values().filter(|i| !i.still_in(&maps)).map(Image::start).collect();
         let moved = self.maps.iter().any(|m| m.executable && maps.find(m.start) != Some(m));
+        self.fresh_gone |= gone.iter().any(|start| self.fresh.contains(start));
         for start in gone {
             if let Some(image) = self.images.remove(&start) {
                 self.tables_size -= image.tables.as_ref().map_or(0, Tables::size);
@@ -185,7 +207,7 @@ impl Code {
         if self.maps.find_code(address).is_none() {
             self.refresh_for_unknown();
         }
-        let mapping = self.maps.find_code(address)?.clone();
+        let mapping = self.load_around(memory, address)?;
         if address >= USER_END && mapping.backing != Backing::Vsyscall {
             return None;
         }
@@ -193,7 +215,6 @@ impl Code {
         let step = match mapping.backing {
             Backing::Vsyscall => Step::Leaf,
             _ => {
-                self.load(memory, &mapping);
                 let rule = image_of(&self.images, &self.maps, &mapping)
                     .and_then(|image| image.tables.as_ref()?.rule(address, &mut self.context));
                 rule.map_or(Step::Unknown, Step::Table)
@@ -226,11 +247,25 @@ impl Code {
         found.then(|| self.frame(mapping, pc, true))
     }
 
-    fn load(&mut self, memory: &impl ReadMemory, mapping: &Mapping) {
-        if mapping.backing == Backing::Anonymous || image_of(&self.images, &self.maps, mapping).is_some() {
-            return;
+    /// The mapping of code around `address`, whose image is loaded then, if it has one.
+    fn load_around(&mut self, memory: &impl ReadMemory, address: u64) -> Option<Mapping> {
+        let mapping = self.maps.find_code(address)?;
+        let has_none = matches!(mapping.backing, Backing::Anonymous | Backing::Vsyscall);
+        if has_none || image_of(&self.images, &self.maps, mapping).is_some() || self.images.len() >= IMAGES_MAX {
+            return Some(mapping.clone());
         }
-        if self.images.len() >= IMAGES_MAX {
+        if !self.of_this_walk {
+            self.read_maps(Instant::now());
+        }
+        let mapping = self.maps.find_code(address)?.clone();
+        if image_of(&self.images, &self.maps, &mapping).is_none() {
+            self.load(memory, &mapping);
+        }
+        Some(mapping)
+    }
+
+    fn load(&mut self, memory: &impl ReadMemory, mapping: &Mapping) {
+        if mapping.backing == Backing::Anonymous {
             return;
         }
         let image = Image::load(memory, &self.maps, mapping, self.pid, TABLES_MAX.saturating_sub(self.tables_size));
@@ -242,6 +277,7 @@ impl Code {
                 self.unwinder.add_module(module);
             }
         }
+        self.fresh.push(image.start());
         self.images.insert(image.start(), image);
     }
 
@@ -259,8 +295,7 @@ impl Code {
     /// `[start, end)` of the function around `address`, where there is unwind information; the image is loaded if it
     /// was not yet.
     pub fn function(&mut self, memory: &impl ReadMemory, address: u64) -> Option<(u64, u64)> {
-        let mapping = self.maps.find_code(address)?.clone();
-        self.load(memory, &mapping);
+        self.load_around(memory, address)?;
         self.image(address)?.tables.as_ref()?.function(address)
     }
 

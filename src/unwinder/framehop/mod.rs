@@ -30,7 +30,7 @@ mod tests;
 
 use std::time::Instant;
 
-use crate::model::frame::RawFrame;
+use crate::model::frame::{Marker, RawFrame};
 use crate::process::files::Files;
 use crate::process::maps::Maps;
 use crate::process::memory::ReadMemory;
@@ -40,6 +40,9 @@ use code::{Code, Source};
 use rows::Left;
 use stack::Stack;
 use walk::Walker;
+
+/// A walk is made again if what it loaded was not what is mapped, so often in all.
+const ATTEMPTS: usize = 3;
 
 /// Walks the stacks of one process.
 pub struct FramehopUnwinder<M> {
@@ -88,6 +91,25 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
         out: &mut Vec<RawFrame>,
     ) -> Walk {
         self.code.refresh(Instant::now());
+        let first = out.len();
+        for _ in 0..ATTEMPTS {
+            let walk = self.walk_once(registers, stack, stays, out);
+            if self.code.settle() {
+                return walk;
+            }
+            out.truncate(first);
+        }
+        out.push(RawFrame::marker(Marker::BadUnwind));
+        Walk { end: Some(Marker::BadUnwind), recovered: false }
+    }
+
+    fn walk_once(
+        &mut self,
+        registers: &Registers,
+        stack: StackBytes<'_>,
+        stays: bool,
+        out: &mut Vec<RawFrame>,
+    ) -> Walk {
         self.code.context.begin();
         self.left.clear();
         let live = stays.then_some(&self.memory);

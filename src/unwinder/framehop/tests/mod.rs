@@ -391,3 +391,32 @@ fn elf_of_all() -> &'static [u8] {
         elf(&functions.collect::<Vec<_>>())
     })
 }
+
+/// A library takes another's place after the mappings were read and before its tables are: they are not taken for the other's.
+#[test]
+fn tables_never_stand_under_the_name_of_what_was_mapped_there_before() {
+    let World { memory, files, .. } = world();
+    let (in_1, in_0) = (call(&memory, 1, 4), call(&memory, 0, 1));
+    memory.put_words(SP, &[7, in_1, 7, in_0]);
+    let mut bytes = vec![0; 0x100];
+    crate::process::memory::ReadMemory::read(&memory, SP, &mut bytes);
+    let registers = Registers { rip: at(4) + 8, rsp: SP, rbp: Some(0), ..Registers::default() };
+    for (changes, walk) in [(1, WHOLE), (2, WHOLE), (100, ends(Marker::BadUnwind))] {
+        let mut readings = 0;
+        let source = Box::new(move || {
+            readings += 1;
+            let inode = format!("{} /made/up", 11 + readings.min(changes + 1));
+            Ok(Maps::parse(MAPS.replace("11 /made/up", &inode).as_bytes()))
+        });
+        let mut unwinder = FramehopUnwinder::with_maps(memory.clone(), files.clone(), 1, source);
+        let mut out = Vec::new();
+        assert_eq!(unwinder.walk(&registers, StackBytes { base: SP, bytes: &bytes }, &mut out), walk, "{changes}");
+        check(&out, walk);
+        assert_eq!(out.len(), if walk == WHOLE { 3 } else { 1 });
+        for frame in out {
+            if let FrameCode::Code { file, .. } = frame.decode() {
+                assert_eq!(files.get(file).unwrap().inode, 12 + changes);
+            }
+        }
+    }
+}
