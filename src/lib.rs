@@ -31,6 +31,7 @@ pub mod headless;
 pub mod model;
 pub mod process;
 pub mod reducer;
+pub mod runtimes;
 pub mod session;
 pub mod symbols;
 pub mod tui;

@@ -16,6 +16,7 @@ use crate::capture::ring::Reader;
 use crate::model::frame::{Event, Ns, SECOND};
 use crate::model::recorder::{Limits, Recorder, View};
 use crate::model::snapshot::{Health, Session, Snapshot, Target};
+use crate::runtimes::names::Names;
 use crate::symbols::Symbols;
 
 /// How often the ring is drained: 25 wake-ups a second cost nothing, and the ring holds many times as much.
@@ -44,6 +45,8 @@ pub struct Conditions {
 pub struct Inputs {
     pub rings: Vec<Reader>,
     pub symbols: Symbols,
+    /// What frames of runtimes are called.
+    pub names: Names,
     pub session: Session,
     pub limits: Limits,
     pub conditions: Box<dyn FnMut() -> Conditions + Send>,
@@ -137,6 +140,7 @@ impl Asker {
 struct Worker {
     rings: Vec<Reader>,
     symbols: Symbols,
+    names: Names,
     recorder: Recorder,
     session: Arc<Session>,
     conditions: Box<dyn FnMut() -> Conditions + Send>,
@@ -151,6 +155,7 @@ impl Worker {
         Worker {
             rings: inputs.rings,
             symbols: inputs.symbols,
+            names: inputs.names,
             recorder: Recorder::new(inputs.session.started, inputs.limits),
             session: Arc::new(inputs.session),
             conditions: inputs.conditions,
@@ -209,13 +214,25 @@ impl Worker {
         for ring in &mut self.rings {
             for event in ring.by_ref() {
                 drained += 1;
+                if let Event::Look(look) = &event
+                    && let Some(text) = self.names.thread(look.name)
+                {
+                    self.recorder.set_thread_name(look.name, &text);
+                }
                 if let Event::ProcessEnded { at, pid } = event {
                     self.ended.push((pid, at));
                 }
                 self.recorder.apply(&event);
             }
         }
-        let unnamed = self.recorder.take_unnamed();
+        let mut unnamed = self.recorder.take_unnamed();
+        unnamed.retain(|frame| match self.names.named(*frame) {
+            Some(named) => {
+                self.recorder.set_named(*frame, named);
+                false
+            }
+            None => true,
+        });
         if !unnamed.is_empty() {
             for frame in &unnamed {
                 let placeholder = self.symbols.placeholder(*frame);
@@ -379,6 +396,7 @@ mod tests {
         let _reducer = Reducer::start(Inputs {
             rings: vec![reader],
             symbols: Symbols::start(Default::default()),
+            names: Names::default(),
             session: session(),
             limits: Limits::default(),
             conditions: Box::new(nothing),

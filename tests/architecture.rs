@@ -25,6 +25,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "model",
             "process",
             "reducer",
+            "runtimes::names",
             "symbols",
             "tui",
         ],
@@ -35,12 +36,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("tui", &["app", "model"]),
     ("app", &["model"]),
     ("export", &["model"]),
-    ("reducer", &["capture::ring", "symbols", "model"]),
+    ("reducer", &["capture::ring", "symbols", "runtimes::names", "model"]),
     ("demo", &["process"]),
-    ("capture", &["capture::ring", "unwinder", "process"]),
+    ("capture", &["capture::ring", "unwinder", "runtimes", "process"]),
     ("capture::ring", &[]),
     ("symbols", &["process", "model::tables"]),
     ("unwinder", &["process"]),
+    // A runtime leaves frames for the unwinder, which knows it as `Generated` only.
+    ("runtimes", &["unwinder", "process", "model::tables"]),
     // What a call waits for is decided in one place; `process` only finds out what is behind its arguments.
     ("process", &["model::waits"]),
     // Pure: it names nobody.

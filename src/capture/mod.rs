@@ -31,6 +31,7 @@ use crate::process::files::Files;
 use crate::process::memory::Memory;
 use crate::process::privileges;
 use crate::process::target::{AttachError, Target};
+use crate::runtimes::{self, names::Names};
 use crate::unwinder::Unwinder;
 use crate::unwinder::framehop::FramehopUnwinder;
 #[cfg(feature = "libunwind")]
@@ -117,7 +118,12 @@ pub struct Sampler {
 
 impl Sampler {
     /// As [`Sampler::start_with`], walking by the unwinder that `plan` names; what it meets is registered in `files`.
-    pub fn start(targets: Vec<Arc<Target>>, files: Files, plan: Plan) -> Result<(Sampler, ring::Reader), AttachError> {
+    pub fn start(
+        targets: Vec<Arc<Target>>,
+        files: Files,
+        names: Names,
+        plan: Plan,
+    ) -> Result<(Sampler, ring::Reader), AttachError> {
         #[cfg(feature = "libunwind")]
         let walk_stopped = (plan.unwinder == UnwinderChoice::Libunwind).then(|| {
             let files = files.clone();
@@ -129,8 +135,10 @@ impl Sampler {
         });
         #[cfg(not(feature = "libunwind"))]
         let walk_stopped = None;
-        let walk_copied: MakeUnwinder =
-            Box::new(move |pid| Box::new(FramehopUnwinder::new(Memory::new(pid), files.clone(), pid)));
+        let walk_copied: MakeUnwinder = Box::new(move |pid| {
+            let unwinder = FramehopUnwinder::new(Memory::new(pid), files.clone(), pid);
+            Box::new(unwinder.with_runtimes(runtimes::detect(pid, names.clone())))
+        });
         Sampler::start_with(targets, plan, Walkers { walk_copied, walk_stopped })
     }
 

@@ -9,6 +9,7 @@
 //! ```
 
 mod changes;
+mod names;
 mod process;
 mod rounds;
 mod samples;
@@ -339,6 +340,9 @@ impl Core {
         // First of all: a sample of a parked thread makes it looked at in this very round.
         self.drain(begin);
         self.round();
+        for process in &mut self.processes {
+            process.names.refresh(process.target.pid(), begin, process.unwinder.as_mut());
+        }
         self.request_stops();
         self.take_caught();
         let at = now();

@@ -195,7 +195,7 @@ pub struct ThreadKey {
     pub start: u64,
 }
 
-/// A thread's name (`comm`): up to 15 bytes of any kind, zero-padded.
+/// A thread's name: the kernel's (`comm`), up to 15 bytes of any kind, zero-padded; or a runtime's own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct RawName(pub [u8; 16]);
 
@@ -205,6 +205,18 @@ impl RawName {
         let n = bytes.len().min(15);
         name[..n].copy_from_slice(&bytes[..n]);
         RawName(name)
+    }
+    /// A name that a runtime gave, by its id in the runtimes' own table. Nothing else begins with a zero and goes on.
+    pub fn of_runtime(id: u64) -> RawName {
+        let mut name = [0; 16];
+        name[1] = 1;
+        name[8..].copy_from_slice(&id.to_le_bytes());
+        RawName(name)
+    }
+    /// The inverse of [`RawName::of_runtime`].
+    pub fn runtime_id(&self) -> Option<u64> {
+        let id = u64::from_le_bytes(*self.0.last_chunk()?);
+        (*self == RawName::of_runtime(id)).then_some(id)
     }
     /// The bytes before the first zero.
     pub fn bytes(&self) -> &[u8] {
@@ -371,6 +383,14 @@ mod tests {
     fn what_does_not_fit_is_a_marker() {
         let too_far = FrameCode::Code { file: FileId(1), offset: OFFSET_MASK + 1, exact: false };
         assert_eq!(RawFrame::new(too_far), RawFrame::marker(Marker::OutsideMaps));
+    }
+
+    #[test]
+    fn names_of_runtimes_are_no_others() {
+        for id in [0, 7, u64::MAX] {
+            assert_eq!(RawName::of_runtime(id).runtime_id(), Some(id));
+        }
+        assert_eq!((RawName::new(b"").runtime_id(), RawName::new(b"\0\x01x").runtime_id()), (None, None));
     }
 
     #[test]

@@ -117,10 +117,31 @@ const METHODS: &[(&str, &str, &str, FutexKind)] = &[
     ("", "JavaThread", "sleep*", Sleep),
 ];
 
+/// Java methods, by class and method.
+const JAVA: &[(&str, &str, FutexKind)] = &[
+    ("java.util.concurrent.locks.ReentrantLock", "*lock*", Lock),
+    ("java.util.concurrent.locks.ReentrantLock", "tryLock", Lock),
+    ("java.util.concurrent.locks.ReentrantReadWriteLock$ReadLock", "*lock*", Lock),
+    ("java.util.concurrent.locks.ReentrantReadWriteLock$ReadLock", "tryLock", Lock),
+    ("java.util.concurrent.locks.ReentrantReadWriteLock$WriteLock", "*lock*", Lock),
+    ("java.util.concurrent.locks.ReentrantReadWriteLock$WriteLock", "tryLock", Lock),
+    ("java.util.concurrent.locks.StampedLock", "acquire*", Lock),
+    ("java.util.concurrent.locks.AbstractQueuedSynchronizer$ConditionObject", "await*", Wait),
+    ("java.util.concurrent.locks.AbstractQueuedLongSynchronizer$ConditionObject", "await*", Wait),
+    ("java.lang.Object", "wait*", Wait),
+    ("java.lang.Thread", "sleep*", Sleep),
+];
+
 fn kind_of_name(function: &str) -> Option<FutexKind> {
     let path = segments(function);
     let (method, outer) = path.split_last()?;
     let Some(of) = outer.last() else {
+        if let Some((class, method)) = method.rsplit_once('.')
+            && let Some((_, _, kind)) =
+                JAVA.iter().find(|(owner, pattern, _)| *owner == class && method_matches(pattern, method))
+        {
+            return Some(*kind);
+        }
         let plain = method.split('@').next().unwrap_or(method).trim_start_matches('_');
         let plain = plain.strip_prefix("GI_").map_or(plain, |rest| rest.trim_start_matches('_'));
         return C.iter().find(|(name, _)| *name == plain).map(|(_, kind)| *kind);

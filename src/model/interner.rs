@@ -171,6 +171,14 @@ impl Interner {
         id
     }
 
+    /// What a name that is an id means.
+    pub fn call(&mut self, name: RawName, text: &str) {
+        if !self.by_name.contains_key(&name) && self.by_name.len() < MAX_NAMES {
+            let id = self.text(text);
+            self.by_name.insert(name, id);
+        }
+    }
+
     fn text(&mut self, text: &str) -> NameId {
         if let Some(known) = self.by_text.get(text) {
             return *known;

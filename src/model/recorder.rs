@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::buckets::Buckets;
 pub use super::buckets::Limits;
 use super::facts::History;
-use super::frame::{self, Event, Look, Losses, Marker, Ns, RawFrame, SECOND, Tick};
+use super::frame::{self, Event, Look, Losses, Marker, Ns, RawFrame, RawName, SECOND, Tick};
 use super::interner::{Interner, MAX_STACKS};
 use super::snapshot::ThreadNow;
 use super::state::{RawState, State};
@@ -156,6 +156,11 @@ impl Recorder {
         {
             times.pop_front();
         }
+    }
+
+    /// What a thread's name that a runtime gave is in words; before the first look that carries it.
+    pub fn set_thread_name(&mut self, name: RawName, text: &str) {
+        self.interner.call(name, text);
     }
 
     /// Frames that were interned since the last call and want a name (markers without a file have theirs).

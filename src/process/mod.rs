@@ -5,6 +5,7 @@ pub mod cgroup;
 pub mod filebytes;
 pub mod files;
 mod held;
+pub mod ids;
 pub mod launch;
 pub mod list;
 pub mod maps;

@@ -141,10 +141,6 @@ impl Target {
         &self.command
     }
 
-    pub fn runtime(&self) -> &'static str {
-        "native"
-    }
-
     /// The systemd unit, else the cgroup's path, where it is not the root.
     pub fn unit(&self) -> Option<&str> {
         self.unit.as_deref()

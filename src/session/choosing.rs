@@ -215,9 +215,11 @@ impl List {
         }
     }
 
-    /// In the order in which they came.
-    pub fn targets(&self) -> Arc<[snapshot::Target]> {
-        self.inner().entries.iter().map(|entry| entry.facts.clone()).collect()
+    /// In the order in which they came. `runtime`: what is known by now of the code that a process runs.
+    pub fn targets(&self, runtime: impl Fn(u32) -> &'static str) -> Arc<[snapshot::Target]> {
+        let inner = self.inner();
+        let facts = inner.entries.iter().map(|entry| &entry.facts);
+        facts.map(|facts| snapshot::Target { runtime: runtime(facts.pid), ..facts.clone() }).collect()
     }
 
     /// What the user has to know about processes that are not watched.
@@ -273,7 +275,8 @@ fn facts(target: &Target) -> snapshot::Target {
         pid: target.pid(),
         start: target.start(),
         command: target.command().into(),
-        runtime: target.runtime(),
+        // Found out when its code is met.
+        runtime: "native",
         uid: target.uid(),
         unit: target.unit().map(Arc::from),
         started_unix_ns: target.started_unix_ns(),

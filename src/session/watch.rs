@@ -24,6 +24,7 @@ use crate::process::files::Files;
 use crate::process::launch::{Launch, LaunchOutput};
 use crate::process::target::Target;
 use crate::reducer::{Asker, Conditions, Inputs, Publication, Reducer};
+use crate::runtimes::names::Names;
 use crate::symbols::Symbols;
 
 /// History is kept within this many bytes.
@@ -121,14 +122,16 @@ impl Watch {
         };
         let cores_milli = targets.iter().map(|target| target.cores_allowed()).max().unwrap_or(0);
         let session = session_facts(config, cores_milli, wanted);
-        let (sampler, ring) = Sampler::start(targets, files, plan)?;
+        let names = Names::default();
+        let (sampler, ring) = Sampler::start(targets, files, names.clone(), plan)?;
         let stopped = Arc::new(AtomicBool::new(false));
         let reducer = Reducer::start(Inputs {
             rings: vec![ring],
             symbols,
+            names: names.clone(),
             session,
             limits: Limits { history_bytes: HISTORY_BYTES, ..Limits::default() },
-            conditions: conditions(sampler.status_reader(), choosing.list(), Arc::clone(&stopped)),
+            conditions: conditions(sampler.status_reader(), choosing.list(), names, Arc::clone(&stopped)),
             publication,
             used_ns,
         })
@@ -250,6 +253,7 @@ fn clock(id: rustix::time::ClockId) -> u64 {
 fn conditions(
     status: impl Fn() -> Status + Send + 'static,
     list: List,
+    names: Names,
     stopped: Arc<AtomicBool>,
 ) -> Box<dyn FnMut() -> Conditions + Send> {
     Box::new(move || {
@@ -259,7 +263,7 @@ fn conditions(
             capture: status.way.as_str().into(),
             notice: (!notices.is_empty()).then(|| notices.join("; ").into()),
             kernel_visible: status.kernel_visible,
-            targets: list.targets(),
+            targets: list.targets(|pid| names.runtime(pid)),
             stopped: stopped.load(Ordering::Relaxed),
             interval_ns: status.interval_asked,
         }

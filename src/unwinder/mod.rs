@@ -4,7 +4,8 @@ pub mod framehop;
 #[cfg(feature = "libunwind")]
 pub mod libunwind;
 
-use crate::model::frame::{Marker, RawFrame};
+use crate::model::frame::{Marker, RawFrame, RawName};
+use crate::process::maps::Maps;
 
 /// User-mode registers of a thread, x86-64. `rbp` is `None` where the way of capture cannot know it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -34,6 +35,64 @@ pub struct Walk {
     pub recovered: bool,
 }
 
+/// Registers in which runtimes keep what is theirs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct General {
+    pub rax: u64,
+    pub rbx: u64,
+    pub r13: u64,
+}
+
+/// A frame of generated code that is to be left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    pub pc: u64,
+    /// `pc` itself is executing; else it is a return address.
+    pub exact: bool,
+    pub sp: u64,
+    pub rbp: Option<u64>,
+    /// Known only where `exact`.
+    pub general: Option<General>,
+}
+
+/// What follows a frame of generated code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Leave {
+    To {
+        pc: u64,
+        sp: u64,
+        rbp: Option<u64>,
+    },
+    /// The walk ends here, for this reason.
+    End(Marker),
+}
+
+/// Code that a runtime made while the program ran: it has no unwind information, the runtime knows how its frames are left.
+pub trait Generated: Send {
+    /// A walk begins.
+    fn begin(&mut self);
+
+    /// Threads that the runtime knows by names of its own: their ids, as their process numbers them, and the names.
+    fn thread_names(&mut self) -> Vec<(u32, RawName)>;
+
+    /// Whether `pc` lies in such code.
+    fn covers(&self, pc: u64) -> bool;
+
+    /// Appends the frame at `place` to `out`, and says where its caller is. `word` reads the thread's stack.
+    fn leave(&mut self, place: Place, word: &mut dyn FnMut(u64) -> Option<u64>, out: &mut Vec<RawFrame>) -> Leave;
+}
+
+/// What a look for runtimes found.
+pub enum Detected {
+    Nothing,
+    /// There is one, and it is not far enough yet to be read.
+    Starting,
+    Runtime(Box<dyn Generated>),
+}
+
+/// Looks for a runtime whose code this process runs. Called again when its mappings have changed, and while it is starting.
+pub type Detect = Box<dyn FnMut(&Maps) -> Detected + Send>;
+
 /// A way of walking. One per target process and sampler; holds its caches.
 pub trait Unwinder {
     /// Appends frames to `out`, innermost first; if the stack is not proven whole the last one is a marker.
@@ -42,6 +101,11 @@ pub trait Unwinder {
     /// `rbp: None` says that the thread is blocked and read as it lies: memory beyond the copied bytes may then be
     /// read from the target during the walk, so the check that the thread has not run meanwhile belongs *after* it.
     fn walk(&mut self, registers: &Registers, stack: StackBytes<'_>, out: &mut Vec<RawFrame>) -> Walk;
+
+    /// Threads that a runtime knows by names of its own: their ids, as their process numbers them, and the names.
+    fn thread_names(&mut self) -> Vec<(u32, RawName)> {
+        Vec::new()
+    }
 
     /// The same for a thread that is read as it lies although its rbp is known.
     fn walk_blocked(&mut self, registers: &Registers, stack: StackBytes<'_>, out: &mut Vec<RawFrame>) -> Walk {

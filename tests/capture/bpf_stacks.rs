@@ -24,7 +24,8 @@ use walks::{Stack, blocked_threads, eu_stack};
 fn blocked_looks(pid: u32, files: &Files, wanted: &BTreeSet<u32>) -> BTreeMap<u32, Look> {
     let target = std::sync::Arc::new(Target::attach(pid).expect("attached"));
     let plan: Plan = plan(CaptureChoice::Bpf, 10);
-    let (_sampler, mut reader) = Sampler::start(vec![target], files.clone(), plan).expect("sampling");
+    let (_sampler, mut reader) =
+        Sampler::start(vec![target], files.clone(), Default::default(), plan).expect("sampling");
     let (mut events, mut told, mut known) = (Vec::new(), BTreeMap::new(), 0);
     read_until(&mut reader, &mut events, |events| {
         let new = &events[std::mem::replace(&mut known, events.len())..];
@@ -159,7 +160,8 @@ fn stacks_are_whole_while_mappings_change() {
     let running = Running::start(&program, &["maps", "20"]);
     let files = Files::default();
     let target = std::sync::Arc::new(Target::attach(running.pid()).expect("attached"));
-    let (sampler, mut reader) = Sampler::start(vec![target], files, plan(CaptureChoice::Bpf, 5)).expect("sampling");
+    let (sampler, mut reader) =
+        Sampler::start(vec![target], files, Default::default(), plan(CaptureChoice::Bpf, 5)).expect("sampling");
     let events = read_for(&mut reader, Duration::from_secs(2));
     drop(sampler);
     let naps: Vec<&Look> =

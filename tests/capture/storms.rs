@@ -22,7 +22,7 @@ use crate::support::*;
 /// Samples with real walks.
 fn start_walking(pid: u32, choice: CaptureChoice, files: &Files) -> (Sampler, Reader) {
     let target = Arc::new(Target::attach(pid).expect("attached"));
-    Sampler::start(vec![target], files.clone(), plan(choice, 5)).expect("sampling")
+    Sampler::start(vec![target], files.clone(), Default::default(), plan(choice, 5)).expect("sampling")
 }
 
 /// What stacks may show: chains of functions, outermost first. Functions that are in none are left out of account.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::capture::ptrace::Stopper;
+use crate::capture::sampler::names::ThreadNames;
 use crate::capture::sampler::process::{Ended, Process};
 use crate::capture::sampler::{Core, descriptors_to_spend};
 use crate::capture::schedule::now;
@@ -91,6 +92,7 @@ impl Core {
         let pid = process.pid();
         self.events.push(Event::Exec { at, pid });
         process.unwinder = (self.walkers.walk_copied)(pid);
+        process.names = ThreadNames::default();
         process.stacks.invalidate();
         process.looks.restart();
         // The helper knows the old program's mappings.

@@ -7,6 +7,7 @@ use crate::capture::blocked::StackReader;
 use crate::capture::looks::{Looks, Moved};
 use crate::capture::program::Program;
 use crate::capture::ptrace::Stopper;
+use crate::capture::sampler::names::ThreadNames;
 use crate::capture::way::stacks_readable;
 use crate::model::frame::Ns;
 use crate::process::memory::Memory;
@@ -21,6 +22,7 @@ pub struct Process {
     pub stacks: StackReader,
     pub unwinder: Box<dyn Unwinder>,
     pub program: Program,
+    pub names: ThreadNames,
     /// Under the way `ptrace`.
     pub stopper: Option<Stopper>,
     /// Threads whose counters changed in this round.
@@ -53,6 +55,7 @@ impl Process {
             stacks: StackReader::new(Memory::new(pid)),
             unwinder: (walkers.walk_copied)(pid),
             program,
+            names: ThreadNames::default(),
             stopper: None,
             moved: Vec::new(),
             readable: false,

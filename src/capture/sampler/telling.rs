@@ -44,6 +44,9 @@ impl Core {
             // A sample whose time was taken before the last tick may have come into its ring after it.
             if let Event::Look(look) = event {
                 look.at = look.at.max(floor);
+                if let Some(process) = self.processes.iter_mut().find(|process| process.pid() == look.thread.pid) {
+                    look.name = process.names.of(look.thread.tid, look.name);
+                }
             }
         }
         events.sort_by_key(time_of);

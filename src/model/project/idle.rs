@@ -29,15 +29,19 @@ const WAITS: &[&str] = &[
     r"tbb::.*rml::internal::thread_monitor::(commit_)?wait",
     // Threads of a Java virtual machine itself.
     r"CompileQueue::get",
-    r"VMThread::wait_for_vm_operations",
+    r"VMThread::wait_for_(vm_)?operations?",
     r"WatcherThread::sleep",
     r"[A-Za-z]*Dispatcher::worker_wait_for_task",
     r"G1[A-Za-z]*::wait_for_(next_cycle|task|completed_buffers)",
     r"StringDedup::Processor::wait_for_requests",
     r"(os::)?signal_wait",
+    r"G1ServiceThread::sleep_before_next_cycle",
+    // What `main` runs beside, and waits for.
+    r"CallJavaMainInNewThread",
     // Java.
     r"java\.util\.concurrent\.ThreadPoolExecutor\.getTask",
     r"java\.util\.concurrent\.ForkJoinPool\.awaitWork",
+    r"java\.util\.concurrent\.[A-Za-z]*(Queue|Deque)(\$\w+)?\.take(First|Last)?",
     r"java\.lang\.ref\.Reference\.waitForReferencePendingList",
     r"java\.lang\.ref\.ReferenceQueue\.remove",
     // Python, and CPython's own C function.
@@ -58,7 +62,10 @@ const LOOPS: &[&str] = &[
     r"QThreadPoolThread::run",
     r"tbb::.*rml::private_worker::run",
     r"ngx_thread_pool_cycle",
-    r"ServiceThread::service_thread_entry|MonitorDeflationThread::monitor_deflation_thread_entry",
+    r"(ServiceThread|NotificationThread|MonitorDeflationThread)::[a-z]+_(deflation_)?thread_entry",
+    r"GangWorker::loop|WorkerThread::run|G1Concurrent[A-Za-z]+Thread::run_service|NMethodSweeper::sweeper_loop",
+    r"[ZX](Director|Driver[A-Za-z]*|Stat|Uncommitter|Unmapper)::(run_service|run_thread|thread_loop)",
+    r"Shenandoah[A-Za-z]*Thread::run_service|signal_thread_entry",
     r"java\.util\.TimerThread\.mainLoop",
     r"(concurrent\.futures\.thread\.)?_worker",
 ];
@@ -81,6 +88,8 @@ const PLUMBING: &[&str] = &[
     r"tbb::.*(wait|semaphore|futex)[A-Za-z_:]*",
     r"Monitor::wait(_without_safepoint_check)?|ObjectMonitor::wait|JVM_MonitorWait|Unsafe_Park",
     r"(os::)?(PlatformMonitor|PlatformEvent|Parker)::(wait|park)[a-z_]*",
+    r"(Posix)?Semaphore::wait[a-z_]*|SemaphoreGangTaskDispatcher::[a-z_]+|WorkerTaskDispatcher::[a-z_]+|WatcherThread::run",
+    r"MonitorLocker::wait|G1[A-Za-z]*::(wait_for_[a-z_]+|sleep_[a-z_]+)|Z[A-Za-z]*::(wait|get|receive|tick)[a-z_]*",
     r"java\.lang\.Object\.wait0?|(jdk\.internal|sun)\.misc\.Unsafe\.park",
     r"java\.util\.concurrent\.locks\.LockSupport\.park[A-Za-z]*",
     r"(threading\.)?Condition\.wait|ngx_thread_cond_wait",

@@ -75,6 +75,8 @@ pub struct Code {
     read_at: Option<Instant>,
     /// They were read during this walk.
     of_this_walk: bool,
+    /// How often mappings were read.
+    pub readings: u64,
     cost: Duration,
     /// By [`Image::start`].
     images: FxHashMap<u64, Image>,
@@ -98,6 +100,7 @@ impl Code {
             maps: Maps::default(),
             read_at: None,
             of_this_walk: false,
+            readings: 0,
             cost: Duration::ZERO,
             images: FxHashMap::default(),
             tables_size: 0,
@@ -160,6 +163,7 @@ impl Code {
         let maps = (self.source)().unwrap_or_default();
         self.read_at = Some(now);
         self.of_this_walk = true;
+        self.readings += 1;
         self.cost = now.elapsed();
         // Code generated at run time is patched in place.
         self.calls.clear();

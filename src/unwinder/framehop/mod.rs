@@ -28,13 +28,13 @@ pub(super) mod walk;
 #[cfg(test)]
 mod tests;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use crate::model::frame::{Marker, RawFrame};
+use crate::model::frame::{Marker, RawFrame, RawName};
 use crate::process::files::Files;
 use crate::process::maps::Maps;
 use crate::process::memory::ReadMemory;
-use crate::unwinder::{Registers, StackBytes, Unwinder, Walk};
+use crate::unwinder::{Detect, Detected, Generated, Registers, StackBytes, Unwinder, Walk};
 
 use code::{Code, Source};
 use rows::Left;
@@ -48,6 +48,7 @@ const ATTEMPTS: usize = 3;
 pub struct FramehopUnwinder<M> {
     memory: M,
     code: Code,
+    runtime: Runtime,
     // Room that is used again for each walk.
     left: Vec<Left>,
     window: Vec<u8>,
@@ -61,12 +62,61 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
 
     /// The same with mappings from elsewhere than /proc.
     pub fn with_maps(memory: M, files: Files, pid: u32, source: Source) -> FramehopUnwinder<M> {
-        FramehopUnwinder { memory, code: Code::new(files, pid, source), left: Vec::new(), window: Vec::new() }
+        FramehopUnwinder {
+            memory,
+            code: Code::new(files, pid, source),
+            runtime: Runtime::default(),
+            left: Vec::new(),
+            window: Vec::new(),
+        }
+    }
+
+    /// Leaves frames of generated code as the runtime knows that `detect` finds.
+    pub fn with_runtimes(mut self, detect: Detect) -> FramehopUnwinder<M> {
+        self.runtime.detect = Some(detect);
+        self
     }
 
     /// Forgets everything known about the process's code: after an exec, or when mappings are known to have changed.
     pub fn invalidate(&mut self) {
         self.code.invalidate();
+        self.runtime = Runtime { detect: self.runtime.detect.take(), ..Runtime::default() };
+    }
+}
+
+/// While a runtime is starting it is looked at so often.
+const STARTING: Duration = Duration::from_millis(10);
+
+/// The runtime whose code the process runs, if there is one.
+#[derive(Default)]
+struct Runtime {
+    detect: Option<Detect>,
+    found: Option<Box<dyn Generated>>,
+    /// The mappings that were looked at last, by [`Code::readings`].
+    looked_at: u64,
+    /// It was starting then.
+    starting: Option<Instant>,
+}
+
+impl Runtime {
+    /// A walk begins.
+    fn begin(&mut self, code: &Code, now: Instant) -> Option<&mut dyn Generated> {
+        let again = self.starting.is_some_and(|at| now.duration_since(at) >= STARTING);
+        if self.found.is_none()
+            && (again || self.looked_at != code.readings)
+            && let Some(detect) = &mut self.detect
+        {
+            self.looked_at = code.readings;
+            self.starting = None;
+            match detect(&code.maps) {
+                Detected::Nothing => {}
+                Detected::Starting => self.starting = Some(now),
+                Detected::Runtime(found) => self.found = Some(found),
+            }
+        }
+        let found = self.found.as_deref_mut()?;
+        found.begin();
+        Some(found)
     }
 }
 
@@ -74,6 +124,10 @@ impl<M: ReadMemory> Unwinder for FramehopUnwinder<M> {
     fn walk(&mut self, registers: &Registers, stack: StackBytes<'_>, out: &mut Vec<RawFrame>) -> Walk {
         // Only a thread that is read as it lies, blocked, is still where it was when its stack was copied.
         self.walk_copy(registers, stack, registers.rbp.is_none(), out)
+    }
+
+    fn thread_names(&mut self) -> Vec<(u32, RawName)> {
+        self.runtime.found.as_deref_mut().map(Generated::thread_names).unwrap_or_default()
     }
 
     fn walk_blocked(&mut self, registers: &Registers, stack: StackBytes<'_>, out: &mut Vec<RawFrame>) -> Walk {
@@ -90,10 +144,11 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
         stays: bool,
         out: &mut Vec<RawFrame>,
     ) -> Walk {
-        self.code.refresh(Instant::now());
+        let now = Instant::now();
+        self.code.refresh(now);
         let first = out.len();
         for _ in 0..ATTEMPTS {
-            let walk = self.walk_once(registers, stack, stays, out);
+            let walk = self.walk_once(registers, stack, stays, now, out);
             if self.code.settle() {
                 return walk;
             }
@@ -108,9 +163,11 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
         registers: &Registers,
         stack: StackBytes<'_>,
         stays: bool,
+        now: Instant,
         out: &mut Vec<RawFrame>,
     ) -> Walk {
         self.code.context.begin();
+        let generated = self.runtime.begin(&self.code, now);
         self.left.clear();
         let live = stays.then_some(&self.memory);
         let walker = Walker {
@@ -122,6 +179,7 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
             out,
             recovered: false,
             signals: 0,
+            generated,
         };
         let (walk, stack) = walker.walk();
         self.window = stack.into_window();

@@ -11,7 +11,7 @@ use crate::unwinder::framehop::recover::Search;
 use crate::unwinder::framehop::rows::{self, Frame, Left, RowError};
 use crate::unwinder::framehop::stack::{Missing, RED_ZONE, Stack};
 use crate::unwinder::framehop::tables::{Rule, SavedRbp};
-use crate::unwinder::{Registers, Walk};
+use crate::unwinder::{General, Generated, Leave, Place, Registers, Walk};
 
 /// Frames of one stack, its marker included.
 pub const FRAMES_MAX: usize = 1024;
@@ -26,9 +26,16 @@ struct Cursor {
     exact: bool,
     sp: u64,
     rbp: Option<u64>,
+    /// Known for exact frames only.
+    general: Option<General>,
 }
 
 impl Cursor {
+    /// Behind a call that was made at `pc`.
+    fn caller(pc: u64, sp: u64, rbp: Option<u64>) -> Cursor {
+        Cursor { pc, exact: false, sp, rbp, general: None }
+    }
+
     /// The address by which its code is looked up.
     fn address(self) -> u64 {
         if self.exact { self.pc } else { self.pc.wrapping_sub(1) }
@@ -58,6 +65,7 @@ pub struct Walker<'w, 's, M> {
     pub out: &'w mut Vec<RawFrame>,
     pub recovered: bool,
     pub signals: u32,
+    pub generated: Option<&'w mut dyn Generated>,
 }
 
 impl<'s, M: ReadMemory> Walker<'_, 's, M> {
@@ -69,12 +77,24 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
 
     fn frames(&mut self) -> Option<Marker> {
         let first = self.out.len();
-        let mut cursor =
-            Cursor { pc: self.registers.rip, exact: true, sp: self.registers.rsp, rbp: self.registers.rbp };
+        let Registers { rip, rsp, rbp, general, general_known } = *self.registers;
+        // rax, rbx and r13 of rax rbx rcx rdx rsi rdi r8..r15.
+        let general = general_known.then_some(General { rax: general[0], rbx: general[1], r13: general[11] });
+        let mut cursor = Cursor { pc: rip, exact: true, sp: rsp, rbp, general };
         let on_stack = self.enter(cursor.sp);
         loop {
             if self.out.len() - first >= FRAMES_MAX - 1 {
                 return self.end(Marker::TooDeep, None);
+            }
+            if on_stack && let Some(next) = self.generated_code(cursor) {
+                match next {
+                    Next::Frame(next) if next.sp > cursor.sp && self.stack.holds(next.sp) => {
+                        cursor = next;
+                        continue;
+                    }
+                    Next::End(marker) => return self.end(marker, None),
+                    Next::Frame(_) | Next::Whole => return self.end(Marker::BadUnwind, None),
+                }
             }
             let Some(known) = self.code.known(self.memory, cursor.pc, cursor.exact) else {
                 if self.code.context.exhausted() {
@@ -108,6 +128,20 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
                 Next::Frame(_) => return self.end(Marker::BadUnwind, Some(known)),
             }
         }
+    }
+
+    /// A frame of code that a runtime made; `None` for any other code.
+    fn generated_code(&mut self, cursor: Cursor) -> Option<Next> {
+        let generated = self.generated.as_deref_mut().filter(|generated| generated.covers(cursor.address()))?;
+        let Cursor { pc, exact, sp, rbp, general } = cursor;
+        self.stack.take_missing();
+        let stack = &mut self.stack;
+        let left = generated.leave(Place { pc, exact, sp, rbp, general }, &mut |at| stack.word(at), self.out);
+        self.left.push(Left::Blind);
+        Some(match left {
+            Leave::To { pc, sp, rbp } => Next::Frame(Cursor::caller(pc, sp, rbp)),
+            Leave::End(_) => self.failed(),
+        })
     }
 
     fn end(&mut self, marker: Marker, known: Option<Known>) -> Option<Marker> {
@@ -168,7 +202,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
                     SavedRbp::Lost => None,
                 };
                 self.left.push(Left::Frame { address: cursor.address(), cfa: registers.sp() });
-                Next::Frame(Cursor { pc, exact: false, sp: registers.sp(), rbp })
+                Next::Frame(Cursor::caller(pc, registers.sp(), rbp))
             }
             // A return address of 0 (or rbp of 0 where a frame record should be): looked at again, closely.
             Ok(None) => self.described(cursor),
@@ -195,7 +229,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
             }
             Ok(caller) => {
                 self.left.push(Left::Frame { address: cursor.address(), cfa: caller.cfa });
-                Next::Frame(Cursor { pc: caller.pc, exact: false, sp: caller.cfa, rbp: caller.rbp })
+                Next::Frame(Cursor::caller(caller.pc, caller.cfa, caller.rbp))
             }
             Err(_) => self.failed(),
         }
@@ -251,8 +285,14 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         if self.signals > SIGNALS_MAX || (same && sp <= cursor.sp) || (!same && !self.enter(sp)) {
             return Next::End(Marker::BadUnwind);
         }
+        let general = |register| self.stack.word(rows::in_ucontext(gregs, register)?);
+        let general = [X86_64::RAX, X86_64::RBX, X86_64::R13].map(general);
+        let general = match general {
+            [Some(rax), Some(rbx), Some(r13)] => Some(General { rax, rbx, r13 }),
+            _ => None,
+        };
         self.left.push(Left::Signal { registers: gregs });
-        Next::Frame(Cursor { pc, exact: true, sp, rbp: Some(rbp) })
+        Next::Frame(Cursor { pc, exact: true, sp, rbp: Some(rbp), general })
     }
 
     /// The return address on top of the stack, if there is one.
@@ -260,7 +300,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         let pc = self.stack.word(cursor.sp)?;
         self.code.call_before(self.memory, pc)?;
         self.left.push(Left::Blind);
-        Some(Cursor { pc, exact: false, sp: cursor.sp + 8, rbp: cursor.rbp })
+        Some(Cursor::caller(pc, cursor.sp + 8, cursor.rbp))
     }
 
     /// A call through a wrong pointer: nothing of the callee has run, the return address is on top.
@@ -288,7 +328,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         };
         self.recovered |= cursor.rbp.is_none();
         self.left.push(Left::Blind);
-        Next::Frame(Cursor { pc: record.return_address, exact: false, sp: record.at + 16, rbp: Some(record.saved) })
+        Next::Frame(Cursor::caller(record.return_address, record.at + 16, Some(record.saved)))
     }
 
     /// The innermost function, without unwind information, if it has not set up a frame: it never does, not yet, or

@@ -1,0 +1,148 @@
+//! Symbols that a loaded library exports, found by name in its image in the target's memory: no file is opened, so that
+//! containers, chroots and deleted files need nothing special.
+
+use crate::process::memory::ReadMemory;
+
+/// Where a library's dynamic symbols are.
+pub struct Exports<'m, M> {
+    memory: &'m M,
+    bias: u64,
+    symbols: u64,
+    strings: u64,
+    strings_size: u64,
+    gnu_hash: u64,
+}
+
+/// Entries of the dynamic section; real ones have some 30.
+const DYNAMIC_MAX: u64 = 512;
+/// Symbols in one hash chain; real ones have a handful.
+const CHAIN_MAX: u32 = 100_000;
+const PROGRAM_HEADERS_MAX: u64 = 64;
+
+const PT_LOAD: u32 = 1;
+const PT_DYNAMIC: u32 = 2;
+const DT_NULL: u64 = 0;
+const DT_STRTAB: u64 = 5;
+const DT_SYMTAB: u64 = 6;
+const DT_STRSZ: u64 = 10;
+const DT_GNU_HASH: u64 = 0x6fff_fef5;
+
+fn u32_at<M: ReadMemory>(memory: &M, at: u64) -> Option<u32> {
+    let mut word = [0; 4];
+    memory.read_exact(at, &mut word)?;
+    Some(u32::from_le_bytes(word))
+}
+
+impl<'m, M: ReadMemory> Exports<'m, M> {
+    /// `image`: where the file's first byte is mapped. `None` where there is no library with a GNU hash table (every linker's
+    /// default since 2006).
+    pub fn of(memory: &'m M, image: u64) -> Option<Exports<'m, M>> {
+        let mut header = [0; 64];
+        memory.read_exact(image, &mut header)?;
+        if header[..5] != *b"\x7fELF\x02" {
+            return None;
+        }
+        let word = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("8 bytes"));
+        let half = |at: usize| u64::from(u16::from_le_bytes(header[at..at + 2].try_into().expect("2 bytes")));
+        let (table, size, count) = (image.checked_add(word(32))?, half(54), half(56).min(PROGRAM_HEADERS_MAX));
+        let (mut bias, mut dynamic) = (None, None);
+        for number in 0..count {
+            let at = table.checked_add(number * size)?;
+            let address = memory.read_u64(at.checked_add(16)?)?;
+            match u32_at(memory, at)? {
+                // The first one holds the file's first byte.
+                PT_LOAD if bias.is_none() => bias = Some(image.wrapping_sub(address)),
+                PT_DYNAMIC => dynamic = Some(address),
+                _ => {}
+            }
+        }
+        let bias = bias?;
+        let dynamic = bias.wrapping_add(dynamic?);
+        let mut exports = Exports { memory, bias, symbols: 0, strings: 0, strings_size: 0, gnu_hash: 0 };
+        for number in 0..DYNAMIC_MAX {
+            let at = dynamic.checked_add(16 * number)?;
+            let (tag, value) = (memory.read_u64(at)?, memory.read_u64(at.checked_add(8)?)?);
+            // glibc writes addresses here when it loads a library, musl leaves what the file has.
+            let address = if value < bias { bias.wrapping_add(value) } else { value };
+            match tag {
+                DT_NULL => break,
+                DT_STRTAB => exports.strings = address,
+                DT_SYMTAB => exports.symbols = address,
+                DT_STRSZ => exports.strings_size = value,
+                DT_GNU_HASH => exports.gnu_hash = address,
+                _ => {}
+            }
+        }
+        (exports.symbols != 0 && exports.strings != 0 && exports.gnu_hash != 0).then_some(exports)
+    }
+
+    /// The address of a symbol that the library defines.
+    pub fn find(&self, name: &str) -> Option<u64> {
+        let table = self.gnu_hash;
+        let (buckets, first, bloom) =
+            (u32_at(self.memory, table)?, u32_at(self.memory, table + 4)?, u32_at(self.memory, table + 8)?);
+        let bucket_table = table.checked_add(16)?.checked_add(8 * u64::from(bloom))?;
+        let chains = bucket_table.checked_add(4 * u64::from(buckets))?;
+        let hash = hash(name);
+        let bucket = hash.checked_rem(buckets)?;
+        let begin = u32_at(self.memory, bucket_table.checked_add(4 * u64::from(bucket))?)?;
+        if begin < first {
+            return None;
+        }
+        for number in begin..begin.saturating_add(CHAIN_MAX) {
+            let link = u32_at(self.memory, chains.checked_add(4 * u64::from(number - first))?)?;
+            if link | 1 == hash | 1
+                && let Some(address) = self.symbol(number, name)
+            {
+                return Some(address);
+            }
+            if link & 1 == 1 {
+                return None;
+            }
+        }
+        None
+    }
+
+    fn symbol(&self, number: u32, name: &str) -> Option<u64> {
+        let mut symbol = [0; 24];
+        self.memory.read_exact(self.symbols.checked_add(24 * u64::from(number))?, &mut symbol)?;
+        let word = |at: usize| u64::from_le_bytes(symbol[at..at + 8].try_into().expect("8 bytes"));
+        let (at, value) = (word(0) & 0xffff_ffff, word(8));
+        let defined = u16::from_le_bytes([symbol[6], symbol[7]]) != 0;
+        if !defined || at.checked_add(name.len() as u64)? >= self.strings_size {
+            return None;
+        }
+        let mut text = vec![0; name.len() + 1];
+        self.memory.read_exact(self.strings.checked_add(at)?, &mut text)?;
+        let (end, text) = text.split_last()?;
+        (*end == 0 && text == name.as_bytes()).then(|| self.bias.wrapping_add(value))
+    }
+}
+
+/// The hash function of DT_GNU_HASH.
+fn hash(name: &str) -> u32 {
+    name.bytes().fold(5381, |hash: u32, byte| hash.wrapping_mul(33).wrapping_add(u32::from(byte)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::maps::Maps;
+    use crate::process::memory::Memory;
+
+    #[test]
+    fn what_our_own_c_library_exports() {
+        let pid = std::process::id();
+        let memory = Memory::new(pid);
+        let maps = Maps::read(pid).expect("our own");
+        let library = maps
+            .iter()
+            .find(|mapping| mapping.offset == 0 && mapping.path.to_string_lossy().contains("libc.so"))
+            .expect("a C library");
+        let exports = Exports::of(&memory, library.start).expect("exports");
+        assert_eq!(exports.find("getpid"), Some(libc::getpid as *const () as u64));
+        assert_eq!(exports.find("read"), Some(libc::read as *const () as u64));
+        assert_eq!(exports.find("no such function"), None);
+        assert!(Exports::of(&memory, library.start + 8).is_none());
+    }
+}

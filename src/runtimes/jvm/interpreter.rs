@@ -1,0 +1,113 @@
+//! Frames of interpreted methods. They are reached by rbp; at the top one may be found that is being built.
+
+use crate::model::frame::RawFrame;
+use crate::process::memory::ReadMemory;
+use crate::runtimes::jvm::Jvm;
+use crate::runtimes::jvm::walk::{Caller, Here};
+
+/// From the stack pointer to rbp: the smallest frame, and the largest (65,535 stack slots), bytes.
+const SMALLEST: u64 = 64;
+const LARGEST: u64 = 1 << 20;
+/// From rbp to the caller's stack pointer: its arguments at most.
+const SENDER_MOST: u64 = 512 << 10;
+/// From the stack pointer, where rbp is looked for if it is not known, words.
+const SEARCHED: u64 = 512;
+/// From the stack pointer, where a return address is looked for behind the end of a method, words.
+const SCANNED: u64 = 12;
+
+impl<M: ReadMemory> Jvm<M> {
+    pub fn leave_interpreter(&mut self, here: &mut Here<'_>) -> (RawFrame, Option<Caller>) {
+        if here.place.exact
+            && let Some(found) = self.entering(here)
+        {
+            return (found.0, Some(found.1));
+        }
+        let rbp = match here.place.rbp {
+            Some(rbp) => Some(rbp).filter(|rbp| self.is_frame(here, *rbp)),
+            // A stack that is known without registers: what fits as a frame in all of its slots is one.
+            None => {
+                let first = here.place.sp + SMALLEST;
+                (0..SEARCHED).map(|n| first + 8 * n).find(|rbp| self.is_frame(here, *rbp))
+            }
+        };
+        let Some((rbp, method)) = rbp.and_then(|rbp| Some((rbp, self.method_of(here, rbp)?))) else {
+            let returned = if here.place.exact { self.returned(here) } else { None };
+            return (self.stub_frame("interpreter"), returned);
+        };
+        let bci = self.bytecode_index(here, rbp, method);
+        let frame = self.interpreted_frame(method, bci).unwrap_or_else(|| self.stub_frame("interpreter"));
+        (frame, self.sender(here, rbp))
+    }
+
+    fn sender(&mut self, here: &mut Here<'_>, rbp: u64) -> Option<Caller> {
+        let slots = self.layout.interpreter;
+        Some(Caller { pc: here.slot(rbp, 1)?, sp: here.slot(rbp, slots.sender_sp)?, rbp: Some(here.slot(rbp, 0)?) })
+    }
+
+    /// Whether rbp points at an interpreter's frame: all that is fixed about one holds.
+    fn is_frame(&mut self, here: &mut Here<'_>, rbp: u64) -> bool {
+        let size = rbp.wrapping_sub(here.place.sp);
+        let sender = here.slot(rbp, self.layout.interpreter.sender_sp);
+        rbp.is_multiple_of(8)
+            && (SMALLEST..LARGEST).contains(&size)
+            && sender.is_some_and(|sender| sender > rbp && sender - rbp < SENDER_MOST)
+            && self.method_of(here, rbp).is_some()
+            && here.slot(rbp, 1).is_some_and(|pc| self.returns_to(pc))
+    }
+
+    /// The method whose frame this is.
+    fn method_of(&mut self, here: &mut Here<'_>, rbp: u64) -> Option<u64> {
+        let at = here.slot(rbp, self.layout.interpreter.method)?;
+        self.methods.get(&self.memory, &self.layout, at).map(|_| at)
+    }
+
+    /// Where in its bytecode a method is: at the top r13 says it, beneath a call the frame.
+    fn bytecode_index(&mut self, here: &mut Here<'_>, rbp: u64, method: u64) -> i32 {
+        let Some(known) = self.methods.get(&self.memory, &self.layout, method) else { return 0 };
+        let index = |pointer: u64| {
+            let index = pointer.checked_sub(known.bytecode).filter(|index| *index < known.code_size)?;
+            i32::try_from(index).ok()
+        };
+        let register = here.place.general.filter(|_| here.place.exact).and_then(|general| index(general.r13));
+        let saved = here.slot(rbp, self.layout.interpreter.bytecode);
+        register.or_else(|| index(saved?)).unwrap_or(0)
+    }
+
+    /// A method that is being entered: rbx has its `Method`, and its frame is not there, or not whole.
+    fn entering(&mut self, here: &mut Here<'_>) -> Option<(RawFrame, Caller)> {
+        let general = here.place.general?;
+        let (sp, rbp) = (here.place.sp, here.place.rbp?);
+        self.methods.get(&self.memory, &self.layout, general.rbx)?;
+        let apparent = here.slot(rbp, self.layout.interpreter.method);
+        let another = apparent != Some(general.rbx);
+        let sender_fits = general.r13 > sp && general.r13 <= rbp;
+        let caller = if another && sender_fits && here.at_sp(0).is_some_and(|pc| self.returns_to(pc)) {
+            // Nothing is pushed yet.
+            Caller { pc: here.at_sp(0)?, sp: general.r13, rbp: Some(rbp) }
+        } else if another && sender_fits && self.returns_to(general.rax) {
+            // The return address was popped while room for locals is made.
+            Caller { pc: general.rax, sp: general.r13, rbp: Some(rbp) }
+        } else if rbp.wrapping_sub(sp) < SMALLEST + 16
+            && rbp.is_multiple_of(8)
+            && here.slot(rbp, 1).is_some_and(|pc| self.returns_to(pc))
+        {
+            // The frame is begun: r13 has become the bytecode pointer as soon as the sender's place is stored.
+            let sender = if rbp == sp { general.r13 } else { here.slot(rbp, self.layout.interpreter.sender_sp)? };
+            if sender <= rbp || sender - rbp >= SENDER_MOST {
+                return None;
+            }
+            Caller { pc: here.slot(rbp, 1)?, sp: sender, rbp: Some(here.slot(rbp, 0)?) }
+        } else {
+            return None;
+        };
+        Some((self.interpreted_frame(general.rbx, 0)?, caller))
+    }
+
+    /// A method that has taken its frame down: it is lost, its caller is not.
+    fn returned(&mut self, here: &mut Here<'_>) -> Option<Caller> {
+        (0..SCANNED).find_map(|words| {
+            let pc = here.at_sp(8 * words)?;
+            self.returns_to(pc).then_some(Caller { pc, sp: here.place.sp + 8 * words + 8, rbp: here.place.rbp })
+        })
+    }
+}

@@ -1,0 +1,333 @@
+//! HotSpot, JDK 8 to 26 on x86-64: Java frames, from outside, of a virtual machine that was started with no option.
+//!
+//! ```text
+//! structs     the tables by which it says how it is laid out
+//! layout      the places that are used, and what differs by version
+//! heap        address -> generated code (blobs)
+//! scopes      compiled code -> methods inlined there
+//! methods     `Method` -> class, name, file, lines
+//! walk        leaving a frame of generated code
+//!   compiled, interpreter, stub   one each
+//! objects     Java objects on its heap, for
+//! threads     Java threads and their names
+//! unsigned5   its compressed numbers
+//! ```
+//!
+//! Everything is read with the target running. What was read is believed for [`BELIEVED`], then compared with what is there.
+
+mod compiled;
+mod heap;
+mod interpreter;
+mod layout;
+mod methods;
+mod objects;
+mod scopes;
+mod structs;
+mod stub;
+mod threads;
+mod unsigned5;
+mod walk;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustc_hash::FxHashMap;
+
+use crate::model::frame::RawFrame;
+use crate::model::tables::{FrameKind, Location, Tier};
+use crate::process::maps::{Backing, Maps};
+use crate::process::memory::ReadMemory;
+use crate::runtimes::names::Names;
+pub use structs::Missing;
+
+use heap::{Blob, CodeCache, Kind};
+use layout::Layout;
+use methods::Methods;
+use objects::Objects;
+use scopes::Scopes;
+use structs::Structs;
+
+/// For so long code is taken to be what it was: a tick at 100 Hz. Freed code is used again only after a safepoint at which
+/// no thread was in it.
+const BELIEVED: Duration = Duration::from_millis(10);
+/// Blobs remembered; 64 MiB of code has some 40,000.
+const BLOBS_MAX: usize = 1 << 16;
+/// Bytes of debug information kept.
+const SCOPES_MAX: usize = 32 << 20;
+/// Frames of interpreted code remembered.
+const INTERPRETED_MAX: usize = 1 << 16;
+
+/// A blob that was met, and the frames in it.
+struct Known {
+    blob: Arc<Blob>,
+    checked: u64,
+    /// Of each pc: the frame. Return addresses and interrupted code are looked up alike.
+    frames: FxHashMap<u64, RawFrame>,
+    scopes: Option<Arc<Scopes>>,
+}
+
+/// A virtual machine in a process.
+pub struct Jvm<M> {
+    memory: M,
+    layout: Layout,
+    code: CodeCache,
+    methods: Methods,
+    names: Names,
+    call_stub_return: u64,
+    /// By [`Blob::start`].
+    known: BTreeMap<u64, Known>,
+    scopes_size: usize,
+    /// By method, its `ConstMethod` and bytecode index.
+    interpreted: FxHashMap<(u64, u64, i32), RawFrame>,
+    stubs: FxHashMap<String, RawFrame>,
+    /// `None`: how objects lie is not known, so threads have the names that the kernel knows.
+    objects: Option<Objects>,
+    /// By the address and the id of a thread, as they were read last.
+    thread_names: FxHashMap<(u64, u32), String>,
+    /// What was checked in this round is believed.
+    round: u64,
+    round_began: Instant,
+}
+
+/// Where the library of a virtual machine is mapped, if there is one.
+pub fn library(maps: &Maps) -> Option<u64> {
+    let mapping = maps.iter().find(|mapping| {
+        mapping.backing == Backing::File
+            && mapping.offset == 0
+            && mapping.path.file_name().is_some_and(|name| name == "libjvm.so")
+    });
+    mapping.map(|mapping| mapping.start)
+}
+
+impl<M: ReadMemory> Jvm<M> {
+    /// Attaches to the virtual machine whose library is mapped at `image`. Fails while it is still starting: its code heaps are
+    /// not there yet, or not even its tables.
+    pub fn attach(memory: M, image: u64, names: Names) -> Result<Jvm<M>, Missing> {
+        let structs = Structs::read(&memory, image)?;
+        let layout = Layout::of(&memory, &structs)?;
+        let objects = Objects::of(&memory, &structs, &layout).ok();
+        let heaps = heap::heaps(&memory, &layout.code_heap);
+        let call_stub_return = memory.read_u64(layout.call_stub_return).unwrap_or(0);
+        if heaps.is_empty() || call_stub_return == 0 {
+            return Err(Missing("code heaps: it is starting".into()));
+        }
+        Ok(Jvm {
+            memory,
+            layout,
+            code: CodeCache::new(heaps),
+            methods: Methods::default(),
+            names,
+            call_stub_return,
+            known: BTreeMap::new(),
+            scopes_size: 0,
+            interpreted: FxHashMap::default(),
+            stubs: FxHashMap::default(),
+            objects,
+            thread_names: FxHashMap::default(),
+            round: 0,
+            round_began: Instant::now(),
+        })
+    }
+
+    /// 8, 11, 17, ...
+    pub fn major(&self) -> u32 {
+        self.layout.major
+    }
+
+    /// A walk begins: what was believed for long enough is looked at again.
+    fn begin(&mut self, now: Instant) {
+        if now.duration_since(self.round_began) >= BELIEVED {
+            self.round += 1;
+            self.round_began = now;
+        }
+    }
+
+    /// The blob around `pc`.
+    fn blob(&mut self, pc: u64) -> Option<Arc<Blob>> {
+        if let Some((start, known)) = self.known.range_mut(..=pc).next_back()
+            && pc < known.blob.code_end
+        {
+            let start = *start;
+            if known.checked == self.round || unchanged(&self.memory, &self.layout, &known.blob) {
+                known.checked = self.round;
+                return Some(known.blob.clone());
+            }
+            self.forget(start);
+        }
+        let blob = Arc::new(self.code.find(&self.memory, &self.layout, pc)?);
+        if self.known.len() >= BLOBS_MAX {
+            self.known.clear();
+            self.scopes_size = 0;
+        }
+        self.forget(blob.start);
+        let known = Known { blob: blob.clone(), checked: self.round, frames: FxHashMap::default(), scopes: None };
+        self.known.insert(blob.start, known);
+        Some(blob)
+    }
+
+    fn forget(&mut self, start: u64) {
+        if let Some(known) = self.known.remove(&start) {
+            self.scopes_size -= known.scopes.map_or(0, |scopes| scopes.size());
+        }
+    }
+
+    /// The debug information of compiled code; empty where there is none.
+    fn scopes(&mut self, blob: &Blob) -> Arc<Scopes> {
+        if let Some(scopes) = self.known.get(&blob.start).and_then(|known| known.scopes.clone()) {
+            return scopes;
+        }
+        let scopes = Arc::new(Scopes::read(&self.memory, &self.layout, blob).unwrap_or_default());
+        if self.scopes_size + scopes.size() > SCOPES_MAX {
+            self.known.values_mut().for_each(|known| known.scopes = None);
+            self.scopes_size = 0;
+        }
+        if let Some(known) = self.known.get_mut(&blob.start) {
+            self.scopes_size += scopes.size();
+            known.scopes = Some(scopes.clone());
+        }
+        scopes
+    }
+
+    /// The frame of a compiled method at `pc`; `entered`: nothing of it has run, so nothing is inlined.
+    fn compiled_frame(&mut self, blob: &Blob, pc: u64, entered: bool) -> Option<RawFrame> {
+        let (Kind::Compiled(nmethod) | Kind::NativeWrapper(nmethod)) = &blob.kind else { return None };
+        let key = if entered { nmethod.verified_entry } else { pc };
+        if let Some(frame) = self.known.get(&blob.start).and_then(|known| known.frames.get(&key)) {
+            return Some(*frame);
+        }
+        let tier = match (&blob.kind, nmethod.level) {
+            (Kind::NativeWrapper(_), _) => Tier::Native,
+            (_, 1..=3) => Tier::C1,
+            _ => Tier::C2,
+        };
+        let inlined = match (&blob.kind, entered) {
+            (Kind::Compiled(_), false) => self.scopes(blob).at(pc.saturating_sub(blob.code)),
+            _ => Vec::new(),
+        };
+        let scopes = if inlined.is_empty() { scopes::whole(nmethod) } else { inlined };
+        let locations = self.methods.locations(&self.memory, &self.layout, &scopes, tier)?;
+        let frame = self.names.frame(locations);
+        if let Some(known) = self.known.get_mut(&blob.start) {
+            known.frames.insert(key, frame);
+        }
+        Some(frame)
+    }
+
+    /// The frame of an interpreted method.
+    fn interpreted_frame(&mut self, method: u64, bci: i32) -> Option<RawFrame> {
+        let known = self.methods.get(&self.memory, &self.layout, method)?;
+        let key = (method, known.bytecode, bci);
+        if let Some(frame) = self.interpreted.get(&key) {
+            return Some(*frame);
+        }
+        let frame = self.names.frame(vec![known.location(bci, Tier::Interpreted)]);
+        if self.interpreted.len() >= INTERPRETED_MAX {
+            self.interpreted.clear();
+        }
+        self.interpreted.insert(key, frame);
+        Some(frame)
+    }
+
+    /// The frame of code that is no method's.
+    fn stub_frame(&mut self, name: &str) -> RawFrame {
+        if let Some(frame) = self.stubs.get(name) {
+            return *frame;
+        }
+        let location = Location {
+            function: name.into(),
+            module: "[jvm]".into(),
+            file: None,
+            line: None,
+            kind: FrameKind::Jit,
+            tier: None,
+        };
+        let frame = self.names.frame(vec![location]);
+        self.stubs.insert(name.to_owned(), frame);
+        frame
+    }
+
+    /// Whether a call of generated code can have pushed `address` as its return address: a number on the stack is one only if
+    /// something says so.
+    fn returns_to(&mut self, address: u64) -> bool {
+        if address == self.call_stub_return {
+            return true;
+        }
+        if !self.code.contains(address.wrapping_sub(1)) {
+            return false;
+        }
+        let Some(blob) = self.blob(address.wrapping_sub(1)) else { return false };
+        if address < blob.code || address > blob.code_end {
+            return false;
+        }
+        match &blob.kind {
+            Kind::Interpreter => true,
+            Kind::Compiled(nmethod) | Kind::NativeWrapper(nmethod) => {
+                nmethod.deopt.contains(&address)
+                    || self.scopes(&blob).exact(address - blob.code)
+                    || call_before(&self.memory, address)
+            }
+            Kind::Frameless | Kind::Stub(_) => call_before(&self.memory, address),
+        }
+    }
+}
+
+/// Whether a blob is in use, and as it was.
+fn unchanged<M: ReadMemory>(memory: &M, layout: &Layout, blob: &Blob) -> bool {
+    let before = layout.code_heap.block_size as usize;
+    let mut now = vec![0; before + blob.header.len()];
+    let used = layout.code_heap.block_used as usize;
+    memory.read_exact(blob.start - before as u64, &mut now).is_some()
+        && now.get(used).is_some_and(|used| *used != 0)
+        && now[before..] == blob.header[..]
+}
+
+/// Whether the bytes before `address` are a call: direct, or by register or memory.
+fn call_before<M: ReadMemory>(memory: &M, address: u64) -> bool {
+    let mut bytes = [0; 7];
+    if memory.read_exact(address.wrapping_sub(7), &mut bytes).is_none() {
+        return false;
+    }
+    bytes[2] == 0xe8 || (2..=7).any(|length| indirect_call(&bytes[7 - length..]))
+}
+
+/// Whether this is `call r/m64`, from the first byte to the last.
+fn indirect_call(bytes: &[u8]) -> bool {
+    let [0xff, modrm, rest @ ..] = bytes else { return false };
+    let (mode, operation, register) = (modrm >> 6, modrm >> 3 & 7, modrm & 7);
+    let index = usize::from(mode != 3 && register == 4);
+    let base_is_number =
+        mode == 0 && (register == 5 || (register == 4 && rest.first().is_some_and(|sib| sib & 7 == 5)));
+    let distance = match mode {
+        0 if base_is_number => 4,
+        1 => 1,
+        2 => 4,
+        _ => 0,
+    };
+    operation == 2 && rest.len() == index + distance
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_told_from_their_bytes() {
+        // As `objdump -d` shows them.
+        let calls: [&[u8]; 6] = [
+            &[0xff, 0xd0],
+            &[0xff, 0x55, 0xf8],
+            &[0xff, 0x15, 1, 2, 3, 4],
+            &[0xff, 0x14, 0x24],
+            &[0xff, 0x94, 0x24, 1, 2, 3, 4],
+            &[0xff, 0x14, 0xc5, 1, 2, 3, 4],
+        ];
+        for call in calls {
+            assert!(indirect_call(call), "{call:x?}");
+        }
+        let others: [&[u8]; 4] = [&[0xff, 0xe0], &[0xff, 0xd0, 0], &[0xff, 0x14], &[0x90, 0xd0]];
+        for other in others {
+            assert!(!indirect_call(other), "{other:x?}");
+        }
+    }
+}

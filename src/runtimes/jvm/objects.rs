@@ -1,0 +1,308 @@
+//! Java objects on the heap, as far as it takes to read a thread's name: classes, fields, strings. A collector may move them
+//! while they are read: whoever reads checks what it got, and reads again.
+
+use rustc_hash::FxHashMap;
+
+use crate::process::memory::ReadMemory;
+use crate::runtimes::jvm::layout::Layout;
+use crate::runtimes::jvm::methods::symbol;
+use crate::runtimes::jvm::structs::{Missing, Structs};
+use crate::runtimes::jvm::unsigned5::Unsigned5;
+
+/// Classes above a class that are searched for a field.
+const SUPERS_MAX: u32 = 64;
+/// Fields of one class.
+const FIELDS_MAX: u32 = 4096;
+/// UTF-16 units of a string.
+const STRING_MAX: usize = 64 << 10;
+/// Options of a virtual machine; JDK 26 has 1,700.
+const FLAGS_MAX: u64 = 10_000;
+
+/// How narrow numbers become addresses.
+#[derive(Clone, Copy, Debug)]
+struct Narrow {
+    base: u64,
+    shift: u32,
+}
+
+impl Narrow {
+    fn address(self, narrow: u32) -> u64 {
+        self.base.wrapping_add(u64::from(narrow).wrapping_shl(self.shift))
+    }
+}
+
+/// Where an object says which class it is of.
+#[derive(Clone, Copy, Debug)]
+enum KlassPlace {
+    Wide,
+    Narrow(Narrow),
+    /// In the highest bits of its first word, from this one on (compact headers).
+    InMark(Narrow, u32),
+}
+
+/// Where fields of a class are described.
+#[derive(Clone, Copy, Debug)]
+enum FieldPlaces {
+    /// JDK 8 to 20: six numbers each.
+    Array { fields: u64, count: u64 },
+    /// Later: a compressed stream.
+    Stream(u64),
+}
+
+/// How objects lie on the heap.
+pub struct Objects {
+    klass: KlassPlace,
+    /// `None`: references are addresses.
+    narrow: Option<Narrow>,
+    /// Bits of a coloured pointer below its address (generational ZGC).
+    coloured: u32,
+    array_length: u64,
+    array_data: u64,
+    fields: FieldPlaces,
+    constants: u64,
+    super_class: u64,
+    klass_name: u64,
+    pool_size: u64,
+    known: FxHashMap<(u64, &'static str), Option<u64>>,
+}
+
+impl Objects {
+    pub fn of<M: ReadMemory>(memory: &M, s: &Structs, layout: &Layout) -> Result<Objects, Missing> {
+        let flags = flags(memory, s)?;
+        let on = |name: &str| flags.get(name).copied().unwrap_or(false);
+        let narrow = |owners: &[&str], field: &str| {
+            let at = |part: &str| {
+                let names = owners.iter().flat_map(|owner| {
+                    [format!("{field}.{part}"), part.to_owned()].map(|name| (owner.to_string(), name))
+                });
+                let mut found = names.filter_map(|(owner, name)| s.address(&owner, &name).ok());
+                found.next().ok_or_else(|| Missing(format!("{field}.{part}")))
+            };
+            let (base, shift) = (at("_base")?, at("_shift")?);
+            let word = |at: u64| memory.read_u64(at).ok_or_else(|| Missing(field.into()));
+            Ok(Narrow { base: word(base)?, shift: (word(shift)? as u32).min(63) })
+        };
+        let (compact, narrow_classes) = (on("UseCompactObjectHeaders"), on("UseCompressedClassPointers"));
+        let klass = if compact {
+            let bit = s.constant("markWord::klass_shift").and_then(|bit| u32::try_from(bit).ok()).unwrap_or(42);
+            KlassPlace::InMark(narrow(&["CompressedKlassPointers", "Universe"], "_narrow_klass")?, bit.min(63))
+        } else if narrow_classes {
+            KlassPlace::Narrow(narrow(&["CompressedKlassPointers", "Universe"], "_narrow_klass")?)
+        } else {
+            KlassPlace::Wide
+        };
+        let (array_length, array_data) = match (compact, narrow_classes) {
+            (true, _) => (8, 12),
+            (false, true) => (12, 16),
+            (false, false) => (16, if layout.major >= 23 { 20 } else { 24 }),
+        };
+        let fields = match s.offset("InstanceKlass", "_fieldinfo_stream") {
+            Ok(stream) => FieldPlaces::Stream(stream),
+            Err(_) => FieldPlaces::Array {
+                fields: s.offset("InstanceKlass", "_fields")?,
+                count: s.offset("InstanceKlass", "_java_fields_count")?,
+            },
+        };
+        // Since JDK 23 ZGC is the generational one, 21 has both.
+        let coloured = match (on("UseZGC"), s.address("ZGlobalsForVMStructs", "_instance_p")) {
+            (true, Ok(instance)) => s
+                .offset("ZGlobalsForVMStructs", "_ZPointerLoadShift")
+                .ok()
+                .and_then(|at| memory.read_u64(memory.read_u64(memory.read_u64(instance)?.checked_add(at)?)?))
+                .map_or(0, |shift| (shift as u32).min(63)),
+            _ => 0,
+        };
+        let narrow = match on("UseCompressedOops") {
+            true => Some(narrow(&["CompressedOops", "Universe"], "_narrow_oop")?),
+            false => None,
+        };
+        Ok(Objects {
+            klass,
+            narrow,
+            coloured,
+            array_length,
+            array_data,
+            fields,
+            constants: s.offset("InstanceKlass", "_constants")?,
+            super_class: s.offset("Klass", "_super")?,
+            klass_name: s.offset("Klass", "_name")?,
+            pool_size: s.size("ConstantPool")?,
+            known: FxHashMap::default(),
+        })
+    }
+
+    /// The object that a reference outside the heap leads to.
+    pub fn plain(&self, reference: u64) -> u64 {
+        reference >> self.coloured
+    }
+
+    /// The object that a field of another refers to; 0 for null.
+    pub fn reference<M: ReadMemory>(&self, memory: &M, at: u64) -> Option<u64> {
+        let word = match self.narrow {
+            None => return memory.read_u64(at).map(|reference| self.plain(reference)),
+            Some(_) => half_word(memory, at)?,
+        };
+        Some(self.narrow.filter(|_| word != 0).map_or(0, |narrow| narrow.address(word)))
+    }
+
+    fn klass<M: ReadMemory>(&self, memory: &M, object: u64) -> Option<u64> {
+        match self.klass {
+            KlassPlace::Wide => memory.read_u64(object.checked_add(8)?),
+            KlassPlace::Narrow(narrow) => Some(narrow.address(half_word(memory, object.checked_add(8)?)?)),
+            KlassPlace::InMark(narrow, bit) => Some(narrow.address((memory.read_u64(object)? >> bit) as u32)),
+        }
+    }
+
+    /// Where a field of this object is, by its name, in its class or one above.
+    pub fn field<M: ReadMemory>(
+        &mut self,
+        memory: &M,
+        layout: &Layout,
+        object: u64,
+        name: &'static str,
+    ) -> Option<u64> {
+        let klass = self.klass(memory, object).filter(|klass| klass.is_multiple_of(8) && *klass != 0)?;
+        let offset = match self.known.get(&(klass, name)) {
+            Some(known) => (*known)?,
+            None => {
+                let found = self.find_field(memory, layout, klass, name);
+                self.known.insert((klass, name), found);
+                found?
+            }
+        };
+        object.checked_add(offset)
+    }
+
+    fn find_field<M: ReadMemory>(&self, memory: &M, layout: &Layout, klass: u64, name: &str) -> Option<u64> {
+        let mut klass = klass;
+        for _ in 0..SUPERS_MAX {
+            if klass == 0 || !klass.is_multiple_of(8) {
+                return None;
+            }
+            if let Some(found) = self.own_field(memory, layout, klass, name) {
+                return Some(found);
+            }
+            klass = memory.read_u64(klass.checked_add(self.super_class)?)?;
+        }
+        None
+    }
+
+    fn own_field<M: ReadMemory>(&self, memory: &M, layout: &Layout, klass: u64, name: &str) -> Option<u64> {
+        let pool = memory.read_u64(klass.checked_add(self.constants)?)?;
+        let is_named = |index: u32| {
+            let slot = pool.checked_add(self.pool_size)?.checked_add(8 * u64::from(index))?;
+            Some(symbol(memory, layout, memory.read_u64(slot)? & !3)? == name)
+        };
+        match self.fields {
+            FieldPlaces::Array { fields, count } => {
+                let array = memory.read_u64(klass.checked_add(fields)?)?;
+                let mut number = [0; 2];
+                memory.read_exact(klass.checked_add(count)?, &mut number)?;
+                for field in 0..u64::from(u16::from_le_bytes(number)).min(u64::from(FIELDS_MAX)) {
+                    // Flags, name, signature, value, and the offset in two halves, behind the array's length.
+                    let mut words = [0; 12];
+                    memory.read_exact(array.checked_add(4)?.checked_add(12 * field)?, &mut words)?;
+                    let word = |n: usize| u32::from(u16::from_le_bytes([words[2 * n], words[2 * n + 1]]));
+                    if is_named(word(1)) == Some(true) {
+                        return Some(u64::from((word(5) << 16 | word(4)) >> 2));
+                    }
+                }
+                None
+            }
+            FieldPlaces::Stream(stream) => {
+                let array = memory.read_u64(klass.checked_add(stream)?)?;
+                let length = half_word(memory, array)?.min(FIELDS_MAX * 16);
+                let mut bytes = vec![0; length as usize];
+                memory.read_exact(array.checked_add(4)?, &mut bytes)?;
+                let mut numbers = Unsigned5::new(&bytes, layout.excluded);
+                let (java, injected) = (numbers.unsigned()?, numbers.unsigned()?);
+                for _ in 0..java.checked_add(injected)?.min(FIELDS_MAX) {
+                    let [name, _, offset, _, flags] = [(); 5].map(|()| numbers.unsigned());
+                    // A value, a generic signature and a group follow where there are any.
+                    for bit in [0, 2, 4] {
+                        if flags? >> bit & 1 == 1 {
+                            numbers.unsigned()?;
+                        }
+                    }
+                    if is_named(name?) == Some(true) {
+                        return offset.map(u64::from);
+                    }
+                }
+                None
+            }
+        }
+    }
+
+    /// The name of an object's class, as in its `Symbol`.
+    pub fn class_of<M: ReadMemory>(&self, memory: &M, layout: &Layout, object: u64) -> Option<String> {
+        let klass = self.klass(memory, object)?;
+        symbol(memory, layout, memory.read_u64(klass.checked_add(self.klass_name)?)?)
+    }
+
+    /// The text of a `java.lang.String`.
+    pub fn string<M: ReadMemory>(&mut self, memory: &M, layout: &Layout, object: u64) -> Option<String> {
+        if self.class_of(memory, layout, object)? != "java/lang/String" {
+            return None;
+        }
+        let value = self.field(memory, layout, object, "value")?;
+        let array = self.reference(memory, value)?;
+        let length = half_word(memory, array.checked_add(self.array_length)?)? as usize;
+        // JDK 8 has an array of 16-bit characters, and no coder.
+        let (wide, units) = match self.field(memory, layout, object, "coder") {
+            None => (true, length),
+            Some(at) => {
+                let mut coder = [0];
+                memory.read_exact(at, &mut coder)?;
+                (coder[0] == 1, if coder[0] == 1 { length / 2 } else { length })
+            }
+        };
+        if units > STRING_MAX {
+            return None;
+        }
+        let mut bytes = vec![0; if wide { 2 * units } else { units }];
+        memory.read_exact(array.checked_add(self.array_data)?, &mut bytes)?;
+        Some(match wide {
+            true => String::from_utf16_lossy(
+                &bytes.chunks_exact(2).map(|unit| u16::from_le_bytes([unit[0], unit[1]])).collect::<Vec<_>>(),
+            ),
+            false => bytes.into_iter().map(char::from).collect(),
+        })
+    }
+}
+
+fn half_word<M: ReadMemory>(memory: &M, at: u64) -> Option<u32> {
+    let mut word = [0; 4];
+    memory.read_exact(at, &mut word)?;
+    Some(u32::from_le_bytes(word))
+}
+
+/// The virtual machine's options that are yes or no and say how objects lie.
+fn flags<M: ReadMemory>(memory: &M, s: &Structs) -> Result<FxHashMap<&'static str, bool>, Missing> {
+    const WANTED: [&str; 4] = ["UseCompressedOops", "UseCompressedClassPointers", "UseCompactObjectHeaders", "UseZGC"];
+    let owner = if s.size("JVMFlag").is_ok() { "JVMFlag" } else { "Flag" };
+    let missing = || Missing(format!("{owner}::flags"));
+    let size = s.size(owner)?.clamp(8, 256);
+    let (name, value) = (s.offset(owner, "_name")?, s.offset(owner, "_addr")?);
+    let table = memory.read_u64(s.address(owner, "flags")?).ok_or_else(missing)?;
+    let count = memory.read_u64(s.address(owner, "numFlags")?).ok_or_else(missing)?.min(FLAGS_MAX);
+    let mut found = FxHashMap::default();
+    let mut entries = vec![0; (count * size) as usize];
+    let read = memory.read(table, &mut entries);
+    for entry in entries[..read].chunks_exact(size as usize) {
+        let word = |at: u64| {
+            let bytes = entry.get(at as usize..).and_then(|bytes| bytes.first_chunk::<8>());
+            bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+        };
+        let mut text = [0; 32];
+        let length = memory.read(word(name), &mut text);
+        let end = text[..length].iter().position(|byte| *byte == 0);
+        let Some(wanted) = end.and_then(|end| WANTED.iter().find(|wanted| wanted.as_bytes() == &text[..end])) else {
+            continue;
+        };
+        let mut byte = [0];
+        if memory.read_exact(word(value), &mut byte).is_some() {
+            found.insert(*wanted, byte[0] != 0);
+        }
+    }
+    Ok(found)
+}

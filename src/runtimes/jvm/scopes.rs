@@ -1,0 +1,161 @@
+//! What a compiled method knows of its own source: for each call, and each place where it can be stopped, the methods that
+//! were inlined there and where in them.
+
+use crate::process::memory::ReadMemory;
+use crate::runtimes::jvm::heap::{Blob, Nmethod};
+use crate::runtimes::jvm::layout::{DebugInfo, Layout};
+use crate::runtimes::jvm::unsigned5::Unsigned5;
+
+/// Methods inlined into each other; HotSpot's own bound is below 20.
+const DEPTH_MAX: usize = 64;
+/// Bytes of all debug information of one method.
+const BYTES_MAX: u64 = 64 << 20;
+
+/// A place in a method's bytecode.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Scope {
+    /// Address of its `Method`.
+    pub method: u64,
+    /// -1: at its entry.
+    pub bci: i32,
+}
+
+/// The debug information of one compiled method.
+#[derive(Clone, Debug, Default)]
+pub struct Scopes {
+    /// Distance from the code's beginning and offset of the record, in the order of the former.
+    pcs: Vec<(i32, i32)>,
+    records: Vec<u8>,
+    /// `Method`s by their number, from 1.
+    metadata: Vec<u64>,
+    excluded: u8,
+}
+
+impl Scopes {
+    /// `None` where it cannot be read, or makes no sense.
+    pub fn read<M: ReadMemory>(memory: &M, layout: &Layout, blob: &Blob) -> Option<Scopes> {
+        let header = &blob.header;
+        let at =
+            |from: u64, distance: i64| u64::try_from(distance).ok().and_then(|distance| from.checked_add(distance));
+        let (pcs, records, metadata) = match layout.blob.debug {
+            DebugInfo::InBlob { metadata, scopes, pcs, pcs_end } => {
+                let (metadata, scopes) = (at(blob.start, metadata.of(header))?, scopes.of(blob.start, header));
+                let (pcs, end) = (at(blob.start, pcs.of(header))?, at(blob.start, pcs_end.of(header))?);
+                ((pcs, end), (scopes, pcs), (metadata, scopes))
+            }
+            DebugInfo::Apart { data, size, pcs, scopes, mutable, mutable_size, relocations } => {
+                let data = data.of(header) as u64;
+                let (end, pcs, scopes) =
+                    (at(data, size.of(header))?, at(data, pcs.of(header))?, at(data, scopes.of(header))?);
+                let mutable = mutable.of(header) as u64;
+                let metadata = (at(mutable, relocations.of(header))?, at(mutable, mutable_size.of(header))?);
+                ((pcs, scopes), (scopes, end), metadata)
+            }
+        };
+        let bytes = |(from, till): (u64, u64)| {
+            let length = till.checked_sub(from).filter(|length| *length <= BYTES_MAX)?;
+            let mut bytes = vec![0; length as usize];
+            memory.read_exact(from, &mut bytes)?;
+            Some(bytes)
+        };
+        let l = &layout.pc_desc;
+        let pcs =
+            bytes(pcs)?.chunks_exact(l.size).map(|desc| (l.pc.of(desc) as i32, l.scope.of(desc) as i32)).collect();
+        let metadata = bytes(metadata)?;
+        let words = metadata.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes")));
+        Some(Scopes { pcs, records: bytes(records)?, metadata: words.collect(), excluded: layout.excluded })
+    }
+
+    /// Bytes held.
+    pub fn size(&self) -> usize {
+        8 * (self.pcs.len() + self.metadata.len()) + self.records.len()
+    }
+
+    /// Whether there is a record for exactly this distance from the code's beginning: it is a return address, or a place
+    /// where threads stop for a safepoint.
+    pub fn exact(&self, distance: u64) -> bool {
+        i32::try_from(distance).is_ok_and(|distance| self.pcs.binary_search_by_key(&distance, |(pc, _)| *pc).is_ok())
+    }
+
+    /// The methods at this distance from the code's beginning, innermost first: those of the nearest record from there on, as
+    /// HotSpot itself has it. Empty where nothing is known.
+    pub fn at(&self, distance: u64) -> Vec<Scope> {
+        let Ok(distance) = i32::try_from(distance) else { return Vec::new() };
+        let next = self.pcs.partition_point(|(pc, _)| *pc < distance);
+        // The last entry, behind all code, is none; neither are some others.
+        let upto = (next + 1).min(self.pcs.len());
+        let Some((_, record)) = self.pcs[..upto].iter().rev().find(|(pc, record)| *record != 0 && *pc >= 0) else {
+            return Vec::new();
+        };
+        let (mut scopes, mut at) = (Vec::new(), *record);
+        while scopes.len() < DEPTH_MAX {
+            let Some((sender, scope)) = self.record(at) else { return Vec::new() };
+            scopes.extend(scope);
+            // Records of callers lie before those of what they call.
+            match sender {
+                0 => break,
+                sender if sender < at => at = sender,
+                _ => return Vec::new(),
+            }
+        }
+        scopes
+    }
+
+    /// Where the caller's record is (0: none), and the method; `None` for what is no record.
+    fn record(&self, at: i32) -> Option<(i32, Option<Scope>)> {
+        let mut numbers = Unsigned5::new(self.records.get(usize::try_from(at).ok()?..)?, self.excluded);
+        let (sender, method, bci) = (numbers.unsigned()?, numbers.unsigned()?, numbers.unsigned()?);
+        let method = match method.checked_sub(1) {
+            Some(index) => Some(*self.metadata.get(index as usize)?),
+            None => None,
+        };
+        let bci = i32::try_from(bci).ok()?.checked_sub(1)?;
+        Some((i32::try_from(sender).ok()?, method.map(|method| Scope { method, bci })))
+    }
+}
+
+/// Where nothing is known of inlined methods.
+pub fn whole(nmethod: &Nmethod) -> Vec<Scope> {
+    vec![Scope { method: nmethod.method, bci: 0 }]
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn scopes() -> Scopes {
+        // At 1: method 2, entry, no caller. At 4: method 1, bci 9, called from the record at 1. At 7: a caller behind it.
+        let records = vec![0xff, 0, 2, 0, 1, 1, 10, 9, 1, 1];
+        let pcs = vec![(-1, 0), (16, 1), (32, 4), (48, 0), (64, 7), (100, 0)];
+        Scopes { pcs, records, metadata: vec![0x1000, 0x2000], excluded: 0 }
+    }
+
+    #[test]
+    fn the_nearest_record_from_there_on_tells() {
+        let scopes = scopes();
+        let outer = Scope { method: 0x2000, bci: -1 };
+        let inner = Scope { method: 0x1000, bci: 9 };
+        assert_eq!(scopes.at(16), [outer]);
+        assert_eq!(scopes.at(0), [outer]);
+        assert_eq!((scopes.at(17), scopes.at(32)), (vec![inner, outer], vec![inner, outer]));
+        assert_eq!(scopes.at(40), [inner, outer], "what has no record has that of the one before");
+        assert!(scopes.at(64).is_empty(), "a caller behind what it calls");
+        assert!(scopes.exact(48) && !scopes.exact(47));
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_has_an_end(
+            records in prop::collection::vec(any::<u8>(), 0..60),
+            mut pcs in prop::collection::vec((any::<i8>(), -3i32..70), 0..20),
+            distance in 0u64..200, excluded in 0u8..2,
+        ) {
+            pcs.sort_unstable();
+            let pcs = pcs.into_iter().map(|(pc, record)| (i32::from(pc), record)).collect();
+            let scopes = Scopes { pcs, records, metadata: vec![1; 5], excluded };
+            prop_assert!(scopes.at(distance).len() <= DEPTH_MAX);
+        }
+    }
+}

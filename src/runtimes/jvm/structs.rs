@@ -1,0 +1,216 @@
+//! The tables by which HotSpot tells debuggers how it is laid out (`vmStructs`, src/hotspot/share/runtime/vmStructs.hpp), read
+//! from the target's own memory.
+
+use rustc_hash::FxHashMap;
+
+use crate::process::memory::ReadMemory;
+use crate::runtimes::dynsym::Exports;
+
+/// Entries of one table; JDK 26 has 840 fields.
+const ENTRIES_MAX: u64 = 20_000;
+/// Bytes of one entry.
+const STRIDE_MAX: u64 = 256;
+/// Bytes of a name.
+const NAME_MAX: usize = 256;
+
+/// What a table says of a field.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Field {
+    /// In C++, as it is written there.
+    pub kind: String,
+    /// Where in its object; or, if it is static, its address.
+    pub place: Place,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    Offset(u64),
+    Static(u64),
+}
+
+/// Everything the tables say.
+#[derive(Clone, Debug, Default)]
+pub struct Structs {
+    fields: FxHashMap<(String, String), Field>,
+    sizes: FxHashMap<String, u64>,
+    constants: FxHashMap<String, i64>,
+}
+
+/// What a virtual machine does not say of itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Missing(pub String);
+
+impl Structs {
+    /// Reads all tables of the `libjvm.so` whose first byte is mapped at `image`. `Err`: not (yet) a virtual machine that
+    /// says how it is laid out.
+    pub fn read<M: ReadMemory>(memory: &M, image: u64) -> Result<Structs, Missing> {
+        let missing = |what: &str| Missing(what.into());
+        let exports = Exports::of(memory, image).ok_or(missing("exported symbols"))?;
+        let number = |name: &str| {
+            let at = exports.find(name).ok_or(missing(name))?;
+            memory.read_u64(at).filter(|value| *value != 0 || name.ends_with("Offset")).ok_or(missing(name))
+        };
+        let table = |prefix: &str, array: &str| {
+            let stride = number(&format!("{prefix}EntryArrayStride"))?;
+            if stride > STRIDE_MAX {
+                return Err(missing(array));
+            }
+            Ok(Table { memory, start: number(array)?, stride })
+        };
+        let mut pages = Strings { memory, pages: FxHashMap::default() };
+        let mut structs = Structs::default();
+
+        let prefix = "gHotSpotVMStruct";
+        let at = |name: &str| number(&format!("{prefix}Entry{name}Offset"));
+        let [owner, name, kind, is_static, offset, address] =
+            [at("TypeName")?, at("FieldName")?, at("TypeString")?, at("IsStatic")?, at("Offset")?, at("Address")?];
+        for entry in table(prefix, "gHotSpotVMStructs")?.entries(owner) {
+            let (Some(owner), Some(name)) = (pages.at(entry.word(owner)), pages.at(entry.word(name))) else { continue };
+            let kind = pages.at(entry.word(kind)).unwrap_or_default();
+            let place = match entry.word(is_static) as u32 {
+                0 => Place::Offset(entry.word(offset)),
+                _ => Place::Static(entry.word(address)),
+            };
+            structs.fields.insert((owner, name), Field { kind, place });
+        }
+
+        let prefix = "gHotSpotVMType";
+        let [name, size] = ["TypeName", "Size"].map(|name| number(&format!("{prefix}Entry{name}Offset")));
+        let (name, size) = (name?, size?);
+        for entry in table(prefix, "gHotSpotVMTypes")?.entries(name) {
+            if let Some(name) = pages.at(entry.word(name)) {
+                structs.sizes.insert(name, entry.word(size));
+            }
+        }
+
+        for (prefix, array, wide) in [
+            ("gHotSpotVMIntConstant", "gHotSpotVMIntConstants", false),
+            ("gHotSpotVMLongConstant", "gHotSpotVMLongConstants", true),
+        ] {
+            let [name, value] = ["Name", "Value"].map(|name| number(&format!("{prefix}Entry{name}Offset")));
+            let (name, value) = (name?, value?);
+            for entry in table(prefix, array)?.entries(name) {
+                let word = entry.word(value);
+                let value = if wide { word as i64 } else { i64::from(word as u32 as i32) };
+                if let Some(name) = pages.at(entry.word(name)) {
+                    structs.constants.insert(name, value);
+                }
+            }
+        }
+        Ok(structs)
+    }
+
+    pub fn field(&self, owner: &str, name: &str) -> Option<&Field> {
+        // A look-up by borrowed words would need a key type of its own; there are a hundred, once per process.
+        self.fields.get(&(owner.to_owned(), name.to_owned()))
+    }
+
+    /// Where a field lies in its object.
+    pub fn offset(&self, owner: &str, name: &str) -> Result<u64, Missing> {
+        match self.field(owner, name).map(|field| field.place) {
+            Some(Place::Offset(offset)) => Ok(offset),
+            _ => Err(Missing(format!("{owner}::{name}"))),
+        }
+    }
+
+    /// The address of a static field.
+    pub fn address(&self, owner: &str, name: &str) -> Result<u64, Missing> {
+        match self.field(owner, name).map(|field| field.place) {
+            Some(Place::Static(address)) => Ok(address),
+            _ => Err(Missing(format!("{owner}::{name}"))),
+        }
+    }
+
+    /// The first of these that is there.
+    pub fn offset_of_any(&self, names: &[(&str, &str)]) -> Result<u64, Missing> {
+        let found = names.iter().find_map(|(owner, name)| self.offset(owner, name).ok());
+        found.ok_or_else(|| {
+            Missing(names.iter().map(|(owner, name)| format!("{owner}::{name}")).collect::<Vec<_>>().join(" or "))
+        })
+    }
+
+    pub fn size(&self, name: &str) -> Result<u64, Missing> {
+        self.sizes.get(name).copied().ok_or_else(|| Missing(format!("sizeof({name})")))
+    }
+
+    pub fn constant(&self, name: &str) -> Option<i64> {
+        self.constants.get(name).copied()
+    }
+}
+
+struct Table<'m, M> {
+    memory: &'m M,
+    start: u64,
+    stride: u64,
+}
+
+struct Entry(Vec<u8>);
+
+impl Entry {
+    /// The 8 bytes at `at`, as far as they are in this entry.
+    fn word(&self, at: u64) -> u64 {
+        let mut word = [0; 8];
+        let bytes = usize::try_from(at).ok().and_then(|at| self.0.get(at..)).unwrap_or_default();
+        let n = bytes.len().min(8);
+        word[..n].copy_from_slice(&bytes[..n]);
+        u64::from_le_bytes(word)
+    }
+}
+
+impl<M: ReadMemory> Table<'_, M> {
+    /// Up to the one whose name is null.
+    fn entries(&self, name: u64) -> impl Iterator<Item = Entry> {
+        const AT_ONCE: u64 = 128;
+        let (memory, start, stride) = (self.memory, self.start, self.stride);
+        let blocks = (0..ENTRIES_MAX / AT_ONCE).map(move |block| {
+            let mut bytes = vec![0; (AT_ONCE * stride) as usize];
+            let read = memory.read(start.wrapping_add(block * AT_ONCE * stride), &mut bytes);
+            bytes.truncate(read - read % stride as usize);
+            bytes
+        });
+        blocks
+            .flat_map(move |bytes| {
+                let mut entries: Vec<Option<Entry>> =
+                    bytes.chunks_exact(stride as usize).map(|entry| Some(Entry(entry.to_vec()))).collect();
+                // What cannot be read ends it, too.
+                entries.resize_with(AT_ONCE as usize, || None);
+                entries
+            })
+            .map_while(|entry| entry)
+            .take_while(move |entry| entry.word(name) != 0)
+    }
+}
+
+/// Names lie close together: page by page they are few reads.
+struct Strings<'m, M> {
+    memory: &'m M,
+    pages: FxHashMap<u64, Vec<u8>>,
+}
+
+impl<M: ReadMemory> Strings<'_, M> {
+    const PAGE: u64 = 4096;
+
+    fn at(&mut self, address: u64) -> Option<String> {
+        let mut text = Vec::new();
+        let mut at = address;
+        while text.len() <= NAME_MAX {
+            let start = at - at % Self::PAGE;
+            let page = self.pages.entry(start).or_insert_with(|| {
+                let mut page = vec![0; Self::PAGE as usize];
+                let read = self.memory.read(start, &mut page);
+                page.truncate(read);
+                page
+            });
+            let rest = page.get((at - start) as usize..).filter(|rest| !rest.is_empty())?;
+            match rest.iter().position(|byte| *byte == 0) {
+                Some(end) => {
+                    text.extend_from_slice(&rest[..end]);
+                    return String::from_utf8(text).ok().filter(|text| text.len() <= NAME_MAX);
+                }
+                None => text.extend_from_slice(rest),
+            }
+            at = start.checked_add(Self::PAGE)?;
+        }
+        None
+    }
+}

@@ -1,0 +1,96 @@
+//! Leaving a frame of generated code: which kind it is decides how.
+
+use std::time::Instant;
+
+use crate::model::frame::{Marker, RawFrame, RawName};
+use crate::process::memory::ReadMemory;
+use crate::runtimes::jvm::Jvm;
+use crate::runtimes::jvm::heap::Kind;
+use crate::unwinder::{Generated, Leave, Place};
+
+/// The stack of the thread that is walked, and where on it.
+pub struct Here<'w> {
+    pub place: Place,
+    pub word: &'w mut dyn FnMut(u64) -> Option<u64>,
+}
+
+impl Here<'_> {
+    /// The word at a distance from the stack pointer, bytes.
+    pub fn at_sp(&mut self, distance: u64) -> Option<u64> {
+        (self.word)(self.place.sp.checked_add(distance)?)
+    }
+
+    /// The word at a distance from an address, words.
+    pub fn slot(&mut self, base: u64, words: i64) -> Option<u64> {
+        (self.word)(base.checked_add_signed(8 * words)?)
+    }
+}
+
+/// A caller: its pc, stack pointer, and rbp where it is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Caller {
+    pub pc: u64,
+    pub sp: u64,
+    pub rbp: Option<u64>,
+}
+
+impl<M: ReadMemory + Send> Generated for Jvm<M> {
+    fn begin(&mut self) {
+        Jvm::begin(self, Instant::now());
+    }
+
+    fn thread_names(&mut self) -> Vec<(u32, RawName)> {
+        let threads = self.java_threads();
+        threads.into_iter().filter_map(|(tid, name)| Some((tid, self.names.thread_name(&name)?))).collect()
+    }
+
+    fn covers(&self, pc: u64) -> bool {
+        self.code.contains(pc)
+    }
+
+    fn leave(&mut self, place: Place, word: &mut dyn FnMut(u64) -> Option<u64>, out: &mut Vec<RawFrame>) -> Leave {
+        let mut here = Here { place, word };
+        let looked_up = if place.exact { place.pc } else { place.pc.wrapping_sub(1) };
+        let Some(blob) = self.blob(looked_up) else {
+            out.push(self.stub_frame("generated code"));
+            return Leave::End(Marker::BadUnwind);
+        };
+        let (frame, caller) = match &blob.kind {
+            Kind::Interpreter => self.leave_interpreter(&mut here),
+            Kind::Compiled(nmethod) | Kind::NativeWrapper(nmethod) => self.leave_compiled(&blob, nmethod, &mut here),
+            Kind::Frameless => {
+                let caller = self.leaf(&mut here);
+                (self.stub_frame("adapter"), caller)
+            }
+            Kind::Stub(name) => self.leave_stub(&blob, name, &mut here),
+        };
+        out.push(frame);
+        match caller {
+            Some(Caller { pc, sp, rbp }) => Leave::To { pc, sp, rbp },
+            None => Leave::End(Marker::BadUnwind),
+        }
+    }
+}
+
+impl<M: ReadMemory> Jvm<M> {
+    /// The return address is on top of the stack.
+    pub fn leaf(&mut self, here: &mut Here<'_>) -> Option<Caller> {
+        let pc = here.at_sp(0)?;
+        self.returns_to(pc).then_some(Caller { pc, sp: here.place.sp + 8, rbp: here.place.rbp })
+    }
+
+    /// A whole frame of `size` bytes: the return address is its highest word, the caller's rbp the one below.
+    pub fn whole(&mut self, here: &mut Here<'_>, size: u64) -> Option<Caller> {
+        if size < 16 {
+            return None;
+        }
+        let (pc, rbp) = (here.at_sp(size - 8)?, here.at_sp(size - 16)?);
+        Some(Caller { pc, sp: here.place.sp + size, rbp: Some(rbp) })
+    }
+
+    /// A frame that rbp points at.
+    pub fn by_rbp(&mut self, here: &mut Here<'_>) -> Option<Caller> {
+        let rbp = here.place.rbp.filter(|rbp| rbp.is_multiple_of(8) && *rbp >= here.place.sp)?;
+        Some(Caller { pc: here.slot(rbp, 1)?, sp: rbp.checked_add(16)?, rbp: Some(here.slot(rbp, 0)?) })
+    }
+}

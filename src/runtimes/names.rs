@@ -1,0 +1,123 @@
+//! What frames of runtimes are called. The walker gives out ids while the target's memory is at hand; the reducer asks for
+//! the names by them, whenever that is.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustc_hash::FxHashMap;
+
+use crate::model::frame::{FrameCode, RawFrame, RawName};
+use crate::model::tables::{FrameKind, Location, Named};
+
+/// Frames that are named; beyond, all are one.
+const NAMES_MAX: usize = 1_000_000;
+/// Names of threads; beyond, threads have those that the kernel knows.
+const THREADS_MAX: usize = 100_000;
+
+/// Names of all runtimes of a session; clones share them.
+#[derive(Clone, Default)]
+pub struct Names(Arc<Mutex<Table>>);
+
+#[derive(Default)]
+struct Table {
+    named: Vec<Arc<[Location]>>,
+    ids: FxHashMap<Arc<[Location]>, u64>,
+    threads: Vec<Arc<str>>,
+    thread_ids: FxHashMap<Arc<str>, u64>,
+    runtimes: FxHashMap<u32, &'static str>,
+}
+
+impl Names {
+    /// The frame that stands for this code: outermost function first, then what was inlined into it. Equal ones are the
+    /// same frame, wherever their code lies.
+    pub fn frame(&self, locations: Vec<Location>) -> RawFrame {
+        let mut table = self.table();
+        let locations = if table.named.len() >= NAMES_MAX || locations.is_empty() { vec![other()] } else { locations };
+        if let Some(id) = table.ids.get(&locations[..]) {
+            return RawFrame::new(FrameCode::Runtime { id: *id });
+        }
+        let (id, shared) = (table.named.len() as u64, Arc::<[Location]>::from(locations));
+        table.named.push(shared.clone());
+        table.ids.insert(shared, id);
+        RawFrame::new(FrameCode::Runtime { id })
+    }
+
+    /// What a runtime's frame is called; `None` for any other frame.
+    pub fn named(&self, frame: RawFrame) -> Option<Named> {
+        let FrameCode::Runtime { id } = frame.decode() else { return None };
+        let locations = self.table().named.get(usize::try_from(id).ok()?)?.clone();
+        Some(Named { locations, pending: false })
+    }
+
+    /// The name that stands for this text; `None`, where there are too many.
+    pub fn thread_name(&self, text: &str) -> Option<RawName> {
+        let mut table = self.table();
+        if let Some(id) = table.thread_ids.get(text) {
+            return Some(RawName::of_runtime(*id));
+        }
+        let id = table.threads.len() as u64;
+        if table.threads.len() >= THREADS_MAX {
+            return None;
+        }
+        let shared = Arc::<str>::from(text);
+        table.threads.push(shared.clone());
+        table.thread_ids.insert(shared, id);
+        Some(RawName::of_runtime(id))
+    }
+
+    /// What a thread is called, if a runtime gave its name.
+    pub fn thread(&self, name: RawName) -> Option<Arc<str>> {
+        let id = name.runtime_id()?;
+        self.table().threads.get(usize::try_from(id).ok()?).cloned()
+    }
+
+    /// This process runs code of that runtime.
+    pub fn attached(&self, pid: u32, runtime: &'static str) {
+        self.table().runtimes.insert(pid, runtime);
+    }
+
+    /// The runtime of a process: `jvm`, or `native`.
+    pub fn runtime(&self, pid: u32) -> &'static str {
+        self.table().runtimes.get(&pid).copied().unwrap_or("native")
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Stands for what found the table full.
+fn other() -> Location {
+    Location { function: "(other)".into(), module: "".into(), file: None, line: None, kind: FrameKind::Jit, tier: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn java(function: &str) -> Location {
+        Location { function: function.into(), kind: FrameKind::Java, line: Some(7), ..other() }
+    }
+
+    #[test]
+    fn equal_names_are_one_frame() {
+        let names = Names::default();
+        let (a, b) = (names.frame(vec![java("A.a")]), names.frame(vec![java("A.a"), java("B.b")]));
+        assert_ne!(a, b);
+        assert_eq!(names.clone().frame(vec![java("A.a")]), a);
+        assert_eq!(names.named(b).map(|named| named.locations.len()), Some(2));
+        assert_eq!(names.named(RawFrame::new(FrameCode::Runtime { id: 99 })), None);
+        assert_eq!(names.named(RawFrame::new(FrameCode::Kernel { address: 0 })), None);
+    }
+
+    #[test]
+    fn threads_have_whole_names() {
+        let names = Names::default();
+        let long = names.thread_name("a name of more than fifteen bytes").expect("room");
+        assert_eq!(names.thread_name("a name of more than fifteen bytes"), Some(long));
+        assert_ne!(names.thread_name("another"), Some(long));
+        assert_eq!(names.thread(long).as_deref(), Some("a name of more than fifteen bytes"));
+        assert_eq!(names.thread(RawName::new(b"worker")), None);
+        names.attached(7, "jvm");
+        assert_eq!((names.runtime(7), names.runtime(8)), ("jvm", "native"));
+    }
+}

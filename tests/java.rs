@@ -1,0 +1,296 @@
+//! Java stacks and thread names against `jstack`, frame by frame with lines, on every JDK of this machine.
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::LazyLock;
+
+use common::{Running, need_root, skipped};
+use regex::Regex;
+use serde_json::Value;
+
+/// Homes of the JDKs here: `/usr/lib/jvm`, where distributions put them, and those that are named in
+/// `SAMPLETOP_TEST_JDKS`, separated by colons.
+static JDKS: LazyLock<Vec<PathBuf>> = LazyLock::new(|| {
+    let installed = std::fs::read_dir("/usr/lib/jvm").into_iter().flatten().flatten().map(|entry| entry.path());
+    let named = std::env::var_os("SAMPLETOP_TEST_JDKS").unwrap_or_default();
+    let all = installed.chain(std::env::split_paths(&named).collect::<Vec<_>>());
+    let homes = all.filter(|home| ["javac", "jstack"].iter().all(|tool| home.join("bin").join(tool).exists()));
+    homes.filter_map(|home| home.canonicalize().ok()).collect::<BTreeSet<_>>().into_iter().collect()
+});
+
+/// Whether there is anything to try it on.
+fn can_test() -> bool {
+    if JDKS.is_empty() {
+        skipped(
+            std::thread::current().name().unwrap_or("java"),
+            "no JDK in /usr/lib/jvm (Debian: openjdk-17-jdk-headless)",
+        );
+    }
+    !JDKS.is_empty() && need_root("reads another process by every way of capture")
+}
+
+fn output(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// Compiles a program of `tests/targets` by this JDK; the folder that its classes are in.
+fn compile(home: &Path, source: &str) -> PathBuf {
+    let id = home.file_name().expect("a name").to_string_lossy().into_owned();
+    let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("java-{id}-{}", std::process::id()));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/targets").join(source);
+    let mut javac = Command::new(home.join("bin/javac"));
+    output(javac.arg("-encoding").arg("UTF-8").arg("-nowarn").arg("-d").arg(&out).arg(source));
+    out
+}
+
+fn start(home: &Path, classes: &Path, options: &[&str], arguments: &[&str]) -> Running {
+    let classes = classes.to_string_lossy();
+    let known = ["-XX:+UnlockExperimentalVMOptions", "-XX:+IgnoreUnrecognizedVMOptions", "-Xmx256m", "-cp", &classes];
+    Running::start(&home.join("bin/java"), &[&known, options, arguments].concat())
+}
+
+/// A frame: method, and what stands in parentheses behind it in Java's own words.
+type Frame = (String, String);
+
+/// What jstack says: by thread id its name and frames, innermost first.
+fn jstack(home: &Path, pid: u32) -> BTreeMap<u64, (String, Vec<Frame>)> {
+    static THREAD: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r#"^"(.*)" .*\bnid=(0x[0-9a-f]+|\d+)"#).expect("a pattern"));
+    static FRAME: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\s+at ([^(]+)\((.*)\)$").expect("a pattern"));
+    let mut threads: BTreeMap<u64, (String, Vec<Frame>)> = BTreeMap::new();
+    let mut current = None;
+    // Behind a lock that the compiler took out it forgets to end the line.
+    let text = output(Command::new(home.join("bin/jstack")).arg(pid.to_string())).replace(")\tat ", ")\n\tat ");
+    for line in text.lines() {
+        if let Some(found) = THREAD.captures(line) {
+            let id = found[2].strip_prefix("0x").map_or(found[2].parse(), |hex| u64::from_str_radix(hex, 16));
+            let id = id.expect("a number");
+            // For a character beyond 16 bits jstack has two that stand for unknown ones.
+            threads.insert(id, (found[1].replace("\u{fffd}\u{fffd}", "😀"), Vec::new()));
+            current = Some(id);
+        } else if let Some(found) = FRAME.captures(line)
+            && let Some((_, frames)) = current.and_then(|id| threads.get_mut(&id))
+        {
+            // Modules stand before classes and files; what differs from run to run we leave out.
+            let place = found[2].rsplit('/').next().unwrap_or_default().to_string();
+            frames.push((normal(&found[1]), place));
+        }
+    }
+    threads
+}
+
+/// Without the numbers that generated classes have.
+fn normal(method: &str) -> String {
+    static ADDRESS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"/0x[0-9a-f]+").expect("a pattern"));
+    static NUMBER: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"(\$\$Lambda|Generated\w+Accessor)\$?\d+").expect("a pattern"));
+    let method = ADDRESS.replace_all(method, "");
+    let method = NUMBER.replace_all(&method, "$1");
+    method.rsplit('/').next().unwrap_or_default().to_string()
+}
+
+struct Thread {
+    tid: u64,
+    name: String,
+    state: String,
+    complete: bool,
+    /// Of Java only.
+    java: Vec<Frame>,
+    /// Of all kinds: kind, function, tier.
+    all: Vec<(String, String, Option<String>)>,
+}
+
+fn dump(pid: u32, options: &[&str]) -> Vec<Thread> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
+    command.args(["dump", "-p", &pid.to_string(), "--format", "json"]).args(options);
+    let report: Value = serde_json::from_str(&output(&mut command)).expect("json");
+    assert_eq!(report["targets"][0]["runtime"], "jvm");
+    let threads = report["threads"].as_array().expect("threads");
+    let text = |value: &Value| value.as_str().map(str::to_string);
+    let thread = |thread: &Value| {
+        let frames = thread["frames"].as_array().expect("frames");
+        let java = frames.iter().filter(|frame| frame["kind"] == "java").map(|frame| {
+            let place = match (frame["tier"].as_str(), text(&frame["file"]), frame["line"].as_u64()) {
+                (Some("native"), ..) => "Native Method".to_string(),
+                (_, None, _) => "Unknown Source".to_string(),
+                (_, Some(file), None) => file,
+                (_, Some(file), Some(line)) => format!("{file}:{line}"),
+            };
+            (text(&frame["frame"]).expect("a name"), place)
+        });
+        let all = frames.iter().map(|frame| {
+            (text(&frame["kind"]).unwrap_or_default(), text(&frame["frame"]).unwrap_or_default(), text(&frame["tier"]))
+        });
+        Thread {
+            tid: thread["tid"].as_u64().expect("an id"),
+            name: text(&thread["name"]).expect("a name"),
+            state: text(&thread["state"]).expect("a state"),
+            complete: thread["complete"] == true,
+            java: java.collect(),
+            all: all.collect(),
+        }
+    };
+    threads.iter().map(thread).collect()
+}
+
+/// Compares every blocked thread's Java frames and name with jstack's. Returns the tiers that were met.
+fn check(home: &Path, options: &[&str], seed: &str, capture: &[&str]) -> BTreeSet<String> {
+    const THREADS: usize = 45;
+    let classes = compile(home, "Blocked.java");
+    let target = start(home, &classes, options, &["Blocked", seed, &THREADS.to_string()]);
+    let what = format!("{} {options:?} seed {seed} {capture:?}", home.display());
+    let ours = dump(target.pid(), capture);
+    let theirs = jstack(home, target.pid());
+    let mut tiers = BTreeSet::new();
+    let mut compared = 0;
+    for thread in ours.iter().filter(|thread| thread.name.starts_with("a thread with")) {
+        let (name, frames) = &theirs[&thread.tid];
+        // ZGC moves objects while the program runs, and references are put right when the program follows them (jstack does): until then
+        // what they lead to is gone, and there is the kernel's name.
+        let zgc = options.contains(&"-XX:+UseZGC") && name.as_bytes().get(..15) == Some(thread.name.as_bytes());
+        let ours = if zgc { name } else { &thread.name };
+        let differs = thread.java.iter().zip(frames).position(|(ours, theirs)| ours != theirs);
+        assert_eq!(
+            (ours, thread.java.len(), differs.map(|at| &thread.java[at])),
+            (name, frames.len(), differs.map(|at| &frames[at])),
+            "{what}"
+        );
+        assert!(thread.complete, "{what}: {} {:?}", thread.name, thread.all);
+        tiers.extend(thread.all.iter().filter(|(kind, ..)| kind == "java").filter_map(|(.., tier)| tier.clone()));
+        // The kind of waiting is the ninth of the number.
+        let number: usize = name.split_ascii_whitespace().nth(6).and_then(|word| word.parse().ok()).expect("a number");
+        let state = ["sleep", "wait", "wait", "lock", "wait", "lock", "wait", "wait", "poll"][number % 9];
+        assert_eq!(thread.state, state, "{what}: {name}");
+        compared += 1;
+    }
+    assert_eq!(compared, THREADS, "{what}");
+    // Native frames are below and above.
+    assert!(ours.iter().all(|thread| !thread.complete || thread.all.last().is_some_and(|(kind, ..)| kind == "native")));
+    tiers
+}
+
+#[test]
+fn blocked_stacks_are_what_jstack_says() {
+    if !can_test() {
+        return;
+    }
+    for home in JDKS.iter() {
+        let mut tiers = BTreeSet::new();
+        for (seed, options) in [
+            ("1", &[][..]),
+            ("2", &["-Xint"]),
+            ("3", &["-XX:TieredStopAtLevel=1"]),
+            ("4", &["-XX:-TieredCompilation", "-Xbatch"]),
+            ("5", &["-XX:+UseZGC"]),
+            ("6", &["-XX:+UseShenandoahGC"]),
+            ("7", &["-XX:+UseParallelGC", "-XX:-UseCompressedOops", "-XX:-UseCompressedClassPointers", "-Xshare:off"]),
+            ("8", &["-XX:+UseSerialGC", "-XX:+UseCompactObjectHeaders", "-XX:-SegmentedCodeCache", "-Xshare:off"]),
+            ("9", &["-XX:+PreserveFramePointer"]),
+        ] {
+            tiers.extend(check(home, options, seed, &[]));
+        }
+        let all = ["c1", "c2", "inlined", "interpreted", "native"].map(String::from);
+        assert!(all.iter().all(|tier| tiers.contains(tier)), "{}: not all were met: {tiers:?}", home.display());
+    }
+}
+
+/// Without registers but the stack pointer, as files of /proc give them.
+#[test]
+fn without_bpf_they_are_the_same() {
+    if !can_test() {
+        return;
+    }
+    for home in JDKS.iter() {
+        check(home, &[], "11", &["--capture", "perf"]);
+        check(home, &["-Xint"], "12", &["--capture", "perf"]);
+    }
+}
+
+/// Who calls whom in Busy.java.
+const CALLS: &[(&str, &str)] = &[
+    ("loop", "work"),
+    ("work", "hot"),
+    ("work", "rec"),
+    ("work", "catches"),
+    ("work", "maps"),
+    ("work", "copies"),
+    ("hot", "inner"),
+    ("rec", "rec"),
+    ("rec", "leaf"),
+    ("catches", "thrown"),
+];
+
+/// What the tree of a busy thread says: samples by where they end, and calls that the source does not have.
+#[derive(Default)]
+struct Told {
+    whole: u64,
+    broken: u64,
+    wrong: BTreeSet<(String, String)>,
+    methods: BTreeSet<String>,
+}
+
+fn walk(node: &Value, caller: Option<&str>, told: &mut Told) {
+    let name = node["frame"].as_str().unwrap_or_default();
+    let hits = node["self_hits"].as_u64().unwrap_or(0);
+    let marker = node["kind"] == "marker";
+    // A wait for a core, or CPU time without a sample, is no walk.
+    if marker && name.starts_with("[cpu") {
+        return;
+    }
+    *(if marker { &mut told.broken } else { &mut told.whole }) += hits;
+    let own = name.strip_prefix("Busy.");
+    if let Some(method) = own {
+        told.methods.insert(method.into());
+        if let Some(caller) = caller
+            && !CALLS.contains(&(caller, method))
+        {
+            told.wrong.insert((caller.into(), method.into()));
+        }
+    }
+    for child in node["children"].as_array().into_iter().flatten() {
+        walk(child, own, told);
+    }
+}
+
+#[test]
+fn busy_threads_are_walked_to_their_end() {
+    if !can_test() {
+        return;
+    }
+    for home in JDKS.iter() {
+        let classes = compile(home, "Busy.java");
+        for (options, capture) in [
+            (&[][..], "bpf"),
+            (&["-Xint"], "bpf"),
+            (&["-XX:TieredStopAtLevel=1"], "bpf"),
+            (&["-XX:-TieredCompilation"], "perf"),
+            (&["-Xint"], "perf"),
+        ] {
+            let what = format!("{} {options:?} {capture}", home.display());
+            let target = start(home, &classes, options, &["Busy"]);
+            let mut record = Command::new(env!("CARGO_BIN_EXE_sampletop"));
+            let pid = target.pid().to_string();
+            record.args(["record", "-p", &pid, "-d", "4s", "-i", "2ms", "--capture", capture, "--format", "json"]);
+            record.args(["--no-kernel", "--group", "name"]);
+            let report: Value = serde_json::from_str(&output(&mut record)).expect("json");
+            let mut told = Told::default();
+            let groups = report["groups"].as_array().expect("groups").iter();
+            for group in
+                groups.filter(|group| group["name"].as_str().is_some_and(|name| name.starts_with("busy thread")))
+            {
+                group["tree"].as_array().expect("a tree").iter().for_each(|root| walk(root, None, &mut told));
+            }
+            assert!(told.whole > 500, "{what}: {}", told.whole);
+            assert!(told.broken * 1000 <= told.whole, "{what}: {} of {} are broken", told.broken, told.whole);
+            assert!(told.wrong.is_empty(), "{what}: {:?}", told.wrong);
+            for method in ["loop", "work", "hot", "rec", "catches", "maps", "copies"] {
+                assert!(told.methods.contains(method), "{what}: {method} is not among {:?}", told.methods);
+            }
+        }
+    }
+}
