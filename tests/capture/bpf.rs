@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use sampletop::capture::blocked::StackReader;
-use sampletop::capture::bpf::{Bpf, Counts, explain};
+use sampletop::capture::bpf::{Again, Bpf, Counts, Visit, explain};
 use sampletop::capture::looks::{Looks, Round, Stacks};
 use sampletop::capture::parked::{self, PARKED_AFTER};
 use sampletop::config::CaptureChoice;
@@ -237,6 +237,16 @@ fn processes_come_and_go() {
     bpf.add(one.pid()).expect("a process");
     bpf.add(two.pid()).expect("a process");
     assert_eq!((visited(&mut bpf, one.pid()), visited(&mut bpf, two.pid())), (6, 8));
+    // Ids of threads are given away again: who has one now may be somebody else.
+    for (tid, theirs) in [(two.pid(), 1), (one.pid(), 0)] {
+        bpf.begin(two.pid(), Visit { only: Some(vec![tid]), again: Again { everybody: false, tids: vec![tid] } })
+            .expect("a pass");
+        let mut rows = 0;
+        while bpf.read().expect("rows") {
+            rows += bpf.rows().count();
+        }
+        assert_eq!((rows, bpf.counts().visited), (theirs, theirs as u32));
+    }
     bpf.remove(one.pid());
     assert!(bpf.begin(one.pid(), Default::default()).is_err());
     assert_eq!(visited(&mut bpf, two.pid()), 8);

@@ -67,6 +67,7 @@ enum Word {
     Used = 2,
     Visited = 3,
     Only = 4,
+    Process = 5,
 }
 
 /// Where rows of one process come from.
@@ -158,6 +159,7 @@ impl Programs {
         self.order.set(Word::Again, again.len() as u32);
         self.order.set(Word::Visited, 0);
         self.order.set(Word::Only, link.only);
+        self.order.set(Word::Process, 0);
         // This one, and the close.
         self.calls += 2;
         iter_create(link.fd.as_fd())
@@ -187,11 +189,12 @@ impl Programs {
         }
     }
 
-    /// Begins a pass over single threads.
-    pub fn begin_singly(&mut self, generation: u32) {
+    /// Begins a pass over single threads of a process, which goes by its id in the initial pid namespace.
+    pub fn begin_singly(&mut self, process: u32, generation: u32) {
         self.order.set(Word::Generation, generation);
         self.order.set(Word::Visited, 0);
         self.order.set(Word::Only, 0);
+        self.order.set(Word::Process, process);
     }
 
     /// The rows of single threads, by their links, each with whether it is to be told whatever was told before; as many as fit

@@ -145,12 +145,12 @@ impl Bpf {
             watched.generation = self.generations;
         }
         let only = only.filter(|tids| !everybody && watched.link_to(tids, &self.programs));
-        let (rows, again) = match only {
-            Some(tids) => {
-                self.programs.begin_singly(watched.generation);
+        let (rows, again) = match (only, watched.process) {
+            (Some(tids), Some(process)) => {
+                self.programs.begin_singly(process, watched.generation);
                 (Rows::Single(tids, 0), again.tids)
             }
-            None => {
+            _ => {
                 let rows = self.programs.begin(&watched.link, watched.generation, &again.tids)?;
                 (Rows::All(rows), again.tids)
             }

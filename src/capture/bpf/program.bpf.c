@@ -127,6 +127,9 @@ struct order {
     // Before 6.1 an iterator goes through all threads there are: those of other processes than this are passed over. 0 if
     // the iterator knows better.
     u32 only;
+    // Where single threads are visited: their process, as the initial namespace numbers it. The id of one that is gone may be
+    // another's by now, into which we may not look. 0: no matter.
+    u32 process;
 };
 struct {
     NUMBER(type, MAP_ARRAY);
@@ -345,6 +348,8 @@ int look(struct bpf_iter__task *context)
         return 0;
     order = bpf_map_lookup_elem(&orders, &zero);
     if (!order)
+        return 0;
+    if (order->process && (u32)task->tgid != order->process)
         return 0;
     if (order->only && id_here(task->group_leader) != order->only)
         return 0;
