@@ -3,14 +3,20 @@
 
 mod common;
 
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::{Running, build};
+use common::{Running, build, need_root, skipped};
 
 /// `sampletop` with `args`, for which each of `calls` fails with EPERM.
 fn sampletop_without(calls: &'static [libc::c_long], args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
+    program_without(Path::new(env!("CARGO_BIN_EXE_sampletop")), calls, args)
+}
+
+fn program_without(program: &Path, calls: &'static [libc::c_long], args: &[&str]) -> Output {
+    let mut command = Command::new(program);
     command.args(args);
     // SAFETY: between fork and exec only system calls are made.
     unsafe { command.pre_exec(|| calls.iter().try_for_each(|call| refuse(*call))) };
@@ -39,6 +45,7 @@ fn refuse(call: libc::c_long) -> std::io::Result<()> {
 const PERF: libc::c_long = libc::SYS_perf_event_open;
 const PTRACE: libc::c_long = libc::SYS_ptrace;
 const READ: libc::c_long = libc::SYS_process_vm_readv;
+const BPF: libc::c_long = libc::SYS_bpf;
 
 fn target(test: &str) -> Running {
     let program = build("rec_many.c", test, &["-O1"]);
@@ -141,4 +148,98 @@ fn a_demo_that_cannot_start_its_threads_says_so() {
     assert_eq!(output.status.code(), Some(1), "{error}");
     assert!(error.contains("the demo could not start") && error.contains("ulimit"), "{error}");
     assert_eq!(error.lines().count(), 1, "{error}");
+}
+
+#[test]
+fn without_bpf_the_next_way_is_taken_and_a_doctor_says_why() {
+    if !need_root("may use BPF but for the filter") {
+        return;
+    }
+    let target = target("bpf");
+    let (code, report, _) = record(&[BPF], &target, &[]);
+    assert_eq!((code, line(&report, "Capture").ends_with(" perf")), (Some(0), true), "{report}");
+    let (code, report, error) = record(&[BPF], &target, &["--capture", "bpf"]);
+    assert_eq!((code, report.as_str(), error.lines().count()), (Some(4), "", 1), "{error}");
+    let output = sampletop_without(&[BPF], &["doctor", "--json", "-p", &target.pid().to_string()]);
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("json");
+    assert_eq!((output.status.code(), &answer["best"]), (Some(0), &"perf".into()), "{answer}");
+}
+
+const INSIDE: &str = "SAMPLETOP_TEST_IN_CONTAINER";
+
+/// Not a test by itself: runs as process 1 of a container, as what is called root there.
+#[test]
+fn helper_inside_a_container() {
+    let Some(folder) = std::env::var_os(INSIDE).map(PathBuf::from) else { return };
+    assert_eq!((std::process::id(), rustix::process::geteuid().as_raw()), (1, 0));
+    let program = folder.join("sampletop");
+    let target = Running::start(&folder.join("target"), &["10"]);
+    let pid = target.pid().to_string();
+    let json = |output: &Output| -> serde_json::Value {
+        let words = String::from_utf8_lossy(&output.stderr);
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {words}"))
+    };
+    for (calls, best) in [(&[][..], "perf"), (&[PERF], "states"), (&[PERF, PTRACE], "states")] {
+        let doctor = program_without(&program, calls, &["doctor", "--json", "-p", &pid]);
+        let answer = json(&doctor);
+        let ways = answer["ways"].as_array().expect("ways");
+        assert!(ways.iter().any(|way| way["name"] == "bpf" && way["works"] == false), "{answer}");
+        assert_eq!(answer["best"], best, "{answer}");
+        // Each way works if the doctor says so, and only then.
+        for way in ways {
+            let name = way["name"].as_str().expect("a name");
+            let args = ["record", "-p", &pid, "-d", "300ms", "--format", "json", "--capture", name];
+            let record = program_without(&program, calls, &args);
+            assert_eq!(record.status.success(), way["works"] == true, "{name}: {record:?} {answer}");
+        }
+        let record = program_without(&program, calls, &["record", "-p", &pid, "-d", "1s", "--format", "json"]);
+        let error = String::from_utf8_lossy(&record.stderr);
+        match record.status.code() {
+            Some(0) => {
+                let profile = json(&record);
+                assert_eq!(profile["capture"], best);
+                let stacks = profile["groups"].to_string();
+                let whole = ["burn_inner", "wait_outer"].iter().all(|function| stacks.contains(function));
+                assert_eq!(whole, best == "perf", "{stacks}");
+                let text = program_without(&program, calls, &["record", "-p", &pid, "-d", "500ms", "--format", "text"]);
+                let text = String::from_utf8_lossy(&text.stdout).into_owned();
+                assert!(line(&text, "Capture").ends_with(&format!(" {best}")), "{text}");
+                assert!(best != "states" || line(&text, "Notice").contains("perf_event_open"), "{text}");
+            }
+            // Stopping a foreign process has to be asked for.
+            code => assert!(code == Some(4) && calls == [PERF] && error.contains("--capture ptrace"), "{error}"),
+        }
+    }
+}
+
+/// A user and pid namespace of a plain user: root by name, without a right outside.
+#[test]
+fn in_a_container_without_root_the_best_way_is_taken_and_said() {
+    if !need_root("becomes a plain user") {
+        return;
+    }
+    let folder = tempfile::tempdir_in("/tmp").expect("a folder");
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).expect("its mode");
+    let copy =
+        |from: &Path, name: &str| std::fs::copy(from, folder.path().join(name)).map(|_| folder.path().join(name));
+    copy(Path::new(env!("CARGO_BIN_EXE_sampletop")), "sampletop").expect("copied");
+    copy(&build("rec_many.c", "container", &["-O1"]), "target").expect("copied");
+    let this = copy(&std::env::current_exe().expect("this program"), "tests").expect("copied");
+    // A user of its own: memory for rings is counted per user.
+    let user = 1 << 30 | std::process::id();
+    let contained = |args: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child"]);
+        command.args(args).env(INSIDE, folder.path()).current_dir("/").uid(user).gid(user);
+        command
+    };
+    let tried = contained(&["true"]).output().expect("unshare (package util-linux) is needed");
+    if !tried.status.success() {
+        let why = String::from_utf8_lossy(&tried.stderr).into_owned();
+        return skipped("in_a_container_without_root_the_best_way_is_taken_and_said", &why);
+    }
+    let helper = [this.to_str().expect("text"), "--exact", "helper_inside_a_container", "--nocapture"];
+    let output = contained(&helper).output().expect("it starts again");
+    let words = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && words.contains("1 passed"), "{words}");
 }

@@ -5,9 +5,11 @@
 pub mod walks;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use sampletop::capture::schedule::now;
 use sampletop::capture::{Plan, Sampler};
 use sampletop::config::CaptureChoice;
 use sampletop::model::frame::{Event, FrameCode, Look, Marker, RawFrame, Seen};
@@ -18,7 +20,7 @@ use sampletop::process::target::Target;
 use crate::bpf::works;
 use crate::common::{Running, build, skipped};
 use crate::support::*;
-use walks::{Stack, blocked_threads, eu_stack};
+use walks::{Stack, Symbols, blocked_threads, eu_stack};
 
 /// Samples with real walks; the last blocked look of each thread once every one of `wanted` has had one, by thread.
 fn blocked_looks(pid: u32, files: &Files, wanted: &BTreeSet<u32>) -> BTreeMap<u32, Look> {
@@ -118,10 +120,12 @@ fn two_thousand_blocked_stacks_are_what_elfutils_says() {
         return;
     }
     let program = build("bpf_crowd.c", "crowd", &["-O2"]);
-    let running = Running::start(&program, &["crowd", "1992", "8"]);
+    let mut running = Running::start(&program, &["crowd", "1992", "8"]);
     let pid = running.pid();
     let threads = blocked_threads_of_crowd(pid);
     assert_eq!(threads.len(), 1993);
+    check_shares(&mut running, &program);
+    check_names(pid);
     let files = Files::default();
     let told = blocked_looks(pid, &files, &threads);
     let mut addresses = Addresses { files: &files, maps: Maps::read(pid).expect("maps"), known: HashMap::new() };
@@ -138,6 +142,76 @@ fn two_thousand_blocked_stacks_are_what_elfutils_says() {
         .map(|tid| format!("{} {:?}\n  eu-stack: {:x?}", tid, told[tid], judge[tid]))
         .collect();
     assert!(wrong.is_empty(), "{} of {}: {}", wrong.len(), threads.len(), wrong[0]);
+}
+
+/// The functions of busy threads have the shares of their samples that they have measured.
+fn check_shares(running: &mut Running, program: &Path) {
+    const BUSY: usize = 8;
+    /// Family-wise error: 3 functions x 8 threads, two-sided at z = 5.6 each: 24 x 2.2e-8 = 6e-7.
+    const Z: f64 = 5.6;
+    let functions = ["six", "three", "one"];
+    let truth = |running: &mut Running| -> Vec<u64> {
+        ask(running, "\n");
+        (0..3 * BUSY).map(|_| next_number(running)).collect()
+    };
+    let files = Files::default();
+    let target = std::sync::Arc::new(Target::attach(running.pid()).expect("attached"));
+    let (sampler, mut reader) =
+        Sampler::start(vec![target], files.clone(), Default::default(), plan(CaptureChoice::Bpf, 10))
+            .expect("sampling");
+    let mut events = Vec::new();
+    read_until(&mut reader, &mut events, |events| ticks(events) > 10);
+    let (before, from) = (truth(running), now());
+    events.extend(read_for(&mut reader, Duration::from_secs(10)));
+    let (after, to) = (truth(running), now());
+    drop(sampler);
+    let symbols = Symbols::of(program);
+    let mut samples: HashMap<String, [f64; 3]> = HashMap::new();
+    for look in looks(&events).filter(|look| look.seen == Seen::OnCpu && (from..to).contains(&look.at)) {
+        let walk = sampletop::unwinder::Walk { end: None, recovered: false };
+        let names = Stack { walk, frames: look.stack.clone() }.names(&files, &[&symbols]);
+        if let Some(found) = names.iter().find_map(|name| functions.iter().position(|function| function == name)) {
+            samples.entry(name(look)).or_default()[found] += 1.0;
+        }
+    }
+    for spin in 0..BUSY {
+        let seen = samples[&format!("spin-{spin}")];
+        let all: f64 = seen.iter().sum();
+        assert!(all >= 30.0, "only {all} samples: too few for the normal approximation below");
+        let spent = [0, 1, 2].map(|i| (after[3 * spin + i] - before[3 * spin + i]) as f64);
+        for ((seen, spent_in), function) in seen.iter().zip(spent).zip(functions) {
+            let expected = spent_in / spent.iter().sum::<f64>();
+            let bound = Z * (expected * (1.0 - expected) / all).sqrt();
+            let share = seen / all;
+            assert!(
+                (share - expected).abs() <= bound,
+                "spin-{spin}: {function} has {share:.4} of {all} samples, it says {expected:.4}; {bound:.4} is allowed"
+            );
+        }
+    }
+}
+
+/// As `dump` tells them, stacks are the calls that the source says for the thread's number.
+fn check_names(pid: u32) {
+    let output = Command::new(env!("CARGO_BIN_EXE_sampletop"))
+        .args(["dump", "--capture", "bpf", "--format", "json", "-p", &pid.to_string()])
+        .output()
+        .expect("sampletop runs");
+    let dump: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let mut checked = 0;
+    for thread in dump["threads"].as_array().expect("threads") {
+        let Some(number) = thread["name"].as_str().and_then(|name| name.strip_prefix("wait-")) else { continue };
+        let depth = number.parse::<usize>().expect("a number") % 40;
+        let mut expected = vec!["wait_here"];
+        expected.extend((0..=depth).rev().map(|call| if call % 2 == 0 { "even" } else { "odd" }));
+        expected.push("wait_deep");
+        let frames = thread["frames"].as_array().expect("frames").iter().map(|f| f["frame"].as_str().expect("text"));
+        let own: Vec<&str> = frames.filter(|frame| ["wait_here", "even", "odd", "wait_deep"].contains(frame)).collect();
+        assert_eq!(own, expected, "{thread}");
+        assert_eq!(thread["complete"], true, "{thread}");
+        checked += 1;
+    }
+    assert_eq!(checked, 1992);
 }
 
 /// The leader and those called `wait-N`.

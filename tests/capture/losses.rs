@@ -3,15 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sampletop::capture::blocked::StackReader;
+use sampletop::capture::bpf::rows::{self, Blocked, Copied, Row, What};
+use sampletop::capture::looks::{Looks, Round, Stacks};
 use sampletop::capture::perf::Perf;
 use sampletop::capture::schedule::now;
-use sampletop::capture::{Sampler, Walkers};
+use sampletop::capture::{Plan, Sampler, Walkers};
 use sampletop::config::CaptureChoice;
-use sampletop::model::frame::{Event, Marker, RawFrame};
+use sampletop::model::frame::{Counters, Event, Losses, Marker, Ns, RawFrame, RawName, Seen, Syscall};
+use sampletop::process::memory::Memory;
 use sampletop::process::target::Target;
 use sampletop::unwinder::{Registers, StackBytes, Unwinder, Walk};
 
-use crate::common::{Running, build, need_root};
+use crate::common::{Running, build, need_root, skipped};
 use crate::support::*;
 
 /// Ends its walks in turn in every way that there is.
@@ -70,4 +74,92 @@ fn samples_that_find_the_ring_full_are_counted() {
     assert!(lost >= 200, "{lost}");
     perf.count_lost();
     assert!(perf.counts().lost >= lost);
+}
+
+/// kernel.perf_event_max_sample_rate, put back when dropped.
+struct MostSamples(String);
+
+const MOST_SAMPLES: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
+
+impl MostSamples {
+    fn lower(to: u32) -> std::io::Result<MostSamples> {
+        let before = std::fs::read_to_string(MOST_SAMPLES)?;
+        std::fs::write(MOST_SAMPLES, to.to_string())?;
+        Ok(MostSamples(before))
+    }
+}
+
+impl Drop for MostSamples {
+    fn drop(&mut self) {
+        let _ = std::fs::write(MOST_SAMPLES, self.0.trim());
+    }
+}
+
+/// At 10,000 samples a second where 4,000 are allowed; whoever else samples at up to 1,000 notices nothing.
+#[test]
+fn times_the_kernel_throttles_are_counted() {
+    if !need_root("lowers kernel.perf_event_max_sample_rate for a moment") {
+        return;
+    }
+    let program = build("cap_threads.c", "throttled", &["-O1"]);
+    let target = Running::start(&program, &["park", "1"]);
+    let lowered = match MostSamples::lower(4_000) {
+        Ok(lowered) => lowered,
+        Err(error) => return skipped("times_the_kernel_throttles_are_counted", &format!("{MOST_SAMPLES}: {error}")),
+    };
+    let interval = Duration::from_micros(100);
+    let (sampler, mut reader) = start_plan(target.pid(), Plan { interval, ..plan(CaptureChoice::Perf, 1) });
+    let mut events = Vec::new();
+    let throttled = |event: &Event| matches!(event, Event::Tick(tick) if tick.losses.throttled >= 3);
+    read_until(&mut reader, &mut events, |events| events.iter().rev().take(1_000).any(throttled));
+    drop((sampler, lowered));
+    let (sampler, mut reader) = start(&target, CaptureChoice::Perf, 5);
+    let events = read_for(&mut reader, Duration::from_millis(500));
+    drop(sampler);
+    assert!(!events.iter().any(|e| matches!(e, Event::Tick(tick) if tick.losses.throttled > 0)), "it is put back");
+}
+
+/// A read of the iterator never gives more rows than there are slots, so that no thread is late for want of one: at this seam
+/// only can be seen what would be told of it.
+#[test]
+fn a_stack_without_a_slot_is_late_and_taken_the_next_time() {
+    assert!((32 << 10) / rows::ROW < rows::SLOTS, "rows of a read, and slots");
+    let program = build("cap_threads.c", "slots", &["-O1"]);
+    let target = Running::start(&program, &["park", "1"]);
+    let pid = target.pid();
+    let mut looks = Looks::new(pid, 100).expect("its threads");
+    let mut reader = StackReader::new(Memory::new(pid));
+    let (mut events, mut moved, mut losses) = (Vec::new(), Vec::new(), Losses::default());
+    let mut tell = |what| {
+        let mut round = Round {
+            stacks: Some(Stacks { reader: &mut reader, unwinder: &mut TopOnly }),
+            events: &mut events,
+            moved: &mut moved,
+            losses: &mut losses,
+            stops_threads: false,
+            turns: 0,
+            pause_at: Ns::MAX,
+            denied: false,
+        };
+        let counters = Counters { run_ns: 5, delay_ns: 6, runs: 7 };
+        let name = RawName::new(b"parked");
+        looks.row(
+            &Row { at: 1, tid: pid, process: pid, start: 3, name, counters, state: b'S', what },
+            Copied::default(),
+            &mut round,
+        );
+        (events.drain(..).collect::<Vec<_>>(), losses)
+    };
+    let (told, counted) = tell(What::Late);
+    assert_eq!((counted.late, counted.samples, counted.torn), (1, 0, 0));
+    assert!(
+        matches!(&told[..], [Event::Look(look)] if look.seen == Seen::Running && look.stack.is_empty()),
+        "{told:?}"
+    );
+    let registers = Registers { rip: 0x1000, rsp: 0x2000, rbp: Some(0), ..Registers::default() };
+    let call = Syscall { number: 0, args: [0; 6] };
+    let (told, counted) =
+        tell(What::Blocked(Blocked { registers, call, fs_base: 0, slot: 0, stack_bytes: 0, kernel_bytes: 0 }));
+    assert_eq!((counted.late, counted.samples), (1, 1));
+    assert!(matches!(&told[..], [Event::Look(look)] if look.seen == Seen::Blocked(call)), "{told:?}");
 }

@@ -436,8 +436,13 @@ fn helper_that_tells_of_gaps() {
     read_until(&mut reader, &mut events, |events| ticks(events) > 5);
     println!("sampling");
     let gap = |event: &Event| if let Event::Gap { from, at } = event { Some((*from, *at)) } else { None };
-    read_until(&mut reader, &mut events, |events| events.iter().any(|event| gap(event).is_some()));
-    let (from, at) = events.iter().find_map(gap).expect("a gap");
+    let place = |events: &[Event]| events.iter().position(|event| gap(event).is_some());
+    read_until(&mut reader, &mut events, |events| place(events).is_some_and(|place| ticks(&events[place..]) > 0));
+    let place = place(&events).expect("a gap");
+    let late = |event: &Event| if let Event::Tick(tick) = event { Some(tick.losses.late) } else { None };
+    let before = events[..place].iter().rev().find_map(late).expect("a tick");
+    assert_eq!(events[place..].iter().find_map(late), Some(before + 1), "a tick is late, once");
+    let (from, at) = gap(&events[place]).expect("a gap");
     println!("gap of {}", at - from);
 }
 

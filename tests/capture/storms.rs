@@ -187,6 +187,23 @@ fn children_that_come_and_go_are_not_the_target(choice: CaptureChoice) {
     assert!(["a_fork_inner", "a_burn"].iter().all(|f| shown.innermost.contains(*f)), "{shown:?}");
 }
 
+/// Threads that move while they are read: that is noticed, counted, and no stack of it is told.
+fn threads_that_move_while_they_are_read_are_torn(choice: CaptureChoice) {
+    let program = build("storm.c", &format!("switch-{}", choice.word()), &["-O2", "-DWHO=a"]);
+    let target = Running::start(&program, &["switch"]);
+    let files = Files::default();
+    let (sampler, mut reader) = start_walking(target.pid(), choice, &files);
+    let mut events = Vec::new();
+    let torn = |event: &Event| matches!(event, Event::Tick(tick) if tick.losses.torn >= 3);
+    read_until(&mut reader, &mut events, |events| events.iter().rev().take(50).any(torn));
+    drop(sampler);
+    let symbols = [Symbols::of(&program)];
+    let chains: [&[&str]; 2] = [&["a_switch_thread", "a_pass"], &["main"]];
+    let shown = Truth { symbols: &symbols.each_ref(), chains: &chains }.check(&files, &stacks(&events, ""));
+    assert_counted(&shown, &last_losses(&events));
+    assert!(shown.whole > 20 && shown.innermost.contains("a_pass"), "{shown:?}");
+}
+
 macro_rules! by_both {
     ($($test:ident)*) => {
         mod by_perf {
@@ -202,6 +219,7 @@ by_both! {
     libraries_that_come_and_go_are_never_taken_for_each_other
     programs_that_follow_each_other_are_never_taken_for_each_other
     children_that_come_and_go_are_not_the_target
+    threads_that_move_while_they_are_read_are_torn
 }
 
 /// `sampletop record` of a target that will end, and how many files it has open.

@@ -1,4 +1,5 @@
-// `crowd N B`: N threads that wait, each at the end of as many calls as its number says, and B that spin.
+// `crowd N B`: N threads that wait, each at the end of as many calls as its number says, and B that spin: in three functions, of
+// which they tell after each line how much CPU time each has had, ns.
 // `maps N`: N threads that nap 1 ms again and again, at the end of some calls, while one maps and unmaps memory without rest.
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -75,12 +76,38 @@ static void *wait_deep(void *arg) {
     return arg;
 }
 
+enum { SPINNING = 64 };
+static volatile long spent[SPINNING][3];
+
+static long thread_clock(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return now.tv_sec * 1000000000l + now.tv_nsec;
+}
+#define BURN(name, which, ns)                                                                                          \
+    OWN static void name(long n) {                                                                                     \
+        long begin = thread_clock(), now;                                                                              \
+        do {                                                                                                           \
+            for (int i = 0; i < 1000; i++) sink++;                                                                     \
+            now = thread_clock();                                                                                      \
+        } while (now < begin + ns);                                                                                    \
+        spent[n][which] += now - begin;                                                                                \
+    }
+BURN(six, 0, 600000)
+BURN(three, 1, 300000)
+BURN(one, 2, 100000)
+
 static void *spin(void *arg) {
     char name[16];
     snprintf(name, sizeof name, "spin-%ld", (long)arg);
     pthread_setname_np(pthread_self(), name);
     announced++;
-    for (;;) sink++;
+    for (;;) {
+        six((long)arg);
+        three((long)arg);
+        one((long)arg);
+        STAY;
+    }
 }
 
 static void *map(void *arg) {
@@ -107,10 +134,15 @@ int main(int argc, char **argv) {
     for (long i = 0; i < count; i++) start(wait_deep, i);
     if (maps) start(map, 0);
     while (!maps && announced < count) usleep(1000);
-    long spinning = argc > 3 ? atol(argv[3]) : 0;
+    long spinning = argc > 3 && atol(argv[3]) <= SPINNING ? atol(argv[3]) : 0;
     for (long i = 0; i < spinning; i++) start(spin, i);
     while (!maps && announced < count + spinning) usleep(1000);
     puts("ready");
     fflush(stdout);
-    return getchar() == 0;
+    char line[16];
+    while (fgets(line, sizeof line, stdin)) {
+        for (long i = 0; i < spinning * 3; i++) printf("%ld\n", spent[i / 3][i % 3]);
+        fflush(stdout);
+    }
+    return 0;
 }

@@ -4,6 +4,7 @@
 // `fork`: two threads that fork children and wait for them, one that forks by vfork and executes `true`. After a line no more.
 // `exec COUNT PROGRAM OTHER`: burns a while, naps a while, and executes OTHER, which executes PROGRAM, COUNT times; then stays.
 // `load LIBRARY LIBRARY`: a thread that loads one, calls into it, which calls back, unloads it, and so with the other.
+// `switch`: two pairs of threads that pass a byte to and fro.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -130,6 +131,19 @@ void *OWN(load_thread)(void *arg) {
     return arg;
 }
 
+static int pipes[4][2];
+void OWN(pass)(int from, int to) {
+    char byte;
+    if (read(from, &byte, 1) == 1 && write(to, &byte, 1) == 1) sink++;
+    STAY;
+}
+void *OWN(switch_thread)(void *arg) {
+    long n = (long)arg;
+    pthread_setname_np(pthread_self(), "switches");
+    for (;;) CALL(pass)(pipes[n][0], pipes[n ^ 1][1]);
+    return arg;
+}
+
 static void start(void *(*work)(void *), long n) {
     pthread_t thread;
     if (pthread_create(&thread, NULL, work, (void *)n)) exit(3);
@@ -157,6 +171,12 @@ int main(int argc, char **argv) {
     }
     if (!strcmp(argv[1], "fork"))
         for (int i = 0; i < 3; i++) start(CALL(fork_thread), i == 2);
+    for (long i = 0; i < 4 && !strcmp(argv[1], "switch"); i++)
+        if (pipe(pipes[i])) return 6;
+    for (long i = 0; i < 4 && !strcmp(argv[1], "switch"); i++) {
+        start(CALL(switch_thread), i);
+        if (i % 2 && write(pipes[i][1], "", 1) != 1) return 6;
+    }
     if (!strcmp(argv[1], "load")) start(CALL(load_thread), 0);
     puts("ready");
     fflush(stdout);
