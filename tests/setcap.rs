@@ -127,6 +127,29 @@ fn they_show_ones_own_by_the_best_way() {
     assert!(text(&output.stdout).contains("\"open_burn\""), "{profile}");
 }
 
+fn setting(name: &str) -> i32 {
+    let text = std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).expect("a setting");
+    text.trim().parse().expect("a number")
+}
+
+#[test]
+fn names_of_the_kernel_take_a_right_of_their_own() {
+    // Where perf is free for all, the addresses are, too.
+    let free = setting("perf_event_paranoid") < 2 && setting("kptr_restrict") == 0;
+    for (capabilities, named) in [(FEW, free), (WITH_NAMES, setting("kptr_restrict") < 2)] {
+        let Some(installed) = Installed::with(capabilities) else { return };
+        let program = installed.copy(&build("kernel_calls.c", "names", &["-O1"]), "target", 0o755);
+        let target = start_as(NOBODY, &program, &["zero"]);
+        let pid = target.pid().to_string();
+        let output = installed.as_nobody(&["record", "-p", &pid, "-d", "1s", "--format", "folded"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let folded = text(&output.stdout);
+        assert_eq!((folded.contains(";vfs_read_[k]"), folded.contains(";[kernel]_[k]")), (named, !named), "{folded}");
+    }
+}
+
+const WITH_NAMES: &str = "cap_bpf,cap_perfmon,cap_syslog=ep";
+
 /// What [`FEW`] permits.
 const BEST: &str = "bpf";
 

@@ -133,6 +133,8 @@ pub struct Tried {
     pub perf: Trial,
     /// Its sampling shows the kernel's own part.
     pub kernel_visible: bool,
+    /// The kernel shows where its functions are, so that they have names (kernel.kptr_restrict).
+    pub kernel_names: bool,
     /// Reading where a thread of the target stands; `None` without a target.
     pub registers: Option<Trial>,
     /// The system call ptrace, on nobody.
@@ -223,7 +225,15 @@ fn tried(target: Option<&Target>) -> Tried {
     };
     let kernel_visible = matches!(sampling, Ok((_, true)));
     let perf = sampling.map_or_else(Trial::from, |_| Trial::Works);
-    Tried { bpf, perf, kernel_visible, registers, ptrace }
+    Tried { bpf, perf, kernel_visible, kernel_names: kernel_names(), registers, ptrace }
+}
+
+/// Addresses that are not shown are zeros, all of them.
+fn kernel_names() -> bool {
+    use std::io::Read;
+    let mut begin = [0; 16];
+    let read = fs::File::open("/proc/kallsyms").and_then(|mut file| file.read_exact(&mut begin));
+    read.is_ok() && begin.iter().any(|digit| *digit != b'0')
 }
 
 fn bpf() -> Trial {

@@ -81,6 +81,7 @@ fn seen(facts: &Facts) -> Vec<(String, String)> {
         ("pid namespace", ours(own.first_pid_namespace).into()),
         ("container", facts.place.engine.word().into()),
         ("kernel time in samples", yes_no(facts.tried.kernel_visible).into()),
+        ("names of kernel functions", yes_no(facts.tried.kernel_names).into()),
     ];
     if let Some(target) = &facts.target {
         let same = |same: Option<bool>| match same {
@@ -180,6 +181,7 @@ pub fn json(facts: &Facts, verdict: &Verdict) -> String {
         "target": target,
         "ways": verdict.ways.iter().map(way).collect::<Vec<_>>(),
         "kernel_visible": facts.tried.kernel_visible,
+        "kernel_names": facts.tried.kernel_names,
         "best": verdict.best.map(name),
         "change": change,
     });

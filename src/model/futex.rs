@@ -270,6 +270,16 @@ mod tests {
     }
 
     #[test]
+    fn functions_of_the_kernel_decide_nothing() {
+        let location = |kind| {
+            let function = "nanosleep".into();
+            Location { function, module: "m".into(), file: None, line: None, kind, tier: None }
+        };
+        assert_eq!(kind_of(&[location(FrameKind::Native)]), Some(Sleep));
+        assert_eq!(kind_of(&[location(FrameKind::Kernel)]), None);
+    }
+
+    #[test]
     fn nested_brackets_are_not_recursed_into() {
         // A hostile symbol: the depth of its brackets must not become the depth of our stack.
         assert_eq!(kind_of_name(&"<".repeat(4096)), None);

@@ -131,6 +131,8 @@ fn helper_follows_new_threads() {
     events.extend(reader.by_ref());
     let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").expect("this kernel has perf");
     assert_eq!(kernel_visible, paranoid.trim().parse::<i32>().expect("a number") < 2);
+    let of_kernel = looks(&events).any(|look| frames_of_user(look) < look.stack.len());
+    assert!(kernel_visible || !of_kernel, "the kernel shows nothing of itself");
     let expected = (end - begin) as f64 / 1_994_000.0;
     // Each thread lives at most ten periods, of which the first of each CPU gives nothing. Two events for a thread would
     // give twice the samples.

@@ -42,6 +42,7 @@ fn plain() -> Facts {
             bpf: no(libc::EPERM),
             perf: Trial::Works,
             kernel_visible: false,
+            kernel_names: false,
             registers: Some(Trial::Works),
             ptrace: Trial::Works,
         },
