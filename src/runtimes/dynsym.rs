@@ -10,7 +10,9 @@ pub struct Exports<'m, M> {
     symbols: u64,
     strings: u64,
     strings_size: u64,
-    gnu_hash: u64,
+    gnu_hash: Option<u64>,
+    /// The older table, which libraries that are linked for old systems have alone.
+    hash: Option<u64>,
 }
 
 /// Entries of the dynamic section; real ones have some 30.
@@ -22,6 +24,7 @@ const PROGRAM_HEADERS_MAX: u64 = 64;
 const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
 const DT_NULL: u64 = 0;
+const DT_HASH: u64 = 4;
 const DT_STRTAB: u64 = 5;
 const DT_SYMTAB: u64 = 6;
 const DT_STRSZ: u64 = 10;
@@ -34,8 +37,7 @@ fn u32_at<M: ReadMemory>(memory: &M, at: u64) -> Option<u32> {
 }
 
 impl<'m, M: ReadMemory> Exports<'m, M> {
-    /// `image`: where the file's first byte is mapped. `None` where there is no library with a GNU hash table (every linker's
-    /// default since 2006).
+    /// `image`: where the file's first byte is mapped. `None` where there is no library with a table of hashes.
     pub fn of(memory: &'m M, image: u64) -> Option<Exports<'m, M>> {
         let mut header = [0; 64];
         memory.read_exact(image, &mut header)?;
@@ -58,7 +60,7 @@ impl<'m, M: ReadMemory> Exports<'m, M> {
         }
         let bias = bias?;
         let dynamic = bias.wrapping_add(dynamic?);
-        let mut exports = Exports { memory, bias, symbols: 0, strings: 0, strings_size: 0, gnu_hash: 0 };
+        let mut exports = Exports { memory, bias, symbols: 0, strings: 0, strings_size: 0, gnu_hash: None, hash: None };
         for number in 0..DYNAMIC_MAX {
             let at = dynamic.checked_add(16 * number)?;
             let (tag, value) = (memory.read_u64(at)?, memory.read_u64(at.checked_add(8)?)?);
@@ -69,16 +71,40 @@ impl<'m, M: ReadMemory> Exports<'m, M> {
                 DT_STRTAB => exports.strings = address,
                 DT_SYMTAB => exports.symbols = address,
                 DT_STRSZ => exports.strings_size = value,
-                DT_GNU_HASH => exports.gnu_hash = address,
+                DT_HASH => exports.hash = Some(address),
+                DT_GNU_HASH => exports.gnu_hash = Some(address),
                 _ => {}
             }
         }
-        (exports.symbols != 0 && exports.strings != 0 && exports.gnu_hash != 0).then_some(exports)
+        (exports.symbols != 0 && exports.strings != 0 && exports.gnu_hash.or(exports.hash).is_some()).then_some(exports)
     }
 
     /// The address of a symbol that the library defines.
     pub fn find(&self, name: &str) -> Option<u64> {
-        let table = self.gnu_hash;
+        match (self.gnu_hash, self.hash) {
+            (Some(table), _) => self.find_by_gnu_hash(table, name),
+            (None, Some(table)) => self.find_by_hash(table, name),
+            (None, None) => None,
+        }
+    }
+
+    fn find_by_hash(&self, table: u64, name: &str) -> Option<u64> {
+        let (buckets, symbols) = (u32_at(self.memory, table)?, u32_at(self.memory, table.checked_add(4)?)?);
+        let word = |number: u64| u32_at(self.memory, table.checked_add(8 + 4 * number)?);
+        let mut number = word(u64::from(sysv_hash(name).checked_rem(buckets)?))?;
+        for _ in 0..CHAIN_MAX.min(symbols) {
+            if number == 0 || number >= symbols {
+                return None;
+            }
+            if let Some(address) = self.symbol(number, name) {
+                return Some(address);
+            }
+            number = word(u64::from(buckets) + u64::from(number))?;
+        }
+        None
+    }
+
+    fn find_by_gnu_hash(&self, table: u64, name: &str) -> Option<u64> {
         let (buckets, first, bloom) =
             (u32_at(self.memory, table)?, u32_at(self.memory, table + 4)?, u32_at(self.memory, table + 8)?);
         let bucket_table = table.checked_add(16)?.checked_add(8 * u64::from(bloom))?;
@@ -124,6 +150,14 @@ fn hash(name: &str) -> u32 {
     name.bytes().fold(5381, |hash: u32, byte| hash.wrapping_mul(33).wrapping_add(u32::from(byte)))
 }
 
+/// The hash function of DT_HASH (System V ABI).
+fn sysv_hash(name: &str) -> u32 {
+    name.bytes().fold(0, |hash: u32, byte| {
+        let sum = (hash << 4).wrapping_add(u32::from(byte));
+        (sum ^ (sum >> 24 & 0xf0)) & 0x0fff_ffff
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,6 +177,7 @@ mod tests {
         assert_eq!(exports.find("getpid"), Some(libc::getpid as *const () as u64));
         assert_eq!(exports.find("read"), Some(libc::read as *const () as u64));
         assert_eq!(exports.find("no such function"), None);
+        assert_eq!((sysv_hash(""), sysv_hash("printf"), sysv_hash("syscall")), (0, 0x077_905a6, 0x0b09_985c));
         assert!(Exports::of(&memory, library.start + 8).is_none());
     }
 }
