@@ -20,7 +20,9 @@ fuzz_target!(|data: &[u8]| {
             assert!(b"RSDTtXZPI".contains(&row.state), "{}", row.state);
             assert!(row.name.bytes().len() <= 15);
             if let What::Blocked(blocked) = row.what {
-                assert!(blocked.slot < SLOTS && blocked.stack_bytes <= LARGEST && blocked.kernel_bytes <= KERNEL_LARGEST);
+                assert!(
+                    blocked.slot < SLOTS && blocked.stack_bytes <= LARGEST && blocked.kernel_bytes <= KERNEL_LARGEST
+                );
                 assert!(blocked.registers.rip != 0 && blocked.registers.rsp != 0 && blocked.registers.rbp.is_some());
                 assert!(blocked.call.number >= -1);
             }
