@@ -1,10 +1,11 @@
 //! The live view as a user has it: the real program on a pseudo terminal, watching the built-in workload.
 
-mod common {
-    pub mod pty;
-}
+mod common;
+#[path = "common/pty.rs"]
+mod pty;
 
-use common::pty::Session;
+use common::{Running, build};
+use pty::Session;
 
 fn demo(args: &[&str], rows: u16, columns: u16) -> (Session, tempfile::TempDir) {
     let dir = tempfile::tempdir().expect("a folder");
@@ -174,4 +175,29 @@ fn the_result_stays_when_the_command_ends() {
     assert_given_back(&session);
     let output = std::fs::read_dir(dir.path()).expect("the folder").filter_map(Result::ok).next().expect("a file");
     assert_eq!(std::fs::read_to_string(output.path()).expect("its output"), "hello\n");
+}
+
+/// From waiting for the first to waiting for the next, and on.
+#[test]
+fn a_name_is_waited_for_and_taken_up_again() {
+    let program = build("family.c", "live", &["-O1", "-g"]);
+    let name = program.file_name().expect("a name").to_str().expect("text").to_owned();
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut session = Session::start(&["--name", &name, "--group", "process"], 24, 120, dir.path());
+    session.wait_for("the waiting", |s| s.contains(&format!("waiting for a process called {name}")));
+    let first = Running::start(&program, &["spin", "red"]);
+    let pid = format!("{} ", first.pid());
+    session.wait_for("its tree", |s| s.contains("LIVE") && s.contains("1 process: ") && s.contains(&pid));
+    drop(first);
+    let screen = session.wait_for("its end", |s| s.contains("WAITING") && s.contains("no process: "));
+    assert!(screen.contains(&pid), "what it did stays: {screen}");
+    let (second, third) = (Running::start(&program, &["spin", "blue"]), Running::start(&program, &["spin", "red"]));
+    let pids = [second.pid(), third.pid()].map(|pid| format!("{pid} "));
+    let screen = session.wait_for("the next", |s| {
+        s.contains("LIVE") && s.contains("2 processes: ") && pids.iter().all(|pid| s.contains(pid))
+    });
+    assert!(screen.contains(&pid), "and so does what was before: {screen}");
+    session.press("q");
+    assert_eq!(session.wait_end(), 0);
+    assert_given_back(&session);
 }

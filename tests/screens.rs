@@ -619,6 +619,38 @@ fn what_became_of_the_target_is_said() {
     assert!(live.screen().contains("STOPPED") && live.screen().contains("using states"), "{}", live.screen());
 }
 
+#[test]
+fn several_processes_are_one_tree_or_apart() {
+    let mut world = World::web();
+    let mut live = Live::new(80, 24, AppConfig::default());
+    live.send(Input::Snapshot(Arc::new(world.run(20 * SECOND).snapshot())));
+    assert!(live.screen().contains("3 processes: nginx") && live.screen().contains("thr 3:"), "{}", live.screen());
+    // rules, name, thread, process
+    live.press("ittt");
+    golden("processes-80x24.txt", &live.screen());
+    // One after the other ends.
+    let mut snapshot = world.snapshot();
+    let mut end = |at: usize, snapshot: &mut Snapshot| {
+        let mut targets = snapshot.targets.to_vec();
+        targets[at].ended = Some(snapshot.at);
+        snapshot.targets = targets.into();
+        live.send(Input::Snapshot(Arc::new(snapshot.clone())));
+        live.screen()
+    };
+    end(0, &mut snapshot);
+    assert!(end(1, &mut snapshot).contains("1 process: nginx"));
+    let screen = end(2, &mut snapshot);
+    assert!(screen.contains("no process: nginx") && screen.contains("WAITING"), "{screen}");
+    assert!(screen.contains("ngx_http_parse"), "what was there stays: {screen}");
+}
+
+#[test]
+fn what_is_waited_for_is_said() {
+    let waits_for = Some("waiting for a process called nginx".into());
+    let live = Live::new(80, 24, AppConfig { waits_for, ..AppConfig::default() });
+    golden("waiting-80x24.txt", &live.screen());
+}
+
 /// While history is read the screen keeps its figures; metric and order change at once; only what was asked for last
 /// is shown.
 #[test]

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::Failure;
@@ -131,9 +130,9 @@ impl Choosing {
     pub fn follow(mut self, sampler: Controller) -> std::io::Result<Following> {
         let (stop, stopped) = channel();
         if self.once {
-            return Ok(Following { stop: Some(stop), thread: None });
+            return Ok(Following { _stop: stop });
         }
-        let thread = std::thread::Builder::new().name("choosing".into()).spawn(move || {
+        std::thread::Builder::new().name("choosing".into()).spawn(move || {
             let mut pause = self.every;
             while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
                 let begin = Instant::now();
@@ -145,12 +144,13 @@ impl Choosing {
                 pause = self.every.max(begin.elapsed() * COSTS).min(EVERY_AT_LEAST.max(self.every));
             }
         })?;
-        Ok(Following { stop: Some(stop), thread: Some(thread) })
+        Ok(Following { _stop: stop })
     }
 
     /// One look: who is watched from now on, and who cannot be.
     fn look(&mut self) -> (Vec<Arc<Target>>, Vec<(u32, AttachError)>) {
-        let living = self.list.inner().look_after();
+        self.list.read_commands();
+        let living = self.list.inner().living();
         let mut refused = Vec::new();
         let mut targets = Vec::new();
         for pid in self.select.look(&mut Proc, Wanted::AT_ONCE.saturating_sub(living)) {
@@ -173,19 +173,9 @@ impl Choosing {
     }
 }
 
-/// Ends the looking when dropped.
+/// Ends the looking when dropped; nobody waits for that, since a look may block.
 pub struct Following {
-    stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Drop for Following {
-    fn drop(&mut self) {
-        self.stop = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
+    _stop: Sender<()>,
 }
 
 impl List {
@@ -205,6 +195,20 @@ impl List {
         let facts = facts(&target);
         inner.entries.push(Entry { facts, living: Some(target.clone()), looks: 0, named: false });
         target
+    }
+
+    /// Reads the command lines that may have changed. That may block (the kernel asks for a lock of the process), so nobody
+    /// waits for it meanwhile.
+    fn read_commands(&self) {
+        let due = self.inner().due();
+        for target in due {
+            let Some(command) = command_of(target.pid()).filter(|_| target.alive()) else { continue };
+            let mut inner = self.inner();
+            let is_it = |entry: &&mut Entry| entry.living.as_ref().is_some_and(|living| Arc::ptr_eq(living, &target));
+            if let Some(entry) = inner.entries.iter_mut().find(is_it).filter(|entry| *command != *entry.facts.command) {
+                entry.facts.command = command.into();
+            }
+        }
     }
 
     /// What a process was started with, where /proc does not say that (yet).
@@ -248,25 +252,22 @@ impl Inner {
         self.entries.iter().any(|entry| entry.facts.pid == pid && entry.living.is_some())
     }
 
-    /// Notes who has ended and who is called otherwise now; how many live.
-    fn look_after(&mut self) -> usize {
-        let mut living = 0;
+    /// Notes who has ended. The others whose command lines are to be read again.
+    fn due(&mut self) -> Vec<Arc<Target>> {
+        let mut due = Vec::new();
         for entry in &mut self.entries {
+            entry.living.take_if(|target| !target.alive());
             let Some(target) = &entry.living else { continue };
-            let due = entry.looks < YOUNG || entry.looks % YOUNG == 0;
-            let command = if due && !entry.named { command_of(entry.facts.pid) } else { None };
-            // Asked last: what was read by number belongs to it only if it still lives.
-            if !target.alive() {
-                entry.living = None;
-                continue;
+            if !entry.named && (entry.looks < YOUNG || entry.looks % YOUNG == 0) {
+                due.push(target.clone());
             }
-            living += 1;
             entry.looks = entry.looks.wrapping_add(1);
-            if let Some(command) = command.filter(|command| **command != *entry.facts.command) {
-                entry.facts.command = command.into();
-            }
         }
-        living
+        due
+    }
+
+    fn living(&self) -> usize {
+        self.entries.iter().filter(|entry| entry.living.is_some()).count()
     }
 }
 

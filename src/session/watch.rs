@@ -43,6 +43,7 @@ pub struct Aim {
     launch: Option<Launch>,
     is_demo: bool,
     wanted: snapshot::Wanted,
+    waits_for: String,
 }
 
 impl Aim {
@@ -57,12 +58,14 @@ impl Aim {
             (TargetSpec::Processes(wanted), _) => wanted.clone(),
             (_, launch) => Wanted::Pids(launch.iter().map(Launch::pid).collect()),
         };
-        let title = match &wanted {
-            Wanted::Pids(_) => String::new(),
-            Wanted::Name(pattern) => pattern.to_string(),
-            Wanted::Cgroup(path) => path.to_string_lossy().into_owned(),
+        let (title, kind) = match &wanted {
+            Wanted::Pids(_) => (String::new(), ""),
+            Wanted::Name(pattern) => (pattern.to_string(), "called"),
+            Wanted::Cgroup(path) => (path.to_string_lossy().into_owned(), "in the control group"),
         };
-        let title = Arc::from(&*crate::model::text::clean(&title, TITLE_MAX));
+        let title = crate::model::text::clean(&title, TITLE_MAX);
+        let waits_for = format!("waiting for a process {kind} {title}");
+        let title = Arc::from(&*title);
         let waits = wanted.waits();
         let mut choosing = Choosing::new(wanted, config.subprocesses);
         let targets = choosing.first()?;
@@ -71,7 +74,7 @@ impl Aim {
             choosing.list().name(launch.pid(), launch.command_line());
         }
         let is_demo = matches!(spec, TargetSpec::Demo { .. });
-        Ok(Aim { choosing, targets, launch, is_demo, wanted: snapshot::Wanted { title, waits } })
+        Ok(Aim { choosing, targets, launch, is_demo, wanted: snapshot::Wanted { title, waits }, waits_for })
     }
 
     /// Those that come later are watched, too.
@@ -81,7 +84,7 @@ impl Aim {
 
     /// What is waited for, while there is nothing to look at.
     pub fn waits_for(&self) -> Option<String> {
-        self.targets.is_empty().then(|| format!("waiting for a process of {}", self.wanted.title))
+        self.targets.is_empty().then(|| self.waits_for.clone())
     }
 
     /// Sleeps until there is something to look at.
@@ -108,7 +111,7 @@ pub struct Watch {
 impl Watch {
     /// Begins to sample; a command that is held goes on to its exec once capture is open.
     pub fn begin(config: &Config, aim: Aim, publication: Option<Publication>) -> Result<Watch, Failure> {
-        let Aim { choosing, targets, launch, is_demo, wanted } = aim;
+        let Aim { choosing, targets, launch, is_demo, wanted, .. } = aim;
         let files = Files::default();
         let symbols = Symbols::start(files.clone());
         let used_ns: Arc<AtomicU64> = Arc::default();

@@ -7,6 +7,7 @@ mod common;
 mod losses;
 mod pace;
 mod rights;
+mod several;
 mod stopping;
 mod storms;
 mod support;

@@ -8,7 +8,7 @@ use sampletop::model::frame::{
     Tick,
 };
 use sampletop::model::recorder::{Limits, Recorder};
-use sampletop::model::snapshot::{Health, Session, Snapshot, Target};
+use sampletop::model::snapshot::{Health, Session, Snapshot, Target, Wanted};
 use sampletop::model::tables::{FrameKind, Location, Named};
 use sampletop::model::waits::{Answer, Asked, Facts, Time, describe};
 
@@ -34,8 +34,9 @@ enum Doing {
     Waits { call: i32, fd: u64, stack: &'static str, wait: u64 },
 }
 
-/// One thread: its name and what it does in a tick.
+/// One thread: its process, its name and what it does in a tick.
 struct Script {
+    pid: u32,
     name: String,
     doing: Box<dyn Fn(u64) -> Doing>,
 }
@@ -46,6 +47,7 @@ pub struct World {
     last: HashMap<u32, (u64, Ns, bool)>,
     ticks: u64,
     scripts: Vec<Script>,
+    wanted: Wanted,
 }
 
 impl World {
@@ -56,7 +58,23 @@ impl World {
             last: HashMap::new(),
             ticks: 0,
             scripts,
+            wanted: Wanted::default(),
         }
+    }
+
+    /// Three processes, found by a name: one that waits, and two that work, one twice as much.
+    pub fn web() -> World {
+        let doing: [Box<dyn Fn(u64) -> Doing>; 3] = [
+            Box::new(|_| Doing::Waits { call: FUTEX, fd: 0, stack: "main:9;ngx_master_cycle:50;sigsuspend", wait: 1 }),
+            Box::new(|_| Doing::Runs("main:9;ngx_worker_cycle:70;ngx_http_parse:31")),
+            Box::new(|tick| match tick % 2 {
+                0 => Doing::Runs("main:9;ngx_worker_cycle:70;ngx_http_parse:31"),
+                _ => Doing::Waits { call: RECVFROM, fd: 37, stack: "main:9;ngx_worker_cycle:71;recv", wait: tick },
+            }),
+        ];
+        let scripts = (PID + 1..).zip(doing).map(|(pid, doing)| Script { pid, name: "nginx".into(), doing });
+        let wanted = Wanted { title: "nginx".into(), waits: true };
+        World { wanted, ..World::new(scripts.collect()) }
     }
 
     /// The shop: request threads, a lock, a log that is synced, a pool that waits for work.
@@ -64,14 +82,15 @@ impl World {
         let mut scripts = Vec::new();
         for n in 0..12u64 {
             let name = format!("http-nio-exec-{n}");
-            scripts.push(Script { name, doing: Box::new(move |tick| request_thread(n, tick)) });
+            scripts.push(Script { pid: PID, name, doing: Box::new(move |tick| request_thread(n, tick)) });
         }
         for n in 0..4u64 {
             let name = format!("worker-{n}");
-            scripts.push(Script { name, doing: Box::new(move |tick| worker(n, tick)) });
+            scripts.push(Script { pid: PID, name, doing: Box::new(move |tick| worker(n, tick)) });
         }
-        scripts.push(Script { name: "log-writer".into(), doing: Box::new(log_writer) });
+        scripts.push(Script { pid: PID, name: "log-writer".into(), doing: Box::new(log_writer) });
         scripts.push(Script {
+            pid: PID,
             name: "main".into(),
             doing: Box::new(|_| Doing::Waits {
                 call: NANOSLEEP,
@@ -84,6 +103,7 @@ impl World {
             let name = format!("pool-{n}");
             let stack = "start_thread;shop::pool::Worker::run:71;epoll_wait";
             scripts.push(Script {
+                pid: PID,
                 name,
                 doing: Box::new(move |_| Doing::Waits { call: EPOLL_WAIT, fd: 9, stack, wait: 1 }),
             });
@@ -100,6 +120,7 @@ impl World {
             "main:1;a_function_whose_name_is_as_long_as_the_author_had_patience_for_and_then_some_more::{{closure}}::call:123456",
         ];
         let scripts = stacks.into_iter().enumerate().map(|(n, stack)| Script {
+            pid: PID,
             name: ["読者", "e\u{301}", "🦀", "long-name-15-by"][n].into(),
             doing: Box::new(move |_| Doing::Runs(stack)),
         });
@@ -116,12 +137,13 @@ impl World {
             "main:12;shop::Cache::grow:8;kernel![kernel];kernel![kernel] ",
         ];
         let doing = move |tick: u64| Doing::Runs(stacks[[0, 0, 0, 1, 2, 3, 0, 0, 3, 4][(tick % 10) as usize]]);
-        World::new(vec![Script { name: "backup".into(), doing: Box::new(doing) }])
+        World::new(vec![Script { pid: PID, name: "backup".into(), doing: Box::new(doing) }])
     }
 
     /// A recursion `depth` frames deep, and a fork at every level.
     pub fn deep() -> World {
         World::new(vec![Script {
+            pid: PID,
             name: "deep".into(),
             doing: Box::new(|tick| {
                 // Leaked once per stack: the scripts want static text, and there are 60 of these.
@@ -147,7 +169,7 @@ impl World {
             let tid = PID + n as u32;
             let doing = (self.scripts[n].doing)(self.ticks);
             let name = RawName::new(self.scripts[n].name.as_bytes());
-            let thread = ThreadKey { pid: PID, tid, start: 77 };
+            let thread = ThreadKey { pid: self.scripts[n].pid, tid, start: 77 };
             let (last_wait, mut run_ns, known) = self.last.get(&tid).copied().unwrap_or((0, 0, false));
             let runs = self.ticks;
             let counters = |run_ns| Some(Counters { run_ns, delay_ns: 0, runs });
@@ -178,14 +200,22 @@ impl World {
         }
         self.ticks += 1;
         let losses = Losses { samples: self.ticks * 14, truncated: self.ticks / 70, ..Losses::default() };
-        self.recorder.apply(&Event::Tick(Tick {
-            at,
-            pid: PID,
-            late_ns: 80_000,
-            process_cpu_ns: None,
-            interval_ns: 10 * MS,
-            losses,
-        }));
+        for pid in self.pids() {
+            self.recorder.apply(&Event::Tick(Tick {
+                at,
+                pid,
+                late_ns: 80_000,
+                process_cpu_ns: None,
+                interval_ns: 10 * MS,
+                losses,
+            }));
+        }
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        let mut pids: Vec<u32> = self.scripts.iter().map(|script| script.pid).collect();
+        pids.dedup();
+        pids
     }
 
     /// Outermost first, `;` between frames, `:line` behind a name; `[...]` is a marker.
@@ -235,18 +265,9 @@ impl World {
                 started_unix_ns: STARTED_UNIX,
                 interval_ns: 10 * MS,
                 max_overhead_percent: None,
-                wanted: Default::default(),
+                wanted: self.wanted.clone(),
             }),
-            targets: Arc::new([Target {
-                pid: PID,
-                start: 77,
-                command: "/srv/shop/bin/shopd --port 8080".into(),
-                runtime: "native",
-                uid: 1000,
-                unit: None,
-                started_unix_ns: STARTED_UNIX - 3_600_000_000_000,
-                ended: None,
-            }]),
+            targets: self.pids().into_iter().map(target).collect(),
             at: view.at,
             capture: "perf".into(),
             health: Health {
@@ -263,6 +284,23 @@ impl World {
             notice: None,
             stopped: false,
         }
+    }
+}
+
+fn target(pid: u32) -> Target {
+    let command = match pid - PID {
+        0 => "/srv/shop/bin/shopd --port 8080",
+        n => ["nginx: master process", "nginx: worker process"][n.min(2) as usize - 1],
+    };
+    Target {
+        pid,
+        start: 77,
+        command: command.into(),
+        runtime: "native",
+        uid: 1000,
+        unit: None,
+        started_unix_ns: STARTED_UNIX - 3_600_000_000_000,
+        ended: None,
     }
 }
 

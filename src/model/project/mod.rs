@@ -27,7 +27,7 @@ use rustc_hash::FxHashMap;
 
 use super::frame::{Ns, ThreadKey};
 use super::settings::{Grouping, Metric, Settings};
-use super::snapshot::{Session, Snapshot};
+use super::snapshot::{Session, Snapshot, Target};
 use super::tables::NameId;
 
 pub use collapse::{Chain, chain, heaviest, hottest_group, hottest_path, is_drawn, swallowed_by};
@@ -154,6 +154,8 @@ pub struct Projector {
     rows: rows::Rows,
     verdicts: filter::Verdicts,
     groups: group::Groups,
+    /// What processes were called at the last projection that was grouped by them.
+    processes: Vec<(u32, Arc<str>)>,
     facts: read::Scratch,
     trees: tree::Scratch,
 }
@@ -225,6 +227,13 @@ impl Projector {
             self.groups.forget();
         } else if renamed {
             self.verdicts.forget_paths();
+        }
+        let named = |target: &Target| (target.pid, Arc::clone(&target.command));
+        let by_process = matches!(settings.grouping, Grouping::Process);
+        // A process that runs another program now is called by that.
+        if by_process && !snapshot.targets.iter().map(named).eq(self.processes.iter().cloned()) {
+            self.processes = snapshot.targets.iter().map(named).collect();
+            self.groups.forget();
         }
         self.groups.bound();
         self.verdicts.update(&snapshot.tables, &self.rows, settings);
