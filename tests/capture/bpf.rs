@@ -8,6 +8,8 @@ use sampletop::capture::blocked::StackReader;
 use sampletop::capture::bpf::{Again, Bpf, Counts, Visit, explain};
 use sampletop::capture::looks::{Looks, Round, Stacks};
 use sampletop::capture::parked::{self, PARKED_AFTER};
+use sampletop::capture::perf::Perf;
+use sampletop::capture::schedule::now;
 use sampletop::config::CaptureChoice;
 use sampletop::model::frame::{Event, Losses, Ns, Seen, ThreadKey};
 use sampletop::process::memory::Memory;
@@ -297,4 +299,29 @@ fn when_it_fails_the_next_way_takes_over() {
     read_until(&mut reader, &mut events, |events| {
         events[by_perf..].iter().any(spinning) && events[mark..].iter().any(parked)
     });
+}
+
+/// What other processes do takes no room in our rings: the filter drops it in the kernel.
+#[test]
+fn samples_of_others_never_reach_the_ring() {
+    if !works() {
+        return;
+    }
+    let program = build("cap_threads.c", "bpf-filter", &["-O1"]);
+    let (target, _other) = (Running::start(&program, &["wake", "3"]), Running::start(&program, &["park", "1"]));
+    let pid = target.pid();
+    let mut bpf = Bpf::open().expect("it works");
+    bpf.add(pid).expect("a process");
+    let lost = |filter| {
+        let mut perf = Perf::open_filtered(pid, pid, 1_000_000, 100, now(), filter).expect("permitted");
+        std::thread::sleep(Duration::from_millis(5));
+        perf.start_due(now());
+        std::thread::sleep(Duration::from_millis(500));
+        perf.count_lost();
+        perf.counts().lost
+    };
+    // A ring holds eight samples, and nobody empties it. The target itself waits.
+    assert_eq!(lost(bpf.filter()), 0);
+    let without = lost(None);
+    assert!(without > 200, "{without}: the other one runs");
 }
