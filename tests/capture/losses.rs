@@ -123,7 +123,7 @@ fn times_the_kernel_throttles_are_counted() {
 /// only can be seen what would be told of it.
 #[test]
 fn a_stack_without_a_slot_is_late_and_taken_the_next_time() {
-    assert!((32 << 10) / rows::ROW < rows::SLOTS, "rows of a read, and slots");
+    const { assert!((32 << 10) / rows::ROW < rows::SLOTS, "rows of a read, and slots") };
     let program = build("cap_threads.c", "slots", &["-O1"]);
     let target = Running::start(&program, &["park", "1"]);
     let pid = target.pid();
@@ -148,7 +148,7 @@ fn a_stack_without_a_slot_is_late_and_taken_the_next_time() {
             Copied::default(),
             &mut round,
         );
-        (events.drain(..).collect::<Vec<_>>(), losses)
+        (std::mem::take(&mut events), losses)
     };
     let (told, counted) = tell(What::Late);
     assert_eq!((counted.late, counted.samples, counted.torn), (1, 0, 0));
