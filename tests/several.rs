@@ -417,11 +417,12 @@ fn names_are_found_inside_a_pid_namespace() {
         return;
     }
     let program = family("inside");
-    let (path, name) = (program.display(), name_of(&program));
+    // From the beginning: the shell's own command line has these words, too, and so has each of its forks before its exec.
+    let path = program.display();
     for way in ["bpf", "perf"] {
         let script = format!(
             "exec 3< <(sleep 20); {path} spin red <&3 >/dev/null & {path} spin blue <&3 >/dev/null & \
-             exec {} record --format json --group process --capture {way} --name {name} -d 2s",
+             exec {} record --format json --group process --capture {way} --name '^{path} spin' -d 2s",
             env!("CARGO_BIN_EXE_sampletop")
         );
         let mut command = Command::new("unshare");
