@@ -334,9 +334,9 @@ struct OwnCpu {
 }
 
 impl OwnCpu {
-    /// Both threads have just been started.
+    /// Whatever was used up to now was used to begin: the sampler may have loaded programs into the kernel.
     fn begin() -> OwnCpu {
-        OwnCpu { readings: VecDeque::from([(Instant::now(), 0, cpu_clock(ClockId::ProcessCPUTime))]) }
+        OwnCpu { readings: VecDeque::from([(Instant::now(), 0, 0)]) }
     }
 
     /// Of the two threads, and of all.
@@ -376,6 +376,16 @@ mod tests {
             max_overhead_percent: None,
             wanted: Default::default(),
         }
+    }
+
+    #[test]
+    fn all_threads_use_as_much_as_two_of_them() {
+        let mut own = OwnCpu::begin();
+        std::thread::sleep(Duration::from_millis(2));
+        // What the sampler had used before the reducer began is in both.
+        let sampler = cpu_clock(ClockId::ProcessCPUTime).saturating_sub(cpu_clock(ClockId::ThreadCPUTime));
+        let (two, all) = own.percents(sampler);
+        assert!(two > 0.0 && two <= all, "{two} {all}");
     }
 
     #[test]
