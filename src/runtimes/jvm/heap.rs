@@ -49,6 +49,11 @@ fn heap<M: ReadMemory>(memory: &M, layout: &layout::CodeHeap, at: u64) -> Option
 }
 
 impl CodeHeap {
+    #[cfg(test)]
+    pub fn made_up(low: u64, high: u64, segmap: u64) -> CodeHeap {
+        CodeHeap { low, high, segmap, log2_segment: 7 }
+    }
+
     pub fn contains(&self, pc: u64) -> bool {
         self.low <= pc && pc < self.high
     }

@@ -100,6 +100,26 @@ impl Structs {
         Ok(structs)
     }
 
+    /// As a text says that was written down before: statics are numbered from 0x1000 on.
+    #[cfg(test)]
+    pub fn of_text(text: &str) -> Structs {
+        let (mut structs, mut next) = (Structs::default(), 0x1000);
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let number = |word: &str| word.parse().expect("a number");
+            match words[..] {
+                ["sizeof", name, size] => drop(structs.sizes.insert(name.into(), number(size))),
+                [owner, name, place, kind] => {
+                    let place = if place == "static" { Place::Static(next) } else { Place::Offset(number(place)) };
+                    next += 8;
+                    structs.fields.insert((owner.into(), name.into()), Field { kind: kind.into(), place });
+                }
+                _ => panic!("{line}"),
+            }
+        }
+        structs
+    }
+
     pub fn field(&self, owner: &str, name: &str) -> Option<&Field> {
         // A look-up by borrowed words would need a key type of its own; there are a hundred, once per process.
         self.fields.get(&(owner.to_owned(), name.to_owned()))

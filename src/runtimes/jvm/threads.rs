@@ -6,7 +6,9 @@ use crate::runtimes::jvm::Jvm;
 use crate::runtimes::jvm::layout::ThreadList;
 
 /// Threads that are looked at.
-const THREADS_MAX: u64 = 100_000;
+const THREADS_MAX: u64 = 50_000;
+/// Names that are read at a time; those that are known have their turns.
+const NAMES_AT_ONCE: usize = 1_000;
 /// Bytes of a thread's name.
 const NAME_MAX: usize = 4096;
 
@@ -15,10 +17,19 @@ impl<M: ReadMemory> Jvm<M> {
     /// the program runs (ZGC) may leave a name unreadable until the program looks at it: then the one from before holds.
     pub fn java_threads(&mut self) -> Vec<(u32, String)> {
         let before = std::mem::take(&mut self.thread_names);
-        for thread in self.thread_pointers() {
+        let threads = self.thread_pointers();
+        let turns = threads.len().div_ceil(NAMES_AT_ONCE).max(1);
+        self.names_turn = (self.names_turn + 1) % turns;
+        let mut left = 2 * NAMES_AT_ONCE;
+        for (number, thread) in threads.into_iter().enumerate() {
             let Some(tid) = self.thread_id(thread) else { continue };
-            let name = self.thread_name(thread).or_else(|| before.get(&(thread, tid)).cloned());
-            self.thread_names.extend(name.map(|name| ((thread, tid), name)));
+            let known = before.get(&(thread, tid));
+            let mut name = None;
+            if left > 0 && (known.is_none() || number % turns == self.names_turn) {
+                left -= 1;
+                name = self.thread_name(thread);
+            }
+            self.thread_names.extend(name.or_else(|| known.cloned()).map(|name| ((thread, tid), name)));
         }
         self.thread_names.iter().map(|((_, tid), name)| (*tid, name.clone())).collect()
     }
