@@ -225,35 +225,41 @@ const CALLS: &[(&str, &str)] = &[
     ("catches", "thrown"),
 ];
 
-/// What the tree of a busy thread says: samples by where they end, and calls that the source does not have.
+/// What stacks of busy threads say.
 #[derive(Default)]
 struct Told {
+    /// CPU time of stacks that end where they should, and of others, us.
     whole: u64,
     broken: u64,
+    /// Calls that the source does not have.
     wrong: BTreeSet<(String, String)>,
     methods: BTreeSet<String>,
 }
 
-fn walk(node: &Value, caller: Option<&str>, told: &mut Told) {
-    let name = node["frame"].as_str().unwrap_or_default();
-    let hits = node["self_hits"].as_u64().unwrap_or(0);
-    let marker = node["kind"] == "marker";
-    // A wait for a core, or CPU time without a sample, is no walk.
-    if marker && name.starts_with("[cpu") {
-        return;
-    }
-    *(if marker { &mut told.broken } else { &mut told.whole }) += hits;
-    let own = name.strip_prefix("Busy.");
-    if let Some(method) = own {
-        told.methods.insert(method.into());
-        if let Some(caller) = caller
-            && !CALLS.contains(&(caller, method))
-        {
-            told.wrong.insert((caller.into(), method.into()));
+impl Told {
+    /// From the format `folded`, which is flat: these stacks may be deep.
+    fn read(report: &str) -> Told {
+        let mut told = Told::default();
+        for line in report.lines().filter(|line| line.starts_with("busy thread")) {
+            let (stack, value) = line.rsplit_once(' ').expect("a value");
+            let value: u64 = value.parse().expect("a number");
+            let frames: Vec<&str> = stack.split(';').skip(1).collect();
+            let last = frames.last().copied().unwrap_or_default();
+            // CPU time without a sample is no walk.
+            if last.starts_with("[cpu") {
+                continue;
+            }
+            *(if last.starts_with('[') { &mut told.broken } else { &mut told.whole }) += value;
+            for (at, frame) in frames.iter().enumerate() {
+                let Some(method) = frame.strip_prefix("Busy.") else { continue };
+                told.methods.insert(method.into());
+                let caller = at.checked_sub(1).and_then(|at| frames[at].strip_prefix("Busy."));
+                if let Some(caller) = caller.filter(|caller| !CALLS.contains(&(*caller, method))) {
+                    told.wrong.insert((caller.into(), method.into()));
+                }
+            }
         }
-    }
-    for child in node["children"].as_array().into_iter().flatten() {
-        walk(child, own, told);
+        told
     }
 }
 
@@ -275,17 +281,10 @@ fn busy_threads_are_walked_to_their_end() {
             let target = start(home, &classes, options, &["Busy"]);
             let mut record = Command::new(env!("CARGO_BIN_EXE_sampletop"));
             let pid = target.pid().to_string();
-            record.args(["record", "-p", &pid, "-d", "4s", "-i", "2ms", "--capture", capture, "--format", "json"]);
-            record.args(["--no-kernel", "--group", "name"]);
-            let report: Value = serde_json::from_str(&output(&mut record)).expect("json");
-            let mut told = Told::default();
-            let groups = report["groups"].as_array().expect("groups").iter();
-            for group in
-                groups.filter(|group| group["name"].as_str().is_some_and(|name| name.starts_with("busy thread")))
-            {
-                group["tree"].as_array().expect("a tree").iter().for_each(|root| walk(root, None, &mut told));
-            }
-            assert!(told.whole > 500, "{what}: {}", told.whole);
+            record.args(["record", "-p", &pid, "-d", "4s", "-i", "2ms", "--capture", capture, "--format", "folded"]);
+            record.args(["--no-kernel", "--group", "name", "--metric", "cpu"]);
+            let told = Told::read(&output(&mut record));
+            assert!(told.whole > 1_000_000, "{what}: {} us", told.whole);
             assert!(told.broken * 1000 <= told.whole, "{what}: {} of {} are broken", told.broken, told.whole);
             assert!(told.wrong.is_empty(), "{what}: {:?}", told.wrong);
             for method in ["loop", "work", "hot", "rec", "catches", "maps", "copies"] {

@@ -33,7 +33,7 @@ impl ReadMemory for Nonsense {
         self.reads.set(self.reads.get() + 1);
         assert!(self.reads.get() < READS_MAX, "it goes on and on");
         for (at, byte) in (address..).zip(buf.iter_mut()) {
-            let word = (at / 8 ^ self.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+            let word = ((at / 8) ^ self.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
             // Small numbers, and words that lead to others, as well as garbage.
             let word = match word % 4 {
                 0 => word % 256,
