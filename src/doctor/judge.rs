@@ -168,7 +168,16 @@ fn on_host(facts: &Facts, best: Option<Kind>, by_stops: bool) -> Change {
     let own = &facts.own;
     let root = own.uid == 0;
     if root && best == Some(Kind::CpuOnly) {
-        let why = "kernel.yama.ptrace_scope 3 closes all processes, to root too, until the machine is booted again";
+        let why = match facts.kernel.yama {
+            Some(3) => {
+                "kernel.yama.ptrace_scope 3 closes all processes, to root too, until the machine is booted again"
+            }
+            // cap_ptrace_access_check of the kernel asks for all that the process has.
+            _ => {
+                "the process has capabilities that are missing here (CapPrm in /proc/PID/status), or a security module keeps you out; \
+                 run sampletop where nothing was taken from root's"
+            }
+        };
         return Change { unlocks: None, line: None, why: why.into() };
     }
     let perf_missing = facts.tried.perf.errno();

@@ -197,6 +197,19 @@ fn machines() {
             line: "",
         },
         Case {
+            name: "root, of a process with more capabilities",
+            machine: |facts| {
+                root(facts);
+                facts.kernel.yama = None;
+                facts.tried.registers = Some(no(libc::EPERM));
+            },
+            best: Some(Kind::CpuOnly),
+            exit: 0,
+            lacks: "the kernel grants no ptrace access to it",
+            unlocks: None,
+            line: "",
+        },
+        Case {
             name: "Docker's default",
             machine: docker,
             best: Some(Kind::States),
