@@ -14,21 +14,84 @@ pub mod dynsym;
 pub mod jvm;
 pub mod names;
 
+use std::time::{Duration, Instant};
+
 use crate::process::memory::Memory;
 use crate::unwinder::{Detect, Detected};
 use jvm::Jvm;
 use names::Names;
 
+/// A runtime that cannot be read is tried again after 10 ms, then after twice as long, up to so many times: half a minute, in
+/// which it has started or is one that we do not know. (To read a virtual machine's tables takes some milliseconds.)
+const TRIES: u32 = 12;
+
 /// Looks for a runtime in a process; to be handed to its unwinder.
 pub fn detect(pid: u32, names: Names) -> Detect {
-    Box::new(move |maps| match jvm::library(maps) {
-        None => Detected::Nothing,
-        Some(image) => match Jvm::attach(Memory::new(pid), image, names.clone()) {
+    let mut tries = Tries::default();
+    Box::new(move |maps| {
+        let Some(image) = jvm::library(maps) else { return Detected::Nothing };
+        match tries.next(image, Instant::now()) {
+            Try::Now => {}
+            Try::Later => return Detected::Starting,
+            Try::Never => return Detected::Nothing,
+        }
+        match Jvm::attach(Memory::new(pid), image, names.clone()) {
             Ok(jvm) => {
                 names.attached(pid, "jvm");
                 Detected::Runtime(Box::new(jvm))
             }
             Err(_) => Detected::Starting,
-        },
+        }
     })
+}
+
+/// How often the library at one place was tried.
+#[derive(Default)]
+struct Tries {
+    image: u64,
+    made: u32,
+    next: Option<Instant>,
+}
+
+#[derive(PartialEq, Eq, Debug)]
+enum Try {
+    Now,
+    Later,
+    Never,
+}
+
+impl Tries {
+    fn next(&mut self, image: u64, now: Instant) -> Try {
+        if image != self.image {
+            *self = Tries { image, ..Tries::default() };
+        }
+        match self.next {
+            _ if self.made >= TRIES => Try::Never,
+            Some(next) if now < next => Try::Later,
+            _ => {
+                self.next = Some(now + Duration::from_millis(10) * 2u32.pow(self.made));
+                self.made += 1;
+                Try::Now
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_read_is_tried_less_and_less_and_then_no_more() {
+        let (mut tries, begin) = (Tries::default(), Instant::now());
+        let at = |ms| begin + Duration::from_millis(ms);
+        let mut made = |image, ms| tries.next(image, at(ms));
+        assert_eq!(
+            [made(1, 0), made(1, 9), made(1, 10), made(1, 29), made(1, 30)],
+            [Try::Now, Try::Later, Try::Now, Try::Later, Try::Now]
+        );
+        let now = (31..100_000).filter(|ms| made(1, *ms) == Try::Now).count();
+        assert_eq!((now, made(1, 200_000)), (TRIES as usize - 3, Try::Never));
+        assert_eq!(made(2, 200_000), Try::Now, "another library");
+    }
 }

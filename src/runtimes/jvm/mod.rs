@@ -134,11 +134,6 @@ impl<M: ReadMemory> Jvm<M> {
         })
     }
 
-    /// 8, 11, 17, ...
-    pub fn major(&self) -> u32 {
-        self.layout.major
-    }
-
     /// A walk begins: what was believed for long enough is looked at again.
     fn begin(&mut self, now: Instant) {
         if now.duration_since(self.round_began) >= BELIEVED {
