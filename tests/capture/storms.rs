@@ -195,7 +195,10 @@ fn threads_that_move_while_they_are_read_are_torn(choice: CaptureChoice) {
     let (sampler, mut reader) = start_walking(target.pid(), choice, &files);
     let mut events = Vec::new();
     let torn = |event: &Event| matches!(event, Event::Tick(tick) if tick.losses.torn >= 3);
-    read_until(&mut reader, &mut events, |events| events.iter().rev().take(50).any(torn));
+    // As many stacks as the end of this asks for: three can be torn before.
+    read_until(&mut reader, &mut events, |events| {
+        events.iter().rev().take(50).any(torn) && stacks(events, "").len() > 50
+    });
     drop(sampler);
     let symbols = [Symbols::of(&program)];
     let chains: [&[&str]; 2] = [&["a_switch_thread", "a_pass"], &["main"]];

@@ -3,7 +3,7 @@
 //   family spin NAME            one thread on a core in `spin_NAME_...`, until stdin ends; says its CPU time when asked
 //   family fork CHILDREN MS     a parent that always has CHILDREN children, each of which spins for MS and ends
 //   family nest DEPTH           a parent that forks a child that forks ... each spins a little; the deepest in `deepest`
-//   family storm PER_SECOND     forks children that exit at once
+//   family storm PER_SECOND     forks children that live for up to 16 ms
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>
@@ -99,8 +99,10 @@ int main(int argc, char **argv)
         signal(SIGCHLD, SIG_IGN);
         while (!stdin_ended(1)) {
             for (int i = 0; i < atoi(argv[2]) / 1000; i++)
-                if (fork() == 0)
+                if (fork() == 0) {
+                    usleep(getpid() % 16 * 1000);
                     _exit(0);
+                }
         }
     }
     return 0;
