@@ -195,7 +195,31 @@ pub struct ThreadKey {
     pub start: u64,
 }
 
-/// A thread's name: the kernel's (`comm`), up to 15 bytes of any kind, zero-padded; or a runtime's own.
+/// What a thread is to the runtime that its process has.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
+#[repr(u8)]
+pub enum ThreadKind {
+    /// A thread of the program, or one of which nobody says more.
+    #[default]
+    Plain = 0,
+    /// A thread of the program that does not keep it running (Java's daemon threads).
+    Daemon = 1,
+    /// The runtime made it for itself: a collector, a compiler.
+    Internal = 2,
+}
+
+impl ThreadKind {
+    fn from_code(code: u8) -> ThreadKind {
+        match code {
+            1 => ThreadKind::Daemon,
+            2 => ThreadKind::Internal,
+            _ => ThreadKind::Plain,
+        }
+    }
+}
+
+/// A thread's name: the kernel's (`comm`), up to 15 bytes of any kind, zero-padded; or a runtime's own. The last byte is
+/// its [`ThreadKind`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct RawName(pub [u8; 16]);
 
@@ -210,17 +234,25 @@ impl RawName {
     pub fn of_runtime(id: u64) -> RawName {
         let mut name = [0; 16];
         name[1] = 1;
-        name[8..].copy_from_slice(&id.to_le_bytes());
+        name[7..15].copy_from_slice(&id.to_le_bytes());
         RawName(name)
     }
-    /// The inverse of [`RawName::of_runtime`].
+    /// The same name, of a thread of this kind.
+    pub fn of_kind(mut self, kind: ThreadKind) -> RawName {
+        self.0[15] = kind as u8;
+        self
+    }
+    pub fn kind(&self) -> ThreadKind {
+        ThreadKind::from_code(self.0[15])
+    }
+    /// The inverse of [`RawName::of_runtime`], whatever the thread's kind.
     pub fn runtime_id(&self) -> Option<u64> {
-        let id = u64::from_le_bytes(*self.0.last_chunk()?);
-        (*self == RawName::of_runtime(id)).then_some(id)
+        let id = u64::from_le_bytes(self.0[7..15].try_into().ok()?);
+        (self.of_kind(ThreadKind::Plain) == RawName::of_runtime(id)).then_some(id)
     }
     /// The bytes before the first zero.
     pub fn bytes(&self) -> &[u8] {
-        let end = self.0.iter().position(|b| *b == 0).unwrap_or(16);
+        let end = self.0[..15].iter().position(|b| *b == 0).unwrap_or(15);
         &self.0[..end]
     }
 }
@@ -391,6 +423,19 @@ mod tests {
             assert_eq!(RawName::of_runtime(id).runtime_id(), Some(id));
         }
         assert_eq!((RawName::new(b"").runtime_id(), RawName::new(b"\0\x01x").runtime_id()), (None, None));
+    }
+
+    #[test]
+    fn a_name_keeps_the_kind_of_its_thread_apart() {
+        for name in [RawName::new(b"123456789012345"), RawName::new(b""), RawName::of_runtime(u64::MAX)] {
+            for kind in [ThreadKind::Plain, ThreadKind::Daemon, ThreadKind::Internal] {
+                let of_kind = name.of_kind(ThreadKind::Internal).of_kind(kind);
+                assert_eq!(of_kind.kind(), kind);
+                assert_eq!((of_kind.bytes(), of_kind.runtime_id()), (name.bytes(), name.runtime_id()));
+                assert_eq!(of_kind == name, kind == ThreadKind::Plain);
+            }
+        }
+        assert_eq!(RawName([0xff; 16]).kind(), ThreadKind::Plain, "foreign bytes are some kind");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::frame::{FrameCode, Marker, RawFrame, RawName};
+use super::frame::{FrameCode, Marker, RawFrame, RawName, ThreadKind};
 use super::futex;
 use super::state::FutexKind;
 use super::tables::{FrameId, NameId, Named, StackId, StackNode, Tables};
@@ -26,7 +26,7 @@ pub struct Interner {
     /// (caller's stack, frame) -> stack: one look-up per frame of a known stack.
     by_node: FxHashMap<(StackId, RawFrame), StackId>,
     by_name: FxHashMap<RawName, NameId>,
-    by_text: FxHashMap<Arc<str>, NameId>,
+    by_text: FxHashMap<(Arc<str>, ThreadKind), NameId>,
     /// What each frame's name says about a futex wait beneath it.
     futex: Vec<Option<FutexKind>>,
     /// A frame that decides got its name since the stacks' kinds were last worked out.
@@ -59,8 +59,8 @@ impl Interner {
         interner.tables.nodes.push(StackNode { parent: StackId::EMPTY, top });
         interner.tables.futex.push(FutexKind::Wait);
         interner.other = interner.stack(&[other]);
-        interner.text("(exited)");
-        interner.text("(other)");
+        interner.text("(exited)", ThreadKind::Plain);
+        interner.text("(other)", ThreadKind::Plain);
         interner
     }
 
@@ -164,7 +164,7 @@ impl Interner {
         }
         // 15 bytes of garbage are at most 45 bytes of U+FFFD.
         let text = clean_bytes(name.bytes(), 64);
-        let id = self.text(&text);
+        let id = self.text(&text, name.kind());
         if self.by_name.len() < MAX_NAMES {
             self.by_name.insert(name, id);
         }
@@ -174,22 +174,22 @@ impl Interner {
     /// What a name that is an id means.
     pub fn call(&mut self, name: RawName, text: &str) {
         if !self.by_name.contains_key(&name) && self.by_name.len() < MAX_NAMES {
-            let id = self.text(text);
+            let id = self.text(text, name.kind());
             self.by_name.insert(name, id);
         }
     }
 
-    fn text(&mut self, text: &str) -> NameId {
-        if let Some(known) = self.by_text.get(text) {
+    fn text(&mut self, text: &str, kind: ThreadKind) -> NameId {
+        let name: (Arc<str>, ThreadKind) = (text.into(), kind);
+        if let Some(known) = self.by_text.get(&name) {
             return *known;
         }
         if self.tables.names.len() >= MAX_NAMES {
             return NameId::OTHER;
         }
         let id = NameId(self.tables.names.len() as u32);
-        let text: Arc<str> = text.into();
-        self.tables.names.push(text.clone());
-        self.by_text.insert(text, id);
+        self.tables.names.push(name.clone());
+        self.by_text.insert(name, id);
         id
     }
 
@@ -218,5 +218,23 @@ impl Interner {
                 *place = kind;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_name_of_two_kinds_of_threads_is_two() {
+        let mut interner = Interner::new(MAX_STACKS);
+        let (plain, long) = (RawName::new(b"pool"), RawName::of_runtime(7));
+        interner.call(long.of_kind(ThreadKind::Daemon), "pool");
+        let ids = [plain, plain.of_kind(ThreadKind::Internal), long.of_kind(ThreadKind::Daemon)];
+        let ids = ids.map(|name| interner.name(name));
+        assert!(ids[0] != ids[1] && ids[1] != ids[2] && ids[0] != ids[2]);
+        let tables = interner.tables();
+        assert_eq!(ids.map(|id| &**tables.name(id)), ["pool"; 3]);
+        assert_eq!(ids.map(|id| tables.kind(id)), [ThreadKind::Plain, ThreadKind::Internal, ThreadKind::Daemon]);
     }
 }

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use super::chunks::Chunks;
-use super::frame::{FrameCode, Marker, RawFrame};
+use super::frame::{FrameCode, Marker, RawFrame, ThreadKind};
 use super::state::FutexKind;
 
 /// A whole stack: a node of the prefix tree. 0 is the empty stack.
@@ -30,7 +30,8 @@ impl NameId {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct FrameId(pub u32);
 
-/// An interned, cleaned thread name (control characters stripped, invalid UTF-8 replaced).
+/// An interned, cleaned thread name (control characters stripped, invalid UTF-8 replaced), and the kind of thread that
+/// had it: the same text of another kind is another id.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct NameId(pub u32);
 
@@ -142,7 +143,7 @@ pub struct Tables {
     pub(super) futex: Chunks<FutexKind, 16384>,
     pub(super) frames: Chunks<RawFrame, 4096>,
     pub(super) named: Chunks<Named, 512>,
-    pub(super) names: Chunks<Arc<str>, 1024>,
+    pub(super) names: Chunks<(Arc<str>, ThreadKind), 1024>,
 }
 
 impl Tables {
@@ -182,9 +183,14 @@ impl Tables {
     /// A thread's name.
     pub fn name(&self, name: NameId) -> &Arc<str> {
         match self.names.get(name.0 as usize) {
-            Some(name) => name,
+            Some((name, _)) => name,
             None => &unknown().locations[0].function,
         }
+    }
+
+    /// What kind of thread has the name.
+    pub fn kind(&self, name: NameId) -> ThreadKind {
+        self.names.get(name.0 as usize).map_or(ThreadKind::Plain, |(_, kind)| *kind)
     }
 
     /// What a futex wait under this stack is; [`FutexKind::Wait`] until its names are known.
