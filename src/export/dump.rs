@@ -14,6 +14,10 @@ use crate::model::snapshot::{Session, Target};
 use crate::model::state::State;
 use crate::model::tables::Location;
 
+/// Columns of threads' names: what the kernel keeps of one, and as much of a runtime's as leaves room for what is waited for.
+const NAME_MIN: usize = 15;
+const NAME_MAX: usize = 36;
+
 /// What a dump says of one process and its threads.
 #[derive(Clone, Debug)]
 pub struct Dump {
@@ -57,13 +61,15 @@ pub fn write_text(dump: &Dump, out: &mut dyn Write) -> io::Result<()> {
     page.blank()?;
     page.field("At", &format!("{} UTC", dates::utc(at)))?;
     page.field("Capture", &dump.capture)?;
+    let longest = dump.threads.iter().map(|thread| fit(&thread.name, NAME_MAX).len()).max().unwrap_or(0);
+    let width = longest.max(NAME_MIN);
     for alike in alike(&dump.threads) {
         page.blank()?;
         for thread in &alike {
             let key = thread.thread;
-            let (tid, name, state) = (key.tid, fit(&thread.name, 15), thread.state.word());
+            let (tid, name, state) = (key.tid, fit(&thread.name, NAME_MAX), thread.state.word());
             let cpu = thread.cpu_ns as f64 / 1e6;
-            let mut line = format!("{tid:>7} {name:<15}  {state:<7}  cpu {cpu:.3} ms");
+            let mut line = format!("{tid:>7} {name:<width$}  {state:<7}  cpu {cpu:.3} ms");
             if let Some(waits_for) = &thread.waits_for {
                 line += "  ";
                 line += &fit(waits_for, WIDTH.saturating_sub(line.len()));
@@ -218,6 +224,18 @@ mod tests {
         assert_eq!(body, expected);
         let first = "sampletop dump pid=42 host=node7 threads=4 at=2026-01-02T03:04:05.123Z";
         assert_eq!(text.lines().next(), Some(first));
+    }
+
+    #[test]
+    fn long_names_of_threads_stay_whole() {
+        let names = ["http-nio-8080-exec-10", "main", &"long".repeat(20)];
+        let threads = names.iter().map(|name| thread(43, name, State::Wait, &["run"])).collect();
+        let text = text(&dump(threads));
+        let found: Vec<&str> =
+            text.lines().filter(|line| line.starts_with("     43 ")).map(|line| &line[8..50]).collect();
+        assert_eq!(found[0], "http-nio-8080-exec-10                 wait");
+        assert_eq!(found[1], "main                                  wait");
+        assert_eq!(found[2], "longlonglon...nglonglonglonglonglong  wait");
     }
 
     #[test]

@@ -200,6 +200,18 @@ proptest! {
 }
 
 #[test]
+fn a_module_is_said_once() {
+    let said = |function: &str, module: &str| {
+        let module = module.into();
+        place(&Location { module, function: function.into(), file: None, line: None, ..fixture::location("x") }, 60)
+    };
+    assert_eq!(said("serve", "/usr/bin/app"), "serve  [app]");
+    assert_eq!(said("java.net.Socket.accept", "java.net.Socket"), "java.net.Socket.accept");
+    assert_eq!(said("java.net.SocketImpl", "java.net.Socket"), "java.net.SocketImpl  [java.net.Socket]");
+    assert_eq!(said("call_stub", "[jvm]"), "call_stub  [jvm]");
+}
+
+#[test]
 fn dates_follow_the_sessions_clocks() {
     let text = rendered(&service(), &Settings::default());
     assert!(text.contains("From         2026-01-02 03:04:05.123 UTC\n"), "{text}");

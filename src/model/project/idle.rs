@@ -39,11 +39,15 @@ const WAITS: &[&str] = &[
     // What `main` runs beside, and waits for.
     r"CallJavaMainInNewThread",
     // Java.
-    r"java\.util\.concurrent\.ThreadPoolExecutor\.getTask",
-    r"java\.util\.concurrent\.ForkJoinPool\.awaitWork",
+    r"(java\.util\.concurrent|org\.apache\.tomcat\.util\.threads)\.ThreadPoolExecutor\.getTask",
+    r"(java\.util\.concurrent|scala\.concurrent\.forkjoin|akka\.dispatch\.forkjoin)\.ForkJoinPool\.(idleA|a)waitWork",
     r"java\.util\.concurrent\.[A-Za-z]*(Queue|Deque)(\$\w+)?\.take(First|Last)?",
     r"java\.lang\.ref\.Reference\.waitForReferencePendingList",
     r"java\.lang\.ref\.ReferenceQueue\.remove",
+    r"org\.eclipse\.jetty\.util\.thread\.(QueuedThreadPool(\$Runner)?\.idleJobPoll|ReservedThreadExecutor\$ReservedThread\.reservedWait)",
+    r"io\.netty\.util\.(concurrent\.SingleThreadEventExecutor\.takeTask|HashedWheelTimer\$Worker\.waitForNextTick)",
+    r"kotlinx\.coroutines\.scheduling\.CoroutineScheduler\$Worker\.(tryPark|park)",
+    r"com\.lmax\.disruptor\.[A-Za-z]*WaitStrategy\.waitFor",
     // Python, and CPython's own C function.
     r"(queue\.)?((Lifo|Priority|Simple)?Queue\.)get|queue\.get",
     r"_queue_SimpleQueue_get(_impl)?",
@@ -66,7 +70,8 @@ const LOOPS: &[&str] = &[
     r"GangWorker::loop|WorkerThread::run|G1Concurrent[A-Za-z]+Thread::run_service|NMethodSweeper::sweeper_loop",
     r"[ZX](Director|Driver[A-Za-z]*|Stat|Uncommitter|Unmapper)::(run_service|run_thread|thread_loop)",
     r"Shenandoah[A-Za-z]*Thread::run_service|signal_thread_entry",
-    r"java\.util\.TimerThread\.mainLoop",
+    r"java\.util\.TimerThread\.mainLoop|org\.jboss\.threads\.EnhancedQueueExecutor\$ThreadBody\.run",
+    r"org\.apache\.catalina\.core\.StandardServer\.await",
     r"(concurrent\.futures\.thread\.)?_worker",
 ];
 
@@ -210,6 +215,13 @@ mod tests {
             &["g_main_loop_run", "g_main_context_iterate.isra.0", "g_poll", "poll"],
             &["java.lang.Thread.run", "java.util.concurrent.ThreadPoolExecutor.getTask", "a.Queue.take", "b.C.park"],
             &["java.util.concurrent.ForkJoinPool.awaitWork", "jdk.internal.misc.Unsafe.park"],
+            &[
+                "org.apache.tomcat.util.threads.ThreadPoolExecutor.getTask",
+                "java.util.concurrent.LinkedBlockingQueue.poll",
+            ],
+            &["org.eclipse.jetty.util.thread.QueuedThreadPool$Runner.idleJobPoll", "b.C.park"],
+            &["org.jboss.threads.EnhancedQueueExecutor$ThreadBody.run", "java.util.concurrent.locks.LockSupport.park"],
+            &["io.netty.util.HashedWheelTimer$Worker.waitForNextTick", "java.lang.Thread.sleep"],
             &["Thread.run", "_worker", "Queue.get", "Condition.wait"],
             &["_worker", "libc.so.6!sem_clockwait"],
         ] {
@@ -226,6 +238,11 @@ mod tests {
             &["g_main_loop_run", "g_main_context_iterate", "on_click", "g_cond_wait"],
             &["tokio::runtime::park::CachedParkThread::block_on", "shop::serve", "std::thread::park"],
             &["_worker", "_WorkItem.run", "checkout", "Condition.wait"],
+            &[
+                "org.jboss.threads.EnhancedQueueExecutor$ThreadBody.run",
+                "shop.Checkout.run",
+                "java.util.concurrent.locks.LockSupport.park",
+            ],
         ] {
             assert!(!is_idle(State::Wait, stack), "{stack:?}");
         }
