@@ -13,6 +13,8 @@ use crate::runtimes::jvm::unsigned5::Unsigned5;
 const SUPERS_MAX: u32 = 64;
 /// Fields of one class.
 const FIELDS_MAX: u32 = 4096;
+/// Fields of classes remembered.
+const KNOWN_MAX: usize = 4096;
 /// UTF-16 units of a string.
 const STRING_MAX: usize = 64 << 10;
 /// Options of a virtual machine; JDK 26 has 1,700.
@@ -63,7 +65,7 @@ pub struct Objects {
     super_class: u64,
     klass_name: u64,
     pool_size: u64,
-    known: FxHashMap<(u64, &'static str), Option<u64>>,
+    known: FxHashMap<(u64, &'static str), u64>,
 }
 
 impl Objects {
@@ -163,11 +165,15 @@ impl Objects {
     ) -> Option<u64> {
         let klass = self.klass(memory, object).filter(|klass| klass.is_multiple_of(8) && *klass != 0)?;
         let offset = match self.known.get(&(klass, name)) {
-            Some(known) => (*known)?,
+            Some(known) => *known,
             None => {
-                let found = self.find_field(memory, layout, klass, name);
+                // One that is not found may only not have been readable.
+                let found = self.find_field(memory, layout, klass, name)?;
+                if self.known.len() >= KNOWN_MAX {
+                    self.known.clear();
+                }
                 self.known.insert((klass, name), found);
-                found?
+                found
             }
         };
         object.checked_add(offset)
@@ -249,7 +255,8 @@ impl Objects {
         let length = half_word(memory, array.checked_add(self.array_length)?)? as usize;
         // JDK 8 has an array of 16-bit characters, and no coder.
         let (wide, units) = match self.field(memory, layout, object, "coder") {
-            None => (true, length),
+            None if layout.major < 9 => (true, length),
+            None => return None,
             Some(at) => {
                 let mut coder = [0];
                 memory.read_exact(at, &mut coder)?;

@@ -1,0 +1,149 @@
+//! Memory of real virtual machines, written down, and the stacks and names in it: what reads JDK 11, 17, 21 and 25 is
+//! tested without any of them.
+//!
+//! Each `jdk-N.gz` has what was read of a small program's memory (tests/targets/Blocked.java: 27 threads that wait,
+//! after calls of every kind), each `jdk-N.txt` what that must give: methods, lines and names as jstack said them at the
+//! time. To record one again, because something else is read now, or of another version, as root:
+//!
+//! ```text
+//! cargo run --example record_jvm -- HOME-OF-THE-JAVA HOME-OF-A-JDK jdk-N [OPTION...]
+//! ```
+//!
+//! The second home is where javac and jstack are; options go to the Java that is recorded.
+
+mod recording;
+
+use std::collections::BTreeSet;
+
+use sampletop::process::memory::ReadMemory;
+use sampletop::runtimes::jvm::Jvm;
+use sampletop::runtimes::names::Names;
+use sampletop::unwinder::{Generated, Leave};
+
+use recording::{Expected, Frame, PIECE, Pieces, Point, Segment};
+
+const RECORDINGS: [(&str, &[u8], &str); 4] = [
+    ("11", include_bytes!("jdk-11.gz"), include_str!("jdk-11.txt")),
+    ("17", include_bytes!("jdk-17.gz"), include_str!("jdk-17.txt")),
+    ("21", include_bytes!("jdk-21.gz"), include_str!("jdk-21.txt")),
+    ("25", include_bytes!("jdk-25.gz"), include_str!("jdk-25.txt")),
+];
+
+fn attach<M: ReadMemory + Send>(memory: M, image: u64, names: &Names) -> Jvm<M> {
+    Jvm::attach(memory, image, names.clone()).unwrap_or_else(|missing| panic!("{missing:?}"))
+}
+
+/// Walks a segment: its frames in the words of what is expected, and where they were left; no place, if the walk ended
+/// before that.
+fn walk(
+    jvm: &mut dyn Generated,
+    memory: &impl ReadMemory,
+    names: &Names,
+    segment: &Segment,
+) -> (Vec<Frame>, Option<Point>) {
+    jvm.begin();
+    let (mut at, mut out) = (Some(segment.enter), Vec::new());
+    while let Some(Point { pc, .. }) = at.filter(|at| jvm.covers(at.pc.wrapping_sub(1))) {
+        at = match jvm.leave(at.unwrap_or_default().place(), &mut |at| memory.read_u64(at), &mut out) {
+            Leave::To { pc, sp, rbp } => Some(Point { pc, sp, rbp }),
+            Leave::End(_) => None,
+        };
+        assert!(out.len() < 1024, "{pc:x}");
+    }
+    let named = out.iter().map(|frame| names.named(*frame).expect("a name"));
+    (named.flat_map(|named| named.locations.iter().rev().map(Frame::of).collect::<Vec<_>>()).collect(), at)
+}
+
+#[test]
+fn stacks_are_what_jstack_said() {
+    let mut tiers = BTreeSet::new();
+    for (version, bytes, text) in RECORDINGS {
+        let (memory, expected, names) = (Pieces::load(bytes), Expected::load(text), Names::default());
+        let mut jvm = attach(memory.clone(), expected.image, &names);
+        // What is remembered of the first round changes nothing in the second.
+        for round in 0..2 {
+            for thread in &expected.threads {
+                for segment in &thread.segments {
+                    let (frames, left) = walk(&mut jvm, &memory, &names, segment);
+                    let what = format!("JDK {version}, round {round}, {}", thread.name);
+                    assert_eq!((frames, left), (segment.frames.clone(), Some(segment.leave)), "{what}");
+                }
+            }
+        }
+        let frames = expected.threads.iter().flat_map(|thread| &thread.segments).flat_map(|segment| &segment.frames);
+        let met: BTreeSet<&str> = frames.map(|frame| &frame.tier[..]).collect();
+        // `-`: stubs.
+        assert!(met.is_superset(&BTreeSet::from(["-", "inlined", "interpreted", "native"])), "JDK {version}: {met:?}");
+        assert_eq!(expected.threads.len(), 27, "JDK {version}");
+        tiers.extend(met.into_iter().map(str::to_owned));
+    }
+    assert!(tiers.contains("c1") && tiers.contains("c2"), "{tiers:?}");
+}
+
+#[test]
+fn names_are_what_jstack_said() {
+    for (version, bytes, text) in RECORDINGS {
+        let (memory, expected, names) = (Pieces::load(bytes), Expected::load(text), Names::default());
+        let mut jvm = attach(memory, expected.image, &names);
+        let found = Generated::thread_names(&mut jvm);
+        for thread in &expected.threads {
+            let name = found.iter().find(|(id, _)| *id == thread.id).and_then(|(_, name)| names.thread(*name));
+            assert_eq!(name.as_deref(), Some(&thread.name[..]), "JDK {version}");
+        }
+        assert!(found.iter().any(|(_, name)| names.thread(*name).as_deref() == Some("main")), "JDK {version}");
+    }
+}
+
+/// Memory with a hole.
+#[derive(Clone)]
+struct Without(Pieces, u64);
+
+impl ReadMemory for Without {
+    fn read(&self, address: u64, buf: &mut [u8]) -> usize {
+        let length = match self.1.checked_sub(address) {
+            Some(before) => buf.len().min(before as usize),
+            None if address - self.1 < PIECE => 0,
+            None => buf.len(),
+        };
+        self.0.read(address, &mut buf[..length])
+    }
+}
+
+/// What cannot be read is missing in what is told, and nothing else stands in its place.
+#[test]
+fn a_hole_in_memory_makes_no_other_frames() {
+    /// Of some thousand pieces each so many is tried.
+    const STEP: usize = 29;
+    let mut changed = 0;
+    for (version, bytes, text) in RECORDINGS {
+        let (memory, expected) = (Pieces::load(bytes), Expected::load(text));
+        for hole in memory.0.keys().step_by(STEP) {
+            let names = Names::default();
+            let memory = Without(memory.clone(), *hole);
+            let Ok(mut jvm) = Jvm::attach(memory.clone(), expected.image, names.clone()) else {
+                changed += 1;
+                continue;
+            };
+            for thread in &expected.threads {
+                for segment in &thread.segments {
+                    let (found, _) = walk(&mut jvm, &memory, &names, segment);
+                    let mut rest = segment.frames.iter();
+                    for frame in found.iter().filter(|frame| frame.tier != "-") {
+                        assert!(
+                            rest.any(|expected| expected.method == frame.method),
+                            "JDK {version}, {}, a hole at {hole:x}: {frame:?}",
+                            thread.name
+                        );
+                    }
+                    changed += u32::from(found.len() != segment.frames.len());
+                }
+            }
+            for (id, name) in Generated::thread_names(&mut jvm) {
+                if let Some(thread) = expected.threads.iter().find(|thread| thread.id == id) {
+                    assert_eq!(names.thread(name).as_deref(), Some(&thread.name[..]), "JDK {version}, {hole:x}");
+                }
+            }
+        }
+    }
+    assert!(changed > 100, "{changed}: holes must have been where it matters");
+}
