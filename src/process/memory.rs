@@ -18,12 +18,27 @@ pub trait ReadMemory {
         (self.read(address, buf) == buf.len()).then_some(())
     }
 
+    /// Several pieces (address, length) one behind the other: all of `buf`, or `None`.
+    fn read_pieces(&self, pieces: &[(u64, usize)], buf: &mut [u8]) -> Option<()> {
+        one_by_one(self, pieces, buf)
+    }
+
     /// The 8 bytes at `address`, little-endian.
     fn read_u64(&self, address: u64) -> Option<u64> {
         let mut word = [0; 8];
         self.read_exact(address, &mut word)?;
         Some(u64::from_le_bytes(word))
     }
+}
+
+fn one_by_one<M: ReadMemory + ?Sized>(memory: &M, pieces: &[(u64, usize)], buf: &mut [u8]) -> Option<()> {
+    let mut rest = buf;
+    for (address, length) in pieces {
+        let (piece, behind) = rest.split_at_mut_checked(*length)?;
+        memory.read_exact(*address, piece)?;
+        rest = behind;
+    }
+    rest.is_empty().then_some(())
 }
 
 const PAGE: u64 = 4096;
@@ -153,6 +168,32 @@ impl ReadMemory for Memory {
         // Not readable, or not through this thread.
         (self.read(address, buf) == buf.len()).then_some(())
     }
+
+    /// In one system call, where that is permitted.
+    fn read_pieces(&self, pieces: &[(u64, usize)], buf: &mut [u8]) -> Option<()> {
+        let wanted = pieces.iter().try_fold(0usize, |sum, (_, length)| sum.checked_add(*length));
+        if wanted == Some(buf.len())
+            && pieces.len() <= PIECES
+            && read_scattered(self.through.load(Ordering::Relaxed), pieces, buf)
+        {
+            return Some(());
+        }
+        // One by one it is found out why.
+        one_by_one(self, pieces, buf)
+    }
+}
+
+/// Whether all pieces could be read at once.
+fn read_scattered(through: i32, pieces: &[(u64, usize)], buf: &mut [u8]) -> bool {
+    let remote: Vec<libc::iovec> = pieces
+        .iter()
+        .map(|(address, length)| libc::iovec { iov_base: *address as *mut libc::c_void, iov_len: *length })
+        .collect();
+    let local = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
+    // SAFETY: `local` is `buf`, which outlives the call; the remote addresses are only looked at by the kernel, in the
+    // other process.
+    let n = unsafe { libc::process_vm_readv(through, &local, 1, remote.as_ptr(), remote.len() as u64, 0) };
+    usize::try_from(n).is_ok_and(|n| n == buf.len())
 }
 
 #[cfg(test)]
@@ -189,6 +230,25 @@ mod tests {
         assert_eq!(memory.read(start + 2 * PAGE, &mut buf), 0);
         assert_eq!(memory.read_exact(start + 2 * PAGE - 4, &mut [0; 8]), None);
         assert_eq!(memory.read_u64(start), Some(0x5a5a_5a5a_5a5a_5a5a));
+        // SAFETY: the mapping made above, used by nobody any more.
+        unsafe { libc::munmap(base, 3 * PAGE as usize) };
+    }
+
+    #[test]
+    fn pieces_come_all_or_not_at_all() {
+        let (start, base) = fenced();
+        let memory = Memory::new(std::process::id());
+        let own = *b"here";
+        let mut buf = [0; 9];
+        let pieces = [(own.as_ptr() as u64, 4), (start + 2 * PAGE - 5, 5)];
+        assert_eq!(memory.read_pieces(&pieces, &mut buf), Some(()));
+        assert_eq!(&buf, b"hereZZZZZ");
+        assert_eq!(memory.read_pieces(&pieces, &mut buf[..8]), None, "no room");
+        assert_eq!(memory.read_pieces(&pieces, &mut [0; 10]), None, "too much room");
+        let beyond = [pieces[0], (start + 2 * PAGE - 4, 5)];
+        assert_eq!(memory.read_pieces(&beyond, &mut buf), None);
+        let many = vec![pieces[0]; PIECES + 1];
+        assert_eq!(memory.read_pieces(&many, &mut vec![0; 4 * many.len()]), Some(()));
         // SAFETY: the mapping made above, used by nobody any more.
         unsafe { libc::munmap(base, 3 * PAGE as usize) };
     }

@@ -131,6 +131,16 @@ pub struct Blob {
     pub header: Vec<u8>,
 }
 
+impl Blob {
+    /// Whether this is code of a method, and which.
+    pub fn nmethod(&self) -> Option<&Nmethod> {
+        match &self.kind {
+            Kind::Compiled(nmethod) | Kind::NativeWrapper(nmethod) => Some(nmethod),
+            _ => None,
+        }
+    }
+}
+
 /// What reads blobs.
 pub struct CodeCache {
     pub heaps: Vec<CodeHeap>,

@@ -110,6 +110,26 @@ pub struct Blob {
     pub debug: DebugInfo,
 }
 
+impl Blob {
+    /// Whether two headers are those of the same code; `compiled`: of a method. Others of their bytes change while it lives: how hot it
+    /// is, whether it may still be entered, what the collector notes. A method is compiled under a number that no other
+    /// compilation has; what calls a native one may have none, but belongs to one method.
+    pub fn same(&self, compiled: bool, one: &[u8], other: &[u8]) -> bool {
+        let place = |place: CodePlace| match place {
+            CodePlace::Pointer(number) | CodePlace::FromBlob(number) => number,
+        };
+        let debug = match self.debug {
+            DebugInfo::InBlob { metadata, scopes, pcs, pcs_end } => [metadata, place(scopes), pcs, pcs_end],
+            DebugInfo::Apart { data, size, pcs, mutable, .. } => [data, size, pcs, mutable],
+        };
+        let shape =
+            [self.name, self.size, place(self.code), place(self.code_end), self.frame_size, self.frame_complete];
+        let method = [self.method, self.compile_id, self.level, self.orig_pc, place(self.verified_entry)];
+        let of_method = method.into_iter().chain(debug).filter(|_| compiled);
+        one.len() == other.len() && shape.into_iter().chain(of_method).all(|number| number.of(one) == number.of(other))
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct PcDesc {
     pub size: usize,
@@ -119,7 +139,6 @@ pub struct PcDesc {
 
 #[derive(Clone, Debug)]
 pub struct Method {
-    pub size: usize,
     pub const_method: Number,
     pub access_flags: Number,
     pub const_size: usize,
@@ -338,7 +357,6 @@ fn method(s: &Structs) -> Result<Method, Missing> {
     };
     let file_in_pool = s.offset("ConstantPool", "_source_file_name_index").ok();
     Ok(Method {
-        size: s.size("Method")?.clamp(32, 512) as usize,
         const_method: number("Method", "_constMethod", Width::Long)?,
         access_flags: Number { at: s.offset_of_any(&[("Method", "_access_flags")])? as usize, width: Width::Int },
         const_size: s.size("ConstMethod")?.clamp(32, 512) as usize,
@@ -350,7 +368,7 @@ fn method(s: &Structs) -> Result<Method, Missing> {
             at: s.offset_of_any(&[("ConstMethod", "_flags._flags"), ("ConstMethod", "_flags")])? as usize,
             width: Width::Byte,
         },
-        pool_size: s.size("ConstantPool")?,
+        pool_size: s.size("ConstantPool")?.clamp(16, 512),
         pool_holder: s.offset("ConstantPool", "_pool_holder")?,
         file_in_pool,
         file_in_holder: match file_in_pool {

@@ -11,8 +11,9 @@ use crate::runtimes::jvm::layout::Layout;
 use crate::runtimes::jvm::scopes::Scope;
 use crate::runtimes::jvm::unsigned5::Unsigned5;
 
-/// Methods remembered.
+/// Methods remembered, and bytes of what is known of them.
 const METHODS_MAX: usize = 100_000;
+const BYTES_MAX: usize = 32 << 20;
 /// Bytes of a line table that are read; a method of 64 KiB has at most twice that.
 const LINES_MAX: usize = 256 << 10;
 /// Bytes of a class or method name.
@@ -21,10 +22,10 @@ const SYMBOL_MAX: usize = 16 << 10;
 const NATIVE: i64 = 0x100;
 
 /// What is known of a method.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Method {
-    /// Its `ConstMethod`: another one says that the method was redefined, or that another lies in its place.
-    const_method: u64,
+    /// Another number, another method: addresses are used again when classes are unloaded or redefined.
+    pub serial: u64,
     /// Where its bytecode is.
     pub bytecode: u64,
     pub code_size: u64,
@@ -63,25 +64,106 @@ impl Method {
 /// Methods that were met.
 #[derive(Default)]
 pub struct Methods {
-    known: FxHashMap<u64, Arc<Method>>,
+    known: FxHashMap<u64, Met>,
+    /// Bytes of what is known.
+    size: usize,
+    round: u64,
+    /// Given out so far.
+    serials: u64,
+}
+
+/// A method, and what was read to know it: as long as that is there unchanged it is the same.
+struct Met {
+    method: Arc<Method>,
+    evidence: Evidence,
+    /// The round in which it was looked at last.
+    checked: u64,
+}
+
+impl Met {
+    fn size(&self) -> usize {
+        let method = &self.method;
+        self.evidence.bytes.len() + 16 * self.evidence.pieces.len() + 8 * method.lines.len() + 2 * method.name.len()
+    }
+}
+
+/// Pieces of memory that belong together: addresses, lengths, and what was there.
+#[derive(Default)]
+struct Evidence {
+    pieces: Vec<(u64, usize)>,
+    bytes: Vec<u8>,
+}
+
+impl Evidence {
+    /// Reads a piece, and keeps it.
+    fn read<M: ReadMemory>(&mut self, memory: &M, at: u64, length: usize) -> Option<&[u8]> {
+        let from = self.bytes.len();
+        self.bytes.resize(from + length, 0);
+        self.pieces.push((at, length));
+        memory.read_exact(at, &mut self.bytes[from..])?;
+        Some(&self.bytes[from..])
+    }
+
+    fn word<M: ReadMemory>(&mut self, memory: &M, at: u64) -> Option<u64> {
+        Some(u64::from_le_bytes(self.read(memory, at, 8)?.try_into().ok()?))
+    }
+
+    fn half<M: ReadMemory>(&mut self, memory: &M, at: u64) -> Option<u16> {
+        Some(u16::from_le_bytes(self.read(memory, at, 2)?.try_into().ok()?))
+    }
+
+    /// The text of a `Symbol`.
+    fn symbol<M: ReadMemory>(&mut self, memory: &M, layout: &Layout, at: u64) -> Option<String> {
+        let (length_at, body) = symbol_places(layout, at)?;
+        let length = usize::from(self.half(memory, length_at)?);
+        if length > SYMBOL_MAX {
+            return None;
+        }
+        modified_utf8(self.read(memory, body, length)?)
+    }
+
+    /// Whether all is there as it was.
+    fn holds<M: ReadMemory>(&self, memory: &M) -> bool {
+        let mut now = vec![0; self.bytes.len()];
+        memory.read_pieces(&self.pieces, &mut now).is_some() && now == self.bytes
+    }
 }
 
 impl Methods {
+    /// What was looked at in an earlier round is looked at again before it is believed.
+    pub fn begin(&mut self, round: u64) {
+        self.round = round;
+    }
+
     /// The method at this address; `None` for what is none.
     pub fn get<M: ReadMemory>(&mut self, memory: &M, layout: &Layout, at: u64) -> Option<Arc<Method>> {
         if at == 0 || !at.is_multiple_of(8) {
             return None;
         }
-        let l = &layout.method;
-        let const_method = memory.read_u64(at.checked_add(l.const_method.at as u64)?)?;
-        if let Some(known) = self.known.get(&at).filter(|known| known.const_method == const_method) {
-            return Some(known.clone());
+        if let Some(met) = self.known.get_mut(&at)
+            && (met.checked == self.round || met.evidence.holds(memory))
+        {
+            met.checked = self.round;
+            return Some(met.method.clone());
         }
-        let method = Arc::new(read(memory, layout, at, const_method)?);
-        if self.known.len() >= METHODS_MAX {
+        let before = self.known.remove(&at);
+        self.size -= before.as_ref().map_or(0, Met::size);
+        let mut evidence = Evidence::default();
+        let mut method = read(memory, layout, at, &mut evidence)?;
+        method.serial = before.as_ref().map_or(0, |before| before.method.serial);
+        // Something changed that says nothing about which method it is: a flag, a counter.
+        if before.is_none_or(|before| *before.method != method) {
+            self.serials += 1;
+            method.serial = self.serials;
+        }
+        let met = Met { method: Arc::new(method), evidence, checked: self.round };
+        if self.known.len() >= METHODS_MAX || self.size + met.size() > BYTES_MAX {
             self.known.clear();
+            self.size = 0;
         }
-        self.known.insert(at, method.clone());
+        self.size += met.size();
+        let method = met.method.clone();
+        self.known.insert(at, met);
         Some(method)
     }
 
@@ -103,42 +185,40 @@ impl Methods {
     }
 }
 
-fn read<M: ReadMemory>(memory: &M, layout: &Layout, at: u64, const_method: u64) -> Option<Method> {
+fn read<M: ReadMemory>(memory: &M, layout: &Layout, at: u64, evidence: &mut Evidence) -> Option<Method> {
     let l = &layout.method;
-    if const_method == 0 || !const_method.is_multiple_of(8) {
-        return None;
-    }
-    let mut object = vec![0; l.size];
-    memory.read_exact(at, &mut object)?;
-    let mut constant = vec![0; l.const_size];
-    memory.read_exact(const_method, &mut constant)?;
-    let pool = l.constants.of(&constant) as u64;
-    if pool == 0 || !pool.is_multiple_of(8) {
-        return None;
-    }
-    let symbol = |index: u16| {
-        let slot = pool.checked_add(l.pool_size)?.checked_add(8 * u64::from(index))?;
-        symbol(memory, layout, memory.read_u64(slot)? & !3)
-    };
-    let name = symbol(l.name_index.of(&constant) as u16)?;
+    let pointer = |pointer: u64| Some(pointer).filter(|pointer| *pointer != 0 && pointer.is_multiple_of(8));
+    let const_method = pointer(evidence.word(memory, at.checked_add(l.const_method.at as u64)?)?)?;
+    let constant = evidence.read(memory, const_method, l.const_size)?.to_vec();
+    let pool = pointer(l.constants.of(&constant) as u64)?;
+    // A class that is redefined gets a pool with another number in it.
+    evidence.read(memory, pool, l.pool_size as usize)?;
+    let slot = |index: u16| pool.checked_add(l.pool_size)?.checked_add(8 * u64::from(index));
+    let name = evidence.word(memory, slot(l.name_index.of(&constant) as u16)?)? & !3;
+    let name = evidence.symbol(memory, layout, name)?;
     let holder = memory.read_u64(pool.checked_add(l.pool_holder)?)?;
-    let class = self::symbol(memory, layout, memory.read_u64(holder.checked_add(l.klass_name)?)?)?;
+    let class = evidence.word(memory, holder.checked_add(l.klass_name)?)?;
+    let class = class_name(&evidence.symbol(memory, layout, class)?);
     let file_index = match (l.file_in_pool, l.file_in_holder) {
         (Some(at), _) => half(memory, pool.checked_add(at)?)?,
-        (None, Some(at)) => half(memory, holder.checked_add(at)?)?,
+        (None, Some(at)) => evidence.half(memory, holder.checked_add(at)?)?,
         (None, None) => 0,
     };
-    let file = if file_index == 0 { None } else { symbol(file_index) };
+    let file = match file_index {
+        0 => None,
+        index => symbol(memory, layout, memory.read_u64(slot(index)?)? & !3),
+    };
     let code_size = u64::from(l.code_size.of(&constant) as u16);
     let bytecode = const_method.checked_add(l.const_size as u64)?;
     let has_lines = l.flags.of(&constant) & 1 != 0;
     let lines = if has_lines { lines(memory, layout, bytecode.checked_add(code_size)?) } else { Vec::new() };
-    let class = class_name(&class);
+    let mut flags = [0; 4];
+    memory.read_exact(at.checked_add(l.access_flags.at as u64)?, &mut flags)?;
     Some(Method {
-        const_method,
+        serial: 0,
         bytecode,
         code_size,
-        native: l.access_flags.of(&object) & NATIVE != 0,
+        native: i64::from(u32::from_le_bytes(flags)) & NATIVE != 0,
         name: clean(&format!("{class}.{name}"), NAME_CAP).into(),
         class: clean(&class, NAME_CAP).into(),
         file: file.map(|file| clean(&file, NAME_CAP).into()),
@@ -152,20 +232,19 @@ fn half<M: ReadMemory>(memory: &M, at: u64) -> Option<u16> {
     Some(u16::from_le_bytes(bytes))
 }
 
-/// The text of a `Symbol`.
-pub fn symbol<M: ReadMemory>(memory: &M, layout: &Layout, at: u64) -> Option<String> {
+/// Where a `Symbol` has its length and its text.
+fn symbol_places(layout: &Layout, at: u64) -> Option<(u64, u64)> {
     let l = &layout.method;
     if at == 0 || !at.is_multiple_of(4) {
         return None;
     }
-    let length_at = at.checked_add(l.symbol_length)?.checked_add(if l.symbol_length_shared { 2 } else { 0 })?;
-    let length = usize::from(half(memory, length_at)?);
-    if length > SYMBOL_MAX {
-        return None;
-    }
-    let mut bytes = vec![0; length];
-    memory.read_exact(at.checked_add(l.symbol_body)?, &mut bytes)?;
-    modified_utf8(&bytes)
+    let length = at.checked_add(l.symbol_length)?.checked_add(if l.symbol_length_shared { 2 } else { 0 })?;
+    Some((length, at.checked_add(l.symbol_body)?))
+}
+
+/// The text of a `Symbol`.
+pub fn symbol<M: ReadMemory>(memory: &M, layout: &Layout, at: u64) -> Option<String> {
+    Evidence::default().symbol(memory, layout, at)
 }
 
 /// Java's own encoding: zeros are two bytes, and characters beyond 16 bits two surrogates of three bytes each.

@@ -56,14 +56,16 @@ const BELIEVED: Duration = Duration::from_millis(10);
 const BLOBS_MAX: usize = 1 << 16;
 /// Bytes of debug information kept.
 const SCOPES_MAX: usize = 32 << 20;
-/// Frames of interpreted code remembered.
+/// Frames of compiled code remembered, and of interpreted code.
+const COMPILED_MAX: usize = 1 << 18;
 const INTERPRETED_MAX: usize = 1 << 16;
 
 /// A blob that was met, and the frames in it.
 struct Known {
     blob: Arc<Blob>,
     checked: u64,
-    /// Of each pc: the frame. Return addresses and interrupted code are looked up alike.
+    /// Of each pc in compiled code that is known to say more than its method: the frame. Return addresses and interrupted code are
+    /// looked up alike.
     frames: FxHashMap<u64, RawFrame>,
     scopes: Option<Arc<Scopes>>,
 }
@@ -79,8 +81,10 @@ pub struct Jvm<M> {
     /// By [`Blob::start`].
     known: BTreeMap<u64, Known>,
     scopes_size: usize,
-    /// By method, its `ConstMethod` and bytecode index.
-    interpreted: FxHashMap<(u64, u64, i32), RawFrame>,
+    /// Frames in [`Known::frames`].
+    compiled_kept: usize,
+    /// By method (its number), tier and bytecode index.
+    interpreted: FxHashMap<(u64, Tier, i32), RawFrame>,
     stubs: FxHashMap<String, RawFrame>,
     /// `None`: how objects lie is not known, so threads have the names that the kernel knows.
     objects: Option<Objects>,
@@ -124,6 +128,7 @@ impl<M: ReadMemory> Jvm<M> {
             call_stub_return,
             known: BTreeMap::new(),
             scopes_size: 0,
+            compiled_kept: 0,
             interpreted: FxHashMap::default(),
             stubs: FxHashMap::default(),
             objects,
@@ -139,6 +144,7 @@ impl<M: ReadMemory> Jvm<M> {
         if now.duration_since(self.round_began) >= BELIEVED {
             self.round += 1;
             self.round_began = now;
+            self.methods.begin(self.round);
         }
     }
 
@@ -157,7 +163,7 @@ impl<M: ReadMemory> Jvm<M> {
         let blob = Arc::new(self.code.find(&self.memory, &self.layout, pc)?);
         if self.known.len() >= BLOBS_MAX {
             self.known.clear();
-            self.scopes_size = 0;
+            (self.scopes_size, self.compiled_kept) = (0, 0);
         }
         self.forget(blob.start);
         let known = Known { blob: blob.clone(), checked: self.round, frames: FxHashMap::default(), scopes: None };
@@ -168,6 +174,7 @@ impl<M: ReadMemory> Jvm<M> {
     fn forget(&mut self, start: u64) {
         if let Some(known) = self.known.remove(&start) {
             self.scopes_size -= known.scopes.map_or(0, |scopes| scopes.size());
+            self.compiled_kept -= known.frames.len();
         }
     }
 
@@ -190,37 +197,48 @@ impl<M: ReadMemory> Jvm<M> {
 
     /// The frame of a compiled method at `pc`; `entered`: nothing of it has run, so nothing is inlined.
     fn compiled_frame(&mut self, blob: &Blob, pc: u64, entered: bool) -> Option<RawFrame> {
-        let (Kind::Compiled(nmethod) | Kind::NativeWrapper(nmethod)) = &blob.kind else { return None };
-        let key = if entered { nmethod.verified_entry } else { pc };
-        if let Some(frame) = self.known.get(&blob.start).and_then(|known| known.frames.get(&key)) {
-            return Some(*frame);
-        }
+        let nmethod = blob.nmethod()?;
         let tier = match (&blob.kind, nmethod.level) {
             (Kind::NativeWrapper(_), _) => Tier::Native,
             (_, 1..=3) => Tier::C1,
             _ => Tier::C2,
         };
-        let inlined = match (&blob.kind, entered) {
-            (Kind::Compiled(_), false) => self.scopes(blob).at(pc.saturating_sub(blob.code)),
-            _ => Vec::new(),
-        };
-        let scopes = if inlined.is_empty() { scopes::whole(nmethod) } else { inlined };
+        if entered || tier == Tier::Native {
+            return self.frame_in(nmethod.method, tier, 0);
+        }
+        if let Some(frame) = self.known.get(&blob.start).and_then(|known| known.frames.get(&pc)) {
+            return Some(*frame);
+        }
+        let scopes = self.scopes(blob).at(pc.saturating_sub(blob.code));
+        if scopes.is_empty() {
+            return self.frame_in(nmethod.method, tier, 0);
+        }
         let locations = self.methods.locations(&self.memory, &self.layout, &scopes, tier)?;
         let frame = self.names.frame(locations);
+        if self.compiled_kept >= COMPILED_MAX {
+            self.known.values_mut().for_each(|known| known.frames = FxHashMap::default());
+            self.compiled_kept = 0;
+        }
         if let Some(known) = self.known.get_mut(&blob.start) {
-            known.frames.insert(key, frame);
+            known.frames.insert(pc, frame);
+            self.compiled_kept += 1;
         }
         Some(frame)
     }
 
     /// The frame of an interpreted method.
     fn interpreted_frame(&mut self, method: u64, bci: i32) -> Option<RawFrame> {
+        self.frame_in(method, Tier::Interpreted, bci)
+    }
+
+    /// The frame of a method that nothing is inlined into.
+    fn frame_in(&mut self, method: u64, tier: Tier, bci: i32) -> Option<RawFrame> {
         let known = self.methods.get(&self.memory, &self.layout, method)?;
-        let key = (method, known.bytecode, bci);
+        let key = (known.serial, tier, bci);
         if let Some(frame) = self.interpreted.get(&key) {
             return Some(*frame);
         }
-        let frame = self.names.frame(vec![known.location(bci, Tier::Interpreted)]);
+        let frame = self.names.frame(vec![known.location(bci, tier)]);
         if self.interpreted.len() >= INTERPRETED_MAX {
             self.interpreted.clear();
         }
@@ -278,7 +296,7 @@ fn unchanged<M: ReadMemory>(memory: &M, layout: &Layout, blob: &Blob) -> bool {
     let used = layout.code_heap.block_used as usize;
     memory.read_exact(blob.start - before as u64, &mut now).is_some()
         && now.get(used).is_some_and(|used| *used != 0)
-        && now[before..] == blob.header[..]
+        && layout.blob.same(blob.nmethod().is_some(), &now[before..], &blob.header)
 }
 
 /// Whether the bytes before `address` are a call: direct, or by register or memory.

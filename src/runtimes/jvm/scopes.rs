@@ -2,7 +2,7 @@
 //! were inlined there and where in them.
 
 use crate::process::memory::ReadMemory;
-use crate::runtimes::jvm::heap::{Blob, Nmethod};
+use crate::runtimes::jvm::heap::Blob;
 use crate::runtimes::jvm::layout::{DebugInfo, Layout};
 use crate::runtimes::jvm::unsigned5::Unsigned5;
 
@@ -112,11 +112,6 @@ impl Scopes {
         let bci = i32::try_from(bci).ok()?.checked_sub(1)?;
         Some((i32::try_from(sender).ok()?, method.map(|method| Scope { method, bci })))
     }
-}
-
-/// Where nothing is known of inlined methods.
-pub fn whole(nmethod: &Nmethod) -> Vec<Scope> {
-    vec![Scope { method: nmethod.method, bci: 0 }]
 }
 
 #[cfg(test)]

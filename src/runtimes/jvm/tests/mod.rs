@@ -1,5 +1,7 @@
 //! Layouts of known versions, and walks through memory that makes no sense.
 
+mod believed;
+
 use std::cell::Cell;
 
 use proptest::prelude::*;
@@ -59,6 +61,28 @@ fn layout(version: u32, text: &str) -> Layout {
     Layout::of(&Version(version), &Structs::of_text(text)).unwrap_or_else(|missing| panic!("{version}: {missing:?}"))
 }
 
+/// A virtual machine with these code heaps and nothing known yet.
+fn jvm<M: ReadMemory>(memory: M, layout: Layout, heaps: Vec<heap::CodeHeap>) -> Jvm<M> {
+    Jvm {
+        memory,
+        layout,
+        code: CodeCache::new(heaps),
+        methods: Methods::default(),
+        names: Names::default(),
+        call_stub_return: 0x10_0100,
+        known: BTreeMap::new(),
+        scopes_size: 0,
+        compiled_kept: 0,
+        interpreted: FxHashMap::default(),
+        stubs: FxHashMap::default(),
+        objects: None,
+        thread_names: FxHashMap::default(),
+        names_turn: 0,
+        round: 0,
+        round_began: Instant::now(),
+    }
+}
+
 #[test]
 fn known_versions_say_all_that_is_needed() {
     for (version, text) in VERSIONS {
@@ -102,11 +126,7 @@ proptest! {
         // Heaps as they may be read from such memory, and one where the program counter is.
         let mut heaps = heap::heaps(&memory, &layout.code_heap);
         heaps.push(heap::CodeHeap::made_up(0x10_0000, 0x10_8000, 0x20_0000));
-        let mut jvm = Jvm {
-            memory, layout, code: CodeCache::new(heaps), methods: Methods::default(), names: Names::default(),
-            call_stub_return: 0x10_0100, known: BTreeMap::new(), scopes_size: 0, interpreted: FxHashMap::default(),
-            stubs: FxHashMap::default(), objects: None, thread_names: FxHashMap::default(), names_turn: 0, round: 0, round_began: Instant::now(),
-        };
+        let mut jvm = jvm(memory, layout, heaps);
         let general = exact.then_some(General {
             rax: u64::from(registers[0]), rbx: u64::from(registers[1]) & !7, r13: u64::from(registers[2]),
         });
