@@ -1,6 +1,8 @@
 //! What the live tests share: building target programs and running them.
 #![allow(dead_code)] // each test binary uses a part of it
 
+pub mod java;
+
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
