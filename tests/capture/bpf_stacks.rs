@@ -18,7 +18,7 @@ use sampletop::process::maps::Maps;
 use sampletop::process::target::Target;
 
 use crate::bpf::works;
-use crate::common::{Running, build, skipped};
+use crate::common::{Running, build, skipped, wait_until};
 use crate::support::*;
 use walks::{Stack, Symbols, blocked_threads, eu_stack};
 
@@ -163,6 +163,13 @@ fn check_shares(running: &mut Running, program: &Path) {
     read_until(&mut reader, &mut events, |events| ticks(events) > 10);
     let (before, from) = (truth(running), now());
     events.extend(read_for(&mut reader, Duration::from_secs(10)));
+    // Enough for the normal approximation below, also where others take most of the time.
+    let of = |events: &[Event], spin: usize| {
+        let who = format!("spin-{spin}");
+        let sampled = |look: &&Look| look.seen == Seen::OnCpu && look.at >= from && name(look) == who;
+        looks(events).filter(sampled).count()
+    };
+    read_until(&mut reader, &mut events, |events| (0..BUSY).all(|spin| of(events, spin) >= 50));
     let (after, to) = (truth(running), now());
     drop(sampler);
     let symbols = Symbols::of(program);
@@ -177,7 +184,7 @@ fn check_shares(running: &mut Running, program: &Path) {
     for spin in 0..BUSY {
         let seen = samples[&format!("spin-{spin}")];
         let all: f64 = seen.iter().sum();
-        assert!(all >= 30.0, "only {all} samples: too few for the normal approximation below");
+        assert!(all >= 30.0, "only {all} samples were in these functions");
         let spent = [0, 1, 2].map(|i| (after[3 * spin + i] - before[3 * spin + i]) as f64);
         for ((seen, spent_in), function) in seen.iter().zip(spent).zip(functions) {
             let expected = spent_in / spent.iter().sum::<f64>();
@@ -232,16 +239,18 @@ fn stacks_are_whole_while_mappings_change() {
     }
     let program = build("bpf_crowd.c", "maps", &["-O2"]);
     let running = Running::start(&program, &["maps", "20"]);
+    let leader = format!("/proc/{0}/task/{0}/stat", running.pid());
+    wait_until("the leader waits", || std::fs::read_to_string(&leader).is_ok_and(|stat| stat.contains(") S ")));
     let files = Files::default();
     let target = std::sync::Arc::new(Target::attach(running.pid()).expect("attached"));
     let (sampler, mut reader) =
         Sampler::start(vec![target], files, Default::default(), plan(CaptureChoice::Bpf, 5)).expect("sampling");
-    let events = read_for(&mut reader, Duration::from_secs(2));
+    let mut events = read_for(&mut reader, Duration::from_secs(2));
+    let naps = |look: &&Look| name(look).starts_with("wait-") && matches!(look.seen, Seen::Blocked(_));
+    read_until(&mut reader, &mut events, |events| looks(events).filter(naps).count() > 200);
     drop(sampler);
-    let naps: Vec<&Look> =
-        looks(&events).filter(|l| name(l).starts_with("wait-") && matches!(l.seen, Seen::Blocked(_))).collect();
+    let naps: Vec<&Look> = looks(&events).filter(naps).collect();
     let whole = naps.iter().filter(|look| ends_in(look).is_none()).count();
-    assert!(naps.len() > 200, "{} naps", naps.len());
     assert_eq!(whole, naps.len(), "{:?}", naps.iter().find(|look| ends_in(look).is_some()));
     // Who stands still meanwhile is told once.
     let leader = looks(&events).filter(|look| look.thread.tid == running.pid() && look.seen != Seen::Running).count();

@@ -15,7 +15,7 @@ use sampletop::process::memory::Memory;
 use sampletop::process::target::Target;
 use sampletop::unwinder::{Registers, StackBytes, Unwinder, Walk};
 
-use crate::common::{Running, build, need_root, skipped};
+use crate::common::{Running, build, need_root, skipped, wait_until};
 use crate::support::*;
 
 /// Ends its walks in turn in every way that there is.
@@ -41,18 +41,22 @@ fn walks_that_fail_are_counted_by_cause() {
     let (sampler, mut reader) =
         Sampler::start_with(vec![attached], plan(CaptureChoice::Perf, 5), walkers).expect("sampling");
     let mut events = Vec::new();
+    let last = |events: &[Event]| {
+        let last = events.iter().rev().find_map(|e| if let Event::Tick(t) = e { Some(t.losses) } else { None });
+        last.unwrap_or_default()
+    };
+    let by = |losses: Losses| [losses.no_unwind_info, losses.bad_unwind, losses.outside_maps];
     read_until(&mut reader, &mut events, |events| {
-        events.iter().any(|event| matches!(event, Event::Tick(tick) if tick.losses.samples >= 60))
+        let losses = last(events);
+        by(losses).iter().all(|n| *n >= 5) && losses.truncated >= 10
     });
     drop(sampler);
     events.extend(reader.by_ref());
-    let losses = events.iter().rev().find_map(|e| if let Event::Tick(t) = e { Some(t.losses) } else { None });
-    let losses = losses.expect("a tick");
-    let by = [losses.no_unwind_info, losses.bad_unwind, losses.outside_maps];
+    let losses = last(&events);
     // Blocked stacks in doubt are walked again, a few times each, and count once.
-    assert!(by.iter().all(|n| *n >= 5), "{losses:?}");
-    assert_eq!(by.iter().sum::<u64>(), losses.unwind_failed);
-    assert!(losses.truncated >= 10 && losses.samples > losses.truncated + losses.unwind_failed, "{losses:?}");
+    assert_eq!(by(losses).iter().sum::<u64>(), losses.unwind_failed);
+    // One way in six is whole.
+    assert!(losses.samples > losses.truncated + losses.unwind_failed, "{losses:?}");
 }
 
 #[test]
@@ -68,10 +72,12 @@ fn samples_that_find_the_ring_full_are_counted() {
     perf.start_due(now());
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!(perf.counts().lost, 0, "nobody has asked yet");
-    perf.count_lost();
-    // A ring holds eight samples; of 500 in half a second at least 200 found it full, or nothing ran.
+    // A ring holds eight samples, and nobody empties it.
+    wait_until("200 find it full", || {
+        perf.count_lost();
+        perf.counts().lost >= 200
+    });
     let lost = perf.counts().lost;
-    assert!(lost >= 200, "{lost}");
     perf.count_lost();
     assert!(perf.counts().lost >= lost);
 }

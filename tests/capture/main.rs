@@ -16,13 +16,14 @@ mod undisturbed;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use common::{Running, build};
+use common::{Running, build, wait_until, wait_until_all_sleep};
 use sampletop::capture::Control;
 use sampletop::capture::blocked::StackReader;
 use sampletop::capture::looks::{Looks, Round, Stacks};
 use sampletop::capture::parked::PARKED_AFTER;
+use sampletop::capture::schedule::now;
 use sampletop::config::CaptureChoice;
-use sampletop::model::frame::{Event, Look, Losses, Marker, Ns, RawFrame, Seen};
+use sampletop::model::frame::{Event, Look, Losses, Marker, Ns, RawFrame, SECOND, Seen};
 use sampletop::process::memory::Memory;
 use support::*;
 
@@ -54,38 +55,44 @@ by_perf_and_bpf! {
 
 fn no_wait_is_disturbed_and_nobody_traced(choice: CaptureChoice) {
     let program = build("cap_eintr.c", choice.word(), &["-O1"]);
+    const WAITING: [&str; 3] = ["epoll", "aio", "recv"];
     for mode in ["stay", "alternate"] {
         let mut target = Running::start(&program, &[mode]);
+        if mode == "stay" {
+            wait_until_all_sleep(target.pid());
+        }
+        let stolen_before = stolen();
         let (sampler, mut reader) = start(&target, choice, 5);
         let mut events = Vec::new();
         let end = Instant::now() + Duration::from_secs(2);
         let pid = target.pid();
-        read_until(&mut reader, &mut events, |_| {
+        // Who waits was read where it waits; who spins was sampled on its core.
+        let (mut blocked, mut samples, mut known) = (WAITING.map(|_| 0), 0, 0);
+        read_until(&mut reader, &mut events, |events| {
             assert!(thread_states(pid).iter().all(|(_, tracer)| *tracer == 0));
-            Instant::now() >= end
+            for look in looks(&events[std::mem::replace(&mut known, events.len())..]) {
+                match WAITING.iter().position(|who| *who == name(look)) {
+                    Some(index) if matches!(look.seen, Seen::Blocked(_)) => blocked[index] += 1,
+                    None if look.seen == Seen::OnCpu && name(look) == "spin" => samples += 1,
+                    _ => {}
+                }
+            }
+            let enough = if mode == "stay" { 1 } else { 21 };
+            Instant::now() >= end && samples > 20 && blocked.iter().all(|count| *count >= enough)
         });
         assert_eq!(sampler.status().way, choice.word());
         drop(sampler);
+        let stolen = stolen() - stolen_before;
         ask(&mut target, "\n");
         assert_eq!(next_number(&mut target), 0, "EINTR under {mode}");
         let waits = next_number(&mut target);
-        assert!(mode == "stay" || waits > 300, "{waits} waits");
-
-        // Who waits was read where it waits; who spins was sampled on its core.
-        let seen =
-            |who: &str, kind: fn(&Seen) -> bool| looks(&events).filter(|l| name(l) == who && kind(&l.seen)).count();
-        for who in ["epoll", "aio", "recv"] {
-            let blocked = seen(who, |seen| matches!(seen, Seen::Blocked(_)));
-            // One that stays is read once (at most a few times, should its thread have started late).
-            assert!(if mode == "stay" { (1..=3).contains(&blocked) } else { blocked > 20 }, "{who}, {mode}: {blocked}");
-        }
-        // As many samples as its run time holds periods, whatever share of a core it got: within 5 standard deviations of
-        // a binomial count (error 6e-7; a systematic sampler varies less), and 4 for counters that lag 20 ms in all.
+        // One that stays is read once (or again in the next round, where it was caught on its way). One that does not was in
+        // another wait each time.
+        assert!(mode != "stay" || blocked.iter().all(|count| *count <= 2), "{blocked:?}");
+        assert!(mode == "stay" || waits >= 60, "{waits} waits");
         let ran: Vec<Ns> =
             looks(&events).filter(|l| name(l) == "spin").filter_map(|l| Some(l.counters?.run_ns)).collect();
-        let expected = (ran[ran.len() - 1] - ran[0]) as f64 / (5e6 * 0.997);
-        let samples = seen("spin", |seen| *seen == Seen::OnCpu) as f64;
-        assert!((samples - expected).abs() <= 5.0 * expected.sqrt() + 4.0, "{mode}: {samples} of {expected}");
+        assert_samples(samples, ran[ran.len() - 1] - ran[0], 5e6 * 0.997, stolen, mode);
         assert!(
             looks(&events).filter(|l| l.seen == Seen::OnCpu).all(|l| l.counters.is_none() && frames_of_user(l) == 1)
         );
@@ -95,21 +102,27 @@ fn no_wait_is_disturbed_and_nobody_traced(choice: CaptureChoice) {
 fn events_come_in_order_of_time_and_ticks_close_their_rounds(choice: CaptureChoice) {
     let program = build("cap_eintr.c", "order", &["-O1"]);
     let target = Running::start(&program, &["alternate"]);
+    let began = now();
     let (sampler, mut reader) = start(&target, choice, 2);
-    let events = read_for(&mut reader, Duration::from_secs(1));
+    let clocks = |events: &[Event]| -> Vec<u64> {
+        events.iter().filter_map(|e| if let Event::Tick(t) = e { t.process_cpu_ns } else { None }).collect()
+    };
+    let mut events = Vec::new();
+    read_until(&mut reader, &mut events, |events| ticks(events) > 100 && clocks(events).len() > 1);
     drop(sampler);
     let backwards = events.windows(2).find(|pair| time_of(&pair[0]) > time_of(&pair[1]));
     assert_eq!(backwards, None);
-    assert!(ticks(&events) > 100, "{}", ticks(&events));
-    let cpu: Vec<u64> =
-        events.iter().filter_map(|e| if let Event::Tick(t) = e { t.process_cpu_ns } else { None }).collect();
-    assert!(!cpu.is_empty() && cpu.len() < 4 && cpu.is_sorted(), "{cpu:?}");
+    // Once a second.
+    let cpu = clocks(&events);
+    let seconds = (time_of(&events[events.len() - 1]) - began) / SECOND;
+    assert!(cpu.len() as u64 <= seconds + 1 && cpu.is_sorted(), "{cpu:?} in {seconds} s");
 }
 
 #[test]
 fn an_unmoved_thread_costs_one_read_and_sends_nothing() {
     let program = build("cap_threads.c", "park", &["-O1"]);
     let target = Running::start(&program, &["park", "200"]);
+    wait_until_all_sleep(target.pid());
     let mut looks = Looks::new(target.pid(), 10_000).expect("its threads");
     let mut reader = StackReader::new(Memory::new(target.pid()));
     let (mut moved, mut losses) = (Vec::new(), Losses::default());
@@ -266,16 +279,18 @@ fn counters_sum_to_what_the_kernel_says(choice: CaptureChoice) {
         ask(&mut target, "\n");
         [next_number(&mut target), next_number(&mut target)]
     };
-    let before = told();
-    let mark = ticks(&events);
-    read_until(&mut reader, &mut events, |events| ticks(events) > mark + 1);
-    let after = told();
+    let (before, stolen_before) = (told(), stolen());
+    let asked = now();
+    // Two rounds that have begun after that: rounds are told one after the other, and what was in the ring is older.
+    let later = |events: &[Event]| events.iter().filter(|e| matches!(e, Event::Tick(t) if t.at > asked)).count();
+    read_until(&mut reader, &mut events, |events| later(events) > 2);
+    let (after, stolen) = (told(), stolen() - stolen_before);
     drop(sampler);
     for spin in 0..2 {
         let last = looks(&events).filter(|l| name(l) == format!("spin-{spin}")).filter_map(|l| l.counters).last();
         let last = last.expect("it was looked at");
-        // A running thread's counters lag by at most a tick of the kernel (10 ms at 100 Hz).
-        let range = before[spin].saturating_sub(20_000_000)..=after[spin];
+        // A running thread's counters lag by at most a tick of the kernel (10 ms at 100 Hz), which may be kept from coming.
+        let range = before[spin].saturating_sub(20_000_000 + stolen)..=after[spin];
         assert!(range.contains(&last.run_ns), "{last:?} {range:?}");
         let samples: Vec<Ns> = looks(&events)
             .filter(|l| name(l) == format!("spin-{spin}") && l.seen == Seen::OnCpu)
@@ -289,13 +304,12 @@ fn a_zombie_leader_does_not_hide_its_threads(choice: CaptureChoice) {
     let program = build("cap_threads.c", &format!("zombie-{}", choice.word()), &["-O1"]);
     let target = Running::start(&program, &["zombie"]);
     let pid = target.pid();
-    while !thread_states(pid).iter().any(|(state, _)| *state == 'Z') {
-        std::thread::yield_now();
-    }
+    wait_until("the leader ends", || thread_states(pid).iter().any(|(state, _)| *state == 'Z'));
     let (sampler, mut reader) = start(&target, choice, 5);
-    let events = read_for(&mut reader, Duration::from_millis(500));
+    let mut events = Vec::new();
+    let sampled = |look: &Look| name(look) == "spin-0" && look.seen == Seen::OnCpu;
+    read_until(&mut reader, &mut events, |events| ticks(events) > 10 && looks(events).any(sampled));
     drop(sampler);
-    assert!(looks(&events).any(|look| name(look) == "spin-0" && look.seen == Seen::OnCpu));
     assert!(looks(&events).all(|look| look.thread.tid != pid), "a zombie is not looked at");
     let ends = events.iter().filter(|e| matches!(e, Event::ThreadEnded { thread, .. } if thread.tid == pid)).count();
     assert_eq!(ends, 1);
@@ -311,22 +325,23 @@ fn orders_take_effect_at_once_and_a_pause_is_a_gap(choice: CaptureChoice) {
     read_until(&mut reader, &mut events, |events| ticks(events) > 10);
     sampler.control(Control::Pause);
     // The pause ends the round under way with one more tick; then silence.
-    let paused = read_for(&mut reader, Duration::from_millis(300));
-    let silent_from = paused.last().map(time_of);
-    assert_eq!(read_for(&mut reader, Duration::from_millis(300)), []);
+    read_until_silent(&mut reader, &mut events, Duration::from_millis(500));
+    let (paused, resumed) = (events.last().map(time_of), now());
     sampler.control(Control::Resume);
     let mut after = Vec::new();
     read_until(&mut reader, &mut after, |events| ticks(events) > 3);
     let Some(Event::Gap { from, at }) = after.first() else { panic!("{:?}", after.first()) };
-    assert!(silent_from.is_none_or(|silent| silent == *from));
-    assert!(at - from > 500_000_000, "{from} {at}");
+    assert!(Some(*from) == paused && *at >= resumed, "{from} {at}, {paused:?} {resumed}");
     assert!(after.iter().skip(1).all(|event| time_of(event) >= *at));
+    let mark = after.len();
     sampler.control(Control::Use(CaptureChoice::States));
     read_until(&mut reader, &mut after, |_| sampler.status().way == "states");
-    let states = read_for(&mut reader, Duration::from_millis(200));
-    let marker = [RawFrame::marker(Marker::NotReadable)];
-    assert!(looks(&states).all(|look| look.seen != Seen::OnCpu || look.at < time_of(&states[0])));
-    assert!(looks(&states).any(|look| name(look).starts_with("park-") && look.stack == marker));
+    let changed = now();
+    let unreadable = [RawFrame::marker(Marker::NotReadable)];
+    let told = |look: &Look| name(look).starts_with("park-") && look.stack == unreadable;
+    let later = |events: &[Event]| events.iter().filter(|event| time_of(event) > changed).count();
+    read_until(&mut reader, &mut after, |events| later(events) > 20 && looks(&events[mark..]).any(told));
+    assert!(looks(&after).all(|look| look.seen != Seen::OnCpu || look.at <= changed));
     assert!(sampler.status().ptrace_would_help);
 }
 
@@ -391,12 +406,11 @@ fn stopped_and_uninterruptible_threads_are_told_in_every_round(choice: CaptureCh
         rustix::process::kill_process(pid, signal).expect("signalled");
     };
     signal(rustix::process::Signal::STOP);
-    while !thread_states(target.pid()).iter().all(|(state, _)| *state == 'T') {
-        std::thread::yield_now();
-    }
+    wait_until("they stop", || thread_states(target.pid()).iter().all(|(state, _)| *state == 'T'));
     let (sampler, mut reader) = start(&target, choice, 5);
     let mut events = Vec::new();
     read_until(&mut reader, &mut events, |events| ticks(events) > 10);
+    whole_rounds(&mut events);
     let stopped = looks(&events).filter(|look| look.seen == Seen::Stopped && look.stack.len() == 1).count();
     assert_eq!((stopped, looks(&events).count()), (5 * ticks(&events), 5 * ticks(&events)));
     let Some(Event::Tick(tick)) = events.last() else { panic!("a tick closes its round") };
@@ -410,9 +424,7 @@ fn stopped_and_uninterruptible_threads_are_told_in_every_round(choice: CaptureCh
     drop(sampler);
 
     let target = Running::start(&program, &["vfork"]);
-    while !thread_states(target.pid()).iter().all(|(state, _)| *state == 'D') {
-        std::thread::yield_now();
-    }
+    wait_until("it calls vfork", || thread_states(target.pid()).iter().all(|(state, _)| *state == 'D'));
     let (sampler, mut reader) = start(&target, choice, 5);
     let mut events = Vec::new();
     read_until(&mut reader, &mut events, |events| ticks(events) > 10);
@@ -461,6 +473,8 @@ fn a_suspended_sampler_tells_of_the_gap() {
     assert!(lines.any(|line| line.expect("text").ends_with("sampling")));
     let pid = rustix::process::Pid::from_child(&helper);
     rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("suspended");
+    // The signal is taken by one thread, which has to run to stop the others.
+    wait_until("it stops", || thread_states(helper.id()).iter().all(|(state, _)| *state == 'T'));
     std::thread::sleep(Duration::from_millis(1_300));
     rustix::process::kill_process(pid, rustix::process::Signal::CONT).expect("resumed");
     let gap: u64 = lines
@@ -468,13 +482,6 @@ fn a_suspended_sampler_tells_of_the_gap() {
         .expect("the gap is told");
     assert!(gap >= 1_300_000_000, "{gap}");
     assert!(helper.wait().expect("it ends").success());
-}
-
-/// Until every thread has lost its core.
-fn all_wait(target: &Running) {
-    while !thread_states(target.pid()).iter().all(|(state, _)| *state == 'S') {
-        std::thread::yield_now();
-    }
 }
 
 /// Rounds over a parked target, with a limit; each answers its events and what it read.
@@ -517,17 +524,26 @@ impl Rounds {
 fn parked_threads_are_looked_at_in_rotation_and_a_woken_one_at_once() {
     let program = build("cap_threads.c", "rotation", &["-O1"]);
     let mut target = Running::start(&program, &["wake", "200"]);
-    all_wait(&target);
-    let mut rounds = Rounds::of(&target, 20);
-    let mut seen = BTreeMap::new();
-    for event in rounds.next(&mut TopOnly).0 {
-        if let Event::Look(look) = event {
-            seen.insert(name(&look), look.thread);
+    wait_until_all_sleep(target.pid());
+    // What holds for threads that are not parked yet can only be seen in time: in a round that came too late nothing is
+    // learned, and it is done again.
+    let in_time = |since: Instant| since.elapsed() < Duration::from_nanos(PARKED_AFTER);
+    let (mut rounds, seen) = loop {
+        let (mut rounds, began) = (Rounds::of(&target, 20), Instant::now());
+        let mut seen = BTreeMap::new();
+        for event in rounds.next(&mut TopOnly).0 {
+            if let Event::Look(look) = event {
+                seen.insert(name(&look), look.thread);
+            }
         }
-    }
-    assert_eq!(seen.len(), 201, "200 and the leader");
-    // Not yet parked: each is read in every round.
-    assert_eq!(rounds.next(&mut TopOnly).1, 201);
+        assert_eq!(seen.len(), 201, "200 and the leader");
+        // Not yet parked: each is read in every round.
+        let reads = rounds.next(&mut TopOnly).1;
+        if in_time(began) {
+            assert_eq!(reads, 201);
+            break (rounds, seen);
+        }
+    };
     std::thread::sleep(Duration::from_nanos(PARKED_AFTER));
     assert_eq!(rounds.next(&mut TopOnly).1, 201, "the round that parks them");
     for _ in 0..30 {
@@ -536,39 +552,53 @@ fn parked_threads_are_looked_at_in_rotation_and_a_woken_one_at_once() {
     }
     // One that is woken and waits again, and the leader that woke it, are noticed within a rotation of 11 rounds, once each.
     for woken in [7, 199] {
-        let before = Instant::now();
-        ask(&mut target, &format!("{woken}\n"));
-        let burned = next_number(&mut target);
-        // It has answered; it waits again when it has lost its core.
-        all_wait(&target);
-        let mut found = Vec::new();
-        for _ in 0..11 {
-            found.extend(rounds.next(&mut TopOnly).0);
+        loop {
+            let before = Instant::now();
+            ask(&mut target, &format!("{woken}\n"));
+            let burned = next_number(&mut target);
+            // It has answered; it waits again when it has lost its core.
+            wait_until_all_sleep(target.pid());
+            let mut found = Vec::new();
+            for _ in 0..11 {
+                found.extend(rounds.next(&mut TopOnly).0);
+            }
+            let of = |who: &str| looks(&found).filter(|look| name(look) == who).cloned().collect::<Vec<_>>();
+            let look = of(&format!("park-{woken}"));
+            assert_eq!((look.len(), of("cap_threads-rot").len(), looks(&found).count()), (1, 1, 2));
+            assert!(matches!(look[0].seen, Seen::Blocked(_)));
+            let ran = look[0].counters.expect("read").run_ns;
+            assert!(ran >= burned && ran < before.elapsed().as_nanos() as u64 + burned, "{ran} of {burned}");
+            // Having moved it is looked at in every round again: 199 are left to the rotation.
+            let (reads, seen_in_time) = (rounds.next(&mut TopOnly).1, in_time(before));
+            std::thread::sleep(Duration::from_nanos(PARKED_AFTER));
+            let parks = rounds.next(&mut TopOnly).1;
+            assert_eq!(rounds.next(&mut TopOnly).1, 20);
+            if seen_in_time {
+                assert_eq!((reads, parks), (22, 22));
+                break;
+            }
         }
-        let of = |who: &str| looks(&found).filter(|look| name(look) == who).cloned().collect::<Vec<_>>();
-        let look = of(&format!("park-{woken}"));
-        assert_eq!((look.len(), of("cap_threads-rot").len(), looks(&found).count()), (1, 1, 2));
-        assert!(matches!(look[0].seen, Seen::Blocked(_)));
-        let ran = look[0].counters.expect("read").run_ns;
-        assert!(ran >= burned && ran < before.elapsed().as_nanos() as u64 + burned, "{ran} of {burned}");
-        // Having moved it is looked at in every round again: 199 are left to the rotation.
-        assert_eq!(rounds.next(&mut TopOnly).1, 22);
-        std::thread::sleep(Duration::from_nanos(PARKED_AFTER));
-        assert_eq!((rounds.next(&mut TopOnly).1, rounds.next(&mut TopOnly).1), (22, 20));
     }
     // A sample proves that a thread has moved: it is looked at in the next round, whoever's turn it is.
     let thread = seen["park-100"];
     assert_eq!(rounds.looks.sampled(thread.tid, 1).map(|(key, _)| key), Some(thread));
     assert_eq!(rounds.next(&mut TopOnly).1, 20, "a sample from before its last look proves nothing");
-    rounds.looks.sampled(thread.tid, Ns::MAX);
-    let (events, reads, _) = rounds.next(&mut TopOnly);
-    assert_eq!(
-        (looks(&events).map(|look| look.thread).collect::<Vec<_>>(), reads),
-        (vec![thread], 22),
-        "twice, to be sure of its stack"
-    );
-    rounds.looks.leave_nobody_out();
-    assert_eq!((rounds.next(&mut TopOnly).1, rounds.next(&mut TopOnly).1), (201, 21));
+    loop {
+        let before = Instant::now();
+        rounds.looks.sampled(thread.tid, Ns::MAX);
+        let (events, reads, _) = rounds.next(&mut TopOnly);
+        assert_eq!(
+            (looks(&events).map(|look| look.thread).collect::<Vec<_>>(), reads),
+            (vec![thread], 22),
+            "twice, to be sure of its stack"
+        );
+        rounds.looks.leave_nobody_out();
+        let reads = (rounds.next(&mut TopOnly).1, rounds.next(&mut TopOnly).1);
+        if in_time(before) {
+            assert_eq!(reads, (201, 21));
+            break;
+        }
+    }
 }
 
 /// Ends every walk in doubt, so many times; then whole.
@@ -595,7 +625,7 @@ impl sampletop::unwinder::Unwinder for Doubts {
 fn a_stack_in_doubt_is_tried_again_a_few_times_and_counts_once() {
     let program = build("cap_threads.c", "doubt", &["-O1"]);
     let target = Running::start(&program, &["wake", "0"]);
-    all_wait(&target);
+    wait_until_all_sleep(target.pid());
     for (doubts, tried) in [(2, 3), (100, 6)] {
         let mut rounds = Rounds::of(&target, usize::MAX);
         let mut unwinder = Doubts(doubts);

@@ -12,7 +12,7 @@ use sampletop::model::frame::{Event, FileId, FrameCode, Look, Ns, RawFrame};
 use sampletop::process::target::Target;
 use sampletop::unwinder::{Registers, StackBytes, Unwinder, Walk};
 
-use crate::common::Running;
+use crate::common::{LIMIT, Running};
 
 /// One frame: the program counter. These tests are about who is looked at, and how.
 pub struct TopOnly;
@@ -48,14 +48,31 @@ pub fn start_plan(pid: u32, plan: Plan) -> (Sampler, Reader) {
     Sampler::start_with(vec![target], plan, walkers).expect("sampling")
 }
 
-/// Reads events until `done` says so; fails after 30 s, far beyond what any of these needs.
+/// Reads events until `done` says so.
 pub fn read_until(reader: &mut Reader, events: &mut Vec<Event>, mut done: impl FnMut(&[Event]) -> bool) {
-    let limit = Instant::now() + Duration::from_secs(30);
+    let limit = Instant::now() + LIMIT;
     while !done(events) {
         assert!(Instant::now() < limit, "waited in vain; last events: {:?}", &events[events.len().saturating_sub(5)..]);
         events.extend(reader.by_ref());
         std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// Reads events until for so long none has come.
+pub fn read_until_silent(reader: &mut Reader, events: &mut Vec<Event>, time: Duration) {
+    let (mut known, mut since) = (events.len(), Instant::now());
+    read_until(reader, events, |events| {
+        if events.len() != std::mem::replace(&mut known, events.len()) {
+            since = Instant::now();
+        }
+        since.elapsed() >= time
+    });
+}
+
+/// Leaves out what a round has told so far whose tick is not there yet: events are read while they are written.
+pub fn whole_rounds(events: &mut Vec<Event>) {
+    let end = events.iter().rposition(|event| matches!(event, Event::Tick(_)));
+    events.truncate(end.map_or(0, |tick| tick + 1));
 }
 
 pub fn read_for(reader: &mut Reader, time: Duration) -> Vec<Event> {
@@ -103,6 +120,24 @@ pub fn thread_states(pid: u32) -> Vec<(char, u32)> {
         states.push((field("State:").chars().next().expect("a letter"), field("TracerPid:").parse().expect("a pid")));
     }
     states
+}
+
+/// How long our processors worked for others, by the host's account, all together, ns. What is due meanwhile comes late: the
+/// kernel's samples of such a time are one or none, while the time may or may not count as a thread's run time.
+pub fn stolen() -> Ns {
+    let text = fs::read_to_string("/proc/stat").expect("every kernel has it");
+    let steal = text.lines().next().and_then(|line| line.split_whitespace().nth(8)).expect("a figure");
+    // In hundredths of a second, whatever the kernel's tick is.
+    steal.parse::<Ns>().expect("a number") * 10_000_000
+}
+
+/// That threads which ran for `run_ns` were sampled so often is what a period of `period_ns` gives: within 5 standard
+/// deviations of a binomial count (error 6e-7; a systematic sampler varies less), and 4 for counters that lag 20 ms in all.
+/// `stolen_ns`: by [`stolen`], between those looks.
+pub fn assert_samples(samples: usize, run_ns: Ns, period_ns: f64, stolen_ns: Ns, what: &str) {
+    let expected = run_ns as f64 / period_ns;
+    let off = 5.0 * expected.sqrt() + 4.0 + 2.0 * stolen_ns as f64 / period_ns;
+    assert!((samples as f64 - expected).abs() <= off, "{what}: {samples} samples of {expected}, {stolen_ns} ns stolen");
 }
 
 pub fn ask(target: &mut Running, line: &str) {

@@ -9,7 +9,7 @@ use sampletop::config::CaptureChoice;
 use sampletop::model::frame::{Event, Seen};
 
 use crate::bpf::works;
-use crate::common::{Running, build};
+use crate::common::{LIMIT, Running, build, wait_until};
 use crate::support::*;
 
 /// The status files of threads that stay, kept open: a look at each costs microseconds.
@@ -75,8 +75,20 @@ fn for_a_minute_nobody_is_disturbed_traced_or_stopped() {
     let mut watching: Vec<_> =
         targets.iter().flat_map(|t| ways.map(|way| (start(t, way, 10), 0, BTreeMap::new()))).collect();
     let statuses = targets.each_ref().map(|target| Statuses::of(target.pid()));
+    // On a busy machine for longer, until it was enough.
     let (end, mut polls) = (Instant::now() + Duration::from_secs(60), 0);
-    while Instant::now() < end {
+    let looked_at = |stays: bool, blocked: &BTreeMap<String, u32>| {
+        let enough = |call: &str| if stays || ["sigwaitinfo", "io_uring"].contains(&call) { 1 } else { 300 };
+        CALLS.iter().all(|call| blocked.get(*call).copied().unwrap_or(0) >= enough(call))
+    };
+    loop {
+        let all = watching.iter().enumerate();
+        let enough = all.map(|(n, (_, ticks, blocked))| *ticks > 3_000 && looked_at(n < ways.len(), blocked));
+        if enough.fold(polls > 10_000, |all, one| all && one) && Instant::now() >= end {
+            break;
+        }
+        let told = || watching.iter().map(|(_, ticks, blocked)| (ticks, blocked)).collect::<Vec<_>>();
+        assert!(Instant::now() < end + 2 * LIMIT, "{polls} polls, {:?}", told());
         let began = Instant::now();
         statuses.iter().for_each(Statuses::assert_all_are_left_alone);
         polls += 1;
@@ -93,33 +105,24 @@ fn for_a_minute_nobody_is_disturbed_traced_or_stopped() {
         }
         std::thread::sleep(Duration::from_millis(1).saturating_sub(began.elapsed()));
     }
-    assert!(polls > 10_000, "{polls}");
-    for (index, ((sampler, _), ticks, blocked)) in watching.into_iter().enumerate() {
+    for (index, ((sampler, _), ..)) in watching.into_iter().enumerate() {
         assert_eq!(sampler.status().way, ways[index % 2].word());
-        assert!(ticks > 3_000, "{ticks}");
-        let stays = index < 2;
-        for call in CALLS {
-            let looks = blocked.get(call).copied().unwrap_or(0);
-            let enough = if stays || ["sigwaitinfo", "io_uring"].contains(&call) { 1 } else { 300 };
-            assert!(looks >= enough, "{call}: {looks} in {ticks} rounds by {}", ways[index % 2].word());
-        }
     }
     for target in &mut targets {
         assert_eq!(eintrs(target), none);
     }
     ask(&mut targets[1], "\n");
     assert_eq!(next_number(&mut targets[1]), 0);
+    // Each look at ten of them found another wait.
     let waits = next_number(&mut targets[1]);
-    assert!(waits > 30_000, "{waits}");
+    assert!(waits > 3_000, "{waits}");
 
     // They would have noticed: who is stopped once sees it in each of these calls.
     let pid = rustix::process::Pid::from_raw(targets[0].pid().cast_signed()).expect("a pid");
     rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("stopped");
-    while !thread_states(targets[0].pid()).iter().all(|(state, _)| *state == 'T') {
-        std::thread::yield_now();
-    }
+    wait_until("it stops", || thread_states(targets[0].pid()).iter().all(|(state, _)| *state == 'T'));
     rustix::process::kill_process(pid, rustix::process::Signal::CONT).expect("goes on");
-    let limit = Instant::now() + Duration::from_secs(30);
+    let limit = Instant::now() + LIMIT;
     while let told = eintrs(&mut targets[0])
         && told.iter().any(|(_, count)| count != "1")
     {

@@ -6,6 +6,44 @@ pub mod java;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long anything may take. A limit against hanging, far beyond what anything here needs, and no measure of anything.
+pub const LIMIT: Duration = Duration::from_secs(60);
+
+/// Looks again and again until it holds.
+pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let limit = Instant::now() + LIMIT;
+    while !holds() {
+        assert!(Instant::now() < limit, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// State letter of each thread of a process, and its name.
+pub fn states(pid: u32) -> Vec<(char, String)> {
+    let folder = format!("/proc/{pid}/task");
+    let threads = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{folder}: {error}"));
+    let stats = threads.filter_map(|entry| std::fs::read_to_string(entry.ok()?.path().join("stat")).ok());
+    let state = |stat: String| {
+        let (name, rest) = stat.split_once('(')?.1.rsplit_once(") ")?;
+        Some((rest.chars().next()?, name.to_owned()))
+    };
+    stats.filter_map(state).collect()
+}
+
+/// Waits until every thread sleeps but those whose names begin with `spin`. A target that says `ready` has started its
+/// threads; on a busy machine they need a while to get to where they stay.
+pub fn wait_until_all_sleep(pid: u32) {
+    let mut last = Vec::new();
+    let sleeps = |(state, name): &(char, String)| *state == 'S' || name.starts_with("spin");
+    let limit = Instant::now() + LIMIT;
+    while !last.iter().all(sleeps) || last.is_empty() {
+        assert!(Instant::now() < limit, "they do not come to rest: {last:?}");
+        std::thread::sleep(Duration::from_millis(1));
+        last = states(pid);
+    }
+}
 
 /// Compiles `tests/targets/SOURCE` (C by cc, C++ by c++, Rust by rustc) with `flags`; `variant` names the result.
 /// Panics with the compiler's words when it fails: a missing compiler is a failure, not a skip.

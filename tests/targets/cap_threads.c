@@ -3,7 +3,8 @@
 // waits again.
 // `work N`: N threads that burn 0.2 ms and sleep 50 ms, again and again; after a line they end their work, and two spin.
 // `grow N`: N threads parked in reads; after a line one more, which ends after another line.
-// `churn`: threads that live 20 ms, one after the other, beside one that stays; after a line no more, and how many there were.
+// `churn`: threads that live, and work, 20 ms, one after the other, beside one that stays; after a line no more, and how many
+// there were.
 // `zombie`: the leader ends, a thread goes on spinning.
 // `vfork`: waits, uninterruptibly, for a child that borrows its memory and is killed or waits 30 s.
 // `exec`: runs itself again after each line it is sent, from a thread that is not the leader when the line is `thread`.
@@ -39,14 +40,16 @@ static void *brief(void *arg) {
     char name[16];
     snprintf(name, sizeof name, "brief-%ld", (long)arg);
     pthread_setname_np(pthread_self(), name);
-    struct timespec now, end;
+    struct timespec now, end, used;
     clock_gettime(CLOCK_MONOTONIC, &end);
     end.tv_nsec += 20000000;
     if (end.tv_nsec >= 1000000000) end.tv_sec++, end.tv_nsec -= 1000000000;
     do {
         for (int i = 0; i < 1000; i++) sink++;
         clock_gettime(CLOCK_MONOTONIC, &now);
-    } while (now.tv_sec < end.tv_sec || (now.tv_sec == end.tv_sec && now.tv_nsec < end.tv_nsec));
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    } while (now.tv_sec < end.tv_sec || (now.tv_sec == end.tv_sec && now.tv_nsec < end.tv_nsec) ||
+             (used.tv_sec == 0 && used.tv_nsec < 20000000));
     return arg;
 }
 

@@ -1,7 +1,8 @@
 // What changes without rest. Functions have names that begin with WHO, so that two builds can be told apart.
 // `churn N SECONDS`: after a line N threads, a few at a time, over so many seconds, each of which burns 0.5 ms and adds its CPU
 //   time up. Then tells: CPU of these threads, of the leader, of the process since the line, ns.
-// `fork`: two threads that fork children and wait for them, one that forks by vfork and executes `true`. After a line no more.
+// `fork`: two threads that fork children and wait for them, one that forks by vfork and executes `true`. After each line: how
+//   many there were; after `end` no more.
 // `exec COUNT PROGRAM OTHER`: burns a while, naps a while, and executes OTHER, which executes PROGRAM, COUNT times; then stays.
 // `load LIBRARY LIBRARY`: a thread that loads one, calls into it, which calls back, unloads it, and so with the other.
 // `switch`: two pairs of threads that pass a byte to and fro.
@@ -181,13 +182,13 @@ int main(int argc, char **argv) {
     puts("ready");
     fflush(stdout);
     if (!fgets(line, sizeof line, stdin)) return 0;
-    if (!strcmp(argv[1], "churn")) churn(atol(argv[2]), atol(argv[3]));
-    stopping = 1;
-    if (!strcmp(argv[1], "fork")) {
-        usleep(100000);
+    while (!strcmp(argv[1], "fork") && strcmp(line, "end\n")) {
         printf("%ld\n", (long)children);
         fflush(stdout);
+        if (!fgets(line, sizeof line, stdin)) return 0;
     }
+    if (!strcmp(argv[1], "churn")) churn(atol(argv[2]), atol(argv[3]));
+    stopping = 1;
     while (fgets(line, sizeof line, stdin)) STAY;
     return 0;
 }
