@@ -1,0 +1,154 @@
+//! Time of known shares: what sampletop says of a Java program against what the program measures of itself, and against the virtual
+//! machine's own sampler (Flight Recorder).
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+
+use common::Running;
+use common::java::{JDKS, can_test, compile, output, start};
+use serde_json::Value;
+
+const METHODS: [&str; 3] = ["red", "green", "blue"];
+
+/// Standard deviations that are allowed: six comparisons for each of two JDKs err together once in two million runs.
+const Z: f64 = 5.5;
+
+/// What the thread has spent in each method so far, ns by its own clock.
+fn spent(target: &mut Running) -> [f64; 3] {
+    target.child.stdin.as_mut().expect("piped").write_all(b"\n").expect("it listens");
+    let line = target.lines.next().expect("a line").expect("text");
+    let numbers: Vec<f64> = line.split(' ').map(|number| number.parse().expect("a number")).collect();
+    numbers.try_into().expect("three")
+}
+
+/// Parts of the whole.
+fn shares(parts: [f64; 3]) -> [f64; 3] {
+    parts.map(|part| part / parts.iter().sum::<f64>())
+}
+
+/// Standard deviation of a share that is found by so many independent looks.
+fn deviation(share: f64, looks: f64) -> f64 {
+    (share * (1.0 - share) / looks).sqrt()
+}
+
+/// What a sampler says of the methods: how often it found the thread in each, and which part of that at its loop.
+struct Told {
+    looks: f64,
+    shares: [f64; 3],
+    at_loops: [f64; 3],
+}
+
+impl Told {
+    /// `found`: looks by method and line.
+    fn new(found: &BTreeMap<(String, u64), f64>) -> Told {
+        let looks = found.values().sum();
+        let all = METHODS.map(|method| {
+            let of_method = found.iter().filter(|((name, _), _)| name == method);
+            of_method.map(|(_, looks)| looks).sum::<f64>()
+        });
+        let mut at_loops = loops();
+        for (at, method) in METHODS.iter().enumerate() {
+            let here = found.get(&(method.to_string(), at_loops[at] as u64)).copied().unwrap_or(0.0);
+            at_loops[at] = here / all[at];
+        }
+        Told { looks, shares: shares(all), at_loops }
+    }
+
+    /// What sampletop recorded, rows being lines.
+    fn sampletop(profile: &Value) -> Told {
+        let groups = profile["groups"].as_array().expect("groups");
+        let group = groups.iter().find(|group| group["name"] == "shares").expect("the thread");
+        let mut found = BTreeMap::new();
+        let mut todo: Vec<&Value> = group["tree"].as_array().expect("a tree").iter().collect();
+        while let Some(node) = todo.pop() {
+            match node["frame"].as_str().and_then(|frame| frame.strip_prefix("Shares.")) {
+                Some(method) if METHODS.contains(&method) => {
+                    let line = node["line"].as_u64().unwrap_or(0);
+                    // Not the time: what stands behind one look differs.
+                    *found.entry((method.to_string(), line)).or_default() +=
+                        node["cpu_hits"].as_f64().expect("a number");
+                }
+                _ => todo.extend(node["children"].as_array().expect("children")),
+            }
+        }
+        Told::new(&found)
+    }
+
+    /// What the virtual machine's own sampler saw of the thread.
+    fn flight_recorder(home: &Path, file: &Path) -> Told {
+        let mut jfr = Command::new(home.join("bin/jfr"));
+        let text = output(jfr.args(["print", "--events", "jdk.ExecutionSample"]).arg(file));
+        let mut found = BTreeMap::new();
+        for event in text.split("jdk.ExecutionSample {").filter(|event| event.contains("sampledThread = \"shares\"")) {
+            let innermost = event.split_once("stackTrace = [").and_then(|(_, stack)| stack.trim_start().lines().next());
+            let Some((method, line)) =
+                innermost.and_then(|text| text.strip_prefix("Shares.")?.split_once("(int) line: "))
+            else {
+                continue;
+            };
+            let line = line.trim().parse().expect("a line");
+            *found.entry((method.to_string(), line)).or_default() += 1.0;
+        }
+        Told::new(&found)
+    }
+}
+
+/// The lines of the loops in Shares.java.
+fn loops() -> [f64; 3] {
+    let source = include_str!("targets/Shares.java");
+    METHODS.map(|method| {
+        let mut lines =
+            (1..).zip(source.lines()).skip_while(|(_, line)| !line.contains(&format!(" {method}(int n) {{")));
+        let (number, _) = lines.find(|(_, line)| line.trim_start().starts_with("for ")).expect("a loop");
+        f64::from(number)
+    })
+}
+
+#[test]
+fn methods_and_lines_get_their_shares() {
+    if !can_test() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    for home in JDKS.iter() {
+        let classes = compile(home, "Shares.java");
+        // In the background code would be compiled again while it is measured.
+        let mut target = start(home, &classes, &["-Xbatch"], &["Shares"]);
+        let pid = target.pid().to_string();
+        let jcmd = |command: &[&str]| output(Command::new(home.join("bin/jcmd")).arg(&pid).args(command));
+        jcmd(&["JFR.start", "name=peer", "settings=profile"]);
+        let before = spent(&mut target);
+        let mut record = Command::new(env!("CARGO_BIN_EXE_sampletop"));
+        record.args(["record", "-p", &pid, "-d", "6s", "-i", "2ms", "--format", "json"]);
+        let profile = output(record.args(["--group", "name", "--by", "line"]));
+        let after = spent(&mut target);
+        let file = folder.path().join("peer.jfr");
+        jcmd(&["JFR.dump", "name=peer", &format!("filename={}", file.display())]);
+
+        let truth = shares([0, 1, 2].map(|at| after[at] - before[at]));
+        let ours = Told::sampletop(&serde_json::from_str(&profile).expect("json"));
+        let peers = Told::flight_recorder(home, &file);
+        let what = format!(
+            "{}: by its own clock {truth:.3?}; sampletop {:.3?} ({} looks, {:.3?} at the loops); Flight Recorder {:.3?} ({} looks)",
+            home.display(),
+            ours.shares,
+            ours.looks,
+            ours.at_loops,
+            peers.shares,
+            peers.looks
+        );
+        println!("{what}");
+        assert!(ours.looks > 500.0 && peers.looks > 50.0, "{what}");
+        for (at, truth) in truth.into_iter().enumerate() {
+            let by_ours = deviation(truth, ours.looks);
+            assert!((ours.shares[at] - truth).abs() <= Z * by_ours, "{what}");
+            let by_both = by_ours.hypot(deviation(truth, peers.looks));
+            assert!((ours.shares[at] - peers.shares[at]).abs() <= Z * by_both, "{what}");
+            assert!(ours.at_loops[at] >= 0.98, "{what}");
+        }
+    }
+}
