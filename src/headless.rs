@@ -198,6 +198,7 @@ fn build_dump(snapshot: &Snapshot, waits: &[Answer], no_kernel: bool) -> Dump {
         targets: Arc::clone(&snapshot.targets),
         at: snapshot.at,
         capture: Arc::clone(&snapshot.capture),
+        notice: snapshot.notice.clone(),
         threads,
     }
 }

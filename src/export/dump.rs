@@ -27,6 +27,8 @@ pub struct Dump {
     pub at: Ns,
     /// The way of capture, as the header names it.
     pub capture: Arc<str>,
+    /// What could not be had, or what changed.
+    pub notice: Option<Arc<str>>,
     /// In the order they are written; text puts equal stacks together.
     pub threads: Vec<DumpThread>,
 }
@@ -61,6 +63,9 @@ pub fn write_text(dump: &Dump, out: &mut dyn Write) -> io::Result<()> {
     page.blank()?;
     page.field("At", &format!("{} UTC", dates::utc(at)))?;
     page.field("Capture", &dump.capture)?;
+    if let Some(notice) = &dump.notice {
+        page.field("Notice", notice)?;
+    }
     let longest = dump.threads.iter().map(|thread| fit(&thread.name, NAME_MAX).len()).max().unwrap_or(0);
     let width = longest.max(NAME_MIN);
     for alike in alike(&dump.threads) {
@@ -181,6 +186,7 @@ mod tests {
             targets: [fixture::target()].into(),
             at: fixture::START + 1,
             capture: "perf".into(),
+            notice: None,
             threads,
         }
     }

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use crate::process::memory::Memory;
 use crate::unwinder::{Detect, Detected};
-use jvm::Jvm;
+use jvm::{Jvm, Unreadable};
 use names::Names;
 
 /// A runtime that cannot be read is tried again after 10 ms, then after twice as long, up to so many times: half a minute, in
@@ -29,7 +29,13 @@ const TRIES: u32 = 12;
 pub fn detect(pid: u32, names: Names) -> Detect {
     let mut tries = Tries::default();
     Box::new(move |maps| {
-        let Some(image) = jvm::library(maps) else { return Detected::Nothing };
+        let Some(image) = jvm::library(maps) else {
+            // After an exec nothing of one is missing any more.
+            if std::mem::take(&mut tries).made > 0 {
+                names.missing(pid, None);
+            }
+            return Detected::Nothing;
+        };
         match tries.next(image, Instant::now()) {
             Try::Now => {}
             Try::Later => return Detected::Starting,
@@ -38,11 +44,25 @@ pub fn detect(pid: u32, names: Names) -> Detect {
         match Jvm::attach(Memory::new(pid), image, names.clone()) {
             Ok(jvm) => {
                 names.attached(pid, "jvm");
+                names.missing(pid, jvm.nameless().map(|missing| missing.without("the full names of its threads")));
                 Detected::Runtime(Box::new(jvm))
             }
-            Err(_) => Detected::Starting,
+            Err(why) => {
+                names.missing(pid, unreadable(&why, tries.made == TRIES));
+                Detected::Starting
+            }
         }
     })
+}
+
+/// What the user is told of it: nothing, while it may be starting.
+fn unreadable(why: &Unreadable, for_the_last_time: bool) -> Option<String> {
+    const FRAMES: &str = "its Java frames";
+    match why {
+        Unreadable::Lacks(missing) => Some(missing.without(FRAMES)),
+        Unreadable::Starting(what) if for_the_last_time => Some(format!("{FRAMES} cannot be read: it has no {what}")),
+        Unreadable::Starting(_) => None,
+    }
 }
 
 /// How often the library at one place was tried.
@@ -80,6 +100,17 @@ impl Tries {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_missing_is_told_and_what_may_come_is_waited_for() {
+        let lacks = Unreadable::Lacks(jvm::Missing("CodeBlob::_size".into()));
+        let says = "its Java frames cannot be read: libjvm.so lacks CodeBlob::_size";
+        assert_eq!(unreadable(&lacks, false).as_deref(), Some(says));
+        let starting = Unreadable::Starting("code heaps");
+        assert_eq!(unreadable(&starting, false), None);
+        let says = "its Java frames cannot be read: it has no code heaps";
+        assert_eq!(unreadable(&starting, true).as_deref(), Some(says));
+    }
 
     #[test]
     fn what_cannot_be_read_is_tried_less_and_less_and_then_no_more() {

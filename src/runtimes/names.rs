@@ -1,6 +1,7 @@
 //! What frames of runtimes are called. The walker gives out ids while the target's memory is at hand; the reducer asks for
 //! the names by them, whenever that is.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
@@ -10,6 +11,8 @@ use crate::model::tables::{FrameKind, Location, Named};
 
 /// Frames that are named; beyond, all are one.
 const NAMES_MAX: usize = 1_000_000;
+/// Processes of which it is said what is missing.
+const TOLD_MAX: usize = 3;
 /// Names of threads; beyond, threads have those that the kernel knows.
 const THREADS_MAX: usize = 100_000;
 
@@ -24,6 +27,7 @@ struct Table {
     threads: Vec<Arc<str>>,
     thread_ids: FxHashMap<Arc<str>, u64>,
     runtimes: FxHashMap<u32, &'static str>,
+    missing: BTreeMap<u32, String>,
 }
 
 impl Names {
@@ -75,6 +79,23 @@ impl Names {
         self.table().runtimes.insert(pid, runtime);
     }
 
+    /// What cannot be read of a process's runtime, and why; `None`: all can.
+    pub fn missing(&self, pid: u32, text: Option<String>) {
+        let mut table = self.table();
+        match text {
+            Some(text) => drop(table.missing.insert(pid, text)),
+            None => drop(table.missing.remove(&pid)),
+        }
+    }
+
+    /// One sentence about what cannot be read, if there is anything.
+    pub fn notice(&self) -> Option<String> {
+        let table = self.table();
+        let told: Vec<String> =
+            table.missing.iter().take(TOLD_MAX).map(|(pid, text)| format!("process {pid}: {text}")).collect();
+        (!told.is_empty()).then(|| told.join("; "))
+    }
+
     /// The runtime of a process: `jvm`, or `native`.
     pub fn runtime(&self, pid: u32) -> &'static str {
         self.table().runtimes.get(&pid).copied().unwrap_or("native")
@@ -117,6 +138,11 @@ mod tests {
         assert_ne!(names.thread_name("another"), Some(long));
         assert_eq!(names.thread(long).as_deref(), Some("a name of more than fifteen bytes"));
         assert_eq!(names.thread(RawName::new(b"worker")), None);
+        assert_eq!(names.notice(), None);
+        (1..9).for_each(|pid| names.missing(pid, Some("lacks a field".into())));
+        names.missing(2, None);
+        let says = "process 1: lacks a field; process 3: lacks a field; process 4: lacks a field";
+        assert_eq!(names.notice().as_deref(), Some(says));
         names.attached(7, "jvm");
         assert_eq!((names.runtime(7), names.runtime(8)), ("jvm", "native"));
     }

@@ -261,7 +261,7 @@ fn conditions(
 ) -> Box<dyn FnMut() -> Conditions + Send> {
     Box::new(move || {
         let status = status();
-        let notices: Vec<String> = list.notice().into_iter().chain(status.notice).collect();
+        let notices: Vec<String> = list.notice().into_iter().chain(status.notice).chain(names.notice()).collect();
         Conditions {
             capture: status.way.as_str().into(),
             notice: (!notices.is_empty()).then(|| notices.join("; ").into()),

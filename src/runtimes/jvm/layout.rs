@@ -274,7 +274,7 @@ fn major<M: ReadMemory>(memory: &M, s: &Structs) -> Result<u32, Missing> {
     let at = s.address("Abstract_VM_Version", "_vm_major_version")?;
     match memory.read_u64(at).map(|word| word as u32) {
         Some(major) if (8..1000).contains(&major) => Ok(major),
-        _ => Err(Missing("its version".into())),
+        _ => Err(Missing("Abstract_VM_Version::_vm_major_version".into())),
     }
 }
 

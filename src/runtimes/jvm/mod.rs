@@ -40,7 +40,7 @@ use crate::model::tables::{FrameKind, Location, Tier};
 use crate::process::maps::{Backing, Maps};
 use crate::process::memory::ReadMemory;
 use crate::runtimes::names::Names;
-pub use structs::Missing;
+pub use structs::{Missing, Unreadable};
 
 use heap::{Blob, CodeCache, Kind};
 use layout::Layout;
@@ -86,8 +86,8 @@ pub struct Jvm<M> {
     /// By method (its number), tier and bytecode index.
     interpreted: FxHashMap<(u64, Tier, i32), RawFrame>,
     stubs: FxHashMap<String, RawFrame>,
-    /// `None`: how objects lie is not known, so threads have the names that the kernel knows.
-    objects: Option<Objects>,
+    /// Where it is not known how objects lie, threads have the names that the kernel knows.
+    objects: Result<Objects, Missing>,
     /// By the address and the id of a thread, as they were read last.
     thread_names: FxHashMap<(u64, u32), String>,
     /// Which of them are read again next.
@@ -110,14 +110,14 @@ pub fn library(maps: &Maps) -> Option<u64> {
 impl<M: ReadMemory> Jvm<M> {
     /// Attaches to the virtual machine whose library is mapped at `image`. Fails while it is still starting: its code heaps are
     /// not there yet, or not even its tables.
-    pub fn attach(memory: M, image: u64, names: Names) -> Result<Jvm<M>, Missing> {
+    pub fn attach(memory: M, image: u64, names: Names) -> Result<Jvm<M>, Unreadable> {
         let structs = Structs::read(&memory, image)?;
         let layout = Layout::of(&memory, &structs)?;
-        let objects = Objects::of(&memory, &structs, &layout).ok();
+        let objects = Objects::of(&memory, &structs, &layout);
         let heaps = heap::heaps(&memory, &layout.code_heap);
         let call_stub_return = memory.read_u64(layout.call_stub_return).unwrap_or(0);
         if heaps.is_empty() || call_stub_return == 0 {
-            return Err(Missing("code heaps: it is starting".into()));
+            return Err(Unreadable::Starting("code heaps"));
         }
         Ok(Jvm {
             memory,
@@ -137,6 +137,11 @@ impl<M: ReadMemory> Jvm<M> {
             round: 0,
             round_began: Instant::now(),
         })
+    }
+
+    /// What is missing for the names of threads.
+    pub fn nameless(&self) -> Option<&Missing> {
+        self.objects.as_ref().err()
     }
 
     /// A walk begins: what was believed for long enough is looked at again.

@@ -40,22 +40,45 @@ pub struct Structs {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Missing(pub String);
 
+impl Missing {
+    /// What that means for the user.
+    pub fn without(&self, what: &str) -> String {
+        format!("{what} cannot be read: libjvm.so lacks {}", self.0)
+    }
+}
+
+/// Why a virtual machine cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Unreadable {
+    /// This is not there yet: it is starting.
+    Starting(&'static str),
+    /// It is one that has none.
+    Lacks(Missing),
+}
+
+impl From<Missing> for Unreadable {
+    fn from(missing: Missing) -> Unreadable {
+        Unreadable::Lacks(missing)
+    }
+}
+
 impl Structs {
     /// Reads all tables of the `libjvm.so` whose first byte is mapped at `image`. `Err`: not (yet) a virtual machine that
     /// says how it is laid out.
-    pub fn read<M: ReadMemory>(memory: &M, image: u64) -> Result<Structs, Missing> {
-        let missing = |what: &str| Missing(what.into());
-        let exports = Exports::of(memory, image).ok_or(missing("exported symbols"))?;
+    pub fn read<M: ReadMemory>(memory: &M, image: u64) -> Result<Structs, Unreadable> {
+        let exports = Exports::of(memory, image).ok_or(Unreadable::Starting("exported symbols"))?;
         let number = |name: &str| {
-            let at = exports.find(name).ok_or(missing(name))?;
-            memory.read_u64(at).filter(|value| *value != 0 || name.ends_with("Offset")).ok_or(missing(name))
+            let at = exports.find(name).ok_or_else(|| Missing(name.into()))?;
+            // The loader has not come to it yet.
+            let value = memory.read_u64(at).filter(|value| *value != 0 || name.ends_with("Offset"));
+            value.ok_or(Unreadable::Starting("tables"))
         };
         let table = |prefix: &str, array: &str| {
             let stride = number(&format!("{prefix}EntryArrayStride"))?;
             if stride > STRIDE_MAX {
-                return Err(missing(array));
+                return Err(Missing(array.into()).into());
             }
-            Ok(Table { memory, start: number(array)?, stride })
+            Ok::<_, Unreadable>(Table { memory, start: number(array)?, stride })
         };
         let mut pages = Strings { memory, pages: FxHashMap::default() };
         let mut structs = Structs::default();

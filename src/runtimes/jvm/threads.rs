@@ -70,7 +70,7 @@ impl<M: ReadMemory> Jvm<M> {
         if l.object_is_handle {
             object = memory.read_u64(object)?;
         }
-        let objects = self.objects.as_mut()?;
+        let objects = self.objects.as_mut().ok()?;
         let object = objects.plain(object);
         let name = objects.field(memory, &self.layout, object, "name")?;
         let name = objects.reference(memory, name)?;

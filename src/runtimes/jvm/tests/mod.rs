@@ -75,7 +75,7 @@ fn jvm<M: ReadMemory>(memory: M, layout: Layout, heaps: Vec<heap::CodeHeap>) -> 
         compiled_kept: 0,
         interpreted: FxHashMap::default(),
         stubs: FxHashMap::default(),
-        objects: None,
+        objects: Err(Missing("objects".into())),
         thread_names: FxHashMap::default(),
         names_turn: 0,
         round: 0,
