@@ -146,7 +146,7 @@ struct Typed {
     /// wall, cpu, or off: wall minus cpu [wall]
     #[arg(long, value_name = "METRIC", help_heading = SHOWN)]
     metric: Option<String>,
-    /// One row per function or line [function]
+    /// function, line, class, package, module [function]
     #[arg(long, value_name = "WHAT", help_heading = SHOWN)]
     by: Option<String>,
     /// rules, name, thread, process, none, frame:REGEX

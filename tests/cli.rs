@@ -35,7 +35,7 @@ const USAGE_ERRORS: &[(&[&str], &[&str])] = &[
     (&["--min-percent", "101"], &["--min-percent 101", "0 to 100"]),
     (&["--min-percent", "NaN"], &["--min-percent NaN"]),
     (&["--metric", "gpu"], &["--metric gpu", "wall, cpu, off"]),
-    (&["--by", "package"], &["--by package", "function, line"]),
+    (&["--by", "folder"], &["--by folder", "function, line"]),
     (&["--capture", "ebpf"], &["--capture ebpf", "auto, bpf, perf, cpu-only, states, ptrace"]),
     (&["--unwinder", "magic"], &["--unwinder magic", "framehop"]),
     (&["demo", "--workload", "heavy"], &["--workload heavy", "all, mixed, mass, pool, locks"]),

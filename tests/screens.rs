@@ -216,6 +216,8 @@ fn every_view_and_page() {
     golden("by-thread-80x24.txt", &Live::shop(80, 24).press("tt").screen());
     golden("idle-80x24.txt", &Live::shop(80, 24).press("i").screen());
     golden("cpu-lines-120x40.txt", &Live::shop(120, 40).press("PbE").screen());
+    golden("by-class-80x24.txt", &Live::shop(80, 24).press("bbE").screen());
+    golden("by-module-methods-120x40.txt", &Live::shop(120, 40).press("bbbb2").screen());
     golden("prompt-80x24.txt", &Live::shop(80, 24).press("d<c-u>20s<enter>").screen());
 }
 

@@ -67,6 +67,7 @@ impl AppState {
             Action::NextView => self.view.set_methods(!self.view.methods_on, rows),
             Action::NextRollUp => {
                 self.view.settings.roll_up = next(&RollUp::ALL, self.view.settings.roll_up);
+                self.say(format!("rows are {}", self.view.settings.roll_up.plural()));
                 self.view.open_again();
                 self.project();
             }
@@ -208,6 +209,9 @@ impl AppState {
             self.say("select a call first: idle is what a function waits for, not a group");
             return;
         };
+        if self.view.shown.roll_up.joins() {
+            return self.say("idle is what a function waits for: show functions first (b)");
+        }
         let pattern = format!("^{}$", regex::escape(&location.function));
         let idle_at = &mut self.view.settings.idle_at;
         if let Some(at) = idle_at.iter().position(|r| r.as_str() == pattern) {

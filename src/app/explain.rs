@@ -1,15 +1,15 @@
 //! What is known of the selected row beyond its figures: what its threads wait for now, its longest wait, how sure it is.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::rows::What;
 use super::view::View;
 use crate::model::frame::{Ns, ThreadKey};
-use crate::model::project::{Confidence, confidence};
+use crate::model::project::{Confidence, confidence, is_of};
 use crate::model::snapshot::{Snapshot, ThreadNow};
 use crate::model::state::State;
-use crate::model::tables::Location;
+use crate::model::tables::{FrameId, Location};
 use crate::model::waits::{Asked, Facts, WaitsFor, describe, summary};
 
 #[derive(Clone, PartialEq, Debug)]
@@ -102,17 +102,19 @@ fn inside<'a>(view: &View, snapshot: &'a Snapshot) -> Vec<&'a ThreadNow> {
     if location.is_none() && group.is_none() {
         return Vec::new();
     }
-    let is_in = |thread: &ThreadNow, location: &Location| {
+    // Many threads have frames in common.
+    let mut known: HashMap<FrameId, bool> = HashMap::new();
+    let mut is_in = |thread: &ThreadNow, location: &Location| {
         snapshot.tables.frames_innermost_first(thread.stack).any(|frame| {
-            let named = snapshot.tables.named(frame);
-            named.locations.iter().any(|l| l.function == location.function && l.module == location.module)
+            let of_row = |l: &Location| is_of(location, l, view.shown.roll_up);
+            *known.entry(frame).or_insert_with(|| snapshot.tables.named(frame).locations.iter().any(of_row))
         })
     };
-    let is_shown = |thread: &&ThreadNow| {
+    let mut is_shown = |thread: &&ThreadNow| {
         group.as_ref().is_none_or(|group| group.contains(&thread.thread))
             && location.is_none_or(|location| is_in(thread, location))
     };
-    snapshot.threads.iter().filter(is_shown).collect()
+    snapshot.threads.iter().filter(&mut is_shown).collect()
 }
 
 /// So many threads of a row are asked about: some 5 ms of CPU time a second. Of the others their calls are known.

@@ -1,18 +1,36 @@
-//! Short names: the type and the function, without the path that leads there.
+//! Short names: the type and the function, without the path that leads there; of Java's packages their initials.
 
 use std::borrow::Cow;
 
+use crate::model::settings::RollUp;
 use crate::model::tables::{FrameKind, Location};
 
-/// `alloc::vec::Vec<T>::push` -> `Vec::push`; `app::Pool::run::{closure#0}` -> `Pool::run::{closure#0}`; `com.shop.PgStatement.executeQuery` -> `PgStatement.executeQuery`;
-/// `<core::slice::Iter<T> as Iterator>::next` -> `Iter::next`; markers and plain names stay.
-pub fn short(location: &Location) -> Cow<'_, str> {
+/// `alloc::vec::Vec<T>::push` -> `Vec::push`; `app::Pool::run::{closure#0}` -> `Pool::run::{closure#0}`;
+/// `<core::slice::Iter<T> as Iterator>::next` -> `Iter::next`; `com.shop.PgStatement.executeQuery` ->
+/// `c.s.PgStatement.executeQuery`; markers and plain names stay. What is rolled up is called by its last part.
+pub fn short(location: &Location, by: RollUp) -> Cow<'_, str> {
     let name: &str = &location.function;
-    match location.kind {
-        FrameKind::Marker | FrameKind::Kernel => Cow::Borrowed(name),
-        FrameKind::Java | FrameKind::Python => Cow::Borrowed(last_parts(name, '.')),
-        FrameKind::Native | FrameKind::Jit => short_native(name),
+    match (location.kind, by) {
+        (FrameKind::Marker | FrameKind::Kernel, _) => Cow::Borrowed(name),
+        (FrameKind::Java, RollUp::Function | RollUp::Line) => initials(name, 2),
+        (FrameKind::Java, RollUp::Class | RollUp::Package) => initials(name, 1),
+        (_, RollUp::Module | RollUp::Package) => Cow::Borrowed(name),
+        (FrameKind::Python, _) => Cow::Borrowed(last_parts(name, '.')),
+        (FrameKind::Native, RollUp::Class) => Cow::Borrowed(name.rsplit("::").next().unwrap_or(name)),
+        (FrameKind::Native | FrameKind::Jit, _) => short_native(name),
     }
+}
+
+/// The first letters of all parts between dots, but for the last ones; as loggers write names of classes.
+fn initials(name: &str, whole: usize) -> Cow<'_, str> {
+    let Some((from, _)) = name.rmatch_indices('.').nth(whole - 1) else { return Cow::Borrowed(name) };
+    let mut short = String::new();
+    for package in name[..from].split('.') {
+        short.extend(package.chars().next());
+        short.push('.');
+    }
+    short.push_str(&name[from + 1..]);
+    Cow::Owned(short)
 }
 
 /// The last two parts between dots.
@@ -114,7 +132,7 @@ mod tests {
             kind: FrameKind::Native,
             tier: None,
         };
-        short(&location).into_owned()
+        short(&location, RollUp::Function).into_owned()
     }
 
     #[test]
@@ -142,11 +160,25 @@ mod tests {
 
     #[test]
     fn other_languages() {
-        let of = |name: &str, kind| {
-            short(&Location { function: name.into(), module: "m".into(), file: None, line: None, kind, tier: None })
-                .into_owned()
+        let by = |roll_up, name: &str, kind| {
+            let (function, module) = (name.into(), "m".into());
+            short(&Location { function, module, file: None, line: None, kind, tier: None }, roll_up).into_owned()
         };
-        assert_eq!(of("com.shop.db.PgStatement.executeQuery", FrameKind::Java), "PgStatement.executeQuery");
+        let of = |name, kind| by(RollUp::Function, name, kind);
+        for (name, shorter) in [
+            ("org.apache.catalina.core.StandardWrapper.invoke", "o.a.c.c.StandardWrapper.invoke"),
+            ("com.größe.Kern$Teil.<init>", "c.g.Kern$Teil.<init>"),
+            ("a..B.run", "a..B.run"),
+            ("Main.main", "Main.main"),
+            ("run", "run"),
+        ] {
+            assert_eq!(of(name, FrameKind::Java), shorter);
+        }
+        assert_eq!(by(RollUp::Class, "com.shop.db.PgStatement", FrameKind::Java), "c.s.d.PgStatement");
+        assert_eq!(by(RollUp::Package, "com.shop.db", FrameKind::Java), "c.s.db");
+        assert_eq!(by(RollUp::Module, "[java]", FrameKind::Java), "[java]");
+        assert_eq!(by(RollUp::Class, "alloc::vec::Vec", FrameKind::Native), "Vec");
+        assert_eq!(by(RollUp::Module, "libstdc++.so.6", FrameKind::Native), "libstdc++.so.6");
         assert_eq!(of("module.Class.method", FrameKind::Python), "Class.method");
         assert_eq!(of("[torn]", FrameKind::Marker), "[torn]");
     }

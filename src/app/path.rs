@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::model::project::{Group, Projection};
 use crate::model::settings::{Grouping, RollUp, Settings};
-use crate::model::tables::{FrameKind, Location, Tier};
+use crate::model::tables::{FrameKind, Location};
 
 /// What makes a row the same row after the next snapshot: what [`crate::model::project`] tells rows apart by.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -13,7 +13,6 @@ pub struct RowKey {
     pub function: Arc<str>,
     pub module: Arc<str>,
     kind: FrameKind,
-    tier: Option<Tier>,
     /// Under roll-up line only.
     line: Option<(Option<Arc<str>>, Option<u32>)>,
 }
@@ -24,7 +23,6 @@ impl RowKey {
             function: location.function.clone(),
             module: location.module.clone(),
             kind: location.kind,
-            tier: location.tier,
             line: (roll_up == RollUp::Line).then(|| (location.file.clone(), location.line)),
         }
     }
@@ -33,11 +31,9 @@ impl RowKey {
         self.function == location.function
             && self.module == location.module
             && self.kind == location.kind
-            && self.tier == location.tier
-            && match (&self.line, roll_up) {
-                (None, RollUp::Function) => true,
-                (Some((file, line)), RollUp::Line) => *file == location.file && *line == location.line,
-                _ => false,
+            && match &self.line {
+                None => roll_up != RollUp::Line,
+                Some((file, line)) => roll_up == RollUp::Line && *file == location.file && *line == location.line,
             }
     }
 }

@@ -4,6 +4,7 @@
 //! frame       vocabulary that passes between capture and the rest (raw frames, looks, events)
 //! state       what a thread is doing, by system call; a futex wait by the names above it (futex)
 //! tables      interned raw stacks, and what their frames are called (names arrive late); interner writes them
+//! qualified   the parts of a demangled name
 //! weigh       looks -> booked time (wall, cpu, hits), exactly as ARCHITECTURE.md's "Weighing"; thread by thread
 //! fact        (process, thread, name, stack, state) -> weights; fact_table adds them up
 //! facts       history as a snapshot reads it: buckets of time (packed) and the cumulative table; buckets writes it
@@ -25,6 +26,7 @@ pub mod futex;
 pub mod interner;
 pub mod packed;
 pub mod project;
+pub mod qualified;
 pub mod recorder;
 pub mod settings;
 pub mod snapshot;

@@ -32,15 +32,47 @@ pub enum RollUp {
     #[default]
     Function,
     Line,
+    /// The class, type or namespace that owns the function.
+    Class,
+    /// Java package, outermost C++ namespace, Rust crate.
+    Package,
+    /// Shared object.
+    Module,
 }
 
 impl RollUp {
-    pub const ALL: [RollUp; 2] = [RollUp::Function, RollUp::Line];
+    pub const ALL: [RollUp; 5] = [RollUp::Function, RollUp::Line, RollUp::Class, RollUp::Package, RollUp::Module];
     pub fn word(self) -> &'static str {
         match self {
             RollUp::Function => "function",
             RollUp::Line => "line",
+            RollUp::Class => "class",
+            RollUp::Package => "package",
+            RollUp::Module => "module",
         }
+    }
+    /// What the column of names is headed.
+    pub fn heading(self) -> &'static str {
+        match self {
+            RollUp::Function | RollUp::Line => "FUNCTION",
+            RollUp::Class => "CLASS",
+            RollUp::Package => "PACKAGE",
+            RollUp::Module => "MODULE",
+        }
+    }
+    /// Several of them.
+    pub fn plural(self) -> &'static str {
+        match self {
+            RollUp::Function => "functions",
+            RollUp::Line => "lines",
+            RollUp::Class => "classes",
+            RollUp::Package => "packages",
+            RollUp::Module => "modules",
+        }
+    }
+    /// Whether calls inside of one are no rows.
+    pub fn joins(self) -> bool {
+        !matches!(self, RollUp::Function | RollUp::Line)
     }
 }
 

@@ -67,7 +67,7 @@ impl Column {
             State => "STATE",
             Milliseconds => "TOTAL ms",
             Hits => "HITS",
-            Name => "FUNCTION",
+            Name => "",
             Module => "MODULE",
         }
     }
@@ -115,14 +115,20 @@ impl Columns {
         for column in &self.shown {
             let sorted = column.sorted_by() == Some(settings.sort);
             let style = if sorted { theme.bold() } else { theme.title() };
-            let title = if sorted { format!("{arrow}{}", column.title()) } else { column.title().to_string() };
+            let title = match column {
+                Name => settings.roll_up.heading(),
+                column => column.title(),
+            };
+            let title = if sorted { format!("{arrow}{title}") } else { title.to_string() };
             match column {
                 Total => pen.put_right(&title, column.width() - 1, style).space(1),
                 Bar | State => pen.space(1).put_left(&title, column.width() - 1, style),
                 Module => pen.space(1).put_left(&title, column.width() - 1, style),
                 Name => {
                     // The marks of open and closed rows stand left of the names.
-                    let title = if sorted { format!("{title}, :line") } else { "  FUNCTION, :line".into() };
+                    let margin = if sorted { "" } else { "  " };
+                    let line = if settings.roll_up.joins() { "" } else { ", :line" };
+                    let title = format!("{margin}{title}{line}");
                     pen.space(1).put_left(&title, self.name, style)
                 }
                 _ => pen.put_right(&title, column.width(), style),

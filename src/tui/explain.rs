@@ -45,7 +45,8 @@ pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
         false if about.threads.len() == 1 && about.now.is_some() => String::new(),
         false => about.threads.iter().take(100).map(AsRef::as_ref).collect::<Vec<&str>>().join(" "),
         true => {
-            let links: Vec<_> = app.view.selected_links().into_iter().map(|l| names::short(l)).collect();
+            let by = app.view.shown.roll_up;
+            let links: Vec<_> = app.view.selected_links().into_iter().map(|l| names::short(l, by)).collect();
             if links.is_empty() { String::new() } else { format!("in {}", links.join(" > ")) }
         }
     };

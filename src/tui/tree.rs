@@ -116,7 +116,11 @@ pub fn put_location(
     pen.put(&cut_end(&swallowed, room, ""), theme.dim());
     let room = room.saturating_sub(width(&swallowed));
     let style = if unresolved { theme.kind(location.kind).patch(theme.dim()) } else { theme.kind(location.kind) };
-    let name = if app.view.short_names { names::short(location) } else { location.function.as_ref().into() };
+    let name = if app.view.short_names {
+        names::short(location, app.view.shown.roll_up)
+    } else {
+        location.function.as_ref().into()
+    };
     // Functions of the kernel are told apart without colour, too.
     let of_kernel = location.kind == FrameKind::Kernel && !name.starts_with('[') && room >= 12;
     let suffix = if of_kernel { OF_KERNEL } else { "" };

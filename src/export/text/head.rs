@@ -7,7 +7,7 @@ use crate::export::ascii::fit;
 use crate::export::{dates, grouping, rename};
 use crate::model::frame::Ns;
 use crate::model::project::{Method, Totals};
-use crate::model::settings::{Range, RollUp};
+use crate::model::settings::Range;
 use crate::model::snapshot::{Session, Target};
 
 /// One line in logfmt, for grep: what it is about and the three figures that say most.
@@ -146,10 +146,7 @@ pub fn settings(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let Report { settings, projection, .. } = report;
     let (filters, hidden) = (&settings.filters, &projection.hidden);
     page.blank()?;
-    let rows = match settings.roll_up {
-        RollUp::Function => "functions",
-        RollUp::Line => "lines",
-    };
+    let rows = settings.roll_up.plural();
     let range = match settings.range {
         Range::Rolling(ns) => format!("the last {:.0} s", seconds(ns)),
         Range::Cumulative { since: None } => "everything since the start".into(),

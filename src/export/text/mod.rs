@@ -101,8 +101,8 @@ fn state(totals: &Totals) -> String {
     }
 }
 
-/// Name, line and module in `width` columns: the name whole if it fits, then as much of the rest as does. A module that the
-/// name begins with, as a class does, is not said twice.
+/// Name, line and module in `width` columns: the name whole if it fits, then as much of the rest as does. A module that is
+/// the name, or that it begins with, as with a class, is not said twice.
 pub(super) fn place(location: &Location, width: usize) -> String {
     let mut text = fit(&location.function, width);
     let line = match (&location.file, location.line) {
@@ -113,7 +113,11 @@ pub(super) fn place(location: &Location, width: usize) -> String {
     };
     let module = match base(&location.module) {
         "" => String::new(),
-        module if location.function.strip_prefix(module).is_some_and(|rest| rest.starts_with('.')) => String::new(),
+        module
+            if location.function.strip_prefix(module).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')) =>
+        {
+            String::new()
+        }
         module if module.starts_with('[') => format!("  {module}"),
         module => format!("  [{module}]"),
     };

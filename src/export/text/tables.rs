@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Page, Report, WIDTH, place, seconds, state};
 use crate::export::ascii::fit;
 use crate::export::dates;
-use crate::model::project::{Group, Method, Node};
+use crate::model::project::{Group, Method, Node, is_of};
 use crate::model::state::State;
 
 const TOP: usize = 20;
@@ -39,7 +39,8 @@ pub fn top(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     methods.sort_by_key(|m| (std::cmp::Reverse(report.value(&m.own)), location(m)));
     let metric = report.settings.metric.word();
     page.title(&format!("TOP {TOP} BY SELF ({metric})"))?;
-    page.line("  SELF%  TOTAL%  SECONDS   CPU s    HITS  STATE         FUNCTION")?;
+    let what = report.settings.roll_up.heading();
+    page.line(&format!("  SELF%  TOTAL%  SECONDS   CPU s    HITS  STATE         {what}"))?;
     for method in methods.iter().take(TOP) {
         let own = &method.own;
         let mut line = format!(
@@ -80,7 +81,8 @@ pub fn waits(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     waits.truncate(WAITS);
     name_threads(report, &mut waits);
     page.title(&format!("{WAITS} LONGEST WAITS"))?;
-    page.line("  SECONDS  BEGAN (UTC)              STATE    THREAD           FUNCTION")?;
+    let what = report.settings.roll_up.heading();
+    page.line(&format!("  SECONDS  BEGAN (UTC)              STATE    THREAD           {what}"))?;
     for Wait { group, node, thread } in &waits {
         let own = &node.own;
         let state = match thread {
@@ -110,7 +112,7 @@ struct Wait<'a> {
     thread: Option<(Arc<str>, State)>,
 }
 
-/// Finds the fact behind each wait: as long, begun at the same moment, by a thread of the group, in that function.
+/// Finds the fact behind each wait: as long, begun at the same moment, by a thread of the group, in that row.
 /// Several such threads waited alike, and the first stands for all.
 fn name_threads(report: &Report<'_>, waits: &mut [Wait<'_>]) {
     let Report { snapshot, settings, .. } = report;
@@ -118,12 +120,12 @@ fn name_threads(report: &Report<'_>, waits: &mut [Wait<'_>]) {
     snapshot.history.read(settings.range, snapshot.at, &mut |key, weights| {
         let span = (weights.longest_ns, weights.longest_from);
         for wait in waits.iter_mut().filter(|w| (w.node.own.longest_ns, w.node.own.longest_from) == span) {
-            let function = &wait.node.location.function;
-            let in_function = || {
+            let (row, by) = (wait.node.location, settings.roll_up);
+            let in_row = || {
                 let mut frames = tables.frames_innermost_first(key.stack);
-                frames.any(|frame| tables.named(frame).locations.iter().any(|l| l.function == *function))
+                frames.any(|frame| tables.named(frame).locations.iter().any(|l| is_of(row, l, by)))
             };
-            if wait.thread.is_none() && wait.group.threads.iter().any(|t| t.thread == key.thread) && in_function() {
+            if wait.thread.is_none() && wait.group.threads.iter().any(|t| t.thread == key.thread) && in_row() {
                 let state = key.state.resolve(tables.futex_kind(key.stack));
                 wait.thread = Some((tables.name(key.name).clone(), state));
             }

@@ -208,6 +208,7 @@ fn a_module_is_said_once() {
     assert_eq!(said("serve", "/usr/bin/app"), "serve  [app]");
     assert_eq!(said("java.net.Socket.accept", "java.net.Socket"), "java.net.Socket.accept");
     assert_eq!(said("java.net.SocketImpl", "java.net.Socket"), "java.net.SocketImpl  [java.net.Socket]");
+    assert_eq!(said("libc.so.6", "/usr/lib/libc.so.6"), "libc.so.6");
     assert_eq!(said("call_stub", "[jvm]"), "call_stub  [jvm]");
 }
 

@@ -21,7 +21,8 @@ const INDENT_MOST: usize = 7;
 pub fn tree(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let least = report.settings.filters.min_percent.active().copied().unwrap_or(LEAST_PERCENT);
     page.title(&format!("TREE (from {least} % of what is shown)"))?;
-    page.line(" TOTAL%   SELF%     THR     CPU  STATE         FUNCTION")?;
+    let what = report.settings.roll_up.heading();
+    page.line(&format!(" TOTAL%   SELF%     THR     CPU  STATE         {what}"))?;
     let mut lines = 0;
     let mut left_out = 0;
     let ordered = report.ordered();

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::columns::{Columns, NONE};
+use super::lines::Places;
 use super::nodes::Nodes;
 use super::{Group, GroupThread, Projection, Totals};
 use crate::model::frame::ThreadKey;
@@ -55,7 +56,8 @@ pub fn projection(stacks: &[(String, Vec<Location>, Totals)]) -> Projection {
         nodes.totals.add(node, &totals);
     }
     nodes.totals.add_up(&nodes.parents);
-    nodes.locations = Arc::new(locations);
+    let line_of = (0..locations.len() as u32).collect();
+    nodes.places = Arc::new(Places { locations, line_of });
     projection.nodes = nodes;
     projection
 }

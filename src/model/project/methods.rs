@@ -1,15 +1,15 @@
-//! The flat table: a function (or line) wherever it was called.
+//! The flat table: a function (or line, class ...) wherever it was called.
 
 use std::sync::Arc;
 
 use super::columns::NONE;
-use super::lines::Line;
+use super::lines::At;
 use super::nodes::Nodes;
 use super::{Group, Totals};
 use crate::model::settings::Metric;
 use crate::model::tables::Location;
 
-/// A row of the methods view: a function (or line), all its frames summed; a recursive function counts once per stack.
+/// A row of the methods view: a function (or line, class ...), all its frames summed; a recursive function counts once per stack.
 #[derive(Clone, Debug)]
 pub struct Method {
     /// By [`Metric`]: its heaviest line differs.
@@ -105,27 +105,25 @@ fn count_threads(nodes: &Nodes, methods_of: &[u32], seen: &[(u32, u32)], methods
 
 /// As for nodes, by the outermost of a recursion's frames.
 fn choose_lines(nodes: &Nodes, methods_of: &[u32], recursive: &[bool], methods: &mut [Method]) {
-    // A location is of one function, so of one method.
-    let mut sums = vec![(NONE, 0, 0); nodes.locations.len()];
+    // A location is of one row, so of one method.
+    let mut sums: Vec<At> = (0..nodes.places.locations.len() as u32)
+        .map(|location| At { node: NONE, location, wall_ns: 0, cpu_ns: 0 })
+        .collect();
     for (node, _) in (0..).zip(recursive).filter(|(_, recursive)| !**recursive) {
         nodes.each_line(node, |at| {
-            let (method, wall_ns, cpu_ns) = &mut sums[at.location as usize];
-            *method = methods_of[node as usize];
-            *wall_ns += at.wall_ns;
-            *cpu_ns += at.cpu_ns;
+            let sum = &mut sums[at.location as usize];
+            sum.node = methods_of[node as usize];
+            sum.wall_ns += at.wall_ns;
+            sum.cpu_ns += at.cpu_ns;
         });
     }
-    for metric in Metric::ALL {
-        let mut best: Vec<Option<Line<'_>>> = vec![None; methods.len()];
-        for (location, (method, wall_ns, cpu_ns)) in nodes.locations.iter().zip(&sums) {
-            if *method == NONE {
-                continue;
-            }
-            let line = Line::new(metric, location, *wall_ns, *cpu_ns);
-            let best = &mut best[*method as usize];
-            if best.is_none_or(|best| line.beats(&best)) {
-                *best = Some(line);
-                methods[*method as usize].locations[metric as usize] = location.clone();
+    sums.retain(|sum| sum.node != NONE);
+    nodes.places.sort(&mut sums);
+    for lines in sums.chunk_by(|a, b| a.node == b.node) {
+        for metric in Metric::ALL {
+            if let Some(location) = nodes.places.heaviest(lines, metric) {
+                methods[lines[0].node as usize].locations[metric as usize] =
+                    nodes.places.locations[location as usize].clone();
             }
         }
     }

@@ -14,6 +14,7 @@ mod read;
 mod rows;
 mod totals;
 mod tree;
+mod units;
 
 #[cfg(test)]
 pub(crate) mod by_hand;
@@ -37,6 +38,7 @@ pub use methods::Method;
 pub use nodes::Siblings;
 pub use ordered::{Node, Ordered};
 pub use totals::Totals;
+pub use units::is_of;
 
 /// The threads that are shown under one name.
 #[derive(Clone, Debug)]
@@ -221,6 +223,7 @@ impl Projector {
         let frames = (&filters.interesting, &filters.focus, &filters.ignore, &filters.hide, filters.no_kernel);
         let rules = format!("{:?} {frames:?} {:?} {:?}", settings.grouping, settings.rename, settings.idle_at);
         let renamed = self.rows.update(&snapshot.tables);
+        self.rows.roll_up(settings.roll_up);
         if self.rules != rules {
             self.rules = rules;
             self.verdicts.forget();

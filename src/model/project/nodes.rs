@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use super::Totals;
 use super::columns::{Columns, NONE};
-use super::lines::{At, Line};
+use super::lines::{At, Places};
 use crate::model::settings::Metric;
 use crate::model::tables::Location;
 
-/// In [`Nodes::places`]: several locations; the rest is an index into [`Nodes::spans`].
+/// In [`Nodes::at`]: several locations; the rest is an index into [`Nodes::spans`].
 const SEVERAL: u32 = 1 << 31;
 
 /// Nodes below the same node, in no order that means anything.
@@ -37,23 +37,23 @@ pub(super) struct Nodes {
     pub first_child: Vec<u32>,
     /// Roots of one group are siblings, too.
     pub next_sibling: Vec<u32>,
-    /// What makes it a row of its own: a function, or under roll-up line a location.
+    /// What makes it a row of its own: a function, line, class ..., by [`super::rows::Rows::row`].
     pub rows: Vec<u32>,
     /// Where it was seen: a location, or several.
-    places: Vec<u32>,
+    at: Vec<u32>,
     spans: Vec<(u32, u32)>,
     lines: Vec<At>,
     pub totals: Columns,
     /// Index into `owns`, or [`NONE`] for those without time of their own.
     pub own: Vec<u32>,
     pub owns: Columns,
-    /// What places and lines count.
-    pub locations: Arc<Vec<Arc<Location>>>,
+    /// What `at` and `lines` count.
+    pub places: Arc<Places>,
 }
 
 impl Nodes {
-    pub fn new(locations: Arc<Vec<Arc<Location>>>) -> Nodes {
-        Nodes { locations, ..Nodes::default() }
+    pub fn new(places: Arc<Places>) -> Nodes {
+        Nodes { places, ..Nodes::default() }
     }
 
     pub fn len(&self) -> usize {
@@ -65,7 +65,7 @@ impl Nodes {
         let node = self.parents.len() as u32;
         self.parents.push(parent);
         self.rows.push(row);
-        self.places.push(location);
+        self.at.push(location);
         self.first_child.push(NONE);
         self.own.push(NONE);
         let first = match parent {
@@ -83,7 +83,7 @@ impl Nodes {
 
     /// The node was seen at this location; true if that is another one than before.
     pub fn see(&mut self, node: u32, location: u32) -> bool {
-        let place = &mut self.places[node as usize];
+        let place = &mut self.at[node as usize];
         if *place != location {
             *place = SEVERAL;
         }
@@ -91,12 +91,12 @@ impl Nodes {
     }
 
     pub fn is_at_several(&self, node: u32) -> bool {
-        self.places[node as usize] & SEVERAL != 0
+        self.at[node as usize] & SEVERAL != 0
     }
 
     /// What was seen of the nodes at several locations.
     pub fn set_lines(&mut self, mut seen: Vec<At>) {
-        seen.sort_unstable_by_key(|at| (at.node, at.location));
+        self.places.sort(&mut seen);
         seen.dedup_by(|next, sum| {
             let same = (next.node, next.location) == (sum.node, sum.location);
             if same {
@@ -108,7 +108,7 @@ impl Nodes {
         let mut start = 0;
         for lines in seen.chunk_by(|a, b| a.node == b.node) {
             let end = start + lines.len() as u32;
-            self.places[lines[0].node as usize] = SEVERAL | self.spans.len() as u32;
+            self.at[lines[0].node as usize] = SEVERAL | self.spans.len() as u32;
             self.spans.push((start, end));
             start = end;
         }
@@ -117,7 +117,7 @@ impl Nodes {
 
     /// The node at each of its locations.
     pub fn each_line(&self, node: u32, mut f: impl FnMut(At)) {
-        match self.places[node as usize] {
+        match self.at[node as usize] {
             several if several & SEVERAL != 0 => {
                 let (start, end) = self.spans[(several & !SEVERAL) as usize];
                 self.lines[start as usize..end as usize].iter().for_each(|at| f(*at));
@@ -131,28 +131,25 @@ impl Nodes {
 
     /// The heaviest of its locations (tie: the lowest line).
     pub fn location(&self, node: u32, metric: Metric) -> &Arc<Location> {
-        let location = match self.places[node as usize] {
+        let location = match self.at[node as usize] {
             several if several & SEVERAL != 0 => {
                 let (start, end) = self.spans[(several & !SEVERAL) as usize];
-                let lines = &self.lines[start as usize..end as usize];
-                let line = |at: &At| Line::new(metric, &self.locations[at.location as usize], at.wall_ns, at.cpu_ns);
-                let best = lines.iter().reduce(|best, next| if line(next).beats(&line(best)) { next } else { best });
-                best.map_or(0, |at| at.location)
+                self.places.heaviest(&self.lines[start as usize..end as usize], metric).unwrap_or(0)
             }
             location => location,
         };
-        &self.locations[location as usize]
+        &self.places.locations[location as usize]
     }
 
     /// A location of the node: good enough for its name, not for its line.
     pub fn name(&self, node: u32) -> &Arc<Location> {
-        let location = match self.places[node as usize] {
+        let location = match self.at[node as usize] {
             several if several & SEVERAL != 0 => {
                 self.lines[self.spans[(several & !SEVERAL) as usize].0 as usize].location
             }
             location => location,
         };
-        &self.locations[location as usize]
+        &self.places.locations[location as usize]
     }
 
     pub fn own(&self, node: u32) -> Totals {

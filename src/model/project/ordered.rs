@@ -10,12 +10,13 @@ use super::{Group, Method, Projection, Totals};
 use crate::model::settings::{Metric, Settings, SortColumn};
 use crate::model::tables::Location;
 
-/// A node of a call tree: one row (function or line) on one path.
+/// A node of a call tree: one row (function, line, class ...) on one path.
 #[derive(Clone, Copy, Debug)]
 pub struct Node<'a> {
     /// `None` for a group's root.
     pub parent: Option<u32>,
-    /// What the row is called; under roll-up function `line` is the heaviest line of the node (tie: lowest).
+    /// What the row is called; under roll-up function `line` is the heaviest line of the node (tie: lowest), and `tier`
+    /// how most of the time there was run.
     pub location: &'a Arc<Location>,
     pub total: Totals,
     /// Stacks whose innermost shown frame is this node.
@@ -206,11 +207,10 @@ impl Figures for (&Projection, u32) {
 
 /// By what is always the same for one row first: its heaviest line may change from one look to the next.
 fn by_location(a: &Location, b: &Location) -> Ordering {
-    let name = |l: &Location| (l.kind, l.tier);
     let place = |l: &Location| (l.line, l.file.clone());
     (&a.function, &a.module)
         .cmp(&(&b.function, &b.module))
-        .then_with(|| name(a).cmp(&name(b)))
+        .then_with(|| a.kind.cmp(&b.kind))
         .then_with(|| place(a).cmp(&place(b)))
 }
 

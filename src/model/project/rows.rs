@@ -1,19 +1,22 @@
-//! Which functions and lines the frames stand for: names become small numbers once, so that everything after it
-//! compares numbers.
+//! Which functions, lines, classes ... the frames stand for: names become small numbers once, so that everything after
+//! it compares numbers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::lines::Places;
+use super::units::unit;
 use crate::model::frame::FrameCode;
-use crate::model::tables::{FrameId, FrameKind, Location, Tables, Tier};
+use crate::model::settings::RollUp;
+use crate::model::tables::{FrameId, FrameKind, Location, Tables};
 
-/// What makes two frames the same row under roll-up function.
+/// What makes two frames the same row under roll-up function: however their code came to be run. (A method that a
+/// virtual machine interprets first, compiles then, and inlines at last, is one.)
 #[derive(PartialEq, Eq, Hash)]
 struct Function {
     name: Arc<str>,
     module: Arc<str>,
     kind: FrameKind,
-    tier: Option<Tier>,
 }
 
 /// A frame's part of [`Rows::list`].
@@ -28,11 +31,15 @@ struct Span {
 #[derive(Default)]
 pub(super) struct Rows {
     /// Shared with the projections that name their rows by it.
-    locations: Arc<Vec<Arc<Location>>>,
+    places: Arc<Places>,
     by_location: HashMap<Arc<Location>, u32>,
+    /// Without their tier: the first location at each line.
+    by_line: HashMap<Location, u32>,
     /// The function of each location.
     function_of: Vec<u32>,
     by_function: HashMap<Function, u32>,
+    /// The class, package and module of each location: locations, too. Worked out when it is asked for first.
+    units: [Vec<u32>; 3],
     /// By [`FrameId`].
     frames: Vec<Span>,
     list: Vec<u32>,
@@ -78,17 +85,16 @@ impl Rows {
         if let Some(id) = self.by_location.get(location) {
             return *id;
         }
-        let id = self.locations.len() as u32;
-        let function = Function {
-            name: location.function.clone(),
-            module: location.module.clone(),
-            kind: location.kind,
-            tier: location.tier,
-        };
+        let id = self.places.locations.len() as u32;
+        let function =
+            Function { name: location.function.clone(), module: location.module.clone(), kind: location.kind };
         let next = self.by_function.len() as u32;
         self.function_of.push(*self.by_function.entry(function).or_insert(next));
+        let of_line = Location { tier: None, ..location.clone() };
         let location = Arc::new(location.clone());
-        Arc::make_mut(&mut self.locations).push(location.clone());
+        let places = Arc::make_mut(&mut self.places);
+        places.locations.push(location.clone());
+        places.line_of.push(*self.by_line.entry(of_line).or_insert(id));
         self.by_location.insert(location, id);
         id
     }
@@ -99,16 +105,41 @@ impl Rows {
         &self.list[span.start as usize..span.end as usize]
     }
 
-    pub(super) fn location(&self, id: u32) -> &Arc<Location> {
-        &self.locations[id as usize]
+    /// Must be called before [`Rows::row`] asks, and after new locations were met.
+    pub(super) fn roll_up(&mut self, by: RollUp) {
+        let Some(nth) = nth_unit(by) else { return };
+        let mut units = std::mem::take(&mut self.units[nth]);
+        for id in units.len()..self.location_count() {
+            let unit = unit(self.location(id as u32), by);
+            units.push(unit.map_or(id as u32, |unit| self.location_id(&unit)));
+        }
+        // Units are met on no stack.
+        units.extend(units.len() as u32..self.location_count() as u32);
+        self.units[nth] = units;
     }
 
-    pub(super) fn locations(&self) -> &Arc<Vec<Arc<Location>>> {
-        &self.locations
+    /// What makes the location a row, and which location the row is shown at.
+    pub(super) fn row(&self, location: u32, by: RollUp) -> (u32, u32) {
+        match by {
+            RollUp::Function => (self.function_of(location), location),
+            RollUp::Line => (self.places.line_of[location as usize], location),
+            RollUp::Class | RollUp::Package | RollUp::Module => {
+                let unit = nth_unit(by).map_or(location, |nth| self.units[nth][location as usize]);
+                (unit, unit)
+            }
+        }
+    }
+
+    pub(super) fn location(&self, id: u32) -> &Arc<Location> {
+        &self.places.locations[id as usize]
+    }
+
+    pub(super) fn places(&self) -> &Arc<Places> {
+        &self.places
     }
 
     pub(super) fn location_count(&self) -> usize {
-        self.locations.len()
+        self.places.locations.len()
     }
 
     pub(super) fn function_of(&self, location: u32) -> u32 {
@@ -117,5 +148,15 @@ impl Rows {
 
     pub(super) fn function_count(&self) -> usize {
         self.by_function.len()
+    }
+}
+
+/// Its place in [`Rows::units`].
+fn nth_unit(by: RollUp) -> Option<usize> {
+    match by {
+        RollUp::Function | RollUp::Line => None,
+        RollUp::Class => Some(0),
+        RollUp::Package => Some(1),
+        RollUp::Module => Some(2),
     }
 }

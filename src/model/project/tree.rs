@@ -1,4 +1,4 @@
-//! Builds the call trees: stacks -> nodes, one per row (function or line) on a path.
+//! Builds the call trees: stacks -> nodes, one per row (function, line, class ...) on a path.
 //!
 //! Stacks are themselves a tree, so a stack is walked only from where the walk of another one left it. Each shown frame
 //! on the way is an [`Entry`]; entries of one row below one node share a node. Where a stack's time is attached is the
@@ -13,7 +13,7 @@ use super::lines::At;
 use super::nodes::Nodes;
 use super::read::Cell;
 use super::rows::Rows;
-use crate::model::settings::{RollUp, Settings};
+use crate::model::settings::Settings;
 use crate::model::tables::{StackId, Tables};
 
 /// A shown frame on the stacks of one group.
@@ -102,7 +102,7 @@ impl Builder<'_> {
         self.scratch.clear(self.tables.stack_count());
         let mut groups: Vec<TreeGroup> = Vec::new();
         let mut attached = vec![NONE; cells.len()];
-        let mut nodes = Nodes::new(self.rows.locations().clone());
+        let mut nodes = Nodes::new(self.rows.places().clone());
         let mut owners = 0;
         let mut last = None;
         for index in order {
@@ -197,10 +197,13 @@ impl Builder<'_> {
         }
         while let Some(entry) = scratch.path.pop() {
             let entry = &mut scratch.entries[entry as usize];
-            let row = match self.settings.roll_up {
-                RollUp::Function => self.rows.function_of(entry.location),
-                RollUp::Line => entry.location,
-            };
+            let by = self.settings.roll_up;
+            let (row, place) = self.rows.row(entry.location, by);
+            // Neighbours that belong together are one row.
+            if by.joins() && node != NONE && nodes.rows[node as usize] == row {
+                entry.node = node;
+                continue;
+            }
             // Nodes count up from 0 and groups down from the top; memory ends long before they meet.
             let above = if node == NONE { NONE - group } else { node };
             let (first, fan) = match node {
@@ -213,14 +216,14 @@ impl Builder<'_> {
             };
             let found = found.unwrap_or(NONE);
             if found != NONE {
-                scratch.several |= nodes.see(found, entry.location);
+                scratch.several |= nodes.see(found, place);
                 node = found;
             } else {
                 *fan += 1;
                 let many = *fan > FEW;
                 let first_of_many = *fan == FEW + 1;
                 scratch.fans.push(0);
-                node = nodes.push(node, row, entry.location, &mut tree.first_root);
+                node = nodes.push(node, row, place, &mut tree.first_root);
                 let family = if first_of_many { FEW as usize + 1 } else { usize::from(many) };
                 for child in nodes.siblings(node).take(family) {
                     scratch.children.insert((above, nodes.rows[child as usize]), child);

@@ -163,11 +163,26 @@ fn totals(fact: &FactSpec) -> Totals {
 type Rows = BTreeMap<(String, Vec<String>), (Location, Totals, Totals)>;
 
 fn row_name(location: &Location, roll_up: RollUp) -> String {
-    let Location { function, module, file, line, tier, .. } = location;
+    let Location { function, module, file, line, .. } = location;
     match roll_up {
-        RollUp::Function => format!("{module}!{function} {tier:?}"),
-        RollUp::Line => format!("{module}!{function} {tier:?} {file:?} {line:?}"),
+        RollUp::Line => format!("{module}!{function} {file:?} {line:?}"),
+        _ => format!("{module}!{function}"),
     }
+}
+
+/// What a location is rolled up to.
+fn rolled(location: &Location, roll_up: RollUp) -> Location {
+    let Location { function, module, kind, .. } = location;
+    let class = function.rsplit_once("::").map(|(class, _)| class);
+    let name = match (roll_up, kind) {
+        (RollUp::Function | RollUp::Line, _) | (_, FrameKind::Marker) => return location.clone(),
+        (RollUp::Class, FrameKind::Native) => class,
+        (RollUp::Package, FrameKind::Native) => class.and_then(|class| class.split("::").next()),
+        _ => None,
+    };
+    let module = if name.is_some() { "".into() } else { module.clone() };
+    let function = name.map_or(module.clone(), |name| name.into());
+    Location { function, module, file: None, line: None, kind: *kind, tier: None }
 }
 
 /// The projection as rows by path.
@@ -209,7 +224,7 @@ struct OracleRow {
 
 impl OracleRow {
     fn add_line(&mut self, location: &Location, totals: &Totals) {
-        match self.lines.iter_mut().find(|(known, ..)| known == location) {
+        match self.lines.iter_mut().find(|(known, ..)| (known.line, &known.file) == (location.line, &location.file)) {
             Some((_, wall, cpu)) => {
                 *wall += totals.wall_ns;
                 *cpu += totals.cpu_ns;
@@ -320,6 +335,10 @@ impl Oracle {
         entry.2.insert(fact.tid);
         let mut path = Vec::new();
         let mut met = BTreeSet::new();
+        let mut kept: Vec<Location> = kept.iter().map(|l| rolled(l, settings.roll_up)).collect();
+        if settings.roll_up.joins() {
+            kept.dedup_by_key(|l| row_name(l, settings.roll_up));
+        }
         for (depth, location) in kept.iter().enumerate() {
             let name = row_name(location, settings.roll_up);
             path.push(name.clone());

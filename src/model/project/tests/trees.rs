@@ -115,11 +115,65 @@ fn inlined_functions_are_rows_of_their_own() {
                 read 4 4
         ",
     );
-    // The same function, once inlined and once called, is two rows.
-    world.fact("main", "main:1;run:7;get:3", State::Run, 3);
-    let projection = world.project(&Settings::default());
-    let tiers: Vec<_> = projection.methods().iter().filter(|m| is_called(m, "get")).collect();
-    assert_eq!(tiers.len(), 2);
+}
+
+#[test]
+fn a_function_is_one_row_however_it_is_run() {
+    let mut world = World::new();
+    world.fact("main", "main:1+get:3", State::Run, 4);
+    world.fact("main", "main:1;get:3", State::Run, 3);
+    world.fact("main", "main:1;get:5", State::Run, 6);
+    for (roll_up, expected) in [
+        (RollUp::Function, "main 13 0\n  main:1 13 0\n    get:3 13 13\n"),
+        (RollUp::Line, "main 13 0\n  main:1 13 0\n    get:3 7 7\n    get:5 6 6\n"),
+    ] {
+        let settings = Settings { roll_up, ..Settings::default() };
+        assert_shows(world.shows(&settings), expected);
+        // Line 3 has 7, most of it inlined, and each of its tiers alone has less than line 5.
+        let projection = world.project(&settings);
+        let get = projection.methods().iter().find(|m| is_called(m, "get")).unwrap().location(Metric::Wall);
+        assert_eq!((get.line, get.tier), (Some(3), Some(Tier::Inlined)));
+    }
+}
+
+#[test]
+fn what_belongs_together_is_one_row_and_neighbours_one_node() {
+    let mut world = World::new();
+    world.fact("main", "main;a::B::run;a::B::step;a::c::push;libc!copy", State::Run, 3);
+    world.fact("main", "main;a::B::run;a::c::push;a::B::step", State::Run, 4);
+    world.fact("main", "main;a::B::step", State::Run, 5);
+    let by = |world: &mut World, roll_up| world.shows(&Settings { roll_up, ..Settings::default() });
+    assert_shows(
+        by(&mut world, RollUp::Class),
+        "
+        main 12 0
+          app 12 0
+            a::B 12 5
+              a::c 7 0
+                a::B 4 4
+                libc 3 3
+        ",
+    );
+    assert_shows(
+        by(&mut world, RollUp::Package),
+        "
+        main 12 0
+          app 12 0
+            a 12 9
+              libc 3 3
+        ",
+    );
+    assert_shows(
+        by(&mut world, RollUp::Module),
+        "
+        main 12 0
+          app 12 9
+            libc 3 3
+        ",
+    );
+    let projection = world.project(&Settings { roll_up: RollUp::Class, ..Settings::default() });
+    let of_b = projection.methods().iter().find(|m| is_called(m, "a::B")).unwrap();
+    assert_eq!((of_b.total.wall_ns, of_b.own.wall_ns), (12, 9), "a recursion counts once");
 }
 
 #[test]
