@@ -23,6 +23,7 @@ fn main() {
     seeds.stacks();
     seeds.notes();
     seeds.programs();
+    seeds.machines();
 }
 
 struct Seeds {
@@ -248,6 +249,24 @@ impl Seeds {
                 piece(found.map_or(&[], |(_, bytes)| bytes))
             });
             self.add("dwarf", name, pieces.concat());
+        }
+    }
+
+    /// Recorded virtual machines as they are, with the pc in several places, and with one change.
+    fn machines(&mut self) {
+        for version in 0..4 {
+            for flags in [0, 4, 8, 12, 24, 28] {
+                for (segment, off) in [(0, 0), (2, 0xfb), (5, 7), (9, 0xe0), (14, 40), (20, 1)] {
+                    let input = [&[version, flags, segment, off, 0][..], &[0; 9]].concat();
+                    self.add("jvm", &format!("{version}-{flags}-{segment}"), input);
+                }
+            }
+            for flags in [0, 1, 3] {
+                // Which word: a piece, and where in it; then its new value, the address of another.
+                let change = [0x10, 5, 3, 2, 1, 0x20, 6, 2];
+                let input = [&[version, flags, 3, 0, 0][..], &[0; 9], &change].concat();
+                self.add("jvm", &format!("{version}-changed-{flags}"), input);
+            }
         }
     }
 

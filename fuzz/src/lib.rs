@@ -1,9 +1,13 @@
 //! What the fuzz targets share: how their bytes become numbers, and what they hold the parsers to. See README.md.
 
+#[path = "../../tests/java_recorded/changed.rs"]
+pub mod changed;
 #[path = "../../tests/symbols/elf.rs"]
 pub mod elf;
 #[path = "../../src/unwinder/framehop/tests/image.rs"]
 pub mod image;
+#[path = "../../tests/java_recorded/recording.rs"]
+pub mod recording;
 
 // `image` is a file of the package's own tests and names this by `crate::`.
 pub use sampletop::process;

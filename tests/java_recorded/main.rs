@@ -11,6 +11,7 @@
 //!
 //! The second home is where javac and jstack are; options go to the Java that is recorded.
 
+mod changed;
 mod recording;
 
 use std::collections::BTreeSet;
@@ -20,14 +21,7 @@ use sampletop::runtimes::jvm::Jvm;
 use sampletop::runtimes::names::Names;
 use sampletop::unwinder::{Generated, Leave};
 
-use recording::{Expected, Frame, PIECE, Pieces, Point, Segment};
-
-const RECORDINGS: [(&str, &[u8], &str); 4] = [
-    ("11", include_bytes!("jdk-11.gz"), include_str!("jdk-11.txt")),
-    ("17", include_bytes!("jdk-17.gz"), include_str!("jdk-17.txt")),
-    ("21", include_bytes!("jdk-21.gz"), include_str!("jdk-21.txt")),
-    ("25", include_bytes!("jdk-25.gz"), include_str!("jdk-25.txt")),
-];
+use recording::{Frame, PIECE, Pieces, Point, RECORDINGS, Recording, Segment};
 
 fn attach<M: ReadMemory + Send>(memory: M, image: u64, names: &Names) -> Jvm<M> {
     Jvm::attach(memory, image, names.clone()).unwrap_or_else(|missing| panic!("{missing:?}"))
@@ -57,8 +51,9 @@ fn walk(
 #[test]
 fn stacks_are_what_jstack_said() {
     let mut tiers = BTreeSet::new();
-    for (version, bytes, text) in RECORDINGS {
-        let (memory, expected, names) = (Pieces::load(bytes), Expected::load(text), Names::default());
+    for recording in &RECORDINGS {
+        let Recording { version, pieces: memory, expected } = Recording::load(recording);
+        let names = Names::default();
         let mut jvm = attach(memory.clone(), expected.image, &names);
         // What is remembered of the first round changes nothing in the second.
         for round in 0..2 {
@@ -82,8 +77,9 @@ fn stacks_are_what_jstack_said() {
 
 #[test]
 fn names_are_what_jstack_said() {
-    for (version, bytes, text) in RECORDINGS {
-        let (memory, expected, names) = (Pieces::load(bytes), Expected::load(text), Names::default());
+    for recording in &RECORDINGS {
+        let Recording { version, pieces: memory, expected } = Recording::load(recording);
+        let names = Names::default();
         let mut jvm = attach(memory, expected.image, &names);
         let found = Generated::thread_names(&mut jvm);
         for thread in &expected.threads {
@@ -115,8 +111,8 @@ fn a_hole_in_memory_makes_no_other_frames() {
     /// Of some thousand pieces each so many is tried.
     const STEP: usize = 29;
     let mut changed = 0;
-    for (version, bytes, text) in RECORDINGS {
-        let (memory, expected) = (Pieces::load(bytes), Expected::load(text));
+    for recording in &RECORDINGS {
+        let Recording { version, pieces: memory, expected } = Recording::load(recording);
         for hole in memory.0.keys().step_by(STEP) {
             let names = Names::default();
             let memory = Without(memory.clone(), *hole);
@@ -146,4 +142,34 @@ fn a_hole_in_memory_makes_no_other_frames() {
         }
     }
     assert!(changed > 100, "{changed}: holes must have been where it matters");
+}
+
+/// Numbers that look like chance and are the same in every run (splitmix64).
+struct Numbers(u64);
+
+impl Iterator for Numbers {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut number = self.0;
+        number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        Some(number ^ number >> 31)
+    }
+}
+
+/// fuzz/fuzz_targets/jvm.rs goes on with this where it finds something new.
+#[test]
+fn changed_memory_is_read_with_an_end() {
+    let all: Vec<Recording> = RECORDINGS.iter().map(Recording::load).collect();
+    let rounds = std::env::var("SAMPLETOP_TEST_ROUNDS").map_or(400, |rounds| rounds.parse().expect("a number"));
+    let first = std::env::var("SAMPLETOP_TEST_SEED").map_or(0, |seed| seed.parse().expect("a number"));
+    for seed in first..first + rounds {
+        let mut numbers = Numbers(seed);
+        let length = numbers.next().unwrap_or(0) % 600;
+        let bytes: Vec<u8> = numbers.map(|number| number as u8).take(length as usize).collect();
+        let looked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| changed::look(&all, &bytes)));
+        assert!(looked.is_ok(), "SAMPLETOP_TEST_SEED={seed} SAMPLETOP_TEST_ROUNDS=1 shows it again");
+    }
 }

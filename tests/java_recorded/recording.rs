@@ -15,6 +15,27 @@ use sampletop::model::tables::{FrameKind, Location, Tier};
 use sampletop::process::memory::ReadMemory;
 use sampletop::unwinder::Place;
 
+/// Of each version what was written down.
+pub const RECORDINGS: [(&str, &[u8], &str); 4] = [
+    ("11", include_bytes!("jdk-11.gz"), include_str!("jdk-11.txt")),
+    ("17", include_bytes!("jdk-17.gz"), include_str!("jdk-17.txt")),
+    ("21", include_bytes!("jdk-21.gz"), include_str!("jdk-21.txt")),
+    ("25", include_bytes!("jdk-25.gz"), include_str!("jdk-25.txt")),
+];
+
+/// One of them, unpacked.
+pub struct Recording {
+    pub version: &'static str,
+    pub pieces: Pieces,
+    pub expected: Expected,
+}
+
+impl Recording {
+    pub fn load((version, bytes, text): &(&'static str, &[u8], &str)) -> Recording {
+        Recording { version, pieces: Pieces::load(bytes), expected: Expected::load(text) }
+    }
+}
+
 /// Memory is kept in pieces of this size, aligned: what is read a little differently one day is still there.
 pub const PIECE: u64 = 128;
 
