@@ -3,8 +3,10 @@
 mod common;
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use common::Running;
+use common::{Running, skipped};
 
 const C: &[&str] = &["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"];
 
@@ -56,4 +58,28 @@ fn the_others_compile_start_and_end() {
         let mut running = Running::start(&program, &["1"]);
         assert_eq!(running.child.wait().expect("it ends").code(), Some(0), "{source}");
     }
+}
+
+#[test]
+fn those_in_java_compile_start_and_end() {
+    let demos = Path::new(env!("CARGO_MANIFEST_DIR")).join("demos/java");
+    let classes = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("demos-java-{}", std::process::id()));
+    let mut javac = Command::new("javac");
+    javac.args(["-Xlint:all", "-Werror", "-d"]).arg(&classes);
+    let sources = ["Shop", "Sampling"].map(|name| demos.join(name).with_extension("java"));
+    match javac.args(&sources).output() {
+        Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
+        Err(error) => return skipped("those_in_java_compile_start_and_end", &format!("no javac: {error}")),
+    }
+    for class in ["Shop", "Sampling"] {
+        let classes = classes.to_string_lossy();
+        let mut running = Running::start(Path::new("java"), &["-cp", &classes, class, "1"]);
+        // What it says meanwhile is read, so that it never waits for us.
+        let said: Vec<String> = running.lines.by_ref().map(|line| line.expect("text")).collect();
+        assert_eq!(running.child.wait().expect("it ends").code(), Some(0), "{class}: {said:?}");
+    }
+    // The script names its arguments where it is called with others.
+    let refused = Command::new(demos.join("run")).arg("nothing").output().expect("bash");
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).starts_with("usage: "));
 }
