@@ -126,7 +126,7 @@ fn a_hole_in_memory_makes_no_other_frames() {
                     let mut rest = segment.frames.iter();
                     for frame in found.iter().filter(|frame| frame.tier != "-") {
                         assert!(
-                            rest.any(|expected| expected.method == frame.method),
+                            rest.any(|expected| expected.method == frame.method && fits(&frame.place, &expected.place)),
                             "JDK {version}, {}, a hole at {hole:x}: {frame:?}",
                             thread.name
                         );
@@ -142,6 +142,11 @@ fn a_hole_in_memory_makes_no_other_frames() {
         }
     }
     assert!(changed > 100, "{changed}: holes must have been where it matters");
+}
+
+/// The same place, or less of it.
+fn fits(found: &str, expected: &str) -> bool {
+    found == expected || found == "Unknown Source" || expected.split(':').next() == Some(found)
 }
 
 /// Numbers that look like chance and are the same in every run (splitmix64).

@@ -61,16 +61,16 @@ impl<M: ReadMemory> Jvm<M> {
         self.methods.get(&self.memory, &self.layout, at).map(|_| at)
     }
 
-    /// Where in its bytecode a method is: at the top r13 says it, beneath a call the frame.
-    fn bytecode_index(&mut self, here: &mut Here<'_>, rbp: u64, method: u64) -> i32 {
-        let Some(known) = self.methods.get(&self.memory, &self.layout, method) else { return 0 };
+    /// Where in its bytecode a method is: at the top r13 says it, beneath a call the frame. `None` where neither does.
+    fn bytecode_index(&mut self, here: &mut Here<'_>, rbp: u64, method: u64) -> Option<i32> {
+        let known = self.methods.get(&self.memory, &self.layout, method)?;
         let index = |pointer: u64| {
             let index = pointer.checked_sub(known.bytecode).filter(|index| *index < known.code_size)?;
             i32::try_from(index).ok()
         };
         let register = here.place.general.filter(|_| here.place.exact).and_then(|general| index(general.r13));
         let saved = here.slot(rbp, self.layout.interpreter.bytecode);
-        register.or_else(|| index(saved?)).unwrap_or(0)
+        register.or_else(|| index(saved?))
     }
 
     /// A method that is being entered: rbx has its `Method`, and its frame is not there, or not whole.
@@ -100,7 +100,7 @@ impl<M: ReadMemory> Jvm<M> {
         } else {
             return None;
         };
-        Some((self.interpreted_frame(general.rbx, 0)?, caller))
+        Some((self.interpreted_frame(general.rbx, Some(0))?, caller))
     }
 
     /// A method that has taken its frame down: it is lost, its caller is not.

@@ -48,13 +48,13 @@ impl Method {
         exact.or_else(|| self.lines.get(at.checked_sub(1)?)).map(|(_, line)| *line)
     }
 
-    pub fn location(&self, bci: i32, tier: Tier) -> Location {
+    pub fn location(&self, bci: Option<i32>, tier: Tier) -> Location {
         let tier = if self.native { Tier::Native } else { tier };
         Location {
             function: self.name.clone(),
             module: self.class.clone(),
             file: self.file.clone(),
-            line: if self.native { None } else { self.line(bci) },
+            line: bci.filter(|_| !self.native).and_then(|bci| self.line(bci)),
             kind: FrameKind::Java,
             tier: Some(tier),
         }
@@ -179,7 +179,7 @@ impl Methods {
         for scope in scopes.iter().rev() {
             let method = self.get(memory, layout, scope.method)?;
             let tier = if locations.is_empty() { tier } else { Tier::Inlined };
-            locations.push(method.location(scope.bci, tier));
+            locations.push(method.location(Some(scope.bci), tier));
         }
         Some(locations)
     }

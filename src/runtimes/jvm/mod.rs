@@ -12,6 +12,7 @@
 //! objects     Java objects on its heap, for
 //! threads     Java threads and their names
 //! unsigned5   its compressed numbers
+//! limited     how much of its memory is read at a time
 //! ```
 //!
 //! Everything is read with the target running. What was read is believed for [`BELIEVED`], then compared with what is there.
@@ -20,6 +21,7 @@ mod compiled;
 mod heap;
 mod interpreter;
 mod layout;
+mod limited;
 mod methods;
 mod objects;
 mod scopes;
@@ -37,6 +39,7 @@ use rustc_hash::FxHashMap;
 
 use crate::model::frame::RawFrame;
 use crate::model::tables::{FrameKind, Location, Tier};
+use crate::model::text::{NAME_CAP, clean};
 use crate::process::maps::{Backing, Maps};
 use crate::process::memory::ReadMemory;
 use crate::runtimes::names::Names;
@@ -44,6 +47,7 @@ pub use structs::{Missing, Unreadable};
 
 use heap::{Blob, CodeCache, Kind};
 use layout::Layout;
+use limited::Limited;
 use methods::Methods;
 use objects::Objects;
 use scopes::Scopes;
@@ -72,7 +76,7 @@ struct Known {
 
 /// A virtual machine in a process.
 pub struct Jvm<M> {
-    memory: M,
+    memory: Limited<M>,
     layout: Layout,
     code: CodeCache,
     methods: Methods,
@@ -84,7 +88,7 @@ pub struct Jvm<M> {
     /// Frames in [`Known::frames`].
     compiled_kept: usize,
     /// By method (its number), tier and bytecode index.
-    interpreted: FxHashMap<(u64, Tier, i32), RawFrame>,
+    interpreted: FxHashMap<(u64, Tier, Option<i32>), RawFrame>,
     stubs: FxHashMap<String, RawFrame>,
     /// Where it is not known how objects lie, threads have the names that the kernel knows.
     objects: Result<Objects, Missing>,
@@ -111,6 +115,7 @@ impl<M: ReadMemory> Jvm<M> {
     /// Attaches to the virtual machine whose library is mapped at `image`. Fails while it is still starting: its code heaps are
     /// not there yet, or not even its tables.
     pub fn attach(memory: M, image: u64, names: Names) -> Result<Jvm<M>, Unreadable> {
+        let memory = Limited::new(memory, limited::ATTACH);
         let structs = Structs::read(&memory, image)?;
         let layout = Layout::of(&memory, &structs)?;
         let objects = Objects::of(&memory, &structs, &layout);
@@ -146,6 +151,11 @@ impl<M: ReadMemory> Jvm<M> {
 
     /// A walk begins: what was believed for long enough is looked at again.
     fn begin(&mut self, now: Instant) {
+        if self.memory.begin(limited::WALK) {
+            // What was not read any more is not known of it.
+            self.known.clear();
+            (self.scopes_size, self.compiled_kept) = (0, 0);
+        }
         if now.duration_since(self.round_began) >= BELIEVED {
             self.round += 1;
             self.round_began = now;
@@ -209,14 +219,14 @@ impl<M: ReadMemory> Jvm<M> {
             _ => Tier::C2,
         };
         if entered || tier == Tier::Native {
-            return self.frame_in(nmethod.method, tier, 0);
+            return self.frame_in(nmethod.method, tier, Some(0));
         }
         if let Some(frame) = self.known.get(&blob.start).and_then(|known| known.frames.get(&pc)) {
             return Some(*frame);
         }
         let scopes = self.scopes(blob).at(pc.saturating_sub(blob.code));
         if scopes.is_empty() {
-            return self.frame_in(nmethod.method, tier, 0);
+            return self.frame_in(nmethod.method, tier, None);
         }
         let locations = self.methods.locations(&self.memory, &self.layout, &scopes, tier)?;
         let frame = self.names.frame(locations);
@@ -232,12 +242,12 @@ impl<M: ReadMemory> Jvm<M> {
     }
 
     /// The frame of an interpreted method.
-    fn interpreted_frame(&mut self, method: u64, bci: i32) -> Option<RawFrame> {
+    fn interpreted_frame(&mut self, method: u64, bci: Option<i32>) -> Option<RawFrame> {
         self.frame_in(method, Tier::Interpreted, bci)
     }
 
-    /// The frame of a method that nothing is inlined into.
-    fn frame_in(&mut self, method: u64, tier: Tier, bci: i32) -> Option<RawFrame> {
+    /// The frame of a method that nothing is inlined into; without a line if it is not known where in the method.
+    fn frame_in(&mut self, method: u64, tier: Tier, bci: Option<i32>) -> Option<RawFrame> {
         let known = self.methods.get(&self.memory, &self.layout, method)?;
         let key = (known.serial, tier, bci);
         if let Some(frame) = self.interpreted.get(&key) {
@@ -257,7 +267,7 @@ impl<M: ReadMemory> Jvm<M> {
             return *frame;
         }
         let location = Location {
-            function: name.into(),
+            function: clean(if name.is_empty() { "generated code" } else { name }, NAME_CAP).into(),
             module: "[jvm]".into(),
             file: None,
             line: None,

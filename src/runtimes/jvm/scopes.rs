@@ -9,7 +9,7 @@ use crate::runtimes::jvm::unsigned5::Unsigned5;
 /// Methods inlined into each other; HotSpot's own bound is below 20.
 const DEPTH_MAX: usize = 64;
 /// Bytes of all debug information of one method.
-const BYTES_MAX: u64 = 64 << 20;
+const BYTES_MAX: u64 = 8 << 20;
 
 /// A place in a method's bytecode.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

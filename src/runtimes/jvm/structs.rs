@@ -232,12 +232,17 @@ struct Strings<'m, M> {
 
 impl<M: ReadMemory> Strings<'_, M> {
     const PAGE: u64 = 4096;
+    /// Pages kept; real ones have some 60 with names.
+    const PAGES_MAX: usize = 1024;
 
     fn at(&mut self, address: u64) -> Option<String> {
         let mut text = Vec::new();
         let mut at = address;
         while text.len() <= NAME_MAX {
             let start = at - at % Self::PAGE;
+            if self.pages.len() >= Self::PAGES_MAX && !self.pages.contains_key(&start) {
+                self.pages.clear();
+            }
             let page = self.pages.entry(start).or_insert_with(|| {
                 let mut page = vec![0; Self::PAGE as usize];
                 let read = self.memory.read(start, &mut page);
@@ -255,5 +260,31 @@ impl<M: ReadMemory> Strings<'_, M> {
             at = start.checked_add(Self::PAGE)?;
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The same text on every page.
+    struct Everywhere;
+
+    impl ReadMemory for Everywhere {
+        fn read(&self, address: u64, buf: &mut [u8]) -> usize {
+            for (at, byte) in (address..).zip(buf.iter_mut()) {
+                *byte = if at % 8 == 7 { 0 } else { b'a' + (at % 8) as u8 };
+            }
+            buf.len()
+        }
+    }
+
+    #[test]
+    fn names_all_over_memory_are_not_all_kept() {
+        let mut strings = Strings { memory: &Everywhere, pages: FxHashMap::default() };
+        for page in 0..5_000 {
+            assert_eq!(strings.at(page * 4096 + 2).as_deref(), Some("cdefg"));
+            assert!(strings.pages.len() <= 1024);
+        }
     }
 }

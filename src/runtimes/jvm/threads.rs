@@ -2,8 +2,8 @@
 
 use crate::model::text::clean;
 use crate::process::memory::ReadMemory;
-use crate::runtimes::jvm::Jvm;
 use crate::runtimes::jvm::layout::ThreadList;
+use crate::runtimes::jvm::{Jvm, limited};
 
 /// Threads that are looked at.
 const THREADS_MAX: u64 = 50_000;
@@ -16,6 +16,7 @@ impl<M: ReadMemory> Jvm<M> {
     /// All Java threads there are: the id of each, as its own process sees it, and its name. A collector that moves objects while
     /// the program runs (ZGC) may leave a name unreadable until the program looks at it: then the one from before holds.
     pub fn java_threads(&mut self) -> Vec<(u32, String)> {
+        self.memory.begin(limited::NAMES);
         let before = std::mem::take(&mut self.thread_names);
         let threads = self.thread_pointers();
         let turns = threads.len().div_ceil(NAMES_AT_ONCE).max(1);

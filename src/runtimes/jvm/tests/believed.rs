@@ -183,12 +183,12 @@ fn another_method_at_the_same_place_has_its_own_name() {
     let (world, blob) = world(&layout);
     let mut jvm = jvm_of(&world, &layout);
     let first = jvm.called(16).expect("a frame");
-    let interpreted = jvm.interpreted_frame(METHOD, 5).expect("a frame");
+    let interpreted = jvm.interpreted_frame(METHOD, Some(5)).expect("a frame");
     // The same classes, loaded again: everything has the same address but what they are called.
     symbol(&world, &layout, CLASS_SYMBOL, "Gen2");
-    assert_eq!(jvm.interpreted_frame(METHOD, 5), Some(interpreted), "believed for a moment");
+    assert_eq!(jvm.interpreted_frame(METHOD, Some(5)), Some(interpreted), "believed for a moment");
     jvm.later();
-    let other = jvm.interpreted_frame(METHOD, 5).expect("a frame");
+    let other = jvm.interpreted_frame(METHOD, Some(5)).expect("a frame");
     assert_eq!(
         jvm.names.named(other).map(|named| named.locations[0].function.to_string()).as_deref(),
         Some("Gen2.run")
@@ -210,7 +210,7 @@ fn another_method_at_the_same_place_has_its_own_name() {
     // And what cannot be read is no method.
     world.number(METHOD, layout.method.const_method, 1 << 40);
     jvm.later();
-    assert!(jvm.interpreted_frame(METHOD, 5).is_none());
+    assert!(jvm.interpreted_frame(METHOD, Some(5)).is_none());
 }
 
 #[test]

@@ -64,7 +64,7 @@ fn layout(version: u32, text: &str) -> Layout {
 /// A virtual machine with these code heaps and nothing known yet.
 fn jvm<M: ReadMemory>(memory: M, layout: Layout, heaps: Vec<heap::CodeHeap>) -> Jvm<M> {
     Jvm {
-        memory,
+        memory: Limited::new(memory, limited::WALK),
         layout,
         code: CodeCache::new(heaps),
         methods: Methods::default(),
@@ -140,6 +140,18 @@ proptest! {
         let known = matches!(left, Leave::To { .. } | Leave::End(Marker::BadUnwind));
         prop_assert!(known, "{:?}", left);
         prop_assert!(jvm.thread_names().len() < 1000);
+    }
+}
+
+/// One that is named by an attacker, and one without a name.
+#[test]
+fn stubs_have_names_that_can_be_shown() {
+    let (version, text) = VERSIONS[3];
+    let mut jvm = jvm(Nonsense { seed: 1, number: 0, reads: Cell::new(0) }, layout(version, text), Vec::new());
+    for (name, shown) in [("a\u{1b}[2Jb", "a[2Jb"), ("", "generated code"), ("Stub (x)", "Stub (x)")] {
+        let frame = jvm.stub_frame(name);
+        let named = jvm.names.named(frame).expect("a name");
+        assert_eq!(&*named.locations[0].function, shown);
     }
 }
 
