@@ -108,7 +108,9 @@ fn progress_line(progress: Progress, elapsed: Duration, duration: Option<Duratio
 
 /// How long a running thread may take to be hit by an on-CPU sample before it is written as not sampled.
 const SAMPLED_WITHIN: Duration = Duration::from_millis(100);
-/// How long the first look at all threads may take.
+/// And so many looks more.
+const LOOKED_AGAIN: u64 = 3;
+/// How long looking at all threads may take.
 const LOOKED_WITHIN: Duration = Duration::from_secs(5);
 /// How long it may take to find out what all threads wait for.
 const WAITS_WITHIN: Duration = Duration::from_secs(2);
@@ -125,10 +127,12 @@ pub fn dump(source: &mut dyn Source, config: &Config) -> i32 {
             Waited::Interrupted => return 130,
         }
         let Some(snapshot) = source.snapshot(false) else { break };
-        if snapshot.health.ticks > 0 {
-            let since = *first_look.get_or_insert_with(Instant::now);
+        let ticks = snapshot.health.ticks;
+        if ticks > 0 {
+            let (since, first) = *first_look.get_or_insert_with(|| (Instant::now(), ticks));
             let all_seen = snapshot.threads.iter().all(|t| t.stack != StackId::EMPTY);
-            if all_seen || since.elapsed() >= SAMPLED_WITHIN {
+            // On a busy machine the time may pass without another look; a stack that was torn is whole in one of the next.
+            if all_seen || (since.elapsed() >= SAMPLED_WITHIN && ticks >= first + LOOKED_AGAIN) {
                 break;
             }
         }

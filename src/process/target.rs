@@ -514,6 +514,10 @@ mod tests {
         assert_eq!(own.exit_code(), 5);
         // SAFETY: gettid has no arguments and cannot fail.
         let tid = std::thread::spawn(|| unsafe { libc::gettid() } as u32).join().unwrap();
+        // Whoever joins a thread may go on before it is gone.
+        while std::path::Path::new(&format!("/proc/self/task/{tid}")).exists() {
+            std::thread::yield_now();
+        }
         // That thread is gone; this one, of the test harness, is not the leader.
         assert_eq!(Target::attach(tid).unwrap_err().exit_code(), 3);
         // SAFETY: as above.

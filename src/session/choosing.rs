@@ -90,7 +90,8 @@ impl Choosing {
                 }
             }
         }
-        loop {
+        // A look takes in some of them only. Not without end: in a storm of forks each look finds others.
+        while targets.len() < Wanted::AT_ONCE {
             let (more, refused) = self.look();
             let found = !more.is_empty();
             targets.extend(more);
