@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::LazyLock;
 
+use common::Recording;
 use common::java::{JDKS, can_test, compile, output, start};
 use regex::Regex;
 use serde_json::Value;
@@ -238,9 +239,13 @@ fn busy_threads_are_walked_to_their_end() {
             let target = start(home, &classes, options, &["Busy"]);
             let mut record = Command::new(env!("CARGO_BIN_EXE_sampletop"));
             let pid = target.pid().to_string();
-            record.args(["record", "-p", &pid, "-d", "4s", "-i", "2ms", "--capture", capture, "--format", "folded"]);
+            record.args(["record", "-p", &pid, "-i", "2ms", "--capture", capture, "--format", "folded"]);
             record.args(["--no-kernel", "--group", "name", "--metric", "cpu"]);
-            let told = Told::read(&output(&mut record));
+            let recording = Recording::start(&mut record);
+            recording.until_used(target.pid(), 6_000);
+            let output = recording.end();
+            assert!(output.status.success(), "{what}: {}", String::from_utf8_lossy(&output.stderr));
+            let told = Told::read(&String::from_utf8(output.stdout).expect("text"));
             assert!(told.whole > 1_000_000, "{what}: {} us", told.whole);
             assert!(told.broken * 1000 <= told.whole, "{what}: {} of {} are broken", told.broken, told.whole);
             assert!(told.wrong.is_empty(), "{what}: {:?}", told.wrong);

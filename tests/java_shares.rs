@@ -8,8 +8,8 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use common::Running;
 use common::java::{JDKS, can_test, compile, output, start};
+use common::{Recording, Running};
 use serde_json::Value;
 
 const METHODS: [&str; 3] = ["red", "green", "blue"];
@@ -123,14 +123,17 @@ fn methods_and_lines_get_their_shares() {
         jcmd(&["JFR.start", "name=peer", "settings=profile"]);
         let before = spent(&mut target);
         let mut record = Command::new(env!("CARGO_BIN_EXE_sampletop"));
-        record.args(["record", "-p", &pid, "-d", "6s", "-i", "2ms", "--format", "json"]);
-        let profile = output(record.args(["--group", "name", "--by", "line"]));
+        record.args(["record", "-p", &pid, "-i", "2ms", "--format", "json", "--group", "name", "--by", "line"]);
+        let recording = Recording::start(&mut record);
+        recording.until_used(target.pid(), 6_000);
+        let profile = recording.end();
+        assert!(profile.status.success(), "{}", String::from_utf8_lossy(&profile.stderr));
         let after = spent(&mut target);
         let file = folder.path().join("peer.jfr");
         jcmd(&["JFR.dump", "name=peer", &format!("filename={}", file.display())]);
 
         let truth = shares([0, 1, 2].map(|at| after[at] - before[at]));
-        let ours = Told::sampletop(&serde_json::from_str(&profile).expect("json"));
+        let ours = Told::sampletop(&serde_json::from_slice(&profile.stdout).expect("json"));
         let peers = Told::flight_recorder(home, &file);
         let what = format!(
             "{}: by its own clock {truth:.3?}; sampletop {:.3?} ({} looks, {:.3?} at the loops); Flight Recorder {:.3?} ({} looks)",

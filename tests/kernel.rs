@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::{Command, Output};
 
-use common::{Running, need_root};
+use common::{Recording, Running, need_root};
 use serde_json::Value;
 
 fn sampletop(args: &[&str]) -> Output {
@@ -18,9 +18,13 @@ fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
+/// Of 2 s of its CPU time.
 fn record(pid: u32, more: &[&str]) -> Value {
-    let pid = pid.to_string();
-    json(&sampletop(&[&["record", "-p", &pid, "-d", "2s", "--format", "json"], more].concat()))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
+    command.args(["record", "-p", &pid.to_string(), "--format", "json"]).args(more);
+    let recording = Recording::start(&mut command);
+    recording.until_used(pid, 2_000);
+    json(&recording.end())
 }
 
 /// A stack with CPU time of its own: frames outermost first, as (name, kind), and the time.
@@ -221,7 +225,8 @@ fn an_uninterruptible_thread_shows_where_in_the_kernel_it_is() {
     assert!(user.first().is_some_and(|(name, _)| name.contains("vfork")), "{user:?}");
     assert!(user.iter().all(|(_, kind)| kind != "kernel"));
     // Held: told in every round, read once, and the same.
-    let profile = record(pid, &["--capture", "bpf"]);
+    let pid = pid.to_string();
+    let profile = json(&sampletop(&["record", "-p", &pid, "-d", "2s", "--format", "json", "--capture", "bpf"]));
     let path = |nodes: &Value| {
         let (mut path, mut nodes) = (BTreeSet::new(), nodes.clone());
         while let Some(node) = nodes.as_array().and_then(|nodes| nodes.first()).cloned() {

@@ -3,14 +3,13 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
-use common::{Running, build, need_root, skipped};
+use common::{Recording, Running, build, need_root, skipped, wait_until};
 
 const NOBODY: u32 = 65_534;
 
@@ -172,22 +171,18 @@ fn an_exec_into_another_users_rights_ends_the_looking() {
         let setuid = installed.copy(&program, "others", 0o4755);
         let mut target = start_as(NOBODY, &open, &[setuid.to_str().expect("text")]);
         let pid = target.pid().to_string();
-        let mut command =
-            installed.command(&["record", "-p", &pid, "-d", "3s", "--format", "folded", "--metric", "cpu"]);
-        let mut recording = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
-        std::thread::sleep(Duration::from_secs(1));
+        let recording =
+            Recording::start(&mut installed.command(&["record", "-p", &pid, "--format", "folded", "--metric", "cpu"]));
+        recording.until_used(target.pid(), 300);
         target.child.stdin.as_mut().expect("piped").write_all(b"\n").expect("it listens");
-        let limit = Instant::now() + Duration::from_secs(10);
-        while std::fs::metadata(format!("/proc/{pid}/exe")).expect("it lives").ino()
-            != std::fs::metadata(&setuid).expect("it is there").ino()
-        {
-            assert!(Instant::now() < limit, "no exec");
-            std::thread::yield_now();
-        }
-        let (mut folded, mut words) = (String::new(), String::new());
-        recording.stdout.take().expect("piped").read_to_string(&mut folded).expect("text");
-        recording.stderr.take().expect("piped").read_to_string(&mut words).expect("text");
-        assert!(recording.wait().expect("it ends").success(), "{words}");
+        let file_of = |path: &Path| std::fs::metadata(path).expect("it is there").ino();
+        let program = PathBuf::from(format!("/proc/{pid}/exe"));
+        wait_until("it is the other program", || file_of(&program) == file_of(&setuid));
+        // Time to show what may not be shown.
+        recording.until_used(target.pid(), 300);
+        let output = recording.end();
+        let (folded, words) = (text(&output.stdout), text(&output.stderr));
+        assert!(output.status.success(), "{words}");
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
         assert!(status.contains("Uid:\t65534\t0\t0\t0"), "the target is not setuid: {status}");
         assert!(folded.contains("open_burn"), "{folded}");

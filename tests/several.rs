@@ -60,7 +60,7 @@ struct Clocks<const N: usize>(Vec<(f64, [f64; N])>);
 impl<const N: usize> Clocks<N> {
     /// While `work` is done.
     fn during<T>(pids: [u32; N], work: impl FnOnce() -> T) -> (T, Clocks<N>) {
-        let done = AtomicBool::new(false);
+        let (done, begun) = (AtomicBool::new(false), AtomicBool::new(false));
         let began = Instant::now();
         let read = || {
             let clock = |pid| sampletop::process::threads::process_cpu(pid).expect("it lives") as f64 / 1e6;
@@ -69,30 +69,35 @@ impl<const N: usize> Clocks<N> {
         std::thread::scope(|scope| {
             let reading = scope.spawn(|| {
                 let mut readings = vec![read()];
+                begun.store(true, Ordering::Relaxed);
                 while !done.load(Ordering::Relaxed) {
                     std::thread::sleep(Duration::from_millis(5));
                     readings.push(read());
                 }
                 readings
             });
+            wait_until("the first reading", || begun.load(Ordering::Relaxed));
             let result = work();
             done.store(true, Ordering::Relaxed);
             (result, Clocks(reading.join().expect("readings")))
         })
     }
 
-    /// The least and the most that this process used in so many ms on end.
+    /// The least and the most that this process can have used in so many ms of that work.
     fn used_within(&self, index: usize, ms: f64) -> (f64, f64) {
         let Clocks(readings) = self;
         let (mut least, mut most) = (f64::MAX, 0.0_f64);
         for pair in readings.windows(2) {
             // Whatever begins between these two ends between those two.
-            let Some(end) = readings.iter().position(|(at, _)| *at >= pair[1].0 + ms) else { break };
             let last = readings.partition_point(|(at, _)| *at <= pair[0].0 + ms) - 1;
+            if last == readings.len() - 1 {
+                break;
+            }
+            let end = readings.partition_point(|(at, _)| *at < pair[1].0 + ms).min(readings.len() - 1);
             least = least.min(readings[last].1[index] - pair[1].1[index]);
             most = most.max(readings[end].1[index] - pair[0].1[index]);
         }
-        assert!(most > 0.0, "they were read for less than {ms} ms");
+        assert!(most > 0.0, "it took less than {ms} ms");
         (least, most)
     }
 }

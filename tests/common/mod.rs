@@ -5,7 +5,7 @@ pub mod java;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long anything may take. A limit against hanging, far beyond what anything here needs, and no measure of anything.
@@ -99,6 +99,54 @@ impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// `sampletop record`, which goes on until it has seen enough: where others share the machine no fixed time is enough.
+pub struct Recording(Option<Child>);
+
+impl Recording {
+    /// Starts it, and waits until it looks: by then perf's events are open, or counters of threads.
+    pub fn start(command: &mut Command) -> Recording {
+        let command = command.args(["-d", "1h"]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let place = format!("/proc/{}/fd", child.id());
+        let looks = |path: PathBuf| path.ends_with("schedstat") || path.to_string_lossy().contains("[perf_event]");
+        let mut ended = false;
+        wait_until("it looks", || {
+            let files = std::fs::read_dir(&place).into_iter().flatten().flatten();
+            ended = child.try_wait().expect("our child").is_some();
+            ended || files.filter_map(|entry| std::fs::read_link(entry.path()).ok()).any(looks)
+        });
+        let recording = Recording(Some(child));
+        if ended {
+            panic!("{command:?}: {:?}", recording.end());
+        }
+        recording
+    }
+
+    /// Waits until the process has used so much more CPU time.
+    pub fn until_used(&self, pid: u32, ms: u64) {
+        let used = || sampletop::process::threads::process_cpu(pid).expect("it lives") / 1_000_000;
+        let enough = used() + ms;
+        wait_until(&format!("{pid} uses {ms} ms"), || used() >= enough);
+    }
+
+    /// Interrupted, as by Ctrl-C, it writes what there is.
+    pub fn end(mut self) -> Output {
+        let child = self.0.take().expect("it is ended once");
+        // It may have ended by itself.
+        let _ = rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT);
+        child.wait_with_output().expect("it ends")
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 

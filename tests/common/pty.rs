@@ -9,7 +9,7 @@ use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system}
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// How long anything may take to appear. A limit against hanging, not a measure.
-pub const LIMIT: Duration = Duration::from_secs(30);
+pub const LIMIT: Duration = Duration::from_secs(60);
 
 /// Our end of the terminal; dropping it closes every descriptor of it.
 struct Terminal {

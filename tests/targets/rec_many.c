@@ -1,6 +1,7 @@
 /* N threads that wait in five ways under wait_outer -> wait_middle -> wait_in_WAY, and 2 that burn CPU in
  * burn_outer -> burn_middle -> burn_inner. Prints "ready" when all of them are where they will stay. */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -71,6 +72,26 @@ static void *burner(void *arg) {
     return NULL;
 }
 
+/* Where a thread waits cannot be asked from inside; its scheduler state can. Threads that have not begun have no name yet. */
+static int are_moving(void) {
+    DIR *threads = opendir("/proc/self/task");
+    struct dirent *thread;
+    int moving = 0;
+    if (!threads) abort();
+    while ((thread = readdir(threads))) {
+        char path[64], line[512];
+        snprintf(path, sizeof path, "/proc/self/task/%.20s/stat", thread->d_name);
+        FILE *file = thread->d_name[0] == '.' || atoi(thread->d_name) == getpid() ? NULL : fopen(path, "r");
+        if (file && fgets(line, sizeof line, file)) {
+            char *name = strchr(line, '('), *end = strrchr(line, ')');
+            moving += name && end && strncmp(name, "(burner)", 8) && end[2] != 'S';
+        }
+        if (file) fclose(file);
+    }
+    closedir(threads);
+    return moving;
+}
+
 int main(int argc, char **argv) {
     int n = argc > 1 ? atoi(argv[1]) : 500;
     pthread_mutex_lock(&never);
@@ -80,22 +101,7 @@ int main(int argc, char **argv) {
     pthread_t thread;
     for (int i = 0; i < n + 2; i++)
         if (pthread_create(&thread, &attr, i < n ? waiter : burner, (void *)(intptr_t)i) != 0) return 1;
-    /* Where a thread waits cannot be asked from inside; its scheduler state can. */
-    for (;;) {
-        int running = 0, tid = getpid();
-        char path[64], line[512];
-        for (int i = 1; i <= n; i++) {
-            snprintf(path, sizeof path, "/proc/self/task/%d/stat", tid + i);
-            FILE *file = fopen(path, "r");
-            if (file && fgets(line, sizeof line, file)) {
-                char *end = strrchr(line, ')');
-                running += end && end[2] != 'S';
-            }
-            if (file) fclose(file);
-        }
-        if (running == 0) break;
-        usleep(20000);
-    }
+    while (are_moving()) usleep(20000);
     setvbuf(stdout, NULL, _IOLBF, 0);
     puts("ready");
     while (getchar() != EOF) {}
