@@ -10,7 +10,7 @@
 //! threads as a part of one core. What is printed is the median of the three (lowest .. highest).
 
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ const ROUNDS: usize = 3;
 const WAYS: [&str; 2] = ["bpf", "perf"];
 const TICKS_PER_SECOND: f64 = 100.0;
 
-const TARGETS: [(&str, &str, &str); 9] = [
+const TARGETS: [(&str, &str, &str); 10] = [
     ("idle", "10", "10 threads, all wait"),
     ("idle", "500", "500 threads, all wait"),
     ("idle", "2000", "2,000 threads, all wait"),
@@ -30,6 +30,8 @@ const TARGETS: [(&str, &str, &str); 9] = [
     ("work", "50", "50 threads, 4 of them busy"),
     ("many", "502", "500 threads that wait, 2 busy"),
     ("switch", "1", "pipe ping-pong"),
+    // Only where it is named: it needs a JDK.
+    ("java", "200 8", "Java, 200 threads, 8 of them busy"),
 ];
 
 /// Ended when dropped.
@@ -42,9 +44,21 @@ impl Drop for Running {
     }
 }
 
-fn target(program: &Path, kind: &str, threads: &str) -> Running {
-    let mut child = Command::new(program)
-        .args([kind, threads])
+fn target(scratch: &Path, kind: &str, threads: &str) -> Running {
+    let mut command = match kind {
+        "java" => {
+            let mut java = Command::new("java");
+            java.args(["-Xms256m", "-Xmx256m", "-cp"]).arg(scratch).arg("Ops");
+            java
+        }
+        _ => {
+            let mut ops = Command::new(scratch.join("ops"));
+            ops.arg(kind);
+            ops
+        }
+    };
+    let mut child = command
+        .args(threads.split(' '))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -71,7 +85,9 @@ fn used(pid: u32) -> (f64, f64) {
 
 /// Microseconds of the sampler a tick, and percent of a core in all.
 fn turn(target: &Running, way: &str, scratch: &Path) -> (f64, f64) {
-    let sampletop = format!("{}/target/release/sampletop", env!("CARGO_MANIFEST_DIR"));
+    let ours = std::env::current_exe().expect("a path");
+    // Built beside us: target/release/examples/cost runs target/release/sampletop.
+    let sampletop = ours.ancestors().nth(2).expect("a folder of examples").join("sampletop");
     let pid = target.0.id().to_string();
     let watcher = Command::new(sampletop)
         .args(["record", "-p", &pid, "-d", "60s", "-i", "10ms", "--capture", way, "-o"])
@@ -101,16 +117,21 @@ fn main() {
         WAYS.into_iter().filter(|way| named_ways.is_empty() || named_ways.iter().any(|named| named == way)).collect();
     let scratch = std::env::temp_dir().join(format!("sampletop-cost-{}", std::process::id()));
     std::fs::create_dir_all(&scratch).expect("a scratch folder");
-    let program: PathBuf = scratch.join("ops");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/slowdown/ops.c");
-    let built = Command::new("cc").args(["-O2", "-pthread", source, "-o"]).arg(&program).status().expect("cc runs");
-    assert!(built.success(), "cc failed");
+    let source = |name: &str| format!("{}/benches/slowdown/{name}", env!("CARGO_MANIFEST_DIR"));
+    let mut cc = Command::new("cc");
+    cc.args(["-O2", "-pthread", &source("ops.c"), "-o"]).arg(scratch.join("ops"));
+    assert!(cc.status().expect("cc runs").success(), "cc failed");
+    if named.iter().any(|named| named == "java") {
+        let built = Command::new("javac").arg("-d").arg(&scratch).arg(source("Ops.java")).status();
+        assert!(built.expect("javac runs").success(), "javac failed");
+    }
     println!("| target | way | us a tick, sampler | percent of a core, all |\n|---|---|---|---|");
     for (kind, threads, title) in TARGETS {
-        if !named.is_empty() && !named.iter().any(|named| named == kind) {
+        let wanted = if named.is_empty() { kind != "java" } else { named.iter().any(|named| named == kind) };
+        if !wanted {
             continue;
         }
-        let target = target(&program, kind, threads);
+        let target = target(&scratch, kind, threads);
         let mut figures = vec![(Vec::new(), Vec::new()); ways.len()];
         for _ in 0..ROUNDS {
             for (way, (tick, all)) in ways.iter().zip(&mut figures) {

@@ -3,8 +3,11 @@
 //! `cargo build --release`:
 //!
 //! ```text
-//! cargo run --release --example slowdown [-- ROUNDS [busy|many|switch]]
+//! cargo run --release --example slowdown [-- ROUNDS [busy|many|switch|java [WATCHER...]]]
 //! ```
+//!
+//! `java` (needs a JDK) is only measured where it is named: 200 threads, 8 of them busy. A watcher is named by a part of its name,
+//! as in the table: `"bpf 100 Hz"`.
 //!
 //! In every round each watcher has its turn of 3 s, in an order that rotates; a turn's figure is operations per CPU
 //! second of the target (what each operation costs it) and per wall second (what it gets done). A watcher's ratio of a
@@ -12,7 +15,7 @@
 //! and the range. `nobody` against `nobody` is the noise.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
@@ -33,9 +36,9 @@ struct Reading {
 }
 
 impl Target {
-    fn start(program: &Path, kind: &str, threads: &str) -> Target {
-        let mut child = Command::new(program)
-            .args([kind, threads])
+    fn start(scratch: &Path, kind: &str, threads: &str) -> Target {
+        let mut child = Target::command(scratch, kind)
+            .args(threads.split(' '))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -45,6 +48,24 @@ impl Target {
         let mut ready = String::new();
         answers.read_line(&mut ready).expect("the target answers");
         Target { child, ask, answers }
+    }
+
+    /// Compiles it, and says how it is started.
+    fn command(scratch: &Path, kind: &str) -> Command {
+        let source = |name: &str| format!("{}/benches/slowdown/{name}", env!("CARGO_MANIFEST_DIR"));
+        if kind == "java" {
+            let built = Command::new("javac").arg("-d").arg(scratch).arg(source("Ops.java")).status();
+            assert!(built.expect("javac runs").success(), "javac failed");
+            let mut command = Command::new("java");
+            command.args(["-Xms256m", "-Xmx256m", "-cp"]).arg(scratch).arg("Ops");
+            return command;
+        }
+        let program = scratch.join("ops");
+        let built = Command::new("cc").args(["-O2", "-pthread", &source("ops.c"), "-o"]).arg(&program).status();
+        assert!(built.expect("cc runs").success(), "cc failed");
+        let mut command = Command::new(program);
+        command.arg(kind);
+        command
     }
 
     fn read(&mut self) -> Reading {
@@ -76,7 +97,7 @@ const NOBODY: [&str; 2] = ["nobody", "nobody (again)"];
 
 /// A watcher's name and how it is started on a pid; an empty command is nobody.
 fn watchers() -> Vec<(&'static str, Vec<String>)> {
-    let sampletop = format!("{}/target/release/sampletop", env!("CARGO_MANIFEST_DIR"));
+    let sampletop = program();
     let ours = |way: &str, interval: &str| -> Vec<String> {
         [&sampletop, "record", "-p", "PID", "-d", "30s", "-i", interval, "--capture", way, "-o", "OUT.folded"]
             .map(String::from)
@@ -102,6 +123,13 @@ fn watchers() -> Vec<(&'static str, Vec<String>)> {
     }
     watchers.insert(watchers.len() / 2, (NOBODY[1], vec![]));
     watchers
+}
+
+/// sampletop, built beside us: `target/release/examples/slowdown` runs `target/release/sampletop`.
+fn program() -> String {
+    let ours = std::env::current_exe().expect("a path");
+    let release = ours.ancestors().nth(2).expect("a folder of examples");
+    release.join("sampletop").to_string_lossy().into_owned()
 }
 
 fn name(name: String) -> &'static str {
@@ -147,18 +175,18 @@ fn main() {
     let rounds: usize = std::env::args().nth(1).map_or(7, |n| n.parse().expect("ROUNDS is a number"));
     let scratch = std::env::temp_dir().join(format!("sampletop-slowdown-{}", std::process::id()));
     std::fs::create_dir_all(&scratch).expect("a scratch folder");
-    let program: PathBuf = scratch.join("ops");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/slowdown/ops.c");
-    let built = Command::new("cc").args(["-O2", "-pthread", source, "-o"]).arg(&program).status().expect("cc runs");
-    assert!(built.success(), "cc failed");
     let only = std::env::args().nth(2);
-    for (kind, threads) in [("busy", "1"), ("many", "500"), ("switch", "1")] {
-        if only.as_ref().is_some_and(|only| only != kind) {
+    let named: Vec<String> = std::env::args().skip(3).collect();
+    for (kind, threads) in [("busy", "1"), ("many", "500"), ("switch", "1"), ("java", "200 8")] {
+        if only.as_ref().map_or(kind == "java", |only| only != kind) {
             continue;
         }
-        let watchers = watchers();
+        let mut watchers = watchers();
+        watchers.retain(|(name, _)| {
+            named.is_empty() || NOBODY.contains(name) || named.iter().any(|part| name.contains(part.as_str()))
+        });
         let mut ratios = vec![(Vec::new(), Vec::new()); watchers.len()];
-        let mut target = Target::start(&program, kind, threads);
+        let mut target = Target::start(&scratch, kind, threads);
         for round in 0..rounds {
             let mut figures = vec![(0.0, 0.0); watchers.len()];
             for turn in 0..watchers.len() {
