@@ -47,7 +47,9 @@ fn options_that_are_named_exist() {
     let help = String::from_utf8(help.stdout).expect("text");
     let readme = fs::read_to_string(root().join("README.md")).expect("README.md");
     // Of other programs.
-    let foreign = ["--release", "--example", "--path", "--target", "--call-graph", "--port", "--help"];
+    let foreign =
+        ["--release", "--example", "--path", "--target", "--call-graph", "--port", "--help", "--perf-basic-prof"];
+    let foreign = [&foreign[..], &["--interpreted-frames-native-stack"]].concat();
     let word = |rest: &str| -> String { rest.chars().take_while(|c| c.is_ascii_lowercase() || *c == '-').collect() };
     let mut seen = 0;
     for (at, _) in readme.match_indices("--") {

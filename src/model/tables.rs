@@ -68,6 +68,9 @@ pub enum Tier {
     C2,
     Inlined,
     Native,
+    /// Compiled line by line, by a compiler other than HotSpot's.
+    Baseline,
+    Optimized,
 }
 
 impl Tier {
@@ -79,6 +82,8 @@ impl Tier {
             Tier::C2 => "c2",
             Tier::Inlined => "inlined",
             Tier::Native => "native",
+            Tier::Baseline => "baseline",
+            Tier::Optimized => "optimized",
         }
     }
 }

@@ -21,6 +21,11 @@ pub fn ids_inside(pid: u32) -> Option<FxHashMap<u32, u32>> {
     Some(tids.filter_map(|tid| Some((inner(tid)?, tid))).collect())
 }
 
+/// The number by which a process knows itself.
+pub fn pid_inside(pid: u32) -> Option<u32> {
+    numbers(&format!("/proc/{pid}/status"))?.last().copied()
+}
+
 /// From our pid namespace inwards.
 fn numbers(path: &str) -> Option<Vec<u32>> {
     let mut status = String::new();

@@ -37,7 +37,7 @@ pub fn open_mapped(file: &MappedFile) -> io::Result<File> {
         return Ok(found);
     }
     for path in spellings(file) {
-        if let Some(found) = check(beneath(pid, &path)) {
+        if let Some(found) = check(beneath(pid, &path, OFlags::empty())) {
             return Ok(found);
         }
         if let Some(found) = check(place(&path)) {
@@ -45,6 +45,13 @@ pub fn open_mapped(file: &MappedFile) -> io::Result<File> {
         }
     }
     Err(refused.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
+}
+
+/// Opens a file that a process may have written, for reading, as that process sees it: beneath its root, where no link leads out; a
+/// regular file, and itself no link. May block like [`open_mapped`].
+pub fn open_beneath(pid: u32, path: &Path) -> io::Result<File> {
+    let found = beneath(pid, path, OFlags::NOFOLLOW)?;
+    Ok(File::from(reopen(&found)?.0))
 }
 
 /// The paths that the line of `/proc/PID/maps` may have meant: ` (deleted)` may be part of the name, and `\012` too.
@@ -69,26 +76,20 @@ fn place(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-fn beneath(pid: u32, path: &Path) -> io::Result<OwnedFd> {
+fn beneath(pid: u32, path: &Path, more: OFlags) -> io::Result<OwnedFd> {
     if !path.is_absolute() {
         return Err(io::ErrorKind::NotFound.into());
     }
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = rustix::fs::open(format!("/proc/{pid}/root"), flags, Mode::empty())?;
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let flags = OFlags::PATH | OFlags::CLOEXEC | more;
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
     Ok(rustix::fs::openat2(root, path, flags, Mode::empty(), resolve)?)
 }
 
 /// A regular file, opened for reading, that is the one `file` maps.
 fn accept(found: OwnedFd, file: &MappedFile) -> io::Result<File> {
-    let stat = rustix::fs::fstat(&found)?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(io::Error::other("not a regular file"));
-    }
-    // The descriptor found it; only opening it again makes it readable.
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let opened = rustix::fs::open(format!("/proc/self/fd/{}", found.as_raw_fd()), flags, Mode::empty())?;
+    let (opened, stat) = reopen(&found)?;
     let wanted = (file.device, file.inode);
     let device = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
     // btrfs and overlayfs tell stat(2) another device than /proc/PID/maps: there, compare as mappings.
@@ -96,6 +97,16 @@ fn accept(found: OwnedFd, file: &MappedFile) -> io::Result<File> {
         return Ok(File::from(opened));
     }
     Err(io::Error::new(io::ErrorKind::NotFound, "another file has taken the place of the one that is mapped"))
+}
+
+/// A descriptor that only found a file makes it readable by opening it again; regular files alone.
+fn reopen(found: &OwnedFd) -> io::Result<(OwnedFd, rustix::fs::Stat)> {
+    let stat = rustix::fs::fstat(found)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(io::Error::other("not a regular file"));
+    }
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    Ok((rustix::fs::open(format!("/proc/self/fd/{}", found.as_raw_fd()), flags, Mode::empty())?, stat))
 }
 
 /// Device and inode as `/proc/PID/maps` shows them for a mapping of this file.
@@ -152,6 +163,21 @@ mod tests {
             );
         }
         assert!(open_mapped(&MappedFile { kind: FileKind::Vdso, ..program }).is_err());
+    }
+
+    #[test]
+    fn a_written_file_opens_and_no_link_to_one() {
+        let folder = std::env::temp_dir().join(format!("open-beneath-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (file, link) = (folder.join("file"), folder.join("link"));
+        std::fs::write(&file, "text").unwrap();
+        let _ = std::os::unix::fs::symlink(&file, &link);
+        let pid = std::process::id();
+        assert!(open_beneath(pid, &file).is_ok());
+        for other in [&link, &folder, Path::new("/dev/null"), Path::new("file"), &folder.join("none")] {
+            assert!(open_beneath(pid, other).is_err(), "{}", other.display());
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

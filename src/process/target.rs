@@ -442,7 +442,8 @@ pub fn command_of(pid: u32) -> Option<String> {
 }
 
 /// Start times are in clock ticks of CLOCK_BOOTTIME.
-fn unix_ns_of(start: u64) -> i128 {
+/// The date of a start time that is told in clock ticks since boot, Unix time in ns.
+pub fn unix_ns_of(start: u64) -> i128 {
     let ns = |clock| {
         let t = rustix::time::clock_gettime(clock);
         i128::from(t.tv_sec) * 1_000_000_000 + i128::from(t.tv_nsec)

@@ -8,11 +8,13 @@
 //! names     ids of runtime frames, and what they are called
 //! dynsym    symbols that a loaded library exports, read from its image in memory
 //! jvm/      HotSpot
+//! perf_map/ what other compilers write of their code into a file
 //! ```
 
 pub mod dynsym;
 pub mod jvm;
 pub mod names;
+pub mod perf_map;
 
 use std::time::{Duration, Instant};
 
@@ -20,6 +22,7 @@ use crate::process::memory::Memory;
 use crate::unwinder::{Detect, Detected};
 use jvm::{Jvm, Unreadable};
 use names::Names;
+use perf_map::Finder;
 
 /// A runtime that cannot be read is tried again after 10 ms, then after twice as long, up to so many times: half a minute, in
 /// which it has started or is one that we do not know. (To read a virtual machine's tables takes some milliseconds.)
@@ -28,18 +31,19 @@ const TRIES: u32 = 12;
 /// Looks for a runtime in a process; to be handed to its unwinder.
 pub fn detect(pid: u32, names: Names) -> Detect {
     let mut tries = Tries::default();
+    let mut finder = Finder::default();
     Box::new(move |maps| {
         let Some(image) = jvm::library(maps) else {
             // After an exec nothing of one is missing any more.
             if std::mem::take(&mut tries).made > 0 {
                 names.missing(pid, None);
             }
-            return Detected::Nothing;
+            return finder.look(pid, maps, &names);
         };
         match tries.next(image, Instant::now()) {
             Try::Now => {}
             Try::Later => return Detected::Starting,
-            Try::Never => return Detected::Nothing,
+            Try::Never => return finder.look(pid, maps, &names),
         }
         match Jvm::attach(Memory::new(pid), image, names.clone()) {
             Ok(jvm) => {

@@ -63,14 +63,38 @@ pub enum Leave {
         sp: u64,
         rbp: Option<u64>,
     },
+    /// Like a frame of any code: by unwind information where there is any, else by frame records.
+    AsCode {
+        /// Where the function's code begins.
+        start: u64,
+        habit: Habit,
+    },
+    /// The runtime does not know this code after all; nothing was appended.
+    Unknown,
     /// The walk ends here, for this reason.
     End(Marker),
+}
+
+/// How code without unwind information comes to have a frame record, which matters where it is executing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Habit {
+    /// By `push rbp; mov rbp, rsp`, before anything else of it runs.
+    Plain,
+    /// By a function that it calls first of all.
+    ByCall,
+    /// Like `Plain`, but only on some of its ways; then a small even number lies below the record (V8's own functions).
+    Marked,
+    /// Nobody can tell.
+    Hidden,
 }
 
 /// Code that a runtime made while the program ran: it has no unwind information, the runtime knows how its frames are left.
 pub trait Generated: Send {
     /// A walk begins.
     fn begin(&mut self);
+
+    /// What the process has mapped, as it was read last.
+    fn mapped(&mut self, _: &Maps) {}
 
     /// Threads that the runtime knows by names of its own: their ids, as their process numbers them, and the names.
     fn thread_names(&mut self) -> Vec<(u32, RawName)>;

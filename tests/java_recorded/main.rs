@@ -40,7 +40,7 @@ fn walk(
     while let Some(Point { pc, .. }) = at.filter(|at| jvm.covers(at.pc.wrapping_sub(1))) {
         at = match jvm.leave(at.unwrap_or_default().place(), &mut |at| memory.read_u64(at), &mut out) {
             Leave::To { pc, sp, rbp } => Some(Point { pc, sp, rbp }),
-            Leave::End(_) => None,
+            Leave::End(_) | Leave::AsCode { .. } | Leave::Unknown => None,
         };
         assert!(out.len() < 1024, "{pc:x}");
     }

@@ -8,6 +8,7 @@
 //! rows      rows that framehop cannot step over, evaluated here
 //! recover   frame records: verified, or searched for where rbp is unknown
 //! calls     what machine code says about a return address
+//! entering  how far generated code has come with its frame
 //! stack     words of the stack: copied, or read from a thread that stays where it is
 //! ```
 //!
@@ -18,6 +19,7 @@
 
 mod calls;
 pub(super) mod code;
+mod entering;
 mod images;
 mod recover;
 mod rows;
@@ -94,6 +96,8 @@ struct Runtime {
     found: Option<Box<dyn Generated>>,
     /// The mappings that were looked at last, by [`Code::readings`].
     looked_at: u64,
+    /// Those that the runtime was told of.
+    mapped: u64,
     /// It was starting then.
     starting: Option<Instant>,
 }
@@ -115,6 +119,10 @@ impl Runtime {
             }
         }
         let found = self.found.as_deref_mut()?;
+        if self.mapped != code.readings {
+            self.mapped = code.readings;
+            found.mapped(&code.maps);
+        }
         found.begin();
         Some(found)
     }

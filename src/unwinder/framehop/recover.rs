@@ -6,7 +6,7 @@
 
 use crate::process::memory::ReadMemory;
 use crate::unwinder::framehop::calls::{self, CallSite};
-use crate::unwinder::framehop::code::{Code, READ, Step};
+use crate::unwinder::framehop::code::{Code, Known, READ, Step};
 use crate::unwinder::framehop::rows::{Frame, lowest_saved};
 use crate::unwinder::framehop::stack::Stack;
 use crate::unwinder::framehop::tables::Rule;
@@ -126,7 +126,17 @@ impl<M: ReadMemory> Search<'_, '_, M> {
         (self.may_be_of(record, pc) && self.linked(record)).then_some(record)
     }
 
-    /// The same without knowing rbp: the first record whose call leads here.
+    /// The frame record at `rbp` of code that is known to have made one, whoever jumped to it: verified by a second record that it
+    /// links to, or by a caller whose frame is left by unwind information.
+    pub fn made(&mut self, sp: u64, rbp: u64) -> Option<Record> {
+        let record = self.record(rbp, sp, None)?;
+        let described = |known: Known| matches!(known.step, Step::Table(_));
+        let verified =
+            self.linked(record) || self.code.known(self.memory, record.return_address, false).is_some_and(described);
+        verified.then_some(record)
+    }
+
+    /// As [`Search::fallback`] without knowing rbp: the first record whose call leads here.
     pub fn search_fallback(&mut self, pc: u64, sp: u64) -> Option<Record> {
         for at in self.places(sp)? {
             let Some(record) = self.record(at, sp, None) else { continue };

@@ -7,11 +7,12 @@ use crate::model::frame::{Marker, RawFrame};
 use crate::process::memory::ReadMemory;
 use crate::unwinder::framehop::calls::{self, CallSite};
 use crate::unwinder::framehop::code::{Code, Known, Step};
+use crate::unwinder::framehop::entering::{self, Stage};
 use crate::unwinder::framehop::recover::Search;
 use crate::unwinder::framehop::rows::{self, Frame, Left, RowError};
 use crate::unwinder::framehop::stack::{Missing, RED_ZONE, Stack};
 use crate::unwinder::framehop::tables::{Rule, SavedRbp};
-use crate::unwinder::{General, Generated, Leave, Place, Registers, Walk};
+use crate::unwinder::{General, Generated, Habit, Leave, Place, Registers, Walk};
 
 /// Frames of one stack, its marker included.
 pub const FRAMES_MAX: usize = 1024;
@@ -55,6 +56,12 @@ enum Next {
     End(Marker),
 }
 
+/// What a runtime says of its frame.
+enum Made {
+    Next(Next),
+    AsCode { start: u64, habit: Habit },
+}
+
 pub struct Walker<'w, 's, M> {
     pub code: &'w mut Code,
     pub memory: &'w M,
@@ -86,19 +93,25 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
             if self.out.len() - first >= FRAMES_MAX - 1 {
                 return self.end(Marker::TooDeep, None);
             }
-            if on_stack && let Some(next) = self.generated_code(cursor) {
-                match next {
-                    Next::Frame(next) if next.sp > cursor.sp && self.stack.holds(next.sp) => {
+            let mut made = None;
+            if on_stack {
+                match self.generated_code(cursor) {
+                    Some(Made::Next(Next::Frame(next))) if next.sp > cursor.sp && self.stack.holds(next.sp) => {
                         cursor = next;
                         continue;
                     }
-                    Next::End(marker) => return self.end(marker, None),
-                    Next::Frame(_) | Next::Whole => return self.end(Marker::BadUnwind, None),
+                    Some(Made::Next(Next::End(marker))) => return self.end(marker, None),
+                    Some(Made::Next(_)) => return self.end(Marker::BadUnwind, None),
+                    Some(Made::AsCode { start, habit }) => made = Some((start, habit)),
+                    None => {}
                 }
             }
             let Some(known) = self.code.known(self.memory, cursor.pc, cursor.exact) else {
                 if self.code.context.exhausted() {
                     return self.end(Marker::BadUnwind, None);
+                }
+                if made.is_some() {
+                    self.out.pop();
                 }
                 match self.called_nothing(cursor).filter(|_| on_stack) {
                     Some(caller) => {
@@ -109,12 +122,24 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
                     None => return self.end(Marker::OutsideMaps, None),
                 }
             };
-            self.out.push(known.frame);
+            match made {
+                // A compiled library's own names are better.
+                Some(_) if known.step != Step::Unknown => {
+                    self.out.pop();
+                    self.out.push(known.frame);
+                    made = None;
+                }
+                Some(_) => {}
+                None => self.out.push(known.frame),
+            }
             if !on_stack {
                 return self.end(Marker::BadUnwind, Some(known));
             }
             self.stack.take_missing();
-            let next = self.step(cursor, known);
+            let next = match made {
+                Some((start, habit)) => self.generated_as_code(cursor, start, habit),
+                None => self.step(cursor, known),
+            };
             if self.code.context.exhausted() {
                 // Something may not have been looked at, so nothing that was found proves anything.
                 return self.end(Marker::BadUnwind, Some(known));
@@ -131,17 +156,50 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
     }
 
     /// A frame of code that a runtime made; `None` for any other code.
-    fn generated_code(&mut self, cursor: Cursor) -> Option<Next> {
+    fn generated_code(&mut self, cursor: Cursor) -> Option<Made> {
         let generated = self.generated.as_deref_mut().filter(|generated| generated.covers(cursor.address()))?;
         let Cursor { pc, exact, sp, rbp, general } = cursor;
         self.stack.take_missing();
         let stack = &mut self.stack;
         let left = generated.leave(Place { pc, exact, sp, rbp, general }, &mut |at| stack.word(at), self.out);
-        self.left.push(Left::Blind);
-        Some(match left {
+        let next = match left {
             Leave::To { pc, sp, rbp } => Next::Frame(Cursor::caller(pc, sp, rbp)),
             Leave::End(_) => self.failed(),
-        })
+            Leave::AsCode { start, habit } => return Some(Made::AsCode { start, habit }),
+            Leave::Unknown => return None,
+        };
+        self.left.push(Left::Blind);
+        Some(Made::Next(next))
+    }
+
+    /// A frame of code that a runtime knows by name only.
+    fn generated_as_code(&mut self, cursor: Cursor, start: u64, habit: Habit) -> Next {
+        if !cursor.exact {
+            return self.by_records(cursor, true);
+        }
+        let top = self.stack.word(cursor.sp);
+        let called = top.and_then(|top| self.code.call_before(self.memory, top));
+        let entered = called == Some(CallSite::Direct(start));
+        let stage = if entered { Stage::Entered } else { entering::stage(self.memory, start, cursor.pc, habit) };
+        let framed = match stage {
+            Stage::Entered => false,
+            Stage::Framed => true,
+            // A mark may also be its caller's.
+            Stage::Either if self.is_marked(cursor) && called.is_some() => return Next::End(Marker::BadUnwind),
+            Stage::Either => self.is_marked(cursor),
+            Stage::Between => return Next::End(Marker::BadUnwind),
+        };
+        match (framed, called) {
+            (true, _) => self.by_records(cursor, true),
+            (false, Some(_)) => self.leaf(cursor).map_or_else(|| self.failed(), Next::Frame),
+            (false, None) => self.failed(),
+        }
+    }
+
+    /// Whether rbp points at a frame that V8 has marked as one of its own functions'.
+    fn is_marked(&mut self, cursor: Cursor) -> bool {
+        let below = cursor.rbp.and_then(|rbp| self.stack.word(rbp.wrapping_sub(8)));
+        below.is_some_and(|word| word < entering::MARKS && word.is_multiple_of(2))
     }
 
     fn end(&mut self, marker: Marker, known: Option<Known>) -> Option<Marker> {
@@ -308,15 +366,21 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         if cursor.exact { self.leaf(cursor) } else { None }
     }
 
-    /// Code without unwind information: by frame records, if two of them verify.
+    /// Code without unwind information.
     fn without_information(&mut self, cursor: Cursor) -> Next {
         if cursor.exact
             && let Some(caller) = self.entered_just_now(cursor)
         {
             return Next::Frame(caller);
         }
+        self.by_records(cursor, false)
+    }
+
+    /// By frame records, if two of them verify; `made`: the code is known to have one.
+    fn by_records(&mut self, cursor: Cursor, made: bool) -> Next {
         let mut search = Search { code: self.code, memory: self.memory, stack: &mut self.stack };
         let record = match cursor.rbp {
+            Some(rbp) if made => search.made(cursor.sp, rbp),
             Some(rbp) => search.fallback(cursor.pc, cursor.sp, rbp),
             None => search.search_fallback(cursor.pc, cursor.sp),
         };

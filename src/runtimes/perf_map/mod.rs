@@ -1,0 +1,410 @@
+//! Code that any other compiler made while the program ran, where the program says what it is in a *perf map*: a file
+//! `/tmp/perf-PID.map` of lines `START SIZE NAME`, to which it appends what it compiles (Node with --perf-basic-prof, .NET, Erlang).
+//!
+//! ```text
+//! table     which code lies where
+//! names     what the names say
+//! ```
+//!
+//! The file is looked for by a thread of its own, which may hang on somebody's file system; the sampler goes on reading it only
+//! where it lies on a local one. What was appended is read before stacks are walked, so a name is the one that code has then. Code
+//! that has taken another's place a moment ago has none: the stack may be from before.
+
+mod names;
+mod table;
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::time::{Duration, Instant};
+
+use crate::model::frame::{RawFrame, RawName};
+use crate::process::ids::pid_inside;
+use crate::process::maps::{Backing, Mapping, Maps};
+use crate::process::open::open_beneath;
+use crate::process::target::{Status, unix_ns_of};
+use crate::process::{list, privileges};
+use crate::runtimes::names::Names;
+use crate::unwinder::{Detected, Generated, Habit, Leave, Place};
+use table::{Known, Table};
+
+/// Bytes of a map that are read; a large program's has some 10 MB.
+const FILE_MAX: u64 = 64 << 20;
+/// At once, on the sampler's thread.
+const CHUNK: usize = 256 << 10;
+/// It is looked at again at most so often.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+/// Stacks may be taken so long before they are walked.
+const SETTLED: Duration = Duration::from_millis(100);
+/// A map that begins anew so often is not believed any more.
+const BEGUN_MAX: u32 = 16;
+/// A line's longest name, and the numbers before it.
+const LINE_MAX: usize = 8 << 10;
+/// A process without a map is asked about after 10 ms, then after twice as long, up to this.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// The first answer is waited for: what is blocked is looked at once.
+const FIRST: Duration = Duration::from_millis(200);
+
+/// The perf map of a process.
+pub struct PerfMap {
+    file: File,
+    names: Names,
+    table: Table,
+    /// Up to here it was read, to the end of a line.
+    read: u64,
+    begun: u32,
+    now: Instant,
+    looked_at: Option<Instant>,
+    /// Code of a file that is mapped a second time, and how far it lies from where it was first: V8 moves its builtins near to the
+    /// code it makes, and writes down where they were.
+    again: Vec<(Range<u64>, u64)>,
+    /// Everything that it says was read.
+    believed: bool,
+}
+
+impl PerfMap {
+    fn new(file: File, names: Names) -> PerfMap {
+        let now = Instant::now();
+        PerfMap {
+            file,
+            names,
+            table: Table::default(),
+            read: 0,
+            begun: 0,
+            now,
+            looked_at: None,
+            again: Vec::new(),
+            believed: false,
+        }
+    }
+
+    /// Reads what was appended, up to `most` bytes of it.
+    fn look(&mut self, most: u64) {
+        self.believed = false;
+        let Ok(length) = self.file.metadata().map(|meta| meta.len()) else { return };
+        if length < self.read {
+            (self.read, self.begun) = (0, self.begun + 1);
+            self.table.clear();
+        }
+        if length > FILE_MAX || self.begun > BEGUN_MAX {
+            return;
+        }
+        let goal = length.min(self.read + most);
+        let mut bytes = vec![0; CHUNK];
+        while self.read < goal {
+            let Ok(count @ 1..) = self.file.read_at(&mut bytes, self.read) else { return };
+            let Some(end) = bytes[..count].iter().rposition(|byte| *byte == b'\n') else {
+                // The last line is still being written; a longer one is none.
+                self.believed = count < CHUNK;
+                return;
+            };
+            let mut at = self.read;
+            for line in bytes[..=end].split_inclusive(|byte| *byte == b'\n') {
+                self.table.line(line, at, self.now);
+                at += line.len() as u64;
+            }
+            self.read = at;
+        }
+        self.believed = self.read >= length;
+    }
+
+    /// How far the code at `pc` lies from where the map has it.
+    fn moved(&self, pc: u64) -> u64 {
+        self.again.iter().find(|(range, _)| range.contains(&pc)).map_or(0, |(_, by)| *by)
+    }
+
+    /// What the code at `pc` is called.
+    fn known(&mut self, pc: u64) -> Option<(u64, Known)> {
+        let piece = self.table.find_mut(pc)?;
+        if let Some(known) = piece.known {
+            return Some((piece.start, known));
+        }
+        let mut line = vec![0; LINE_MAX];
+        let count = self.file.read_at(&mut line, piece.line).ok()?;
+        let end = line[..count].iter().position(|byte| *byte == b'\n').unwrap_or(count);
+        let (start, size, name) = table::parse(&line[..end])?;
+        if (start, size) != (piece.start, piece.size) {
+            return None;
+        }
+        let (location, habit) = names::read(name);
+        let known = Known { frame: self.names.frame(vec![location]), habit };
+        piece.known = Some(known);
+        Some((start, known))
+    }
+}
+
+impl Generated for PerfMap {
+    fn begin(&mut self) {
+        self.now = Instant::now();
+        if self.looked_at.is_none_or(|at| self.now.duration_since(at) >= LOOK_AGAIN) {
+            self.looked_at = Some(self.now);
+            self.look(CHUNK as u64);
+        }
+    }
+
+    fn mapped(&mut self, maps: &Maps) {
+        self.again = mapped_again(maps);
+    }
+
+    fn thread_names(&mut self) -> Vec<(u32, RawName)> {
+        Vec::new()
+    }
+
+    fn covers(&self, pc: u64) -> bool {
+        let settled = |replaced: Instant| self.now.saturating_duration_since(replaced) >= SETTLED;
+        self.believed
+            && self.table.find(pc.wrapping_sub(self.moved(pc))).is_some_and(|piece| piece.replaced.is_none_or(settled))
+    }
+
+    fn leave(&mut self, place: Place, _: &mut dyn FnMut(u64) -> Option<u64>, out: &mut Vec<RawFrame>) -> Leave {
+        let address = if place.exact { place.pc } else { place.pc.wrapping_sub(1) };
+        let moved = self.moved(address);
+        match self.known(address.wrapping_sub(moved)) {
+            Some((start, known)) => {
+                out.push(known.frame);
+                Leave::AsCode { start: start.wrapping_add(moved), habit: known.habit }
+            }
+            None => Leave::Unknown,
+        }
+    }
+}
+
+/// Looks for the map of a process, for as long as there is none.
+#[derive(Default)]
+pub struct Finder {
+    asked: Option<Receiver<io::Result<PerfMap>>>,
+    made: u32,
+    next: Option<Instant>,
+}
+
+impl Finder {
+    /// The map, if it has been found; else it is looked for where the process has code that it made.
+    pub fn look(&mut self, pid: u32, maps: &Maps, names: &Names) -> Detected {
+        let now = Instant::now();
+        let detected = |found: io::Result<PerfMap>| match found {
+            Ok(map) => Detected::Runtime(Box::new(map)),
+            Err(_) => Detected::Starting,
+        };
+        if let Some(asked) = &self.asked {
+            return match asked.try_recv() {
+                Err(TryRecvError::Empty) => Detected::Starting,
+                answer => {
+                    self.asked = None;
+                    answer.map_or(Detected::Starting, detected)
+                }
+            };
+        }
+        if self.next.is_some_and(|next| now < next) {
+            return Detected::Starting;
+        }
+        if !makes_code(maps) {
+            return Detected::Nothing;
+        }
+        self.next = Some(now + (Duration::from_millis(10) * 2u32.pow(self.made.min(16))).min(PAUSE_MAX));
+        self.made += 1;
+        let (answer, asked) = channel();
+        let names = names.clone();
+        let finding = move || {
+            let _ = answer.send(privileges::lower().and_then(|()| find(pid, names)));
+        };
+        if std::thread::Builder::new().name("perf map".into()).spawn(finding).is_err() {
+            return Detected::Starting;
+        }
+        if self.made == 1
+            && let Ok(found) = asked.recv_timeout(FIRST)
+        {
+            return detected(found);
+        }
+        self.asked = Some(asked);
+        Detected::Starting
+    }
+}
+
+/// Whether there is executable memory that no file on disk is mapped to.
+fn makes_code(maps: &Maps) -> bool {
+    maps.iter().any(|mapping| {
+        mapping.executable
+            && match mapping.backing {
+                Backing::Anonymous => true,
+                Backing::File => mapping.path.starts_with("/memfd:") || mapping.path.starts_with("/dev/shm"),
+                Backing::Vdso | Backing::Vsyscall | Backing::MainStack => false,
+            }
+    })
+}
+
+/// Code of files that is mapped in two places: the higher one, and its distance from the lower.
+fn mapped_again(maps: &Maps) -> Vec<(Range<u64>, u64)> {
+    /// No program has so many; each is compared with each.
+    const MOST: usize = 256;
+    let is_code = |mapping: &&Mapping| mapping.executable && mapping.backing == Backing::File;
+    let code: Vec<&Mapping> = maps.iter().filter(is_code).take(MOST).collect();
+    let mut again = Vec::new();
+    for (number, mapping) in code.iter().enumerate() {
+        let first = code[..number].iter().find(|first| {
+            (first.device, first.inode) == (mapping.device, mapping.inode)
+                && (first.offset..first.offset + (first.end - first.start)).contains(&mapping.offset)
+        });
+        if let Some(first) = first {
+            let was = first.start + (mapping.offset - first.offset);
+            again.push((mapping.start..mapping.end.min(mapping.start + (first.end - was)), mapping.start - was));
+        }
+    }
+    again
+}
+
+/// Opens the map that the process itself has written since it began, as it sees it, and reads it.
+fn find(pid: u32, names: Names) -> io::Result<PerfMap> {
+    let refused = |why| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    let inside = pid_inside(pid).ok_or(io::ErrorKind::NotFound)?;
+    let file = open_beneath(pid, Path::new(&format!("/tmp/perf-{inside}.map")))?;
+    let meta = file.metadata()?;
+    if !Status::read(pid)?.uids.contains(&meta.uid()) {
+        return refused("another user's");
+    }
+    let stat = std::fs::read(format!("/proc/{pid}/stat"))?;
+    let started = unix_ns_of(list::Stat::parse(&stat).ok_or(io::ErrorKind::InvalidData)?.start);
+    let written = i128::from(meta.mtime()) * 1_000_000_000 + i128::from(meta.mtime_nsec());
+    // Times of files lag by a tick of the kernel, the start of a process is told in hundredths of a second.
+    if written + 100_000_000 < started {
+        return refused("of a process of before");
+    }
+    if !is_local(&file)? {
+        return refused("on a file system that may keep its readers waiting");
+    }
+    let mut map = PerfMap::new(file, names);
+    // What stands there was written at that time or before.
+    let age = std::time::SystemTime::now().duration_since(meta.modified()?).unwrap_or_default();
+    map.now = map.now.checked_sub(age.min(SETTLED)).unwrap_or(map.now);
+    map.look(FILE_MAX);
+    Ok(map)
+}
+
+/// Whether reading the file waits for nobody but this machine's disks.
+fn is_local(file: &File) -> io::Result<bool> {
+    // statfs(2): ext2 to ext4, xfs, btrfs, f2fs, zfs, bcachefs; tmpfs, ramfs; overlayfs, where what is written lies on one of these.
+    const LOCAL: [u64; 9] = [
+        0xef53,
+        0x5846_5342,
+        0x9123_683e,
+        0xf2f5_2010,
+        0x2fc1_2fc1,
+        0xca45_1a4e,
+        0x0102_1994,
+        0x8584_58f6,
+        0x794c_7630,
+    ];
+    let kind = rustix::fs::fstatfs(file)?.f_type as u64 & 0xffff_ffff;
+    Ok(LOCAL.contains(&kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn map(text: &str) -> (PerfMap, File) {
+        let path = std::env::temp_dir().join(format!(
+            "perf-map-test-{}-{:?}",
+            std::process::id(),
+            std::thread::current().id()
+        ));
+        let mut file = File::options().read(true).write(true).create(true).truncate(true).open(&path).expect("a file");
+        file.write_all(text.as_bytes()).expect("written");
+        let map = PerfMap::new(File::open(&path).expect("opened"), Names::default());
+        std::fs::remove_file(&path).expect("removed");
+        (map, file)
+    }
+
+    fn name(map: &mut PerfMap, pc: u64) -> Option<String> {
+        if !map.covers(pc) {
+            return None;
+        }
+        let (_, known) = map.known(pc.wrapping_sub(map.moved(pc)))?;
+        Some(map.names.named(known.frame)?.locations[0].function.to_string())
+    }
+
+    /// As a walk does, later.
+    fn walk(map: &mut PerfMap) {
+        map.looked_at = None;
+        map.begin();
+    }
+
+    #[test]
+    fn what_is_appended_is_read_line_by_line() {
+        let (mut map, mut file) = map("1000 100 first\n2000 10");
+        walk(&mut map);
+        assert_eq!((name(&mut map, 0x10ff), name(&mut map, 0x2000)), (Some("first".into()), None));
+        file.write_all(b"0 second\n").expect("written");
+        walk(&mut map);
+        assert_eq!((name(&mut map, 0x10ff), name(&mut map, 0x20ff)), (Some("first".into()), Some("second".into())));
+    }
+
+    #[test]
+    fn code_in_the_place_of_other_code_is_unnamed_for_a_while() {
+        let (mut map, mut file) = map("1000 100 first\n3000 100 other\n");
+        walk(&mut map);
+        assert_eq!(name(&mut map, 0x1000), Some("first".into()));
+        file.write_all(b"1000 80 second\n").expect("written");
+        walk(&mut map);
+        assert_eq!((name(&mut map, 0x1000), name(&mut map, 0x3000)), (None, Some("other".into())));
+        map.now += SETTLED;
+        assert_eq!(name(&mut map, 0x1000), Some("second".into()));
+    }
+
+    #[test]
+    fn a_map_that_begins_anew_is_read_anew_and_not_for_ever() {
+        let (mut map, mut file) = map("1000 100 first\n2000 100 gone\n");
+        walk(&mut map);
+        for round in 0..=BEGUN_MAX + 1 {
+            use std::io::Seek;
+            file.set_len(0).expect("shortened");
+            file.rewind().expect("rewound");
+            walk(&mut map);
+            assert_eq!(name(&mut map, 0x2000), None);
+            file.write_all(format!("1000 100 again{round}\n").as_bytes()).expect("written");
+            walk(&mut map);
+            let expected = (round < BEGUN_MAX).then(|| format!("again{round}"));
+            assert_eq!(name(&mut map, 0x1000), expected, "{round}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_to_be_read_is_not_believed() {
+        let (mut map, mut file) = map("1000 100 first\n");
+        file.write_all(&vec![b'x'; 2 * CHUNK]).expect("written");
+        walk(&mut map);
+        walk(&mut map);
+        assert_eq!(name(&mut map, 0x1000), None, "a line without an end");
+        file.set_len(FILE_MAX + 1).expect("lengthened");
+        walk(&mut map);
+        assert_eq!(name(&mut map, 0x1000), None, "too long");
+    }
+
+    #[test]
+    fn code_that_is_mapped_again_has_its_names_there() {
+        let maps = "1000-3000 r-xp 00005000 fd:01 7 /node\n3000-4000 r--p 00000000 fd:01 7 /node\n\
+                    9000-a000 r-xp 00006000 fd:01 7 /node\nb000-c000 r-xp 00006000 fd:01 8 /node\n\
+                    d000-f000 r-xp 00006800 fd:01 7 /node\n";
+        let (mut map, _file) = map("2000 100 builtin\n");
+        map.mapped(&Maps::parse(maps.as_bytes()));
+        walk(&mut map);
+        let mut name = |pc| name(&mut map, pc);
+        assert_eq!([0x2010, 0x9010].map(&mut name), [Some("builtin".into()), Some("builtin".into())]);
+        assert_eq!([0x1010, 0x9110, 0xb010, 0xd010].map(&mut name), [None, None, None, None]);
+        let place = Place { pc: 0x9010, exact: true, sp: 0, rbp: None, general: None };
+        let left = map.leave(place, &mut |_| None, &mut Vec::new());
+        assert_eq!(left, Leave::AsCode { start: 0x9000, habit: Habit::Plain });
+        assert_eq!(map.again, [(0x9000..0xa000, 0x7000), (0xd000..0xd800, 0xa800)]);
+    }
+
+    #[test]
+    fn a_line_that_has_changed_names_nothing() {
+        let (mut map, file) = map("1000 100 first\n");
+        walk(&mut map);
+        file.write_at(b"1001", 0).expect("written");
+        assert_eq!(map.known(0x1000).map(|(start, _)| start), None);
+    }
+}

@@ -1,0 +1,142 @@
+//! What the names in a perf map say. V8 (Node) has a notation of its own, others write what they like.
+
+use crate::model::tables::{FrameKind, Location, Tier};
+use crate::model::text::clean_bytes;
+
+use super::Habit;
+
+/// Bytes of a name that are kept.
+const NAME_MAX: usize = 4096;
+/// Where code has no other module.
+const MODULE: &str = "[perf map]";
+
+/// The location that a name stands for, and how such code makes its frames.
+pub fn read(name: &[u8]) -> (Location, Habit) {
+    let text = clean_bytes(name, NAME_MAX);
+    let (kind, rest) = text.split_once(':').unwrap_or(("", &text));
+    let whole = |habit| {
+        (
+            Location {
+                function: text.as_str().into(),
+                module: MODULE.into(),
+                file: None,
+                line: None,
+                kind: FrameKind::Jit,
+                tier: None,
+            },
+            habit,
+        )
+    };
+    match kind {
+        "JS" | "LazyCompile" | "Function" | "Eval" | "Script" => {}
+        // They make and leave their callers' frames: while they run nobody can tell how far that has come.
+        "Builtin" if matches!(rest, "BaselineOutOfLinePrologue" | "BaselineLeaveFrame") => return whole(Habit::Hidden),
+        "Builtin" | "BytecodeHandler" => return whole(Habit::Marked),
+        _ => return whole(Habit::Plain),
+    }
+    let (mark, rest) = mark(rest);
+    let (tier, habit) = match mark {
+        Some('~') => (Some(Tier::Interpreted), Habit::Plain),
+        Some('^') => (Some(Tier::Baseline), Habit::ByCall),
+        Some(_) => (Some(Tier::Optimized), Habit::Plain),
+        None => (None, Habit::Plain),
+    };
+    let (function, place) = rest.split_at(place_in(rest));
+    let (file, line) = match position(place.trim()) {
+        Some((file, line)) => (file, Some(line)),
+        None => (place.trim(), None),
+    };
+    let function = function.trim();
+    let location = Location {
+        function: if function.is_empty() { "(anonymous)" } else { function }.into(),
+        module: if file.is_empty() { MODULE } else { file }.into(),
+        file: (!file.is_empty()).then(|| file.into()),
+        line,
+        kind: FrameKind::Jit,
+        tier,
+    };
+    (location, habit)
+}
+
+/// The mark before a function's name: `~` interpreted, `^` baseline, `+` and `*` optimised; `o` before it where the code was
+/// entered in a loop, `'` behind it where it is for one context.
+fn mark(text: &str) -> (Option<char>, &str) {
+    let is_mark = |c: &char| matches!(c, '~' | '^' | '+' | '*');
+    let marked = text.strip_prefix('o').filter(|rest| rest.chars().next().as_ref().is_some_and(is_mark));
+    let marked = marked.unwrap_or(text);
+    match marked.chars().next().filter(is_mark) {
+        Some(mark) => {
+            let rest = &marked[1..];
+            (Some(mark), rest.strip_prefix('\'').unwrap_or(rest))
+        }
+        None => (None, text),
+    }
+}
+
+/// Where the function's name ends and its place begins. Both may have spaces: a place begins as a path or with a scheme, else
+/// behind the last space.
+fn place_in(text: &str) -> usize {
+    let begins = [" /", " node:", " file:", " http:", " https:", " webpack:", " evalmachine."];
+    begins.iter().filter_map(|begin| text.find(begin)).min().or_else(|| text.rfind(' ')).unwrap_or(text.len())
+}
+
+/// `FILE:LINE:COLUMN` or `FILE:LINE`.
+fn position(place: &str) -> Option<(&str, u32)> {
+    let number = |text: &str| (text.len() <= 9).then(|| text.parse::<u32>().ok()).flatten();
+    let (before, last) = place.rsplit_once(':')?;
+    let last = number(last)?;
+    match before.rsplit_once(':').and_then(|(file, line)| Some((file, number(line)?))) {
+        Some((file, line)) => Some((file, line)),
+        None => Some((before, last)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn js(name: &str) -> (String, String, Option<u32>, Option<Tier>) {
+        let (location, _) = read(name.as_bytes());
+        let file = location.file.as_deref().unwrap_or_default().to_owned();
+        assert_eq!(&*location.module, if file.is_empty() { MODULE } else { &file }, "{name}");
+        (location.function.to_string(), file, location.line, location.tier)
+    }
+
+    #[test]
+    fn names_of_v8_become_function_file_and_line() {
+        let cases = [
+            ("JS:*inner /srv/a.js:4:15", ("inner", "/srv/a.js", Some(4), Some(Tier::Optimized))),
+            (
+                "JS:~get value /srv/my dir/a.js:4:15",
+                ("get value", "/srv/my dir/a.js", Some(4), Some(Tier::Interpreted)),
+            ),
+            ("JS:^spin node:internal/x:1:2", ("spin", "node:internal/x", Some(1), Some(Tier::Baseline))),
+            ("JS:+f file:///a.mjs:9:1", ("f", "file:///a.mjs", Some(9), Some(Tier::Optimized))),
+            ("JS:o*f /a.js:9:1", ("f", "/a.js", Some(9), Some(Tier::Optimized))),
+            ("JS:*'f /a.js:9:1", ("f", "/a.js", Some(9), Some(Tier::Optimized))),
+            ("LazyCompile:~old /a.js:7", ("old", "/a.js", Some(7), Some(Tier::Interpreted))),
+            ("JS:* /a.js:1:1", ("(anonymous)", "/a.js", Some(1), Some(Tier::Optimized))),
+            ("Eval:~ :1:1", ("(anonymous)", "", Some(1), Some(Tier::Interpreted))),
+            ("JS:~", ("(anonymous)", "", None, Some(Tier::Interpreted))),
+            ("JS:open a.js:3:1", ("open", "a.js", Some(3), None)),
+            ("JS:~f [eval]:99999999999:1", ("f", "[eval]:99999999999", Some(1), Some(Tier::Interpreted))),
+            ("Builtin:ArrayMap", ("Builtin:ArrayMap", "", None, None)),
+            ("void Program::Main()[Tier0]", ("void Program::Main()[Tier0]", "", None, None)),
+            ("$lists:map/2", ("$lists:map/2", "", None, None)),
+        ];
+        for (name, (function, file, line, tier)) in cases {
+            assert_eq!(js(name), (function.into(), file.into(), line, tier), "{name}");
+        }
+    }
+
+    #[test]
+    fn hostile_names_come_out_clean() {
+        let (location, _) = read(b"JS:*\x1b[2J\xff\xe2\x80\xaef /\x07.js:4:15");
+        assert!(location.function.chars().all(|c| !c.is_control() && c != '\u{202e}'), "{:?}", location.function);
+        let (location, _) = read(&[b'a'; 1 << 20]);
+        assert!(location.function.len() <= NAME_MAX);
+        for name in [&b":"[..], b"JS:", b"JS:o", b"JS:o~", b"JS:*'", b"JS: ", b"JS:~ ::", b"JS:~\xc3\xa9 /:", b""] {
+            read(name);
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! Code of other compilers than a process's own: named by what the process writes into its perf map. Node, which a JIT compiler made,
+//! and a program that makes one function and says what we want of it.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use common::{Running, build, need_root, skipped};
+use serde_json::Value;
+
+fn sampletop(args: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_sampletop")).args(args).output().expect("sampletop runs");
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// A frame as `dump` tells it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Frame {
+    name: String,
+    file: Option<String>,
+    line: Option<u64>,
+    module: String,
+    kind: String,
+    tier: Option<String>,
+}
+
+/// The frames of the thread that has this name, innermost first, and whether they are all.
+fn dump(pid: u32, thread: &str, options: &[&str]) -> (Vec<Frame>, bool) {
+    let pid = pid.to_string();
+    let report = sampletop(&[&["dump", "-p", &pid, "--format", "json"], options].concat());
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    let threads = report["threads"].as_array().expect("threads");
+    let found = threads.iter().find(|found| found["name"] == thread).unwrap_or_else(|| panic!("no {thread}: {report}"));
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let frame = |frame: &Value| Frame {
+        name: text(&frame["frame"]).expect("a name"),
+        file: text(&frame["file"]),
+        line: frame["line"].as_u64(),
+        module: text(&frame["module"]).expect("a module"),
+        kind: text(&frame["kind"]).expect("a kind"),
+        tier: text(&frame["tier"]),
+    };
+    (found["frames"].as_array().expect("frames").iter().map(frame).collect(), found["complete"] == true)
+}
+
+/// Whether node is here. Its name for the switches that are used has not changed for years.
+fn can_test_node() -> bool {
+    let there =
+        Command::new("node").arg("--version").stdout(Stdio::null()).status().is_ok_and(|status| status.success());
+    if !there {
+        skipped(std::thread::current().name().unwrap_or("perf_maps"), "no node (Debian: nodejs)");
+    }
+    there && need_root("reads another process by every way of capture")
+}
+
+/// Switches by which functions run as code of one compiler, the word for that in the script and in a report.
+const TIERS: [(&[&str], &str); 3] = [
+    (&["--perf-basic-prof"], "optimized"),
+    (&["--perf-basic-prof", "--sparkplug", "--no-opt"], "baseline"),
+    (&["--perf-basic-prof", "--interpreted-frames-native-stack", "--no-opt", "--no-sparkplug"], "interpreted"),
+];
+
+/// A program of Node; its map goes with it.
+struct Node(Running);
+
+impl Node {
+    fn start(switches: &[&str], tier: &str, what: &str) -> Node {
+        let script = format!("{}/tests/targets/jit.js", env!("CARGO_MANIFEST_DIR"));
+        // It has a log besides the map, for which it has no use here.
+        let always =
+            ["--allow-natives-syntax", "--no-turbo-inlining", "--no-logfile-per-isolate", "--logfile=/dev/null"];
+        Node(Running::start(Path::new("node"), &[&always, switches, &[&script, tier, what]].concat()))
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(format!("/tmp/perf-{}.map", self.0.pid()));
+    }
+}
+
+/// The lines of jit.js that its functions begin in.
+fn line_of(function: &str) -> u64 {
+    let script = include_str!("targets/jit.js");
+    let found = script.lines().position(|line| line.starts_with(&format!("function {function}(")));
+    found.expect("the function") as u64 + 1
+}
+
+#[test]
+fn waiting_javascript_is_named_from_its_map() {
+    if !can_test_node() {
+        return;
+    }
+    for (switches, tier) in TIERS {
+        let node = Node::start(switches, tier, "wait");
+        for capture in ["bpf", "perf"] {
+            let what = format!("{tier} {capture}");
+            let (frames, complete) = dump(node.0.pid(), "node", &["--capture", capture]);
+            let ours: Vec<&Frame> = frames
+                .iter()
+                .filter(|frame| frame.file.as_deref().is_some_and(|file| file.ends_with("jit.js")))
+                .collect();
+            let names: Vec<&str> = ours.iter().map(|frame| frame.name.as_str()).collect();
+            assert_eq!(names[..4], ["rest", "inner", "middle", "outer"], "{what}: {frames:#?}");
+            for frame in &ours[..4] {
+                let expected = (Some(line_of(&frame.name)), "jit", Some(tier));
+                assert_eq!((frame.line, frame.kind.as_str(), frame.tier.as_deref()), expected, "{what}: {frame:?}");
+            }
+            // The wait itself below it, and the program's start above.
+            assert!(frames[0].kind == "native" && frames[0].module.starts_with("libc"), "{what}: {frames:#?}");
+            let last = frames.last().expect("a frame");
+            assert!(complete && last.kind == "native", "{what}: {frames:#?}");
+        }
+    }
+}
+
+#[test]
+fn busy_javascript_is_named_from_its_map() {
+    const CALLS: [(&str, &str); 3] = [("outer", "middle"), ("middle", "inner"), ("inner", "burn")];
+    if !can_test_node() {
+        return;
+    }
+    for (switches, tier) in TIERS {
+        let node = Node::start(switches, tier, "burn");
+        let pid = node.0.pid().to_string();
+        for capture in ["bpf", "perf"] {
+            let what = format!("{tier} {capture}");
+            let report = sampletop(&[
+                "record",
+                "-p",
+                &pid,
+                "-d",
+                "2s",
+                "-i",
+                "2ms",
+                "--capture",
+                capture,
+                "--format",
+                "folded",
+                "--no-kernel",
+                "--group",
+                "name",
+                "--metric",
+                "cpu",
+            ]);
+            let (mut whole, mut broken, mut burning, mut wrong) = (0, 0, 0, BTreeSet::new());
+            for line in report.lines().filter(|line| line.starts_with("node;")) {
+                let (stack, value) = line.rsplit_once(' ').expect("a value");
+                let value: u64 = value.parse().expect("a number");
+                let frames: Vec<&str> = stack.split(';').skip(1).collect();
+                // CPU time without a sample is no walk.
+                if frames[0].starts_with("[cpu") || frames[0].starts_with("[in kernel") {
+                    continue;
+                }
+                *(if frames[0].starts_with('[') { &mut broken } else { &mut whole }) += value;
+                // Of our functions, in order, without the builtins between them.
+                let chain: Vec<&str> =
+                    frames.iter().copied().filter(|name| ["outer", "middle", "inner", "burn"].contains(name)).collect();
+                wrong.extend(
+                    chain
+                        .windows(2)
+                        .filter(|call| !CALLS.contains(&(call[0], call[1])))
+                        .map(|call| format!("{call:?}")),
+                );
+                // Those that were left out would be seen from outside.
+                if chain.first().is_some_and(|first| *first != "outer") && !frames[0].starts_with('[') {
+                    wrong.insert(format!("{chain:?} without outer"));
+                }
+                // Nobody else calls it.
+                if frames.iter().any(|frame| frame.contains("BitwiseOr")) && chain.last() != Some(&"burn") {
+                    wrong.insert(format!("{chain:?} without burn"));
+                }
+                if chain.last() == Some(&"burn") {
+                    burning += value;
+                }
+            }
+            assert!(wrong.is_empty(), "{what}: {wrong:?}");
+            assert!(whole > 500_000, "{what}: {whole} us");
+            let ends: Vec<&str> = report.lines().filter(|line| line.starts_with("node;[")).collect();
+            assert!(broken * 50 <= whole, "{what}: {broken} of {whole} us are broken\n{ends:#?}");
+            assert!(burning * 10 >= whole * 9, "{what}: {burning} of {whole} us burn");
+        }
+    }
+}
+
+/// Of a program without a map, generated code is as unknown as ever.
+#[test]
+fn javascript_without_a_map_has_no_names() {
+    if !can_test_node() {
+        return;
+    }
+    let node = Node::start(&[], "optimized", "wait");
+    let (frames, _) = dump(node.0.pid(), "node", &[]);
+    assert!(frames.iter().all(|frame| frame.name != "rest"), "{frames:#?}");
+    assert!(frames.iter().any(|frame| frame.kind == "jit" && frame.name.starts_with("[jit]!")), "{frames:#?}");
+}
+
+/// The program that makes one function; its map goes with it.
+struct Made {
+    running: Running,
+    map: PathBuf,
+}
+
+impl Made {
+    fn start(variant: &str, what: &str) -> Made {
+        Made::of(Running::start(&build("jit.c", variant, &["-O1"]), &[what]))
+    }
+
+    fn of(running: Running) -> Made {
+        let mut made = Made { running, map: PathBuf::new() };
+        made.map = made.tell("path").into();
+        made
+    }
+
+    /// What it answers to a line.
+    fn tell(&mut self, line: &str) -> String {
+        let stdin = self.running.child.stdin.as_mut().expect("stdin");
+        writeln!(stdin, "{line}").expect("it reads");
+        self.running.lines.next().expect("an answer").expect("text")
+    }
+
+    /// What the function is called in which the thread waits. Without a name its frame cannot be left.
+    fn called(&self) -> String {
+        called(self.running.pid())
+    }
+}
+
+fn called(pid: u32) -> String {
+    let (frames, complete) = dump(pid, "jit", &[]);
+    let rest = frames.iter().position(|frame| frame.name == "rest").expect("it waits");
+    let made = &frames[rest + 1];
+    assert_eq!(made.kind, "jit", "{frames:#?}");
+    let unknown = made.name.starts_with("[jit]!");
+    let callers: Vec<&str> = frames[rest + 2..].iter().take(2).map(|frame| frame.name.as_str()).collect();
+    if unknown {
+        assert_eq!((callers, complete), (vec!["[no unwind info: [anon]]"], false), "{frames:#?}");
+    } else {
+        assert_eq!((callers, complete), (vec!["run_made", "run"], true), "{frames:#?}");
+    }
+    made.name.clone()
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.map);
+    }
+}
+
+#[test]
+fn a_map_is_read_as_it_grows() {
+    if !need_root("samples by every way of capture") {
+        return;
+    }
+    let mut made = Made::start("grows", "wait");
+    assert!(made.called().starts_with("[jit]!"), "no map yet");
+    made.tell("say first one");
+    assert_eq!(made.called(), "first one");
+    // While it is looked at: the map begins, it grows, and the code gets another name.
+    let mut made = Made::start("grows", "burn");
+    let pid = made.running.pid().to_string();
+    let mut record = Command::new(env!("CARGO_BIN_EXE_sampletop"));
+    record.args([
+        "record",
+        "-p",
+        &pid,
+        "-d",
+        "exit",
+        "-i",
+        "5ms",
+        "--format",
+        "folded",
+        "--metric",
+        "cpu",
+        "--no-kernel",
+    ]);
+    let recording = record.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("sampletop runs");
+    let cpu = |pid: u32| -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it lives");
+        let fields: Vec<&str> = stat.rsplit_once(')').expect("a name").1.split_ascii_whitespace().collect();
+        fields[11].parse::<u64>().expect("utime") + fields[12].parse::<u64>().expect("stime")
+    };
+    // The map is found while it is looked for; then a second of the program's own time under each name.
+    let target = made.running.pid();
+    let is_read = |map: &Path| {
+        let files = std::fs::read_dir(format!("/proc/{}/fd", recording.id())).expect("it lives");
+        files.flatten().any(|file| std::fs::read_link(file.path()).is_ok_and(|file| file == map))
+    };
+    made.tell("say first one");
+    let begin = std::time::Instant::now();
+    while !is_read(&made.map) {
+        assert!(begin.elapsed().as_secs() < 60, "the map is never read");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    for name in ["raw nothing\\x0a", "say second one"] {
+        made.tell(name);
+        let begin = cpu(target);
+        while cpu(target) < begin + 100 {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+    made.running.child.kill().expect("killed");
+    let report = String::from_utf8(recording.wait_with_output().expect("it ends").stdout).expect("text");
+    let of = |name: &str| -> u64 {
+        let values =
+            report.lines().filter(|line| line.contains(&format!(";{name} "))).map(|line| line.rsplit_once(' '));
+        values.map(|value| value.expect("a value").1.parse::<u64>().expect("a number")).sum()
+    };
+    assert!(of("first one") > 500_000 && of("second one") > 500_000, "{report}");
+}
+
+#[test]
+fn hostile_maps_do_no_harm() {
+    if !need_root("samples by every way of capture") {
+        return;
+    }
+    let mut made = Made::start("hostile", "wait");
+    made.tell("raw \\xff\\xfe\\x00\\x00garbage\\x0a");
+    made.tell("raw ffffffffffffffff ffffffffffffffff everything\\x0a0 8000000000000000 everything\\x0a");
+    made.tell(&format!("raw 1 1 {}\\x0a", "x".repeat(60_000)));
+    // Over a library that has unwind information and names of its own.
+    made.tell("over nonsense");
+    made.tell("say JS:*\u{1b}[2Jfine\u{202e} /a.js:1:1");
+    made.tell("raw 7f00 10 a line without an end");
+    assert_eq!(made.called(), "[2Jfine");
+    let (frames, _) = dump(made.running.pid(), "jit", &[]);
+    assert!(frames.iter().all(|frame| frame.name != "nonsense"), "{frames:#?}");
+}
+
+#[test]
+fn maps_of_others_are_not_read() {
+    if !need_root("gives files to other users") {
+        return;
+    }
+    let mut made = Made::start("others", "wait");
+    made.tell("say mine");
+    assert_eq!(made.called(), "mine");
+    let (map, aside) = (made.map.clone(), made.map.with_extension("aside"));
+    std::fs::rename(&map, &aside).expect("renamed");
+    symlink(&aside, &map).expect("a link");
+    assert!(made.called().starts_with("[jit]!"), "through a link");
+    std::fs::remove_file(&map).expect("removed");
+    rustix::fs::mknodat(rustix::fs::CWD, &map, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).expect("a FIFO");
+    assert!(made.called().starts_with("[jit]!"), "a FIFO");
+    std::fs::rename(&aside, &map).expect("renamed");
+    assert_eq!(made.called(), "mine", "as it was");
+    let times = std::fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH);
+    std::fs::File::options().append(true).open(&map).expect("opened").set_times(times).expect("made older");
+    assert!(made.called().starts_with("[jit]!"), "of a process that had this number before");
+    made.tell("raw \\x0a");
+    assert_eq!(made.called(), "mine", "as it was");
+    std::os::unix::fs::chown(&map, Some(65534), None).expect("given away");
+    assert!(made.called().starts_with("[jit]!"), "another user's");
+}
+
+/// With another numbering of processes and another /tmp, as in a container.
+#[test]
+fn maps_are_found_in_containers() {
+    if !need_root("makes namespaces") {
+        return;
+    }
+    let program = build("jit.c", "container", &["-O1"]);
+    // The program may lie in what is hidden.
+    let script = format!("exec 3<{} && mount -t tmpfs none /tmp && exec /proc/self/fd/3 wait", program.display());
+    let args = ["--pid", "--mount", "--mount-proc", "--fork", "--kill-child", "sh", "-c", &script];
+    let mut made = Made::of(Running::start(Path::new("unshare"), &args));
+    assert_eq!(made.map, Path::new("/tmp/perf-1.map"));
+    made.tell("say inside");
+    let children =
+        std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", made.running.pid())).expect("the child");
+    assert_eq!(called(children.trim().parse().expect("one child")), "inside");
+    made.map = PathBuf::from("/nowhere");
+}
