@@ -78,15 +78,18 @@ pub struct Running {
 impl Running {
     /// Starts it and waits for its line `ready`.
     pub fn start(program: &Path, args: &[&str]) -> Running {
-        let mut child = Command::new(program)
-            .args(args)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap_or_else(|e| panic!("cannot start {}: {e}", program.display()));
+        let mut command = Command::new(program);
+        command.args(args);
+        Running::start_command(command)
+    }
+
+    /// The same of a command whose arguments are there.
+    pub fn start_command(mut command: Command) -> Running {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
         let mut lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
         let first = lines.next().expect("the target prints a line").expect("the line is text");
-        assert_eq!(first, "ready", "{}", program.display());
+        assert_eq!(first, "ready", "{command:?}");
         Running { child, lines }
     }
 

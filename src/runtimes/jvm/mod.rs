@@ -1,5 +1,5 @@
-//! HotSpot on x86-64: Java frames, from outside, of a virtual machine that was started with no option. Written for JDK 8 to 26, tried
-//! on 11, 17, 21 and 25.
+//! HotSpot on x86-64: Java frames, from outside, of a virtual machine that was started with no option. Tried on JDK 8, 11,
+//! 17, 21, 25 to 28.
 //!
 //! ```text
 //! structs     the tables by which it says how it is laid out
