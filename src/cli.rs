@@ -158,6 +158,9 @@ struct Typed {
     /// Only threads whose name or group matches
     #[arg(long, value_name = "REGEX", help_heading = SHOWN)]
     threads: Option<String>,
+    /// Not Java's daemon threads, nor the JVM's own
+    #[arg(long, help_heading = SHOWN)]
+    skip_daemon: bool,
     /// Cut stacks one call below these names
     #[arg(long, value_name = "PREFIX,..", help_heading = SHOWN)]
     interesting: Vec<String>,

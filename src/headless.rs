@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use crate::config::{Config, Format};
 use crate::export;
 use crate::export::dump::{Dump, DumpThread};
-use crate::model::frame::{Marker, ThreadKey};
+use crate::model::frame::{Marker, ThreadKey, ThreadKind};
+use crate::model::settings::Filters;
 use crate::model::snapshot::Snapshot;
 use crate::model::tables::{FrameKind, Location, StackId};
 use crate::model::waits::{Answer, Asked};
@@ -154,7 +155,7 @@ pub fn dump(source: &mut dyn Source, config: &Config) -> i32 {
     let asked = snapshot.threads.iter().filter_map(|thread| Asked::of(&snapshot, thread)).collect();
     let waits = source.waits(asked, WAITS_WITHIN);
     let mut bytes = Vec::new();
-    let dump = build_dump(&snapshot, &waits, config.settings.filters.no_kernel);
+    let dump = build_dump(&snapshot, &waits, &config.settings.filters);
     let written = match config.output.format {
         Format::Json => export::dump::write_json(&dump, &mut bytes),
         Format::Text | Format::Folded => export::dump::write_text(&dump, &mut bytes),
@@ -166,20 +167,21 @@ pub fn dump(source: &mut dyn Source, config: &Config) -> i32 {
     deliver(&bytes, config)
 }
 
-/// Every thread as the snapshot last saw it, in the order of thread ids.
-fn build_dump(snapshot: &Snapshot, waits: &[Answer], no_kernel: bool) -> Dump {
+/// The threads as the snapshot last saw them, in the order of their ids.
+fn build_dump(snapshot: &Snapshot, waits: &[Answer], filters: &Filters) -> Dump {
     let tables = &snapshot.tables;
     let waits: HashMap<ThreadKey, &Answer> = waits.iter().map(|answer| (answer.asked.thread, answer)).collect();
     let mut threads: Vec<DumpThread> = snapshot
         .threads
         .iter()
+        .filter(|now| !(filters.skip_daemon && tables.kind(now.name) != ThreadKind::Plain))
         .map(|now| {
             let mut frames: Vec<Location> = Vec::new();
             for frame in tables.frames_innermost_first(now.stack) {
                 // Within one raw frame the names are outermost first.
                 frames.extend(tables.named(frame).locations.iter().rev().cloned());
             }
-            frames.retain(|frame| !(no_kernel && frame.kind == FrameKind::Kernel));
+            frames.retain(|frame| !(filters.no_kernel && frame.kind == FrameKind::Kernel));
             frames.dedup_by(|a, b| a.is_unnamed_kernel() && b.is_unnamed_kernel());
             if frames.is_empty() {
                 frames.push(marker(Marker::NotSampled));
@@ -187,6 +189,7 @@ fn build_dump(snapshot: &Snapshot, waits: &[Answer], no_kernel: bool) -> Dump {
             DumpThread {
                 thread: now.thread,
                 name: Arc::clone(tables.name(now.name)),
+                kind: tables.kind(now.name),
                 state: now.state.resolve(tables.futex_kind(now.stack)),
                 waits_for: waits.get(&now.thread).map(|answer| answer.waits_for.to_string()),
                 cpu_ns: now.run_ns,

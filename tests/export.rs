@@ -229,7 +229,10 @@ fn json_says_what_happened() {
     assert_eq!((&profile["elapsed_ms"], &profile["capture"]), (&4000.0.into(), &"perf".into()));
     let workers = group(&profile, "worker-");
     assert_eq!(workers["threads"].as_array().map(Vec::len), Some(3));
-    assert_eq!(workers["threads"][0], serde_json::json!({"pid": 4321, "tid": 4322, "name": "worker-1"}));
+    assert_eq!(
+        workers["threads"][0],
+        serde_json::json!({"pid": 4321, "tid": 4322, "name": "worker-1", "kind": "plain"})
+    );
     // Three threads for four seconds, one of them on a core. The look that found worker-2 in another wait takes the
     // 10 ms since the look before.
     assert_eq!((&workers["wall_ms"], &workers["cpu_ms"]), (&12_000.0.into(), &4000.0.into()));

@@ -8,7 +8,7 @@ use regex::Regex;
 use sampletop::model::frame::{
     Counters, Event, FileId, FrameCode, Look, Losses, Ns, RawFrame, RawName, SECOND, Seen, Syscall, ThreadKey, Tick,
 };
-use sampletop::model::project::{Hidden, Projection, Projector, Totals, project};
+use sampletop::model::project::{Projection, Projector, Totals, project};
 use sampletop::model::recorder::{Limits, Recorder};
 use sampletop::model::settings::{Filter, Filters, Grouping, Metric, Range, RollUp, Settings};
 use sampletop::model::snapshot::{Health, Session, Snapshot};
@@ -199,6 +199,7 @@ prop_compose! {
             hide: on(hide, pattern("^start$|copy")),
             no_kernel: hide,
             threads: on(threads, pattern("work-[12]")),
+            skip_daemon: ignore,
             min_percent: Filter::default(),
         };
         Settings { metric, roll_up, grouping, filters, idle, ..Settings::default() }
@@ -215,8 +216,7 @@ fn components<'a>(totals: impl IntoIterator<Item = &'a Totals>) -> [u64; 4] {
 
 /// What a projection says of every ns of its range, shown or hidden.
 fn accounted(projection: &Projection) -> [u64; 4] {
-    let Hidden { threads, focus, ignore, idle, .. } = &projection.hidden;
-    components([&projection.total, threads, focus, ignore, idle])
+    components(projection.hidden.parts().into_iter().chain([&projection.total]))
 }
 
 /// The same from the facts themselves.

@@ -222,6 +222,23 @@ fn every_view_and_page() {
 }
 
 #[test]
+fn a_virtual_machine() {
+    let mut world = World::jvm();
+    let snapshot = Arc::new(world.run(40 * SECOND).snapshot());
+    let jvm = |width, height| {
+        let mut live = Live::new(width, height, AppConfig::default());
+        live.send(Input::Snapshot(snapshot.clone()));
+        live
+    };
+    golden("jvm-80x24.txt", &jvm(80, 24).press("EGkk<right><down>").screen());
+    golden("jvm-names-120x40.txt", &jvm(120, 40).press("iocE").screen());
+    golden("jvm-by-package-80x24.txt", &jvm(80, 24).press("bbbE").screen());
+    golden("jvm-own-80x24.txt", &jvm(80, 24).press("i<right><down>").screen());
+    // Daemons are switched off, and how much that hides is said.
+    golden("jvm-no-daemons-80x24.txt", &jvm(80, 24).press("f<down><down><down><down><down><down> <esc>E").screen());
+}
+
+#[test]
 fn before_anything_is_known() {
     let mut live = Live::new(80, 24, AppConfig::default());
     golden("attaching-80x24.txt", &live.screen());

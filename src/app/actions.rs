@@ -9,6 +9,7 @@ use super::prompt::{self, Ask, Prompt, Question};
 use super::view::View;
 use super::{AppState, Overlay};
 use crate::model::settings::{Grouping, Metric, Range, RollUp, SortColumn};
+use crate::model::tables::FrameKind;
 
 impl AppState {
     pub(super) fn act(&mut self, action: Action) -> Vec<Effect> {
@@ -209,6 +210,9 @@ impl AppState {
             self.say("select a call first: idle is what a function waits for, not a group");
             return;
         };
+        if location.kind == FrameKind::Thread {
+            return self.say("select a call first: idle is what a function waits for, not a thread");
+        }
         if self.view.shown.roll_up.joins() {
             return self.say("idle is what a function waits for: show functions first (b)");
         }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use super::rows::What;
 use super::view::View;
 use crate::model::frame::{Ns, ThreadKey};
-use crate::model::project::{Confidence, confidence, is_of};
+use crate::model::project::{Confidence, confidence, internal_name, is_of};
 use crate::model::snapshot::{Snapshot, ThreadNow};
 use crate::model::state::State;
-use crate::model::tables::{FrameId, Location};
+use crate::model::tables::{FrameId, FrameKind, Location};
 use crate::model::waits::{Asked, Facts, WaitsFor, describe, summary};
 
 #[derive(Clone, PartialEq, Debug)]
@@ -76,6 +76,8 @@ fn now(view: &View, snapshot: &Snapshot) -> Option<Now> {
             None => describe(&asked, &Facts::default()),
         });
         match call {
+            // What is no lock has an address, too, that tells nobody anything.
+            Some(call) if call.what == "futex" => calls.push(WaitsFor { object: String::new(), ..call }),
             Some(call) => calls.push(call),
             None => *others.entry(state(thread)).or_default() += 1,
         }
@@ -110,9 +112,14 @@ fn inside<'a>(view: &View, snapshot: &'a Snapshot) -> Vec<&'a ThreadNow> {
             *known.entry(frame).or_insert_with(|| snapshot.tables.named(frame).locations.iter().any(of_row))
         })
     };
+    let rename = &view.shown.rename;
+    let mut is_of_row = |thread: &ThreadNow, location: &Location| match location.kind {
+        FrameKind::Thread => internal_name(snapshot.tables.name(thread.name), rename) == *location.function,
+        _ => is_in(thread, location),
+    };
     let mut is_shown = |thread: &&ThreadNow| {
         group.as_ref().is_none_or(|group| group.contains(&thread.thread))
-            && location.is_none_or(|location| is_in(thread, location))
+            && location.is_none_or(|location| is_of_row(thread, location))
     };
     snapshot.threads.iter().filter(&mut is_shown).collect()
 }

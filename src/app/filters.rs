@@ -1,4 +1,4 @@
-//! The filter dialog: seven fields, each can be switched off without losing its text.
+//! The filter dialog: eight fields, each can be switched off without losing its text.
 
 use regex::Regex;
 
@@ -15,19 +15,27 @@ pub enum Field {
     /// A switch, without a text.
     NoKernel,
     Threads,
+    /// A switch, too.
+    SkipDaemon,
     MinPercent,
 }
 
 impl Field {
-    pub const ALL: [Field; 7] = [
+    pub const ALL: [Field; 8] = [
         Field::Interesting,
         Field::Focus,
         Field::Ignore,
         Field::Hide,
         Field::NoKernel,
         Field::Threads,
+        Field::SkipDaemon,
         Field::MinPercent,
     ];
+
+    /// Without a text.
+    pub fn is_switch(self) -> bool {
+        matches!(self, Field::NoKernel | Field::SkipDaemon)
+    }
 
     pub fn label(self) -> &'static str {
         match self {
@@ -37,6 +45,7 @@ impl Field {
             Field::Hide => "hide",
             Field::NoKernel => "no kernel",
             Field::Threads => "threads",
+            Field::SkipDaemon => "skip daemon",
             Field::MinPercent => "min percent",
         }
     }
@@ -49,6 +58,7 @@ impl Field {
             Field::Hide => "take matching frames out; their time goes to their caller",
             Field::NoKernel => "take the kernel's frames out; their time goes to their caller",
             Field::Threads => "only threads whose name or group matches",
+            Field::SkipDaemon => "not Java's daemon threads, and not the virtual machine's own",
             Field::MinPercent => "leave out rows below this share",
         }
     }
@@ -65,6 +75,7 @@ impl Field {
             Field::Ignore => regex(&filters.ignore),
             Field::Hide => regex(&filters.hide),
             Field::NoKernel => (String::new(), filters.no_kernel),
+            Field::SkipDaemon => (String::new(), filters.skip_daemon),
             Field::Threads => regex(&filters.threads),
             Field::MinPercent => {
                 (filters.min_percent.value.map(|v| v.to_string()).unwrap_or_default(), filters.min_percent.on)
@@ -88,7 +99,7 @@ impl Field {
             Field::Focus => regex(&mut filters.focus),
             Field::Ignore => regex(&mut filters.ignore),
             Field::Hide => regex(&mut filters.hide),
-            Field::NoKernel => Ok(()),
+            Field::NoKernel | Field::SkipDaemon => Ok(()),
             Field::Threads => regex(&mut filters.threads),
             Field::MinPercent => {
                 filters.min_percent = match text.trim().trim_end_matches('%') {
@@ -113,6 +124,7 @@ impl Field {
             Field::Ignore => flip(&mut filters.ignore),
             Field::Hide => flip(&mut filters.hide),
             Field::NoKernel => filters.no_kernel = !filters.no_kernel,
+            Field::SkipDaemon => filters.skip_daemon = !filters.skip_daemon,
             Field::Threads => flip(&mut filters.threads),
             Field::MinPercent => flip(&mut filters.min_percent),
         }
@@ -147,7 +159,7 @@ impl Dialog {
     pub fn help(&self) -> &'static str {
         match self.edit {
             Some(_) => "Enter take   Esc cancel",
-            None if self.field() == Field::NoKernel => "Space on/off   Esc close",
+            None if self.field().is_switch() => "Space on/off   Esc close",
             None => "Enter edit   Space on/off   Esc close",
         }
     }
@@ -175,7 +187,7 @@ impl Dialog {
             Key::Down | Key::Char('j') | Key::Tab => self.at = (self.at + 1).min(Field::ALL.len() - 1),
             Key::Home => self.at = 0,
             Key::End => self.at = Field::ALL.len() - 1,
-            Key::Enter | Key::Right | Key::Char(' ') if self.field() == Field::NoKernel => {
+            Key::Enter | Key::Right | Key::Char(' ') if self.field().is_switch() => {
                 self.field().toggle(filters);
                 return Outcome::Changed;
             }
@@ -226,11 +238,15 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_is_a_switch() {
-        let (mut dialog, mut filters) = (Dialog { at: 4, ..Dialog::default() }, Filters::default());
-        for (keys, on) in [(" ", true), ("\n", false), ("\n", true), (" ", false)] {
-            assert_eq!(press(&mut dialog, &mut filters, keys), Outcome::Changed);
-            assert_eq!((filters.no_kernel, dialog.edit.is_some()), (on, false), "{keys:?}");
+    fn switches_have_no_text() {
+        for (at, nth) in [(4, 0), (6, 1)] {
+            let (mut dialog, mut filters) = (Dialog { at, ..Dialog::default() }, Filters::default());
+            for (keys, on) in [(" ", true), ("\n", false), ("\n", true), (" ", false)] {
+                assert_eq!(press(&mut dialog, &mut filters, keys), Outcome::Changed);
+                let switches = [filters.no_kernel, filters.skip_daemon];
+                assert_eq!((switches[nth], switches[1 - nth]), (on, false), "{keys:?}");
+                assert!(dialog.edit.is_none());
+            }
         }
     }
 
@@ -252,7 +268,7 @@ mod tests {
         let (mut dialog, mut filters) = (Dialog::default(), Filters::default());
         press(&mut dialog, &mut filters, "\napp::, lib\n");
         assert_eq!(filters.interesting.active(), Some(&vec!["app::".to_string(), "lib".to_string()]));
-        dialog.at = 6;
+        dialog.at = 7;
         press(&mut dialog, &mut filters, "\n1.5%\n");
         assert_eq!(filters.min_percent.active(), Some(&1.5));
         press(&mut dialog, &mut filters, "\nx\n");

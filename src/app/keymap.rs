@@ -154,7 +154,7 @@ pub const TABLE: &[Binding] = &[
     bind(&[Char('R')], Action::SortReverse, VIEWS, SHOW, "reverse the order"),
     bind(&[Char('t')], Action::NextGrouping, VIEWS, SHOW, "group threads by: rules, name, thread, process, none").hint(6, "group"),
     bind(&[Char('b')], Action::NextRollUp, VIEWS, SHOW, "one row per function, line, class, package or module"),
-    bind(&[Char('f')], Action::Filters, VIEWS, SHOW, "filters: interesting, focus, ignore, hide, no kernel, threads, minimum percent").hint(8, "filter"),
+    bind(&[Char('f')], Action::Filters, VIEWS, SHOW, "filters: interesting, focus, ignore, hide, no kernel, threads, daemons, minimum percent").hint(8, "filter"),
     bind(&[Char('i')], Action::ShowIdle, VIEWS, SHOW, "show or hide time spent waiting for work").hint(4, "idle"),
     bind(&[Char('I')], Action::IdleHere, VIEWS, SHOW, "waiting in this row's function is idle; again: it is not"),
     bind(&[Char('c')], Action::ShortNames, VIEWS, SHOW, "short or full names"),

@@ -11,7 +11,7 @@ use crate::model::tables::{FrameKind, Location};
 pub fn short(location: &Location, by: RollUp) -> Cow<'_, str> {
     let name: &str = &location.function;
     match (location.kind, by) {
-        (FrameKind::Marker | FrameKind::Kernel, _) => Cow::Borrowed(name),
+        (FrameKind::Marker | FrameKind::Thread | FrameKind::Kernel, _) => Cow::Borrowed(name),
         (FrameKind::Java, RollUp::Function | RollUp::Line) => initials(name, 2),
         (FrameKind::Java, RollUp::Class | RollUp::Package) => initials(name, 1),
         (_, RollUp::Module | RollUp::Package) => Cow::Borrowed(name),

@@ -478,6 +478,7 @@ impl View {
             || f.ignore.active().is_some()
             || f.hide.active().is_some()
             || f.no_kernel
+            || f.skip_daemon
             || f.threads.active().is_some()
             || f.min_percent.active().is_some()
     }

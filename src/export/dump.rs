@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::ascii::fit;
 use super::text::{Page, WIDTH, head, place};
 use super::{dates, json};
-use crate::model::frame::{Ns, ThreadKey};
+use crate::model::frame::{Ns, ThreadKey, ThreadKind};
 use crate::model::snapshot::{Session, Target};
 use crate::model::state::State;
 use crate::model::tables::Location;
@@ -38,6 +38,7 @@ pub struct Dump {
 pub struct DumpThread {
     pub thread: ThreadKey,
     pub name: Arc<str>,
+    pub kind: ThreadKind,
     pub state: State,
     /// What it waits for, where that was found out; cleaned.
     pub waits_for: Option<String>,
@@ -137,6 +138,8 @@ struct ThreadLine<'a> {
     pid: u32,
     tid: u32,
     name: &'a str,
+    /// `plain`, `daemon` or, of a runtime itself, `internal`.
+    kind: &'static str,
     state: &'static str,
     waits_for: Option<&'a str>,
     cpu_ms: json::Rounded,
@@ -151,6 +154,7 @@ impl<'a> ThreadLine<'a> {
             pid: thread.thread.pid,
             tid: thread.thread.tid,
             name: &thread.name,
+            kind: thread.kind.word(),
             state: thread.state.word(),
             waits_for: thread.waits_for.as_deref(),
             cpu_ms: json::Rounded::ms(thread.cpu_ns),
@@ -171,6 +175,7 @@ mod tests {
         DumpThread {
             thread: ThreadKey { pid: 42, tid, start: 9 },
             name: name.into(),
+            kind: ThreadKind::Plain,
             state,
             waits_for: (tid == 44).then(|| "mutex held by worker-3".to_owned()),
             cpu_ns: 12_345_678,
@@ -249,7 +254,7 @@ mod tests {
         let mut out = Vec::new();
         write_json(&service(), &mut out).expect("memory takes everything");
         let text = String::from_utf8(out).expect("UTF-8");
-        let start = r#"{"schema":"sampletop-dump/1","at":"2026-01-02T03:04:05.123Z","targets":[{"pid":42,"command":"app --port 80","runtime":"native"}],"threads":[{"pid":42,"tid":42,"name":"main","state":"poll","waits_for":null,"cpu_ms":12.346,"complete":true,"recovered":false,"frames":[{"frame":"epoll_wait","file":"/src/app/main.c","line":7,"module":"/usr/bin/app","kind":"native","tier":null},"#;
+        let start = r#"{"schema":"sampletop-dump/1","at":"2026-01-02T03:04:05.123Z","targets":[{"pid":42,"command":"app --port 80","runtime":"native"}],"threads":[{"pid":42,"tid":42,"name":"main","kind":"plain","state":"poll","waits_for":null,"cpu_ms":12.346,"complete":true,"recovered":false,"frames":[{"frame":"epoll_wait","file":"/src/app/main.c","line":7,"module":"/usr/bin/app","kind":"native","tier":null},"#;
         assert!(text.starts_with(start), "{text}");
         let value: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
         assert_eq!(value["threads"].as_array().map(Vec::len), Some(4));

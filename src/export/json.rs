@@ -175,6 +175,8 @@ struct SettingsLine<'a> {
     group: String,
     rename: Vec<String>,
     threads: Option<&'a str>,
+    /// Daemon threads, and a runtime's own, were left out.
+    skip_daemon: bool,
     interesting: Option<&'a [String]>,
     focus: Option<&'a str>,
     ignore: Option<&'a str>,
@@ -192,6 +194,7 @@ struct SettingsLine<'a> {
 #[derive(Serialize)]
 struct HiddenLine {
     threads: Rounded,
+    daemons: Rounded,
     focus: Rounded,
     ignore: Rounded,
 }
@@ -204,6 +207,7 @@ impl<'a> SettingsLine<'a> {
             group: super::grouping(settings),
             rename: settings.rename.iter().map(super::rename).collect(),
             threads: filters.threads.active().map(regex::Regex::as_str),
+            skip_daemon: filters.skip_daemon,
             interesting: filters.interesting.active().map(Vec::as_slice),
             focus: filters.focus.active().map(regex::Regex::as_str),
             ignore: filters.ignore.active().map(regex::Regex::as_str),
@@ -217,6 +221,7 @@ impl<'a> SettingsLine<'a> {
             },
             hidden_ms: HiddenLine {
                 threads: Rounded::ms(hidden.threads.wall_ns),
+                daemons: Rounded::ms(hidden.daemons.wall_ns),
                 focus: Rounded::ms(hidden.focus.wall_ns),
                 ignore: Rounded::ms(hidden.ignore.wall_ns),
             },
@@ -300,6 +305,8 @@ struct ThreadLine<'a> {
     pid: u32,
     tid: u32,
     name: &'a str,
+    /// `plain`, `daemon` or, of a runtime itself, `internal`.
+    kind: &'static str,
 }
 
 impl<'a> GroupHead<'a> {
@@ -308,6 +315,7 @@ impl<'a> GroupHead<'a> {
             pid: t.thread.pid,
             tid: t.thread.tid,
             name: &t.name,
+            kind: t.kind.word(),
         };
         GroupHead {
             name: &group.name,

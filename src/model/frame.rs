@@ -209,6 +209,15 @@ pub enum ThreadKind {
 }
 
 impl ThreadKind {
+    /// The word in JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            ThreadKind::Plain => "plain",
+            ThreadKind::Daemon => "daemon",
+            ThreadKind::Internal => "internal",
+        }
+    }
+
     fn from_code(code: u8) -> ThreadKind {
         match code {
             1 => ThreadKind::Daemon,

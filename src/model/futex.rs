@@ -116,6 +116,8 @@ const METHODS: &[(&str, &str, &str, FutexKind)] = &[
     ("", "ObjectMonitor", "Enter*", Lock),
     ("", "ObjectMonitor", "wait", Wait),
     ("", "JavaThread", "sleep*", Sleep),
+    // Stopped by the virtual machine, whatever the thread was about to do.
+    ("", "SafepointSynchronize", "block", Wait),
 ];
 
 /// Java methods, by class and method.
@@ -194,6 +196,7 @@ mod tests {
             ("std::timed_mutex::_M_try_lock_until<std::chrono::_V2::steady_clock>", Some(Lock)),
             ("ObjectMonitor::enter", Some(Lock)),
             ("ObjectMonitor::wait", Some(Wait)),
+            ("SafepointSynchronize::block", Some(Wait)),
             ("std::thread::sleep", Some(Sleep)),
             ("std::this_thread::sleep_for<long, std::ratio<1l, 1000l> >", Some(Sleep)),
             ("std::sys::sync::condvar::futex::Condvar::wait_optional_timeout", Some(Wait)),

@@ -150,6 +150,8 @@ pub struct Filters {
     pub no_kernel: bool,
     /// Only threads whose raw name, or group, matches.
     pub threads: Filter<regex::Regex>,
+    /// Not the threads that do not keep their program running: daemon threads, and a runtime's own.
+    pub skip_daemon: bool,
     /// Rows below this share (percent of the shown total) are not drawn.
     pub min_percent: Filter<f64>,
 }

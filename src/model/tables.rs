@@ -44,6 +44,8 @@ pub enum FrameKind {
     Python,
     Jit,
     Marker,
+    /// No code: the name of threads that are shown together inside of a group.
+    Thread,
 }
 
 impl FrameKind {
@@ -56,6 +58,7 @@ impl FrameKind {
             FrameKind::Python => "python",
             FrameKind::Jit => "jit",
             FrameKind::Marker => "marker",
+            FrameKind::Thread => "thread",
         }
     }
 }
@@ -105,6 +108,11 @@ pub struct Location {
 pub const KERNEL: &str = "[kernel]";
 
 impl Location {
+    /// A name without a place.
+    pub fn named(name: &str, kind: FrameKind) -> Location {
+        Location { function: name.into(), module: "".into(), file: None, line: None, kind, tier: None }
+    }
+
     /// Addresses of the kernel's functions are not shown to everybody (kernel.kptr_restrict).
     pub fn is_unnamed_kernel(&self) -> bool {
         self.kind == FrameKind::Kernel && *self.function == *KERNEL

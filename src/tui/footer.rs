@@ -47,6 +47,9 @@ fn active(app: &AppState) -> Vec<(&'static str, String, Option<&Totals>)> {
             parts.push((name, regex.as_str().to_string(), totals));
         }
     }
+    if f.skip_daemon {
+        parts.push(("no", "daemons".into(), Some(&hidden.daemons)));
+    }
     if f.no_kernel {
         parts.push(("no", "kernel".into(), None));
     }
@@ -60,10 +63,7 @@ fn active(app: &AppState) -> Vec<(&'static str, String, Option<&Totals>)> {
 fn everything(app: &AppState) -> u64 {
     let metric = app.view.settings.metric;
     let p = &app.view.projection;
-    [&p.total, &p.hidden.idle, &p.hidden.threads, &p.hidden.focus, &p.hidden.ignore]
-        .iter()
-        .map(|t| t.value(metric))
-        .sum()
+    p.total.value(metric) + p.hidden.parts().iter().map(|t| t.value(metric)).sum::<u64>()
 }
 
 /// A message if there is one, else the keys that are of use here.

@@ -9,7 +9,7 @@ use super::text::{Pen, average, cut_end, percent, short_span, width};
 use super::theme::Theme;
 use crate::app::AppState;
 use crate::app::layout::Layout;
-use crate::model::project::{Hidden, Totals, seconds_for_one_percent};
+use crate::model::project::seconds_for_one_percent;
 use crate::model::settings::Range;
 use crate::model::snapshot::{Snapshot, Target};
 use crate::model::state::State;
@@ -136,9 +136,8 @@ fn without_directory(command: &str) -> &str {
 
 fn threads(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme) {
     let projection = &app.view.projection;
-    let Hidden { idle, threads, focus, ignore, .. } = &projection.hidden;
-    let mut all = Totals::default();
-    [&projection.total, idle, threads, focus, ignore].into_iter().for_each(|t| all.add(t));
+    let mut all = projection.total;
+    projection.hidden.parts().into_iter().for_each(|t| all.add(t));
     let cores = snapshot.session.cores_milli as f64 / 1000.0;
     pen.put("cpu ", theme.dim()).put(&format!("{:.1}", all.cores(projection.elapsed())), theme.bold());
     pen.put(&format!(" of {}", (cores * 10.0).round() / 10.0), theme.dim());

@@ -135,6 +135,7 @@ impl Theme {
             FrameKind::Python => self.ink(Color::LightYellow),
             FrameKind::Jit => self.ink(Color::LightGreen),
             FrameKind::Marker => self.dim(),
+            FrameKind::Thread => self.group(),
         }
     }
 

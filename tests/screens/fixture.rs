@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use sampletop::model::frame::{
     Counters, Event, FileId, FrameCode, Look, Losses, Marker, Ns, RawFrame, RawName, SECOND, Seen, Syscall, ThreadKey,
-    Tick,
+    ThreadKind, Tick,
 };
 use sampletop::model::recorder::{Limits, Recorder};
 use sampletop::model::snapshot::{Health, Session, Snapshot, Target, Wanted};
-use sampletop::model::tables::{FrameKind, Location, Named};
+use sampletop::model::tables::{FrameKind, Location, Named, Tier};
 use sampletop::model::waits::{Answer, Asked, Facts, Time, describe};
 
 pub const MS: Ns = 1_000_000;
@@ -34,11 +34,13 @@ enum Doing {
     Waits { call: i32, fd: u64, stack: &'static str, wait: u64 },
 }
 
-/// One thread: its process, its name and what it does in a tick.
+type Does = Box<dyn Fn(u64) -> Doing>;
+
+/// One thread: its process, its name (behind `^` of a daemon, behind `~` of a runtime itself) and what it does in a tick.
 struct Script {
     pid: u32,
     name: String,
-    doing: Box<dyn Fn(u64) -> Doing>,
+    doing: Does,
 }
 
 pub struct World {
@@ -64,7 +66,7 @@ impl World {
 
     /// Three processes, found by a name: one that waits, and two that work, one twice as much.
     pub fn web() -> World {
-        let doing: [Box<dyn Fn(u64) -> Doing>; 3] = [
+        let doing: [Does; 3] = [
             Box::new(|_| Doing::Waits { call: FUTEX, fd: 0, stack: "main:9;ngx_master_cycle:50;sigsuspend", wait: 1 }),
             Box::new(|_| Doing::Runs("main:9;ngx_worker_cycle:70;ngx_http_parse:31")),
             Box::new(|tick| match tick % 2 {
@@ -140,6 +142,44 @@ impl World {
         World::new(vec![Script { pid: PID, name: "backup".into(), doing: Box::new(doing) }])
     }
 
+    /// A Java server: threads of its own, a daemon, and those of the virtual machine, of which some compile and some wait.
+    pub fn jvm() -> World {
+        let request = "clone3;JavaMain;java!java.lang.Thread.run:840;java!org.apache.catalina.core.StandardWrapperValve.invoke:167";
+        let stop = "SafepointBlob;SafepointMechanism::process;SafepointSynchronize::block;syscall";
+        let in_jvm = "clone3;thread_native_entry;Thread::call_run";
+        let stacks = [
+            format!("{request};java!com.shop.Cart$Item.total:31;java!com.shop.Pricing.round:12"),
+            format!("{request};java!com.shop.Cart$Item.total:31;{stop}"),
+            format!("{request};java!com.shop.db.PgStatement.executeQuery:154;recv"),
+            format!("{in_jvm};JavaThread::run;CompileBroker::compiler_thread_loop;C2Compiler::compile_method"),
+            format!("{in_jvm};WorkerThread::run;G1EvacuateRegionsTask::work"),
+            format!("{in_jvm};VMThread::run;VMThread::loop;Monitor::wait"),
+            format!("{request};java!com.shop.Watchdog.look:77;java!java.lang.Thread.sleep:0"),
+        ];
+        // Leaked: the scripts want static text.
+        let stacks = stacks.map(|stack| &*stack.leak());
+        let waits = move |call, stack: usize, wait| Doing::Waits { call, fd: 37, stack: stacks[stack], wait };
+        let http = move |tick: u64| match tick % 10 {
+            0..5 => Doing::Runs(stacks[0]),
+            5 => waits(FUTEX, 1, tick),
+            _ => waits(RECVFROM, 2, tick / 10),
+        };
+        let compiler =
+            move |tick: u64| if tick.is_multiple_of(4) { waits(FUTEX, 5, tick) } else { Doing::Runs(stacks[3]) };
+        let collector = move |tick: u64| if tick % 10 == 5 { Doing::Runs(stacks[4]) } else { waits(FUTEX, 5, tick) };
+        let own: [(&str, Does); 8] = [
+            ("http-nio-exec-1", Box::new(http)),
+            ("http-nio-exec-2", Box::new(http)),
+            ("^watchdog", Box::new(move |_| waits(NANOSLEEP, 6, 1))),
+            ("~C2 CompilerTh0", Box::new(compiler)),
+            ("~G1 Conc#0", Box::new(move |_| waits(FUTEX, 5, 1))),
+            ("~GC Thread#0", Box::new(collector)),
+            ("~GC Thread#1", Box::new(collector)),
+            ("~VM Thread", Box::new(move |_| waits(FUTEX, 5, 1))),
+        ];
+        World::new(own.map(|(name, doing)| Script { pid: PID, name: name.into(), doing }).into())
+    }
+
     /// A recursion `depth` frames deep, and a fork at every level.
     pub fn deep() -> World {
         World::new(vec![Script {
@@ -168,7 +208,12 @@ impl World {
         for n in 0..self.scripts.len() {
             let tid = PID + n as u32;
             let doing = (self.scripts[n].doing)(self.ticks);
-            let name = RawName::new(self.scripts[n].name.as_bytes());
+            let name = &self.scripts[n].name;
+            let name = match (name.strip_prefix('~'), name.strip_prefix('^')) {
+                (Some(name), _) => RawName::new(name.as_bytes()).of_kind(ThreadKind::Internal),
+                (_, Some(name)) => RawName::new(name.as_bytes()).of_kind(ThreadKind::Daemon),
+                _ => RawName::new(name.as_bytes()),
+            };
             let thread = ThreadKey { pid: self.scripts[n].pid, tid, start: 77 };
             let (last_wait, mut run_ns, known) = self.last.get(&tid).copied().unwrap_or((0, 0, false));
             let runs = self.ticks;
@@ -319,6 +364,8 @@ pub fn look_at(asked: &[Asked]) -> Vec<Answer> {
 
 /// Before the name of a function of the kernel.
 const KERNEL: &str = "kernel!";
+/// Before that of a Java method.
+const JAVA: &str = "java!";
 
 fn location(text: &str) -> Location {
     if let Some(function) = text.strip_prefix(KERNEL) {
@@ -329,6 +376,22 @@ fn location(text: &str) -> Location {
         Some((function, line)) => (function, Some(line)),
         None => (text, None),
     };
+    if let Some(method) = function.strip_prefix(JAVA) {
+        let (class, name) = method.rsplit_once('.').unwrap_or(("", method));
+        let native = name == "sleep";
+        return Location {
+            function: method.into(),
+            module: class.into(),
+            file: Some("X.java".into()),
+            line: line.filter(|_| !native),
+            kind: FrameKind::Java,
+            tier: Some(if native { Tier::Native } else { Tier::C2 }),
+        };
+    }
+    if line.is_none() && function.contains("::") && !function.contains("shop") {
+        let module = "libjvm.so".into();
+        return Location { function: function.into(), module, file: None, line, kind: FrameKind::Native, tier: None };
+    }
     let library = !function.contains("shop") && line.is_none();
     Location {
         function: function.into(),

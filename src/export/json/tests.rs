@@ -37,7 +37,7 @@ fn the_schema_is_kept_field_by_field() {
     let group = &value["groups"][0];
     let fields = "name threads wall_ms cpu_ms hits cpu_hits longest_ms states_ms tree";
     assert_eq!(keys(group), fields.split_whitespace().collect::<Vec<_>>());
-    assert_eq!(keys(&group["threads"][0]), ["pid", "tid", "name"]);
+    assert_eq!(keys(&group["threads"][0]), ["pid", "tid", "name", "kind"]);
     let states = ["run", "rdy", "lock", "wait", "io", "poll", "sleep", "disk", "stopped"];
     assert_eq!(keys(&group["states_ms"]), states);
     let node = "frame file line module kind tier wall_ms self_wall_ms cpu_ms self_cpu_ms hits self_hits cpu_hits \

@@ -172,6 +172,9 @@ pub fn settings(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     for rule in &settings.rename {
         page.field("Rename", &rename(rule))?;
     }
+    if filters.skip_daemon {
+        page.field("Daemons", &format!("{}, the virtual machine's own threads included", hides(&hidden.daemons)))?;
+    }
     let regexes = [
         ("Threads", &filters.threads, hides(&hidden.threads)),
         ("Focus", &filters.focus, hides(&hidden.focus)),

@@ -24,10 +24,10 @@ pub fn chain(ordered: &Ordered<'_>, node: u32) -> Chain {
 }
 
 /// The child that takes the node's line, one step of [`chain`]: for a view that also draws what branches off a chain.
-/// A marker keeps its line: that a stack was cut must stay to be seen.
+/// A marker keeps its line: that a stack was cut must stay to be seen. So does the name of threads inside of a group.
 pub fn swallowed_by(ordered: &Ordered<'_>, node: u32) -> Option<u32> {
     let projection = ordered.projection;
-    if projection.name(node).kind == FrameKind::Marker {
+    if matches!(projection.name(node).kind, FrameKind::Marker | FrameKind::Thread) {
         return None;
     }
     let own = u128::from(projection.nodes.own_value(node, ordered.metric));

@@ -4,6 +4,7 @@ use regex::Regex;
 
 use super::idle::{self, Mark, Wait};
 use super::rows::Rows;
+use super::safepoint;
 use crate::model::settings::{Grouping, Settings};
 use crate::model::tables::{FrameKind, Location, StackId, Tables};
 
@@ -18,6 +19,18 @@ pub(super) struct Verdict {
     idle: Mark,
     /// A frame of the kernel without a name: a row of them says no more than one.
     pub anonymous: bool,
+    pub stops: Stops,
+}
+
+/// What a frame says about a stop at a safepoint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Stops {
+    #[default]
+    No,
+    /// It leads to one, where one is below.
+    Way,
+    /// It stands for one: nothing below it matters.
+    Here,
 }
 
 /// What they say of a stack: of all its frames, hidden ones included.
@@ -118,6 +131,11 @@ fn judge_function(settings: &Settings, location: &Location, mark: Mark) -> Verdi
             _ => false,
         },
         anonymous: location.is_unnamed_kernel(),
+        stops: match location {
+            stop if safepoint::is_marker(stop) => Stops::Here,
+            way if safepoint::is_way(way) => Stops::Way,
+            _ => Stops::No,
+        },
         idle: if settings.idle_at.iter().any(|pattern| pattern.is_match(name)) { Mark::Waits } else { mark },
     }
 }

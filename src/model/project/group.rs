@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::rows::Rows;
-use crate::model::frame::ThreadKey;
+use crate::model::frame::{ThreadKey, ThreadKind};
 use crate::model::settings::{Grouping, Rename, Settings};
 use crate::model::snapshot::Snapshot;
 use crate::model::tables::NameId;
@@ -17,6 +17,9 @@ pub const UNNAMED: &str = "(unnamed)";
 pub const NO_MATCH: &str = "(no match)";
 /// The one group of [`Grouping::None`].
 pub const ALL: &str = "(all)";
+/// The group of threads that a runtime made for itself, under [`Grouping::Rules`]; inside of it they go by their names.
+/// (There is one runtime yet whose own threads are known.)
+pub const INTERNAL: &str = "[JVM]";
 
 /// The name a thread called `name` is grouped under: the default rules, then `rename` in order.
 pub fn by_rules(name: &str, rename: &[Rename]) -> String {
@@ -54,6 +57,16 @@ fn default_rules(name: &str) -> String {
     squeezed
 }
 
+/// What threads of a runtime itself are called inside of [`INTERNAL`]: without the number at their end, which is all that
+/// tells those apart that do the same (`G1 Conc#0`); other digits are part of the name (`C2 CompilerThread1`).
+pub fn internal_name(name: &str, rename: &[Rename]) -> String {
+    let mut name = named(name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '#').to_owned());
+    for rule in rename {
+        name = named(rule.pattern.replace_all(&name, rule.text.as_str()).into_owned());
+    }
+    name
+}
+
 /// What decides a fact's group.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Key {
@@ -65,11 +78,25 @@ enum Key {
     All,
 }
 
+/// What a group is called. Several with one name, of which some have an inner one, are shown as one.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(super) struct Label {
+    pub name: Arc<str>,
+    /// The row of these threads inside of it.
+    pub inner: Option<Arc<str>>,
+}
+
+impl Label {
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        [Some(&self.name), self.inner.as_ref()].into_iter().flatten().map(|name| &**name)
+    }
+}
+
 /// Gives every group a number. What was looked at once is not looked at again.
 #[derive(Default)]
 pub(super) struct Groups {
-    labels: Vec<Arc<str>>,
-    by_label: HashMap<Arc<str>, u32>,
+    labels: Vec<Label>,
+    by_label: HashMap<Label, u32>,
     by_key: FxHashMap<Key, u32>,
 }
 
@@ -106,7 +133,13 @@ impl Groups {
             return *group;
         }
         let text = || snapshot.tables.name(name);
+        let internal = snapshot.tables.kind(name) == ThreadKind::Internal;
+        let mut inner = None;
         let label: Arc<str> = match settings.grouping {
+            Grouping::Rules if internal => {
+                inner = Some(internal_name(text(), &settings.rename).into());
+                INTERNAL.into()
+            }
             Grouping::Rules => by_rules(text(), &settings.rename).into(),
             Grouping::Name => text().clone(),
             Grouping::Thread => thread_label(text(), thread).into(),
@@ -117,6 +150,7 @@ impl Groups {
             Grouping::None => ALL.into(),
             Grouping::Frame(_) => frame.map_or_else(|| NO_MATCH.into(), |l| rows.location(l).function.clone()),
         };
+        let label = Label { name: label, inner };
         let next = self.labels.len() as u32;
         let group = match settings.grouping {
             // One group each, whatever two threads are called.
@@ -135,7 +169,7 @@ impl Groups {
         self.labels.len()
     }
 
-    pub(super) fn label(&self, group: u32) -> &Arc<str> {
+    pub(super) fn label(&self, group: u32) -> &Label {
         &self.labels[group as usize]
     }
 }
@@ -170,6 +204,21 @@ mod tests {
         ] {
             assert_eq!(by_rules(name, &[]), group, "{name}");
         }
+    }
+
+    #[test]
+    fn threads_of_a_runtime_keep_the_digits_of_their_names() {
+        for (name, inner) in [
+            ("C2 CompilerThread0", "C2 CompilerThread"),
+            ("GC Thread#12", "GC Thread"),
+            ("G1 Main Marker", "G1 Main Marker"),
+            ("VM Periodic Tas", "VM Periodic Tas"),
+            ("7", UNNAMED),
+        ] {
+            assert_eq!(internal_name(name, &[]), inner, "{name}");
+        }
+        let rename = [Rename::parse("s/^C[12] CompilerThread/compiler/").unwrap()];
+        assert_eq!(internal_name("C2 CompilerThread0", &rename), "compiler");
     }
 
     #[test]

@@ -6,12 +6,14 @@
 //! * a *loop* that waits for work and also runs the tasks: idle only while nothing but the wait itself is below it.
 //!   A callback that waits for something of its own, below the same loop, stays visible.
 //!
-//! The states io, lock and disk are never idle and poll always is, so these lists decide about wait and sleep.
+//! The states io, lock and disk are never idle and poll always is, so these lists decide about wait and sleep. A thread that a
+//! runtime made for itself waits for nothing but work: of it no frame needs to be known.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
+use crate::model::frame::ThreadKind;
 use crate::model::state::State;
 use crate::model::tables::{FrameKind, Location};
 
@@ -36,14 +38,16 @@ const WAITS: &[&str] = &[
     r"StringDedup::Processor::wait_for_requests",
     r"(os::)?signal_wait",
     r"G1ServiceThread::sleep_before_next_cycle",
+    r"GCTaskManager::get_task|[XZ]Metronome::wait_for_tick",
     // What `main` runs beside, and waits for.
     r"CallJavaMainInNewThread",
     // Java.
     r"(java\.util\.concurrent|org\.apache\.tomcat\.util\.threads)\.ThreadPoolExecutor\.getTask",
     r"(java\.util\.concurrent|scala\.concurrent\.forkjoin|akka\.dispatch\.forkjoin)\.ForkJoinPool\.(idleA|a)waitWork",
-    r"java\.util\.concurrent\.[A-Za-z]*(Queue|Deque)(\$\w+)?\.take(First|Last)?",
+    r"java\.util\.concurrent\.[A-Za-z]*(Queue|Deque)(\$\w+)?\.(take|poll)(First|Last)?",
     r"java\.lang\.ref\.Reference\.waitForReferencePendingList",
-    r"java\.lang\.ref\.ReferenceQueue\.remove",
+    r"java\.lang\.ref\.(ReferenceQueue\.remove0?|NativeReferenceQueue\.await)",
+    r"java\.lang\.(ProcessHandleImpl\.waitForProcessExit0|UNIXProcess\.waitForProcessExit)",
     r"org\.eclipse\.jetty\.util\.thread\.(QueuedThreadPool(\$Runner)?\.idleJobPoll|ReservedThreadExecutor\$ReservedThread\.reservedWait)",
     r"io\.netty\.util\.(concurrent\.SingleThreadEventExecutor\.takeTask|HashedWheelTimer\$Worker\.waitForNextTick)",
     r"kotlinx\.coroutines\.scheduling\.CoroutineScheduler\$Worker\.(tryPark|park)",
@@ -69,7 +73,8 @@ const LOOPS: &[&str] = &[
     r"(ServiceThread|NotificationThread|MonitorDeflationThread)::[a-z]+_(deflation_)?thread_entry",
     r"GangWorker::loop|WorkerThread::run|G1Concurrent[A-Za-z]+Thread::run_service|NMethodSweeper::sweeper_loop",
     r"[ZX](Director|Driver[A-Za-z]*|Stat|Uncommitter|Unmapper)::(run_service|run_thread|thread_loop)",
-    r"Shenandoah[A-Za-z]*Thread::run_service|signal_thread_entry",
+    r"Shenandoah[A-Za-z]*Thread::run_service|signal_thread_entry|VMThread::loop",
+    r"java\.util\.concurrent\.ForkJoinPool\.runWorker",
     r"java\.util\.TimerThread\.mainLoop|org\.jboss\.threads\.EnhancedQueueExecutor\$ThreadBody\.run",
     r"org\.apache\.catalina\.core\.StandardServer\.await",
     r"(concurrent\.futures\.thread\.)?_worker",
@@ -91,7 +96,8 @@ const PLUMBING: &[&str] = &[
     r"uv_cond_(timed)?wait|uv_sem_wait|g_cond_wait(_until)?|g_async_queue_(timeout_)?pop(_intern)?(_unlocked)?|g_poll",
     r"g_main_context_poll(_unlocked)?|epoll_dispatch|epoll_poll|QWaitCondition(Private)?::wait(_relative)?",
     r"tbb::.*(wait|semaphore|futex)[A-Za-z_:]*",
-    r"Monitor::wait(_without_safepoint_check)?|ObjectMonitor::wait|JVM_MonitorWait|Unsafe_Park",
+    r"Monitor::(wait(_without_safepoint_check)?|IWait)|Object(Monitor|Synchronizer)::wait|JVM_MonitorWait|Unsafe_Park",
+    r"os::naked_[a-z]*_?sleep",
     r"(os::)?(PlatformMonitor|PlatformEvent|Parker)::(wait|park)[a-z_]*",
     r"(Posix)?Semaphore::wait[a-z_]*|SemaphoreGangTaskDispatcher::[a-z_]+|WorkerTaskDispatcher::[a-z_]+|WatcherThread::run",
     r"MonitorLocker::wait|G1[A-Za-z]*::(wait_for_[a-z_]+|sleep_[a-z_]+)|Z[A-Za-z]*::(wait|get|receive|tick)[a-z_]*",
@@ -161,10 +167,10 @@ impl Wait {
     }
 
     /// Is a thread in this state, whose whole stack says this, waiting for work?
-    pub(super) fn is_idle(self, state: State) -> bool {
+    pub(super) fn is_idle(self, kind: ThreadKind, state: State) -> bool {
         match state {
             State::Poll => true,
-            State::Wait | State::Sleep => self != Wait::Own,
+            State::Wait | State::Sleep => self != Wait::Own || kind == ThreadKind::Internal,
             State::Run | State::Rdy | State::Lock | State::Io | State::Disk | State::Stopped => false,
         }
     }
@@ -188,7 +194,11 @@ mod tests {
 
     /// Outermost first.
     fn is_idle(state: State, frames: &[&str]) -> bool {
-        frames.iter().fold(Wait::default(), |wait, frame| wait.below(mark(&location(frame)))).is_idle(state)
+        is_idle_of(ThreadKind::Plain, state, frames)
+    }
+
+    fn is_idle_of(kind: ThreadKind, state: State, frames: &[&str]) -> bool {
+        frames.iter().fold(Wait::default(), |wait, frame| wait.below(mark(&location(frame)))).is_idle(kind, state)
     }
 
     #[test]
@@ -231,6 +241,52 @@ mod tests {
     }
 
     #[test]
+    fn threads_of_a_runtime_itself_need_no_names_to_be_idle() {
+        let stack = ["clone3", "libjvm.so!fn_1a40", "pthread_cond_wait"];
+        let of = |kind| State::ALL.into_iter().filter(|state| is_idle_of(kind, *state, &stack)).collect::<Vec<_>>();
+        assert_eq!(of(ThreadKind::Internal), [State::Wait, State::Poll, State::Sleep]);
+        assert_eq!(of(ThreadKind::Daemon), [State::Poll]);
+    }
+
+    #[test]
+    fn virtual_machines_at_rest_are_idle() {
+        // As they are on JDK 11, 17, 21 and 25.
+        let (park, cond) = ("os::PlatformEvent::park", "libc.so.6!__futex_abstimed_wait_common64");
+        for stack in [
+            &["VMThread::run", "VMThread::loop", "Monitor::wait", "Monitor::IWait", park, cond][..],
+            &["VMThread::loop", "VMThread::wait_for_vm_operations", "Monitor::wait", "PlatformMonitor::wait", cond],
+            &["GCTaskThread::run", "GCTaskManager::get_task", "Monitor::wait", "Monitor::IWait", park, cond],
+            &["NMethodSweeper::sweeper_loop", "Monitor::wait", "Monitor::IWait", park, cond],
+            &["ServiceThread::service_thread_entry", "Monitor::wait", "Monitor::IWait", park, cond],
+            &["XStat::run_service", "XMetronome::wait_for_tick", "Monitor::wait_without_safepoint_check", cond],
+            &["ShenandoahControlThread::run_service", "os::naked_short_sleep", "libc.so.6!__nanosleep"],
+            &[
+                "java.util.TimerThread.mainLoop",
+                "java.lang.Object.wait",
+                "JVM_MonitorWait",
+                "ObjectSynchronizer::wait",
+                cond,
+            ],
+            &[
+                "java.util.concurrent.ForkJoinPool.runWorker",
+                "java.util.concurrent.locks.LockSupport.park",
+                "Unsafe_Park",
+            ],
+            &["java.util.concurrent.LinkedBlockingQueue.poll", "java.util.concurrent.locks.LockSupport.parkNanos"],
+            &[
+                "java.lang.ref.ReferenceQueue.remove0",
+                "java.lang.ref.NativeReferenceQueue.await",
+                "java.lang.Object.wait0",
+            ],
+            &["java.lang.ProcessHandleImpl.waitForProcessExit0", "libc.so.6!__wait4"],
+        ] {
+            assert!(is_idle(State::Wait, stack), "{stack:?}");
+        }
+        let task = ["java.util.concurrent.ForkJoinPool.runWorker", "shop.Task.exec", "java.lang.Object.wait"];
+        assert!(!is_idle(State::Wait, &task));
+    }
+
+    #[test]
     fn a_task_of_a_loop_that_waits_is_not_idle() {
         for stack in [
             &["boost::asio::detail::scheduler::do_run_one", "shop::checkout", "pthread_cond_wait"][..],
@@ -260,7 +316,9 @@ mod tests {
         let pool = ["tokio::runtime::park::Inner::park"];
         let idle: Vec<State> = State::ALL.into_iter().filter(|state| is_idle(*state, &pool)).collect();
         assert_eq!(idle, [State::Wait, State::Poll, State::Sleep]);
-        let idle: Vec<State> = State::ALL.into_iter().filter(|state| is_idle(*state, &["main"])).collect();
-        assert_eq!(idle, [State::Poll]);
+        for kind in [ThreadKind::Plain, ThreadKind::Daemon] {
+            let idle: Vec<State> = State::ALL.into_iter().filter(|state| is_idle_of(kind, *state, &["main"])).collect();
+            assert_eq!(idle, [State::Poll]);
+        }
     }
 }

@@ -7,7 +7,7 @@ use super::lines::At;
 use super::nodes::Nodes;
 use super::{Group, Totals};
 use crate::model::settings::Metric;
-use crate::model::tables::Location;
+use crate::model::tables::{FrameKind, Location};
 
 /// A row of the methods view: a function (or line, class ...), all its frames summed; a recursive function counts once per stack.
 #[derive(Clone, Debug)]
@@ -35,6 +35,9 @@ pub(super) fn methods(nodes: &Nodes, groups: &[Group], seen: &[(u32, u32)]) -> V
     let methods_of: Vec<u32> = (0..)
         .zip(&nodes.rows)
         .map(|(node, row)| {
+            if nodes.name(node).kind == FrameKind::Thread {
+                return NONE;
+            }
             let method = &mut method_of_row[*row as usize];
             if *method == NONE {
                 *method = methods.len() as u32;
@@ -47,7 +50,7 @@ pub(super) fn methods(nodes: &Nodes, groups: &[Group], seen: &[(u32, u32)]) -> V
 
     let recursive = recursive(nodes, groups, &methods_of, methods.len());
     for (node, (method, recursive)) in (0..).zip(methods_of.iter().zip(&recursive)) {
-        let method = &mut methods[*method as usize];
+        let Some(method) = methods.get_mut(*method as usize) else { continue };
         // Most nodes have no time of their own.
         if nodes.own[node as usize] != NONE {
             method.own.add(&nodes.own(node));
@@ -61,21 +64,23 @@ pub(super) fn methods(nodes: &Nodes, groups: &[Group], seen: &[(u32, u32)]) -> V
     methods
 }
 
-/// Which nodes lie below another node of their method.
+/// Which nodes lie below another node of their method. What has no method, the name of threads, is an outermost node.
 fn recursive(nodes: &Nodes, groups: &[Group], methods_of: &[u32], method_count: usize) -> Vec<bool> {
     let mut recursive = vec![false; methods_of.len()];
-    let mut open = vec![0u32; method_count];
+    // The last place is of what has no method.
+    let mut open = vec![0u32; method_count + 1];
+    let place = |node: usize| (methods_of[node] as usize).min(method_count);
     for group in groups {
         let mut at = group.first_root;
         while at != NONE {
             let node = at as usize;
-            let here = &mut open[methods_of[node] as usize];
+            let here = &mut open[place(node)];
             recursive[node] = *here > 0;
             *here += 1;
             at = nodes.first_child[node];
             let mut done = node;
             while at == NONE {
-                open[methods_of[done] as usize] -= 1;
+                open[place(done)] -= 1;
                 at = nodes.next_sibling[done];
                 match nodes.parents[done] {
                     NONE => break,
@@ -95,7 +100,9 @@ fn count_threads(nodes: &Nodes, methods_of: &[u32], seen: &[(u32, u32)], methods
         let mut at = *node;
         while at != NONE && std::mem::replace(&mut at_node[at as usize], *thread) != *thread {
             let method = methods_of[at as usize] as usize;
-            if std::mem::replace(&mut at_method[method], *thread) != *thread {
+            if let Some(seen) = at_method.get_mut(method)
+                && std::mem::replace(seen, *thread) != *thread
+            {
                 methods[method].threads += 1;
             }
             at = nodes.parents[at as usize];

@@ -12,6 +12,7 @@ mod nodes;
 mod ordered;
 mod read;
 mod rows;
+mod safepoint;
 mod totals;
 mod tree;
 mod units;
@@ -26,14 +27,14 @@ use std::sync::{Arc, OnceLock};
 
 use rustc_hash::FxHashMap;
 
-use super::frame::{Ns, ThreadKey};
+use super::frame::{Ns, ThreadKey, ThreadKind};
 use super::settings::{Grouping, Metric, Settings};
 use super::snapshot::{Session, Snapshot, Target};
 use super::tables::NameId;
 
 pub use collapse::{Chain, chain, heaviest, hottest_group, hottest_path, is_drawn, swallowed_by};
 pub use confidence::{Confidence, HITS_NEEDED, confidence, seconds_for_one_percent};
-pub use group::{ALL, NO_MATCH, UNNAMED, by_rules};
+pub use group::{ALL, INTERNAL, NO_MATCH, UNNAMED, by_rules, internal_name};
 pub use methods::Method;
 pub use nodes::Siblings;
 pub use ordered::{Node, Ordered};
@@ -58,6 +59,7 @@ pub struct GroupThread {
     pub thread: ThreadKey,
     /// Its newest name in the range.
     pub name: Arc<str>,
+    pub kind: ThreadKind,
 }
 
 /// What filters and idle hide: shown + hidden = everything.
@@ -66,11 +68,19 @@ pub struct Hidden {
     pub idle: Totals,
     /// Distinct threads that were idle for the whole range.
     pub idle_threads: u32,
-    /// Hidden by focus, by ignore, by threads: each stack counts for the first that hides it, in the order
-    /// threads, focus, ignore, idle.
+    /// Hidden by threads, daemons, focus, ignore: each stack counts for the first that hides it, in the order
+    /// threads, daemons, focus, ignore, idle.
     pub threads: Totals,
+    pub daemons: Totals,
     pub focus: Totals,
     pub ignore: Totals,
+}
+
+impl Hidden {
+    /// All that is hidden, in the order in which it is.
+    pub fn parts(&self) -> [&Totals; 5] {
+        [&self.threads, &self.daemons, &self.focus, &self.ignore, &self.idle]
+    }
 }
 
 /// The facts of a range as groups, call trees and methods. Metric and order are no part of it: [`Projection::ordered`]
@@ -178,24 +188,34 @@ impl Projector {
         let Projector { rows, verdicts, groups, facts: facts_scratch, trees: scratch, .. } = self;
         let shown = read::Reader::new(snapshot, settings, rows, verdicts, groups, facts_scratch).read(facts);
 
-        let members = members(snapshot, settings, &shown, groups);
+        let parts = parts(snapshot, settings, &shown, groups);
         let mut rank = vec![0; groups.count()];
-        for (member, place) in members.iter().zip(0..) {
-            rank[member.group as usize] = place;
+        let mut heads = Vec::with_capacity(parts.len());
+        let mut members: Vec<Part> = Vec::with_capacity(parts.len());
+        for (part, place) in parts.into_iter().zip(0..) {
+            rank[part.group as usize] = place;
+            let inner = part.label.inner.as_ref().map(|name| rows.thread_row(name, settings.roll_up));
+            let same = members.last_mut().filter(|before| before.belongs_with(&part));
+            heads.push(tree::Head { group: part.group, joins: same.is_some(), inner });
+            match same {
+                Some(before) => before.join(part),
+                None => members.push(part),
+            }
         }
         // By group, and in each by stack: callers come before what they call, whatever the order of facts.
         let cells = &shown.cells;
         let order: Vec<u32> = (0..).zip(cells).filter(|(_, c)| shown.is_shown(c)).map(|(at, _)| at).collect();
         let order = read::by_counting(&order, snapshot.tables.stack_count().max(1), |at| cells[*at as usize].stack.0);
-        let order = read::by_counting(&order, members.len(), |at| rank[cells[*at as usize].group as usize]);
+        let order = read::by_counting(&order, heads.len(), |at| rank[cells[*at as usize].group as usize]);
         let builder = tree::Builder { tables: &snapshot.tables, settings, rows, verdicts, scratch };
-        let trees = builder.build(cells, &order);
+        let trees = builder.build(cells, &order, &heads);
         let attached = shown.seen.iter().map(|seen| (seen.thread, trees.attached[seen.cell as usize]));
         let seen = attached.filter(|(_, node)| *node != columns::NONE).collect();
 
         let mut total = Totals::default();
         let mut groups = Vec::with_capacity(trees.groups.len());
-        for (tree, Members { name, threads, .. }) in trees.groups.into_iter().zip(members) {
+        for (tree, Part { label, threads, .. }) in trees.groups.into_iter().zip(members) {
+            let name = label.name;
             total.add(&tree.total);
             groups.push(Group { name, threads, total: tree.total, own: tree.own, first_root: tree.first_root });
         }
@@ -244,14 +264,28 @@ impl Projector {
 }
 
 /// A group by its number, and who is in it.
-struct Members {
+struct Part {
     group: u32,
-    name: Arc<str>,
+    label: group::Label,
     threads: Vec<GroupThread>,
 }
 
+impl Part {
+    /// Whether the two are shown as one group.
+    fn belongs_with(&self, next: &Part) -> bool {
+        self.label.name == next.label.name && next.label.inner.is_some()
+    }
+
+    fn join(&mut self, next: Part) {
+        self.threads.extend(next.threads);
+        self.threads.sort_by_key(|thread| thread.thread);
+        // A thread that was called otherwise before is there twice.
+        self.threads.dedup_by_key(|thread| thread.thread);
+    }
+}
+
 /// The groups of all cells, by name.
-fn members(snapshot: &Snapshot, settings: &Settings, shown: &read::Shown, groups: &group::Groups) -> Vec<Members> {
+fn parts(snapshot: &Snapshot, settings: &Settings, shown: &read::Shown, groups: &group::Groups) -> Vec<Part> {
     let now: FxHashMap<ThreadKey, NameId> = snapshot.threads.iter().map(|t| (t.thread, t.name)).collect();
     // `seen` is sorted by thread: within a group all of a thread's names come in a row.
     let mut seen: Vec<Vec<(u32, NameId)>> = vec![Vec::new(); groups.count()];
@@ -267,23 +301,24 @@ fn members(snapshot: &Snapshot, settings: &Settings, shown: &read::Shown, groups
             _ => group.push((seen_in.thread, seen_in.name)),
         }
     }
-    let mut members: Vec<Members> = Vec::with_capacity(seen.len());
+    let mut parts: Vec<Part> = Vec::with_capacity(seen.len());
     for (group, threads) in (0..).zip(seen).filter(|(_, threads)| !threads.is_empty()) {
         let mut threads: Vec<GroupThread> = threads
             .into_iter()
             .map(|(thread, name)| GroupThread {
                 thread: shown.threads[thread as usize],
                 name: snapshot.tables.name(name).clone(),
+                kind: snapshot.tables.kind(name),
             })
             .collect();
         threads.sort_unstable_by_key(|thread| thread.thread);
-        let name = match (&settings.grouping, threads.as_slice()) {
-            (Grouping::Thread, [one]) => group::thread_label(&one.name, one.thread).into(),
-            _ => groups.label(group).clone(),
-        };
-        members.push(Members { group, name, threads });
+        let mut label = groups.label(group).clone();
+        if let (Grouping::Thread, [one]) = (&settings.grouping, threads.as_slice()) {
+            label.name = group::thread_label(&one.name, one.thread).into();
+        }
+        parts.push(Part { group, label, threads });
     }
-    let first = |members: &Members| members.threads.first().map(|t| t.thread);
-    members.sort_unstable_by(|a, b| a.name.cmp(&b.name).then_with(|| first(a).cmp(&first(b))));
-    members
+    let first = |part: &Part| part.threads.first().map(|t| t.thread);
+    parts.sort_unstable_by(|a, b| a.label.cmp(&b.label).then_with(|| first(a).cmp(&first(b))));
+    parts
 }

@@ -8,7 +8,7 @@ use super::group::{Groups, thread_label};
 use super::rows::Rows;
 use super::{Hidden, Totals};
 use crate::model::facts::{FactKey, Weights};
-use crate::model::frame::{Ns, ThreadKey};
+use crate::model::frame::{Ns, ThreadKey, ThreadKind};
 use crate::model::settings::{Grouping, Settings};
 use crate::model::snapshot::Snapshot;
 use crate::model::state::State;
@@ -176,7 +176,8 @@ impl<'a> Reader<'a> {
         let who = (key.thread, key.name);
         let group = self.groups.of(self.snapshot, self.settings, self.rows, who, path.group);
         let thread = self.thread(key.thread);
-        let is_idle = path.wait.is_idle(state);
+        let kind = self.snapshot.tables.kind(key.name);
+        let is_idle = path.wait.is_idle(kind, state);
         if !is_idle && (weights.wall_ns > 0 || weights.cpu_ns > 0) {
             self.idle[thread as usize].1 = true;
         }
@@ -184,6 +185,8 @@ impl<'a> Reader<'a> {
         let filters = &self.settings.filters;
         if !self.is_chosen(key, group) {
             add(&mut self.hidden.threads, state, weights);
+        } else if filters.skip_daemon && kind != ThreadKind::Plain {
+            add(&mut self.hidden.daemons, state, weights);
         } else if filters.focus.active().is_some() && !path.focus {
             add(&mut self.hidden.focus, state, weights);
         } else if path.ignore {
@@ -223,7 +226,7 @@ impl<'a> Reader<'a> {
             let name = self.snapshot.tables.name(key.name);
             let by_group = match self.settings.grouping {
                 Grouping::Thread => pattern.is_match(&thread_label(name, key.thread)),
-                _ => pattern.is_match(self.groups.label(group)),
+                _ => self.groups.label(group).names().any(|name| pattern.is_match(name)),
             };
             by_group || pattern.is_match(name)
         })

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::lines::Places;
+use super::safepoint;
 use super::units::unit;
 use crate::model::frame::FrameCode;
 use crate::model::settings::RollUp;
@@ -70,7 +71,10 @@ impl Rows {
         let named = tables.named(frame);
         let start = self.list.len() as u32;
         for location in named.locations.iter() {
-            let id = self.location_id(location);
+            let id = match safepoint::is_stop(location) {
+                true => self.location_id(&safepoint::marker()),
+                false => self.location_id(location),
+            };
             self.list.push(id);
         }
         // A marker that concerns a file is called so before the file's name is known.
@@ -127,6 +131,16 @@ impl Rows {
                 let unit = nth_unit(by).map_or(location, |nth| self.units[nth][location as usize]);
                 (unit, unit)
             }
+        }
+    }
+
+    /// The row of threads of one name inside of a group.
+    pub(super) fn thread_row(&mut self, name: &str, by: RollUp) -> (u32, u32) {
+        let location = self.location_id(&Location::named(name, FrameKind::Thread));
+        // Of no unit but itself.
+        match by {
+            RollUp::Function => (self.function_of(location), location),
+            _ => (location, location),
         }
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::model::facts::{FactKey, History, Weights};
-use crate::model::frame::{FileId, FrameCode, RawFrame, RawName};
+use crate::model::frame::{FileId, FrameCode, RawFrame, RawName, ThreadKind};
 use crate::model::interner::Interner;
 use crate::model::settings::{Filter, Filters, Metric};
 use crate::model::snapshot::{Health, Session, Target};
@@ -52,7 +52,8 @@ impl World {
         let mut frames: Vec<RawFrame> = stack.split(';').filter(|f| !f.is_empty()).map(|f| self.frame(f)).collect();
         frames.reverse();
         let stack = self.interner.stack(&frames);
-        let name = self.interner.name(RawName::new(name.as_bytes()));
+        let (name, kind) = of_kind(name);
+        let name = self.interner.name(RawName::new(name.as_bytes()).of_kind(kind));
         let on_cpu = state == State::Run;
         let weights = Weights {
             wall_ns: wall,
@@ -118,6 +119,15 @@ impl World {
     /// What is shown, one group or node per line: name, total, self; see [`drawn`].
     fn shows(&mut self, settings: &Settings) -> String {
         drawn(&self.project(settings), settings)
+    }
+}
+
+/// A name as it is written here: `~` before that of a runtime's own thread, `^` before that of a daemon.
+fn of_kind(name: &str) -> (&str, ThreadKind) {
+    match (name.strip_prefix('~'), name.strip_prefix('^')) {
+        (Some(name), _) => (name, ThreadKind::Internal),
+        (_, Some(name)) => (name, ThreadKind::Daemon),
+        _ => (name, ThreadKind::Plain),
     }
 }
 

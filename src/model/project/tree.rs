@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::Totals;
 use super::columns::{Columns, NONE};
-use super::filter::Verdicts;
+use super::filter::{Stops, Verdicts};
 use super::lines::At;
 use super::nodes::Nodes;
 use super::read::Cell;
@@ -40,6 +40,8 @@ struct Place {
     attach: u32,
     /// The interesting cut: the next shown frame still belongs to it.
     one_more: bool,
+    /// The thread was stopped here: frames further in are the stop's.
+    stopped: bool,
 }
 
 /// A node with more children has them in a hash table. Fewer are found faster one by one, where they lie: a table of all
@@ -47,7 +49,7 @@ struct Place {
 /// (The tests' trees are small, and are to reach the table.)
 const FEW: u32 = if cfg!(test) { 2 } else { 16 };
 
-const NOWHERE: Place = Place { walk: 0, deepest: NONE, attach: NONE, one_more: false };
+const NOWHERE: Place = Place { walk: 0, deepest: NONE, attach: NONE, one_more: false, stopped: false };
 
 /// Memory that is used again for the next projection.
 #[derive(Default)]
@@ -74,6 +76,15 @@ pub(super) struct Trees {
     pub groups: Vec<TreeGroup>,
 }
 
+/// What a group's cells begin with.
+pub(super) struct Head {
+    pub group: u32,
+    /// It is part of the group before it.
+    pub joins: bool,
+    /// The row that all of it stands below, and where that is shown; see [`Rows::row`].
+    pub inner: Option<(u32, u32)>,
+}
+
 /// The cells of one group, as one tree.
 pub(super) struct TreeGroup {
     pub total: Totals,
@@ -97,19 +108,25 @@ pub(super) struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// `order` is the indexes of the cells that are shown, those of one group next to each other.
-    pub(super) fn build(mut self, cells: &[Cell], order: &[u32]) -> Trees {
+    /// `order` is the indexes of the cells that are shown, those of one group next to each other and as in `heads`.
+    pub(super) fn build(mut self, cells: &[Cell], order: &[u32], heads: &[Head]) -> Trees {
         self.scratch.clear(self.tables.stack_count());
         let mut groups: Vec<TreeGroup> = Vec::new();
         let mut attached = vec![NONE; cells.len()];
         let mut nodes = Nodes::new(self.rows.places().clone());
         let mut owners = 0;
-        let mut last = None;
+        let mut heads = heads.iter();
+        let mut head: Option<&Head> = None;
+        let mut above = NONE;
         for index in order {
             let cell = &cells[*index as usize];
-            if last.replace(cell.group) != Some(cell.group) {
-                groups.push(TreeGroup::default());
+            if head.is_none_or(|head| head.group != cell.group) {
+                head = heads.find(|head| head.group == cell.group);
+                if groups.is_empty() || head.is_none_or(|head| !head.joins) {
+                    groups.push(TreeGroup::default());
+                }
                 self.scratch.next_walk();
+                above = NONE;
             }
             let number = groups.len() - 1;
             let group = &mut groups[number];
@@ -119,7 +136,10 @@ impl Builder<'_> {
                 group.own.add(&cell.totals);
                 continue;
             }
-            let node = self.node_of(entry, number as u32, &mut nodes, group);
+            if let (NONE, Some((row, place))) = (above, head.and_then(|head| head.inner)) {
+                above = self.scratch.child(NONE, row, place, number as u32, &mut nodes, group);
+            }
+            let node = self.node_of(entry, above, number as u32, &mut nodes, group);
             attached[*index as usize] = node;
             let own = &mut nodes.own[node as usize];
             if *own == NONE {
@@ -162,6 +182,26 @@ impl Builder<'_> {
         while let Some(stack) = scratch.stacks.pop() {
             for location in self.rows.of_frame(self.tables.top(stack)) {
                 let verdict = self.verdicts.of_location(*location);
+                if place.stopped {
+                    continue;
+                }
+                if verdict.stops == Stops::Here {
+                    place.stopped = true;
+                    // What led here is not shown.
+                    let mut caller = place.deepest;
+                    while caller != NONE
+                        && self.verdicts.of_location(scratch.entries[caller as usize].location).stops == Stops::Way
+                    {
+                        caller = scratch.entries[caller as usize].parent;
+                    }
+                    let of_caller =
+                        (caller != NONE).then(|| self.verdicts.of_location(scratch.entries[caller as usize].location));
+                    place.deepest = caller;
+                    place.one_more = cut && of_caller.is_some_and(|verdict| verdict.interesting);
+                    if !cut || place.one_more {
+                        place.attach = caller;
+                    }
+                }
                 let again = || self.verdicts.of_location(scratch.entries[place.deepest as usize].location).anonymous;
                 if verdict.hide || (verdict.anonymous && place.deepest != NONE && again()) {
                     continue;
@@ -180,11 +220,11 @@ impl Builder<'_> {
         place
     }
 
-    /// The node of an entry, made where it is missing, as all further out are.
-    fn node_of(&mut self, entry: u32, group: u32, nodes: &mut Nodes, tree: &mut TreeGroup) -> u32 {
+    /// The node of an entry, made where it is missing, as all further out are; the outermost below `above`.
+    fn node_of(&mut self, entry: u32, above: u32, group: u32, nodes: &mut Nodes, tree: &mut TreeGroup) -> u32 {
         let scratch = &mut *self.scratch;
         scratch.path.clear();
-        let mut node = NONE;
+        let mut node = above;
         let mut at = entry;
         while at != NONE {
             let Entry { node: known, parent, .. } = scratch.entries[at as usize];
@@ -196,46 +236,47 @@ impl Builder<'_> {
             at = parent;
         }
         while let Some(entry) = scratch.path.pop() {
-            let entry = &mut scratch.entries[entry as usize];
             let by = self.settings.roll_up;
-            let (row, place) = self.rows.row(entry.location, by);
+            let (row, place) = self.rows.row(scratch.entries[entry as usize].location, by);
             // Neighbours that belong together are one row.
-            if by.joins() && node != NONE && nodes.rows[node as usize] == row {
-                entry.node = node;
-                continue;
+            if !(by.joins() && node != NONE && nodes.rows[node as usize] == row) {
+                node = scratch.child(node, row, place, group, nodes, tree);
             }
-            // Nodes count up from 0 and groups down from the top; memory ends long before they meet.
-            let above = if node == NONE { NONE - group } else { node };
-            let (first, fan) = match node {
-                NONE => (tree.first_root, &mut tree.roots),
-                node => (nodes.first_child[node as usize], &mut scratch.fans[node as usize]),
-            };
-            let found = match *fan <= FEW {
-                true => nodes.siblings(first).find(|child| nodes.rows[*child as usize] == row),
-                false => scratch.children.get(&(above, row)).copied(),
-            };
-            let found = found.unwrap_or(NONE);
-            if found != NONE {
-                scratch.several |= nodes.see(found, place);
-                node = found;
-            } else {
-                *fan += 1;
-                let many = *fan > FEW;
-                let first_of_many = *fan == FEW + 1;
-                scratch.fans.push(0);
-                node = nodes.push(node, row, place, &mut tree.first_root);
-                let family = if first_of_many { FEW as usize + 1 } else { usize::from(many) };
-                for child in nodes.siblings(node).take(family) {
-                    scratch.children.insert((above, nodes.rows[child as usize]), child);
-                }
-            }
-            entry.node = node;
+            scratch.entries[entry as usize].node = node;
         }
         node
     }
 }
 
 impl Scratch {
+    /// The node of a row below `node`, or below the group; made where it is missing.
+    fn child(&mut self, node: u32, row: u32, place: u32, group: u32, nodes: &mut Nodes, tree: &mut TreeGroup) -> u32 {
+        // Nodes count up from 0 and groups down from the top; memory ends long before they meet.
+        let above = if node == NONE { NONE - group } else { node };
+        let (first, fan) = match node {
+            NONE => (tree.first_root, &mut tree.roots),
+            node => (nodes.first_child[node as usize], &mut self.fans[node as usize]),
+        };
+        let found = match *fan <= FEW {
+            true => nodes.siblings(first).find(|child| nodes.rows[*child as usize] == row),
+            false => self.children.get(&(above, row)).copied(),
+        };
+        if let Some(found) = found {
+            self.several |= nodes.see(found, place);
+            return found;
+        }
+        *fan += 1;
+        let many = *fan > FEW;
+        let first_of_many = *fan == FEW + 1;
+        self.fans.push(0);
+        let made = nodes.push(node, row, place, &mut tree.first_root);
+        let family = if first_of_many { FEW as usize + 1 } else { usize::from(many) };
+        for child in nodes.siblings(made).take(family) {
+            self.children.insert((above, nodes.rows[child as usize]), child);
+        }
+        made
+    }
+
     fn clear(&mut self, stack_count: usize) {
         let places = self.places.len().max(stack_count);
         self.places.resize(places, NOWHERE);

@@ -11,6 +11,7 @@
 //! goes to Java code, to the virtual machine and to the C library is what is asked then.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use crate::model::qualified::owner;
 use crate::model::settings::RollUp;
@@ -22,13 +23,24 @@ const JAVA: &str = "[java]";
 const NO_PACKAGE: &str = "(no package)";
 
 /// What stands behind the name of a class in that of one that was generated for it while the program ran.
-const GENERATED: &[&str] = &["$$Lambda", "$$SpringCGLIB", "$$EnhancerBy", "$$FastClassBy"];
+const GENERATED: &[&str] = &[
+    "$$Lambda",
+    "$$StringConcat",
+    "$$TypeSwitch",
+    "$$SpringCGLIB",
+    "$$EnhancerBy",
+    "$$FastClassBy",
+    "$ByteBuddy",
+    "$MockitoMock",
+    "$HibernateProxy",
+    "_$$_",
+];
 
 /// The row of a location, where it is not a function or line; `None` for what stays a row of its own.
 pub(super) fn unit(location: &Location, by: RollUp) -> Option<Location> {
     let module: &str = &location.module;
-    let name: Cow<'_, str> = match (by, location.kind) {
-        (RollUp::Function | RollUp::Line, _) | (_, FrameKind::Marker) => return None,
+    let owner: Cow<'_, str> = match (by, location.kind) {
+        (RollUp::Function | RollUp::Line, _) | (_, FrameKind::Marker | FrameKind::Thread) => return None,
         (RollUp::Class, FrameKind::Java) => class(location).into(),
         (RollUp::Package, FrameKind::Java) => match class(location).rsplit_once('.') {
             Some((package, _)) => package.into(),
@@ -37,14 +49,17 @@ pub(super) fn unit(location: &Location, by: RollUp) -> Option<Location> {
         (RollUp::Module, FrameKind::Java) => JAVA.into(),
         (RollUp::Class, FrameKind::Native) => owner(&location.function).join("::").into(),
         (RollUp::Package, FrameKind::Native) => namespace(&owner(&location.function)).to_owned().into(),
-        (RollUp::Class, FrameKind::Jit) => base(location.file.as_deref().unwrap_or(module)).into(),
-        (_, FrameKind::Native | FrameKind::Jit | FrameKind::Kernel | FrameKind::Python) => base(module).into(),
+        (RollUp::Class, FrameKind::Jit) => base(location.file.as_deref().unwrap_or("")).into(),
+        (_, FrameKind::Native | FrameKind::Jit | FrameKind::Kernel | FrameKind::Python) => "".into(),
     };
-    // Of the module it is part of, where it has no owner; of none while nobody knows where it lies.
-    let whole = [base(module), &location.function];
-    let name = whole.into_iter().fold(name, |name, other| if name.is_empty() { other.into() } else { name });
-    let module = if name == base(module) { location.module.clone() } else { "".into() };
-    Some(Location { function: name.into(), module, file: None, line: None, kind: location.kind, tier: None })
+    let (name, module): (Arc<str>, Arc<str>) = match (&*owner, module) {
+        // What has no owner is part of its module, or of nothing while nobody knows where it lies.
+        ("", "") => (location.function.clone(), "".into()),
+        ("", module) => (base(module).into(), location.module.clone()),
+        // The same wherever it was compiled.
+        (owner, _) => (owner.into(), "".into()),
+    };
+    Some(Location { function: name, module, file: None, line: None, kind: location.kind, tier: None })
 }
 
 /// Whether a frame's time is part of a row that is called so.
@@ -105,6 +120,16 @@ mod tests {
         java("com.shop.Cart$$anon$1", ["com.shop.Cart$$anon$1", "com.shop", "[java]"]);
         java("Main$Kind", ["Main$Kind", "(no package)", "[java]"]);
         check(FrameKind::Java, "a.B.run", "", ["a.B", "a", "[java]"]);
+    }
+
+    #[test]
+    fn what_was_made_for_a_class_is_that_class() {
+        let of = |class: &str| {
+            let function = format!("{class}.run");
+            unit(&Location { module: class.into(), ..Location::named(&function, FrameKind::Java) }, RollUp::Class)
+        };
+        assert_eq!(of("com.shop.Cart$$Lambda"), of("com.shop.Cart"));
+        assert_ne!(of("com.shop.Cart$Item"), of("com.shop.Cart"));
     }
 
     #[test]

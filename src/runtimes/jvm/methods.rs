@@ -8,6 +8,7 @@ use crate::model::tables::{FrameKind, Location, Tier};
 use crate::model::text::{NAME_CAP, clean};
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::layout::Layout;
+use crate::runtimes::jvm::normal::class_name;
 use crate::runtimes::jvm::scopes::Scope;
 use crate::runtimes::jvm::unsigned5::Unsigned5;
 
@@ -268,21 +269,6 @@ pub fn modified_utf8(bytes: &[u8]) -> Option<String> {
     Some(String::from_utf16_lossy(&units))
 }
 
-/// As Java writes it, and the same from run to run: numbers of generated classes are left out.
-pub fn class_name(symbol: &str) -> String {
-    // Hidden classes have their address behind a plus: Foo$$Lambda+0x00007f...
-    let hidden = symbol.split_once('+').map(|(name, _)| name);
-    let name = hidden.unwrap_or(symbol).replace('/', ".");
-    for generated in ["$$Lambda$", "GeneratedMethodAccessor", "GeneratedConstructorAccessor", "$$FastClassByCGLIB$$"] {
-        if let Some((before, after)) = name.split_once(generated)
-            && after.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".$".contains(&byte))
-        {
-            return format!("{before}{}", generated.trim_end_matches('$'));
-        }
-    }
-    name
-}
-
 /// The compressed line table (src/hotspot/share/code/compressedStream.hpp, oops/method.cpp).
 fn lines<M: ReadMemory>(memory: &M, layout: &Layout, at: u64) -> Vec<(u32, u32)> {
     let mut size = 256;
@@ -322,21 +308,6 @@ fn line_table(bytes: &[u8], excluded: u8) -> Option<Vec<(u32, u32)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn classes_are_called_the_same_in_every_run() {
-        let cases = [
-            ("java/lang/Thread", "java.lang.Thread"),
-            ("Foo$$Lambda+0x00007f1e", "Foo$$Lambda"),
-            ("p/Foo$$Lambda$14/0x0000000800c03000", "p.Foo$$Lambda"),
-            ("Foo$$Lambda$1", "Foo$$Lambda"),
-            ("jdk/internal/reflect/GeneratedMethodAccessor17", "jdk.internal.reflect.GeneratedMethodAccessor"),
-            ("a/B$C", "a.B$C"),
-        ];
-        for (symbol, name) in cases {
-            assert_eq!(class_name(symbol), name);
-        }
-    }
 
     #[test]
     fn line_tables_are_unpacked() {

@@ -7,6 +7,7 @@
 //! heap        address -> generated code (blobs)
 //! scopes      compiled code -> methods inlined there
 //! methods     `Method` -> class, name, file, lines
+//! normal      what generated classes are called
 //! walk        leaving a frame of generated code
 //!   compiled, interpreter, stub   one each
 //! objects     Java objects on its heap, for
@@ -23,6 +24,7 @@ mod interpreter;
 mod layout;
 mod limited;
 mod methods;
+mod normal;
 mod objects;
 mod scopes;
 mod structs;

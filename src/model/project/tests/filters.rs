@@ -119,10 +119,84 @@ fn a_filter_that_is_off_does_nothing() {
         ignore: Filter { value: all.clone(), on: false },
         hide: Filter { value: all, on: false },
         no_kernel: false,
+        skip_daemon: false,
         threads: Filter { value: Some(Regex::new("x").unwrap()), on: false },
         min_percent: Filter::default(),
     });
     assert_eq!(world.shows(&settings), plain);
+}
+
+#[test]
+fn daemons_can_be_left_out() {
+    let mut world = World::new();
+    world.fact("work-1", "start;run", State::Run, 3);
+    world.fact("^work-2", "start;run", State::Run, 4);
+    world.fact("~C2 CompilerThread0", "start;compile", State::Run, 5);
+    let settings = with(Filters { skip_daemon: true, ..Filters::default() });
+    let projection = world.project(&settings);
+    let names: Vec<&str> = projection.groups.iter().map(|group| &*group.name).collect();
+    assert_eq!((names, projection.total.wall_ns, projection.hidden.daemons.wall_ns), (vec!["work-"], 3, 9));
+    assert_eq!(world.project(&Settings::default()).total.wall_ns, 12);
+}
+
+#[test]
+fn threads_that_a_virtual_machine_stopped_say_so() {
+    let mut world = World::new();
+    let stop = "SafepointSynchronize::block;wait";
+    let poll = "SafepointBlob;ThreadSafepointState::handle_polling_page_exception;SafepointMechanism::process";
+    world.fact("main", &format!("start;run;{poll};{stop}"), State::Wait, 3);
+    world.fact(
+        "main",
+        &format!("start;run;JavaThread::check_special_condition_for_native_trans;{stop}"),
+        State::Wait,
+        4,
+    );
+    world.fact("main", "start;run;SafepointMechanism::process;other", State::Run, 5);
+    world.fact("main", stop, State::Wait, 1);
+    let expected = "
+        main 13 0
+          start 12 0
+            run 12 0
+              [JVM safepoint] 7 7
+              SafepointMechanism::process 5 0
+                other 5 5
+          [JVM safepoint] 1 1
+    ";
+    assert_shows(world.shows(&Settings::default()), expected);
+    // As a callee of what is interesting, as what is hidden, by its name.
+    assert_shows(
+        world.shows(&interesting(&["run"])),
+        "
+        main 13 0
+          start 12 0
+            run 12 0
+              [JVM safepoint] 7 7
+              SafepointMechanism::process 5 5
+          [JVM safepoint] 1 1
+        ",
+    );
+    assert_shows(
+        world.shows(&interesting(&["start"])),
+        "
+        main 13 0
+          start 12 0
+            run 12 12
+          [JVM safepoint] 1 1
+    ",
+    );
+    let hide = with(Filters { hide: Filter::set(Regex::new("safepoint").unwrap()), ..Filters::default() });
+    assert_shows(
+        world.shows(&hide),
+        "
+        main 13 1
+          start 12 0
+            run 12 7
+              SafepointMechanism::process 5 0
+                other 5 5
+    ",
+    );
+    let focus = with(Filters { focus: Filter::set(Regex::new("JVM safepoint").unwrap()), ..Filters::default() });
+    assert_eq!(world.project(&focus).total.wall_ns, 8);
 }
 
 #[test]

@@ -30,7 +30,17 @@ const POOL: &str = "rayon_core::sleep::Sleep::sleep";
 const LOOP: &str = "uv__io_poll";
 const PLUMBING: &str = "libc.so.6!wait";
 
-const NAMES: &[&str] = &["work-1", "work-2", "main", "7"];
+const NAMES: &[&str] = &["work-1", "work-2", "main", "7", "~GC #1", "~GC #2", "^work-3"];
+/// What they are shown under, and inside of that.
+const GROUPS: &[(&str, Option<&str>)] = &[
+    ("work-", None),
+    ("work-", None),
+    ("main", None),
+    ("(unnamed)", None),
+    ("[JVM]", Some("GC ")),
+    ("[JVM]", Some("GC ")),
+    ("work-", None),
+];
 
 #[derive(Clone, Debug)]
 struct FactSpec {
@@ -95,12 +105,12 @@ fn filters() -> impl Strategy<Value = Filters> {
         filter(patterns(&["cart|poll", "^main$"])),
         filter(patterns(&["pay|hook", "wrap"])),
         filter(patterns(&["wrap|copy", "^start$|^main$", ""])),
-        filter(patterns(&["^work-$", "^work-1$|main"])),
-        any::<bool>(),
+        filter(patterns(&["^work-$", "^work-1$|main", "^GC $|3", "JVM"])),
+        any::<(bool, bool)>(),
     )
-        .prop_map(|(interesting, focus, ignore, hide, threads, no_kernel)| {
+        .prop_map(|(interesting, focus, ignore, hide, threads, (no_kernel, skip_daemon))| {
             let min_percent = Filter::default();
-            Filters { interesting, focus, ignore, hide, no_kernel, threads, min_percent }
+            Filters { interesting, focus, ignore, hide, no_kernel, threads, skip_daemon, min_percent }
         })
 }
 
@@ -207,8 +217,8 @@ fn rows(projection: &Projection, settings: &Settings) -> Rows {
 /// What the words mean, applied to one stack at a time.
 struct Oracle {
     shown: Totals,
-    /// threads, focus, ignore, idle
-    hidden: [Totals; 4],
+    /// threads, daemons, focus, ignore, idle
+    hidden: [Totals; 5],
     rows: BTreeMap<(String, Vec<String>), OracleRow>,
     methods: BTreeMap<String, OracleRow>,
     groups: BTreeMap<String, (Totals, Totals, BTreeSet<u32>)>,
@@ -250,7 +260,7 @@ fn matches(filter: &Filter<Regex>, frames: &[Location]) -> Option<bool> {
 impl Oracle {
     fn new(facts: &[FactSpec], settings: &Settings) -> Oracle {
         let mut oracle = Oracle::account(facts, settings, settings.idle);
-        if oracle.shown.is_empty() && !oracle.hidden[3].is_empty() {
+        if oracle.shown.is_empty() && !oracle.hidden[4].is_empty() {
             oracle = Oracle::account(facts, settings, true);
         }
         oracle
@@ -259,7 +269,7 @@ impl Oracle {
     fn account(facts: &[FactSpec], settings: &Settings, show_idle: bool) -> Oracle {
         let mut oracle = Oracle {
             shown: Totals::default(),
-            hidden: [Totals::default(); 4],
+            hidden: [Totals::default(); 5],
             rows: BTreeMap::new(),
             methods: BTreeMap::new(),
             groups: BTreeMap::new(),
@@ -279,9 +289,11 @@ impl Oracle {
     fn fact(&mut self, fact: &FactSpec, frames: &[Location], settings: &Settings, show_idle: bool, all: &[FactSpec]) {
         let totals = totals(fact);
         let filters = &settings.filters;
-        let name = NAMES[fact.name];
+        let (name, kind) = of_kind(NAMES[fact.name]);
+        let (by_rules, inner) = GROUPS[fact.name];
+        let inner = inner.filter(|_| matches!(settings.grouping, Grouping::Rules));
         let group = match &settings.grouping {
-            Grouping::Rules => ["work-", "work-", "main", "(unnamed)"][fact.name].to_owned(),
+            Grouping::Rules => by_rules.to_owned(),
             Grouping::Name => name.to_owned(),
             Grouping::Thread => format!("{name} ({})", fact.tid),
             Grouping::Process => "1 shop --port 80".to_owned(),
@@ -291,14 +303,18 @@ impl Oracle {
                 None => "(no match)".to_owned(),
             },
         };
-        let reason = if filters.threads.active().is_some_and(|p| !p.is_match(name) && !p.is_match(&group)) {
+        let called = [Some(name), Some(&group), inner];
+        let chosen = |p: &Regex| called.iter().flatten().any(|name| p.is_match(name));
+        let reason = if filters.threads.active().is_some_and(|p| !chosen(p)) {
             Some(0)
-        } else if matches(&filters.focus, frames) == Some(false) {
+        } else if filters.skip_daemon && kind != ThreadKind::Plain {
             Some(1)
-        } else if matches(&filters.ignore, frames) == Some(true) {
+        } else if matches(&filters.focus, frames) == Some(false) {
             Some(2)
-        } else if !show_idle && is_idle(fact, frames, settings) {
+        } else if matches(&filters.ignore, frames) == Some(true) {
             Some(3)
+        } else if !show_idle && is_idle(fact, frames, settings) {
+            Some(4)
         } else {
             None
         };
@@ -334,6 +350,13 @@ impl Oracle {
         }
         entry.2.insert(fact.tid);
         let mut path = Vec::new();
+        if let Some(inner) = inner.filter(|_| !kept.is_empty()) {
+            let location = Location::named(inner, FrameKind::Thread);
+            path.push(row_name(&location, settings.roll_up));
+            let row = self.rows.entry((group.clone(), path.clone())).or_default();
+            row.total.add(&totals);
+            row.add_line(&location, &totals);
+        }
         let mut met = BTreeSet::new();
         let mut kept: Vec<Location> = kept.iter().map(|l| rolled(l, settings.roll_up)).collect();
         if settings.roll_up.joins() {
@@ -363,7 +386,7 @@ impl Oracle {
         let mut alone = settings.clone();
         alone.grouping = Grouping::Name;
         // The thread filter must see what it saw before.
-        let names = |fact: &FactSpec| format!("{} ({})", NAMES[fact.name], fact.tid);
+        let names = |fact: &FactSpec| format!("{} ({})", of_kind(NAMES[fact.name]).0, fact.tid);
         let order = all.iter().map(|f| f.name).fold(Vec::new(), |mut order, name| {
             if !order.contains(&name) {
                 order.push(name);
@@ -372,7 +395,8 @@ impl Oracle {
         });
         let shown = all.iter().filter(|other| other.tid == fact.tid).filter(|other| {
             let threads = &settings.filters.threads;
-            if threads.active().is_some_and(|p| !p.is_match(NAMES[other.name]) && !p.is_match(&names(other))) {
+            if threads.active().is_some_and(|p| !p.is_match(of_kind(NAMES[other.name]).0) && !p.is_match(&names(other)))
+            {
                 return false;
             }
             alone.filters.threads = Filter::default();
@@ -389,12 +413,13 @@ fn is_idle(fact: &FactSpec, frames: &[Location], settings: &Settings) -> bool {
     match State::ALL[fact.state] {
         State::Poll => true,
         State::Wait | State::Sleep => {
+            let internal = of_kind(NAMES[fact.name]).1 == ThreadKind::Internal;
             let waits =
                 |l: &Location| is(l, POOL) || settings.idle_at.iter().any(|pattern| pattern.is_match(&l.function));
             let in_loop = frames.iter().rposition(|l| is(l, LOOP)).is_some_and(|innermost| {
                 frames[innermost + 1..].iter().all(|l| is(l, PLUMBING) || &*l.module == "vmlinux")
             });
-            frames.iter().any(waits) || in_loop
+            internal || frames.iter().any(waits) || in_loop
         }
         _ => false,
     }
@@ -411,8 +436,7 @@ proptest! {
         let projection = world(&facts).project(&settings);
         let oracle = Oracle::new(&facts, &settings);
         prop_assert_eq!(projection.total, oracle.shown);
-        let Hidden { threads, focus, ignore, idle, .. } = projection.hidden;
-        prop_assert_eq!([threads, focus, ignore, idle], oracle.hidden);
+        prop_assert_eq!(projection.hidden.parts().map(|part| *part), oracle.hidden);
 
         let groups: BTreeMap<String, _> = projection
             .groups
@@ -441,8 +465,7 @@ proptest! {
     fn sums_add_up(facts in prop::collection::vec(fact(), 0..60), settings in settings()) {
         let projection = world(&facts).project(&settings);
         let nodes: Vec<_> = (0..projection.node_count()).map(|node| projection.node(node, Metric::Wall)).collect();
-        let Hidden { threads, focus, ignore, idle, .. } = &projection.hidden;
-        prop_assert_eq!(sum([&projection.total, threads, focus, ignore, idle]), everything(&facts));
+        prop_assert_eq!(sum(projection.hidden.parts().into_iter().chain([&projection.total])), everything(&facts));
         prop_assert_eq!(sum(projection.groups.iter().map(|g| &g.total)), projection.total);
         for group in &projection.groups {
             let roots = projection.roots(group).map(|root| &nodes[root as usize].total);

@@ -280,6 +280,43 @@ fn groups_go_by_what_the_settings_say() {
 }
 
 #[test]
+fn a_runtimes_own_threads_are_one_group_that_opens_to_their_names() {
+    let mut world = World::new();
+    world.fact("~C2 Compiler0", "start;compile", State::Run, 3);
+    world.fact("~C2 Compiler1", "start;compile;optimize", State::Run, 4);
+    world.fact("~GC Thread#3", "start;mark", State::Run, 5);
+    world.fact("main", "start;main", State::Run, 1);
+    assert_shows(
+        world.shows(&Settings::default()),
+        "
+        [JVM] 12 0
+          C2 Compiler 7 0
+            start 7 0
+              compile 7 3
+                optimize 4 4
+          GC Thread 5 0
+            start 5 0
+              mark 5 5
+        main 1 0
+          start 1 0
+            main 1 1
+        ",
+    );
+    let projection = world.project(&Settings::default());
+    let group = projection.groups.iter().find(|group| &*group.name == INTERNAL).unwrap();
+    assert!(group.threads.len() == 3 && group.threads.iter().all(|thread| thread.kind == ThreadKind::Internal));
+    // No function, and so no method; and no name that a chain of calls hides.
+    assert!(projection.methods().iter().all(|m| !is_called(m, "GC Thread")));
+    let node = (0..projection.node_count()).find(|n| &*projection.name(*n).function == "GC Thread").unwrap();
+    assert_eq!(chain(&projection.ordered(&Settings::default()), node).swallowed, 0);
+    // By their own names, and by any other rule, they are threads as others are.
+    let by_name = world.project(&Settings { grouping: Grouping::Name, ..Settings::default() });
+    assert_eq!(by_name.groups.len(), 4);
+    let together = world.project(&Settings { grouping: Grouping::None, ..Settings::default() });
+    assert_eq!((together.groups.len(), together.groups[0].threads.len()), (1, 4));
+}
+
+#[test]
 fn renames_merge_groups() {
     let rename = vec![Rename::parse("s/^(work-|main)$/all work/").unwrap()];
     let projection = shop().project(&Settings { rename, ..Settings::default() });

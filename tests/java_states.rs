@@ -1,0 +1,169 @@
+//! What threads of a virtual machine do, in words: waiting for work, for a lock, asleep, stopped at a safepoint; and what rows
+//! are made of by class, package and module.
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+
+use common::java::{JDKS, can_test, compile, output, start};
+use serde_json::Value;
+
+fn record(pid: u32, more: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
+    output(command.args(["record", "-p", &pid.to_string(), "-d", "1s"]).args(more))
+}
+
+fn profile(pid: u32, more: &[&str]) -> Value {
+    let more = [&["--format", "json"], more].concat();
+    serde_json::from_str(&record(pid, &more)).expect("json")
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn name(group: &Value) -> &str {
+    group["name"].as_str().expect("a name")
+}
+
+/// Seconds of each state in the table of a text report.
+fn shown_states(text: &str) -> Vec<(&str, f64)> {
+    let table = text.split_once("STATE       SECONDS").expect("the table of states").1;
+    let rows = table.lines().skip(1).take_while(|line| !line.is_empty());
+    rows.filter_map(|line| {
+        let mut words = line.split_whitespace();
+        Some((words.next()?, words.next()?.parse().ok()?))
+    })
+    .collect()
+}
+
+#[test]
+fn who_waits_for_work_sleeps_or_waits_for_a_lock_is_told_apart() {
+    if !can_test() {
+        return;
+    }
+    for home in JDKS.iter() {
+        let classes = compile(home, "States.java");
+        for collector in ["-XX:+UseG1GC", "-XX:+UseSerialGC"] {
+            at_rest(home, &classes, &[collector]);
+        }
+    }
+}
+
+fn at_rest(home: &Path, classes: &Path, options: &[&str]) {
+    let jvm = start(home, classes, options, &["States"]);
+    let pid = jvm.child.id();
+    let profile = profile(pid, &["--group", "name"]);
+    let mut met = 0;
+    for group in list(&profile["groups"]) {
+        let spent = |state: &str| group["states_ms"][state].as_f64().expect("a number");
+        let Some((kind, _)) = name(group).split_once('-') else { continue };
+        let expected = match kind {
+            "idle" | "wait" => "wait",
+            "lock" | "sleep" => kind,
+            _ => continue,
+        };
+        met += 1;
+        // On a busy machine it may want a core; it does nothing else.
+        for state in ["lock", "wait", "sleep", "io", "poll"] {
+            assert_eq!(
+                spent(state) > 0.0,
+                state == expected,
+                "{} {options:?} {}: {group}",
+                home.display(),
+                name(group)
+            );
+        }
+    }
+    assert_eq!(
+        met,
+        22,
+        "{}: {}",
+        home.display(),
+        list(&profile["groups"]).iter().map(name).collect::<Vec<_>>().join(", ")
+    );
+
+    // What the virtual machine's own threads and resting pools wait for is hidden: of what is left nobody waits.
+    let rest = ["^idle-", "^(Reference Handler|Finalizer|Common-Cleaner|Signal Dispatcher|Notification Thread)$"];
+    for threads in rest {
+        let text = record(pid, &["--group", "name", "--format", "text", "--threads", threads]);
+        let only_idle = text.contains("shown, because there is nothing else");
+        let waits: Vec<_> = shown_states(&text).into_iter().filter(|(state, _)| *state == "wait").collect();
+        assert!(only_idle || waits.is_empty(), "{} {options:?}: {waits:?}\n{text}", home.display());
+    }
+}
+
+#[test]
+fn threads_that_are_stopped_say_so_and_wait_for_no_lock() {
+    if !can_test() {
+        return;
+    }
+    for home in JDKS.iter() {
+        let classes = compile(home, "States.java");
+        let jvm = start(home, &classes, &["-XX:+UseSerialGC"], &["States", "collect"]);
+        let profile = profile(jvm.child.id(), &["--group", "name"]);
+        let mut stopped = 0;
+        for group in list(&profile["groups"]).iter().filter(|group| name(group).starts_with("stopped-")) {
+            let mut todo: Vec<(&Value, &str)> = list(&group["tree"]).iter().map(|node| (node, "")).collect();
+            let mut met = false;
+            while let Some((node, caller)) = todo.pop() {
+                let frame = node["frame"].as_str().expect("a frame");
+                assert!(!frame.starts_with("SafepointSynchronize"), "{caller} calls {frame}");
+                if frame == "[JVM safepoint]" {
+                    met = true;
+                    assert!(!caller.starts_with("Safepoint"), "called by {caller}");
+                    let states = &node["states_ms"];
+                    assert_eq!((&states["lock"], &states["sleep"]), (&0.0.into(), &0.0.into()), "{node}");
+                    assert!(list(&node["children"]).is_empty() && node["kind"] == "marker", "{node}");
+                }
+                todo.extend(list(&node["children"]).iter().map(|child| (child, frame)));
+            }
+            stopped += usize::from(met);
+        }
+        assert_eq!(stopped, 3, "{}: {profile}", home.display());
+    }
+}
+
+#[test]
+fn rows_are_classes_packages_or_modules() {
+    if !can_test() {
+        return;
+    }
+    for home in JDKS.iter() {
+        let classes = compile(home, "States.java");
+        let jvm = start(home, &classes, &[], &["States"]);
+        for (by, thread, expected) in [
+            ("class", "idle-linked", &["States", "java.util.concurrent.LinkedBlockingQueue", "java.lang.Thread"][..]),
+            ("class", "lock-monitor", &["States", "ObjectMonitor"]),
+            (
+                "package",
+                "idle-linked",
+                &["(no package)", "java.util.concurrent", "java.util.concurrent.locks", "libjvm.so"],
+            ),
+            ("module", "lock-monitor", &["[java]", "libjvm.so", "libc.so.6"]),
+        ] {
+            let profile =
+                profile(jvm.child.id(), &["--by", by, "--group", "name", "--threads", &format!("^{thread}$")]);
+            assert_eq!(profile["rolled_up"], by);
+            let mut met = Vec::new();
+            let mut todo: Vec<(&Value, &Value)> = Vec::new();
+            for group in list(&profile["groups"]) {
+                todo.extend(list(&group["tree"]).iter().map(|node| (node, &Value::Null)));
+            }
+            while let Some((node, caller)) = todo.pop() {
+                assert_ne!((&node["frame"], &node["kind"]), (&caller["frame"], &caller["kind"]), "two of one in a row");
+                assert!(node["line"].is_null() && node["tier"].is_null(), "{node}");
+                let sum: f64 = list(&node["children"]).iter().map(|child| child["wall_ms"].as_f64().expect("ms")).sum();
+                let (total, own) = (node["wall_ms"].as_f64().expect("ms"), node["self_wall_ms"].as_f64().expect("ms"));
+                assert!((total - own - sum).abs() < 0.01, "{total} is not {own} + {sum}");
+                met.push(node["frame"].as_str().expect("a frame").to_owned());
+                todo.extend(list(&node["children"]).iter().map(|child| (child, node)));
+            }
+            for row in expected {
+                assert!(met.iter().any(|name| name == row), "{} by {by}: no {row} in {met:?}", home.display());
+            }
+            assert!(met.iter().all(|name| !name.contains("$$Lambda")), "{met:?}");
+        }
+    }
+}
