@@ -13,9 +13,9 @@ const SEARCHED: u64 = 10;
 
 /// What a prologue has done up to some point.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct Prologue {
-    pushed: bool,
-    subtracted: bool,
+pub struct Prologue {
+    pub pushed: bool,
+    pub subtracted: bool,
     saved: bool,
 }
 
@@ -34,10 +34,17 @@ impl<M: ReadMemory> Jvm<M> {
             } else {
                 None
             };
-            return (self.frame(blob, original.unwrap_or(pc), false), self.whole(here, blob.frame_size));
+            // Called from its own barrier at the entry: nothing of it has run.
+            let entered = original.is_none() && !self.is_debug_point(blob, pc) && self.at_barrier(here);
+            return (self.frame(blob, original.unwrap_or(pc), entered), self.whole(here, blob.frame_size));
         }
         let (caller, entered) = self.top(blob, nmethod, here);
         (self.frame(blob, pc, entered), caller)
+    }
+
+    /// Below what was pushed by the call is what the barrier pushed (see `stub`).
+    fn at_barrier(&self, here: &mut Here<'_>) -> bool {
+        here.slot(here.place.sp, -2) == Some(u64::MAX)
     }
 
     fn frame(&mut self, blob: &Blob, pc: u64, entered: bool) -> RawFrame {
@@ -78,7 +85,7 @@ impl<M: ReadMemory> Jvm<M> {
     }
 
     /// rbp is on top, the return address above it.
-    fn pushed_rbp(&mut self, here: &mut Here<'_>) -> Option<Caller> {
+    pub fn pushed_rbp(&mut self, here: &mut Here<'_>) -> Option<Caller> {
         let (rbp, pc) = (here.at_sp(0)?, here.at_sp(8)?);
         self.returns_to(pc).then_some(Caller { pc, sp: here.place.sp + 16, rbp: Some(rbp) })
     }
@@ -99,7 +106,7 @@ impl<M: ReadMemory> Jvm<M> {
     }
 
     /// What the instructions from the entry up to `pc` did, if they are all a prologue's.
-    fn prologue(&mut self, entry: u64, pc: u64) -> Option<Prologue> {
+    pub fn prologue(&mut self, entry: u64, pc: u64) -> Option<Prologue> {
         let length = pc.checked_sub(entry).filter(|length| *length <= PROLOGUE_MAX)?;
         let mut code = [0; PROLOGUE_MAX as usize + 16];
         let read = self.memory.read(entry, &mut code);
@@ -143,7 +150,7 @@ fn prologue(code: &[u8], upto: usize) -> Option<Prologue> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Epilogue {
+pub enum Epilogue {
     /// The return address is on top.
     Return,
     /// rbp is on top, then the return address.
@@ -151,7 +158,7 @@ enum Epilogue {
 }
 
 /// Whether the code that is about to run ends a method. Behind `pop rbp` comes a poll for safepoints, then `ret`.
-fn epilogue(code: &[u8]) -> Option<Epilogue> {
+pub fn epilogue(code: &[u8]) -> Option<Epilogue> {
     match code {
         [0xc3 | 0xc2, ..] => Some(Epilogue::Return),
         [0x5d, ..] => Some(Epilogue::Pop),

@@ -3,17 +3,13 @@
 use crate::model::frame::RawFrame;
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::Jvm;
-use crate::runtimes::jvm::walk::{Caller, Here};
+use crate::runtimes::jvm::walk::{Caller, Here, is_sender};
 
 /// From the stack pointer to rbp: the smallest frame, and the largest (65,535 stack slots), bytes.
 const SMALLEST: u64 = 64;
 const LARGEST: u64 = 1 << 20;
-/// From rbp to the caller's stack pointer: its arguments at most.
-const SENDER_MOST: u64 = 512 << 10;
 /// From the stack pointer, where rbp is looked for if it is not known, words.
 const SEARCHED: u64 = 512;
-/// From the stack pointer, where a return address is looked for behind the end of a method, words.
-const SCANNED: u64 = 12;
 
 impl<M: ReadMemory> Jvm<M> {
     pub fn leave_interpreter(&mut self, here: &mut Here<'_>) -> (RawFrame, Option<Caller>) {
@@ -31,8 +27,8 @@ impl<M: ReadMemory> Jvm<M> {
             }
         };
         let Some((rbp, method)) = rbp.and_then(|rbp| Some((rbp, self.method_of(here, rbp)?))) else {
-            let returned = if here.place.exact { self.returned(here) } else { None };
-            return (self.stub_frame("interpreter"), returned);
+            let caller = if here.place.exact { self.returned(here) } else { self.unfilled(here) };
+            return (self.stub_frame("interpreter"), caller);
         };
         let bci = self.bytecode_index(here, rbp, method);
         let frame = self.interpreted_frame(method, bci).unwrap_or_else(|| self.stub_frame("interpreter"));
@@ -46,13 +42,25 @@ impl<M: ReadMemory> Jvm<M> {
 
     /// Whether rbp points at an interpreter's frame: all that is fixed about one holds.
     fn is_frame(&mut self, here: &mut Here<'_>, rbp: u64) -> bool {
+        self.fits(here, rbp)
+            && self.method_of(here, rbp).is_some()
+            && here.slot(rbp, 1).is_some_and(|pc| self.returns_to(pc))
+    }
+
+    fn fits(&self, here: &mut Here<'_>, rbp: u64) -> bool {
         let size = rbp.wrapping_sub(here.place.sp);
         let sender = here.slot(rbp, self.layout.interpreter.sender_sp);
         rbp.is_multiple_of(8)
             && (SMALLEST..LARGEST).contains(&size)
-            && sender.is_some_and(|sender| sender > rbp && sender - rbp < SENDER_MOST)
-            && self.method_of(here, rbp).is_some()
-            && here.slot(rbp, 1).is_some_and(|pc| self.returns_to(pc))
+            && sender.is_some_and(|sender| is_sender(sender, rbp))
+    }
+
+    /// A frame that stands in for a compiled one and has not been filled in yet: its links are there, and a zero where the end of its
+    /// own stack will be.
+    fn unfilled(&mut self, here: &mut Here<'_>) -> Option<Caller> {
+        let rbp = here.place.rbp.filter(|rbp| self.fits(here, *rbp))?;
+        let last_sp = here.slot(rbp, self.layout.interpreter.sender_sp - 1)?;
+        self.sender(here, rbp).filter(|caller| last_sp == 0 && self.returns_to(caller.pc))
     }
 
     /// The method whose frame this is.
@@ -78,36 +86,40 @@ impl<M: ReadMemory> Jvm<M> {
         let general = here.place.general?;
         let (sp, rbp) = (here.place.sp, here.place.rbp?);
         self.methods.get(&self.memory, &self.layout, general.rbx)?;
-        let apparent = here.slot(rbp, self.layout.interpreter.method);
-        let another = apparent != Some(general.rbx);
-        let sender_fits = general.r13 > sp && general.r13 <= rbp;
-        let caller = if another && sender_fits && here.at_sp(0).is_some_and(|pc| self.returns_to(pc)) {
-            // Nothing is pushed yet.
-            Caller { pc: here.at_sp(0)?, sp: general.r13, rbp: Some(rbp) }
-        } else if another && sender_fits && self.returns_to(general.rax) {
-            // The return address was popped while room for locals is made.
-            Caller { pc: general.rax, sp: general.r13, rbp: Some(rbp) }
-        } else if rbp.wrapping_sub(sp) < SMALLEST + 16
-            && rbp.is_multiple_of(8)
-            && here.slot(rbp, 1).is_some_and(|pc| self.returns_to(pc))
-        {
+        let another = here.slot(rbp, self.layout.interpreter.method) != Some(general.rbx);
+        // In a method r13 points at bytecode, never at the stack.
+        let sender_fits = another && is_sender(general.r13, sp);
+        let building = rbp.is_multiple_of(8)
+            && rbp.wrapping_sub(sp) < SMALLEST + 16
+            && here.slot(rbp, 1).is_some_and(|pc| self.returns_to(pc));
+        let caller = if building && !(sender_fits && general.r13 <= rbp) {
             // The frame is begun: r13 has become the bytecode pointer as soon as the sender's place is stored.
             let sender = if rbp == sp { general.r13 } else { here.slot(rbp, self.layout.interpreter.sender_sp)? };
-            if sender <= rbp || sender - rbp >= SENDER_MOST {
+            if !is_sender(sender, rbp) {
                 return None;
             }
             Caller { pc: here.slot(rbp, 1)?, sp: sender, rbp: Some(here.slot(rbp, 0)?) }
+        } else if sender_fits && here.at_sp(0).is_some_and(|pc| self.returns_to(pc)) {
+            // Nothing is pushed yet. (A compiled caller uses rbp as it likes.)
+            Caller { pc: here.at_sp(0)?, sp: general.r13, rbp: Some(rbp) }
+        } else if sender_fits && self.returns_to(general.rax) {
+            // The return address was popped while room for locals is made.
+            Caller { pc: general.rax, sp: general.r13, rbp: Some(rbp) }
         } else {
             return None;
         };
         Some((self.interpreted_frame(general.rbx, Some(0))?, caller))
     }
 
-    /// A method that has taken its frame down: it is lost, its caller is not.
+    /// A method that has taken its frame down: it is lost, its caller is not. rbx has the caller's stack pointer, the return address is on
+    /// top, and then in r13.
     fn returned(&mut self, here: &mut Here<'_>) -> Option<Caller> {
-        (0..SCANNED).find_map(|words| {
-            let pc = here.at_sp(8 * words)?;
-            self.returns_to(pc).then_some(Caller { pc, sp: here.place.sp + 8 * words + 8, rbp: here.place.rbp })
-        })
+        let general = here.place.general?;
+        let (sp, rbp) = (here.place.sp, here.place.rbp);
+        let sender = |least: u64| Some(general.rbx).filter(|rbx| *rbx == least || is_sender(*rbx, least));
+        if let Some(pc) = here.at_sp(0).filter(|pc| self.returns_to(*pc)) {
+            return Some(Caller { pc, sp: sender(sp + 8)?, rbp });
+        }
+        self.returns_to(general.r13).then_some(Caller { pc: general.r13, sp: sender(sp)?, rbp })
     }
 }

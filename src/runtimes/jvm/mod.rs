@@ -37,7 +37,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::model::frame::RawFrame;
 use crate::model::tables::{FrameKind, Location, Tier};
@@ -62,8 +62,8 @@ const BELIEVED: Duration = Duration::from_millis(10);
 const BLOBS_MAX: usize = 1 << 16;
 /// Bytes of debug information kept.
 const SCOPES_MAX: usize = 32 << 20;
-/// Frames of compiled code remembered, and of interpreted code.
-const COMPILED_MAX: usize = 1 << 18;
+/// Frames and return addresses in compiled code remembered, and frames of interpreted code.
+const FACTS_MAX: usize = 1 << 18;
 const INTERPRETED_MAX: usize = 1 << 16;
 
 /// A blob that was met, and the frames in it.
@@ -73,7 +73,15 @@ struct Known {
     /// Of each pc in compiled code that is known to say more than its method: the frame. Return addresses and interrupted code are
     /// looked up alike.
     frames: FxHashMap<u64, RawFrame>,
+    /// Addresses that calls return to.
+    returns: FxHashSet<u64>,
     scopes: Option<Arc<Scopes>>,
+}
+
+impl Known {
+    fn clear(&mut self) {
+        (self.frames, self.returns) = Default::default();
+    }
 }
 
 /// A virtual machine in a process.
@@ -87,8 +95,8 @@ pub struct Jvm<M> {
     /// By [`Blob::start`].
     known: BTreeMap<u64, Known>,
     scopes_size: usize,
-    /// Frames in [`Known::frames`].
-    compiled_kept: usize,
+    /// Frames and return addresses in [`Known`].
+    facts: usize,
     /// By method (its number), tier and bytecode index.
     interpreted: FxHashMap<(u64, Tier, Option<i32>), RawFrame>,
     stubs: FxHashMap<String, RawFrame>,
@@ -135,7 +143,7 @@ impl<M: ReadMemory> Jvm<M> {
             call_stub_return,
             known: BTreeMap::new(),
             scopes_size: 0,
-            compiled_kept: 0,
+            facts: 0,
             interpreted: FxHashMap::default(),
             stubs: FxHashMap::default(),
             objects,
@@ -156,7 +164,7 @@ impl<M: ReadMemory> Jvm<M> {
         if self.memory.begin(limited::WALK) {
             // What was not read any more is not known of it.
             self.known.clear();
-            (self.scopes_size, self.compiled_kept) = (0, 0);
+            (self.scopes_size, self.facts) = (0, 0);
         }
         if now.duration_since(self.round_began) >= BELIEVED {
             self.round += 1;
@@ -180,10 +188,16 @@ impl<M: ReadMemory> Jvm<M> {
         let blob = Arc::new(self.code.find(&self.memory, &self.layout, pc)?);
         if self.known.len() >= BLOBS_MAX {
             self.known.clear();
-            (self.scopes_size, self.compiled_kept) = (0, 0);
+            (self.scopes_size, self.facts) = (0, 0);
         }
         self.forget(blob.start);
-        let known = Known { blob: blob.clone(), checked: self.round, frames: FxHashMap::default(), scopes: None };
+        let known = Known {
+            blob: blob.clone(),
+            checked: self.round,
+            frames: FxHashMap::default(),
+            returns: FxHashSet::default(),
+            scopes: None,
+        };
         self.known.insert(blob.start, known);
         Some(blob)
     }
@@ -191,7 +205,7 @@ impl<M: ReadMemory> Jvm<M> {
     fn forget(&mut self, start: u64) {
         if let Some(known) = self.known.remove(&start) {
             self.scopes_size -= known.scopes.map_or(0, |scopes| scopes.size());
-            self.compiled_kept -= known.frames.len();
+            self.facts -= known.frames.len() + known.returns.len();
         }
     }
 
@@ -232,13 +246,8 @@ impl<M: ReadMemory> Jvm<M> {
         }
         let locations = self.methods.locations(&self.memory, &self.layout, &scopes, tier)?;
         let frame = self.names.frame(locations);
-        if self.compiled_kept >= COMPILED_MAX {
-            self.known.values_mut().for_each(|known| known.frames = FxHashMap::default());
-            self.compiled_kept = 0;
-        }
-        if let Some(known) = self.known.get_mut(&blob.start) {
+        if let Some(known) = self.remember(blob.start) {
             known.frames.insert(pc, frame);
-            self.compiled_kept += 1;
         }
         Some(frame)
     }
@@ -294,15 +303,31 @@ impl<M: ReadMemory> Jvm<M> {
         if address < blob.code || address > blob.code_end {
             return false;
         }
-        match &blob.kind {
-            Kind::Interpreter => true,
-            Kind::Compiled(nmethod) | Kind::NativeWrapper(nmethod) => {
-                nmethod.deopt.contains(&address)
-                    || self.scopes(&blob).exact(address - blob.code)
-                    || call_before(&self.memory, address)
-            }
-            Kind::Frameless | Kind::Stub(_) => call_before(&self.memory, address),
+        if blob.kind == Kind::Interpreter || self.known.get(&blob.start).is_some_and(|k| k.returns.contains(&address)) {
+            return true;
         }
+        let handler = blob.nmethod().is_some_and(|nmethod| nmethod.deopt.contains(&address));
+        let returns = handler || self.is_debug_point(&blob, address) || call_before(&self.memory, address);
+        if returns && let Some(known) = self.remember(blob.start) {
+            known.returns.insert(address);
+        }
+        returns
+    }
+
+    /// Whether a compiled method has a record for exactly this address.
+    fn is_debug_point(&mut self, blob: &Blob, address: u64) -> bool {
+        blob.nmethod().is_some() && self.scopes(blob).exact(address.wrapping_sub(blob.code))
+    }
+
+    /// Room for one more fact about code in a blob.
+    fn remember(&mut self, start: u64) -> Option<&mut Known> {
+        if self.facts >= FACTS_MAX {
+            self.known.values_mut().for_each(Known::clear);
+            self.facts = 0;
+        }
+        let known = self.known.get_mut(&start)?;
+        self.facts += 1;
+        Some(known)
     }
 }
 

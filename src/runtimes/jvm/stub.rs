@@ -1,8 +1,10 @@
-//! Frames of code that belongs to no method: entries from native code, calls into the virtual machine, copying of arrays.
+//! Frames of code that belongs to no method: entries from native code, calls into the virtual machine, copying of arrays,
+//! exceptions on their way.
 
 use crate::model::frame::RawFrame;
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::Jvm;
+use crate::runtimes::jvm::compiled::{Epilogue, epilogue};
 use crate::runtimes::jvm::heap::Blob;
 use crate::runtimes::jvm::walk::{Caller, Here};
 
@@ -10,48 +12,122 @@ use crate::runtimes::jvm::walk::{Caller, Here};
 const FRAME_MOST: u64 = 0x2000;
 /// Words searched for a return address where nothing else is known.
 const SCANNED: u64 = 64;
+/// What a method's barrier at its entry pushes before it saves rbp: there is one more word below the return address.
+const COOKIE: u64 = u64::MAX;
+/// The blob of hand-written code, with many entries.
+const ROUTINES: &str = "StubRoutines";
 
 impl<M: ReadMemory> Jvm<M> {
     pub fn leave_stub(&mut self, blob: &Blob, name: &str, here: &mut Here<'_>) -> (RawFrame, Option<Caller>) {
-        let place = here.place;
-        if !place.exact && place.pc == self.call_stub_return {
+        if !here.place.exact && here.place.pc == self.call_stub_return {
             // From here on it is native code again.
             return (self.stub_frame("call_stub"), self.by_rbp(here));
         }
         let frame = self.stub_frame(readable(name));
-        if !place.exact {
-            let caller = match blob.frame_size {
-                // A call made by a stub of unknown frame, as those of virtual threads: rbp points at it.
-                0 => self.by_rbp(here),
-                size => self.whole(here, size),
-            };
-            return (frame, caller);
-        }
-        let complete = blob.frame_complete >= 0 && place.pc >= blob.code.wrapping_add_signed(blob.frame_complete);
-        if blob.frame_size > 0 && complete {
-            let caller = self.whole(here, blob.frame_size).filter(|caller| self.comes_from(caller.pc));
-            if caller.is_some() {
-                return (frame, caller);
-            }
-        }
-        if let Some(caller) = self.leaf(here) {
-            return (frame, Some(caller));
-        }
-        if place.rbp.is_some_and(|rbp| rbp.wrapping_sub(place.sp) < FRAME_MOST)
-            && let Some(caller) = self.by_rbp(here).filter(|caller| self.comes_from(caller.pc))
-        {
-            return (frame, Some(caller));
-        }
-        let searched = (1..SCANNED).find_map(|words| {
-            let pc = here.at_sp(8 * words)?;
-            self.returns_to(pc).then_some(Caller { pc, sp: place.sp + 8 * words + 8, rbp: place.rbp })
-        });
-        (frame, searched)
+        let caller = match here.place.exact {
+            true => self.top_stub(blob, name, here),
+            false => self.calling_stub(blob, name, here),
+        };
+        (frame, caller)
     }
 
-    /// A return address in generated code, or outside it: a stub may have been called by native code.
-    fn comes_from(&mut self, pc: u64) -> bool {
-        !self.code.contains(pc) || self.returns_to(pc)
+    /// The caller of a stub that has called.
+    fn calling_stub(&mut self, blob: &Blob, name: &str, here: &mut Here<'_>) -> Option<Caller> {
+        let whole = if blob.frame_size > 0 { self.whole(here, blob.frame_size) } else { None };
+        if let Some(caller) = whole.filter(|caller| self.returns_to(caller.pc)) {
+            return Some(caller);
+        }
+        // One that has no frame and calls: a word may lie between, so that the stack is aligned.
+        let bare = blob.frame_size == 0 && !name.starts_with(ROUTINES);
+        if bare && let Some(caller) = [0, 8].into_iter().find_map(|pushed| self.below(here, pushed)) {
+            return Some(caller);
+        }
+        let by_rbp = self.by_rbp(here);
+        if let Some(caller) = by_rbp.filter(|caller| self.returns_to(caller.pc)) {
+            return Some(caller);
+        }
+        if let Some(caller) = self.at_entry(here) {
+            return Some(caller);
+        }
+        // Called by native code?
+        whole.or(by_rbp).filter(|caller| self.is_native(caller.pc))
+    }
+
+    /// The caller of a stub in which the thread is.
+    fn top_stub(&mut self, blob: &Blob, name: &str, here: &mut Here<'_>) -> Option<Caller> {
+        let place = here.place;
+        // The byte before it, too.
+        let mut code = [0; 17];
+        let read = self.memory.read(place.pc.wrapping_sub(1), &mut code).max(1);
+        let caller = match &code[..read] {
+            // push rbp; mov rbp, rsp
+            [_, 0x55, 0x48, 0x8b, 0xec, ..] => self.leaf(here),
+            [0x55, 0x48, 0x8b, 0xec, ..] => self.pushed_rbp(here),
+            // leave
+            [_, 0xc9, ..] => self.by_rbp(here).filter(|caller| self.returns_to(caller.pc)),
+            [_, code @ ..] => match epilogue(code) {
+                Some(Epilogue::Return) => self.leaf(here),
+                Some(Epilogue::Pop) => self.pushed_rbp(here),
+                None => None,
+            },
+            [] => None,
+        };
+        if caller.is_some() {
+            return caller;
+        }
+        if blob.frame_size > 0 {
+            if let Some(caller) = self.framed_stub(blob, here) {
+                return Some(caller);
+            }
+        } else if let Some(caller) =
+            self.leaf(here).or_else(|| self.below(here, 8).filter(|_| here.at_sp(0) == Some(COOKIE)))
+        {
+            return Some(caller);
+        }
+        if place.rbp.is_some_and(|rbp| rbp.wrapping_sub(place.sp) < FRAME_MOST) {
+            let caller = self.by_rbp(here);
+            let caller = caller.filter(|caller| self.returns_to(caller.pc)).or_else(|| self.at_entry(here));
+            let caller = caller.or_else(|| self.by_rbp(here).filter(|caller| self.is_native(caller.pc)));
+            if caller.is_some() {
+                return caller;
+            }
+        }
+        // Others jump here and there with things on the stack that look like return addresses.
+        let scanned = if name.starts_with(ROUTINES) { SCANNED } else { 0 };
+        (1..scanned).find_map(|words| self.below(here, 8 * words))
+    }
+
+    /// The caller of a stub whose frame has a known size: it may be whole, or half built.
+    fn framed_stub(&mut self, blob: &Blob, here: &mut Here<'_>) -> Option<Caller> {
+        let place = here.place;
+        let done = self.prologue(blob.code, place.pc);
+        let caller = match done {
+            Some(done) if !done.subtracted && !done.pushed => self.leaf(here),
+            Some(done) if !done.subtracted => self.pushed_rbp(here),
+            _ => self.whole(here, blob.frame_size).filter(|caller| self.returns_to(caller.pc)),
+        };
+        caller.or_else(|| self.leaf(here))
+    }
+
+    /// A return address so many bytes from the stack pointer, and nothing else of a frame.
+    fn below(&mut self, here: &mut Here<'_>, distance: u64) -> Option<Caller> {
+        let pc = here.at_sp(distance)?;
+        self.returns_to(pc).then_some(Caller { pc, sp: here.place.sp + distance + 8, rbp: here.place.rbp })
+    }
+
+    /// The barrier at a method's entry, behind its saved rbp.
+    fn at_entry(&mut self, here: &mut Here<'_>) -> Option<Caller> {
+        let rbp = here.place.rbp.filter(|rbp| rbp.is_multiple_of(8) && *rbp >= here.place.sp)?;
+        let pc = here.slot(rbp, 2)?;
+        // The cookie becomes a stack pointer where the method is to be left at once.
+        let cookie = here.slot(rbp, 1)?;
+        let fits = cookie == COOKIE || cookie > rbp && cookie - rbp < 1 << 20;
+        (fits && self.returns_to(pc)).then_some(Caller { pc, sp: rbp.checked_add(24)?, rbp: Some(here.slot(rbp, 0)?) })
+    }
+
+    /// An address that may be one of native code.
+    fn is_native(&self, pc: u64) -> bool {
+        (0x1000..1 << 56).contains(&pc) && !self.code.contains(pc)
     }
 }
 

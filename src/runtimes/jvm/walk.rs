@@ -55,13 +55,14 @@ impl<M: ReadMemory + Send> Generated for Jvm<M> {
             out.push(self.stub_frame("generated code"));
             return Leave::End(Marker::BadUnwind);
         };
+        // A frame is shown only where something says that it has called.
+        if !place.exact && !self.returns_to(place.pc) {
+            return Leave::End(Marker::BadUnwind);
+        }
         let (frame, caller) = match &blob.kind {
             Kind::Interpreter => self.leave_interpreter(&mut here),
             Kind::Compiled(nmethod) | Kind::NativeWrapper(nmethod) => self.leave_compiled(&blob, nmethod, &mut here),
-            Kind::Frameless => {
-                let caller = self.leaf(&mut here);
-                (self.stub_frame("adapter"), caller)
-            }
+            Kind::Frameless => (self.stub_frame("adapter"), self.leave_adapter(&mut here)),
             Kind::Stub(name) => self.leave_stub(&blob, name, &mut here),
         };
         out.push(frame);
@@ -72,11 +73,34 @@ impl<M: ReadMemory + Send> Generated for Jvm<M> {
     }
 }
 
+/// From a callee's stack pointer to its caller's: arguments at most, bytes.
+pub const SENDER_MOST: u64 = 512 << 10;
+
+/// Whether a register can hold where the caller's stack ended, above `sp`.
+pub fn is_sender(sender: u64, sp: u64) -> bool {
+    sender > sp && sender - sp < SENDER_MOST && sender.is_multiple_of(8)
+}
+
 impl<M: ReadMemory> Jvm<M> {
     /// The return address is on top of the stack.
     pub fn leaf(&mut self, here: &mut Here<'_>) -> Option<Caller> {
         let pc = here.at_sp(0)?;
         self.returns_to(pc).then_some(Caller { pc, sp: here.place.sp + 8, rbp: here.place.rbp })
+    }
+
+    /// What stands between callers and callees that pass arguments differently pushes nothing for itself, but moves the return address
+    /// to make room for arguments. Meanwhile rax has it, and r13 where the caller's stack ended.
+    fn leave_adapter(&mut self, here: &mut Here<'_>) -> Option<Caller> {
+        let Place { sp, rbp, general, .. } = here.place;
+        let Some(general) = general.filter(|_| here.place.exact) else { return self.leaf(here) };
+        let sender = Some(general.r13).filter(|r13| is_sender(*r13, sp));
+        let top = here.at_sp(0)?;
+        let moved = top == general.rax && sender.is_some();
+        if self.returns_to(top) {
+            let sp = sender.filter(|_| moved).unwrap_or(sp + 8);
+            return Some(Caller { pc: top, sp, rbp });
+        }
+        self.returns_to(general.rax).then_some(Caller { pc: general.rax, sp: sender.unwrap_or(sp), rbp })
     }
 
     /// A whole frame of `size` bytes: the return address is its highest word, the caller's rbp the one below.

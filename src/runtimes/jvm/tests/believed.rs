@@ -1,20 +1,21 @@
 //! What was read is believed for as long as the same is there, and no longer.
 
-use std::cell::RefCell;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
 use layout::{CodePlace, Number, Width};
 
 /// Bytes from 0 on.
 pub struct World {
-    bytes: RefCell<Vec<u8>>,
-    pub reads: Cell<u32>,
+    bytes: Mutex<Vec<u8>>,
+    reads: AtomicU32,
 }
 
 impl ReadMemory for &World {
     fn read(&self, address: u64, buf: &mut [u8]) -> usize {
-        self.reads.set(self.reads.get() + 1);
-        let bytes = self.bytes.borrow();
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        let bytes = self.bytes.lock().expect("no panic");
         let found = usize::try_from(address).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
         let n = found.len().min(buf.len());
         buf[..n].copy_from_slice(&found[..n]);
@@ -24,18 +25,18 @@ impl ReadMemory for &World {
 
 impl World {
     pub fn new() -> World {
-        World { bytes: RefCell::new(vec![0; 1 << 20]), reads: Cell::new(0) }
+        World { bytes: Mutex::new(vec![0; 1 << 20]), reads: AtomicU32::new(0) }
     }
 
     pub fn put(&self, at: u64, bytes: &[u8]) {
-        self.bytes.borrow_mut()[at as usize..][..bytes.len()].copy_from_slice(bytes);
+        self.bytes.lock().expect("no panic")[at as usize..][..bytes.len()].copy_from_slice(bytes);
     }
 
     pub fn word(&self, at: u64, word: u64) {
         self.put(at, &word.to_le_bytes());
     }
 
-    fn number(&self, object: u64, number: Number, value: u64) {
+    pub fn number(&self, object: u64, number: Number, value: u64) {
         let width = match number.width {
             Width::Byte => 1,
             Width::Half => 2,
@@ -46,14 +47,14 @@ impl World {
     }
 
     fn change(&self, at: u64) {
-        self.bytes.borrow_mut()[at as usize] ^= 0x40;
+        self.bytes.lock().expect("no panic")[at as usize] ^= 0x40;
     }
 }
 
-const HEAP: u64 = 0x1_0000;
+pub const HEAP: u64 = 0x1_0000;
 const SEGMAP: u64 = 0x2_0000;
-const NAME: u64 = 0x3_0000;
-const METHOD: u64 = 0x4_0000;
+pub const NAME: u64 = 0x3_0000;
+pub const METHOD: u64 = 0x4_0000;
 const CONST_METHOD: u64 = 0x4_1000;
 const POOL: u64 = 0x4_2000;
 const KLASS: u64 = 0x4_3000;
@@ -67,7 +68,7 @@ fn symbol(world: &World, layout: &Layout, at: u64, text: &str) {
 }
 
 /// `Gen1.run`, compiled, with one record of debug information: at distance 16 of its code, bci 5.
-fn world(layout: &Layout) -> (World, u64) {
+pub fn world(layout: &Layout) -> (World, u64) {
     let world = World::new();
     let (m, b) = (&layout.method, &layout.blob);
     symbol(&world, layout, CLASS_SYMBOL, "Gen1");
@@ -115,11 +116,11 @@ fn world(layout: &Layout) -> (World, u64) {
     (world, blob)
 }
 
-fn layout_17() -> Layout {
+pub fn layout_17() -> Layout {
     layout(VERSIONS[1].0, VERSIONS[1].1)
 }
 
-fn jvm_of<'w>(world: &'w World, layout: &Layout) -> Jvm<&'w World> {
+pub fn jvm_of<'w>(world: &'w World, layout: &Layout) -> Jvm<&'w World> {
     jvm(world, layout.clone(), vec![heap::CodeHeap::made_up(HEAP, HEAP + 0x1_0000, SEGMAP)])
 }
 
@@ -166,11 +167,11 @@ fn compiled_code_is_the_same_however_hot_it_gets() {
     assert_eq!((others, same), (6 * 8 + 8 * 4 + 1, layout.blob.header as u32 - 81));
     // While it is believed nothing is read.
     assert!(jvm.called(16).is_some());
-    let reads = world.reads.get();
+    let reads = world.reads.load(Ordering::Relaxed);
     for _ in 0..100 {
         assert!(jvm.blob(pc).is_some() && jvm.called(16).is_some());
     }
-    assert_eq!(world.reads.get(), reads);
+    assert_eq!(world.reads.load(Ordering::Relaxed), reads);
     // Freed.
     world.put(HEAP + layout.code_heap.block_used, &[0]);
     jvm.later();
@@ -219,11 +220,11 @@ fn frames_that_are_remembered_are_bounded() {
     let (world, _) = world(&layout);
     let mut jvm = jvm_of(&world, &layout);
     let blob = jvm.blob(HEAP + 0x800).expect("a blob");
-    for pc in 0..(COMPILED_MAX + 1000) as u64 {
+    for pc in 0..(FACTS_MAX + 1000) as u64 {
         assert!(jvm.compiled_frame(&blob, blob.code + pc, false).is_some());
     }
     assert_eq!(jvm.known.values().map(|known| known.frames.len()).sum::<usize>(), 1000);
-    assert_eq!(jvm.compiled_kept, 1000);
+    assert_eq!(jvm.facts, 1000);
     jvm.forget(blob.start);
-    assert_eq!((jvm.compiled_kept, jvm.scopes_size), (0, 0));
+    assert_eq!((jvm.facts, jvm.scopes_size), (0, 0));
 }

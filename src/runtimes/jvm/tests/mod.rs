@@ -1,6 +1,7 @@
 //! Layouts of known versions, and walks through memory that makes no sense.
 
 mod believed;
+mod halfway;
 
 use std::cell::Cell;
 
@@ -72,7 +73,7 @@ fn jvm<M: ReadMemory>(memory: M, layout: Layout, heaps: Vec<heap::CodeHeap>) -> 
         call_stub_return: 0x10_0100,
         known: BTreeMap::new(),
         scopes_size: 0,
-        compiled_kept: 0,
+        facts: 0,
         interpreted: FxHashMap::default(),
         stubs: FxHashMap::default(),
         objects: Err(Missing("objects".into())),
@@ -135,8 +136,8 @@ proptest! {
         let mut out = Vec::new();
         Generated::begin(&mut jvm);
         let left = jvm.leave(place, &mut |at| at.checked_sub(stack).map(|at| at.wrapping_mul(seed)), &mut out);
-        prop_assert_eq!(out.len(), 1);
-        prop_assert!(jvm.names.named(out[0]).is_some());
+        prop_assert!(out.len() == 1 || (out.is_empty() && !exact));
+        prop_assert!(out.iter().all(|frame| jvm.names.named(*frame).is_some()));
         let known = matches!(left, Leave::To { .. } | Leave::End(Marker::BadUnwind));
         prop_assert!(known, "{:?}", left);
         prop_assert!(jvm.thread_names().len() < 1000);
