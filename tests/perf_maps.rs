@@ -9,7 +9,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::{Running, build, need_root, skipped};
+use common::{Recording, Running, build, need_root, skipped};
 use serde_json::Value;
 
 fn sampletop(args: &[&str]) -> String {
@@ -130,24 +130,14 @@ fn busy_javascript_is_named_from_its_map() {
         let pid = node.0.pid().to_string();
         for capture in ["bpf", "perf"] {
             let what = format!("{tier} {capture}");
-            let report = sampletop(&[
-                "record",
-                "-p",
-                &pid,
-                "-d",
-                "2s",
-                "-i",
-                "2ms",
-                "--capture",
-                capture,
-                "--format",
-                "folded",
-                "--no-kernel",
-                "--group",
-                "name",
-                "--metric",
-                "cpu",
-            ]);
+            let mut record = Command::new(env!("CARGO_BIN_EXE_sampletop"));
+            record.args(["record", "-p", &pid, "-i", "2ms", "--capture", capture, "--format", "folded"]);
+            record.args(["--no-kernel", "--group", "name", "--metric", "cpu"]);
+            let recording = Recording::start(&mut record);
+            recording.until_used(node.0.pid(), 2_000);
+            let output = recording.end();
+            assert!(output.status.success(), "{what}: {}", String::from_utf8_lossy(&output.stderr));
+            let report = String::from_utf8(output.stdout).expect("text");
             let (mut whole, mut broken, mut burning, mut wrong) = (0, 0, 0, BTreeSet::new());
             for line in report.lines().filter(|line| line.starts_with("node;")) {
                 let (stack, value) = line.rsplit_once(' ').expect("a value");
