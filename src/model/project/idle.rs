@@ -45,7 +45,7 @@ const WAITS: &[&str] = &[
     r"(java\.util\.concurrent|org\.apache\.tomcat\.util\.threads)\.ThreadPoolExecutor\.getTask",
     r"(java\.util\.concurrent|scala\.concurrent\.forkjoin|akka\.dispatch\.forkjoin)\.ForkJoinPool\.(idleA|a)waitWork",
     r"java\.util\.concurrent\.[A-Za-z]*(Queue|Deque)(\$\w+)?\.(take|poll)(First|Last)?",
-    r"java\.lang\.ref\.Reference\.waitForReferencePendingList",
+    r"java\.lang\.ref\.Reference\.(waitForReferencePendingList|tryHandlePending)",
     r"java\.lang\.ref\.(ReferenceQueue\.remove0?|NativeReferenceQueue\.await)",
     r"java\.lang\.(ProcessHandleImpl\.waitForProcessExit0|UNIXProcess\.waitForProcessExit)",
     r"org\.eclipse\.jetty\.util\.thread\.(QueuedThreadPool(\$Runner)?\.idleJobPoll|ReservedThreadExecutor\$ReservedThread\.reservedWait)",
@@ -279,6 +279,7 @@ mod tests {
                 "java.lang.Object.wait0",
             ],
             &["java.lang.ProcessHandleImpl.waitForProcessExit0", "libc.so.6!__wait4"],
+            &["java.lang.ref.Reference.tryHandlePending", "java.lang.Object.wait", "JVM_MonitorWait"],
         ] {
             assert!(is_idle(State::Wait, stack), "{stack:?}");
         }
