@@ -15,6 +15,8 @@ use crate::runtimes::jvm::unsigned5::Unsigned5;
 /// Methods remembered, and bytes of what is known of them.
 const METHODS_MAX: usize = 100_000;
 const BYTES_MAX: usize = 32 << 20;
+/// Methods that are compared in one call: each is nine pieces.
+const METHODS_AT_ONCE: usize = 64;
 /// Bytes of a line table that are read; a method of 64 KiB has at most twice that.
 const LINES_MAX: usize = 256 << 10;
 /// Bytes of a class or method name.
@@ -66,6 +68,8 @@ impl Method {
 #[derive(Default)]
 pub struct Methods {
     known: FxHashMap<u64, Met>,
+    /// Those that were met in this round.
+    used: Vec<u64>,
     /// Bytes of what is known.
     size: usize,
     round: u64,
@@ -77,8 +81,9 @@ pub struct Methods {
 struct Met {
     method: Arc<Method>,
     evidence: Evidence,
-    /// The round in which it was looked at last.
+    /// The rounds in which it was compared with memory, and met, last.
     checked: u64,
+    used: u64,
 }
 
 impl Met {
@@ -131,9 +136,29 @@ impl Evidence {
 }
 
 impl Methods {
-    /// What was looked at in an earlier round is looked at again before it is believed.
-    pub fn begin(&mut self, round: u64) {
+    /// What was looked at in an earlier round is looked at again before it is believed: what was met in the last one now,
+    /// all in a few calls.
+    pub fn begin<M: ReadMemory>(&mut self, memory: &M, round: u64) {
         self.round = round;
+        let (mut used, mut now) = (std::mem::take(&mut self.used), Vec::new());
+        used.retain(|at| self.known.contains_key(at));
+        for methods in used.chunks(METHODS_AT_ONCE) {
+            let evidence: Vec<&Evidence> = methods.iter().map(|at| &self.known[at].evidence).collect();
+            let pieces: Vec<_> = evidence.iter().flat_map(|evidence| &evidence.pieces).copied().collect();
+            now.resize(evidence.iter().map(|evidence| evidence.bytes.len()).sum(), 0);
+            if memory.read_pieces(&pieces, &mut now).is_none() {
+                continue;
+            }
+            let mut rest = &now[..];
+            for at in methods {
+                let Some(met) = self.known.get_mut(at) else { continue };
+                let (found, behind) = rest.split_at(met.evidence.bytes.len());
+                rest = behind;
+                if found == met.evidence.bytes {
+                    met.checked = round;
+                }
+            }
+        }
     }
 
     /// The method at this address; `None` for what is none.
@@ -144,7 +169,10 @@ impl Methods {
         if let Some(met) = self.known.get_mut(&at)
             && (met.checked == self.round || met.evidence.holds(memory))
         {
-            met.checked = self.round;
+            if met.used != self.round {
+                self.used.push(at);
+            }
+            (met.checked, met.used) = (self.round, self.round);
             return Some(met.method.clone());
         }
         let before = self.known.remove(&at);
@@ -157,7 +185,7 @@ impl Methods {
             self.serials += 1;
             method.serial = self.serials;
         }
-        let met = Met { method: Arc::new(method), evidence, checked: self.round };
+        let met = Met { method: Arc::new(method), evidence, checked: self.round, used: self.round };
         if self.known.len() >= METHODS_MAX || self.size + met.size() > BYTES_MAX {
             self.known.clear();
             self.size = 0;
@@ -165,6 +193,7 @@ impl Methods {
         self.size += met.size();
         let method = met.method.clone();
         self.known.insert(at, met);
+        self.used.push(at);
         Some(method)
     }
 

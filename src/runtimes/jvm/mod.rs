@@ -58,6 +58,8 @@ use structs::Structs;
 /// For so long code is taken to be what it was: a tick at 100 Hz. Freed code is used again only after a safepoint at which
 /// no thread was in it.
 const BELIEVED: Duration = Duration::from_millis(10);
+/// Blobs that are compared in one call.
+const BLOBS_AT_ONCE: usize = 256;
 /// Blobs remembered; 64 MiB of code has some 40,000.
 const BLOBS_MAX: usize = 1 << 16;
 /// Bytes of debug information kept.
@@ -69,7 +71,9 @@ const INTERPRETED_MAX: usize = 1 << 16;
 /// A blob that was met, and the frames in it.
 struct Known {
     blob: Arc<Blob>,
+    /// The rounds in which it was compared with memory, and met, last.
     checked: u64,
+    used: u64,
     /// Of each pc in compiled code that is known to say more than its method: the frame. Return addresses and interrupted code are
     /// looked up alike.
     frames: FxHashMap<u64, RawFrame>,
@@ -94,6 +98,8 @@ pub struct Jvm<M> {
     call_stub_return: u64,
     /// By [`Blob::start`].
     known: BTreeMap<u64, Known>,
+    /// Those that were met in this round.
+    used: Vec<u64>,
     scopes_size: usize,
     /// Frames and return addresses in [`Known`].
     facts: usize,
@@ -142,6 +148,7 @@ impl<M: ReadMemory> Jvm<M> {
             names,
             call_stub_return,
             known: BTreeMap::new(),
+            used: Vec::new(),
             scopes_size: 0,
             facts: 0,
             interpreted: FxHashMap::default(),
@@ -169,7 +176,31 @@ impl<M: ReadMemory> Jvm<M> {
         if now.duration_since(self.round_began) >= BELIEVED {
             self.round += 1;
             self.round_began = now;
-            self.methods.begin(self.round);
+            self.check_again();
+            self.methods.begin(&self.memory, self.round);
+        }
+    }
+
+    /// What was met in the last round is likely met in this one: to look at it all in a few calls costs a third of looking at
+    /// each when it is met.
+    fn check_again(&mut self) {
+        let (mut used, mut now) = (std::mem::take(&mut self.used), Vec::new());
+        used.retain(|start| self.known.contains_key(start));
+        for starts in used.chunks(BLOBS_AT_ONCE) {
+            let pieces: Vec<_> =
+                starts.iter().map(|start| header_place(&self.layout, &self.known[start].blob)).collect();
+            now.resize(pieces.iter().map(|(_, length)| length).sum(), 0);
+            if self.memory.read_pieces(&pieces, &mut now).is_none() {
+                continue;
+            }
+            let mut rest = &now[..];
+            for (start, (_, length)) in starts.iter().zip(pieces) {
+                let (header, behind) = rest.split_at(length);
+                rest = behind;
+                if let Some(known) = self.known.get_mut(start).filter(|known| is(&self.layout, &known.blob, header)) {
+                    known.checked = self.round;
+                }
+            }
         }
     }
 
@@ -180,7 +211,10 @@ impl<M: ReadMemory> Jvm<M> {
         {
             let start = *start;
             if known.checked == self.round || unchanged(&self.memory, &self.layout, &known.blob) {
-                known.checked = self.round;
+                if known.used != self.round {
+                    self.used.push(start);
+                }
+                (known.checked, known.used) = (self.round, self.round);
                 return Some(known.blob.clone());
             }
             self.forget(start);
@@ -194,11 +228,13 @@ impl<M: ReadMemory> Jvm<M> {
         let known = Known {
             blob: blob.clone(),
             checked: self.round,
+            used: self.round,
             frames: FxHashMap::default(),
             returns: FxHashSet::default(),
             scopes: None,
         };
         self.known.insert(blob.start, known);
+        self.used.push(blob.start);
         Some(blob)
     }
 
@@ -331,14 +367,22 @@ impl<M: ReadMemory> Jvm<M> {
     }
 }
 
-/// Whether a blob is in use, and as it was.
+/// Where a blob's header lies, and that of its block before it.
+fn header_place(layout: &Layout, blob: &Blob) -> (u64, usize) {
+    let before = layout.code_heap.block_size;
+    (blob.start - before, before as usize + blob.header.len())
+}
+
+/// Whether what lies there now is the blob, in use, and as it was.
+fn is(layout: &Layout, blob: &Blob, now: &[u8]) -> bool {
+    let used = now.get(layout.code_heap.block_used as usize).is_some_and(|used| *used != 0);
+    used && layout.blob.same(blob.nmethod().is_some(), &now[layout.code_heap.block_size as usize..], &blob.header)
+}
+
 fn unchanged<M: ReadMemory>(memory: &M, layout: &Layout, blob: &Blob) -> bool {
-    let before = layout.code_heap.block_size as usize;
-    let mut now = vec![0; before + blob.header.len()];
-    let used = layout.code_heap.block_used as usize;
-    memory.read_exact(blob.start - before as u64, &mut now).is_some()
-        && now.get(used).is_some_and(|used| *used != 0)
-        && layout.blob.same(blob.nmethod().is_some(), &now[before..], &blob.header)
+    let (at, length) = header_place(layout, blob);
+    let mut now = vec![0; length];
+    memory.read_exact(at, &mut now).is_some() && is(layout, blob, &now)
 }
 
 /// Whether the bytes before `address` are a call: direct, or by register or memory.

@@ -72,6 +72,7 @@ fn jvm<M: ReadMemory>(memory: M, layout: Layout, heaps: Vec<heap::CodeHeap>) -> 
         names: Names::default(),
         call_stub_return: 0x10_0100,
         known: BTreeMap::new(),
+        used: Vec::new(),
         scopes_size: 0,
         facts: 0,
         interpreted: FxHashMap::default(),
