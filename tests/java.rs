@@ -204,6 +204,8 @@ struct Told {
     /// CPU time of stacks that end where they should, and of others, us.
     whole: u64,
     broken: u64,
+    /// What the others look like: their innermost frames.
+    ends: BTreeMap<String, u64>,
     /// Calls that the source does not have.
     wrong: BTreeSet<(String, String)>,
     methods: BTreeSet<String>,
@@ -222,7 +224,12 @@ impl Told {
             if last.starts_with("[cpu") {
                 continue;
             }
-            *(if last.starts_with('[') { &mut told.broken } else { &mut told.whole }) += value;
+            if last.starts_with('[') {
+                told.broken += value;
+                *told.ends.entry(frames[frames.len().saturating_sub(6)..].join(";")).or_default() += value;
+            } else {
+                told.whole += value;
+            }
             for (at, frame) in frames.iter().enumerate() {
                 let Some(method) = frame.strip_prefix("Busy.") else { continue };
                 told.methods.insert(method.into());
@@ -263,7 +270,7 @@ fn busy_threads_are_walked_to_their_end() {
             let told = Told::read(&String::from_utf8(output.stdout).expect("text"));
             println!("{what}: {} us in whole stacks, {} us in broken ones", told.whole, told.broken);
             assert!(told.whole > 1_000_000, "{what}: {} us", told.whole);
-            assert!(told.broken * 1000 <= told.whole, "{what}: {} of {} are broken", told.broken, told.whole);
+            assert!(told.broken * 1000 <= told.whole, "{what}: of {} us {:?} are broken", told.whole, told.ends);
             assert!(told.wrong.is_empty(), "{what}: {:?}", told.wrong);
             for method in ["loop", "work", "hot", "rec", "catches", "maps", "copies"] {
                 assert!(told.methods.contains(method), "{what}: {method} is not among {:?}", told.methods);
