@@ -19,11 +19,11 @@ use crate::recording::{PIECE, Pieces, Recording, Segment};
 
 /// Frames of a stack, as the unwinder has it.
 const FRAMES_MAX: usize = 1024;
-/// Reads to attach; honest ones take some 1,700.
-const ATTACH_READS: u64 = 1 << 18;
-/// Reads of one walk; honest cold ones take some 1,000.
-const WALK_READS: u64 = 1 << 18;
-const NAMES_READS: u64 = 1 << 20;
+/// Reads to attach (honest ones take some 1,700), of a walk with what it reads of the stack (cold some 1,000), and for all names:
+/// what `jvm/limited.rs` allows, and the stack.
+const ATTACH_READS: u64 = 1 << 16;
+const WALK_READS: u64 = 1 << 17;
+const NAMES_READS: u64 = 1 << 18;
 
 /// Looks at a recording as `data` says. Panics where something is promised that does not hold.
 ///

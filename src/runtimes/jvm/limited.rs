@@ -6,7 +6,7 @@ use std::cell::Cell;
 use crate::process::memory::ReadMemory;
 
 /// To attach: real virtual machines take some 1,700 reads.
-pub const ATTACH: u32 = 1 << 18;
+pub const ATTACH: u32 = 1 << 16;
 /// For a walk: one of 1,000 frames that were never met before takes some 20,000.
 pub const WALK: u32 = 1 << 16;
 /// For the names of threads: 50,000 threads, of which 2,000 names are read at a time, take some 150,000.
