@@ -313,8 +313,9 @@ impl<M: ReadMemory> Jvm<M> {
         if let Some(frame) = self.stubs.get(name) {
             return *frame;
         }
+        let shown = clean(name, NAME_CAP);
         let location = Location {
-            function: clean(if name.is_empty() { "generated code" } else { name }, NAME_CAP).into(),
+            function: if shown.is_empty() { "generated code" } else { &shown }.into(),
             module: "[jvm]".into(),
             file: None,
             line: None,

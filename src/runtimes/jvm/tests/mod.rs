@@ -150,7 +150,9 @@ proptest! {
 fn stubs_have_names_that_can_be_shown() {
     let (version, text) = VERSIONS[3];
     let mut jvm = jvm(Nonsense { seed: 1, number: 0, reads: Cell::new(0) }, layout(version, text), Vec::new());
-    for (name, shown) in [("a\u{1b}[2Jb", "a[2Jb"), ("", "generated code"), ("Stub (x)", "Stub (x)")] {
+    for (name, shown) in
+        [("a\u{1b}[2Jb", "a[2Jb"), ("", "generated code"), ("\u{4}", "generated code"), ("Stub (x)", "Stub (x)")]
+    {
         let frame = jvm.stub_frame(name);
         let named = jvm.names.named(frame).expect("a name");
         assert_eq!(&*named.locations[0].function, shown);
