@@ -23,7 +23,7 @@ const FRAMES_MAX: usize = 1024;
 /// what `jvm/limited.rs` allows, and the stack.
 const ATTACH_READS: u64 = 1 << 16;
 const WALK_READS: u64 = 1 << 17;
-const NAMES_READS: u64 = 1 << 18;
+const NAMES_READS: u64 = 1 << 19;
 
 /// Looks at a recording as `data` says. Panics where something is promised that does not hold.
 ///
