@@ -9,6 +9,8 @@ use crate::runtimes::jvm::layout::{self, CodePlace, Heaps, Layout};
 const HEAPS_MAX: u64 = 16;
 /// Hops back through the segment map: one leads over at most 254 segments, 32 KiB.
 const HOPS_MAX: u32 = 4096;
+/// Addresses of user code end here (x86-64, with four levels of page tables or five).
+const USER_END: u64 = 1 << 56;
 const SEGMENTS_AT_ONCE: u64 = 256;
 /// The segment map's mark of a place that no blob has.
 const FREE: u8 = 0xff;
@@ -44,8 +46,13 @@ fn heap<M: ReadMemory>(memory: &M, layout: &layout::CodeHeap, at: u64) -> Option
     let high = word(layout.memory + layout.high_boundary)?;
     let segmap = word(layout.segmap + layout.low)?;
     let log2_segment = word(layout.log2_segment_size)? as u32;
-    (low != 0 && low < high && high - low <= 1 << 32 && segmap != 0 && (4..16).contains(&log2_segment))
-        .then_some(CodeHeap { low, high, segmap, log2_segment })
+    (low != 0
+        && low < high
+        && high <= USER_END
+        && high - low <= 1 << 32
+        && segmap != 0
+        && (4..16).contains(&log2_segment))
+    .then_some(CodeHeap { low, high, segmap, log2_segment })
 }
 
 impl CodeHeap {

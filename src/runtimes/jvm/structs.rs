@@ -10,6 +10,8 @@ use crate::runtimes::dynsym::Exports;
 const ENTRIES_MAX: u64 = 20_000;
 /// Bytes of one entry.
 const STRIDE_MAX: u64 = 256;
+/// Bytes of an object that a table describes: more says that the table is garbage.
+const OBJECT_MAX: u64 = 1 << 20;
 /// Bytes of a name.
 const NAME_MAX: usize = 256;
 
@@ -151,7 +153,7 @@ impl Structs {
     /// Where a field lies in its object.
     pub fn offset(&self, owner: &str, name: &str) -> Result<u64, Missing> {
         match self.field(owner, name).map(|field| field.place) {
-            Some(Place::Offset(offset)) => Ok(offset),
+            Some(Place::Offset(offset)) if offset <= OBJECT_MAX => Ok(offset),
             _ => Err(Missing(format!("{owner}::{name}"))),
         }
     }
@@ -173,7 +175,11 @@ impl Structs {
     }
 
     pub fn size(&self, name: &str) -> Result<u64, Missing> {
-        self.sizes.get(name).copied().ok_or_else(|| Missing(format!("sizeof({name})")))
+        self.sizes
+            .get(name)
+            .copied()
+            .filter(|size| *size <= OBJECT_MAX)
+            .ok_or_else(|| Missing(format!("sizeof({name})")))
     }
 
     pub fn constant(&self, name: &str) -> Option<i64> {
