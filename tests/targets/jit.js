@@ -1,4 +1,4 @@
-// Functions that call each other in a known order, as interpreted, baseline or optimised code, that burn CPU time or wait for ever.
+// Functions that call each other in a known order, as interpreted, baseline or optimised code, that burn CPU time or wait.
 //   node --allow-natives-syntax --no-turbo-inlining jit.js TIER burn|wait
 'use strict';
 const [tier, what] = process.argv.slice(2);
@@ -41,6 +41,8 @@ if (tier === 'optimized') {
   for (const f of all) { %OptimizeFunctionOnNextCall(f); once(); }
 }
 once();
-timeout = Infinity;
+timeout = 60000;
 console.log('ready');
-for (;;) once();
+// Whoever started it may be gone.
+const parent = process.ppid;
+while (process.ppid === parent) once();
