@@ -59,6 +59,11 @@ pub fn detect(pid: u32, names: Names) -> Detect {
     })
 }
 
+/// Whether a runtime made a thread for itself, one that it does not tell the names of, by the kernel's name.
+pub fn is_own_thread(name: &[u8]) -> bool {
+    jvm::is_own(name)
+}
+
 /// What the user is told of it: nothing, while it may be starting.
 fn unreadable(why: &Unreadable, for_the_last_time: bool) -> Option<String> {
     const FRAMES: &str = "its Java frames";

@@ -1,49 +1,156 @@
 //! Names that a runtime has for its threads: longer than the kernel's, in any script.
 
+use std::time::Instant;
+
 use rustc_hash::FxHashMap;
 
-use crate::model::frame::{Ns, RawName, SECOND};
+use crate::model::frame::{Ns, RawName, SECOND, ThreadKind};
 use crate::process::ids::ids_inside;
+use crate::runtimes::is_own_thread;
 use crate::unwinder::Unwinder;
 
 /// A new thread's name is asked for at most so often.
 const NEW: Ns = SECOND / 20;
+/// A thread that the runtime does not know is asked for so many times, then with the others: it may be no thread of the runtime's.
+const TRIES: u8 = 3;
+/// But so seldom that it takes at most this fraction of the time (1/200).
+const SHARE: u64 = 200;
+/// Threads that are remembered to be unknown.
+const UNKNOWN_MAX: usize = 100_000;
 
 /// The names of one process's threads.
 #[derive(Default)]
 pub struct ThreadNames {
-    by_tid: FxHashMap<u32, RawName>,
+    leader: u32,
+    /// The runtime's name, and what the kernel called the thread when that was met first.
+    by_tid: FxHashMap<u32, (RawName, Option<RawName>)>,
+    /// How often threads were asked for in vain.
+    unknown: FxHashMap<u32, u8>,
     read_at: Option<Ns>,
-    /// Somebody was looked up in vain since.
+    /// How long it took to read them.
+    cost: Ns,
+    /// Somebody was met since who is new, or has another name to the kernel.
     missed: bool,
 }
 
 impl ThreadNames {
-    /// Reads them again once a second, and soon after a thread was met that has none.
+    /// Reads them again once a second, and soon after a thread was met that has none, or has taken another.
     pub fn refresh(&mut self, pid: u32, at: Ns, unwinder: &mut dyn Unwinder) {
-        let pause = if self.missed { NEW } else { SECOND };
+        let pause = if self.missed { self.pause() } else { SECOND };
         if self.read_at.is_some_and(|read| at < read + pause) {
             return;
         }
-        (self.read_at, self.missed) = (Some(at), false);
+        let begin = Instant::now();
+        (self.leader, self.read_at, self.missed) = (pid, Some(at), false);
         let found = unwinder.thread_names();
         // The runtime numbers its threads as its own pid namespace does.
         let ids = if found.is_empty() { None } else { ids_inside(pid) };
         let tid = |inside: u32| ids.as_ref().map_or(Some(inside), |ids| ids.get(&inside).copied());
-        self.by_tid = found.into_iter().filter_map(|(inside, name)| Some((tid(inside)?, name))).collect();
+        self.by_tid = found.into_iter().filter_map(|(inside, name)| Some((tid(inside)?, (name, None)))).collect();
+        self.unknown.retain(|tid, tries| {
+            *tries = tries.saturating_add(1);
+            !self.by_tid.contains_key(tid)
+        });
+        self.cost = begin.elapsed().as_nanos() as Ns;
     }
 
-    /// The runtime's name of a thread, else the kernel's.
-    pub fn of(&mut self, tid: u32, kernel: RawName) -> RawName {
+    /// Between readings that somebody's new name asks for.
+    fn pause(&self) -> Ns {
+        NEW.max(self.cost.saturating_mul(SHARE)).min(SECOND)
+    }
+
+    /// The runtime's name of a thread that was looked at, else the kernel's. Where that has changed names are read at once: the thread
+    /// may not move again for long. If that was done just now the kernel's name is at least no other's.
+    pub fn of(&mut self, tid: u32, kernel: RawName, at: Ns, unwinder: &mut dyn Unwinder) -> RawName {
+        if self.by_tid.get(&tid).is_some_and(|(_, then)| then.is_some_and(|then| then != kernel)) {
+            self.missed = true;
+            self.refresh(self.leader, at, unwinder);
+            if self.missed {
+                return kernel.of_kind(self.by_tid[&tid].0.kind());
+            }
+        }
+        self.known(tid, kernel)
+    }
+
+    fn known(&mut self, tid: u32, kernel: RawName) -> RawName {
         if self.by_tid.is_empty() {
             return kernel;
         }
-        match self.by_tid.get(&tid) {
-            Some(name) => *name,
-            None => {
-                self.missed = true;
-                kernel
-            }
+        if let Some((name, then)) = self.by_tid.get_mut(&tid) {
+            then.get_or_insert(kernel);
+            return *name;
         }
+        // The leader starts a virtual machine, and then only waits for its end.
+        if tid == self.leader || is_own_thread(kernel.bytes()) {
+            return kernel.of_kind(ThreadKind::Internal);
+        }
+        if self.unknown.len() >= UNKNOWN_MAX {
+            self.unknown.clear();
+        }
+        self.missed |= *self.unknown.entry(tid).or_insert(0) < TRIES;
+        kernel
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::frame::RawFrame;
+    use crate::unwinder::{Registers, StackBytes, Walk};
+
+    /// Has names, and counts how often it is asked.
+    #[derive(Default)]
+    struct Runtime {
+        threads: Vec<(u32, RawName)>,
+        asked: usize,
+    }
+
+    impl Unwinder for Runtime {
+        fn walk(&mut self, _: &Registers, _: StackBytes<'_>, _: &mut Vec<RawFrame>) -> Walk {
+            Walk { end: None, recovered: false }
+        }
+        fn thread_names(&mut self) -> Vec<(u32, RawName)> {
+            self.asked += 1;
+            self.threads.clone()
+        }
+    }
+
+    const PID: u32 = u32::MAX;
+
+    #[test]
+    fn own_threads_and_foreign_ones_do_not_make_names_be_read_for_ever() {
+        let (long, daemon) = (RawName::of_runtime(1), RawName::of_runtime(2).of_kind(ThreadKind::Daemon));
+        let mut runtime = Runtime { threads: vec![(7, long), (8, daemon)], asked: 0 };
+        let mut names = ThreadNames::default();
+        let [java, collector, foreign] = [&b"java"[..], b"GC Thread#0", b"rocksdb:low0"].map(RawName::new);
+        // Ten seconds of ticks.
+        for tick in 0..1000 {
+            let at = tick * SECOND / 100;
+            names.refresh(PID, at, &mut runtime);
+            let mut of = |tid, kernel| names.of(tid, kernel, at, &mut runtime);
+            assert_eq!((of(7, java), of(8, java)), (long, daemon));
+            assert_eq!(of(9, collector), collector.of_kind(ThreadKind::Internal));
+            assert_eq!(of(PID, java), java.of_kind(ThreadKind::Internal), "the leader");
+            assert_eq!(of(10, foreign), foreign);
+        }
+        assert!((10..=10 + usize::from(TRIES) + 1).contains(&runtime.asked), "{}", runtime.asked);
+    }
+
+    #[test]
+    fn a_new_name_is_read_with_the_look_that_brings_it() {
+        let [first, second, third] = [1, 2, 3].map(|id| RawName::of_runtime(id).of_kind(ThreadKind::Daemon));
+        let [one, two, three] = [b"request 1", b"request 2", b"request 3"].map(|name| RawName::new(name));
+        let mut runtime = Runtime { threads: vec![(7, first)], asked: 0 };
+        let mut names = ThreadNames::default();
+        names.refresh(PID, 0, &mut runtime);
+        assert_eq!(names.of(7, one, 0, &mut runtime), first);
+        runtime.threads = vec![(7, second)];
+        let at = SECOND / 2;
+        assert_eq!((names.of(7, two, at, &mut runtime), runtime.asked), (second, 2));
+        // Too soon: what the kernel says, until it is time.
+        runtime.threads = vec![(7, third)];
+        assert_eq!(names.of(7, three, at + 1, &mut runtime), three.of_kind(ThreadKind::Daemon));
+        names.refresh(PID, at + SECOND, &mut runtime);
+        assert_eq!(names.of(7, three, at + SECOND, &mut runtime), third);
     }
 }

@@ -45,7 +45,7 @@ impl Core {
             if let Event::Look(look) = event {
                 look.at = look.at.max(floor);
                 if let Some(process) = self.processes.iter_mut().find(|process| process.pid() == look.thread.pid) {
-                    look.name = process.names.of(look.thread.tid, look.name);
+                    look.name = process.names.of(look.thread.tid, look.name, look.at, process.unwinder.as_mut());
                 }
             }
         }

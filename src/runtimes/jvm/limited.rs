@@ -9,8 +9,8 @@ use crate::process::memory::ReadMemory;
 pub const ATTACH: u32 = 1 << 16;
 /// For a walk: one of 1,000 frames that were never met before takes some 20,000.
 pub const WALK: u32 = 1 << 16;
-/// For the names of threads: 50,000 threads, of which 2,000 names are read at a time, take some 150,000.
-pub const NAMES: u32 = 1 << 18;
+/// For the names of threads: 50,000 threads take some 350,000, six for each to see that it has the name it had.
+pub const NAMES: u32 = 1 << 19;
 
 /// Counted as one, of a read that is longer: it takes about as long again.
 const BYTES: usize = 4096;

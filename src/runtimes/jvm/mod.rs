@@ -46,6 +46,8 @@ use crate::process::maps::{Backing, Maps};
 use crate::process::memory::ReadMemory;
 use crate::runtimes::names::Names;
 pub use structs::{Missing, Unreadable};
+use threads::JavaThread;
+pub use threads::is_own;
 
 use heap::{Blob, CodeCache, Kind};
 use layout::Layout;
@@ -109,7 +111,7 @@ pub struct Jvm<M> {
     /// Where it is not known how objects lie, threads have the names that the kernel knows.
     objects: Result<Objects, Missing>,
     /// By the address and the id of a thread, as they were read last.
-    thread_names: FxHashMap<(u64, u32), String>,
+    thread_names: FxHashMap<(u64, u32), JavaThread>,
     /// Which of them are read again next.
     names_turn: usize,
     /// What was checked in this round is believed.

@@ -6,6 +6,7 @@ use crate::model::frame::{Marker, RawFrame, RawName};
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::Jvm;
 use crate::runtimes::jvm::heap::Kind;
+use crate::runtimes::jvm::threads::JavaThread;
 use crate::unwinder::{Generated, Leave, Place};
 
 /// The stack of the thread that is walked, and where on it.
@@ -41,7 +42,8 @@ impl<M: ReadMemory + Send> Generated for Jvm<M> {
 
     fn thread_names(&mut self) -> Vec<(u32, RawName)> {
         let threads = self.java_threads();
-        threads.into_iter().filter_map(|(tid, name)| Some((tid, self.names.thread_name(&name)?))).collect()
+        let named = |thread: JavaThread| Some((thread.tid, self.names.thread_name(&thread.name)?.of_kind(thread.kind)));
+        threads.into_iter().filter_map(named).collect()
     }
 
     fn covers(&self, pc: u64) -> bool {

@@ -1,0 +1,65 @@
+import java.lang.management.ManagementFactory;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.locks.LockSupport;
+
+/** Threads of several kinds, a thread with changing names, and a short life. */
+public class Life {
+    public static void main(String[] arguments) throws Exception {
+        switch (arguments[0]) {
+            case "threads":
+                threads();
+                break;
+            case "names":
+                names();
+                break;
+            default:
+                work(Integer.parseInt(arguments[1]));
+        }
+    }
+
+    /** Ends, but for the threads that it has started. */
+    static void threads() throws Exception {
+        CountDownLatch begun = new CountDownLatch(4);
+        for (String name : new String[] {"a worker of the program", "another worker of it", "a daemon of the program", "C2 compilers' friend"}) {
+            Thread thread = new Thread(() -> {
+                begun.countDown();
+                while (true) {
+                    LockSupport.park();
+                }
+            }, name);
+            thread.setDaemon(name.contains("daemon"));
+            thread.start();
+        }
+        begun.await();
+        System.out.println("ready");
+    }
+
+    static void names() throws Exception {
+        System.out.println("ready");
+        while (true) {
+            for (String name : new String[] {"first of the requests", "second of the requests"}) {
+                Thread.currentThread().setName(name);
+                Thread.sleep(500);
+            }
+        }
+    }
+
+    static volatile long sink;
+
+    /** Works for so many ms of its own CPU time. */
+    static void work(long ms) {
+        var threads = ManagementFactory.getThreadMXBean();
+        long end = threads.getCurrentThreadCpuTime() + ms * 1_000_000;
+        while (threads.getCurrentThreadCpuTime() < end) {
+            burn();
+        }
+    }
+
+    static void burn() {
+        long x = sink;
+        for (int i = 0; i < 1_000_000; i++) {
+            x = x * 6364136223846793005L + 1442695040888963407L;
+        }
+        sink = x;
+    }
+}
