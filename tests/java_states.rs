@@ -109,7 +109,8 @@ fn threads_that_are_stopped_say_so_and_wait_for_no_lock() {
             let mut met = false;
             while let Some((node, caller)) = todo.pop() {
                 let frame = node["frame"].as_str().expect("a frame");
-                assert!(!frame.starts_with("SafepointSynchronize"), "{caller} calls {frame}");
+                // On its way there, or back, it is running.
+                assert!(frame != "SafepointSynchronize::block", "{caller} calls {frame}");
                 if frame == "[JVM safepoint]" {
                     met = true;
                     assert!(!caller.starts_with("Safepoint"), "called by {caller}");
@@ -165,5 +166,35 @@ fn rows_are_classes_packages_or_modules() {
             }
             assert!(met.iter().all(|name| !name.contains("$$Lambda")), "{met:?}");
         }
+    }
+}
+
+#[test]
+fn its_own_threads_are_a_group_and_daemons_can_be_left_out() {
+    if !can_test() {
+        return;
+    }
+    for home in JDKS.iter() {
+        let classes = compile(home, "States.java");
+        let jvm = start(home, &classes, &["-XX:+UseG1GC"], &["States"]);
+        let everything = profile(jvm.child.id(), &[]);
+        let own = list(&everything["groups"]).iter().find(|group| name(group) == "[JVM]").expect("a group of its own");
+        assert!(list(&own["threads"]).iter().all(|thread| thread["kind"] == "internal"), "{own}");
+        let rows: Vec<_> = list(&own["tree"]).iter().map(|row| (&row["frame"], &row["kind"])).collect();
+        for row in ["VM Thread", "C2 CompilerThread", "GC Thread"] {
+            assert!(rows.contains(&(&row.into(), &"thread".into())), "{}: no {row} in {rows:?}", home.display());
+        }
+        let kind = |everything: &Value, of: &str| -> Vec<String> {
+            let groups = list(&everything["groups"]).iter();
+            let threads = groups.flat_map(|group| list(&group["threads"]).to_vec());
+            threads.filter(|thread| thread["name"] == of).map(|thread| thread["kind"].to_string()).collect()
+        };
+        assert_eq!(kind(&everything, "lock-monitor"), ["\"daemon\""], "{}", home.display());
+        assert_eq!(kind(&everything, "idle-fixed"), ["\"plain\""], "{}", home.display());
+
+        let without = profile(jvm.child.id(), &["--skip-daemon"]);
+        assert!(kind(&without, "lock-monitor").is_empty() && kind(&without, "VM Thread").is_empty(), "{without}");
+        assert_eq!(kind(&without, "idle-fixed").len(), 1);
+        assert!(without["settings"]["hidden_ms"]["daemons"].as_f64().expect("ms") > 0.0);
     }
 }

@@ -18,7 +18,7 @@ const NAME_MAX: usize = 4096;
 const TURNS: usize = 8;
 
 /// Java threads that HotSpot has for itself, and what the names of its other threads begin with, as far as the kernel keeps them
-/// (src/hotspot/share: `set_name` and `os::create_thread`).
+/// (src/hotspot/share: `set_name` and `os::create_thread`). JDK 26 leaves out the middle: `VM Peri..Thread`.
 const OWN_JAVA: [&str; 9] = [
     "C1 CompilerThread",
     "C2 CompilerThread",
@@ -32,7 +32,7 @@ const OWN_JAVA: [&str; 9] = [
 ];
 const OWN: [&[u8]; 21] = [
     b"VM Thread",
-    b"VM Periodic Tas",
+    b"VM Peri",
     b"GC Thread#",
     b"G1 ",
     b"GC task thread#",
@@ -41,7 +41,7 @@ const OWN: [&[u8]; 21] = [
     b"Concurrent Mark",
     b"CMS Main Thread",
     b"StringDedup",
-    b"Shenandoah ",
+    b"Shenand",
     b"ZDirector",
     b"ZDriver",
     b"ZStat",
