@@ -51,6 +51,15 @@ enum FieldPlaces {
     Stream(u64),
 }
 
+/// A field of a class.
+#[derive(Clone, Copy, Debug)]
+enum Field {
+    /// Its distance from the object's address.
+    At(u64),
+    /// It was not found, and asked for so often.
+    Missed { asked: u32 },
+}
+
 /// How objects lie on the heap.
 pub struct Objects {
     klass: KlassPlace,
@@ -65,7 +74,7 @@ pub struct Objects {
     super_class: u64,
     klass_name: u64,
     pool_size: u64,
-    known: FxHashMap<(u64, &'static str), u64>,
+    known: FxHashMap<(u64, &'static str), Field>,
 }
 
 impl Objects {
@@ -164,19 +173,18 @@ impl Objects {
         name: &'static str,
     ) -> Option<u64> {
         let klass = self.klass(memory, object).filter(|klass| klass.is_multiple_of(8) && *klass != 0)?;
-        let offset = match self.known.get(&(klass, name)) {
-            Some(known) => *known,
-            None => {
-                // One that is not found may only not have been readable.
-                let found = self.find_field(memory, layout, klass, name)?;
-                if self.known.len() >= KNOWN_MAX {
-                    self.known.clear();
-                }
-                self.known.insert((klass, name), found);
-                found
-            }
+        if self.known.len() >= KNOWN_MAX {
+            self.known.clear();
+        }
+        let asked = match self.known.get(&(klass, name)) {
+            Some(Field::At(offset)) => return object.checked_add(*offset),
+            Some(Field::Missed { asked }) => asked.saturating_add(1),
+            None => 1,
         };
-        object.checked_add(offset)
+        // One that is not found may only not have been readable; but most of them are another version's, and to look for one takes long.
+        let found = if asked.is_power_of_two() { self.find_field(memory, layout, klass, name) } else { None };
+        self.known.insert((klass, name), found.map_or(Field::Missed { asked }, Field::At));
+        object.checked_add(found?)
     }
 
     fn find_field<M: ReadMemory>(&self, memory: &M, layout: &Layout, klass: u64, name: &str) -> Option<u64> {
