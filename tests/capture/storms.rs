@@ -13,10 +13,10 @@ use sampletop::model::frame::{Event, FrameCode, Look, Losses, Ns, Seen};
 use sampletop::process::files::Files;
 use sampletop::process::target::Target;
 
-use crate::Rounds;
 use crate::bpf::{Passes, works};
 use crate::bpf_stacks::walks::{Stack, Symbols};
 use crate::common::{Running, build, need_root};
+use crate::rounds::Rounds;
 use crate::support::*;
 
 /// Samples with real walks.

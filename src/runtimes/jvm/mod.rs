@@ -142,10 +142,23 @@ impl<M: ReadMemory> Jvm<M> {
         if heaps.is_empty() || call_stub_return == 0 {
             return Err(Unreadable::Starting("code heaps"));
         }
-        Ok(Jvm {
+        let code = CodeCache::new(heaps);
+        Ok(Jvm::new(memory, layout, code, names, objects, call_stub_return))
+    }
+
+    /// Nothing is known of it yet.
+    fn new(
+        memory: Limited<M>,
+        layout: Layout,
+        code: CodeCache,
+        names: Names,
+        objects: Result<Objects, Missing>,
+        call_stub_return: u64,
+    ) -> Jvm<M> {
+        Jvm {
             memory,
             layout,
-            code: CodeCache::new(heaps),
+            code,
             methods: Methods::default(),
             names,
             call_stub_return,
@@ -160,7 +173,7 @@ impl<M: ReadMemory> Jvm<M> {
             names_turn: 0,
             round: 0,
             round_began: Instant::now(),
-        })
+        }
     }
 
     /// What is missing for the names of threads.

@@ -167,18 +167,7 @@ fn touches_stack(code: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Code at 0x1000.
-    struct Code(Vec<u8>);
-
-    impl ReadMemory for Code {
-        fn read(&self, address: u64, buf: &mut [u8]) -> usize {
-            let Some(found) = address.checked_sub(0x1000).and_then(|o| self.0.get(o as usize..)) else { return 0 };
-            let n = found.len().min(buf.len());
-            buf[..n].copy_from_slice(&found[..n]);
-            n
-        }
-    }
+    use crate::unwinder::framehop::tests::Code;
 
     fn before(code: &[u8]) -> Option<CallSite> {
         let mut bytes = vec![0x90; 16 - code.len()];

@@ -64,25 +64,8 @@ fn layout(version: u32, text: &str) -> Layout {
 
 /// A virtual machine with these code heaps and nothing known yet.
 fn jvm<M: ReadMemory>(memory: M, layout: Layout, heaps: Vec<heap::CodeHeap>) -> Jvm<M> {
-    Jvm {
-        memory: Limited::new(memory, limited::WALK),
-        layout,
-        code: CodeCache::new(heaps),
-        methods: Methods::default(),
-        names: Names::default(),
-        call_stub_return: 0x10_0100,
-        known: BTreeMap::new(),
-        used: Vec::new(),
-        scopes_size: 0,
-        facts: 0,
-        interpreted: FxHashMap::default(),
-        stubs: FxHashMap::default(),
-        objects: Err(Missing("objects".into())),
-        thread_names: FxHashMap::default(),
-        names_turn: 0,
-        round: 0,
-        round_began: Instant::now(),
-    }
+    let memory = Limited::new(memory, limited::WALK);
+    Jvm::new(memory, layout, CodeCache::new(heaps), Names::default(), Err(Missing("objects".into())), 0x10_0100)
 }
 
 #[test]

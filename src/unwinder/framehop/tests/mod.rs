@@ -9,11 +9,24 @@ use std::time::{Duration, Instant};
 use crate::model::frame::{FrameCode, Marker, RawFrame};
 use crate::process::files::Files;
 use crate::process::maps::Maps;
+use crate::process::memory::ReadMemory;
 use crate::unwinder::framehop::FramehopUnwinder;
 use crate::unwinder::{Registers, StackBytes, Unwinder, Walk};
 use image::{
     Fake, Function, IMAGE, MAPS, SP, STACK, STACK_END, at, call, elf, expression, frame_pointer, root, sp_plus,
 };
+
+/// Machine code at 0x1000.
+pub(super) struct Code(pub Vec<u8>);
+
+impl ReadMemory for Code {
+    fn read(&self, address: u64, buf: &mut [u8]) -> usize {
+        let Some(found) = address.checked_sub(0x1000).and_then(|o| self.0.get(o as usize..)) else { return 0 };
+        let n = found.len().min(buf.len());
+        buf[..n].copy_from_slice(&found[..n]);
+        n
+    }
+}
 
 /// A made-up process with its unwinder.
 struct World {

@@ -1,0 +1,161 @@
+//! Rounds over the files of /proc: who is parked has turns, a stack in doubt is tried again.
+
+use super::*;
+
+/// Rounds over a parked target, with a limit; each answers its events and what it read.
+pub struct Rounds {
+    pub looks: Looks,
+    reader: StackReader,
+    turns: usize,
+}
+
+impl Rounds {
+    pub fn of(target: &Running, turns: usize) -> Rounds {
+        let looks = Looks::new(target.pid(), 10_000).expect("its threads");
+        Rounds { looks, reader: StackReader::new(Memory::new(target.pid())), turns }
+    }
+
+    pub fn next(&mut self, unwinder: &mut dyn sampletop::unwinder::Unwinder) -> (Vec<Event>, u64, Losses) {
+        let (mut events, mut losses) = (Vec::new(), Losses::default());
+        let before = self.looks.reads().counters;
+        // A pause after each look: the round must come to its end all the same.
+        loop {
+            let mut round = Round {
+                stacks: Some(Stacks { reader: &mut self.reader, unwinder: &mut *unwinder }),
+                events: &mut events,
+                moved: &mut Vec::new(),
+                losses: &mut losses,
+                stops_threads: false,
+                turns: self.turns,
+                pause_at: 0,
+                denied: false,
+            };
+            if self.looks.round(&mut round) {
+                break;
+            }
+        }
+        (events, self.looks.reads().counters - before, losses)
+    }
+}
+
+#[test]
+fn parked_threads_are_looked_at_in_rotation_and_a_woken_one_at_once() {
+    let program = build("cap_threads.c", "rotation", &["-O1"]);
+    let mut target = Running::start(&program, &["wake", "200"]);
+    wait_until_all_sleep(target.pid());
+    // What holds for threads that are not parked yet can only be seen in time: in a round that came too late nothing is
+    // learned, and it is done again.
+    let in_time = |since: Instant| since.elapsed() < Duration::from_nanos(PARKED_AFTER);
+    let (mut rounds, seen) = loop {
+        let (mut rounds, began) = (Rounds::of(&target, 20), Instant::now());
+        let mut seen = BTreeMap::new();
+        for event in rounds.next(&mut TopOnly).0 {
+            if let Event::Look(look) = event {
+                seen.insert(name(&look), look.thread);
+            }
+        }
+        assert_eq!(seen.len(), 201, "200 and the leader");
+        // Not yet parked: each is read in every round.
+        let reads = rounds.next(&mut TopOnly).1;
+        if in_time(began) {
+            assert_eq!(reads, 201);
+            break (rounds, seen);
+        }
+    };
+    std::thread::sleep(Duration::from_nanos(PARKED_AFTER));
+    assert_eq!(rounds.next(&mut TopOnly).1, 201, "the round that parks them");
+    for _ in 0..30 {
+        let (events, reads, _) = rounds.next(&mut TopOnly);
+        assert_eq!((events, reads), (vec![], 20));
+    }
+    // One that is woken and waits again, and the leader that woke it, are noticed within a rotation of 11 rounds, once each.
+    for woken in [7, 199] {
+        loop {
+            let before = Instant::now();
+            ask(&mut target, &format!("{woken}\n"));
+            let burned = next_number(&mut target);
+            // It has answered; it waits again when it has lost its core.
+            wait_until_all_sleep(target.pid());
+            let mut found = Vec::new();
+            for _ in 0..11 {
+                found.extend(rounds.next(&mut TopOnly).0);
+            }
+            let of = |who: &str| looks(&found).filter(|look| name(look) == who).cloned().collect::<Vec<_>>();
+            let look = of(&format!("park-{woken}"));
+            assert_eq!((look.len(), of("cap_threads-rot").len(), looks(&found).count()), (1, 1, 2));
+            assert!(matches!(look[0].seen, Seen::Blocked(_)));
+            let ran = look[0].counters.expect("read").run_ns;
+            assert!(ran >= burned && ran < before.elapsed().as_nanos() as u64 + burned, "{ran} of {burned}");
+            // Having moved it is looked at in every round again: 199 are left to the rotation.
+            let (reads, seen_in_time) = (rounds.next(&mut TopOnly).1, in_time(before));
+            std::thread::sleep(Duration::from_nanos(PARKED_AFTER));
+            let parks = rounds.next(&mut TopOnly).1;
+            assert_eq!(rounds.next(&mut TopOnly).1, 20);
+            if seen_in_time {
+                assert_eq!((reads, parks), (22, 22));
+                break;
+            }
+        }
+    }
+    // A sample proves that a thread has moved: it is looked at in the next round, whoever's turn it is.
+    let thread = seen["park-100"];
+    assert_eq!(rounds.looks.sampled(thread.tid, 1).map(|(key, _)| key), Some(thread));
+    assert_eq!(rounds.next(&mut TopOnly).1, 20, "a sample from before its last look proves nothing");
+    loop {
+        let before = Instant::now();
+        rounds.looks.sampled(thread.tid, Ns::MAX);
+        let (events, reads, _) = rounds.next(&mut TopOnly);
+        assert_eq!(
+            (looks(&events).map(|look| look.thread).collect::<Vec<_>>(), reads),
+            (vec![thread], 22),
+            "twice, to be sure of its stack"
+        );
+        rounds.looks.leave_nobody_out();
+        let reads = (rounds.next(&mut TopOnly).1, rounds.next(&mut TopOnly).1);
+        if in_time(before) {
+            assert_eq!(reads, (201, 21));
+            break;
+        }
+    }
+}
+
+/// Ends every walk in doubt, so many times; then whole.
+struct Doubts(usize);
+
+impl sampletop::unwinder::Unwinder for Doubts {
+    fn walk(
+        &mut self,
+        registers: &sampletop::unwinder::Registers,
+        stack: sampletop::unwinder::StackBytes<'_>,
+        out: &mut Vec<RawFrame>,
+    ) -> sampletop::unwinder::Walk {
+        let mut walk = TopOnly.walk(registers, stack, out);
+        if self.0 > 0 {
+            self.0 -= 1;
+            walk.end = Some(Marker::OutsideMaps);
+            out.push(RawFrame::marker(Marker::OutsideMaps));
+        }
+        walk
+    }
+}
+
+#[test]
+fn a_stack_in_doubt_is_tried_again_a_few_times_and_counts_once() {
+    let program = build("cap_threads.c", "doubt", &["-O1"]);
+    let target = Running::start(&program, &["wake", "0"]);
+    wait_until_all_sleep(target.pid());
+    for (doubts, tried) in [(2, 3), (100, 6)] {
+        let mut rounds = Rounds::of(&target, usize::MAX);
+        let mut unwinder = Doubts(doubts);
+        let (mut samples, mut failed, mut stacks) = (0, 0, Vec::new());
+        for _ in 0..12 {
+            let (events, _, losses) = rounds.next(&mut unwinder);
+            samples += losses.samples;
+            failed += losses.unwind_failed;
+            stacks.extend(looks(&events).map(|look| look.stack.len()));
+        }
+        assert_eq!((samples, failed), (1, 1), "{stacks:?}");
+        let expected: Vec<usize> = (0..tried).map(|n| if n < doubts { 2 } else { 1 }).collect();
+        assert_eq!(stacks, expected, "{doubts} doubts");
+    }
+}

@@ -1,0 +1,198 @@
+//! What keys and the mouse do: rows, filters, freezing, effects.
+
+use super::*;
+
+#[test]
+fn moving_expanding_collapsing() {
+    let mut live = Live::shop(80, 24);
+    assert!(live.selected().contains("http-nio-exec-"));
+    assert!(live.press("jj").selected().contains("checkout"));
+    assert!(live.press("<right>j").selected().contains("...2 recv"), "{}", live.screen());
+    assert!(live.press("<left>").selected().contains("checkout"), "left on a leaf goes to the parent");
+    let open = live.screen();
+    assert!(!live.press("<left>").screen().contains("round"), "left on an open row closes it");
+    assert_eq!(live.press("+").screen(), open);
+    let rows = |live: &Live| live.screen().lines().filter(|l| l.contains('▾') || l.contains('▸')).count();
+    let before = live.screen();
+    live.press("C");
+    assert_eq!(rows(&live), 5, "groups and the sorted column:\n{}", live.screen());
+    assert_eq!(live.press("C").screen(), before, "C undoes itself");
+    assert!(live.press("G").selected().contains("main"));
+    assert!(live.press("g").selected().contains("http-nio-exec-"));
+}
+
+#[test]
+fn the_selected_row_stays_put_when_rows_move() {
+    let mut world = World::shop();
+    let mut live = Live::new(80, 14, AppConfig::default());
+    live.send(Input::Snapshot(Arc::new(world.run(20 * SECOND).snapshot())));
+    live.press("Ejjjj");
+    let (name, line) = (live.selected(), live.selected_line());
+    let name = name.split("  ").last().expect("a name").to_string();
+    // Sorting by name turns the tree round; the row keeps its line as long as there are rows above it.
+    live.press(">>>>>");
+    assert!(live.selected().ends_with(&name), "{name} is selected:\n{}", live.screen());
+    for _ in 0..20 {
+        live.send(Input::Snapshot(Arc::new(world.run(SECOND).snapshot())));
+        assert!(live.selected().ends_with(&name), "{name} is selected:\n{}", live.screen());
+        assert!(live.selected_line().abs_diff(line) <= 1, "line {line}:\n{}", live.screen());
+    }
+    // Nothing moved yet: the first row is selected, whichever it is.
+    let mut fresh = Live::new(80, 14, AppConfig::default());
+    fresh.send(Input::Snapshot(Arc::new(world.snapshot())));
+    let first = fresh.selected_line();
+    fresh.press("R");
+    assert_eq!(fresh.selected_line(), first);
+}
+
+#[test]
+fn the_line_below_says_what_the_row_waits_for() {
+    let mut live = Live::shop(80, 24);
+    let about = |live: &Live| live.screen().lines().rev().nth(1).expect("the line").trim_end().to_owned();
+    let line = about(&live);
+    assert!(line.starts_with(" > now 6 epoll fd 5 (12 descriptors), 5 recv fd 37 -> 10.0.3.9:5432, 1 run"), "{line}");
+    live.press("/recv$<enter>");
+    assert_eq!(about(&live), " > now io recv fd 37 -> 10.0.3.9:5432 for 105 ms: http-nio-exec-6 and 4 more");
+    live.press("Cg<down>");
+    assert!(about(&live).starts_with(" > now 3 mutex held by worker-3, 1 run "), "{}", about(&live));
+    live.press("<down><down>");
+    assert!(about(&live).starts_with(" > now sleep 3600 s for "), "{}", about(&live));
+    // Without an answer what the call itself says is shown; a frozen screen is not asked about.
+    live.send(Input::Waits(Vec::new()));
+    assert!(about(&live).starts_with(" > now sleep for "), "{}", about(&live));
+    live.press(" <up><up>");
+    assert!(about(&live).starts_with(" > now 3 mutex 0x0, 1 run "), "{}", about(&live));
+}
+
+#[test]
+fn a_frozen_screen_stands_still_and_gets_names() {
+    let mut world = World::shop();
+    let mut live = Live::new(80, 24, AppConfig::default());
+    live.send(Input::Snapshot(Arc::new(world.run(10 * SECOND).snapshot())));
+    let frozen = live.press(" ").screen();
+    assert!(frozen.contains("FROZEN"));
+    live.send(Input::Snapshot(Arc::new(world.run(10 * SECOND).snapshot())));
+    // The history line goes on: it is about now.
+    let without_history = |s: &str| s.lines().filter(|l| !l.contains("active thr")).collect::<Vec<_>>().join("\n");
+    assert_eq!(without_history(&live.screen()), without_history(&frozen));
+    assert!(live.press(" ").screen().contains("LIVE"));
+    assert_ne!(without_history(&live.screen()), without_history(&frozen));
+}
+
+#[test]
+fn a_frozen_screen_gets_the_names_that_come_later() {
+    let mut world = World::shop();
+    let mut live = Live::new(80, 24, AppConfig::default());
+    live.send(Input::Snapshot(Arc::new(world.run(10 * SECOND).unnamed_snapshot())));
+    let frozen = live.press(" ").screen();
+    assert!(frozen.contains("naming ...") && !frozen.contains("checkout"), "{frozen}");
+    live.send(Input::Snapshot(Arc::new(world.run(10 * SECOND).snapshot())));
+    let named = live.screen();
+    assert!(named.contains("FROZEN") && named.contains("checkout"), "{named}");
+    assert_eq!(named.lines().next(), frozen.lines().next(), "the time stands still");
+}
+
+#[test]
+fn filters_are_kept_when_switched_off_and_escape_leaves_them() {
+    let mut live = Live::shop(80, 24);
+    let plain = live.screen();
+    let filtered = live.press("fj<enter>Pricing<enter><esc>").screen();
+    assert!(filtered.contains("focus Pricing hides"), "{filtered}");
+    assert_eq!(live.press("<esc><esc>").screen(), filtered);
+    assert!(!live.press("fj <esc>").screen().contains("hides"));
+    assert!(live.press("fj").screen().contains("[ ] focus       Pricing"), "{}", live.screen());
+    live.press(" <esc>");
+    assert_eq!(live.screen(), filtered);
+    live.press("fj<enter><c-u><enter><esc>");
+    assert_eq!(live.screen(), plain);
+}
+
+#[test]
+fn counting_from_now_and_back() {
+    let mut world = World::shop();
+    let mut live = Live::new(80, 24, AppConfig::default());
+    live.send(Input::Snapshot(Arc::new(world.run(20 * SECOND).snapshot())));
+    live.press("0");
+    live.send(Input::Snapshot(Arc::new(world.run(5 * SECOND).snapshot())));
+    assert!(live.screen().contains("(from 0: 5s)"), "{}", live.screen());
+    assert!(live.press("0").screen().contains("(30s)"));
+    assert!(live.press("r").screen().contains("(all 25s)"));
+    assert!(live.press("r").screen().contains("(30s)"));
+    assert!(live.press("w<c-u>2m<enter>").screen().contains("(2m)"));
+    assert!(live.press("rr").screen().contains("(2m)"));
+    assert!(live.press("w<c-u>all<enter>").screen().contains("(all"));
+}
+
+#[test]
+fn effects_of_keys() {
+    let of = |live: &mut Live, keys: &str| {
+        live.effects.clear();
+        live.press(keys);
+        std::mem::take(&mut live.effects)
+    };
+    let mut live = Live::shop(80, 24);
+    assert!(
+        matches!(of(&mut live, "d<c-u>20ms<enter>")[..], [Effect::SetInterval(i)] if i == Duration::from_millis(20))
+    );
+    assert!(of(&mut live, "d<c-u>20s<enter>").is_empty());
+    assert!(live.screen().contains("`20s` is not an interval from 1ms to 10s"), "{}", live.screen());
+    assert!(of(&mut live, "<c-c>").is_empty(), "Ctrl-C leaves a prompt");
+    assert!(of(&mut live, "Xn").is_empty());
+    assert!(matches!(of(&mut live, "Xy")[..], [Effect::PauseSampling(true)]));
+    assert!(matches!(of(&mut live, "x")[..], [Effect::Export { .. }]));
+    live.send(Input::Exported(Ok("/home/me/sampletop-node7-4321.txt".into())));
+    assert!(live.screen().contains("saved /home/me/sampletop-node7-4321.txt"));
+    assert!(of(&mut live, "p").is_empty());
+    live.send(Input::PtraceHelps(true));
+    assert!(live.screen().contains("stops each for microseconds"), "{}", live.screen());
+    assert!(matches!(of(&mut live, "py")[..], [Effect::UsePtrace]));
+    let copied = of(&mut live, "Ey<down><down><down>y");
+    assert!(matches!(&copied[..], [Effect::Copy(text)] if text.ends_with("start_thread (libc.so.6)\n")), "{copied:?}");
+    assert!(of(&mut live, "?qf<esc><esc><esc>").is_empty(), "Esc and q in help quit nothing");
+    assert!(matches!(of(&mut live, "q")[..], [Effect::Quit { end_child: false }]));
+    assert!(matches!(of(&mut live, "<c-c>")[..], [Effect::Quit { .. }]));
+
+    let mut secure = Live::new(80, 24, AppConfig { secure: true, ask_on_quit: true, ..AppConfig::default() });
+    secure.send(Input::Snapshot(shop()));
+    assert!(of(&mut secure, "x").is_empty());
+    assert!(of(&mut secure, "q").is_empty());
+    assert!(secure.screen().contains("(e)nd it, (l)eave it running, (s)tay"));
+    assert!(of(&mut secure, "s").is_empty());
+    assert!(matches!(of(&mut secure, "qe")[..], [Effect::Quit { end_child: true }]));
+    assert!(matches!(of(&mut secure, "ql")[..], [Effect::Quit { end_child: false }]));
+}
+
+#[test]
+fn a_row_is_made_idle_and_comes_back() {
+    let mut live = Live::shop(80, 24);
+    let before = live.press("/lock_wait<enter>").screen();
+    assert!(before.contains("worker-") && live.selected().contains("lock_wait"), "{before}");
+    live.press("I");
+    let hidden = live.screen();
+    assert!(hidden.contains("is idle now") && !hidden.contains("lock_wait  "), "{hidden}");
+    live.press("i/lock_wait<enter>I");
+    assert!(live.screen().contains("no longer idle"), "{}", live.screen());
+    assert!(live.press("i").selected().contains("lock_wait"), "{}", live.screen());
+}
+
+#[test]
+fn the_mouse_selects_expands_and_scrolls() {
+    let mut live = Live::shop(80, 24);
+    let press = |live: &mut Live, row| {
+        live.send(Input::Mouse(Mouse { kind: MouseKind::Press, column: 40, row }));
+    };
+    let checkout = live.screen().lines().position(|l| l.contains("checkout")).expect("a row") as u16;
+    press(&mut live, checkout);
+    assert!(live.selected().contains("checkout"));
+    press(&mut live, checkout);
+    assert!(live.screen().contains("Pricing::round"));
+    press(&mut live, checkout);
+    assert!(!live.screen().contains("Pricing::round"));
+    // Nowhere: the header, below the rows.
+    let before = live.screen();
+    press(&mut live, 0);
+    press(&mut live, 20);
+    assert_eq!(live.screen(), before);
+    live.send(Input::Mouse(Mouse { kind: MouseKind::WheelDown, column: 0, row: 9 }));
+    assert!(live.selected().contains("worker-") || live.selected().contains("log-writer"), "{}", live.screen());
+}
