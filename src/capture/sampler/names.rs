@@ -15,6 +15,8 @@ const NEW: Ns = SECOND / 20;
 const TRIES: u8 = 3;
 /// But so seldom that it takes at most this fraction of the time (1/200).
 const SHARE: u64 = 200;
+/// What the kernel calls the first thread of Java's launcher.
+const LAUNCHER: &[u8] = b"java";
 /// Threads that are remembered to be unknown.
 const UNKNOWN_MAX: usize = 100_000;
 
@@ -80,8 +82,10 @@ impl ThreadNames {
             then.get_or_insert(kernel);
             return *name;
         }
-        // The leader starts a virtual machine, and then only waits for its end.
-        if tid == self.leader || is_own_thread(kernel.bytes()) {
+        // Java's own launcher starts a virtual machine in its first thread, which then only waits for its end. Other programs that
+        // have one in them go on there.
+        let launcher = tid == self.leader && kernel.bytes() == LAUNCHER;
+        if launcher || is_own_thread(kernel.bytes()) {
             return kernel.of_kind(ThreadKind::Internal);
         }
         if self.unknown.len() >= UNKNOWN_MAX {
@@ -130,7 +134,8 @@ mod tests {
             let mut of = |tid, kernel| names.of(tid, kernel, at, &mut runtime);
             assert_eq!((of(7, java), of(8, java)), (long, daemon));
             assert_eq!(of(9, collector), collector.of_kind(ThreadKind::Internal));
-            assert_eq!(of(PID, java), java.of_kind(ThreadKind::Internal), "the leader");
+            assert_eq!(of(PID, java), java.of_kind(ThreadKind::Internal), "the launcher");
+            assert_eq!(of(PID, foreign), foreign, "a program with a virtual machine in it");
             assert_eq!(of(10, foreign), foreign);
         }
         assert!((10..=10 + usize::from(TRIES) + 1).contains(&runtime.asked), "{}", runtime.asked);

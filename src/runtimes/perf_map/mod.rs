@@ -93,7 +93,8 @@ impl PerfMap {
             return;
         }
         let goal = length.min(self.read + most);
-        let mut bytes = vec![0; CHUNK];
+        // Mostly nothing was appended.
+        let mut bytes = if self.read < goal { vec![0; CHUNK] } else { Vec::new() };
         while self.read < goal {
             let Ok(count @ 1..) = self.file.read_at(&mut bytes, self.read) else { return };
             let Some(end) = bytes[..count].iter().rposition(|byte| *byte == b'\n') else {
