@@ -189,7 +189,7 @@ struct Typed {
     /// Write there instead of standard output
     #[arg(short, long, value_name = "FILE", help_heading = OUTPUT)]
     output: Option<PathBuf>,
-    /// text, json, folded [by FILE's extension]
+    /// text, json, folded, sampletop [by extension]
     #[arg(long, value_name = "FORMAT", help_heading = OUTPUT)]
     format: Option<String>,
     /// doctor: for scripts

@@ -131,10 +131,12 @@ pub enum Format {
     Text,
     Json,
     Folded,
+    /// Everything, to be opened again.
+    Sampletop,
 }
 
 impl Format {
-    pub const ALL: [Format; 3] = [Format::Text, Format::Json, Format::Folded];
+    pub const ALL: [Format; 4] = [Format::Text, Format::Json, Format::Folded, Format::Sampletop];
 
     /// The word on the command line.
     pub fn word(self) -> &'static str {
@@ -142,6 +144,7 @@ impl Format {
             Format::Text => "text",
             Format::Json => "json",
             Format::Folded => "folded",
+            Format::Sampletop => "sampletop",
         }
     }
 
@@ -151,6 +154,7 @@ impl Format {
             Format::Text => &["txt", "text"],
             Format::Json => &["json"],
             Format::Folded => &["folded", "collapsed"],
+            Format::Sampletop => &["sampletop"],
         }
     }
 }

@@ -158,7 +158,7 @@ pub fn dump(source: &mut dyn Source, config: &Config) -> i32 {
     let dump = build_dump(&snapshot, &waits, &config.settings.filters);
     let written = match config.output.format {
         Format::Json => export::dump::write_json(&dump, &mut bytes),
-        Format::Text | Format::Folded => export::dump::write_text(&dump, &mut bytes),
+        Format::Text | Format::Folded | Format::Sampletop => export::dump::write_text(&dump, &mut bytes),
     };
     if let Err(error) = written {
         eprintln!("sampletop: cannot build the dump: {error}");

@@ -32,6 +32,7 @@ pub mod model;
 pub mod process;
 pub mod reducer;
 pub mod runtimes;
+pub mod saved;
 pub mod session;
 pub mod symbols;
 pub mod tui;

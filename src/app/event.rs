@@ -69,8 +69,8 @@ pub enum Input {
     PtraceHelps(bool),
     /// One sentence for the status line.
     Notice(String, Severity),
-    /// An [`Effect::Export`] ended: where the report is, or one sentence.
-    Exported(Result<PathBuf, String>),
+    /// An [`Effect::Export`] ended: the files, which differ in their extension alone, or one sentence.
+    Exported(Result<Vec<PathBuf>, String>),
 }
 
 /// A key is drawn with what it asks for if that is read so fast; else at once, with what was there before.
@@ -126,7 +126,8 @@ pub enum Effect {
     Quit {
         end_child: bool,
     },
-    /// Write the text report of this to `sampletop-HOST-PID-UTC.txt`, then send [`Input::Exported`].
+    /// Write this as text, and to be opened again, to `sampletop-HOST-PID-UTC.txt` and `.sampletop`, then send
+    /// [`Input::Exported`].
     Export {
         snapshot: Arc<Snapshot>,
         settings: Box<Settings>,

@@ -168,7 +168,7 @@ pub const TABLE: &[Binding] = &[
     bind(&[Char('p')], Action::UsePtrace, VIEWS, TIME, "where offered: also sample running threads by stopping each for microseconds (asks)"),
     bind(&[Key::Enter], Action::Pick, PICKER, PROGRAM, "watch the process").hint(1, "watch"),
     bind(&[Char('r'), Key::F(5)], Action::Refresh, PICKER, PROGRAM, "read the list of processes again").hint(2, "refresh"),
-    bind(&[Char('x')], Action::Export, VIEWS, PROGRAM, "save a text report as sampletop-HOST-PID-UTC.txt").hint(10, "save"),
+    bind(&[Char('x')], Action::Export, VIEWS, PROGRAM, "save a report and all history: sampletop-HOST-PID-UTC.txt, .sampletop").hint(10, "save"),
     bind(&[Char('y')], Action::CopyStack, VIEWS, PROGRAM, "copy the row's stack to the clipboard of your terminal (OSC 52)"),
     bind(&[Char('?'), Char('h'), Key::F(1)], Action::Help, LISTS, PROGRAM, "this help, or back").hint(0, "help"),
     bind(&[Ctrl('l')], Action::Redraw, LISTS, PROGRAM, "draw the screen again"),

@@ -176,8 +176,15 @@ impl AppState {
                 self.ptrace_helps = helps;
             }
             Input::Notice(text, severity) => self.notice = Some((text, severity)),
-            Input::Exported(Ok(path)) => {
-                self.notice = Some((format!("saved {}", path.display()), Severity::Info));
+            Input::Exported(Ok(paths)) => {
+                let mut text = String::new();
+                for path in paths {
+                    text += &match path.extension() {
+                        Some(extension) if !text.is_empty() => format!(", .{}", extension.display()),
+                        _ => format!("saved {}", path.display()),
+                    };
+                }
+                self.notice = Some((text, Severity::Info));
             }
             Input::Exported(Err(error)) => self.notice = Some((error, Severity::Error)),
         }

@@ -290,7 +290,9 @@ fn format(job: Job, typed: &Typed) -> Result<Format, String> {
         _ => Format::default(),
     };
     match (job, format) {
-        (Job::Dump, Format::Folded) => Err("`dump` writes text or json; folded is for `record`".into()),
+        (Job::Dump, Format::Folded | Format::Sampletop) => {
+            Err(format!("`dump` writes text or json; {} is for `record`", format.word()))
+        }
         _ => Ok(format),
     }
 }

@@ -129,9 +129,11 @@ fn the_format_follows_the_name_unless_it_is_given() {
     assert_eq!(format("record -p 1 -o a.folded"), (Format::Folded, file("a.folded")));
     assert_eq!(format("record -p 1 -o a.b --format json"), (Format::Json, file("a.b")));
     assert_eq!(format("record -p 1 -o - --format folded"), (Format::Folded, None));
+    assert_eq!(format("record -p 1 -o a.sampletop"), (Format::Sampletop, file("a.sampletop")));
+    assert_eq!(format("record -p 1 -o a --format sampletop"), (Format::Sampletop, file("a")));
     assert_eq!(format("dump -p 1 -o d.json"), (Format::Json, file("d.json")));
     let message = refused(&PIPE, "record -p 1 -o p.svg");
-    for name in ["p.svg", "text", "json", "folded"] {
+    for name in ["p.svg", "text", "json", "folded", "sampletop"] {
         assert!(message.contains(name), "{message}");
     }
 }

@@ -9,12 +9,15 @@
 //! dates     moments of a session as dates
 //! file      where the bytes go: whole or not at all
 //! ```
+//!
+//! The format that can be opened again is [`crate::saved`].
 
 use std::io::{self, Write};
 
 use crate::config::Format;
 use crate::model::settings::{Grouping, Rename, Settings};
 use crate::model::snapshot::Snapshot;
+use crate::saved;
 
 mod ascii;
 mod dates;
@@ -32,6 +35,7 @@ pub fn write(format: Format, snapshot: &Snapshot, settings: &Settings, out: &mut
         Format::Text => text::write(snapshot, settings, out),
         Format::Json => json::write(snapshot, settings, out),
         Format::Folded => folded::write(snapshot, settings, out),
+        Format::Sampletop => saved::write(snapshot, settings, out),
     }
 }
 

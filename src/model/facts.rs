@@ -35,7 +35,65 @@ impl Default for History {
     }
 }
 
+/// A history as it is kept in a file. Buckets are oldest first.
+#[derive(Debug, Default)]
+pub struct Parts {
+    pub started: Ns,
+    /// Time up to which facts are booked.
+    pub at: Ns,
+    pub sealed: Vec<Packed>,
+    /// Buckets that the cumulative table does not hold yet.
+    pub open: Vec<Packed>,
+    pub cumulative: Vec<Fact>,
+}
+
 impl History {
+    /// `None`: buckets are empty spans, overlap, or are not in order.
+    pub fn from_parts(parts: Parts) -> Option<History> {
+        let mut till = 0;
+        for bucket in parts.sealed.iter().chain(&parts.open) {
+            if bucket.start < till || bucket.end <= bucket.start {
+                return None;
+            }
+            till = bucket.end;
+        }
+        let chunks = |facts: &mut dyn Iterator<Item = Fact>| {
+            let mut chunks = FactChunks::default();
+            facts.for_each(|fact| chunks.push(fact));
+            chunks
+        };
+        Some(History {
+            started: parts.started,
+            at: parts.at,
+            sealed: parts.sealed.into_iter().map(Arc::new).collect(),
+            open: (parts.open.iter())
+                .map(|open| OpenBucket { start: open.start, end: open.end, facts: chunks(&mut open.iter()) })
+                .collect(),
+            cumulative: chunks(&mut parts.cumulative.into_iter()),
+        })
+    }
+
+    /// When buckets began, and up to when facts are booked.
+    pub fn span(&self) -> (Ns, Ns) {
+        (self.started, self.at)
+    }
+
+    /// What [`Parts::sealed`] holds.
+    pub fn sealed(&self) -> &[Arc<Packed>] {
+        &self.sealed
+    }
+
+    /// What [`Parts::open`] holds.
+    pub fn open(&self) -> impl DoubleEndedIterator<Item = Packed> + ExactSizeIterator {
+        let pack = |open: &OpenBucket| Packed::new(open.start, open.end, open.facts.iter().copied().collect());
+        self.open.iter().map(pack)
+    }
+
+    /// What [`Parts::cumulative`] holds.
+    pub fn cumulative(&self) -> &FactChunks {
+        &self.cumulative
+    }
+
     /// Calls `f` with every fact of `range`, a rolling one ending at `at`; the same key may come several times (once
     /// per bucket). `open` is already added to `hits` where it counts (in the range's first bucket), and zero.
     ///

@@ -4,6 +4,8 @@
 //! fact:  flags: state 4 bits | same thread as before | same name | cpu | wait
 //!        [pid tid start]  [name]  stack  wall_ns  hits  [cpu_ns cpu_hits]  [open longest_ns zigzag(from - start of bucket)]
 //! ```
+//!
+//! Saved profiles hold these bytes: another encoding is another kind of block there.
 
 use super::fact::{Fact, FactKey, Weights};
 use super::frame::{Ns, ThreadKey};
@@ -60,12 +62,26 @@ impl Packed {
             if wait {
                 put(&mut out, u64::from(weights.open));
                 put(&mut out, weights.longest_ns);
-                let offset = weights.longest_from.wrapping_sub(start) as i64;
-                put(&mut out, ((offset << 1) ^ (offset >> 63)) as u64);
+                put(&mut out, zigzag(weights.longest_from.wrapping_sub(start) as i64));
             }
             before = Some(*key);
         }
         Packed { start, end, facts: facts.len(), bytes: out.into_boxed_slice() }
+    }
+
+    /// Facts from bytes that may be anybody's. `None`: they are not what [`Packed::new`] makes of any facts.
+    pub fn from_bytes(start: Ns, end: Ns, bytes: &[u8]) -> Option<Packed> {
+        let foreign = Packed { start, end, facts: 0, bytes: bytes.into() };
+        let facts: Vec<Fact> = foreign.iter().collect();
+        let sorted = facts.windows(2).all(|pair| pair[0].0 < pair[1].0);
+        // Facts have one encoding, so nothing is left out, cut off or there twice.
+        let packed = sorted.then(|| Packed::new(start, end, facts))?;
+        (packed.bytes == foreign.bytes).then_some(packed)
+    }
+
+    /// What [`Packed::from_bytes`] takes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     pub fn len(&self) -> usize {
@@ -108,16 +124,25 @@ impl Packed {
             if flags & WAIT != 0 {
                 weights.open = take(&mut rest)? as u32;
                 weights.longest_ns = take(&mut rest)?;
-                let zigzag = take(&mut rest)?;
-                let offset = (zigzag >> 1) as i64 ^ -((zigzag & 1) as i64);
-                weights.longest_from = self.start.wrapping_add(offset as u64);
+                weights.longest_from = self.start.wrapping_add(unzigzag(take(&mut rest)?) as u64);
             }
             Some((FactKey { thread, name, stack, state }, weights))
         })
     }
 }
 
-fn put(out: &mut Vec<u8>, mut value: u64) {
+/// Signed numbers so that those near zero are small.
+pub fn zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)) as u64
+}
+
+/// The inverse of [`zigzag`].
+pub fn unzigzag(value: u64) -> i64 {
+    (value >> 1) as i64 ^ -((value & 1) as i64)
+}
+
+/// Seven bits a byte, the lowest first; all but the last byte have their highest bit set.
+pub fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -125,7 +150,8 @@ fn put(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-fn take(bytes: &mut &[u8]) -> Option<u64> {
+/// The inverse of [`put`], from the front of `bytes`.
+pub fn take(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {
         let (byte, rest) = bytes.split_first()?;
@@ -172,7 +198,44 @@ mod tests {
             let packed = Packed::new(start, start.wrapping_add(1), facts.clone());
             prop_assert_eq!(packed.len(), facts.len());
             prop_assert_eq!(packed.iter().collect::<Vec<_>>(), facts);
+            let again = Packed::from_bytes(packed.start, packed.end, packed.as_bytes()).expect("these are facts");
+            prop_assert_eq!((again.len(), again.as_bytes()), (packed.len(), packed.as_bytes()));
         }
+
+        /// Whatever was taken for facts says the same when it is read.
+        #[test]
+        fn foreign_bytes_are_facts_or_refused(bytes in prop::collection::vec(prop_oneof![0u8..40, any::<u8>()], 0..60), start in any::<u64>()) {
+            if let Some(packed) = Packed::from_bytes(start, start, &bytes) {
+                prop_assert_eq!(packed.as_bytes(), &bytes[..]);
+                prop_assert!(packed.iter().zip(packed.iter().skip(1)).all(|(a, b)| a.0 < b.0));
+                prop_assert_eq!(packed.iter().count(), packed.len());
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_cut_off_twice_or_too_wide_is_refused() {
+        let fact = |tid| {
+            let key = FactKey {
+                thread: ThreadKey { pid: 1, tid, start: 3 },
+                name: NameId(4),
+                stack: StackId(5),
+                state: RawState::Futex,
+            };
+            (key, Weights { wall_ns: 1_000, hits: 1, ..Weights::default() })
+        };
+        let packed = Packed::new(0, 1, vec![fact(1), fact(2)]);
+        let bytes = packed.as_bytes();
+        let one = bytes.len() / 2 + 1;
+        for end in (1..bytes.len()).filter(|end| ![one - 1, one].contains(end)) {
+            assert!(Packed::from_bytes(0, 1, &bytes[..end]).is_none(), "{end}");
+        }
+        let twice = Packed::new(0, 1, vec![fact(1), fact(1)]);
+        assert!(Packed::from_bytes(0, 1, twice.as_bytes()).is_none());
+        // The process's number with a bit beyond 32; a number in more bytes than it needs.
+        let wide = [&bytes[..1], &[0x81, 0x80, 0x80, 0x80, 0x10], &bytes[2..]].concat();
+        let long = [&bytes[..1], &[0x81, 0], &bytes[2..]].concat();
+        assert!(Packed::from_bytes(0, 1, &wide).is_none() && Packed::from_bytes(0, 1, &long).is_none());
     }
 
     #[test]

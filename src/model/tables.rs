@@ -159,7 +159,44 @@ pub struct Tables {
     pub(super) names: Chunks<(Arc<str>, ThreadKind), 1024>,
 }
 
+/// Tables as lists, indexed by their ids: to be rebuilt from a file.
+#[derive(Debug, Default)]
+pub struct Parts {
+    pub names: Vec<(Arc<str>, ThreadKind)>,
+    pub frames: Vec<(RawFrame, Named)>,
+    /// Caller's stack, innermost frame, and what a futex wait under it is. The first is the empty stack.
+    pub stacks: Vec<(StackId, FrameId, FutexKind)>,
+}
+
 impl Tables {
+    /// `None`: a stack does not come after its caller's or has a frame that is not there, or a frame has no location.
+    pub fn from_parts(parts: Parts) -> Option<Tables> {
+        let Parts { names, frames, stacks } = parts;
+        let known = |frame: FrameId| (frame.0 as usize) < frames.len();
+        let sound = |(id, (parent, top, _)): (usize, &(StackId, FrameId, FutexKind))| {
+            known(*top) && if id == 0 { parent.0 == 0 } else { (parent.0 as usize) < id }
+        };
+        if !stacks.iter().enumerate().all(sound) || frames.iter().any(|(_, named)| named.locations.is_empty()) {
+            return None;
+        }
+        let mut tables = Tables::default();
+        names.into_iter().for_each(|name| tables.names.push(name));
+        for (frame, named) in frames {
+            tables.frames.push(frame);
+            tables.named.push(named);
+        }
+        for (parent, top, futex) in stacks {
+            tables.nodes.push(StackNode { parent, top });
+            tables.futex.push(futex);
+        }
+        Some(tables)
+    }
+
+    /// Ids below this are names of threads.
+    pub fn name_count(&self) -> usize {
+        self.names.len()
+    }
+
     /// The caller's stack; the empty stack is its own parent.
     pub fn parent(&self, stack: StackId) -> StackId {
         self.nodes.get(stack.0 as usize).map_or(StackId::EMPTY, |node| node.parent)
@@ -228,4 +265,33 @@ impl Tables {
 fn unknown() -> &'static Named {
     static UNKNOWN: std::sync::OnceLock<Named> = std::sync::OnceLock::new();
     UNKNOWN.get_or_init(|| Named::unnamed(RawFrame::marker(Marker::Other)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_sound_parts_are_tables() {
+        let frame = || (RawFrame::marker(Marker::Torn), Named::unnamed(RawFrame::marker(Marker::Torn)));
+        let tables = |stacks: &[(u32, u32)], frames: usize| {
+            let stacks =
+                stacks.iter().map(|(parent, top)| (StackId(*parent), FrameId(*top), FutexKind::Lock)).collect();
+            Tables::from_parts(Parts { frames: (0..frames).map(|_| frame()).collect(), stacks, ..Parts::default() })
+        };
+        let sound = tables(&[(0, 0), (0, 0), (1, 1)], 2).expect("each caller comes first");
+        assert_eq!((sound.parent(StackId(2)), sound.top(StackId(2))), (StackId(1), FrameId(1)));
+        assert_eq!((sound.stack_count(), sound.futex_kind(StackId(2))), (3, FutexKind::Lock));
+        assert!(tables(&[], 0).is_some());
+        for (stacks, frames) in
+            [(&[(1, 0)][..], 2), (&[(0, 0), (1, 0)], 2), (&[(0, 0), (0, 0), (3, 1)], 2), (&[(0, 0), (0, 2)], 2)]
+        {
+            assert!(tables(stacks, frames).is_none(), "{stacks:?}");
+        }
+        let nameless = Named { locations: [].into(), pending: false };
+        assert!(
+            Tables::from_parts(Parts { frames: vec![(RawFrame::marker(Marker::Torn), nameless)], ..Parts::default() })
+                .is_none()
+        );
+    }
 }

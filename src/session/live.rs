@@ -1,7 +1,7 @@
 //! The live view's loop: keys, signals and snapshots go into the app; its effects are carried out.
 
 use std::collections::{HashMap, VecDeque};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use super::signals::{self, Caught, SIGCONT};
 use super::waiting::Waiting;
 use super::watch::{Aim, Watch, live_output_path};
 use crate::app::{AppConfig, AppState, Effect, Input, ProcessRow, READ_WITHIN, Severity};
-use crate::config::{Config, TargetSpec, Wanted};
+use crate::config::{Config, Format, TargetSpec, Wanted};
 use crate::export;
 use crate::headless::NAMES_WITHIN;
 use crate::model::settings::Settings;
@@ -286,8 +286,8 @@ impl Live<'_> {
             Message::Found(found) => return self.begin(found),
             Message::Input(input) => input,
         };
-        if let Input::Exported(Ok(path)) = &input {
-            self.written.push(path.clone());
+        if let Input::Exported(Ok(paths)) = &input {
+            self.written.extend(paths.iter().cloned());
         }
         self.pacer.urgent();
         self.update(input)
@@ -385,7 +385,7 @@ impl Live<'_> {
         }
     }
 
-    /// Writes the report on a thread of its own: it may wait for names.
+    /// Writes the files on a thread of its own: it may wait for names.
     fn export(&mut self, snapshot: Arc<Snapshot>, settings: Settings) {
         let asker = self.watch.as_ref().and_then(Watch::asker);
         let sender = self.sender.clone();
@@ -469,8 +469,8 @@ fn nothing_seen(last: Option<&Snapshot>) -> i32 {
     }
 }
 
-/// The text report under the usual name in the current directory; the name, or one sentence.
-fn save(snapshot: Arc<Snapshot>, settings: &Settings, asker: Option<Asker>) -> Result<PathBuf, String> {
+/// The text report, and all there is, under the usual name in the current directory; their names, or one sentence.
+fn save(snapshot: Arc<Snapshot>, settings: &Settings, asker: Option<Asker>) -> Result<Vec<PathBuf>, String> {
     let mut snapshot = snapshot;
     if snapshot.health.naming
         && let Some(named) = asker.and_then(|asker| asker.snapshot(NAMES_WITHIN))
@@ -482,9 +482,15 @@ fn save(snapshot: Arc<Snapshot>, settings: &Settings, asker: Option<Asker>) -> R
     }
     let pid = snapshot.targets.first().map_or(0, |t| t.pid);
     let unix_ns = snapshot.session.started_unix_ns + i128::from(snapshot.at.saturating_sub(snapshot.session.started));
-    let path = PathBuf::from(export::file::default_name(&snapshot.session.host, pid, unix_ns));
-    let mut bytes = Vec::new();
-    export::text::write(&snapshot, settings, &mut bytes).map_err(|e| format!("cannot build the report: {e}"))?;
-    export::file::save(&path, &bytes)?;
-    Ok(std::path::absolute(&path).unwrap_or_else(|_| Path::new(&path).to_path_buf()))
+    let report = PathBuf::from(export::file::default_name(&snapshot.session.host, pid, unix_ns));
+    let mut written = Vec::new();
+    for format in [Format::Text, Format::Sampletop] {
+        let path = report.with_extension(format.extensions()[0]);
+        let mut bytes = Vec::new();
+        let built = export::write(format, &snapshot, settings, &mut bytes);
+        built.map_err(|error| format!("cannot build the {} file: {error}", format.word()))?;
+        export::file::save(&path, &bytes)?;
+        written.push(std::path::absolute(&path).unwrap_or(path));
+    }
+    Ok(written)
 }

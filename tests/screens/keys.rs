@@ -140,8 +140,9 @@ fn effects_of_keys() {
     assert!(of(&mut live, "Xn").is_empty());
     assert!(matches!(of(&mut live, "Xy")[..], [Effect::PauseSampling(true)]));
     assert!(matches!(of(&mut live, "x")[..], [Effect::Export { .. }]));
-    live.send(Input::Exported(Ok("/home/me/sampletop-node7-4321.txt".into())));
-    assert!(live.screen().contains("saved /home/me/sampletop-node7-4321.txt"));
+    let files = ["/home/me/sampletop-node7-4321.txt".into(), "/home/me/sampletop-node7-4321.sampletop".into()];
+    live.send(Input::Exported(Ok(files.into())));
+    assert!(live.screen().contains("saved /home/me/sampletop-node7-4321.txt, .sampletop"));
     assert!(of(&mut live, "p").is_empty());
     live.send(Input::PtraceHelps(true));
     assert!(live.screen().contains("stops each for microseconds"), "{}", live.screen());

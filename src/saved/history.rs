@@ -1,0 +1,161 @@
+//! History in blocks: each holds some buckets, and is understood without the others.
+//!
+//! ```text
+//! block  = bucket*
+//! bucket = start, width, length, facts as `model::packed` has them
+//! ```
+//!
+//! The cumulative table is written in pieces of the same form, which have no time.
+
+use std::io::{self, Write};
+
+use super::bytes::{LONGEST, Put, Take};
+use super::tables::BLOCK;
+use super::{Budget, kind};
+use crate::model::facts::{Fact, History, Parts};
+use crate::model::packed::Packed;
+use crate::model::tables::Tables;
+
+/// Thread time of all buckets, and of the cumulative table, ns: both together fit into 64 bits.
+const SUM_MAX: u64 = u64::MAX / 2;
+
+/// How much of a history there is; a file says so first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    pub sealed: u64,
+    pub open: u64,
+    /// Facts.
+    pub cumulative: u64,
+}
+
+impl Counts {
+    pub fn of(history: &History) -> Counts {
+        Counts {
+            sealed: history.sealed().len() as u64,
+            open: history.open().len() as u64,
+            cumulative: history.cumulative().len() as u64,
+        }
+    }
+}
+
+/// The newest first: of a file that was cut off they are there.
+pub fn write(history: &History, out: &mut dyn Write) -> io::Result<()> {
+    let mut block = Buckets { kind: kind::OPEN, bytes: Put::default() };
+    for bucket in history.open().rev() {
+        block.add(&bucket, out)?;
+    }
+    block.end(out)?;
+
+    block.kind = kind::CUMULATIVE;
+    let mut facts: Vec<Fact> = history.cumulative().iter().copied().collect();
+    facts.sort_unstable_by_key(|(key, _)| *key);
+    // Times of waits are counted from here.
+    let (started, _) = history.span();
+    for piece in facts.chunks(2_000) {
+        block.add(&Packed::new(started, started, piece.to_vec()), out)?;
+    }
+    block.end(out)?;
+
+    block.kind = kind::SEALED;
+    for bucket in history.sealed().iter().rev() {
+        block.add(bucket, out)?;
+    }
+    block.end(out)
+}
+
+struct Buckets {
+    kind: u32,
+    bytes: Put,
+}
+
+impl Buckets {
+    fn add(&mut self, bucket: &Packed, out: &mut dyn Write) -> io::Result<()> {
+        self.bytes.number(bucket.start);
+        self.bytes.number(bucket.end - bucket.start);
+        self.bytes.piece(bucket.as_bytes());
+        if self.bytes.bytes.len() >= BLOCK { self.end(out) } else { Ok(()) }
+    }
+
+    fn end(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        match std::mem::take(&mut self.bytes.bytes) {
+            bytes if bytes.is_empty() => Ok(()),
+            bytes => super::block::write(out, self.kind, &bytes),
+        }
+    }
+}
+
+/// What was read of it so far.
+#[derive(Default)]
+pub struct Found {
+    sealed: Vec<Packed>,
+    open: Vec<Packed>,
+    cumulative: Vec<Packed>,
+    /// Of all buckets, and of the cumulative table: wall and CPU time, ns. Sums of them must fit.
+    sums: [(u64, u64); 2],
+}
+
+impl Found {
+    /// Takes a block of one of the three kinds. `None`: it is not sound; what came before that is kept.
+    pub fn take(&mut self, kind: u32, block: &[u8], tables: &Tables, budget: &mut Budget) -> Option<()> {
+        let mut take = Take(block);
+        while !take.0.is_empty() {
+            let start = take.ns()?;
+            let end = start.checked_add(take.ns()?)?;
+            let bytes = take.piece()?;
+            budget.take(bytes.len() + size_of::<Packed>() + 64)?;
+            let packed = Packed::from_bytes(start, end, bytes)?;
+            if kind != kind::SEALED {
+                // These are not held packed.
+                budget.take(packed.len() * size_of::<Fact>())?;
+            }
+            let sums = &mut self.sums[usize::from(kind == kind::CUMULATIVE)];
+            let sums_with = check(&packed, *sums, tables)?;
+            *sums = sums_with;
+            match kind {
+                kind::SEALED => self.sealed.push(packed),
+                kind::OPEN => self.open.push(packed),
+                _ => self.cumulative.push(packed),
+            }
+        }
+        Some(())
+    }
+
+    /// The history, and how much is missing in it.
+    pub fn history(mut self, (started, at): (u64, u64), counts: Counts) -> Option<(History, Counts)> {
+        self.sealed.sort_by_key(|bucket| bucket.start);
+        self.open.sort_by_key(|bucket| bucket.start);
+        // What overlaps was not written by us; the cumulative table has each fact once.
+        let mut till = 0;
+        let mut follows = |bucket: &Packed| {
+            let follows = till <= bucket.start && bucket.start < bucket.end;
+            till = if follows { bucket.end } else { till };
+            follows
+        };
+        self.sealed.retain(&mut follows);
+        self.open.retain(&mut follows);
+        let mut cumulative: Vec<Fact> = self.cumulative.iter().flat_map(Packed::iter).collect();
+        cumulative.sort_unstable_by_key(|(key, _)| *key);
+        cumulative.dedup_by_key(|(key, _)| *key);
+        let missing = |found: usize, all: u64| all.saturating_sub(found as u64);
+        let lost = Counts {
+            sealed: missing(self.sealed.len(), counts.sealed),
+            open: missing(self.open.len(), counts.open),
+            cumulative: missing(cumulative.len(), counts.cumulative),
+        };
+        let (sealed, open) = (self.sealed, self.open);
+        Some((History::from_parts(Parts { started, at, sealed, open, cumulative })?, lost))
+    }
+}
+
+/// The sums with these facts. `None`: they name what the tables do not have, or last longer than anything does.
+fn check(packed: &Packed, (mut wall, mut cpu): (u64, u64), tables: &Tables) -> Option<(u64, u64)> {
+    for (key, weights) in packed.iter() {
+        let known = (key.stack.0 as usize) < tables.stack_count() && (key.name.0 as usize) < tables.name_count();
+        wall = wall.checked_add(weights.wall_ns).filter(|sum| *sum <= SUM_MAX && known)?;
+        cpu = cpu.checked_add(weights.cpu_ns).filter(|sum| *sum <= SUM_MAX)?;
+        if weights.longest_ns > LONGEST || weights.longest_from > LONGEST {
+            return None;
+        }
+    }
+    Some((wall, cpu))
+}

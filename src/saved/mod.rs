@@ -1,0 +1,220 @@
+//! sampletop's own format, `.sampletop`: a whole snapshot, with everything that any setting can show of it.
+//!
+//! ```text
+//! block     blocks with checksums, found again in a damaged file
+//! bytes     numbers and text
+//! session   conditions, health, targets; how much there is of everything else
+//! settings  what the view was set to
+//! tables    names of threads, frames, stacks
+//! history   buckets of facts, and the cumulative table
+//! threads   what threads were doing at the end
+//! ```
+//!
+//! A file is the line `sampletop profile`, then blocks in the order of the list above, then the session again. What is
+//! damaged costs its block. Facts whose stacks were lost keep their time, under a frame that says so. Blocks of unknown
+//! kinds are passed over, so they may be added at any time; any other change makes another [`FORMAT`], and older ones are
+//! read for ever.
+
+mod block;
+mod bytes;
+mod history;
+mod session;
+mod settings;
+mod tables;
+mod threads;
+
+use std::fmt;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use crate::model::settings::Settings;
+use crate::model::snapshot::Snapshot;
+use crate::model::text::clean;
+
+pub use tables::LOST;
+pub use threads::shown as shown_argument;
+
+/// What this sampletop writes, and the newest that it reads.
+pub const FORMAT: u64 = 1;
+
+/// What blocks hold. Numbers are never used again.
+mod kind {
+    pub const SESSION: u32 = 1;
+    pub const SETTINGS: u32 = 2;
+    pub const NAMES: u32 = 3;
+    pub const FRAMES: u32 = 4;
+    pub const STACKS: u32 = 5;
+    pub const THREADS: u32 = 6;
+    pub const OPEN: u32 = 7;
+    pub const CUMULATIVE: u32 = 8;
+    pub const SEALED: u32 = 9;
+}
+
+/// Writes all of `snapshot`, and `settings` with it. The only errors are those of `out`.
+pub fn write(snapshot: &Snapshot, settings: &Settings, out: &mut dyn Write) -> io::Result<()> {
+    let session = session::write(snapshot, &session::Counts::of(snapshot));
+    out.write_all(block::HEAD)?;
+    block::write(out, kind::SESSION, &session)?;
+    block::write(out, kind::SETTINGS, &settings::write(settings))?;
+    tables::write(&snapshot.tables, out)?;
+    threads::write(&snapshot.threads, out)?;
+    history::write(&snapshot.history, out)?;
+    block::write(out, kind::SESSION, &session)
+}
+
+/// A saved profile.
+#[derive(Debug)]
+pub struct Opened {
+    pub snapshot: Snapshot,
+    /// As they were when it was saved.
+    pub settings: Settings,
+    /// One sentence: what of the file is missing.
+    pub lost: Option<String>,
+}
+
+/// Why bytes are no profile that can be shown.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NotAProfile {
+    Foreign,
+    /// By that version of sampletop, in that format.
+    Newer {
+        version: String,
+        format: u64,
+    },
+    /// It was one: what says how to read the rest is damaged, at both of its places.
+    Ruined,
+}
+
+impl fmt::Display for NotAProfile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotAProfile::Foreign => {
+                f.write_str("this is no profile of sampletop's; write one with `sampletop record -o NAME.sampletop`")
+            }
+            NotAProfile::Newer { version, format } => write!(
+                f,
+                "this profile was made by sampletop {version} in format {format}, and this one reads up to format {FORMAT}; open it with a sampletop that is as new"
+            ),
+            NotAProfile::Ruined => f.write_str(
+                "this profile is damaged so far that nothing of it can be read; copy it again from where it was made",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for NotAProfile {}
+
+/// What a file may make us hold, bytes: several times the largest profile of a session.
+const MEMORY_MAX: usize = 512 << 20;
+
+/// What is left of [`MEMORY_MAX`].
+struct Budget(usize);
+
+impl Budget {
+    fn take(&mut self, bytes: usize) -> Option<()> {
+        self.0 = self.0.checked_sub(bytes)?;
+        Some(())
+    }
+}
+
+/// Reads what [`write`] wrote, or what is left of it. `file` may be anybody's.
+pub fn read(file: &[u8]) -> Result<Opened, NotAProfile> {
+    let blocks: Vec<_> = block::blocks(file).collect();
+    let mut budget = Budget(MEMORY_MAX);
+    let of = |kind: &'static [u32]| blocks.iter().filter(move |block| kind.contains(&block.kind));
+    let unpack = |block: &block::Block<'_>, budget: &mut Budget| {
+        // All blocks together cost no more time than they may cost memory.
+        budget.take(block.len())?;
+        block.unpack()
+    };
+
+    let mut found = None;
+    for block in of(&[kind::SESSION]).take(SESSIONS_MAX) {
+        let Some(bytes) = unpack(block, &mut budget) else { continue };
+        match session::made_by(&bytes) {
+            Some((FORMAT, _)) => found = session::read(&bytes),
+            Some((format, version)) if format > FORMAT => {
+                let version = clean(&version, 40).into_owned();
+                return Err(NotAProfile::Newer { version, format });
+            }
+            _ => {}
+        }
+        if found.is_some() {
+            break;
+        }
+    }
+    let ruined = || if file.starts_with(block::HEAD) { NotAProfile::Ruined } else { NotAProfile::Foreign };
+    let found = found.ok_or_else(ruined)?;
+
+    let settings = of(&[kind::SETTINGS]).next().and_then(|block| settings::read(&unpack(block, &mut budget)?));
+
+    let mut tables = tables::Found::new(found.counts.tables);
+    for block in of(&[kind::NAMES, kind::FRAMES, kind::STACKS]) {
+        let bytes = unpack(block, &mut budget);
+        bytes.and_then(|bytes| tables.take(block.kind, &bytes, &mut budget));
+    }
+    let (tables, lost_of_tables) = tables.tables().ok_or_else(ruined)?;
+
+    let mut threads = Vec::new();
+    for block in of(&[kind::THREADS]) {
+        let bytes = unpack(block, &mut budget);
+        bytes.and_then(|bytes| threads::take(&bytes, &tables, &mut budget, &mut threads));
+    }
+    let mut history = history::Found::default();
+    for block in of(&[kind::OPEN, kind::CUMULATIVE, kind::SEALED]) {
+        let bytes = unpack(block, &mut budget);
+        bytes.and_then(|bytes| history.take(block.kind, &bytes, &tables, &mut budget));
+    }
+    let (history, lost_of_history) = history.history(found.span, found.counts.history).ok_or_else(ruined)?;
+
+    let lost = session::Counts {
+        tables: lost_of_tables,
+        history: lost_of_history,
+        threads: found.counts.threads.saturating_sub(threads.len()),
+    };
+    let lost = sentence(&lost, &found.counts, settings.as_ref().map(|(_, wrong)| wrong.as_slice()));
+    let snapshot = Snapshot {
+        session: Arc::new(found.session),
+        targets: found.targets,
+        at: found.at,
+        capture: found.capture,
+        health: found.health,
+        tables,
+        history,
+        threads: threads.into(),
+        notice: found.notice,
+        stopped: found.stopped,
+    };
+    Ok(Opened { snapshot, settings: settings.map(|(settings, _)| settings).unwrap_or_default(), lost })
+}
+
+/// Sessions that are read until one is sound; there are two.
+const SESSIONS_MAX: usize = 16;
+
+/// What is missing of what there was; `settings`: those that are not understood.
+fn sentence(lost: &session::Counts, of: &session::Counts, settings: Option<&[String]>) -> Option<String> {
+    let parts = [
+        (lost.tables.names as u64, of.tables.names as u64, "names of threads"),
+        (lost.tables.frames as u64, of.tables.frames as u64, "names of frames"),
+        (lost.tables.stacks as u64, of.tables.stacks as u64, "stacks"),
+        (lost.threads as u64, of.threads as u64, "states of threads"),
+        (lost.history.open, of.history.open, "of the newest seconds"),
+        (lost.history.sealed, of.history.sealed, "older pieces of history"),
+        (lost.history.cumulative, of.history.cumulative, "sums since the start"),
+    ];
+    let mut missing: Vec<String> = (parts.iter().filter(|(lost, ..)| *lost > 0))
+        .map(|(lost, of, what)| if lost == of { format!("all {of} {what}") } else { format!("{lost} of {of} {what}") })
+        .collect();
+    if settings.is_none() {
+        missing.push("the settings".into());
+    }
+    let damaged = (!missing.is_empty())
+        .then(|| format!("the file is damaged or was cut off; missing are {}", missing.join(", ")));
+    let unknown = settings.filter(|unknown| !unknown.is_empty()).map(|unknown| {
+        format!("settings that this version of sampletop does not understand are as by default: {}", unknown.join(", "))
+    });
+    match (damaged, unknown) {
+        (Some(damaged), Some(unknown)) => Some(format!("{damaged}; {unknown}")),
+        (damaged, unknown) => damaged.or(unknown),
+    }
+}

@@ -1,0 +1,203 @@
+//! What is known of a session beside its facts: its conditions, health, targets, and how much there must be of the rest.
+//! Written first and last, because without it nothing else can be understood. Fields are only added at the end.
+
+use std::sync::Arc;
+
+use super::bytes::{LONGEST, Put, Take};
+use super::{history, tables};
+use crate::model::frame::{Losses, Ns};
+use crate::model::snapshot::{Health, Session, Snapshot, Target, Wanted};
+
+/// How much of everything there is in the file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    pub tables: tables::Counts,
+    pub history: history::Counts,
+    pub threads: usize,
+}
+
+impl Counts {
+    pub fn of(snapshot: &Snapshot) -> Counts {
+        Counts {
+            tables: tables::Counts::of(&snapshot.tables),
+            history: history::Counts::of(&snapshot.history),
+            threads: snapshot.threads.len(),
+        }
+    }
+}
+
+pub struct Found {
+    pub session: Session,
+    pub targets: Arc<[Target]>,
+    pub at: Ns,
+    pub capture: Arc<str>,
+    pub health: Health,
+    pub notice: Option<Arc<str>>,
+    pub stopped: bool,
+    /// When the history began, and up to when it is booked.
+    pub span: (Ns, Ns),
+    pub counts: Counts,
+}
+
+pub fn write(snapshot: &Snapshot, counts: &Counts) -> Vec<u8> {
+    let mut put = Put::default();
+    let Session { version, host, kernel, cores_milli, started, started_unix_ns, .. } = &*snapshot.session;
+    // These two stay what they are in every format.
+    put.number(super::FORMAT);
+    put.text(version);
+
+    put.text(host);
+    put.text(kernel);
+    put.number(*cores_milli);
+    put.number(*started);
+    date(&mut put, *started_unix_ns);
+    put.number(snapshot.session.interval_ns);
+    put.option(snapshot.session.max_overhead_percent, Put::float);
+    put.text(&snapshot.session.wanted.title);
+    put.flag(snapshot.session.wanted.waits);
+
+    put.number(snapshot.at);
+    put.text(&snapshot.capture);
+    put.option(snapshot.notice.as_deref(), Put::text);
+    put.flag(snapshot.stopped);
+    let (started, at) = snapshot.history.span();
+    put.number(started);
+    put.number(at);
+    for count in [counts.tables.names, counts.tables.frames, counts.tables.stacks, counts.threads] {
+        put.count(count);
+    }
+    for count in [counts.history.sealed, counts.history.open, counts.history.cumulative] {
+        put.number(count);
+    }
+
+    put.count(snapshot.targets.len());
+    for target in snapshot.targets.iter() {
+        put.number(target.pid.into());
+        put.number(target.start);
+        put.text(&target.command);
+        put.text(target.runtime);
+        put.number(target.uid.into());
+        put.option(target.unit.as_deref(), Put::text);
+        date(&mut put, target.started_unix_ns);
+        put.option(target.ended, Put::number);
+    }
+    write_health(&mut put, &snapshot.health);
+    put.bytes
+}
+
+/// ns since 1970; what is no date of the next 270 years is the nearest that is.
+fn date(put: &mut Put, unix_ns: i128) {
+    put.signed(unix_ns.clamp(i64::MIN.into(), i64::MAX.into()) as i64);
+}
+
+fn write_health(put: &mut Put, health: &Health) {
+    let Health { ticks, losses, interval_achieved_ns, late_p99_ns, self_cpu_percent, total_cpu_percent, .. } = health;
+    for number in [*ticks, *interval_achieved_ns, *late_p99_ns, health.folded_facts, health.dropped_buckets] {
+        put.number(number);
+    }
+    put.float(*self_cpu_percent);
+    put.float(*total_cpu_percent);
+    put.flag(health.naming);
+    let Losses { samples, dropped, truncated, torn, unwind_failed, no_unwind_info, bad_unwind, outside_maps, .. } =
+        losses;
+    for number in [samples, dropped, truncated, torn, unwind_failed, no_unwind_info, bad_unwind, outside_maps] {
+        put.number(*number);
+    }
+    let Losses { recovered, throttled, late, stops, stops_blocked, stop_p99_ns, sampler_cpu_ns, .. } = losses;
+    for number in [recovered, throttled, late, stops, stops_blocked, stop_p99_ns, sampler_cpu_ns] {
+        put.number(*number);
+    }
+}
+
+/// The format, and the version of sampletop that wrote it: readable in every format.
+pub fn made_by(block: &[u8]) -> Option<(u64, Arc<str>)> {
+    let mut take = Take(block);
+    Some((take.number()?, take.text()?))
+}
+
+/// `None`: not sound.
+pub fn read(block: &[u8]) -> Option<Found> {
+    let mut take = Take(block);
+    take.number()?;
+    let session = Session {
+        version: take.text()?.to_string(),
+        host: take.text()?.to_string(),
+        kernel: take.text()?.to_string(),
+        cores_milli: take.small()?.into(),
+        started: take.ns()?,
+        started_unix_ns: take.signed()?.into(),
+        interval_ns: interval(&mut take)?,
+        max_overhead_percent: take.option(Take::float)?,
+        wanted: Wanted { title: take.text()?, waits: take.flag()? },
+    };
+    let (at, capture, notice) = (take.ns()?, take.text()?, take.option(Take::text)?);
+    let stopped = take.flag()?;
+    let span = (take.ns()?, take.ns()?);
+    let mut count = || usize::try_from(take.number()?).ok();
+    let (names, frames, stacks, threads) = (count()?, count()?, count()?, count()?);
+    let tables = tables::Counts { names, frames, stacks };
+    let history = history::Counts { sealed: take.ns()?, open: take.ns()?, cumulative: take.ns()? };
+    let targets: Option<Vec<Target>> = (0..take.count(8)?).map(|_| target(&mut take)).collect();
+    let health = health(&mut take)?;
+    let sound = session.started <= at && span.0 <= span.1 && tables.are_sound();
+    sound.then_some(Found {
+        session,
+        targets: targets?.into(),
+        at,
+        capture,
+        health,
+        notice,
+        stopped,
+        span,
+        counts: Counts { tables, history, threads },
+    })
+}
+
+/// A multiple of which still fits.
+fn interval(take: &mut Take<'_>) -> Option<Ns> {
+    take.number().filter(|ns| *ns <= LONGEST >> 8)
+}
+
+fn target(take: &mut Take<'_>) -> Option<Target> {
+    Some(Target {
+        pid: take.small()?,
+        start: take.number()?,
+        command: take.text()?,
+        runtime: runtime(&take.text()?),
+        uid: take.small()?,
+        unit: take.option(Take::text)?,
+        started_unix_ns: take.signed()?.into(),
+        ended: take.option(Take::ns)?,
+    })
+}
+
+/// One of the words that sampletop has for them.
+fn runtime(word: &str) -> &'static str {
+    const WORDS: [&str; 10] = ["native", "jvm", "python", "node", "ruby", "perl", "php", "dotnet", "beam", "lua"];
+    WORDS.into_iter().find(|known| *known == word).unwrap_or("unknown")
+}
+
+fn health(take: &mut Take<'_>) -> Option<Health> {
+    let mut health = Health {
+        ticks: take.ns()?,
+        interval_achieved_ns: interval(take)?,
+        late_p99_ns: take.ns()?,
+        folded_facts: take.ns()?,
+        dropped_buckets: take.ns()?,
+        self_cpu_percent: take.float()?,
+        total_cpu_percent: take.float()?,
+        naming: take.flag()?,
+        losses: Losses::default(),
+    };
+    let Losses { samples, dropped, truncated, torn, unwind_failed, no_unwind_info, bad_unwind, outside_maps, .. } =
+        &mut health.losses;
+    for number in [samples, dropped, truncated, torn, unwind_failed, no_unwind_info, bad_unwind, outside_maps] {
+        *number = take.ns()?;
+    }
+    let Losses { recovered, throttled, late, stops, stops_blocked, stop_p99_ns, sampler_cpu_ns, .. } =
+        &mut health.losses;
+    for number in [recovered, throttled, late, stops, stops_blocked, stop_p99_ns, sampler_cpu_ns] {
+        *number = take.ns()?;
+    }
+    Some(health)
+}

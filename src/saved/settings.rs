@@ -1,0 +1,206 @@
+//! What the view was set to, as JSON with the words of the command line. What is missing, or is none of these words, is as
+//! by default.
+
+use serde_json::{Map, Value, json};
+
+use crate::model::settings::{Filter, Grouping, Metric, Range, Rename, RollUp, Settings, SortColumn, pattern};
+use crate::model::text::clean;
+
+pub fn write(settings: &Settings) -> Vec<u8> {
+    let Settings { metric, roll_up, grouping, rename, filters, range, idle, idle_at, sort, reverse } = settings;
+    let regex = |filter: &Filter<regex::Regex>| filter_as(filter, |regex| json!(regex.as_str()));
+    let words = json!({
+        "metric": metric.word(),
+        "by": roll_up.word(),
+        "group": match grouping {
+            Grouping::Frame(pattern) => format!("frame:{pattern}"),
+            grouping => grouping.word().to_owned(),
+        },
+        "rename": rename.iter().map(|rule| json!([rule.pattern.as_str(), rule.text])).collect::<Vec<_>>(),
+        "interesting": filter_as(&filters.interesting, |list| json!(list)),
+        "focus": regex(&filters.focus),
+        "ignore": regex(&filters.ignore),
+        "hide": regex(&filters.hide),
+        "no_kernel": filters.no_kernel,
+        "threads": regex(&filters.threads),
+        "skip_daemon": filters.skip_daemon,
+        // As text, because it is read back exactly.
+        "min_percent": filter_as(&filters.min_percent, |percent| json!(percent.to_string())),
+        "range": match range {
+            Range::Rolling(ns) => json!({ "rolling_ns": ns }),
+            Range::Cumulative { since } => json!({ "since_ns": since }),
+        },
+        "idle": idle,
+        "idle_at": idle_at.iter().map(regex::Regex::as_str).collect::<Vec<_>>(),
+        "sort": sort_word(*sort),
+        "reverse": reverse,
+    });
+    words.to_string().into_bytes()
+}
+
+/// `[value, whether it is on]`; null where there is none.
+fn filter_as<T>(filter: &Filter<T>, value: impl Fn(&T) -> Value) -> Value {
+    filter.value.as_ref().map_or(Value::Null, |found| json!([value(found), filter.on]))
+}
+
+fn sort_word(column: SortColumn) -> &'static str {
+    match column {
+        SortColumn::Total => "total",
+        SortColumn::SelfTime => "self",
+        SortColumn::Threads => "threads",
+        SortColumn::Cpu => "cpu",
+        SortColumn::State => "state",
+        SortColumn::Name => "name",
+    }
+}
+
+/// Rules and patterns beyond so many of a kind are as unsound as those that do not compile.
+const PATTERNS_MAX: usize = 100;
+
+/// The settings, and the names of those that are not understood. `None`: they are no settings at all.
+pub fn read(block: &[u8]) -> Option<(Settings, Vec<String>)> {
+    let Value::Object(words) = serde_json::from_slice(block).ok()? else { return None };
+    let mut words = Words { words, wrong: Vec::new() };
+    let plain = Settings::default();
+    let one_of = |value: &Value, found: &dyn Fn(&str) -> bool| value.as_str().is_some_and(found);
+    let mut settings = Settings {
+        metric: words.take("metric", |v| Metric::ALL.into_iter().find(|m| one_of(v, &|w| w == m.word()))),
+        roll_up: words.take("by", |v| RollUp::ALL.into_iter().find(|r| one_of(v, &|w| w == r.word()))),
+        grouping: words.take("group", |v| Grouping::parse(v.as_str()?).ok()),
+        rename: words.take("rename", |v| list(v, rule)),
+        sort: words.take("sort", |v| SortColumn::ALL.into_iter().find(|s| one_of(v, &|w| w == sort_word(*s)))),
+        idle: words.take("idle", Value::as_bool),
+        idle_at: words.take("idle_at", |v| list(v, regex)),
+        reverse: words.take("reverse", Value::as_bool),
+        ..plain
+    };
+    let filters = &mut settings.filters;
+    filters.interesting = words.take("interesting", |v| filter(v, |v| list(v, text)));
+    filters.focus = words.take("focus", |v| filter(v, regex));
+    filters.ignore = words.take("ignore", |v| filter(v, regex));
+    filters.hide = words.take("hide", |v| filter(v, regex));
+    filters.no_kernel = words.take("no_kernel", Value::as_bool);
+    filters.threads = words.take("threads", |v| filter(v, regex));
+    filters.skip_daemon = words.take("skip_daemon", Value::as_bool);
+    filters.min_percent = words.take("min_percent", |v| filter(v, percent));
+    settings.range = words.take("range", |v| range(v).map(Some)).unwrap_or(settings.range);
+    words.wrong.extend(words.words.keys().map(|unknown| clean(unknown, 40).into_owned()).take(5));
+    Some((settings, words.wrong))
+}
+
+struct Words {
+    words: Map<String, Value>,
+    wrong: Vec<String>,
+}
+
+impl Words {
+    fn take<T: Default>(&mut self, name: &str, read: impl FnOnce(&Value) -> Option<T>) -> T {
+        match self.words.remove(name).map(|value| read(&value)) {
+            Some(Some(value)) => value,
+            Some(None) => {
+                self.wrong.push(name.to_owned());
+                T::default()
+            }
+            None => T::default(),
+        }
+    }
+}
+
+fn filter<T>(value: &Value, read: impl FnOnce(&Value) -> Option<T>) -> Option<Filter<T>> {
+    match value {
+        Value::Null => Some(Filter::default()),
+        Value::Array(pair) => match pair.as_slice() {
+            [value, Value::Bool(on)] => Some(Filter { value: Some(read(value)?), on: *on }),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn list<T>(value: &Value, read: impl Fn(&Value) -> Option<T>) -> Option<Vec<T>> {
+    value.as_array().filter(|list| list.len() <= PATTERNS_MAX)?.iter().map(read).collect()
+}
+
+fn text(value: &Value) -> Option<String> {
+    value.as_str().map(|text| clean(text, 4096).into_owned())
+}
+
+fn regex(value: &Value) -> Option<regex::Regex> {
+    pattern(value.as_str()?).ok()
+}
+
+fn rule(value: &Value) -> Option<Rename> {
+    let [expression, text] = value.as_array()?.as_slice() else { return None };
+    let text = text.as_str().filter(|text| text.len() <= 4096)?.to_owned();
+    Some(Rename { pattern: regex(expression)?, text })
+}
+
+fn percent(value: &Value) -> Option<f64> {
+    value.as_str()?.parse().ok().filter(|percent| (0.0..=100.0).contains(percent))
+}
+
+fn range(value: &Value) -> Option<Range> {
+    match (value.get("rolling_ns"), value.get("since_ns")) {
+        (Some(ns), None) => ns.as_u64().map(Range::Rolling),
+        (None, Some(Value::Null)) => Some(Range::Cumulative { since: None }),
+        (None, Some(since)) => since.as_u64().map(|since| Range::Cumulative { since: Some(since) }),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_come_back() {
+        let on = |text: &str| Filter::set(pattern(text).expect("a pattern"));
+        let mut settings = Settings {
+            metric: Metric::Off,
+            roll_up: RollUp::Class,
+            grouping: Grouping::Frame(pattern("^a|b$").expect("a pattern")),
+            rename: vec![Rename::parse("s/a(.)/${1}/").expect("a rule")],
+            range: Range::Cumulative { since: Some(u64::MAX) },
+            idle: true,
+            idle_at: vec![pattern("pool").expect("a pattern")],
+            sort: SortColumn::State,
+            reverse: true,
+            ..Settings::default()
+        };
+        let said = |settings: &Settings| format!("{settings:?}");
+        let again = |settings: &Settings| read(&write(settings)).expect("these are settings");
+        for (case, range) in
+            [Range::Rolling(7), Range::Cumulative { since: None }, settings.range].into_iter().enumerate()
+        {
+            settings.range = range;
+            settings.filters.interesting = Filter { value: Some(vec!["a.b".into(), "\"".into()]), on: case == 0 };
+            settings.filters.focus = on("x");
+            settings.filters.ignore = on("y{2}");
+            settings.filters.hide = Filter { value: on("z").value, on: false };
+            settings.filters.threads = on("worker");
+            (settings.filters.no_kernel, settings.filters.skip_daemon) = (case == 1, case == 2);
+            settings.filters.min_percent = Filter::set([0.1 + 0.2, 100.0, 1e-7][case]);
+            let (read, wrong) = again(&settings);
+            assert_eq!((said(&read), wrong), (said(&settings), vec![]));
+        }
+        for sort in SortColumn::ALL {
+            assert_eq!(again(&Settings { sort, ..Settings::default() }).0.sort, sort);
+        }
+        assert_eq!(said(&again(&Settings::default()).0), said(&Settings::default()));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_as_by_default_and_said() {
+        let (settings, wrong) = read(
+            br#"{"metric":"colour","by":"line","group":"frame:(","rename":[["a"]],"focus":["(",true],"min_percent":["101",true],
+                "range":{"rolling_ns":-1},"view":"flame","idle":true,"hide":null}"#,
+        )
+        .expect("these are settings");
+        let expected = Settings { roll_up: RollUp::Line, idle: true, ..Settings::default() };
+        assert_eq!(format!("{settings:?}"), format!("{expected:?}"));
+        assert_eq!(wrong, ["metric", "group", "rename", "focus", "min_percent", "range", "view"]);
+        for nothing in [&b""[..], b"[]", b"{", b"\xff"] {
+            assert!(read(nothing).is_none());
+        }
+    }
+}

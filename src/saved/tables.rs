@@ -1,0 +1,312 @@
+//! Tables in blocks: names of threads, frames, stacks. Each block says which ids it holds and brings the strings it
+//! needs, so that of a damaged file every sound block can be used; ids that are in none stand for [`LOST`].
+//!
+//! Frames are kept by what they are called, not by where they lie: a file says nothing of a target's or the kernel's
+//! addresses.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use super::bytes::{Put, Take};
+use super::{Budget, kind};
+use crate::model::frame::{FrameCode, Marker, RawFrame, ThreadKind};
+use crate::model::interner::{MAX_NAMES, MAX_STACKS};
+use crate::model::state::FutexKind;
+use crate::model::tables::{FrameId, FrameKind, Location, NameId, Named, Parts, StackId, Tables, Tier};
+use crate::model::text::{NAME_CAP, clean};
+
+/// Called so: what a damaged file does not tell any more.
+pub const LOST: &str = "[lost from the file]";
+
+/// What a block unpacks to, about: so much is lost with it.
+pub const BLOCK: usize = 64 << 10;
+
+/// The outermost frame of a stack is at most so many calls away (a record of the ring has room for no more).
+const DEPTH_MAX: u16 = 8_192;
+
+/// Functions at one address: what is inlined is at most 128 deep.
+const LOCATIONS_MAX: usize = 1_024;
+
+/// How many ids there are of each; a file says so first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    pub names: usize,
+    pub frames: usize,
+    pub stacks: usize,
+}
+
+impl Counts {
+    pub fn of(tables: &Tables) -> Counts {
+        Counts { names: tables.name_count(), frames: tables.frame_count(), stacks: tables.stack_count() }
+    }
+
+    /// Not more than a session has.
+    pub fn are_sound(&self) -> bool {
+        self.names <= MAX_NAMES && self.frames <= MAX_STACKS && self.stacks <= MAX_STACKS
+    }
+}
+
+pub fn write(tables: &Tables, out: &mut dyn Write) -> io::Result<()> {
+    let counts = Counts::of(tables);
+    let mut block = Listed::new(kind::NAMES);
+    for id in (0..counts.names).map(|id| NameId(id as u32)) {
+        block.text(tables.name(id));
+        block.list.number(tables.kind(id) as u64);
+        block.next(out)?;
+    }
+    block.end(out)?;
+
+    let mut block = Listed::new(kind::FRAMES);
+    for id in (0..counts.frames).map(|id| FrameId(id as u32)) {
+        let named = tables.named(id);
+        let is_marker = matches!(tables.frame(id).decode(), FrameCode::Marker { .. });
+        let locations = &named.locations[..named.locations.len().min(LOCATIONS_MAX)];
+        block.list.number((locations.len() as u64) << 2 | u64::from(named.pending) << 1 | u64::from(is_marker));
+        for location in locations {
+            block.list.number(code(location.kind, location.tier));
+            block.text(&location.function);
+            block.text(&location.module);
+            block.list.flag(location.file.is_some());
+            if let Some(file) = &location.file {
+                block.text(file);
+            }
+            block.list.number(location.line.map_or(0, |line| u64::from(line) + 1));
+        }
+        block.next(out)?;
+    }
+    block.end(out)?;
+
+    let mut block = Listed::new(kind::STACKS);
+    let mut before = 0;
+    for id in 0..counts.stacks as u32 {
+        if block.count == 0 {
+            before = 0;
+        }
+        let (stack, FrameId(top)) = (StackId(id), tables.top(StackId(id)));
+        block.list.number(u64::from(id - tables.parent(stack).0) << 2 | tables.futex_kind(stack) as u64);
+        block.list.signed(i64::from(top) - i64::from(before));
+        before = top;
+        block.next(out)?;
+    }
+    block.end(out)
+}
+
+/// Records of consecutive ids, in blocks: `first, strings, records`.
+struct Listed {
+    kind: u32,
+    first: usize,
+    count: usize,
+    strings: HashMap<Arc<str>, usize>,
+    texts: Put,
+    list: Put,
+}
+
+impl Listed {
+    fn new(kind: u32) -> Listed {
+        Listed { kind, first: 0, count: 0, strings: HashMap::new(), texts: Put::default(), list: Put::default() }
+    }
+
+    /// Refers to a string of this block.
+    fn text(&mut self, text: &Arc<str>) {
+        let next = self.strings.len();
+        let nth = *self.strings.entry(Arc::clone(text)).or_insert(next);
+        if nth == next {
+            self.texts.text(text);
+        }
+        self.list.count(nth);
+    }
+
+    /// A record is whole.
+    fn next(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        self.count += 1;
+        if self.texts.bytes.len() + self.list.bytes.len() >= BLOCK { self.end(out) } else { Ok(()) }
+    }
+
+    fn end(&mut self, out: &mut dyn Write) -> io::Result<()> {
+        if self.count == 0 {
+            return Ok(());
+        }
+        let mut block = Put::default();
+        block.count(self.first);
+        block.count(self.strings.len());
+        block.bytes.append(&mut self.texts.bytes);
+        block.count(self.count);
+        block.bytes.append(&mut self.list.bytes);
+        self.first += self.count;
+        self.count = 0;
+        self.strings.clear();
+        super::block::write(out, self.kind, &block.bytes)
+    }
+}
+
+const KINDS: [FrameKind; 7] = [
+    FrameKind::Native,
+    FrameKind::Kernel,
+    FrameKind::Java,
+    FrameKind::Python,
+    FrameKind::Jit,
+    FrameKind::Marker,
+    FrameKind::Thread,
+];
+const TIERS: [Option<Tier>; 8] = [
+    None,
+    Some(Tier::Interpreted),
+    Some(Tier::C1),
+    Some(Tier::C2),
+    Some(Tier::Inlined),
+    Some(Tier::Native),
+    Some(Tier::Baseline),
+    Some(Tier::Optimized),
+];
+const THREAD_KINDS: [ThreadKind; 3] = [ThreadKind::Plain, ThreadKind::Daemon, ThreadKind::Internal];
+const FUTEX_KINDS: [FutexKind; 3] = [FutexKind::Lock, FutexKind::Wait, FutexKind::Sleep];
+
+/// Places in the lists above are part of the format: they only grow at their ends.
+fn code(kind: FrameKind, tier: Option<Tier>) -> u64 {
+    let kind = KINDS.iter().position(|known| *known == kind).unwrap_or(0);
+    let tier = TIERS.iter().position(|known| *known == tier).unwrap_or(0);
+    (tier << 4 | kind) as u64
+}
+
+fn of_code(code: u64) -> Option<(FrameKind, Option<Tier>)> {
+    let (kind, tier) = (code & 15, usize::try_from(code >> 4).ok()?);
+    Some((*KINDS.get(kind as usize)?, *TIERS.get(tier)?))
+}
+
+/// What was read of them so far, by id.
+#[derive(Default)]
+pub struct Found {
+    names: Vec<Option<(Arc<str>, ThreadKind)>>,
+    frames: Vec<Option<(RawFrame, Named)>>,
+    stacks: Vec<Option<(StackId, FrameId, FutexKind)>>,
+    /// One allocation for each string, however many blocks bring it.
+    strings: HashMap<Arc<str>, ()>,
+}
+
+impl Found {
+    pub fn new(counts: Counts) -> Found {
+        Found {
+            names: vec![None; counts.names],
+            frames: vec![None; counts.frames],
+            stacks: vec![None; counts.stacks],
+            strings: HashMap::new(),
+        }
+    }
+
+    /// Takes a block of one of the three kinds. `None`: it is not sound; what came before that is kept.
+    pub fn take(&mut self, kind: u32, block: &[u8], budget: &mut Budget) -> Option<()> {
+        let mut take = Take(block);
+        let first = usize::try_from(take.number()?).ok()?;
+        let mut strings = Vec::new();
+        for _ in 0..take.count(1)? {
+            let text = std::str::from_utf8(take.piece()?).ok()?;
+            budget.take(text.len() + 64)?;
+            strings.push(self.intern(&clean(text, NAME_CAP)));
+        }
+        for id in first..first.checked_add(take.count(2)?)? {
+            match kind {
+                kind::NAMES => {
+                    let name = (string(&mut take, &strings)?, *THREAD_KINDS.get(take.number()? as usize)?);
+                    *self.names.get_mut(id)? = Some(name);
+                }
+                kind::FRAMES => {
+                    let named = frame(id, &mut take, &strings, budget)?;
+                    *self.frames.get_mut(id)? = named;
+                }
+                _ => {
+                    let before = if id == first { None } else { self.stacks.get(id - 1).copied().flatten() };
+                    *self.stacks.get_mut(id)? = Some(stack(id, before.map_or(0, |b| b.1.0), &mut take)?);
+                }
+            }
+        }
+        Some(())
+    }
+
+    fn intern(&mut self, text: &str) -> Arc<str> {
+        if let Some((known, ())) = self.strings.get_key_value(text) {
+            return Arc::clone(known);
+        }
+        let text: Arc<str> = text.into();
+        self.strings.insert(Arc::clone(&text), ());
+        text
+    }
+
+    /// The tables, and how many of each are missing in them.
+    pub fn tables(self) -> Option<(Tables, Counts)> {
+        let missing = |found: usize, all: usize| all - found;
+        let lost = Counts {
+            names: missing(self.names.iter().flatten().count(), self.names.len()),
+            frames: missing(self.frames.iter().flatten().count(), self.frames.len()),
+            stacks: missing(self.stacks.iter().flatten().count(), self.stacks.len()),
+        };
+        let text: Arc<str> = LOST.into();
+        let raw = RawFrame::marker(Marker::Other);
+        let locations = Arc::new([Location { function: text.clone(), ..Location::named("", FrameKind::Marker) }]);
+        let nobody = (raw, Named { locations, pending: false });
+        let names = self.names.into_iter().map(|name| name.unwrap_or((text.clone(), ThreadKind::Plain))).collect();
+        let mut frames: Vec<_> = self.frames.into_iter().map(|frame| frame.unwrap_or(nobody.clone())).collect();
+        // What stands for a lost stack comes behind all others.
+        let lost_frame = FrameId(frames.len() as u32);
+        let mut depths: Vec<u16> = Vec::with_capacity(self.stacks.len());
+        let mut stacks = Vec::with_capacity(self.stacks.len());
+        let mut uses_lost = false;
+        for stack in self.stacks {
+            let deep = |(parent, ..): &(StackId, _, _)| depths.get(parent.0 as usize).map_or(0, |depth| depth + 1);
+            let sound = stack.filter(|stack| stack.1 < lost_frame && deep(stack) <= DEPTH_MAX);
+            depths.push(sound.as_ref().map_or(1, deep));
+            uses_lost |= sound.is_none();
+            stacks.push(sound.unwrap_or((StackId::EMPTY, lost_frame, FutexKind::Wait)));
+        }
+        if uses_lost {
+            frames.push(nobody);
+        }
+        Some((Tables::from_parts(Parts { names, frames, stacks })?, lost))
+    }
+}
+
+fn string(take: &mut Take<'_>, strings: &[Arc<str>]) -> Option<Arc<str>> {
+    strings.get(usize::try_from(take.number()?).ok()?).cloned()
+}
+
+/// The inner `None`: it is of a kind that only a newer sampletop knows.
+fn frame(
+    id: usize,
+    take: &mut Take<'_>,
+    strings: &[Arc<str>],
+    budget: &mut Budget,
+) -> Option<Option<(RawFrame, Named)>> {
+    let head = take.number()?;
+    let (pending, is_marker) = (head & 2 != 0, head & 1 != 0);
+    let count = usize::try_from(head >> 2).ok().filter(|count| (1..=LOCATIONS_MAX).contains(count))?;
+    let mut locations = Vec::new();
+    let mut known = true;
+    for _ in 0..count {
+        budget.take(size_of::<Location>() + 16)?;
+        let code = of_code(take.number()?);
+        known &= code.is_some();
+        let (kind, tier) = code.unwrap_or((FrameKind::Marker, None));
+        let (function, module) = (string(take, strings)?, string(take, strings)?);
+        let file = if take.flag()? { Some(string(take, strings)?) } else { None };
+        let line = match take.number()? {
+            0 => None,
+            line => Some(u32::try_from(line - 1).ok()?),
+        };
+        locations.push(Location { function, module, file, line, kind, tier });
+    }
+    // Nothing is interned by it any more, but different frames stay different.
+    let raw = match is_marker {
+        true => RawFrame::marker(Marker::Other),
+        false => RawFrame::new(FrameCode::Runtime { id: id as u64 }),
+    };
+    Some(known.then(|| (raw, Named { locations: locations.into(), pending })))
+}
+
+fn stack(id: usize, before: u32, take: &mut Take<'_>) -> Option<(StackId, FrameId, FutexKind)> {
+    let head = take.number()?;
+    let futex = *FUTEX_KINDS.get((head & 3) as usize)?;
+    let parent = id.checked_sub(usize::try_from(head >> 2).ok()?)?;
+    let top = u32::try_from(i64::from(before).checked_add(take.signed()?)?).ok()?;
+    // Only the empty stack is its own caller.
+    (parent < id || id == 0).then_some((StackId(parent as u32), FrameId(top), futex))
+}

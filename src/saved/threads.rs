@@ -1,0 +1,78 @@
+//! What threads were doing at the end.
+
+use std::io::{self, Write};
+
+use super::bytes::{Put, Take};
+use super::tables::BLOCK;
+use super::{Budget, kind};
+use crate::model::frame::{Syscall, ThreadKey};
+use crate::model::snapshot::ThreadNow;
+use crate::model::state::{RawState, State};
+use crate::model::tables::{NameId, StackId, Tables};
+
+pub fn write(threads: &[ThreadNow], out: &mut dyn Write) -> io::Result<()> {
+    let mut block = Put::default();
+    for now in threads {
+        block.number(now.thread.pid.into());
+        block.number(now.thread.tid.into());
+        block.number(now.thread.start);
+        block.number(now.name.0.into());
+        block.number(now.stack.0.into());
+        block.number(match now.state {
+            RawState::Known(state) => state as u64,
+            RawState::Futex => FUTEX,
+        });
+        block.number(now.since);
+        block.number(now.run_ns);
+        block.flag(now.recovered);
+        block.option(now.syscall, |put, call| {
+            put.signed(call.number.into());
+            call.args.iter().for_each(|arg| put.signed(shown(*arg) as i64));
+        });
+        if block.bytes.len() >= BLOCK {
+            super::block::write(out, kind::THREADS, &std::mem::take(&mut block).bytes)?;
+        }
+    }
+    if block.bytes.is_empty() { Ok(()) } else { super::block::write(out, kind::THREADS, &block.bytes) }
+}
+
+const FUTEX: u64 = 15;
+
+/// Stands for an argument that may be an address: those are nobody's business.
+pub const ADDRESS: u64 = 1 << 63;
+
+/// Descriptors, counts and flags, also negative ones, are kept.
+pub fn shown(arg: u64) -> u64 {
+    let is_int = u32::try_from(arg).is_ok() || i32::try_from(arg as i64).is_ok();
+    if is_int { arg } else { ADDRESS }
+}
+
+/// Adds a block's threads. `None`: it is not sound; those before are kept.
+pub fn take(block: &[u8], tables: &Tables, budget: &mut Budget, threads: &mut Vec<ThreadNow>) -> Option<()> {
+    let mut take = Take(block);
+    while !take.0.is_empty() {
+        budget.take(size_of::<ThreadNow>())?;
+        let now = ThreadNow {
+            thread: ThreadKey { pid: take.small()?, tid: take.small()?, start: take.number()? },
+            name: NameId(take.small()?),
+            stack: StackId(take.small()?),
+            state: match take.number()? {
+                FUTEX => RawState::Futex,
+                state => RawState::Known(*State::ALL.get(usize::try_from(state).ok()?)?),
+            },
+            since: take.ns()?,
+            run_ns: take.ns()?,
+            recovered: take.flag()?,
+            syscall: take.option(|take| {
+                let mut call = Syscall { number: i32::try_from(take.signed()?).ok()?, args: [0; 6] };
+                for arg in &mut call.args {
+                    *arg = take.signed()? as u64;
+                }
+                Some(call)
+            })?,
+        };
+        let known = (now.stack.0 as usize) < tables.stack_count() && (now.name.0 as usize) < tables.name_count();
+        threads.push(known.then_some(now)?);
+    }
+    Some(())
+}
