@@ -321,3 +321,65 @@ fn flags<M: ReadMemory>(memory: &M, s: &Structs) -> Result<FxHashMap<&'static st
     }
     Ok(found)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtimes::jvm::tests::believed::{World, layout_17, symbol as put_symbol};
+
+    const OBJECT: u64 = 0x1000;
+    const KLASS: u64 = 0x2000;
+    const POOL: u64 = 0x3000;
+    const FIELDS: u64 = 0x4000;
+    const NAME: u64 = 0x5000;
+
+    /// Nothing is known of any class yet.
+    fn objects() -> Objects {
+        Objects {
+            klass: KlassPlace::Wide,
+            narrow: None,
+            coloured: 0,
+            array_length: 16,
+            array_data: 24,
+            fields: FieldPlaces::Array { fields: 0x10, count: 0x18 },
+            constants: 0x20,
+            super_class: 0x28,
+            klass_name: 0x30,
+            pool_size: 0x40,
+            known: FxHashMap::default(),
+        }
+    }
+
+    /// An object of a class with one field, which is called `daemon` and lies 24 bytes from its beginning.
+    fn object() -> World {
+        let world = World::new();
+        world.word(OBJECT + 8, KLASS);
+        world.word(KLASS + 0x10, FIELDS);
+        world.put(KLASS + 0x18, &[1, 0]);
+        world.word(KLASS + 0x20, POOL);
+        world.word(POOL + 0x40 + 8 * 5, NAME);
+        // The name's index, and the offset behind two bits.
+        world.put(FIELDS + 4, &[0, 0, 5, 0, 0, 0, 0, 0, 24 << 2, 0, 0, 0]);
+        put_symbol(&world, &layout_17(), NAME, "daemon");
+        world
+    }
+
+    #[test]
+    fn a_field_that_is_not_there_is_looked_for_less_and_less() {
+        let (world, layout, mut objects) = (object(), layout_17(), objects());
+        // The field and whether it was looked for: that takes more than to see which class the object is of.
+        let mut ask = |name| {
+            let before = world.reads();
+            let found = objects.field(&&world, &layout, OBJECT, name);
+            (found, world.reads() - before > 1)
+        };
+        assert_eq!([ask("daemon"), ask("daemon")], [(Some(OBJECT + 24), true), (Some(OBJECT + 24), false)]);
+        let looked: Vec<u32> = (1..=100).filter(|_| ask("holder") == (None, true)).collect();
+        assert_eq!(looked, [1, 2, 4, 8, 16, 32, 64]);
+        // It may only not have been readable: at the 128th time it is found, and stays so.
+        put_symbol(&world, &layout, NAME, "holder");
+        assert!((101..128).all(|_| ask("holder") == (None, false)));
+        assert_eq!([ask("holder"), ask("holder")], [(Some(OBJECT + 24), true), (Some(OBJECT + 24), false)]);
+        assert_eq!(ask("daemon"), (Some(OBJECT + 24), false), "what was found is not looked for again");
+    }
+}

@@ -46,6 +46,11 @@ impl World {
         self.put(object + number.at as u64, &value.to_le_bytes()[..width]);
     }
 
+    /// How often it was read.
+    pub fn reads(&self) -> u32 {
+        self.reads.load(Ordering::Relaxed)
+    }
+
     fn change(&self, at: u64) {
         self.bytes.lock().expect("no panic")[at as usize] ^= 0x40;
     }
@@ -62,7 +67,7 @@ const CLASS_SYMBOL: u64 = 0x4_4000;
 const NAME_SYMBOL: u64 = 0x4_5000;
 const SIZE: u64 = 4096;
 
-fn symbol(world: &World, layout: &Layout, at: u64, text: &str) {
+pub fn symbol(world: &World, layout: &Layout, at: u64, text: &str) {
     world.put(at + layout.method.symbol_length, &(text.len() as u16).to_le_bytes());
     world.put(at + layout.method.symbol_body, text.as_bytes());
 }
@@ -167,11 +172,11 @@ fn compiled_code_is_the_same_however_hot_it_gets() {
     assert_eq!((others, same), (6 * 8 + 8 * 4 + 1, layout.blob.header as u32 - 81));
     // While it is believed nothing is read.
     assert!(jvm.called(16).is_some());
-    let reads = world.reads.load(Ordering::Relaxed);
+    let reads = world.reads();
     for _ in 0..100 {
         assert!(jvm.blob(pc).is_some() && jvm.called(16).is_some());
     }
-    assert_eq!(world.reads.load(Ordering::Relaxed), reads);
+    assert_eq!(world.reads(), reads);
     // Freed.
     world.put(HEAP + layout.code_heap.block_used, &[0]);
     jvm.later();
@@ -224,17 +229,17 @@ fn what_was_met_in_the_last_round_is_looked_at_in_one_call() {
     assert!(first.0.is_some() && first.1.is_some());
     for _ in 0..3 {
         // One piece is the blob, nine are the method.
-        let reads = world.reads.load(Ordering::Relaxed);
+        let reads = world.reads();
         jvm.later();
-        assert_eq!(world.reads.load(Ordering::Relaxed), reads + 10);
+        assert_eq!(world.reads(), reads + 10);
         assert_eq!(look(&mut jvm), first);
-        assert_eq!(world.reads.load(Ordering::Relaxed), reads + 10, "that was all");
+        assert_eq!(world.reads(), reads + 10, "that was all");
     }
     // What was not met any more is left alone.
     jvm.later();
-    let reads = world.reads.load(Ordering::Relaxed);
+    let reads = world.reads();
     jvm.later();
-    assert_eq!(world.reads.load(Ordering::Relaxed), reads);
+    assert_eq!(world.reads(), reads);
 }
 
 #[test]
