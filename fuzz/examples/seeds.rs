@@ -24,6 +24,7 @@ fn main() {
     seeds.notes();
     seeds.programs();
     seeds.machines();
+    seeds.maps_of_code();
 }
 
 struct Seeds {
@@ -268,6 +269,26 @@ impl Seeds {
                 self.add("jvm", &format!("{version}-changed-{flags}"), input);
             }
         }
+    }
+
+    /// Steps as in `fuzz_targets/perf_map.rs`.
+    fn maps_of_code(&mut self) {
+        let step = |which: u8, bytes: &[u8]| [&[which], bytes].concat();
+        let lines =
+            "1000 100 JS:*inner /srv/a.js:4:15\n2000 80 Builtin:ArrayMap\n0x3000 10 void Program::Main()[Tier0]\n";
+        let look = [0x1010u16, 0x2010, 0x3008, 0x9010].map(|pc| step(5, &pc.to_le_bytes())).concat();
+        let grows = [step(0, &piece(lines.as_bytes())), look, step(0, &piece(b"1080 200 JS:~f a.js:1\n4000 1"))];
+        self.add("perf_map", "grows", [&grows.concat()[..], &step(3, &[200, 0]), &step(0, &piece(b"0 x\n"))].concat());
+        let maps = "1000-3000 r-xp 00005000 fd:01 7 /node\n9000-a000 r-xp 00006000 fd:01 7 /node\n";
+        let again = [
+            step(4, &piece(maps.as_bytes())),
+            grows.concat(),
+            step(1, &[9, 0]),
+            step(2, &[&[16, 0][..], &piece(b" 1 y\n")].concat()),
+        ];
+        self.add("perf_map", "mapped_again", again.concat());
+        let high = step(6, &0x7f00_1234_5678u64.to_le_bytes());
+        self.add("perf_map", "high", [step(0, &piece(b"7f0012345600 400000 jit\n")), high].concat());
     }
 
     fn compile(&self, language: &str, source: &str, flags: &[&str]) -> Vec<u8> {

@@ -66,7 +66,8 @@ pub struct PerfMap {
 }
 
 impl PerfMap {
-    fn new(file: File, names: Names) -> PerfMap {
+    /// Of a file that may be read; nothing is known of it yet.
+    pub fn new(file: File, names: Names) -> PerfMap {
         let now = Instant::now();
         PerfMap {
             file,
@@ -78,6 +79,15 @@ impl PerfMap {
             looked_at: None,
             again: Vec::new(),
             believed: false,
+        }
+    }
+
+    /// A walk begins, at this time.
+    pub fn begin_at(&mut self, now: Instant) {
+        self.now = now;
+        if self.looked_at.is_none_or(|at| self.now.duration_since(at) >= LOOK_AGAIN) {
+            self.looked_at = Some(self.now);
+            self.look(CHUNK as u64);
         }
     }
 
@@ -139,11 +149,7 @@ impl PerfMap {
 
 impl Generated for PerfMap {
     fn begin(&mut self) {
-        self.now = Instant::now();
-        if self.looked_at.is_none_or(|at| self.now.duration_since(at) >= LOOK_AGAIN) {
-            self.looked_at = Some(self.now);
-            self.look(CHUNK as u64);
-        }
+        self.begin_at(Instant::now());
     }
 
     fn mapped(&mut self, maps: &Maps) {
