@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 use std::sync::LazyLock;
 
-use common::java::{EVERY_JDK, Jdk, can_test, output};
+use common::java::{EVERY_JDK, JDKS, Jdk, Jvm, can_test, output};
 use common::{Recording, states, wait_until};
 use regex::Regex;
 use serde_json::Value;
@@ -15,7 +15,7 @@ use serde_json::Value;
 type Frame = (String, String);
 
 /// What jstack says: by thread id its name and frames, innermost first.
-fn jstack(jdk: &Jdk, pid: u32) -> BTreeMap<u64, (String, Vec<Frame>)> {
+fn jstack(jdk: &Jdk, target: &Jvm) -> BTreeMap<u64, (String, Vec<Frame>)> {
     static THREAD: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r#"^"(.*)" .*\bnid=(0x[0-9a-f]+|\d+)"#).expect("a pattern"));
     static FRAME: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\s+at ([^(]+)\((.*)\)$").expect("a pattern"));
@@ -23,13 +23,14 @@ fn jstack(jdk: &Jdk, pid: u32) -> BTreeMap<u64, (String, Vec<Frame>)> {
     let mut current = None;
     let utf8 = ["-J-Dfile.encoding=UTF-8", "-J-Dstdout.encoding=UTF-8"];
     // Behind a lock that the compiler took out it forgets to end the line.
-    let text = output(jdk.tool("jstack").args(utf8).arg(pid.to_string())).replace(")\tat ", ")\n\tat ");
+    let text = output(&mut jdk.on("jstack", &utf8, target)).replace(")\tat ", ")\n\tat ");
+    let ours = target.threads();
     for line in text.lines() {
         if let Some(found) = THREAD.captures(line) {
             let id = found[2].strip_prefix("0x").map_or(found[2].parse(), |hex| u64::from_str_radix(hex, 16));
-            let id = id.expect("a number");
-            threads.insert(id, (found[1].to_string(), Vec::new()));
-            current = Some(id);
+            // One that answers jstack may be gone.
+            current = ours.get(&id.expect("a number")).copied();
+            threads.extend(current.map(|id| (id, (found[1].to_string(), Vec::new()))));
         } else if let Some(found) = FRAME.captures(line)
             && let Some((_, frames)) = current.and_then(|id| threads.get_mut(&id))
         {
@@ -52,6 +53,7 @@ fn normal(method: &str) -> String {
 }
 
 struct Thread {
+    pid: u64,
     tid: u64,
     name: String,
     state: String,
@@ -62,11 +64,15 @@ struct Thread {
     all: Vec<(String, String, Option<String>)>,
 }
 
-fn dump(pid: u32, options: &[&str]) -> Vec<Thread> {
+fn dump(targets: &[&Jvm], options: &[&str]) -> Vec<Thread> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
-    command.args(["dump", "-p", &pid.to_string(), "--format", "json"]).args(options);
+    command.args(["dump", "--format", "json"]).args(options);
+    for target in targets {
+        command.args(["-p", &target.pid().to_string()]);
+    }
     let report: Value = serde_json::from_str(&output(&mut command)).expect("json");
-    assert_eq!(report["targets"][0]["runtime"], "jvm");
+    let told = report["targets"].as_array().expect("targets");
+    assert!(told.len() == targets.len() && told.iter().all(|target| target["runtime"] == "jvm"), "{told:?}");
     let threads = report["threads"].as_array().expect("threads");
     let text = |value: &Value| value.as_str().map(str::to_string);
     let thread = |thread: &Value| {
@@ -84,6 +90,7 @@ fn dump(pid: u32, options: &[&str]) -> Vec<Thread> {
             (text(&frame["kind"]).unwrap_or_default(), text(&frame["frame"]).unwrap_or_default(), text(&frame["tier"]))
         });
         Thread {
+            pid: thread["pid"].as_u64().expect("an id"),
             tid: thread["tid"].as_u64().expect("an id"),
             name: text(&thread["name"]).expect("a name"),
             state: text(&thread["state"]).expect("a state"),
@@ -95,17 +102,29 @@ fn dump(pid: u32, options: &[&str]) -> Vec<Thread> {
     threads.iter().map(thread).collect()
 }
 
-/// Compares every blocked thread's Java frames and name with jstack's. Returns the tiers that were met.
-fn check(jdk: &Jdk, options: &[&str], seed: &str, capture: &[&str]) -> BTreeSet<String> {
-    const THREADS: usize = 45;
+/// Threads of Blocked.java.
+const THREADS: usize = 45;
+
+/// Blocked.java, when all of its threads are where they stay.
+fn blocked(jdk: &Jdk, options: &[&str], seed: &str) -> Jvm {
     let classes = jdk.compile("Blocked.java");
     let target = jdk.start(&classes, options, &["Blocked", seed, &THREADS.to_string()]);
-    let what = format!("{} {options:?} seed {seed} {capture:?}", jdk.name());
     // The virtual machine says that a thread waits a moment before it does.
     let waits = |(state, name): &(char, String)| *state == 'S' || !name.starts_with("a thread with");
     wait_until("all wait", || states(target.pid()).iter().all(waits));
-    let ours = dump(target.pid(), capture);
-    let theirs = jstack(jdk, target.pid());
+    target
+}
+
+/// Compares every blocked thread's Java frames and name with jstack's. Returns the tiers that were met.
+fn check(jdk: &Jdk, options: &[&str], seed: &str, capture: &[&str]) -> BTreeSet<String> {
+    let what = format!("{} {options:?} seed {seed} {capture:?}", jdk.name());
+    let target = blocked(jdk, options, seed);
+    compare(&dump(&[&target], capture), &target, jdk, options, &what)
+}
+
+fn compare(ours: &[Thread], target: &Jvm, jdk: &Jdk, options: &[&str], what: &str) -> BTreeSet<String> {
+    let theirs = jstack(jdk, target);
+    let ours: Vec<&Thread> = ours.iter().filter(|thread| thread.pid == u64::from(target.pid())).collect();
     let mut tiers = BTreeSet::new();
     let mut compared = 0;
     for thread in ours.iter().filter(|thread| thread.name.starts_with("a thread with")) {
@@ -169,6 +188,42 @@ fn blocked_stacks_are_what_jstack_says() {
         }
         let all = ["c1", "c2", "inlined", "interpreted", "native"].map(String::from);
         assert!(all.iter().all(|tier| tiers.contains(tier)), "{}: not all were met: {tiers:?}", jdk.name());
+    }
+}
+
+/// The library of the virtual machine is mapped by a path that is another file here, or none; in a container threads have
+/// other numbers, too.
+#[test]
+fn in_chroots_and_containers_they_are_the_same() {
+    if !can_test() {
+        return;
+    }
+    for numbers in [false, true] {
+        let jdk = Jdk::apart(&JDKS[0], numbers);
+        let target = blocked(&jdk, &[], "13");
+        for capture in ["bpf", "perf"] {
+            let ours = dump(&[&target], &["--capture", capture]);
+            compare(&ours, &target, &jdk, &[], &format!("{} {capture}", jdk.name()));
+            // Names of native frames come from files, which are elsewhere there.
+            let mut native = ours.iter().flat_map(|thread| &thread.all).filter(|(kind, ..)| kind == "native");
+            assert!(native.all(|(_, function, _)| !function.contains("!0x")), "{}", jdk.name());
+        }
+    }
+}
+
+/// The oldest and the newest that are here, at the same time: each has tables of its own.
+#[test]
+fn virtual_machines_of_two_versions_have_their_own_names() {
+    if !can_test() {
+        return;
+    }
+    let mut jdks: Vec<&Jdk> = EVERY_JDK.iter().collect();
+    jdks.sort_by_key(|jdk| jdk.version());
+    let (old, new) = (jdks[0], jdks[jdks.len() - 1]);
+    let (one, other) = (blocked(old, &[], "14"), blocked(new, &[], "15"));
+    let ours = dump(&[&one, &other], &[]);
+    for (jdk, target) in [(old, &one), (new, &other)] {
+        compare(&ours, target, jdk, &[], &format!("{} beside another", jdk.name()));
     }
 }
 

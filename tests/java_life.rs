@@ -4,14 +4,15 @@
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::Running;
-use common::java::{JDKS, can_test, compile, output, start};
+use common::Recording;
+use common::java::{JDKS, Jdk, can_test, compile, output, start};
 use regex::Regex;
 use serde_json::Value;
 
@@ -202,22 +203,62 @@ fn it_can_be_looked_at_from_its_first_moment() {
     }
 }
 
-/// With another numbering of threads.
+/// With another numbering of threads, and the virtual machine at a place that is not here.
 #[test]
 fn names_are_found_in_containers() {
     if !can_test() {
         return;
     }
-    let home = &JDKS[0];
-    let (java, classes) = (home.join("bin/java"), compile(home, "Life.java"));
-    let (java, classes) = (java.to_str().expect("text"), classes.to_str().expect("text"));
-    let args = ["--pid", "--mount-proc", "--fork", "--kill-child", java, "-cp", classes, "Life", "threads"];
-    let outer = Running::start(Path::new("unshare"), &args);
-    let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", outer.pid())).expect("the child");
-    let threads = dump(children.trim().parse().expect("one child"));
+    let jdk = Jdk::apart(&JDKS[0], true);
+    let target = jdk.start(&jdk.compile("Life.java"), &[], &["Life", "threads"]);
+    let threads = dump(target.pid());
     for expected in [("a worker of the program", "plain"), ("a daemon of the program", "daemon"), ("java", "internal")]
     {
         let found = threads.values().filter(|(name, kind)| (name.as_str(), kind.as_str()) == expected).count();
         assert_eq!(found, 1, "{expected:?}: {threads:?}");
+    }
+}
+
+/// CPU time of rows that are called so, ms, if there are any.
+fn row(nodes: &Value, name: &str) -> Option<f64> {
+    let of = |node: &Value| match node["frame"] == name {
+        true => node["cpu_ms"].as_f64(),
+        false => row(&node["children"], name),
+    };
+    nodes.as_array().expect("rows").iter().filter_map(of).reduce(|one, other| one + other)
+}
+
+#[test]
+fn one_that_another_starts_is_watched_too() {
+    if !can_test() {
+        return;
+    }
+    for home in JDKS.iter() {
+        let mut target = start(home, &compile(home, "Life.java"), &[], &["Life", "starts", "2000"]);
+        let mut record = Command::new(env!("CARGO_BIN_EXE_sampletop"));
+        record.args(["record", "-p", &target.pid().to_string(), "--subprocesses"]);
+        let recording = Recording::start(record.args(["--group", "process", "--format", "json"]));
+        target.child.stdin.as_mut().expect("piped").write_all(b"\n").expect("it listens");
+        let other = target.lines.next().expect("a line").expect("text");
+        target.child.wait().expect("it ends");
+        let output = recording.end();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let what = format!("{}, {}", home.display(), report["targets"]);
+        for target in report["targets"].as_array().expect("targets") {
+            assert_eq!(target["runtime"], "jvm", "{what}");
+        }
+        let groups = report["groups"].as_array().expect("groups");
+        let group = |pid: &str| {
+            let is = |group: &&Value| group["name"].as_str().expect("a name").starts_with(&format!("{pid} "));
+            &groups.iter().find(is).unwrap_or_else(|| panic!("{what}: {pid}"))["tree"]
+        };
+        let (one, other) = (group(&target.pid().to_string()), group(&other));
+        // It is found within half a second.
+        assert!(row(other, "Life.burn").is_some_and(|ms| ms > 1_000.0), "{what}: {:?}", row(other, "Life.burn"));
+        // Above a stack that is broken there is no caller.
+        assert!(row(other, "Life.main").is_some_and(|ms| ms > 1_000.0), "{what}: {:?}", row(other, "Life.main"));
+        assert_eq!((row(other, "Life.starts"), row(one, "Life.burn")), (None, None), "{what}");
+        assert!(row(one, "Life.starts").is_some(), "{what}");
     }
 }

@@ -1,6 +1,6 @@
 //! What the tests with Java programs share.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
@@ -19,10 +19,19 @@ pub static JDKS: LazyLock<Vec<PathBuf>> = LazyLock::new(|| {
 
 /// A JDK, and where it is run.
 pub struct Jdk {
-    /// The folder that it runs in by chroot, with namespaces of its own for mounts, if it was fetched by `tests/jdks`.
-    root: Option<PathBuf>,
     /// As it sees it.
     home: PathBuf,
+    place: Place,
+}
+
+enum Place {
+    /// This machine's, as everything else.
+    Here,
+    /// The folder that it runs in by chroot, with all that it needs, where `tests/jdks` has put it.
+    Fetched(PathBuf),
+    /// The same, but made for a test: this machine's folders are mounted there, and the JDK under another name than `outside`.
+    /// `numbers`: processes and threads are numbered anew, as in a container.
+    Apart { root: PathBuf, outside: PathBuf, numbers: bool },
 }
 
 /// [`JDKS`], and those that `tests/jdks` has fetched.
@@ -35,32 +44,124 @@ pub static EVERY_JDK: LazyLock<Vec<Jdk>> = LazyLock::new(|| {
     homes.sort();
     let fetched = homes.into_iter().map(|home| Jdk {
         home: Path::new("/").join(home.strip_prefix(&root).expect("below it")),
-        root: Some(root.clone()),
+        place: Place::Fetched(root.clone()),
     });
-    JDKS.iter().map(|home| Jdk { root: None, home: home.clone() }).chain(fetched).collect()
+    JDKS.iter().map(|home| Jdk { home: home.clone(), place: Place::Here }).chain(fetched).collect()
 });
 
-impl Jdk {
-    /// For messages.
-    pub fn name(&self) -> String {
-        let root = self.root.as_deref().unwrap_or(Path::new(""));
-        format!("{}{}", root.display(), self.home.display())
+/// A running virtual machine.
+pub struct Jvm {
+    pub running: Running,
+    pid: u32,
+}
+
+impl Jvm {
+    /// As we see it.
+    pub fn pid(&self) -> u32 {
+        self.pid
     }
 
-    /// Runs `java`, `javac`, `jstack`, .... Its process is that of the tool, from the first moment on.
+    /// Our numbers of its threads, by those that it sees itself.
+    pub fn threads(&self) -> BTreeMap<u64, u64> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid)).expect("it runs").flatten();
+        let tids = tasks.filter_map(|task| task.file_name().to_str()?.parse().ok());
+        tids.filter_map(|tid| Some((number_inside(&format!("/proc/{}/task/{tid}", self.pid))?, tid))).collect()
+    }
+}
+
+/// What a process or thread of this folder in /proc is called in its own namespace.
+fn number_inside(place: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("{place}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    line.split_ascii_whitespace().last()?.parse().ok()
+}
+
+impl Jdk {
+    /// One of [`JDKS`] in a chroot, or a container.
+    pub fn apart(outside: &Path, numbers: bool) -> Jdk {
+        let name = format!("root-{}-{}", outside.file_name().expect("a name").display(), std::process::id());
+        let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        for folder in ["proc", "tmp", "jdk"] {
+            std::fs::create_dir_all(root.join(folder)).expect("a folder");
+        }
+        Jdk { home: "/jdk".into(), place: Place::Apart { root, outside: outside.to_owned(), numbers } }
+    }
+
+    /// For messages.
+    pub fn name(&self) -> String {
+        match &self.place {
+            Place::Here => self.home.display().to_string(),
+            Place::Fetched(root) => format!("{}{}", root.display(), self.home.display()),
+            Place::Apart { outside, numbers: false, .. } => format!("{} in a chroot", outside.display()),
+            Place::Apart { outside, numbers: true, .. } => format!("{} in a container", outside.display()),
+        }
+    }
+
+    /// The first number of its version, as it says itself.
+    pub fn version(&self) -> u32 {
+        let said = self.tool("java").arg("-version").output().expect("it starts");
+        // `openjdk version "17.0.15" ...`; before 9 `"1.8.0_..."`.
+        let text = String::from_utf8(said.stderr).expect("text");
+        let number = text.split('"').nth(1).map(|version| version.strip_prefix("1.").unwrap_or(version));
+        let first = number.and_then(|version| version.split(['.', '-', '_']).next()?.parse().ok());
+        first.unwrap_or_else(|| panic!("{}: {text}", self.name()))
+    }
+
+    /// The folder that it sees as `/`.
+    fn root(&self) -> Option<&Path> {
+        match &self.place {
+            Place::Here => None,
+            Place::Fetched(root) | Place::Apart { root, .. } => Some(root),
+        }
+    }
+
+    /// Runs `java` or `javac`. Its process is that of the tool, from the first moment on; in a container it is a child.
     pub fn tool(&self, tool: &str) -> Command {
         let path = self.home.join("bin").join(tool);
-        let Some(root) = &self.root else { return Command::new(path) };
+        let Some(root) = self.root() else { return Command::new(path) };
         let mut command = Command::new("unshare");
-        let inside = "mount -t proc proc proc && exec chroot . \"$0\" \"$@\"";
-        command.args(["--mount", "sh", "-c", inside]).arg(path).current_dir(root);
+        command.arg("--mount").current_dir(root);
+        let mut mounts = "mount -t proc proc proc".to_owned();
+        if let Place::Apart { outside, numbers, .. } = &self.place {
+            if *numbers {
+                command.args(["--pid", "--fork", "--kill-child"]);
+            }
+            for folder in ["usr", "etc", "lib", "lib64"] {
+                // Links lead to the same beneath another root.
+                mounts += &format!(
+                    " && if [ -h /{folder} ]; then ln -sfn \"$(readlink /{folder})\" {folder}; \
+                     elif [ -d /{folder} ]; then mkdir -p {folder} && mount --rbind /{folder} {folder}; fi"
+                );
+            }
+            mounts += &format!(" && mount --bind '{}' jdk", outside.display());
+        }
+        command.args(["sh", "-c", &format!("{mounts} && exec chroot . \"$0\" \"$@\"")]).arg(path);
+        command
+    }
+
+    /// Runs `jstack` or `jcmd` where this virtual machine is, on it.
+    pub fn on(&self, tool: &str, options: &[&str], jvm: &Jvm) -> Command {
+        let path = self.home.join("bin").join(tool);
+        let mut command = match &self.place {
+            Place::Here => Command::new(path),
+            Place::Fetched(_) | Place::Apart { .. } => {
+                let mut command = Command::new("nsenter");
+                command.args(["--target", &jvm.pid.to_string(), "--mount", "--pid", "--root", "--wd"]).arg(path);
+                command
+            }
+        };
+        let inside = number_inside(&format!("/proc/{}", jvm.pid)).expect("it runs");
+        command.args(options).arg(inside.to_string());
         command
     }
 
     /// Compiles a program of `tests/targets`; the folder of its classes, as the JDK sees it.
     pub fn compile(&self, source: &str) -> PathBuf {
-        let Some(root) = &self.root else { return compile(&self.home, source) };
-        let folder = PathBuf::from("/tmp").join(self.home.file_name().expect("a name"));
+        let (root, folder) = match &self.place {
+            Place::Here => return compile(&self.home, source),
+            Place::Fetched(root) => (root, Path::new("/tmp").join(self.home.file_name().expect("a name"))),
+            Place::Apart { root, .. } => (root, PathBuf::from("/tmp/classes")),
+        };
         let outside = root.join(folder.strip_prefix("/").expect("absolute"));
         std::fs::create_dir_all(&outside).expect("a folder");
         let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/targets").join(source);
@@ -71,11 +172,35 @@ impl Jdk {
     }
 
     /// Starts a class of a folder, and waits for its line `ready`.
-    pub fn start(&self, classes: &Path, options: &[&str], arguments: &[&str]) -> Running {
+    pub fn start(&self, classes: &Path, options: &[&str], arguments: &[&str]) -> Jvm {
         let mut java = self.tool("java");
         java.args(KNOWN).arg("-cp").arg(classes).args(options).args(arguments);
-        Running::start_command(java)
+        let running = Running::start_command(java);
+        let pid = match self.place {
+            Place::Apart { numbers: true, .. } => only_child(running.pid()),
+            Place::Here | Place::Fetched(_) | Place::Apart { .. } => running.pid(),
+        };
+        Jvm { running, pid }
     }
+}
+
+impl Drop for Jdk {
+    fn drop(&mut self) {
+        let Place::Apart { root, .. } = &self.place else { return };
+        let _ = std::fs::remove_dir_all(root.join("tmp"));
+        // What is mounted there is so in other namespaces: here these are empty, or links.
+        for entry in std::fs::read_dir(root).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let _ = if path.is_symlink() { std::fs::remove_file(path) } else { std::fs::remove_dir(path) };
+        }
+        let _ = std::fs::remove_dir(root);
+    }
+}
+
+/// The process that the only thread of this one has started.
+pub fn only_child(pid: u32) -> u32 {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("it runs");
+    children.trim().parse().expect("one child")
 }
 
 /// So that options of other versions and collectors do no harm.

@@ -2,7 +2,7 @@ import java.lang.management.ManagementFactory;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.locks.LockSupport;
 
-/** Threads of several kinds, a thread with changing names, and a short life. */
+/** Threads of several kinds, a thread with changing names, one that starts another virtual machine, and a short life. */
 public class Life {
     public static void main(String[] arguments) throws Exception {
         switch (arguments[0]) {
@@ -11,6 +11,9 @@ public class Life {
                 break;
             case "names":
                 names();
+                break;
+            case "starts":
+                starts(arguments[1]);
                 break;
             default:
                 work(Integer.parseInt(arguments[1]));
@@ -42,6 +45,16 @@ public class Life {
                 Thread.sleep(500);
             }
         }
+    }
+
+    /** Once a line comes in, says the number of another one, which works for so many ms, and waits for its end. */
+    static void starts(String ms) throws Exception {
+        System.out.println("ready");
+        System.in.read();
+        String java = System.getProperty("java.home") + "/bin/java";
+        Process other = new ProcessBuilder(java, "-cp", System.getProperty("java.class.path"), "Life", "work", ms).start();
+        System.out.println(other.pid());
+        other.waitFor();
     }
 
     static volatile long sink;
