@@ -107,9 +107,10 @@ fn a_thread_has_the_name_of_the_time() {
     let target = start(home, &compile(home, "Life.java"), &[], &["Life", "names"]);
     let pid = target.pid().to_string();
     let told = groups(&sampletop(&["record", "-p", &pid, "-d", "4s", "--format", "json", "--group", "name"]));
-    // Half a second each.
+    // Half a second each. Where reading names takes long the kernel's stand for some of them, which are no other's.
     for name in ["first of the requests", "second of the requests"] {
-        assert!(told.get(name).is_some_and(|ms| *ms > 1000.0), "{name}: {told:?}");
+        let [whole, short] = [name, &name[..15]].map(|name| told.get(name).copied().unwrap_or(0.0));
+        assert!(whole > 0.0 && (1_450.0..=2_550.0).contains(&(whole + short)), "{name}: {told:?}");
     }
 }
 
@@ -119,7 +120,8 @@ fn it_does_not_notice_and_jstack_works_meanwhile() {
         return;
     }
     for (home, capture) in JDKS.iter().zip(["bpf", "perf"].iter().cycle()) {
-        let target = start(home, &compile(home, "Life.java"), &[], &["Life", "threads"]);
+        // Threads that wait would not be stopped by anybody.
+        let target = start(home, &compile(home, "Life.java"), &[], &["Life", "busy"]);
         let pid = target.pid();
         let (over, traced) = (AtomicBool::new(false), AtomicBool::new(false));
         std::thread::scope(|scope| {

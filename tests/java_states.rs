@@ -85,7 +85,8 @@ fn at_rest(home: &Path, classes: &Path, options: &[&str]) {
     );
 
     // What the virtual machine's own threads and resting pools wait for is hidden: of what is left nobody waits.
-    let rest = ["^idle-", "^(Reference Handler|Finalizer|Common-Cleaner|Signal Dispatcher|Notification Thread)$"];
+    let own = "^(VM |GC Thread#|G1 |C[12] CompilerThread|Service Thread|Sweeper thread|Monitor Deflation)";
+    let rest = ["^idle-", own, "^(Reference Handler|Finalizer|Common-Cleaner|Signal Dispatcher|Notification Thread)$"];
     for threads in rest {
         let text = record(pid, &["--group", "name", "--format", "text", "--threads", threads]);
         let only_idle = text.contains("shown, because there is nothing else");

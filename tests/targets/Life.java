@@ -9,6 +9,10 @@ public class Life {
             case "threads":
                 threads();
                 break;
+            case "busy":
+                threads();
+                work(1_000_000);
+                break;
             case "names":
                 names();
                 break;

@@ -24,7 +24,7 @@ const UNKNOWN_MAX: usize = 100_000;
 #[derive(Default)]
 pub struct ThreadNames {
     leader: u32,
-    /// The runtime's name, and what the kernel called the thread when that was met first.
+    /// The runtime's name, and what the kernel called the thread when it was looked at last.
     by_tid: FxHashMap<u32, (RawName, Option<RawName>)>,
     /// How often threads were asked for in vain.
     unknown: FxHashMap<u32, u8>,
@@ -48,7 +48,11 @@ impl ThreadNames {
         // The runtime numbers its threads as its own pid namespace does.
         let ids = if found.is_empty() { None } else { ids_inside(pid) };
         let tid = |inside: u32| ids.as_ref().map_or(Some(inside), |ids| ids.get(&inside).copied());
-        self.by_tid = found.into_iter().filter_map(|(inside, name)| Some((tid(inside)?, (name, None)))).collect();
+        let before = std::mem::take(&mut self.by_tid);
+        // By what it was called before the name was read; what it is called when it is looked at next may be newer.
+        let kernel = |tid| before.get(&tid).and_then(|(_, kernel)| *kernel);
+        let named = |(inside, name)| tid(inside).map(|tid| (tid, (name, kernel(tid))));
+        self.by_tid = found.into_iter().filter_map(named).collect();
         self.unknown.retain(|tid, tries| {
             *tries = tries.saturating_add(1);
             !self.by_tid.contains_key(tid)
@@ -67,8 +71,12 @@ impl ThreadNames {
         if self.by_tid.get(&tid).is_some_and(|(_, then)| then.is_some_and(|then| then != kernel)) {
             self.missed = true;
             self.refresh(self.leader, at, unwinder);
-            if self.missed {
-                return kernel.of_kind(self.by_tid[&tid].0.kind());
+            let missed = self.missed;
+            if let Some((name, then)) = self.by_tid.get_mut(&tid) {
+                *then = Some(kernel);
+                if missed {
+                    *name = kernel.of_kind(name.kind());
+                }
             }
         }
         self.known(tid, kernel)
@@ -157,5 +165,35 @@ mod tests {
         assert_eq!(names.of(7, three, at + 1, &mut runtime), three.of_kind(ThreadKind::Daemon));
         names.refresh(PID, at + SECOND, &mut runtime);
         assert_eq!(names.of(7, three, at + SECOND, &mut runtime), third);
+    }
+
+    #[test]
+    fn a_name_that_was_read_again_before_it_changed_is_not_taken_for_the_new_one() {
+        let [first, second] = [1, 2].map(RawName::of_runtime);
+        let [one, two] = [b"request 1", b"request 2"].map(|name| RawName::new(name));
+        let mut runtime = Runtime { threads: vec![(7, first)], asked: 0 };
+        let mut names = ThreadNames::default();
+        names.refresh(PID, 0, &mut runtime);
+        assert_eq!(names.of(7, one, 0, &mut runtime), first);
+        // It waits, so nobody looks at it.
+        names.refresh(PID, SECOND, &mut runtime);
+        runtime.threads = vec![(7, second)];
+        let at = SECOND + SECOND / 2;
+        assert_eq!(names.of(7, two, at, &mut runtime), second);
+        // One that the kernel alone knows is read once.
+        names.refresh(PID, 3 * SECOND, &mut runtime);
+        let asked = runtime.asked;
+        for tick in 0..50 {
+            assert_eq!(names.of(7, one, 3 * SECOND + SECOND / 4 + tick * SECOND / 100, &mut runtime), second);
+        }
+        assert_eq!(runtime.asked, asked + 1);
+        // One that could not be read at once, and was read when nobody looked.
+        runtime.threads = vec![(7, first)];
+        let at = 3 * SECOND + SECOND / 4;
+        assert_eq!(names.of(7, two, at + 1, &mut runtime), two);
+        assert_eq!(names.of(7, two, at + 2, &mut runtime), two);
+        names.refresh(PID, at + SECOND, &mut runtime);
+        runtime.threads = vec![(7, second)];
+        assert_eq!(names.of(7, one, at + 2 * SECOND, &mut runtime), second);
     }
 }

@@ -130,6 +130,23 @@ mod tests {
     }
 
     #[test]
+    fn code_makes_its_frames_in_the_way_of_its_kind() {
+        let cases = [
+            ("JS:*f /a.js:9:1", Habit::Plain),
+            ("JS:~f /a.js:9:1", Habit::Plain),
+            ("JS:^f /a.js:9:1", Habit::ByCall),
+            ("Builtin:ArrayMap", Habit::Marked),
+            ("BytecodeHandler:Ldar", Habit::Marked),
+            ("Builtin:BaselineOutOfLinePrologue", Habit::Hidden),
+            ("Builtin:BaselineLeaveFrame", Habit::Hidden),
+            ("void Program::Main()[Tier0]", Habit::Plain),
+        ];
+        for (name, habit) in cases {
+            assert_eq!(read(name.as_bytes()).1, habit, "{name}");
+        }
+    }
+
+    #[test]
     fn hostile_names_come_out_clean() {
         let (location, _) = read(b"JS:*\x1b[2J\xff\xe2\x80\xaef /\x07.js:4:15");
         assert!(location.function.chars().all(|c| !c.is_control() && c != '\u{202e}'), "{:?}", location.function);

@@ -173,7 +173,8 @@ fn compiled_code_is_the_same_however_hot_it_gets() {
     // While it is believed nothing is read.
     assert!(jvm.called(16).is_some());
     let reads = world.reads();
-    for _ in 0..100 {
+    for walk in 0..100 {
+        jvm.begin(jvm.round_began + BELIEVED / 100 * walk);
         assert!(jvm.blob(pc).is_some() && jvm.called(16).is_some());
     }
     assert_eq!(world.reads(), reads);
