@@ -8,12 +8,15 @@
 //! stacks is copied and walked again and again: once every 10 ms, as at 100 Hz, when what is remembered has to be compared with
 //! what is there; and in a tight loop. Printed are medians (lowest .. highest) over walks of stacks of some 24 frames.
 
+#[path = "../../tests/common/running.rs"]
+mod running;
+
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
+use running::Running;
 use rustix::time::{ClockId, clock_gettime};
 use sampletop::capture::blocked::StackReader;
 use sampletop::process::files::Files;
@@ -26,15 +29,6 @@ use sampletop::unwinder::framehop::FramehopUnwinder;
 const FRAMES: std::ops::RangeInclusive<usize> = 20..=28;
 const ROUNDS: usize = 300;
 
-struct Program(Child);
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 fn main() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/targets/Blocked.java");
     let classes = std::env::temp_dir().join(format!("sampletop-java-walk-{}", std::process::id()));
@@ -42,15 +36,9 @@ fn main() {
         Command::new("javac").args(["-encoding", "UTF-8", "-nowarn", "-d"]).arg(&classes).arg(source).status();
     assert!(compiled.expect("javac runs").success(), "javac failed");
     let mut java = Command::new("java");
-    java.args(["-Xmx64m", "-cp"])
-        .arg(&classes)
-        .args(["Blocked", "1", "200"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped());
-    let mut program = Program(java.spawn().expect("java starts"));
-    let mut line = String::new();
-    BufReader::new(program.0.stdout.take().expect("piped")).read_line(&mut line).expect("it answers");
-    let pid = program.0.id();
+    java.args(["-Xmx64m", "-cp"]).arg(&classes).args(["Blocked", "1", "200"]);
+    let program = Running::start_command(java);
+    let pid = program.pid();
 
     let detect = sampletop::runtimes::detect(pid, Names::default());
     let mut unwinder = FramehopUnwinder::new(Memory::new(pid), Files::default(), pid).with_runtimes(detect);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sampletop::capture::blocked::StackReader;
 use sampletop::capture::bpf::{Again, Bpf, Counts, Visit, explain};
@@ -136,22 +136,18 @@ fn parked_threads_are_visited_in_rotation_and_a_woken_one_at_once() {
     let program = build("cap_threads.c", "bpf-turn", &["-O1"]);
     let mut target = Running::start(&program, &["wake", "500"]);
     wait_until_all_sleep(target.pid());
-    // What holds for threads that are not parked yet can only be seen in time: from a pass that came too late nothing is
-    // learned, and it is done again.
-    let in_time = |since: Instant| since.elapsed() < Duration::from_nanos(PARKED_AFTER);
     let silent = |pass: Pass| (pass.events.len(), pass.visited, pass.calls);
-    let (mut passes, seen) = loop {
+    let first = |(): &mut ()| {
         // As at 100 Hz.
-        let (mut passes, began) = (Passes::over(target.pid(), parked::turns(10_000_000)), Instant::now());
+        let mut passes = Passes::over(target.pid(), parked::turns(10_000_000));
         let first = passes.next();
         let seen: BTreeMap<String, ThreadKey> = looks(&first.events).map(|look| (name(look), look.thread)).collect();
         assert_eq!(seen.len(), 501, "500 and the leader");
         let second = silent(passes.next());
-        if in_time(began) {
-            assert_eq!(second, (0, 501, 3), "not parked yet: an iterator, what it has not to say, its end");
-            break (passes, seen);
-        }
+        (passes, seen, second)
     };
+    let (mut passes, seen, second) = in_time(&mut (), first, |()| {});
+    assert_eq!(second, (0, 501, 3), "not parked yet: an iterator, what it has not to say, its end");
     std::thread::sleep(Duration::from_nanos(PARKED_AFTER));
     assert_eq!(silent(passes.next()), (0, 501, 3), "the pass that parks them");
     let before = passes.looks.reads();
@@ -167,8 +163,7 @@ fn parked_threads_are_visited_in_rotation_and_a_woken_one_at_once() {
     assert_eq!(passes.looks.reads(), before, "no file of any thread was read");
     // One that is woken and waits again, and the leader that woke it, are noticed within a rotation, once each.
     for woken in [7, 499] {
-        loop {
-            let before = Instant::now();
+        let wake = |passes: &mut Passes| {
             ask(&mut target, &format!("{woken}\n"));
             let burned = next_number(&mut target);
             wait_until_all_sleep(target.pid());
@@ -180,19 +175,17 @@ fn parked_threads_are_visited_in_rotation_and_a_woken_one_at_once() {
             let look = of(&format!("park-{woken}"));
             assert_eq!((look.len(), of("cap_threads-bpf").len(), looks(&found).count()), (1, 1, 2));
             assert!(matches!(look[0].seen, Seen::Blocked(_)) && look[0].counters.expect("read").run_ns >= burned);
-            // Having moved they are visited in every round: an iterator, its row, its end for each.
             passes.looks.leave_nobody_out();
             passes.next();
-            let visits: Vec<_> = (0..9).map(|_| silent(passes.next())).collect();
-            let seen_in_time = in_time(before);
+            (0..9).map(|_| silent(passes.next())).collect::<Vec<_>>()
+        };
+        let park = |passes: &mut Passes| {
             std::thread::sleep(Duration::from_nanos(PARKED_AFTER));
             passes.next();
             assert_eq!(silent(passes.next()).1 % 501, 0, "both are parked again");
-            if seen_in_time {
-                assert_eq!(visits, [(0, 2, 6); 9]);
-                break;
-            }
-        }
+        };
+        // Having moved they are visited in every round: an iterator, its row, its end for each.
+        assert_eq!(in_time(&mut passes, wake, park), [(0, 2, 6); 9]);
     }
     // A sample proves that a thread has moved: it is visited in the next round, whoever's turn it is.
     passes.looks.leave_nobody_out();
@@ -200,29 +193,28 @@ fn parked_threads_are_visited_in_rotation_and_a_woken_one_at_once() {
     let thread = seen["park-100"];
     assert_eq!(passes.looks.sampled(thread.tid, 1).map(|(key, _)| key), Some(thread));
     assert_eq!(silent(passes.next()), (0, 0, 0), "a sample from before its last look proves nothing");
-    loop {
-        let before = Instant::now();
+    let lost = seen["park-300"];
+    let sampled = |passes: &mut Passes| {
         passes.looks.sampled(thread.tid, Ns::MAX);
         let pass = passes.next();
         assert!(looks(&pass.events).map(|look| look.thread).eq([thread]), "{:?}", pass.events);
         assert_eq!((pass.visited, pass.calls), (1, 3));
         // And so for a look that got lost.
-        let lost = seen["park-300"];
         let silently = silent(passes.next());
         passes.looks.unsent(lost.tid);
         let pass = passes.next();
         assert!(looks(&pass.events).map(|look| look.thread).eq([lost]), "{:?}", pass.events);
-        let last = silent(passes.next());
-        if in_time(before) {
-            assert_eq!((silently, pass.visited, pass.calls), ((0, 1, 3), 2, 6));
-            assert_eq!(last, (0, 2, 6), "and not again");
-            break;
-        }
+        ((silently, pass.visited, pass.calls), silent(passes.next()))
+    };
+    let park = |passes: &mut Passes| {
         // Both are parked again, and their turn has come and gone.
         std::thread::sleep(Duration::from_nanos(PARKED_AFTER));
         passes.looks.leave_nobody_out();
         passes.next();
-    }
+    };
+    let (found, last) = in_time(&mut passes, sampled, park);
+    assert_eq!(found, ((0, 1, 3), 2, 6));
+    assert_eq!(last, (0, 2, 6), "and not again");
 }
 
 #[test]

@@ -43,11 +43,8 @@ fn parked_threads_are_looked_at_in_rotation_and_a_woken_one_at_once() {
     let program = build("cap_threads.c", "rotation", &["-O1"]);
     let mut target = Running::start(&program, &["wake", "200"]);
     wait_until_all_sleep(target.pid());
-    // What holds for threads that are not parked yet can only be seen in time: in a round that came too late nothing is
-    // learned, and it is done again.
-    let in_time = |since: Instant| since.elapsed() < Duration::from_nanos(PARKED_AFTER);
-    let (mut rounds, seen) = loop {
-        let (mut rounds, began) = (Rounds::of(&target, 20), Instant::now());
+    let first = |(): &mut ()| {
+        let mut rounds = Rounds::of(&target, 20);
         let mut seen = BTreeMap::new();
         for event in rounds.next(&mut TopOnly).0 {
             if let Event::Look(look) = event {
@@ -55,13 +52,11 @@ fn parked_threads_are_looked_at_in_rotation_and_a_woken_one_at_once() {
             }
         }
         assert_eq!(seen.len(), 201, "200 and the leader");
-        // Not yet parked: each is read in every round.
         let reads = rounds.next(&mut TopOnly).1;
-        if in_time(began) {
-            assert_eq!(reads, 201);
-            break (rounds, seen);
-        }
+        (rounds, seen, reads)
     };
+    let (mut rounds, seen, reads) = in_time(&mut (), first, |()| {});
+    assert_eq!(reads, 201, "not yet parked: each is read in every round");
     std::thread::sleep(Duration::from_nanos(PARKED_AFTER));
     assert_eq!(rounds.next(&mut TopOnly).1, 201, "the round that parks them");
     for _ in 0..30 {
@@ -70,7 +65,7 @@ fn parked_threads_are_looked_at_in_rotation_and_a_woken_one_at_once() {
     }
     // One that is woken and waits again, and the leader that woke it, are noticed within a rotation of 11 rounds, once each.
     for woken in [7, 199] {
-        loop {
+        let wake = |rounds: &mut Rounds| {
             let before = Instant::now();
             ask(&mut target, &format!("{woken}\n"));
             let burned = next_number(&mut target);
@@ -86,23 +81,22 @@ fn parked_threads_are_looked_at_in_rotation_and_a_woken_one_at_once() {
             assert!(matches!(look[0].seen, Seen::Blocked(_)));
             let ran = look[0].counters.expect("read").run_ns;
             assert!(ran >= burned && ran < before.elapsed().as_nanos() as u64 + burned, "{ran} of {burned}");
-            // Having moved it is looked at in every round again: 199 are left to the rotation.
-            let (reads, seen_in_time) = (rounds.next(&mut TopOnly).1, in_time(before));
+            rounds.next(&mut TopOnly).1
+        };
+        let mut parks = 0;
+        let park = |rounds: &mut Rounds| {
             std::thread::sleep(Duration::from_nanos(PARKED_AFTER));
-            let parks = rounds.next(&mut TopOnly).1;
+            parks = rounds.next(&mut TopOnly).1;
             assert_eq!(rounds.next(&mut TopOnly).1, 20);
-            if seen_in_time {
-                assert_eq!((reads, parks), (22, 22));
-                break;
-            }
-        }
+        };
+        // Having moved it is looked at in every round again: 199 are left to the rotation.
+        assert_eq!((in_time(&mut rounds, wake, park), parks), (22, 22));
     }
     // A sample proves that a thread has moved: it is looked at in the next round, whoever's turn it is.
     let thread = seen["park-100"];
     assert_eq!(rounds.looks.sampled(thread.tid, 1).map(|(key, _)| key), Some(thread));
     assert_eq!(rounds.next(&mut TopOnly).1, 20, "a sample from before its last look proves nothing");
-    loop {
-        let before = Instant::now();
+    let sampled = |rounds: &mut Rounds| {
         rounds.looks.sampled(thread.tid, Ns::MAX);
         let (events, reads, _) = rounds.next(&mut TopOnly);
         assert_eq!(
@@ -111,12 +105,16 @@ fn parked_threads_are_looked_at_in_rotation_and_a_woken_one_at_once() {
             "twice, to be sure of its stack"
         );
         rounds.looks.leave_nobody_out();
-        let reads = (rounds.next(&mut TopOnly).1, rounds.next(&mut TopOnly).1);
-        if in_time(before) {
-            assert_eq!(reads, (201, 21));
-            break;
-        }
-    }
+        (rounds.next(&mut TopOnly).1, rounds.next(&mut TopOnly).1)
+    };
+    assert_eq!(in_time(&mut rounds, sampled, park_all), (201, 21));
+}
+
+/// Everybody is parked, and has had a turn.
+fn park_all(rounds: &mut Rounds) {
+    std::thread::sleep(Duration::from_nanos(PARKED_AFTER));
+    rounds.looks.leave_nobody_out();
+    rounds.next(&mut TopOnly);
 }
 
 /// Ends every walk in doubt, so many times; then whole.

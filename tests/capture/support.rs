@@ -5,6 +5,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use sampletop::capture::parked::PARKED_AFTER;
 use sampletop::capture::ring::Reader;
 use sampletop::capture::{MakeUnwinder, Plan, Sampler, Walkers};
 use sampletop::config::{CaptureChoice, UnwinderChoice};
@@ -46,6 +47,22 @@ pub fn start_plan(pid: u32, plan: Plan) -> (Sampler, Reader) {
     let target = Arc::new(Target::attach(pid).expect("attached"));
     let walkers = Walkers { walk_copied: top_only(), walk_stopped: None };
     Sampler::start_with(vec![target], plan, walkers).expect("sampling")
+}
+
+/// What holds for threads that are not parked yet can only be seen in time: from a round that came too late nothing is learned, and it
+/// is done again, after `park`, which ends with everybody parked.
+pub fn in_time<S, T>(state: &mut S, mut seen: impl FnMut(&mut S) -> T, mut park: impl FnMut(&mut S)) -> T {
+    let limit = Instant::now() + LIMIT;
+    loop {
+        let began = Instant::now();
+        let found = seen(state);
+        let took = began.elapsed();
+        park(state);
+        if took < Duration::from_nanos(PARKED_AFTER) {
+            return found;
+        }
+        assert!(Instant::now() < limit, "no round is in time: the last one took {took:?}");
+    }
 }
 
 /// Reads events until `done` says so.

@@ -2,23 +2,13 @@
 #![allow(dead_code)] // each test binary uses a part of it
 
 pub mod java;
+pub mod running;
 
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long anything may take. A limit against hanging, far beyond what anything here needs, and no measure of anything.
-pub const LIMIT: Duration = Duration::from_secs(60);
-
-/// Looks again and again until it holds.
-pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let limit = Instant::now() + LIMIT;
-    while !holds() {
-        assert!(Instant::now() < limit, "waited in vain: {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
+pub use running::{LIMIT, Running, wait_until};
 
 /// State letter of each thread of a process, and its name.
 pub fn states(pid: u32) -> Vec<(char, String)> {
@@ -67,42 +57,6 @@ pub fn build(source: &str, variant: &str, flags: &[&str]) -> PathBuf {
     let output = command.output().unwrap_or_else(|e| panic!("{compiler} is needed to build {source}: {e}"));
     assert!(output.status.success(), "{compiler} {source}: {}", String::from_utf8_lossy(&output.stderr));
     out
-}
-
-/// A target program under test; killed (by its own pid) when dropped.
-pub struct Running {
-    pub child: Child,
-    pub lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
-}
-
-impl Running {
-    /// Starts it and waits for its line `ready`.
-    pub fn start(program: &Path, args: &[&str]) -> Running {
-        let mut command = Command::new(program);
-        command.args(args);
-        Running::start_command(command)
-    }
-
-    /// The same of a command whose arguments are there.
-    pub fn start_command(mut command: Command) -> Running {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
-        let mut lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
-        let first = lines.next().expect("the target prints a line").expect("the line is text");
-        assert_eq!(first, "ready", "{command:?}");
-        Running { child, lines }
-    }
-
-    pub fn pid(&self) -> u32 {
-        self.child.id()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 /// `sampletop record`, which goes on until it has seen enough: where others share the machine no fixed time is enough.

@@ -1,11 +1,12 @@
 //! Writes down what main.rs replays; see there.
 
 mod recording;
+#[path = "../common/running.rs"]
+mod running;
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use regex::Regex;
@@ -21,6 +22,7 @@ use sampletop::unwinder::framehop::FramehopUnwinder;
 use sampletop::unwinder::{Detected, Generated, Leave, Place};
 
 use recording::{Expected, Frame, PIECE, Piece, Pieces, Point, Segment, Thread};
+use running::Running;
 
 const THREADS: &str = "27";
 
@@ -86,15 +88,6 @@ impl<G: Generated> Generated for Watched<G> {
     }
 }
 
-struct Program(Child);
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [java, jdk, out, options @ ..] = &arguments[..] else {
@@ -109,13 +102,8 @@ fn main() {
     let version = run(Command::new(java.join("bin/java")).arg("-version"));
     let mut command = Command::new(java.join("bin/java"));
     command.args(["-Xmx32m", "-cp"]).arg(&classes).args(options).args(["Blocked", "1", THREADS]);
-    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("java starts");
-    let mut program = Program(child);
-    let mut line = String::new();
-    BufReader::new(program.0.stdout.take().expect("piped")).read_line(&mut line).expect("it answers");
-    assert_eq!(line, "ready\n");
-
-    let pid = program.0.id();
+    let program = Running::start_command(command);
+    let pid = program.pid();
     let maps = Maps::read(pid).expect("it runs");
     let image = jvm::library(&maps).expect("a virtual machine");
     let memory = Logged { memory: Memory::new(pid), pieces: Arc::default() };
