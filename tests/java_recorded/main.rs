@@ -1,5 +1,5 @@
-//! Memory of real virtual machines, written down, and the stacks and names in it: what reads JDK 11, 17, 21 and 25 is
-//! tested without any of them.
+//! Memory of real virtual machines, written down, and the stacks and names in it: what reads JDK 8 to 26 is tested
+//! without any of them.
 //!
 //! Each `jdk-N.gz` has what was read of a small program's memory (tests/targets/Blocked.java: 27 threads that wait,
 //! after calls of every kind), each `jdk-N.txt` what that must give: methods, lines and names as jstack said them at the
@@ -9,7 +9,8 @@
 //! cargo run --example record_jvm -- HOME-OF-THE-JAVA HOME-OF-A-JDK jdk-N [OPTION...]
 //! ```
 //!
-//! The second home is where javac and jstack are; options go to the Java that is recorded.
+//! The second home is where a javac and a jstack are that know Java 8; options go to the Java that is recorded. The example runs by
+//! chroot, too, where tests/jdks puts JDKs, if /dev, /proc and this folder are there.
 
 mod changed;
 mod recording;

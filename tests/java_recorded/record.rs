@@ -187,10 +187,13 @@ fn jstack(jdk: &Path, pid: u32) -> BTreeMap<u32, (String, Vec<(String, String)>)
     let thread = Regex::new(r#"^"(.*)" .*\bnid=(0x[0-9a-f]+|\d+)"#).expect("a pattern");
     let frame = Regex::new(r"^\s+at ([^(]+)\((.*)\)$").expect("a pattern");
     // Numbers of generated classes, and addresses of hidden ones, differ from run to run.
-    let number = Regex::new(r"/0x[0-9a-f]+|(\$\$Lambda|Generated\w+Accessor)\$?\d+(/0x[0-9a-f]+)?").expect("a pattern");
+    let number =
+        Regex::new(r"/0x[0-9a-f]+|(\$\$Lambda|Generated\w+Accessor)\$?\d+(/(0x[0-9a-f]+|\d+))?").expect("a pattern");
     let mut threads: BTreeMap<u32, (String, Vec<(String, String)>)> = BTreeMap::new();
     let mut current = None;
-    for line in run(Command::new(jdk.join("bin/jstack")).arg(pid.to_string())).replace(")\tat ", ")\n\tat ").lines() {
+    let mut jstack = Command::new(jdk.join("bin/jstack"));
+    jstack.args(["-J-Dfile.encoding=UTF-8", "-J-Dstdout.encoding=UTF-8"]).arg(pid.to_string());
+    for line in run(&mut jstack).replace(")\tat ", ")\n\tat ").lines() {
         if let Some(found) = thread.captures(line) {
             let id = found[2].strip_prefix("0x").map_or(found[2].parse(), |hex| u32::from_str_radix(hex, 16));
             let id = id.expect("a number");

@@ -16,11 +16,13 @@ use sampletop::process::memory::ReadMemory;
 use sampletop::unwinder::Place;
 
 /// Of each version what was written down.
-pub const RECORDINGS: [(&str, &[u8], &str); 4] = [
+pub const RECORDINGS: [(&str, &[u8], &str); 6] = [
+    ("8", include_bytes!("jdk-8.gz"), include_str!("jdk-8.txt")),
     ("11", include_bytes!("jdk-11.gz"), include_str!("jdk-11.txt")),
     ("17", include_bytes!("jdk-17.gz"), include_str!("jdk-17.txt")),
     ("21", include_bytes!("jdk-21.gz"), include_str!("jdk-21.txt")),
     ("25", include_bytes!("jdk-25.gz"), include_str!("jdk-25.txt")),
+    ("26", include_bytes!("jdk-26.gz"), include_str!("jdk-26.txt")),
 ];
 
 /// One of them, unpacked.
