@@ -28,6 +28,7 @@ struct Table {
     thread_ids: FxHashMap<Arc<str>, u64>,
     runtimes: FxHashMap<u32, &'static str>,
     missing: BTreeMap<u32, String>,
+    unseen: BTreeMap<u32, &'static str>,
 }
 
 impl Names {
@@ -86,13 +87,21 @@ impl Names {
             Some(text) => drop(table.missing.insert(pid, text)),
             None => drop(table.missing.remove(&pid)),
         }
+        table.unseen.remove(&pid);
+    }
+
+    /// What nobody can see of a process's runtime, though all can be read; until the next call of [`Names::missing`].
+    pub fn unseen(&self, pid: u32, text: &'static str) {
+        self.table().unseen.insert(pid, text);
     }
 
     /// One sentence about what cannot be read, if there is anything.
     pub fn notice(&self) -> Option<String> {
         let table = self.table();
-        let told: Vec<String> =
-            table.missing.iter().take(TOLD_MAX).map(|(pid, text)| format!("process {pid}: {text}")).collect();
+        let missing = table.missing.iter().map(|(pid, text)| (pid, text.as_str()));
+        let unseen = table.unseen.iter().map(|(pid, text)| (pid, *text));
+        let told = missing.chain(unseen).take(TOLD_MAX).map(|(pid, text)| format!("process {pid}: {text}"));
+        let told: Vec<String> = told.collect();
         (!told.is_empty()).then(|| told.join("; "))
     }
 

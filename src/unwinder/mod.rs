@@ -4,7 +4,7 @@ pub mod framehop;
 #[cfg(feature = "libunwind")]
 pub mod libunwind;
 
-use crate::model::frame::{Marker, RawFrame, RawName};
+use crate::model::frame::{Marker, Ns, RawFrame, RawName};
 use crate::process::maps::Maps;
 
 /// User-mode registers of a thread, x86-64. `rbp` is `None` where the way of capture cannot know it.
@@ -99,6 +99,11 @@ pub trait Generated: Send {
     /// Threads that the runtime knows by names of its own: their ids, as their process numbers them, and the names.
     fn thread_names(&mut self) -> Vec<(u32, RawName)>;
 
+    /// The name of whom the stack that was walked last, and was copied at `at`, belongs to, if not to the thread that it was found on.
+    fn thread_name(&mut self, _at: Ns) -> Option<RawName> {
+        None
+    }
+
     /// Whether `pc` lies in such code.
     fn covers(&self, pc: u64) -> bool;
 
@@ -131,7 +136,13 @@ pub trait Unwinder {
         Vec::new()
     }
 
-    /// The same for a thread that is read as it lies although its rbp is known.
+    /// The name of whom the stack that was walked last, and was copied at `at`, belongs to, if not to the thread that it was found on: of
+    /// a virtual thread.
+    fn thread_name(&mut self, _at: Ns) -> Option<RawName> {
+        None
+    }
+
+    /// As [`Unwinder::walk`], for a thread that is read as it lies although its rbp is known.
     fn walk_blocked(&mut self, registers: &Registers, stack: StackBytes<'_>, out: &mut Vec<RawFrame>) -> Walk {
         self.walk(registers, stack, out)
     }

@@ -84,6 +84,7 @@ pub fn look(all: &[Recording], data: &[u8]) {
             let filled = memory.read(place.sp, &mut bytes);
             let stack = StackBytes { base: place.sp, bytes: &bytes[..filled] };
             unwinder.walk_blocked(&registers, stack, &mut out);
+            unwinder.thread_name(u64::MAX);
             memory.take_reads(WALK_READS);
             check(&names, &out);
         }

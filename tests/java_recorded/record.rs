@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use regex::Regex;
 use sampletop::capture::blocked::StackReader;
-use sampletop::model::frame::{RawFrame, RawName};
+use sampletop::model::frame::{Ns, RawFrame, RawName};
 use sampletop::process::files::Files;
 use sampletop::process::maps::Maps;
 use sampletop::process::memory::{Memory, ReadMemory};
@@ -72,6 +72,10 @@ impl<G: Generated> Generated for Watched<G> {
 
     fn thread_names(&mut self) -> Vec<(u32, RawName)> {
         self.inner.thread_names()
+    }
+
+    fn thread_name(&mut self, at: Ns) -> Option<RawName> {
+        self.inner.thread_name(at)
     }
 
     fn covers(&self, pc: u64) -> bool {

@@ -168,6 +168,7 @@ fn read_stack(
         return None;
     }
     let walk = stacks.reader.walk(pc, sp, stacks.unwinder, &mut look.stack);
+    let name = stacks.unwinder.thread_name(look.at);
     let same_place = tasks.doing(files) == Ok(Doing::Blocked { call, sp, pc });
     let same_counters = tasks
         .counters(files)
@@ -179,5 +180,6 @@ fn read_stack(
     }
     look.seen = seen_as(state, Some(call));
     look.recovered = walk.recovered;
+    look.name = name.unwrap_or(look.name);
     Some(walk)
 }

@@ -78,6 +78,7 @@ enum Last {
     /// Uninterruptible or stopped: looked at in every round, but read again only when it ran.
     Held {
         seen: Seen,
+        name: RawName,
         stack: Vec<RawFrame>,
         recovered: bool,
     },
@@ -335,12 +336,12 @@ impl Looks {
                 }
                 true
             }
-            Last::Held { seen, stack, recovered } if unmoved => {
-                let (seen, stack, recovered) = (*seen, stack.clone(), *recovered);
+            Last::Held { seen, name, stack, recovered } if unmoved => {
+                let (seen, name, stack, recovered) = (*seen, *name, stack.clone(), *recovered);
                 round.events.push(Event::Look(Look {
                     at: at(),
                     thread: known.key,
-                    name: known.name,
+                    name,
                     seen,
                     counters: Some(counters),
                     stack,
@@ -436,7 +437,7 @@ impl Looks {
             }
             Seen::Blocked(_) => Last::Blocked,
             seen @ (Seen::Disk(_) | Seen::Stopped) => {
-                Last::Held { seen, stack: look.stack.clone(), recovered: look.recovered }
+                Last::Held { seen, name: look.name, stack: look.stack.clone(), recovered: look.recovered }
             }
         };
         if !unmoved {

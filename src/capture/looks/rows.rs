@@ -127,6 +127,7 @@ fn read_stack(
     let bytes = StackBytes { base: registers.rsp, bytes: copied.stack };
     copied.kernel_frames(&mut look.stack);
     let mut walk = stacks.unwinder.walk(registers, bytes, &mut look.stack);
+    let mut name = stacks.unwinder.thread_name(row.at);
     // Deeper than what is copied, or on another stack beside this one: the rest is read as it lies.
     if walk.end == Some(Marker::Truncated) {
         let mut whole = Vec::with_capacity(2 * look.stack.len());
@@ -135,7 +136,7 @@ fn read_stack(
         let stayed =
             tasks.counters(files).is_ok_and(|now| now.run_ns == row.counters.run_ns && now.runs == row.counters.runs);
         if stayed {
-            (walk, look.stack) = (again, whole);
+            (walk, look.stack, name) = (again, whole, stacks.unwinder.thread_name(row.at));
         } else if copied.stack.is_empty() {
             round.losses.torn += 1;
             look.stack.clear();
@@ -145,5 +146,6 @@ fn read_stack(
     let Blocked { call, .. } = blocked;
     look.seen = seen_as(row.state, Some(*call));
     look.recovered = walk.recovered;
+    look.name = name.unwrap_or(look.name);
     Some(walk)
 }

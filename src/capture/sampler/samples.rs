@@ -3,7 +3,7 @@
 use crate::capture::looks::count_walk;
 use crate::capture::ptrace::{Caught, CaughtStack};
 use crate::capture::sampler::Core;
-use crate::model::frame::{Event, Look, Marker, Ns, RawFrame, Seen};
+use crate::model::frame::{Event, Look, Marker, Ns, RawFrame, RawName, Seen};
 use crate::unwinder::{Registers, StackBytes, Walk};
 
 impl Core {
@@ -36,7 +36,7 @@ impl Core {
             } else if !frames.is_empty() {
                 // Its memory is gone (exit, exec), or it works in the kernel alone (io_uring).
                 frames.push(RawFrame::marker(Marker::NotReadable));
-                self.sampled(index, sample.tid, sample.at, frames, &Walk { end: None, recovered: false });
+                self.sampled(index, sample.tid, sample.at, None, frames, &Walk { end: None, recovered: false });
             }
         });
         self.way.perf = Some(perf);
@@ -46,13 +46,15 @@ impl Core {
     fn walk(&mut self, index: usize, tid: u32, at: Ns, registers: &Registers, stack: &[u8], mut frames: Vec<RawFrame>) {
         let bytes = StackBytes { base: registers.rsp, bytes: stack };
         let walk = self.processes[index].unwinder.walk(registers, bytes, &mut frames);
-        self.sampled(index, tid, at, frames, &walk);
+        let name = self.processes[index].unwinder.thread_name(at);
+        self.sampled(index, tid, at, name, frames, &walk);
     }
 
-    /// An on-CPU sample becomes a look.
-    fn sampled(&mut self, index: usize, tid: u32, at: Ns, stack: Vec<RawFrame>, walk: &Walk) {
+    /// An on-CPU sample becomes a look; by this name, or else its thread's.
+    fn sampled(&mut self, index: usize, tid: u32, at: Ns, name: Option<RawName>, stack: Vec<RawFrame>, walk: &Walk) {
         // A thread that was born and has died since the last round: its time is booked by the process's clock.
-        let Some((thread, name)) = self.processes[index].looks.sampled(tid, at) else { return };
+        let Some((thread, of_thread)) = self.processes[index].looks.sampled(tid, at) else { return };
+        let name = name.unwrap_or(of_thread);
         count_walk(walk, &mut self.losses);
         let (seen, counters, recovered) = (Seen::OnCpu, None, walk.recovered);
         self.events.push(Event::Look(Look { at, thread, name, seen, counters, stack, recovered }));
@@ -82,7 +84,7 @@ impl Core {
                         self.walk(index, outcome.tid, at, &registers, &bytes, Vec::with_capacity(48));
                     }
                     Some(Caught { at, stack: CaughtStack::Walked { frames, walk } }) => {
-                        self.sampled(index, outcome.tid, at, frames, &walk);
+                        self.sampled(index, outcome.tid, at, None, frames, &walk);
                     }
                     None => {}
                 }

@@ -44,7 +44,11 @@ impl Core {
             // A sample whose time was taken before the last tick may have come into its ring after it.
             if let Event::Look(look) = event {
                 look.at = look.at.max(floor);
-                if let Some(process) = self.processes.iter_mut().find(|process| process.pid() == look.thread.pid) {
+                // A stack that has a name of its own keeps it.
+                let named = look.name.runtime_id().is_some();
+                if !named
+                    && let Some(process) = self.processes.iter_mut().find(|process| process.pid() == look.thread.pid)
+                {
                     look.name = process.names.of(look.thread.tid, look.name, look.at, process.unwinder.as_mut());
                 }
             }

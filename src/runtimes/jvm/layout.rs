@@ -183,6 +183,8 @@ pub struct Threads {
     pub object: u64,
     /// The object is behind one more pointer.
     pub object_is_handle: bool,
+    /// Where its stack begins, the higher end, and its size.
+    pub stack: Option<(u64, u64)>,
 }
 
 #[derive(Clone, Debug)]
@@ -399,5 +401,6 @@ fn threads(s: &Structs) -> Result<Threads, Missing> {
         thread_id: s.offset("OSThread", "_thread_id")?,
         object: s.offset("JavaThread", "_threadObj")?,
         object_is_handle: s.field("JavaThread", "_threadObj").is_some_and(|field| field.kind.contains("Handle")),
+        stack: s.offset("JavaThread", "_stack_base").ok().zip(s.offset("JavaThread", "_stack_size").ok()),
     })
 }

@@ -10,6 +10,7 @@
 //! normal      what generated classes are called
 //! walk        leaving a frame of generated code
 //!   compiled, interpreter, stub   one each
+//! virtuals    whose stack it is that a carrier has, of virtual threads
 //! objects     Java objects on its heap, for
 //! threads     Java threads and their names
 //! unsigned5   its compressed numbers
@@ -31,6 +32,7 @@ mod structs;
 mod stub;
 mod threads;
 mod unsigned5;
+mod virtuals;
 mod walk;
 
 use std::collections::BTreeMap;
@@ -56,6 +58,7 @@ use methods::Methods;
 use objects::Objects;
 use scopes::Scopes;
 use structs::Structs;
+use virtuals::Virtuals;
 
 /// For so long code is taken to be what it was: a tick at 100 Hz. Freed code is used again only after a safepoint at which
 /// no thread was in it.
@@ -69,6 +72,9 @@ const SCOPES_MAX: usize = 32 << 20;
 /// Frames and return addresses in compiled code remembered, and frames of interpreted code.
 const FACTS_MAX: usize = 1 << 18;
 const INTERPRETED_MAX: usize = 1 << 16;
+
+/// Bytes of a thread's name.
+const NAME_MAX: usize = 4096;
 
 /// A blob that was met, and the frames in it.
 struct Known {
@@ -114,6 +120,9 @@ pub struct Jvm<M> {
     thread_names: FxHashMap<(u64, u32), JavaThread>,
     /// Which of them are read again next.
     names_turn: usize,
+    virtuals: Virtuals,
+    /// Whom it belongs to, for those who are told.
+    pid: Option<u32>,
     /// What was checked in this round is believed.
     round: u64,
     round_began: Instant,
@@ -137,13 +146,14 @@ impl<M: ReadMemory> Jvm<M> {
         let structs = Structs::read(&memory, image)?;
         let layout = Layout::of(&memory, &structs)?;
         let objects = Objects::of(&memory, &structs, &layout);
+        let virtuals = Virtuals::of(&memory, &structs, &objects);
         let heaps = heap::heaps(&memory, &layout.code_heap);
         let call_stub_return = memory.read_u64(layout.call_stub_return).unwrap_or(0);
         if heaps.is_empty() || call_stub_return == 0 {
             return Err(Unreadable::Starting("code heaps"));
         }
         let code = CodeCache::new(heaps);
-        Ok(Jvm::new(memory, layout, code, names, objects, call_stub_return))
+        Ok(Jvm { virtuals, ..Jvm::new(memory, layout, code, names, objects, call_stub_return) })
     }
 
     /// Nothing is known of it yet.
@@ -171,9 +181,16 @@ impl<M: ReadMemory> Jvm<M> {
             objects,
             thread_names: FxHashMap::default(),
             names_turn: 0,
+            virtuals: Virtuals::default(),
+            pid: None,
             round: 0,
             round_began: Instant::now(),
         }
+    }
+
+    /// Whose virtual machine it is.
+    pub fn in_process(self, pid: u32) -> Jvm<M> {
+        Jvm { pid: Some(pid), ..self }
     }
 
     /// What is missing for the names of threads.
@@ -183,6 +200,7 @@ impl<M: ReadMemory> Jvm<M> {
 
     /// A walk begins: what was believed for long enough is looked at again.
     fn begin(&mut self, now: Instant) {
+        self.virtuals.begin();
         if self.memory.begin(limited::WALK) {
             // What was not read any more is not known of it.
             self.known.clear();
@@ -193,6 +211,7 @@ impl<M: ReadMemory> Jvm<M> {
             self.round_began = now;
             self.check_again();
             self.methods.begin(&self.memory, self.round);
+            self.virtuals.count(&self.memory);
         }
     }
 
@@ -359,7 +378,8 @@ impl<M: ReadMemory> Jvm<M> {
             return true;
         }
         let handler = blob.nmethod().is_some_and(|nmethod| nmethod.deopt.contains(&address));
-        let returns = handler || self.is_debug_point(&blob, address) || call_before(&self.memory, address);
+        let barrier = matches!(&blob.kind, Kind::Stub(name) if self.is_barrier(name, address));
+        let returns = handler || barrier || self.is_debug_point(&blob, address) || call_before(&self.memory, address);
         if returns && let Some(known) = self.remember(blob.start) {
             known.returns.insert(address);
         }

@@ -65,8 +65,10 @@ pub struct Objects {
     klass: KlassPlace,
     /// `None`: references are addresses.
     narrow: Option<Narrow>,
-    /// Bits of a coloured pointer below its address (generational ZGC).
-    coloured: u32,
+    /// References have colours (generational ZGC).
+    coloured: bool,
+    /// The collector moves objects while Java runs.
+    pub moved_any_time: bool,
     array_length: u64,
     array_data: u64,
     fields: FieldPlaces,
@@ -120,8 +122,8 @@ impl Objects {
                 .offset("ZGlobalsForVMStructs", "_ZPointerLoadShift")
                 .ok()
                 .and_then(|at| memory.read_u64(memory.read_u64(memory.read_u64(instance)?.checked_add(at)?)?))
-                .map_or(0, |shift| (shift as u32).min(63)),
-            _ => 0,
+                .is_some_and(|shift| shift as u32 != 0),
+            _ => false,
         };
         let narrow = match on("UseCompressedOops") {
             true => Some(narrow(&["CompressedOops", "Universe"], "_narrow_oop")?),
@@ -131,6 +133,7 @@ impl Objects {
             klass,
             narrow,
             coloured,
+            moved_any_time: on("UseZGC") || on("UseShenandoahGC"),
             array_length,
             array_data,
             fields,
@@ -142,18 +145,51 @@ impl Objects {
         })
     }
 
-    /// The object that a reference outside the heap leads to.
+    /// The object that a reference outside the heap leads to; 0, if it is none.
     pub fn plain(&self, reference: u64) -> u64 {
-        reference >> self.coloured
+        if !self.coloured {
+            return reference;
+        }
+        // The collector's phases have one of four bits each, and the address begins behind that (src/hotspot/share/gc/z/zAddress.hpp):
+        // a reference that nobody has followed lately has that of an earlier phase.
+        match reference >> 12 & 0xf {
+            1 => reference >> 13,
+            2 => reference >> 14,
+            4 => reference >> 15,
+            8 => reference >> 16,
+            _ => 0,
+        }
     }
 
     /// The object that a field of another refers to; 0 for null.
     pub fn reference<M: ReadMemory>(&self, memory: &M, at: u64) -> Option<u64> {
-        let word = match self.narrow {
-            None => return memory.read_u64(at).map(|reference| self.plain(reference)),
-            Some(_) => half_word(memory, at)?,
-        };
-        Some(self.narrow.filter(|_| word != 0).map_or(0, |narrow| narrow.address(word)))
+        let mut bytes = [0; 8];
+        let bytes = &mut bytes[..self.width()];
+        memory.read_exact(at, bytes)?;
+        Some(self.decode(bytes))
+    }
+
+    /// How long a reference is in an object, bytes.
+    pub fn width(&self) -> usize {
+        if self.narrow.is_some() { 4 } else { 8 }
+    }
+
+    /// The object that a reference of [`Objects::width`] leads to; 0 for null.
+    pub fn decode(&self, reference: &[u8]) -> u64 {
+        let mut word = [0; 8];
+        let length = reference.len().min(8);
+        word[..length].copy_from_slice(&reference[..length]);
+        match (self.narrow, u64::from_le_bytes(word)) {
+            (None, reference) => self.plain(reference),
+            (Some(_), 0) => 0,
+            (Some(narrow), reference) => narrow.address(reference as u32),
+        }
+    }
+
+    /// Whether two addresses are of one object. Until JDK 23 ZGC has colours above the address, and maps each of them.
+    pub fn same(&self, one: u64, other: u64) -> bool {
+        const BELOW_COLOURS: u64 = (1 << 42) - 1;
+        one == other || (self.moved_any_time && (one ^ other) & BELOW_COLOURS == 0)
     }
 
     fn klass<M: ReadMemory>(&self, memory: &M, object: u64) -> Option<u64> {
@@ -293,7 +329,8 @@ fn half_word<M: ReadMemory>(memory: &M, at: u64) -> Option<u32> {
 
 /// The virtual machine's options that are yes or no and say how objects lie.
 fn flags<M: ReadMemory>(memory: &M, s: &Structs) -> Result<FxHashMap<&'static str, bool>, Missing> {
-    const WANTED: [&str; 4] = ["UseCompressedOops", "UseCompressedClassPointers", "UseCompactObjectHeaders", "UseZGC"];
+    const WANTED: [&str; 5] =
+        ["UseCompressedOops", "UseCompressedClassPointers", "UseCompactObjectHeaders", "UseZGC", "UseShenandoahGC"];
     let owner = if s.size("JVMFlag").is_ok() { "JVMFlag" } else { "Flag" };
     let missing = || Missing(format!("{owner}::flags"));
     let size = s.size(owner)?.clamp(8, 256);
@@ -338,7 +375,8 @@ mod tests {
         Objects {
             klass: KlassPlace::Wide,
             narrow: None,
-            coloured: 0,
+            coloured: false,
+            moved_any_time: false,
             array_length: 16,
             array_data: 24,
             fields: FieldPlaces::Array { fields: 0x10, count: 0x18 },

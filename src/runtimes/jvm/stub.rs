@@ -14,6 +14,12 @@ const FRAME_MOST: u64 = 0x2000;
 const SCANNED: u64 = 64;
 /// What a method's barrier at its entry pushes before it saves rbp: there is one more word below the return address.
 const COOKIE: u64 = u64::MAX;
+/// Stands for the frames of a virtual thread that went on without them: they are brought back when they are returned to.
+const FROZEN: &str = "frames on the heap";
+/// The frame of `Continuation.enterSpecial`: what the virtual machine notes there, rbp and a return address, bytes.
+const ENTRY_FRAME: u64 = 80;
+/// What a frame may have been called with beside registers, bytes.
+const ARGUMENTS_MOST: u64 = 256;
 /// The blob of hand-written code, with many entries.
 const ROUTINES: &str = "StubRoutines";
 
@@ -23,12 +29,23 @@ impl<M: ReadMemory> Jvm<M> {
             // From here on it is native code again.
             return (self.stub_frame("call_stub"), self.by_rbp(here));
         }
+        if !here.place.exact && self.is_barrier(name, here.place.pc) {
+            return (self.stub_frame(FROZEN), self.leave_entry(here));
+        }
         let frame = self.stub_frame(readable(name));
         let caller = match here.place.exact {
             true => self.top_stub(blob, name, here),
             false => self.calling_stub(blob, name, here),
         };
         (frame, caller)
+    }
+
+    /// Behind a continuation's outermost frame there is the frame that it was entered by, and between them what it was called with.
+    fn leave_entry(&mut self, here: &mut Here<'_>) -> Option<Caller> {
+        (0..ARGUMENTS_MOST).step_by(16).find_map(|arguments| {
+            let caller = self.whole(here, arguments + ENTRY_FRAME)?;
+            self.returns_to(caller.pc).then_some(caller)
+        })
     }
 
     /// The caller of a stub that has called.

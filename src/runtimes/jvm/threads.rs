@@ -5,14 +5,12 @@ use crate::model::frame::ThreadKind;
 use crate::model::text::clean;
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::layout::ThreadList;
-use crate::runtimes::jvm::{Jvm, limited};
+use crate::runtimes::jvm::{Jvm, NAME_MAX, limited};
 
 /// Threads that are looked at.
 const THREADS_MAX: u64 = 50_000;
 /// Names that are read at a time; those that are known have their turns.
 const NAMES_AT_ONCE: usize = 1_000;
-/// Bytes of a thread's name.
-const NAME_MAX: usize = 4096;
 
 /// Of so many turns one reads every name again, though nothing says that it has changed.
 const TURNS: usize = 8;

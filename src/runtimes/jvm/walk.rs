@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::model::frame::{Marker, RawFrame, RawName};
+use crate::model::frame::{Marker, Ns, RawFrame, RawName};
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::Jvm;
 use crate::runtimes::jvm::heap::Kind;
@@ -46,6 +46,10 @@ impl<M: ReadMemory + Send> Generated for Jvm<M> {
         threads.into_iter().filter_map(named).collect()
     }
 
+    fn thread_name(&mut self, at: Ns) -> Option<RawName> {
+        self.virtual_name(at)
+    }
+
     fn covers(&self, pc: u64) -> bool {
         self.code.contains(pc)
     }
@@ -60,6 +64,9 @@ impl<M: ReadMemory + Send> Generated for Jvm<M> {
         // A frame is shown only where something says that it has called.
         if !place.exact && !self.returns_to(place.pc) {
             return Leave::End(Marker::BadUnwind);
+        }
+        if !place.exact {
+            self.look_for_continuation(&blob.kind, &mut here);
         }
         let (frame, caller) = match &blob.kind {
             Kind::Interpreter => self.leave_interpreter(&mut here),

@@ -32,7 +32,7 @@ mod tests;
 
 use std::time::{Duration, Instant};
 
-use crate::model::frame::{Marker, RawFrame, RawName};
+use crate::model::frame::{Marker, Ns, RawFrame, RawName};
 use crate::process::files::Files;
 use crate::process::maps::Maps;
 use crate::process::memory::ReadMemory;
@@ -136,6 +136,10 @@ impl<M: ReadMemory> Unwinder for FramehopUnwinder<M> {
 
     fn thread_names(&mut self) -> Vec<(u32, RawName)> {
         self.runtime.found.as_deref_mut().map(Generated::thread_names).unwrap_or_default()
+    }
+
+    fn thread_name(&mut self, at: Ns) -> Option<RawName> {
+        self.runtime.found.as_deref_mut()?.thread_name(at)
     }
 
     fn walk_blocked(&mut self, registers: &Registers, stack: StackBytes<'_>, out: &mut Vec<RawFrame>) -> Walk {
