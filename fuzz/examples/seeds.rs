@@ -9,8 +9,10 @@ use std::process::Command;
 use libfuzzer_sys as _;
 use sampletop::capture::ring::encode;
 use sampletop::model::frame::{Counters, Event, Look, Losses, RawFrame, RawName, Seen, Syscall, ThreadKey, Tick};
+use sampletop::model::settings::Settings;
+use sampletop::saved;
 use sampletop_fuzz::image::{self, CODE, Function, IMAGE, STACK};
-use sampletop_fuzz::{ALTERNATE, DWARF_SECTIONS, TABLES, piece, token};
+use sampletop_fuzz::{ALTERNATE, DWARF_SECTIONS, TABLES, piece, sessions, token};
 
 fn main() {
     let Some(folder) = std::env::args_os().nth(1).map(PathBuf::from) else {
@@ -25,6 +27,7 @@ fn main() {
     seeds.programs();
     seeds.machines();
     seeds.maps_of_code();
+    seeds.profiles();
 }
 
 struct Seeds {
@@ -37,6 +40,22 @@ impl Seeds {
         fs::create_dir_all(&folder).and_then(|()| fs::write(folder.join(name), bytes)).unwrap_or_else(|error| {
             panic!("{}: {error}", folder.display());
         });
+    }
+
+    /// Small sessions, each as a file, and as what is in its blocks.
+    fn profiles(&mut self) {
+        for (name, looks, hours) in [("empty", 0, false), ("short", 12, false), ("long", 40, true)] {
+            let mut file = Vec::new();
+            let snapshot = sessions::session(7, looks, hours);
+            saved::write(&snapshot, &Settings::default(), &mut file).expect("a vector takes it");
+            let mut content = vec![1];
+            for block in saved::block::blocks(&file) {
+                content.push(block.kind as u8);
+                content.extend(piece(&block.unpack().expect("just written")));
+            }
+            self.add("saved", name, &file);
+            self.add("saved", &format!("{name}-content"), &content);
+        }
     }
 
     fn text(&mut self) {

@@ -8,6 +8,8 @@ pub mod elf;
 pub mod image;
 #[path = "../../tests/java_recorded/recording.rs"]
 pub mod recording;
+#[path = "../../tests/saved/sessions.rs"]
+pub mod sessions;
 
 // `image` is a file of the package's own tests and names this by `crate::`.
 pub use sampletop::process;

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::fact::{Fact, FactKey, Weights, merged_thread};
-use super::fact_table::{BYTES_PER_FACT, FactTable, fold, rename};
+use super::fact_table::{BYTES_PER_FACT, FactTable, fold, rename, round};
 use super::facts::{History, OpenBucket};
 use super::frame::{Ns, SECOND, ThreadKey};
 use super::packed::Packed;
@@ -242,7 +242,10 @@ impl Buckets {
     }
 
     fn pack(&mut self, level: usize, start: Ns, end: Ns, facts: Vec<Fact>) {
-        let (facts, folded) = fold(facts, self.limits.facts_per_bucket, self.hard_facts(), self.other);
+        let (mut facts, folded) = fold(facts, self.limits.facts_per_bucket, self.hard_facts(), self.other);
+        if level > 0 {
+            round(&mut facts);
+        }
         self.folded += folded;
         let packed = Packed::new(start, end, facts);
         self.sealed_bytes += packed.bytes();

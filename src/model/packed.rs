@@ -1,13 +1,22 @@
-//! A sealed bucket: its facts as varints, sorted by key.
+//! A sealed bucket: its facts as varints, sorted by key, column by column: what is alike stands together, so that files of
+//! them pack well.
 //!
 //! ```text
-//! fact:  flags: state 4 bits | same thread as before | same name | cpu | wait
-//!        [pid tid start]  [name]  stack  wall_ns  hits  [cpu_ns cpu_hits]  [open longest_ns zigzag(from - start of bucket)]
+//! head:     unit of wall_ns and cpu_ns; how many per hit of the facts that were on a core; length of each column
+//! flags     state 4 bits | same thread as before | same name | cpu | wait
+//! who       [pid tid start]  [name]
+//! stack     of the same thread and name: how much more than before
+//! hits      hits  [zigzag(hits - cpu_hits)]
+//! wall      of facts with cpu: zigzag(wall - hits x that of the head), else wall
+//! cpu       [zigzag(cpu - cpu_hits x that of the head)]
+//! rest      of facts whose times are not whole units: how many facts after the one before, what of wall_ns, of cpu_ns is left
+//! wait      [open longest_ns zigzag(from - start of bucket)]
 //! ```
 //!
 //! Saved profiles hold these bytes: another encoding is another kind of block there.
 
 use super::fact::{Fact, FactKey, Weights};
+use super::fact_table::GRAIN;
 use super::frame::{Ns, ThreadKey};
 use super::state::{RawState, State};
 use super::tables::{NameId, StackId};
@@ -18,6 +27,8 @@ const SAME_NAME: u8 = 1 << 5;
 const CPU: u8 = 1 << 6;
 const WAIT: u8 = 1 << 7;
 
+pub const COLUMNS: usize = 8;
+
 #[derive(Debug)]
 pub struct Packed {
     pub start: Ns,
@@ -26,10 +37,71 @@ pub struct Packed {
     bytes: Box<[u8]>,
 }
 
+/// What the bytes begin with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Head {
+    /// ns. 1, or [`GRAIN`] where most times are whole ones of it.
+    unit: u64,
+    /// What a hit on a core is worth, about: only what a fact has more or less is written.
+    wall_per_hit: u64,
+    cpu_per_hit: u64,
+    /// Bytes of each column.
+    pub lengths: [usize; COLUMNS],
+}
+
+impl Head {
+    pub fn put(&self, out: &mut Vec<u8>) {
+        put(out, self.unit);
+        put(out, self.wall_per_hit);
+        put(out, self.cpu_per_hit);
+        self.lengths.iter().for_each(|length| put(out, *length as u64));
+    }
+
+    /// The inverse, from the front of `bytes`.
+    pub fn take(bytes: &mut &[u8]) -> Option<Head> {
+        let (unit, wall_per_hit, cpu_per_hit) = (take(bytes)?, take(bytes)?, take(bytes)?);
+        let mut head = Head { unit, wall_per_hit, cpu_per_hit, lengths: [0; COLUMNS] };
+        for length in &mut head.lengths {
+            *length = usize::try_from(take(bytes)?).ok()?;
+        }
+        Some(head)
+    }
+
+    fn of(facts: &[Fact]) -> Head {
+        let whole =
+            |(_, weights): &&Fact| weights.wall_ns.is_multiple_of(GRAIN) && weights.cpu_ns.is_multiple_of(GRAIN);
+        let unit = if facts.iter().filter(whole).count() > facts.len() / 2 { GRAIN } else { 1 };
+        let on_cpu = || facts.iter().map(|(_, weights)| weights).filter(|weights| weights.cpu_hits > 0);
+        let mean = |value: &dyn Fn(&Weights) -> u64, hits: &dyn Fn(&Weights) -> u32| {
+            let sum: u128 = on_cpu().map(|weights| u128::from(value(weights))).sum();
+            let hits: u128 = on_cpu().map(|weights| u128::from(hits(weights))).sum();
+            sum.checked_div(hits).map_or(0, |mean| mean as u64 / unit)
+        };
+        Head {
+            unit,
+            wall_per_hit: mean(&|w| w.wall_ns, &|w| w.hits),
+            cpu_per_hit: mean(&|w| w.cpu_ns, &|w| w.cpu_hits),
+            lengths: [0; COLUMNS],
+        }
+    }
+}
+
+/// How much more than `per_hit` for each of so many `hits`; all of it wraps, so any numbers come back.
+fn beyond(value: u64, per_hit: u64, hits: u32) -> u64 {
+    zigzag(value.wrapping_sub(per_hit.wrapping_mul(hits.into())) as i64)
+}
+
+fn with(beyond: u64, per_hit: u64, hits: u32) -> u64 {
+    per_hit.wrapping_mul(hits.into()).wrapping_add(unzigzag(beyond) as u64)
+}
+
 impl Packed {
     pub fn new(start: Ns, end: Ns, mut facts: Vec<Fact>) -> Packed {
         facts.sort_unstable_by_key(|(key, _)| *key);
-        let mut out = Vec::with_capacity(facts.len() * 24);
+        let mut head = Head::of(&facts);
+        let mut columns: [Vec<u8>; COLUMNS] = Default::default();
+        let [flag, who, stack, hits, wall, cpu, rest, wait] = &mut columns;
+        let mut whole = 0;
         let mut before: Option<FactKey> = None;
         for (key, weights) in &facts {
             let mut flags = match key.state {
@@ -38,35 +110,60 @@ impl Packed {
             };
             let same_thread = before.is_some_and(|b| b.thread == key.thread);
             let same_name = before.is_some_and(|b| b.name == key.name);
-            let cpu = weights.cpu_ns != 0 || weights.cpu_hits != 0;
-            let wait = weights.open != 0 || weights.longest_ns != 0 || weights.longest_from != 0;
-            for (set, flag) in [(same_thread, SAME_THREAD), (same_name, SAME_NAME), (cpu, CPU), (wait, WAIT)] {
-                flags |= if set { flag } else { 0 };
+            let has_cpu = weights.cpu_ns != 0 || weights.cpu_hits != 0;
+            let waits = weights.open != 0 || weights.longest_ns != 0 || weights.longest_from != 0;
+            for (set, bit) in [(same_thread, SAME_THREAD), (same_name, SAME_NAME), (has_cpu, CPU), (waits, WAIT)] {
+                flags |= if set { bit } else { 0 };
             }
-            out.push(flags);
+            flag.push(flags);
             if !same_thread {
-                put(&mut out, u64::from(key.thread.pid));
-                put(&mut out, u64::from(key.thread.tid));
-                put(&mut out, key.thread.start);
+                put(who, key.thread.pid.into());
+                put(who, key.thread.tid.into());
+                put(who, key.thread.start);
             }
             if !same_name {
-                put(&mut out, u64::from(key.name.0));
+                put(who, key.name.0.into());
             }
-            put(&mut out, u64::from(key.stack.0));
-            put(&mut out, weights.wall_ns);
-            put(&mut out, u64::from(weights.hits));
-            if cpu {
-                put(&mut out, weights.cpu_ns);
-                put(&mut out, u64::from(weights.cpu_hits));
+            let base = before.filter(|_| same_thread && same_name).map_or(0, |before| before.stack.0);
+            put(stack, key.stack.0.wrapping_sub(base).into());
+            put(hits, weights.hits.into());
+            if has_cpu {
+                put(hits, zigzag(i64::from(weights.hits) - i64::from(weights.cpu_hits)));
+                put(wall, beyond(weights.wall_ns / head.unit, head.wall_per_hit, weights.hits));
+                put(cpu, beyond(weights.cpu_ns / head.unit, head.cpu_per_hit, weights.cpu_hits));
+            } else {
+                put(wall, weights.wall_ns / head.unit);
             }
-            if wait {
-                put(&mut out, u64::from(weights.open));
-                put(&mut out, weights.longest_ns);
-                put(&mut out, zigzag(weights.longest_from.wrapping_sub(start) as i64));
+            let left = [weights.wall_ns % head.unit, weights.cpu_ns % head.unit];
+            whole += 1;
+            if left != [0, 0] {
+                for number in [std::mem::take(&mut whole), left[0], left[1]] {
+                    put(rest, number);
+                }
+            }
+            if waits {
+                put(wait, weights.open.into());
+                put(wait, weights.longest_ns);
+                put(wait, zigzag(weights.longest_from.wrapping_sub(start) as i64));
             }
             before = Some(*key);
         }
+        head.lengths = columns.each_ref().map(Vec::len);
+        let mut out = Vec::with_capacity(head.lengths.iter().sum::<usize>() + 32);
+        head.put(&mut out);
+        columns.iter().for_each(|column| out.extend_from_slice(column));
         Packed { start, end, facts: facts.len(), bytes: out.into_boxed_slice() }
+    }
+
+    /// The head and the columns. `None`: these are not the bytes of any facts.
+    pub fn columns(&self) -> Option<(Head, [&[u8]; COLUMNS])> {
+        let mut rest = &self.bytes[..];
+        let head = Head::take(&mut rest)?;
+        let mut columns: [&[u8]; COLUMNS] = [&[]; COLUMNS];
+        for (column, length) in columns.iter_mut().zip(head.lengths) {
+            (*column, rest) = rest.split_at_checked(length)?;
+        }
+        Some((head, columns))
     }
 
     /// Facts from bytes that may be anybody's. `None`: they are not what [`Packed::new`] makes of any facts.
@@ -99,34 +196,51 @@ impl Packed {
 
     /// The facts, in the order of their keys.
     pub fn iter(&self) -> impl Iterator<Item = Fact> + '_ {
-        let mut rest = &self.bytes[..];
-        let mut thread = ThreadKey { pid: 0, tid: 0, start: 0 };
-        let mut name = NameId(0);
+        let (head, [mut flags, mut who, mut stacks, mut hits, mut wall, mut cpu, mut rest, mut wait]) =
+            self.columns().unwrap_or_default();
+        // Facts up to the next that has something left.
+        let mut whole = take(&mut rest);
+        let mut before = FactKey {
+            thread: ThreadKey { pid: 0, tid: 0, start: 0 },
+            name: NameId(0),
+            stack: StackId(0),
+            state: RawState::Futex,
+        };
         std::iter::from_fn(move || {
-            let (flags, after) = rest.split_first()?;
-            rest = after;
-            if flags & SAME_THREAD == 0 {
-                thread =
-                    ThreadKey { pid: take(&mut rest)? as u32, tid: take(&mut rest)? as u32, start: take(&mut rest)? };
+            let (flag, after) = flags.split_first()?;
+            flags = after;
+            let mut key = before;
+            if flag & SAME_THREAD == 0 {
+                key.thread =
+                    ThreadKey { pid: take(&mut who)? as u32, tid: take(&mut who)? as u32, start: take(&mut who)? };
             }
-            if flags & SAME_NAME == 0 {
-                name = NameId(take(&mut rest)? as u32);
+            if flag & SAME_NAME == 0 {
+                key.name = NameId(take(&mut who)? as u32);
             }
-            let state =
-                State::ALL.get(usize::from(flags & 15)).map_or(RawState::Futex, |state| RawState::Known(*state));
-            let stack = StackId(take(&mut rest)? as u32);
-            let mut weights =
-                Weights { wall_ns: take(&mut rest)?, hits: take(&mut rest)? as u32, ..Weights::default() };
-            if flags & CPU != 0 {
-                weights.cpu_ns = take(&mut rest)?;
-                weights.cpu_hits = take(&mut rest)? as u32;
+            key.state = State::ALL.get(usize::from(flag & 15)).map_or(RawState::Futex, |state| RawState::Known(*state));
+            let same = flag & SAME_THREAD != 0 && flag & SAME_NAME != 0;
+            key.stack = StackId((take(&mut stacks)? as u32).wrapping_add(if same { before.stack.0 } else { 0 }));
+            let mut weights = Weights { hits: take(&mut hits)? as u32, ..Weights::default() };
+            if flag & CPU != 0 {
+                weights.cpu_hits = i64::from(weights.hits).wrapping_sub(unzigzag(take(&mut hits)?)) as u32;
+                weights.wall_ns = with(take(&mut wall)?, head.wall_per_hit, weights.hits).wrapping_mul(head.unit);
+                weights.cpu_ns = with(take(&mut cpu)?, head.cpu_per_hit, weights.cpu_hits).wrapping_mul(head.unit);
+            } else {
+                weights.wall_ns = take(&mut wall)?.wrapping_mul(head.unit);
             }
-            if flags & WAIT != 0 {
-                weights.open = take(&mut rest)? as u32;
-                weights.longest_ns = take(&mut rest)?;
-                weights.longest_from = self.start.wrapping_add(unzigzag(take(&mut rest)?) as u64);
+            whole = whole.map(|whole| whole.wrapping_sub(1));
+            if whole == Some(0) {
+                weights.wall_ns = weights.wall_ns.wrapping_add(take(&mut rest)?);
+                weights.cpu_ns = weights.cpu_ns.wrapping_add(take(&mut rest)?);
+                whole = take(&mut rest);
             }
-            Some((FactKey { thread, name, stack, state }, weights))
+            if flag & WAIT != 0 {
+                weights.open = take(&mut wait)? as u32;
+                weights.longest_ns = take(&mut wait)?;
+                weights.longest_from = self.start.wrapping_add(unzigzag(take(&mut wait)?) as u64);
+            }
+            before = key;
+            Some((key, weights))
         })
     }
 }
@@ -170,7 +284,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn any_fact() -> impl Strategy<Value = Fact> {
-        let number = || prop_oneof![Just(0u64), 0u64..300, any::<u64>()];
+        let number = || prop_oneof![Just(0u64), 0u64..300, any::<u64>(), (0u64..2_000).prop_map(|n| n * GRAIN)];
         let small = || prop_oneof![Just(0u32), 0u32..300, any::<u32>()];
         let state = (0usize..10).prop_map(|n| State::ALL.get(n).map_or(RawState::Futex, |s| RawState::Known(*s)));
         let key =
@@ -226,16 +340,22 @@ mod tests {
         };
         let packed = Packed::new(0, 1, vec![fact(1), fact(2)]);
         let bytes = packed.as_bytes();
-        let one = bytes.len() / 2 + 1;
-        for end in (1..bytes.len()).filter(|end| ![one - 1, one].contains(end)) {
+        for end in 0..bytes.len() {
             assert!(Packed::from_bytes(0, 1, &bytes[..end]).is_none(), "{end}");
         }
+        assert!(Packed::from_bytes(0, 1, &[bytes, &[0]].concat()).is_none());
         let twice = Packed::new(0, 1, vec![fact(1), fact(1)]);
         assert!(Packed::from_bytes(0, 1, twice.as_bytes()).is_none());
-        // The process's number with a bit beyond 32; a number in more bytes than it needs.
-        let wide = [&bytes[..1], &[0x81, 0x80, 0x80, 0x80, 0x10], &bytes[2..]].concat();
-        let long = [&bytes[..1], &[0x81, 0], &bytes[2..]].concat();
-        assert!(Packed::from_bytes(0, 1, &wide).is_none() && Packed::from_bytes(0, 1, &long).is_none());
+        // Which process: with a bit beyond 32; in more bytes than it needs.
+        let (head, columns) = packed.columns().expect("these are facts");
+        for pid in [&[1][..], &[0x81, 0x80, 0x80, 0x80, 0x10], &[0x81, 0]] {
+            let mut columns = columns.map(<[u8]>::to_vec);
+            columns[1].splice(..1, pid.iter().copied());
+            let mut bytes = Vec::new();
+            Head { lengths: columns.each_ref().map(Vec::len), ..head }.put(&mut bytes);
+            bytes.extend(columns.concat());
+            assert_eq!(Packed::from_bytes(0, 1, &bytes).is_some(), pid.len() == 1, "{pid:?}");
+        }
     }
 
     #[test]

@@ -22,18 +22,24 @@ const HEADER: usize = 24;
 /// The most that one block unpacks to, bytes.
 pub const UNPACKED_MAX: usize = 16 << 20;
 
-/// Writes one block; nothing where there is nothing in it.
-pub fn write(out: &mut dyn Write, kind: u32, bytes: &[u8]) -> io::Result<()> {
-    let mut packer = DeflateEncoder::new(Vec::with_capacity(bytes.len() / 2), Compression::default());
-    packer.write_all(bytes)?;
+/// Writes one block of these parts, each of which is packed by what is common in it.
+pub fn write(out: &mut dyn Write, kind: u32, parts: &[&[u8]]) -> io::Result<()> {
+    let unpacked = parts.iter().map(|part| part.len()).sum();
+    let mut packer = DeflateEncoder::new(Vec::with_capacity(unpacked / 2), Compression::default());
+    for (nth, part) in parts.iter().filter(|part| !part.is_empty()).enumerate() {
+        if nth > 0 {
+            packer.flush()?;
+        }
+        packer.write_all(part)?;
+    }
     let payload = packer.finish()?;
-    let size = |bytes: &[u8]| {
-        let fits = u32::try_from(bytes.len()).ok().filter(|size| *size as usize <= UNPACKED_MAX);
+    let size = |size: usize| {
+        let fits = u32::try_from(size).ok().filter(|_| size <= UNPACKED_MAX);
         fits.ok_or_else(|| io::Error::other("a block of the profile is larger than 16 MiB"))
     };
     let mut header = Vec::with_capacity(HEADER);
     header.extend(MARKER);
-    for number in [kind, size(bytes)?, size(&payload)?, crc(&payload)] {
+    for number in [kind, size(unpacked)?, size(payload.len())?, crc(&payload)] {
         header.extend(number.to_le_bytes());
     }
     header.extend(crc(&header).to_le_bytes());
@@ -56,7 +62,7 @@ pub struct Block<'a> {
 
 impl Block<'_> {
     /// How much there is in it.
-    pub fn len(&self) -> usize {
+    pub fn unpacked_len(&self) -> usize {
         self.unpacked
     }
 
@@ -120,7 +126,8 @@ mod tests {
     fn file() -> Vec<u8> {
         let mut file = HEAD.to_vec();
         for (kind, bytes) in [(1, &b"first"[..]), (2, &[7; 1000]), (9, b""), (3, b"last")] {
-            write(&mut file, kind, bytes).expect("memory takes it");
+            let (one, other) = bytes.split_at(bytes.len() / 2);
+            write(&mut file, kind, &[one, other]).expect("memory takes it");
         }
         file
     }
@@ -166,9 +173,9 @@ mod tests {
     fn a_block_unpacks_to_no_more_than_it_says() {
         let zeros = vec![0; UNPACKED_MAX];
         let mut file = Vec::new();
-        write(&mut file, 1, &zeros).expect("just fits");
+        write(&mut file, 1, &[&zeros]).expect("just fits");
         assert_eq!(read(&file), [(1, UNPACKED_MAX)]);
-        assert!(write(&mut file, 1, &[0; UNPACKED_MAX + 1]).is_err());
+        assert!(write(&mut file, 1, &[&zeros, &[0]]).is_err());
         // Its header made to promise less, or more.
         for unpacked in [10_u32, UNPACKED_MAX as u32 - 1, UNPACKED_MAX as u32 + 1, u32::MAX] {
             let mut file = file.clone();

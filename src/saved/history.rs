@@ -1,19 +1,18 @@
 //! History in blocks: each holds some buckets, and is understood without the others.
 //!
 //! ```text
-//! block  = bucket*
-//! bucket = start, width, length, facts as `model::packed` has them
+//! block  = count, (start, width, head)*, first columns*, second columns* ...
 //! ```
 //!
+//! Heads and columns are those of `model::packed`; the columns of all buckets stand together, which packs better.
 //! The cumulative table is written in pieces of the same form, which have no time.
 
 use std::io::{self, Write};
 
 use super::bytes::{LONGEST, Put, Take};
-use super::tables::BLOCK;
 use super::{Budget, kind};
 use crate::model::facts::{Fact, History, Parts};
-use crate::model::packed::Packed;
+use crate::model::packed::{COLUMNS, Head, Packed};
 use crate::model::tables::Tables;
 
 /// Thread time of all buckets, and of the cumulative table, ns: both together fit into 64 bits.
@@ -40,7 +39,7 @@ impl Counts {
 
 /// The newest first: of a file that was cut off they are there.
 pub fn write(history: &History, out: &mut dyn Write) -> io::Result<()> {
-    let mut block = Buckets { kind: kind::OPEN, bytes: Put::default() };
+    let mut block = Buckets { kind: kind::OPEN, count: 0, heads: Put::default(), columns: Default::default() };
     for bucket in history.open().rev() {
         block.add(&bucket, out)?;
     }
@@ -63,24 +62,40 @@ pub fn write(history: &History, out: &mut dyn Write) -> io::Result<()> {
     block.end(out)
 }
 
+/// So much of history is lost with one block, bytes.
+const BLOCK: usize = 128 << 10;
+
 struct Buckets {
     kind: u32,
-    bytes: Put,
+    count: usize,
+    heads: Put,
+    columns: [Vec<u8>; COLUMNS],
 }
 
 impl Buckets {
     fn add(&mut self, bucket: &Packed, out: &mut dyn Write) -> io::Result<()> {
-        self.bytes.number(bucket.start);
-        self.bytes.number(bucket.end - bucket.start);
-        self.bytes.piece(bucket.as_bytes());
-        if self.bytes.bytes.len() >= BLOCK { self.end(out) } else { Ok(()) }
+        let Some((head, columns)) = bucket.columns() else { return Ok(()) };
+        self.count += 1;
+        self.heads.number(bucket.start);
+        self.heads.number(bucket.end - bucket.start);
+        head.put(&mut self.heads.bytes);
+        for (all, column) in self.columns.iter_mut().zip(columns) {
+            all.extend_from_slice(column);
+        }
+        let bytes = self.heads.bytes.len() + self.columns.iter().map(Vec::len).sum::<usize>();
+        if bytes >= BLOCK { self.end(out) } else { Ok(()) }
     }
 
     fn end(&mut self, out: &mut dyn Write) -> io::Result<()> {
-        match std::mem::take(&mut self.bytes.bytes) {
-            bytes if bytes.is_empty() => Ok(()),
-            bytes => super::block::write(out, self.kind, &bytes),
+        if self.count == 0 {
+            return Ok(());
         }
+        let mut heads = Put::default();
+        heads.count(std::mem::take(&mut self.count));
+        heads.bytes.append(&mut self.heads.bytes);
+        let columns = self.columns.each_mut().map(std::mem::take);
+        let parts: Vec<&[u8]> = [&heads.bytes].into_iter().chain(&columns).map(Vec::as_slice).collect();
+        super::block::write(out, self.kind, &parts)
     }
 }
 
@@ -95,15 +110,32 @@ pub struct Found {
 }
 
 impl Found {
-    /// Takes a block of one of the three kinds. `None`: it is not sound; what came before that is kept.
+    /// Takes a block of one of the three kinds. `None`: it is not sound; the buckets before that are kept.
     pub fn take(&mut self, kind: u32, block: &[u8], tables: &Tables, budget: &mut Budget) -> Option<()> {
         let mut take = Take(block);
-        while !take.0.is_empty() {
+        let mut heads = Vec::new();
+        for _ in 0..take.count(4)? {
             let start = take.ns()?;
             let end = start.checked_add(take.ns()?)?;
-            let bytes = take.piece()?;
+            heads.push((start, end, Head::take(&mut take.0)?));
+        }
+        // Where the next bucket's part of each column begins.
+        let mut columns: [&[u8]; COLUMNS] = [&[]; COLUMNS];
+        for (nth, column) in columns.iter_mut().enumerate() {
+            let lengths = heads.iter().map(|(.., head)| head.lengths[nth]);
+            let length = lengths.fold(0_usize, usize::saturating_add);
+            (*column, take.0) = take.0.split_at_checked(length)?;
+        }
+        for (start, end, head) in heads {
+            let mut bytes = Vec::new();
+            head.put(&mut bytes);
+            for (column, length) in columns.iter_mut().zip(head.lengths) {
+                let (part, rest) = column.split_at_checked(length)?;
+                bytes.extend_from_slice(part);
+                *column = rest;
+            }
             budget.take(bytes.len() + size_of::<Packed>() + 64)?;
-            let packed = Packed::from_bytes(start, end, bytes)?;
+            let packed = Packed::from_bytes(start, end, &bytes)?;
             if kind != kind::SEALED {
                 // These are not held packed.
                 budget.take(packed.len() * size_of::<Fact>())?;

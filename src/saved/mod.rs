@@ -15,7 +15,7 @@
 //! kinds are passed over, so they may be added at any time; any other change makes another [`FORMAT`], and older ones are
 //! read for ever.
 
-mod block;
+pub mod block;
 mod bytes;
 mod history;
 mod session;
@@ -38,7 +38,7 @@ pub use threads::shown as shown_argument;
 pub const FORMAT: u64 = 1;
 
 /// What blocks hold. Numbers are never used again.
-mod kind {
+pub mod kind {
     pub const SESSION: u32 = 1;
     pub const SETTINGS: u32 = 2;
     pub const NAMES: u32 = 3;
@@ -54,12 +54,12 @@ mod kind {
 pub fn write(snapshot: &Snapshot, settings: &Settings, out: &mut dyn Write) -> io::Result<()> {
     let session = session::write(snapshot, &session::Counts::of(snapshot));
     out.write_all(block::HEAD)?;
-    block::write(out, kind::SESSION, &session)?;
-    block::write(out, kind::SETTINGS, &settings::write(settings))?;
+    block::write(out, kind::SESSION, &[&session])?;
+    block::write(out, kind::SETTINGS, &[&settings::write(settings)])?;
     tables::write(&snapshot.tables, out)?;
     threads::write(&snapshot.threads, out)?;
     history::write(&snapshot.history, out)?;
-    block::write(out, kind::SESSION, &session)
+    block::write(out, kind::SESSION, &[&session])
 }
 
 /// A saved profile.
@@ -124,7 +124,7 @@ pub fn read(file: &[u8]) -> Result<Opened, NotAProfile> {
     let of = |kind: &'static [u32]| blocks.iter().filter(move |block| kind.contains(&block.kind));
     let unpack = |block: &block::Block<'_>, budget: &mut Budget| {
         // All blocks together cost no more time than they may cost memory.
-        budget.take(block.len())?;
+        budget.take(block.unpacked_len())?;
         block.unpack()
     };
 

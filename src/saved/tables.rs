@@ -136,7 +136,7 @@ impl Listed {
         self.first += self.count;
         self.count = 0;
         self.strings.clear();
-        super::block::write(out, self.kind, &block.bytes)
+        super::block::write(out, self.kind, &[&block.bytes])
     }
 }
 

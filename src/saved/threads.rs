@@ -30,10 +30,10 @@ pub fn write(threads: &[ThreadNow], out: &mut dyn Write) -> io::Result<()> {
             call.args.iter().for_each(|arg| put.signed(shown(*arg) as i64));
         });
         if block.bytes.len() >= BLOCK {
-            super::block::write(out, kind::THREADS, &std::mem::take(&mut block).bytes)?;
+            super::block::write(out, kind::THREADS, &[&std::mem::take(&mut block).bytes])?;
         }
     }
-    if block.bytes.is_empty() { Ok(()) } else { super::block::write(out, kind::THREADS, &block.bytes) }
+    if block.bytes.is_empty() { Ok(()) } else { super::block::write(out, kind::THREADS, &[&block.bytes]) }
 }
 
 const FUTEX: u64 = 15;

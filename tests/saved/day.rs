@@ -1,83 +1,32 @@
-//! A long session of a busy server, as the sampler would tell it.
+//! A day at 100 samples a second, as the buckets of history keep it.
 
 use std::sync::Arc;
 
-use sampletop::model::frame::{
-    Counters, Event, FileId, FrameCode, Look, Losses, Ns, RawFrame, RawName, SECOND, Seen, Syscall, ThreadKey, Tick,
-};
-use sampletop::model::recorder::{Limits, Recorder};
-use sampletop::model::snapshot::{Health, Session, Snapshot, Target};
-use sampletop::model::tables::{FrameKind, Location, Named};
+use sampletop::model::buckets::{Buckets, HORIZON};
+use sampletop::model::facts::FactKey;
+use sampletop::model::frame::{FileId, FrameCode, Ns, RawFrame, RawName, SECOND, ThreadKey};
+use sampletop::model::interner::Interner;
+use sampletop::model::recorder::Limits;
+use sampletop::model::snapshot::Snapshot;
+use sampletop::model::state::{RawState, State};
+use sampletop::model::tables::{FrameKind, Location, Named, StackId};
 
-const MS: Ns = 1_000_000;
-const PID: u32 = 4321;
+use super::sessions::{MS, Random, START, snapshot};
 
-/// Numbers that only look random (xorshift).
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-}
-
-/// 100 looks a second for `seconds` at 50 threads. Four compute, in `stacks` stacks of 35 frames, some much more often than
-/// others; the rest wait, and one of them is woken in every look.
+/// Four threads that compute all the time in `stacks` stacks of 35 frames, some much more often than others, and 46 that
+/// wait and are woken twice a second. Times differ as those of real samples do: by a tenth of the interval.
 pub fn session(seconds: u64, stacks: usize) -> Snapshot {
-    let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    let started = 1000 * SECOND;
-    let mut recorder = Recorder::new(started, Limits::default());
-    let frame = |offset: u64| RawFrame::new(FrameCode::Code { file: FileId(1), offset, exact: false });
-    // Handlers, what they call, and so on: calls of one place lead to a few others.
-    let stacks: Vec<Vec<RawFrame>> = (0..stacks as u64)
-        .map(|n| (0..35).rev().map(|depth| frame(depth << 32 | n >> (34 - depth).min(20) << 4)).collect())
+    let mut random = Random(7);
+    let mut interner = Interner::new(1_000_000);
+    let stacks: Vec<StackId> = (0..stacks as u64)
+        .map(|n| {
+            // Handlers, what they call, and so on: calls of one place lead to a few others.
+            let frame = |depth: u64| depth << 32 | n >> (34 - depth).min(20) << 4;
+            let code = |offset| RawFrame::new(FrameCode::Code { file: FileId(1), offset, exact: false });
+            interner.stack(&(0..35).rev().map(|depth| code(frame(depth))).collect::<Vec<_>>())
+        })
         .collect();
-    let blocked = Seen::Blocked(Syscall { number: 232, args: [4, 0, 64, u64::MAX, 0, 0] });
-    let (mut at, mut ran) = (started, [Counters::default(); 50]);
-    while at < started + seconds * SECOND {
-        let step = 9 * MS + random.below(2 * MS);
-        at += step;
-        let mut look = |tid: usize, at: Ns, seen: Seen, counters: Option<Counters>, stack: Vec<RawFrame>| {
-            recorder.apply(&Event::Look(Look {
-                at,
-                thread: ThreadKey { pid: PID, tid: PID + tid as u32, start: 77_777 },
-                name: RawName::new(format!("worker-{tid}").as_bytes()),
-                seen,
-                counters,
-                stack,
-                recovered: false,
-            }));
-        };
-        for (tid, ran) in ran.iter_mut().enumerate().take(4) {
-            // The lower half of the stacks has most of the time, its lower half most of that, and so on.
-            let bound = (stacks.len() as u64) >> random.below(6);
-            let stack = &stacks[random.below(bound.max(1)) as usize];
-            look(tid, at - random.below(step), Seen::OnCpu, None, stack.clone());
-            ran.run_ns += step - random.below(MS);
-            ran.runs += 1 + random.below(3);
-            look(tid, at, Seen::Running, Some(*ran), Vec::new());
-        }
-        let tid = 4 + random.below(46) as usize;
-        ran[tid].run_ns += random.below(MS / 10);
-        ran[tid].runs += 1;
-        look(tid, at, blocked, Some(ran[tid]), stacks[tid].clone());
-        recorder.apply(&Event::Tick(Tick {
-            at,
-            pid: PID,
-            late_ns: random.below(MS / 5),
-            process_cpu_ns: None,
-            interval_ns: 10 * MS,
-            losses: Losses::default(),
-        }));
-    }
-    for raw in recorder.take_unnamed() {
+    for raw in interner.take_unnamed() {
         let FrameCode::Code { offset, .. } = raw.decode() else { continue };
         let (depth, n) = (offset >> 32, offset as u32 >> 4);
         let location = Location {
@@ -88,44 +37,44 @@ pub fn session(seconds: u64, stacks: usize) -> Snapshot {
             kind: FrameKind::Native,
             tier: None,
         };
-        recorder.set_named(raw, Named { locations: Arc::new([location]), pending: false });
+        interner.set_named(raw, Named { locations: Arc::new([location]), pending: false });
     }
-    recorder.close(at);
-    let view = recorder.view();
-    Snapshot {
-        session: Arc::new(Session {
-            version: "0.1.0".into(),
-            host: "node7".into(),
-            kernel: "6.18.0".into(),
-            cores_milli: 4000,
-            started,
-            started_unix_ns: 1_767_323_045_123_000_000,
-            interval_ns: 10 * MS,
-            max_overhead_percent: None,
-            wanted: Default::default(),
-        }),
-        targets: Arc::new([Target {
-            pid: PID,
-            start: 77_777,
-            command: "shop --port 80".into(),
-            runtime: "native",
-            uid: 1000,
-            unit: None,
-            started_unix_ns: 1_767_323_000_000_000_000,
-            ended: None,
-        }]),
-        at: view.at,
-        capture: "bpf".into(),
-        health: Health {
-            ticks: view.ticks,
-            dropped_buckets: view.dropped_buckets,
-            folded_facts: view.folded_facts,
-            ..Health::default()
-        },
-        tables: view.tables,
-        history: view.history,
-        threads: view.threads,
-        notice: None,
-        stopped: false,
+    let key = |interner: &mut Interner, tid: u32, stack: StackId, state: RawState| FactKey {
+        thread: ThreadKey { pid: 4321, tid: 4321 + tid, start: 77_777 },
+        name: interner.name(RawName::new(format!("worker-{tid}").as_bytes())),
+        stack,
+        state,
+    };
+    let mut buckets = Buckets::new(START, Limits::default(), interner.other());
+    let till = START + seconds * SECOND;
+    let mut at = START;
+    while at < till {
+        // What is old is kept by the minute: it is booked so, too, or this would take minutes.
+        let step = if till - at > 5_000 * SECOND { 60 } else { 1 };
+        for tid in 0..4 {
+            let mut run = key(&mut interner, tid, stacks[0], RawState::Known(State::Run));
+            for _ in 0..100 * step {
+                // The lower half of the stacks has most of the time, its lower half most of that, and so on.
+                let bound = (stacks.len() as u64) >> random.below(6);
+                run.stack = stacks[random.below(bound.max(1)) as usize];
+                let weights = buckets.entry(at, &run);
+                weights.wall_ns += 9 * MS + random.below(2 * MS);
+                weights.cpu_ns += 9 * MS + random.below(2 * MS);
+                weights.hits += 1;
+                weights.cpu_hits += 1;
+            }
+        }
+        for tid in 4..50 {
+            let wait = key(&mut interner, tid, stacks[tid as usize], RawState::Known(State::Poll));
+            let longest = SECOND / 4 + random.below(SECOND);
+            let weights = buckets.entry(at, &wait);
+            weights.wall_ns += step * SECOND - random.below(MS);
+            weights.hits += 2 * step as u32;
+            weights.longest(longest, at - random.below(SECOND));
+        }
+        at += step * SECOND;
+        buckets.keep_house(at, HORIZON, &|_: &ThreadKey| false);
     }
+    let history = buckets.history(at as Ns);
+    Snapshot { at, history, tables: interner.tables(), ..snapshot() }
 }

@@ -1,13 +1,25 @@
 //! Saved profiles: what goes in comes out, and of a damaged file what is sound.
 
+mod damaged;
 mod day;
+mod kept;
+mod sessions;
+mod views;
 
+use proptest::prelude::*;
 use sampletop::config::Format;
 use sampletop::export;
 use sampletop::model::settings::{Range, Settings};
-use sampletop::model::snapshot::Snapshot;
-use sampletop::saved;
+use sampletop::model::snapshot::{Snapshot, ThreadNow};
+use sampletop::saved::{self, NotAProfile};
 
+fn written(snapshot: &Snapshot, settings: &Settings) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    saved::write(snapshot, settings, &mut bytes).expect("memory takes it");
+    bytes
+}
+
+/// Every format's file; the saved one among them, so everything that it holds.
 fn rendered(snapshot: &Snapshot, settings: &Settings) -> Vec<Vec<u8>> {
     let render = |format: &Format| {
         let mut bytes = Vec::new();
@@ -17,15 +29,118 @@ fn rendered(snapshot: &Snapshot, settings: &Settings) -> Vec<Vec<u8>> {
     Format::ALL.iter().map(render).collect()
 }
 
+/// As it is kept: without what may be addresses.
+fn without_addresses(mut now: ThreadNow) -> ThreadNow {
+    for arg in now.syscall.iter_mut().flat_map(|call| &mut call.args) {
+        *arg = saved::shown_argument(*arg);
+    }
+    now
+}
+
+fn compare(opened: &Snapshot, snapshot: &Snapshot) {
+    assert_eq!(opened.session, snapshot.session);
+    assert_eq!(opened.targets, snapshot.targets);
+    assert_eq!((opened.at, &opened.capture, opened.health), (snapshot.at, &snapshot.capture, snapshot.health));
+    assert_eq!((&opened.notice, opened.stopped), (&snapshot.notice, snapshot.stopped));
+    let threads: Vec<ThreadNow> = snapshot.threads.iter().copied().map(without_addresses).collect();
+    assert_eq!(*opened.threads, threads);
+    let buckets = |snapshot: &Snapshot| {
+        let sealed = snapshot.history.sealed().iter().map(|b| (b.start, b.end, b.as_bytes().to_vec()));
+        let open = snapshot.history.open();
+        sealed.chain(open.map(|b| (b.start, b.end, b.as_bytes().to_vec()))).collect::<Vec<_>>()
+    };
+    assert_eq!(buckets(opened), buckets(snapshot));
+    assert_eq!(opened.history.span(), snapshot.history.span());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_file_shows_what_the_session_did(
+        seed in any::<u64>(),
+        looks in 0usize..600,
+        hours in any::<bool>(),
+        views in prop::collection::vec(views::settings(), 1..6),
+    ) {
+        let snapshot = sessions::session(seed, looks, hours);
+        let opened = saved::read(&written(&snapshot, &views[0])).expect("a profile");
+        prop_assert_eq!(opened.lost, None);
+        prop_assert_eq!(format!("{:?}", opened.settings), format!("{:?}", views[0]));
+        compare(&opened.snapshot, &snapshot);
+        for settings in &views {
+            let (found, wanted) = (rendered(&opened.snapshot, settings), rendered(&snapshot, settings));
+            for ((found, wanted), format) in found.iter().zip(&wanted).zip(Format::ALL) {
+                let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                prop_assert!(found == wanted, "{}:\n{}\n{}", format.word(), text(found), text(wanted));
+            }
+        }
+    }
+}
+
 #[test]
-fn a_session_comes_back() {
-    let snapshot = day::session(40, 300);
-    let mut bytes = Vec::new();
-    saved::write(&snapshot, &Settings::default(), &mut bytes).expect("memory takes it");
+fn a_day_is_small() {
+    let snapshot = day::session(24 * 3600, 10_000);
+    let bytes = written(&snapshot, &Settings::default());
+    let facts: usize = snapshot.history.sealed().iter().map(|bucket| bucket.len()).sum();
+    let held: usize = snapshot.history.sealed().iter().map(|bucket| bucket.bytes()).sum();
+    println!("{facts} facts in {held} bytes of memory, {} of a file", bytes.len());
+    assert!(snapshot.history.sealed().len() > 2_000 && facts > 3_000_000, "{facts} facts are less than a day has");
+    assert!(bytes.len() < 20_000_000, "{} bytes", bytes.len());
     let opened = saved::read(&bytes).expect("a profile");
     assert_eq!(opened.lost, None);
-    for range in [Range::Rolling(7_000_000_000), Range::Cumulative { since: None }] {
-        let settings = Settings { range, ..Settings::default() };
-        assert!(rendered(&opened.snapshot, &settings) == rendered(&snapshot, &settings), "{range:?}");
+    compare(&opened.snapshot, &snapshot);
+}
+
+#[test]
+fn an_empty_session_is_a_file_too() {
+    let snapshot = sessions::snapshot();
+    let opened = saved::read(&written(&snapshot, &Settings::default())).expect("a profile");
+    assert_eq!(opened.lost, None);
+    compare(&opened.snapshot, &snapshot);
+}
+
+#[test]
+fn what_is_no_profile_gets_one_sentence() {
+    let sentence = |bytes: &[u8]| saved::read(bytes).expect_err("no profile").to_string();
+    for foreign in [&b""[..], b"\n", b"{\"schema\":\"sampletop/1\"}", &[0; 5000], &[0xff; 5000]] {
+        assert_eq!(
+            sentence(foreign),
+            "this is no profile of sampletop's; write one with `sampletop record -o NAME.sampletop`"
+        );
     }
+    let whole = written(&sessions::session(1, 50, false), &Settings::default());
+    assert_eq!(
+        sentence(&whole[..30]),
+        "this profile is damaged so far that nothing of it can be read; copy it again from where it was made"
+    );
+    // Made by a newer one: its format, its version, and things that nobody knows yet.
+    let mut newer = saved::block::HEAD.to_vec();
+    let mut session = vec![saved::FORMAT as u8 + 1, 3];
+    session.extend(b"9.9 and more");
+    saved::block::write(&mut newer, saved::kind::SESSION, &[&session]).expect("memory takes it");
+    assert_eq!(
+        saved::read(&newer).expect_err("newer"),
+        NotAProfile::Newer { version: "9.9".into(), format: saved::FORMAT + 1 }
+    );
+    assert_eq!(
+        sentence(&newer),
+        "this profile was made by sampletop 9.9 in format 2, and this one reads up to format 1; open it with a sampletop that is as new"
+    );
+}
+
+#[test]
+fn blocks_of_unknown_kinds_are_passed_over() {
+    let snapshot = sessions::session(5, 100, false);
+    let whole = written(&snapshot, &Settings::default());
+    let mut more = saved::block::HEAD.to_vec();
+    for block in saved::block::blocks(&whole) {
+        saved::block::write(&mut more, 4_000_000_000, &[b"what comes one day"]).expect("memory takes it");
+        saved::block::write(&mut more, block.kind, &[&block.unpack().expect("sound")]).expect("memory takes it");
+    }
+    let opened = saved::read(&more).expect("a profile");
+    assert_eq!(opened.lost, None);
+    compare(&opened.snapshot, &snapshot);
+    let settings = Settings { range: Range::Cumulative { since: None }, ..Settings::default() };
+    assert!(rendered(&opened.snapshot, &settings) == rendered(&snapshot, &settings));
 }

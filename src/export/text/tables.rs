@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::{Page, Report, WIDTH, place, seconds, state};
 use crate::export::ascii::fit;
 use crate::export::dates;
+use crate::model::facts::FactKey;
 use crate::model::project::{Group, Method, Node, is_of};
 use crate::model::state::State;
 
@@ -85,8 +86,9 @@ pub fn waits(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     page.line(&format!("  SECONDS  BEGAN (UTC)              STATE    THREAD           {what}"))?;
     for Wait { group, node, thread } in &waits {
         let own = &node.own;
+        let tables = &report.snapshot.tables;
         let state = match thread {
-            Some((_, state)) => Some(*state),
+            Some(fact) => Some(fact.state.resolve(tables.futex_kind(fact.stack))),
             None => own.main_state().map(|(state, _)| state),
         };
         let mut line = format!(
@@ -94,7 +96,7 @@ pub fn waits(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
             seconds(own.longest_ns),
             dates::utc(dates::unix_ns(session, own.longest_from)),
             state.map_or("", State::word),
-            fit(thread.as_ref().map_or(&group.name, |(name, _)| name), 15),
+            fit(thread.map_or(&group.name, |fact| tables.name(fact.name)), 15),
         );
         line.push_str(&place(node.location, WIDTH.saturating_sub(line.len())));
         page.line(&line)?;
@@ -109,11 +111,11 @@ struct Wait<'a> {
     group: &'a Group,
     node: Node<'a>,
     /// Who waited, and how.
-    thread: Option<(Arc<str>, State)>,
+    thread: Option<FactKey>,
 }
 
 /// Finds the fact behind each wait: as long, begun at the same moment, by a thread of the group, in that row.
-/// Several such threads waited alike, and the first stands for all.
+/// Several such threads waited alike, and one stands for all, whatever the order of facts.
 fn name_threads(report: &Report<'_>, waits: &mut [Wait<'_>]) {
     let Report { snapshot, settings, .. } = report;
     let tables = &snapshot.tables;
@@ -125,9 +127,11 @@ fn name_threads(report: &Report<'_>, waits: &mut [Wait<'_>]) {
                 let mut frames = tables.frames_innermost_first(key.stack);
                 frames.any(|frame| tables.named(frame).locations.iter().any(|l| is_of(row, l, by)))
             };
-            if wait.thread.is_none() && wait.group.threads.iter().any(|t| t.thread == key.thread) && in_row() {
-                let state = key.state.resolve(tables.futex_kind(key.stack));
-                wait.thread = Some((tables.name(key.name).clone(), state));
+            if wait.thread.is_none_or(|found| *key < found)
+                && wait.group.threads.iter().any(|t| t.thread == key.thread)
+                && in_row()
+            {
+                wait.thread = Some(*key);
             }
         }
     });

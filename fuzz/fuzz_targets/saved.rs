@@ -1,0 +1,47 @@
+//! Saved profiles. Input: a file as it is, or after a first byte of 1 what is in its blocks, which then get checksums: kind,
+//! and the content with its 16-bit length before it.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sampletop::config::Format;
+use sampletop::export;
+use sampletop::model::settings::{Range, Settings};
+use sampletop::model::tables::FrameId;
+use sampletop::model::text::NAME_CAP;
+use sampletop::saved::{self, block};
+use sampletop_fuzz::{Input, assert_clean, within};
+
+fuzz_target!(|data: &[u8]| {
+    let mut file = data.to_vec();
+    if let Some((1, content)) = data.split_first() {
+        let mut input = Input(content);
+        file = block::HEAD.to_vec();
+        while !input.is_empty() {
+            let kind = input.u8().into();
+            block::write(&mut file, kind, &[input.piece()]).expect("a vector takes it");
+        }
+    }
+    let opened = match within(3000, || saved::read(&file)) {
+        Ok(opened) => opened,
+        Err(error) => return assert_clean(&error.to_string(), 300),
+    };
+    assert_clean(&opened.lost.unwrap_or_default(), 1000);
+    let snapshot = opened.snapshot;
+    for id in 0..snapshot.tables.frame_count().min(1_000) {
+        for location in snapshot.tables.named(FrameId(id as u32)).locations.iter() {
+            assert_clean(&location.function, NAME_CAP);
+            assert_clean(&location.module, NAME_CAP);
+            assert_clean(location.file.as_deref().unwrap_or(""), NAME_CAP);
+        }
+    }
+    // It can be shown, and what is written of it is all of it.
+    let write = |format, settings: &Settings| {
+        let mut bytes = Vec::new();
+        export::write(format, &snapshot, settings, &mut bytes).expect("a vector takes it");
+        bytes
+    };
+    write(Format::Text, &opened.settings);
+    write(Format::Json, &Settings { range: Range::Cumulative { since: None }, ..Settings::default() });
+    let again = saved::read(&write(Format::Sampletop, &opened.settings)).expect("it was just written");
+    assert_eq!(again.lost, None);
+});

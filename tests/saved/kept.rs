@@ -1,0 +1,64 @@
+//! A file of every format there was, and what it said when it was written.
+//!
+//! `SAMPLETOP_KEEP=1 cargo test --test saved` writes the file of the newest format where there is none; those that are there
+//! are never written again.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sampletop::model::settings::Settings;
+use sampletop::model::snapshot::Snapshot;
+use sampletop::saved;
+
+use super::damaged::sums;
+use super::{sessions, written};
+
+fn path(format: u64, extension: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/saved/format-{format}.{extension}"))
+}
+
+fn text(snapshot: &Snapshot) -> String {
+    let Snapshot { session, targets, at, capture, health, threads, notice, history, tables, .. } = snapshot;
+    let mut text = format!("{} {} {} {}\n", session.version, session.host, session.kernel, session.started_unix_ns);
+    text += &format!("{capture}, {} samples, {} ticks until {at}, {notice:?}\n", health.losses.samples, health.ticks);
+    for target in targets.iter() {
+        text += &format!("{} {} {} {:?}\n", target.pid, target.command, target.runtime, target.ended);
+    }
+    for now in threads.iter() {
+        text += &format!(
+            "{} {} {:?} {:?}\n",
+            now.thread.tid,
+            tables.name(now.name),
+            now.state,
+            now.syscall.map(|c| c.number)
+        );
+    }
+    for (what, sums) in ["buckets", "all"].iter().zip(sums(snapshot)) {
+        for ((thread, name, stack, state), (wall, cpu)) in sums {
+            text += &format!("{what} {}/{} {name} {state} {stack} wall {wall} cpu {cpu}\n", thread.pid, thread.tid);
+        }
+    }
+    for bucket in history.sealed() {
+        text += &format!("{}..{}: {} facts\n", bucket.start, bucket.end, bucket.len());
+    }
+    text
+}
+
+#[test]
+fn files_of_all_formats_say_what_they_said() {
+    let newest = path(saved::FORMAT, "sampletop");
+    if std::env::var_os("SAMPLETOP_KEEP").is_some_and(|keep| keep == "1") && !newest.exists() {
+        let snapshot = sessions::session(2, 120, true);
+        fs::write(&newest, written(&snapshot, &Settings { reverse: true, ..Settings::default() }))
+            .expect("it can be written");
+        fs::write(path(saved::FORMAT, "txt"), text(&snapshot)).expect("it can be written");
+    }
+    for format in 1..=saved::FORMAT {
+        let file = path(format, "sampletop");
+        let bytes = fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        let opened = saved::read(&bytes).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        let expected = fs::read_to_string(path(format, "txt")).expect("what it says");
+        assert_eq!((opened.lost, opened.settings.reverse), (None, true));
+        assert!(text(&opened.snapshot) == expected, "{} says now:\n{}", file.display(), text(&opened.snapshot));
+    }
+}
