@@ -24,13 +24,12 @@ fn jstack(jdk: &Jdk, target: &Jvm) -> BTreeMap<u64, (String, Vec<Frame>)> {
     let utf8 = ["-J-Dfile.encoding=UTF-8", "-J-Dstdout.encoding=UTF-8"];
     // Behind a lock that the compiler took out it forgets to end the line.
     let text = output(&mut jdk.on("jstack", &utf8, target)).replace(")\tat ", ")\n\tat ");
-    let ours = target.threads();
     for line in text.lines() {
         if let Some(found) = THREAD.captures(line) {
             let id = found[2].strip_prefix("0x").map_or(found[2].parse(), |hex| u64::from_str_radix(hex, 16));
-            // One that answers jstack may be gone.
-            current = ours.get(&id.expect("a number")).copied();
-            threads.extend(current.map(|id| (id, (found[1].to_string(), Vec::new()))));
+            let id = id.expect("a number");
+            threads.insert(id, (found[1].to_string(), Vec::new()));
+            current = Some(id);
         } else if let Some(found) = FRAME.captures(line)
             && let Some((_, frames)) = current.and_then(|id| threads.get_mut(&id))
         {
@@ -39,7 +38,8 @@ fn jstack(jdk: &Jdk, target: &Jvm) -> BTreeMap<u64, (String, Vec<Frame>)> {
             frames.push((normal(&found[1]), place));
         }
     }
-    threads
+    let ours = target.threads(threads.keys().copied());
+    threads.into_iter().filter_map(|(id, thread)| Some((*ours.get(&id)?, thread))).collect()
 }
 
 /// Without the numbers that generated classes have.
@@ -128,7 +128,8 @@ fn compare(ours: &[Thread], target: &Jvm, jdk: &Jdk, options: &[&str], what: &st
     let mut tiers = BTreeSet::new();
     let mut compared = 0;
     for thread in ours.iter().filter(|thread| thread.name.starts_with("a thread with")) {
-        let (name, frames) = &theirs[&thread.tid];
+        let told = theirs.get(&thread.tid);
+        let (name, frames) = told.unwrap_or_else(|| panic!("{what}: jstack has no {} {}", thread.tid, thread.name));
         // ZGC moves objects while the program runs, and references are put right when the program follows them (jstack does): until then
         // what they lead to is gone, and there is the kernel's name.
         let zgc = options.contains(&"-XX:+UseZGC") && name.as_bytes().get(..15) == Some(thread.name.as_bytes());

@@ -61,11 +61,20 @@ impl Jvm {
         self.pid
     }
 
-    /// Our numbers of its threads, by those that it sees itself.
-    pub fn threads(&self) -> BTreeMap<u64, u64> {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid)).expect("it runs").flatten();
-        let tids = tasks.filter_map(|task| task.file_name().to_str()?.parse().ok());
-        tids.filter_map(|tid| Some((number_inside(&format!("/proc/{}/task/{tid}", self.pid))?, tid))).collect()
+    /// Our numbers of these threads, which it knows by numbers of its own. Some may be gone.
+    pub fn threads(&self, inside: impl Iterator<Item = u64>) -> BTreeMap<u64, u64> {
+        let place = format!("/proc/{}", self.pid);
+        if number_inside(&place) == Some(self.pid.into()) {
+            return inside.map(|tid| (tid, tid)).collect();
+        }
+        // A list ends where a thread of it ends while it is read.
+        let mut threads = BTreeMap::new();
+        for _ in 0..10 {
+            let tasks = std::fs::read_dir(format!("{place}/task")).expect("it runs").flatten();
+            let tids = tasks.filter_map(|task| task.file_name().to_str()?.parse().ok());
+            threads.extend(tids.filter_map(|tid| Some((number_inside(&format!("{place}/task/{tid}"))?, tid))));
+        }
+        threads
     }
 }
 
