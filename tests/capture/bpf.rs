@@ -5,7 +5,8 @@ use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use sampletop::capture::blocked::StackReader;
-use sampletop::capture::bpf::{Again, Bpf, Counts, Visit, explain};
+use sampletop::capture::bpf::rows::{Row, What};
+use sampletop::capture::bpf::{Again, Bpf, Counts, Single, Singly, Visit, explain};
 use sampletop::capture::looks::{Looks, Round, Stacks};
 use sampletop::capture::parked::{self, PARKED_AFTER};
 use sampletop::capture::perf::Perf;
@@ -50,7 +51,10 @@ pub struct Pass {
 
 impl Passes {
     pub fn over(pid: u32, turns: usize) -> Passes {
-        let mut bpf = Bpf::open().expect("it works");
+        Passes::by(Bpf::open().expect("it works"), pid, turns)
+    }
+
+    fn by(mut bpf: Bpf, pid: u32, turns: usize) -> Passes {
         bpf.add(pid).expect("a process");
         let looks = Looks::new(pid, 1000).expect("its threads");
         Passes { bpf, looks, reader: StackReader::new(Memory::new(pid)), pid, turns, losses: Losses::default() }
@@ -59,7 +63,8 @@ impl Passes {
     pub fn next(&mut self) -> Pass {
         let (mut events, mut moved, mut rows) = (Vec::new(), Vec::new(), 0);
         let before = self.bpf.counts().calls;
-        self.bpf.begin(self.pid, self.looks.next_visit(self.turns)).expect("a pass");
+        let visit = self.looks.next_visit(self.turns, self.bpf.singly());
+        self.bpf.begin(self.pid, visit).expect("a pass");
         let mut round = Round {
             stacks: Some(Stacks { reader: &mut self.reader, unwinder: &mut TopOnly }),
             events: &mut events,
@@ -76,7 +81,7 @@ impl Passes {
                 self.looks.row(&row, copied, &mut round);
             }
         }
-        self.looks.end_of_rows(&mut round);
+        self.looks.end_of_rows(self.bpf.missed(), &mut round);
         let Counts { calls, visited } = self.bpf.counts();
         Pass { events, rows, calls: calls - before, visited }
     }
@@ -98,6 +103,7 @@ fn an_unmoved_thread_costs_no_row_and_no_read() {
     passes.next();
     let before = passes.looks.reads();
     for _ in 0..20 {
+        passes.looks.leave_nobody_out();
         let pass = passes.next();
         assert_eq!((pass.rows, pass.calls, pass.visited), (2, 4, 203));
         let names: Vec<String> = looks(&pass.events).map(name).collect();
@@ -128,18 +134,63 @@ fn an_unmoved_thread_costs_no_row_and_no_read() {
     assert_eq!(Ok(parked.start), start);
 }
 
+/// Single threads are visited by a list where the kernel can do that, else by an iterator for each.
 #[test]
-fn parked_threads_are_visited_in_rotation_and_a_woken_one_at_once() {
+fn the_kernel_is_made_use_of() {
     if !works() {
         return;
     }
-    let program = build("cap_threads.c", "bpf-turn", &["-O1"]);
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux");
+    let mut numbers = release.split('.').map_while(|number| number.parse::<u32>().ok());
+    let version = (numbers.next().expect("a number"), numbers.next().expect("another"));
+    let singly = Bpf::open().expect("it works").singly();
+    assert_eq!(singly, if version >= (6, 2) { Singly::Listed } else { Singly::Each }, "{release}");
+    assert_eq!(Bpf::open_without_lists().expect("it works").singly(), Singly::Each);
+}
+
+#[test]
+fn parked_threads_are_visited_in_rotation_and_a_woken_one_at_once() {
+    if works() {
+        rotation("bpf-turn", || Bpf::open().expect("it works"));
+    }
+}
+
+#[test]
+fn an_iterator_for_each_thread_does_it_too() {
+    if works() {
+        rotation("bpf-each", || Bpf::open_without_lists().expect("it works"));
+    }
+}
+
+/// Whether these are the calls of lists: one for each that tells nothing, another for rows. The iterator that is read on for each
+/// list comes to its end sometimes: that is found out, it is closed, and there is another.
+fn of_lists(calls: u64, lists: u64, told: bool) -> bool {
+    (0..=3).contains(&calls.wrapping_sub(lists + u64::from(told)))
+}
+
+fn rotation(name_of_test: &str, open: impl Fn() -> Bpf) {
+    let program = build("cap_threads.c", name_of_test, &["-O1"]);
+    let listed = open().singly() == Singly::Listed;
+    // A pass that told nothing but of so many threads: by a list with parked ones whose turn it was, now or in the round before,
+    // else by an iterator for each.
+    let alone = |pass: (usize, u32, u64), threads: u32| {
+        let parked = pass.1.wrapping_sub(threads);
+        if listed {
+            [50, 100].contains(&parked) && of_lists(pass.2, 1, pass.0 > 0)
+        } else {
+            parked == 0 && pass.2 == 3 * u64::from(threads)
+        }
+    };
+    // And of all, who are not parked: four lists, or one iterator.
+    let everybody = |pass: (usize, u32, u64)| {
+        pass.0 == 0 && pass.1 == 501 && if listed { of_lists(pass.2, 4, false) } else { pass.2 == 3 }
+    };
     let mut target = Running::start(&program, &["wake", "500"]);
     wait_until_all_sleep(target.pid());
     let silent = |pass: Pass| (pass.events.len(), pass.visited, pass.calls);
     let first = |(): &mut ()| {
         // As at 100 Hz.
-        let mut passes = Passes::over(target.pid(), parked::turns(10_000_000));
+        let mut passes = Passes::by(open(), target.pid(), parked::turns(10_000_000));
         let first = passes.next();
         let seen: BTreeMap<String, ThreadKey> = looks(&first.events).map(|look| (name(look), look.thread)).collect();
         assert_eq!(seen.len(), 501, "500 and the leader");
@@ -147,15 +198,24 @@ fn parked_threads_are_visited_in_rotation_and_a_woken_one_at_once() {
         (passes, seen, second)
     };
     let (mut passes, seen, second) = in_time(&mut (), first, |()| {});
-    assert_eq!(second, (0, 501, 3), "not parked yet: an iterator, what it has not to say, its end");
+    assert!(everybody(second), "not parked yet: {second:?}");
     std::thread::sleep(Duration::from_nanos(PARKED_AFTER));
-    assert_eq!(silent(passes.next()), (0, 501, 3), "the pass that parks them");
+    assert!(everybody(silent(passes.next())), "the pass that parks them");
     let before = passes.looks.reads();
-    for _ in 0..3 {
-        for _ in 0..10 {
+    if listed {
+        for _ in 0..12 {
             assert_eq!(silent(passes.next()), (0, 0, 0));
+            let (events, visited, calls) = silent(passes.next());
+            assert_eq!((events, visited), (0, 100), "50 in each round, as many at a time as fit into one list");
+            assert!(of_lists(calls, 1, false), "{calls}");
         }
-        assert_eq!(silent(passes.next()), (0, 501, 3), "50 in each of 11 rounds make 501");
+    } else {
+        for _ in 0..3 {
+            for _ in 0..10 {
+                assert_eq!(silent(passes.next()), (0, 0, 0));
+            }
+            assert_eq!(silent(passes.next()), (0, 501, 3), "50 in each of 11 rounds make 501");
+        }
     }
     // Once a second, at gaps, at the end.
     passes.looks.leave_nobody_out();
@@ -168,7 +228,7 @@ fn parked_threads_are_visited_in_rotation_and_a_woken_one_at_once() {
             let burned = next_number(&mut target);
             wait_until_all_sleep(target.pid());
             let mut found = Vec::new();
-            for _ in 0..11 {
+            for _ in 0..12 {
                 found.extend(passes.next().events);
             }
             let of = |who: &str| looks(&found).filter(|look| name(look) == who).cloned().collect::<Vec<_>>();
@@ -182,10 +242,11 @@ fn parked_threads_are_visited_in_rotation_and_a_woken_one_at_once() {
         let park = |passes: &mut Passes| {
             std::thread::sleep(Duration::from_nanos(PARKED_AFTER));
             passes.next();
-            assert_eq!(silent(passes.next()).1 % 501, 0, "both are parked again");
+            assert_eq!(silent(passes.next()).1 % if listed { 50 } else { 501 }, 0, "both are parked again");
         };
-        // Having moved they are visited in every round: an iterator, its row, its end for each.
-        assert_eq!(in_time(&mut passes, wake, park), [(0, 2, 6); 9]);
+        // Having moved they are visited in every round: an iterator, its rows, its end.
+        let visits = in_time(&mut passes, wake, park);
+        assert!(visits.iter().all(|pass| pass.0 == 0 && alone(*pass, 2)), "{visits:?}");
     }
     // A sample proves that a thread has moved: it is visited in the next round, whoever's turn it is.
     passes.looks.leave_nobody_out();
@@ -198,13 +259,13 @@ fn parked_threads_are_visited_in_rotation_and_a_woken_one_at_once() {
         passes.looks.sampled(thread.tid, Ns::MAX);
         let pass = passes.next();
         assert!(looks(&pass.events).map(|look| look.thread).eq([thread]), "{:?}", pass.events);
-        assert_eq!((pass.visited, pass.calls), (1, 3));
+        assert!(alone(silent(pass), 1));
         // And so for a look that got lost.
         let silently = silent(passes.next());
         passes.looks.unsent(lost.tid);
         let pass = passes.next();
         assert!(looks(&pass.events).map(|look| look.thread).eq([lost]), "{:?}", pass.events);
-        ((silently, pass.visited, pass.calls), silent(passes.next()))
+        (silently, silent(pass), silent(passes.next()))
     };
     let park = |passes: &mut Passes| {
         // Both are parked again, and their turn has come and gone.
@@ -212,9 +273,10 @@ fn parked_threads_are_visited_in_rotation_and_a_woken_one_at_once() {
         passes.looks.leave_nobody_out();
         passes.next();
     };
-    let (found, last) = in_time(&mut passes, sampled, park);
-    assert_eq!(found, ((0, 1, 3), 2, 6));
-    assert_eq!(last, (0, 2, 6), "and not again");
+    let (silently, found, last) = in_time(&mut passes, sampled, park);
+    assert!(silently.0 == 0 && alone(silently, 1), "{silently:?}");
+    assert!(found.0 == 1 && alone(found, 2), "{found:?}");
+    assert!(last.0 == 0 && alone(last, 2), "and not again: {last:?}");
 }
 
 #[test]
@@ -244,6 +306,109 @@ fn who_is_born_or_dies_is_noticed_at_once() {
     assert_eq!(passes.next().events.into_iter().filter(ended).count(), 1);
 }
 
+/// As many threads as before prove nothing: who is visited by itself, and is not met, has ended.
+#[test]
+fn who_takes_anothers_place_is_noticed_in_turn() {
+    if !works() {
+        return;
+    }
+    let program = build("cap_threads.c", "bpf-place", &["-O1"]);
+    for bpf in [Bpf::open(), Bpf::open_without_lists()] {
+        let mut target = Running::start(&program, &["grow", "20"]);
+        let mut change = |what: &str, answer| {
+            ask(&mut target, what);
+            assert_eq!(next_number(&mut target), answer);
+            wait_until_all_sleep(target.pid());
+            target.pid()
+        };
+        let pid = change("born\n", 1);
+        let mut passes = Passes::by(bpf.expect("it works"), pid, 1);
+        let last =
+            |pass: &Pass| looks(&pass.events).filter(|look| name(look) == "park-20").map(|look| look.thread).last();
+        let first = last(&passes.next()).expect("it is told");
+        change("dies\n", 2);
+        let gone = format!("/proc/{pid}/task/{}", first.tid);
+        wait_until("it is gone", || !std::path::Path::new(&gone).exists());
+        change("born\n", 1);
+        let (mut ended, mut second) = (0, None);
+        // A rotation of 22 threads, and what follows from it.
+        for _ in 0..25 {
+            let pass = passes.next();
+            let is_first = |event: &&Event| matches!(event, Event::ThreadEnded { thread, .. } if *thread == first);
+            ended += pass.events.iter().filter(is_first).count();
+            second = last(&pass).or(second);
+        }
+        assert_eq!(ended, 1);
+        assert!(second.is_some_and(|second| second != first), "{second:?}");
+    }
+}
+
+/// All rows of a pass, with the bytes of their stacks.
+fn rows_of(bpf: &mut Bpf, pid: u32, visit: Visit) -> Vec<(Row, Vec<u8>)> {
+    bpf.begin(pid, visit).expect("a pass");
+    let mut rows = Vec::new();
+    while bpf.read().expect("rows") {
+        rows.extend(bpf.rows().map(|(row, copied)| (row, copied.stack.to_vec())));
+    }
+    rows
+}
+
+/// A thread gives the same row however it is visited, and a list may be longer than what fits into one read.
+#[test]
+fn all_ways_to_visit_a_thread_tell_the_same() {
+    if !works() {
+        return;
+    }
+    const THREADS: usize = 301;
+    let program = build("cap_threads.c", "bpf-same", &["-O1"]);
+    let target = Running::start(&program, &["wake", "300"]);
+    let pid = target.pid();
+    wait_until_all_sleep(pid);
+    let mut bpf = Bpf::open().expect("it works");
+    bpf.add(pid).expect("a process");
+    let without_time = |rows: Vec<(Row, Vec<u8>)>| {
+        let rows = rows.into_iter().map(|(row, stack)| {
+            let What::Blocked(mut blocked) = row.what else { panic!("all are parked: {row:?}") };
+            assert_eq!((stack.is_empty(), stack.len()), (false, blocked.stack_bytes));
+            blocked.slot = 0;
+            (row.tid, (Row { at: 0, what: What::Blocked(blocked), ..row }, stack))
+        });
+        let rows: BTreeMap<u32, (Row, Vec<u8>)> = rows.collect();
+        assert_eq!(rows.len(), THREADS);
+        rows
+    };
+    let everybody = Again { everybody: true, tids: vec![] };
+    let all = without_time(rows_of(&mut bpf, pid, Visit { only: None, again: everybody.clone() }));
+    let threads: Vec<Single> = all.values().map(|(row, _)| Single { tid: row.tid, id: row.id }).collect();
+    let by_name = Visit {
+        only: Some(threads.clone()),
+        again: Again { everybody: false, tids: threads.iter().rev().map(|thread| thread.tid).collect() },
+    };
+    let mut each = Bpf::open_without_lists().expect("it works");
+    each.add(pid).expect("a process");
+    assert!(without_time(rows_of(&mut each, pid, Visit { only: None, again: everybody })) == all);
+    for bpf in [&mut bpf, &mut each] {
+        let before = bpf.counts().calls;
+        assert!(without_time(rows_of(bpf, pid, by_name.clone())) == all);
+        let Counts { calls, visited } = bpf.counts();
+        assert_eq!(visited, THREADS as u32);
+        let calls = calls - before;
+        if bpf.singly() == Singly::Listed {
+            assert!((6..=9).contains(&calls), "three lists, and the rows of each: {calls}");
+        } else {
+            assert_eq!(calls, 3 * THREADS as u64);
+        }
+        let silent = rows_of(bpf, pid, Visit { only: Some(threads.clone()), again: Again::default() });
+        assert_eq!((silent.len(), bpf.counts().visited), (0, THREADS as u32));
+        // Some of them, in several pieces of the list.
+        let some = [threads[300].tid, threads[5].tid, threads[200].tid];
+        let again = Again { everybody: false, tids: some.to_vec() };
+        let rows = rows_of(bpf, pid, Visit { only: Some(threads.clone()), again });
+        let told: std::collections::BTreeSet<u32> = rows.iter().map(|(row, _)| row.tid).collect();
+        assert!(rows.len() == 3 && told == some.into(), "{told:?}");
+    }
+}
+
 #[test]
 fn processes_come_and_go() {
     if !works() {
@@ -261,14 +426,20 @@ fn processes_come_and_go() {
     bpf.add(two.pid()).expect("a process");
     assert_eq!((visited(&mut bpf, one.pid()), visited(&mut bpf, two.pid())), (6, 8));
     // Ids of threads are given away again: who has one now may be somebody else.
-    for (tid, theirs) in [(two.pid(), 1), (one.pid(), 0)] {
-        bpf.begin(two.pid(), Visit { only: Some(vec![tid]), again: Again { everybody: false, tids: vec![tid] } })
-            .expect("a pass");
-        let mut rows = 0;
-        while bpf.read().expect("rows") {
-            rows += bpf.rows().count();
+    let leader = |bpf: &mut Bpf, pid| {
+        let rows = rows_of(bpf, pid, Visit { only: None, again: Again { everybody: true, tids: vec![] } });
+        let row = rows.iter().find(|(row, _)| row.tid == pid).expect("it was visited").0;
+        Single { tid: row.tid, id: row.id }
+    };
+    let mut each = Bpf::open_without_lists().expect("it works");
+    [one.pid(), two.pid()].into_iter().for_each(|pid| each.add(pid).expect("a process"));
+    for bpf in [&mut bpf, &mut each] {
+        let (of_one, of_two) = (leader(bpf, one.pid()), leader(bpf, two.pid()));
+        for (thread, theirs) in [(of_two, 1), (of_one, 0)] {
+            let again = Again { everybody: false, tids: vec![thread.tid] };
+            let rows = rows_of(bpf, two.pid(), Visit { only: Some(vec![thread]), again }).len();
+            assert_eq!((rows, bpf.counts().visited), (theirs, theirs as u32));
         }
-        assert_eq!((rows, bpf.counts().visited), (theirs, theirs as u32));
     }
     bpf.remove(one.pid());
     assert!(bpf.begin(one.pid(), Default::default()).is_err());
@@ -307,7 +478,8 @@ fn when_it_fails_the_next_way_takes_over() {
         // SAFETY: the sampler's own descriptor becomes another file, which it has to bear.
         assert_eq!(unsafe { libc::dup2(null.as_raw_fd(), *fd) }, *fd);
     }
-    assert_eq!(ours.len(), 1);
+    let lists = Bpf::open().expect("it works").singly() == Singly::Listed;
+    assert_eq!(ours.len(), 1 + usize::from(lists), "all threads, and lists of them");
     let mark = events.len();
     read_until(&mut reader, &mut events, |_| sampler.status().way == "perf");
     let notice = sampler.status().notice.expect("it says so");

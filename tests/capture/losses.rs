@@ -150,7 +150,7 @@ fn a_stack_without_a_slot_is_late_and_taken_the_next_time() {
         let counters = Counters { run_ns: 5, delay_ns: 6, runs: 7 };
         let name = RawName::new(b"parked");
         looks.row(
-            &Row { at: 1, tid: pid, process: pid, start: 3, name, counters, state: b'S', what },
+            &Row { at: 1, tid: pid, process: pid, id: pid, start: 3, name, counters, state: b'S', what },
             Copied::default(),
             &mut round,
         );

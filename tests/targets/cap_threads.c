@@ -2,7 +2,7 @@
 // `wake N`: N threads parked, each in a read of its own; the one whose number is sent burns 30 ms, tells its CPU time and
 // waits again.
 // `work N`: N threads that burn 0.2 ms and sleep 50 ms, again and again; after a line they end their work, and two spin.
-// `grow N`: N threads parked in reads; after a line one more, which ends after another line.
+// `grow N`: N threads parked in reads; after a line one more, which ends after another line, and so on.
 // `churn`: threads that live, and work, 20 ms, one after the other, beside one that stays; after a line no more, and how many
 // there were.
 // `zombie`: the leader ends, a thread goes on spinning.
@@ -155,16 +155,17 @@ int main(int argc, char **argv) {
         usleep(100000);
         puts("ready");
         fflush(stdout);
-        if (!fgets(line, sizeof line, stdin) || pipe(bells[0])) return 4;
-        pthread_t last = start(park_once, atol(argv[2]));
-        usleep(100000);
-        puts("1");
-        fflush(stdout);
-        if (!fgets(line, sizeof line, stdin) || write(bells[0][1], line, 1) != 1) return 4;
-        pthread_join(last, NULL);
-        puts("2");
-        fflush(stdout);
-        pause();
+        if (pipe(bells[0])) return 4;
+        while (fgets(line, sizeof line, stdin)) {
+            pthread_t last = start(park_once, atol(argv[2]));
+            usleep(100000);
+            puts("1");
+            fflush(stdout);
+            if (!fgets(line, sizeof line, stdin) || write(bells[0][1], line, 1) != 1) return 4;
+            pthread_join(last, NULL);
+            puts("2");
+            fflush(stdout);
+        }
     } else if (!strcmp(argv[1], "churn")) {
         start(park, 0);
         puts("ready");

@@ -8,18 +8,27 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use aya::maps::{HashMap, Map, MapData};
 use aya::programs::{Iter, PerfEvent};
 use aya::{Btf, Ebpf, EbpfLoader};
+use aya_obj::btf::BtfKind;
 use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::capture::bpf::rows::{Blocked, Copied, KERNEL_LARGEST, LARGEST, ROW, SLOT, SLOTS};
 
-/// Aligned as the headers of an ELF file want to be read.
-#[repr(C, align(8))]
-struct Aligned<T: ?Sized>(T);
+const BYTES: &[u8; include_bytes!(env!("SAMPLETOP_BPF_OBJECT")).len()] = include_bytes!(env!("SAMPLETOP_BPF_OBJECT"));
 
-static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(env!("SAMPLETOP_BPF_OBJECT")));
+/// Aligned as the headers of an ELF file want to be read.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+struct Object([u8; BYTES.len()]);
+
+/// Functions of the kernel that `visit` calls, and the numbers by which it does. They have no numbers of their own: in a call
+/// stands their place in the kernel's types (Linux 6.2).
+const FUNCTIONS: [(&str, i32); 2] = [("bpf_task_from_pid", 0x7a5c_0001), ("bpf_task_release", 0x7a5c_0002)];
 
 /// Threads that can be asked for again by name; beyond them everybody is.
 pub const AGAIN_MOST: usize = 1_000;
+
+/// Threads that one read of [`Programs::read_listed`] goes to: their rows fit into what one read gives.
+pub const LISTED_MOST: usize = 128;
 
 /// Why the programs cannot be used.
 #[derive(Debug)]
@@ -47,10 +56,15 @@ impl Refusal {
 
 /// The programs in the kernel. They go when this is dropped.
 pub struct Programs {
-    /// Both programs; the maps that are not needed below.
+    /// The programs; the maps that are not needed below.
     ebpf: Ebpf,
     order: Shared,
     stacks: Shared,
+    list: Shared,
+    /// Where rows of listed threads come from; not before Linux 6.2.
+    listed: Option<OwnedFd>,
+    /// An iterator made of that, not at its end. It goes through all threads there are: one for each list.
+    lists: Option<File>,
     again: HashMap<MapData, u32, u32>,
     targets: HashMap<MapData, u32, u32>,
     calls: u64,
@@ -68,6 +82,16 @@ enum Word {
     Visited = 3,
     Only = 4,
     Process = 5,
+    Listed = 6,
+    Rows = 7,
+}
+
+/// A thread that is to be visited alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Single {
+    pub tid: u32,
+    /// In the initial pid namespace.
+    pub id: u32,
 }
 
 /// Where rows of one process come from.
@@ -78,11 +102,14 @@ pub struct Link {
 }
 
 impl Programs {
-    pub fn load() -> Result<Programs, Refusal> {
+    /// `lists`: lists of threads are visited, where the kernel lets us.
+    pub fn load(lists: bool) -> Result<Programs, Refusal> {
         let refused = |what| move |error: aya::BtfError| Refusal::new(what, &error);
         let btf = Btf::from_sys_fs().map_err(refused("reading the kernel's types"))?;
+        let mut object = Object(*BYTES);
+        let lists = lists && find_functions(&mut object, &btf);
         // A map that belongs to threads: the loader has no type of its own for it, and needs none.
-        let loaded = EbpfLoader::new().btf(Some(&btf)).allow_unsupported_maps().load(&OBJECT.0);
+        let loaded = EbpfLoader::new().btf(Some(&btf)).allow_unsupported_maps().load(&object.0);
         let mut ebpf = loaded.map_err(|error| Refusal::new("making the maps", &error))?;
         let missing = |what| move || Refusal { what, why: "it is not in the object".into(), errno: None };
         let failed = |what| move |error: aya::programs::ProgramError| Refusal::new(what, &error);
@@ -93,6 +120,12 @@ impl Programs {
             .ok_or_else(missing(ITERATOR))
             .and_then(|program| program.try_into().map_err(failed(ITERATOR)))?;
         look.load("task", &btf).map_err(failed(ITERATOR))?;
+        let visit = ebpf.program_mut("visit").filter(|_| lists);
+        let listed = visit.and_then(|program| {
+            let visit: &mut Iter = program.try_into().ok()?;
+            visit.load("task", &btf).ok()?;
+            link_create(visit.fd().ok()?.as_fd().as_raw_fd(), &[]).ok()
+        });
         const FILTER: &str = "loading the filter of samples";
         let filter: &mut PerfEvent = ebpf
             .program_mut("is_target")
@@ -109,8 +142,8 @@ impl Programs {
             let Some(Map::Array(map)) = ebpf.map(name) else { return Err(missing("sharing the maps")()) };
             Shared::new(map.fd().as_fd(), size).map_err(|error| Refusal::new("sharing the maps", &error))
         };
-        let (order, stacks) = (shared("orders", 4096)?, shared("stacks", SLOTS * SLOT)?);
-        Ok(Programs { order, stacks, again, targets, ebpf, calls: 0 })
+        let (order, stacks, list) = (shared("orders", 4096)?, shared("stacks", SLOTS * SLOT)?, shared("list", 4096)?);
+        Ok(Programs { order, stacks, list, listed, lists: None, again, targets, ebpf, calls: 0 })
     }
 
     /// The program for [`perf_event_open_sys::ioctls::SET_BPF`].
@@ -189,12 +222,64 @@ impl Programs {
         }
     }
 
+    /// Lists of threads are visited in one go.
+    pub fn lists(&self) -> bool {
+        self.listed.is_some()
+    }
+
     /// Begins a pass over single threads of a process, which goes by its id in the initial pid namespace.
     pub fn begin_singly(&mut self, process: u32, generation: u32) {
         self.order.set(Word::Generation, generation);
         self.order.set(Word::Visited, 0);
         self.order.set(Word::Only, 0);
         self.order.set(Word::Process, process);
+    }
+
+    /// The rows of single threads, at most [`LISTED_MOST`], each with whether it is to be told whatever was told before. Answers
+    /// with the bytes.
+    pub fn read_listed(
+        &mut self,
+        threads: impl Iterator<Item = (Single, bool)>,
+        buffer: &mut [u8],
+    ) -> io::Result<usize> {
+        let mut listed = 0;
+        for (thread, again) in threads.take(LISTED_MOST) {
+            self.list.word(2 * listed).store(thread.id, Ordering::SeqCst);
+            self.list.word(2 * listed + 1).store(again.into(), Ordering::SeqCst);
+            listed += 1;
+        }
+        self.order.set(Word::Listed, listed as u32);
+        self.order.set(Word::Used, 0);
+        self.order.set(Word::Rows, 0);
+        let mut lists = self.visit_list()?;
+        let told = self.order.get(Word::Rows) as usize * ROW;
+        let filled = match buffer.get_mut(..told) {
+            Some([]) => 0,
+            Some(rows) => self.read_on(&mut lists, rows)?,
+            None => return Err(io::Error::other("more rows than threads")),
+        };
+        if filled == told {
+            self.lists = Some(lists);
+        }
+        Ok(filled)
+    }
+
+    /// Has the list visited. What is read next of the iterator are the rows, if there are any.
+    fn visit_list(&mut self) -> io::Result<File> {
+        let mut mark = [0];
+        if let Some(mut lists) = self.lists.take() {
+            if self.read_on(&mut lists, &mut mark)? == 1 {
+                return Ok(lists);
+            }
+            self.calls += 1;
+        }
+        let link = self.listed.as_ref().ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))?;
+        let mut lists = iter_create(link.as_fd())?;
+        self.calls += 1;
+        match self.read_on(&mut lists, &mut mark)? {
+            1 => Ok(lists),
+            _ => Err(io::Error::other("no thread at all")),
+        }
     }
 
     /// The rows of single threads, by their links, each with whether it is to be told whatever was told before; as many as fit
@@ -238,6 +323,29 @@ impl Programs {
     }
 }
 
+/// Puts the places of the kernel's functions into the calls; false where it has not got them.
+fn find_functions(object: &mut Object, btf: &Btf) -> bool {
+    FUNCTIONS.iter().all(|(name, number)| {
+        btf.id_by_type_name_kind(name, BtfKind::Func).is_ok_and(|place| call(object, *number, place) > 0)
+    })
+}
+
+/// Makes calls by this number calls of the function at this place in the kernel's types; answers how many there were.
+fn call(object: &mut Object, number: i32, place: u32) -> usize {
+    // `struct bpf_insn`: operation, registers, offset, number. As source: 0 (a helper), BPF_PSEUDO_KFUNC_CALL.
+    const CALL: [u8; 4] = [0x85, 0x00, 0, 0];
+    const CALL_FUNCTION: [u8; 4] = [0x85, 0x20, 0, 0];
+    let mut calls = 0;
+    for instruction in object.0.chunks_exact_mut(8) {
+        if instruction[..4] == CALL && instruction[4..] == number.to_le_bytes() {
+            instruction[..4].copy_from_slice(&CALL_FUNCTION);
+            instruction[4..].copy_from_slice(&place.to_le_bytes());
+            calls += 1;
+        }
+    }
+    calls
+}
+
 /// A map of the kernel's that is mapped into our memory.
 struct Shared {
     start: *mut u8,
@@ -256,18 +364,19 @@ impl Shared {
         Ok(Shared { start: start.cast(), size })
     }
 
-    fn word(&self, word: Word) -> &AtomicU32 {
-        // SAFETY: the mapping is at least a page, aligned to pages, and lives as long as this; the program in the kernel
+    fn word(&self, index: usize) -> &AtomicU32 {
+        assert!(index < self.size / 4);
+        // SAFETY: the word lies in the mapping, which is aligned to pages and lives as long as this; the program in the kernel
         // and we change it by whole words only.
-        unsafe { &*self.start.cast::<AtomicU32>().add(word as usize) }
+        unsafe { &*self.start.cast::<AtomicU32>().add(index) }
     }
 
     fn set(&self, word: Word, value: u32) {
-        self.word(word).store(value, Ordering::SeqCst);
+        self.word(word as usize).store(value, Ordering::SeqCst);
     }
 
     fn get(&self, word: Word) -> u32 {
-        self.word(word).load(Ordering::SeqCst)
+        self.word(word as usize).load(Ordering::SeqCst)
     }
 
     fn bytes(&self) -> &[u8] {
@@ -328,5 +437,21 @@ fn bpf<T>(command: libc::c_long, attr: &mut T) -> io::Result<OwnedFd> {
     unsafe {
         let fd = libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attr), size_of::<T>());
         if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd as RawFd)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_function_is_called_once() {
+        let mut object = Object(*BYTES);
+        for (name, number) in FUNCTIONS {
+            assert_eq!(call(&mut object, number, 4_711), 1, "{name}");
+            assert_eq!(call(&mut object, number, 4_711), 0, "{name}");
+        }
+        let changed = object.0.iter().zip(BYTES).filter(|(now, before)| now != before).count();
+        assert_eq!(changed, 2 * 5, "a source and four bytes of a number");
     }
 }

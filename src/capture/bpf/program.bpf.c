@@ -6,6 +6,8 @@
 // memory). A thread that was found off its core, and has not been put on one since, gives nothing. Any other gives one
 // `struct row`, and if it is off its core its registers and the bytes of its stack. No thread is stopped, signalled or asked.
 //
+// `visit` does the same for a list of threads in one go (kernel 6.2: functions of the kernel that find a thread by its id).
+//
 // `is_target` is the filter of perf's cpu-clock events: it drops the samples of other processes before they take room in
 // our rings.
 //
@@ -13,6 +15,7 @@
 // lies in the running kernel (CO-RE). Only x86-64.
 
 typedef unsigned char u8;
+typedef unsigned short u16;
 typedef unsigned int u32;
 typedef unsigned long u64;
 
@@ -41,6 +44,7 @@ static void *(*bpf_task_storage_get)(void *map, void *task, void *value, u64 fla
 static void *(*bpf_get_current_task_btf)(void) = (void *)158;
 static void *(*bpf_task_pt_regs)(void *task) = (void *)175;
 static long (*bpf_find_vma)(void *task, u64 address, void *callback, void *context, u64 flags) = (void *)180;
+static long (*bpf_loop)(u32 times, void *callback, void *context, u64 flags) = (void *)181;
 static long (*bpf_copy_from_user_task)(void *to, u32 size, const void *from, void *task, u64 flags) = (void *)191;
 
 struct pid_namespace;
@@ -70,6 +74,7 @@ struct task_struct {
     u32 __state;
     int exit_state;
     int on_cpu;
+    int pid;
     int tgid;
     struct task_struct *group_leader;
     struct pid *thread_pid;
@@ -91,6 +96,11 @@ struct bpf_iter__task {
     struct bpf_iter_meta *meta;
     struct task_struct *task;
 } RELOCATED;
+
+// Functions of the kernel that have no number of a helper: user space puts their place in the kernel's types where these numbers
+// are (load.rs, `FUNCTIONS`), and does not load `visit` where there are none.
+static struct task_struct *(*bpf_task_from_pid)(int id) = (void *)0x7a5c0001;
+static void (*bpf_task_release)(struct task_struct *task) = (void *)0x7a5c0002;
 
 // What follows is known to load.rs and rows.rs, too.
 
@@ -130,6 +140,10 @@ struct order {
     // Where single threads are visited: their process, as the initial namespace numbers it. The id of one that is gone may be
     // another's by now, into which we may not look. 0: no matter.
     u32 process;
+    // So many threads in `list`.
+    u32 listed;
+    // Rows that `visit` has written.
+    u32 rows;
 };
 struct {
     NUMBER(type, MAP_ARRAY);
@@ -147,6 +161,22 @@ struct {
     TYPE(key, u32);
     TYPE(value, u32);
 } again SECTION(".maps");
+
+// Threads that `visit` goes to: no more than there is room for rows in one read of the iterator.
+#define LISTED_MOST 128
+struct listed {
+    // In the initial namespace.
+    u32 id;
+    // It is told whatever was told before.
+    u32 again;
+};
+struct {
+    NUMBER(type, MAP_ARRAY);
+    NUMBER(max_entries, LISTED_MOST);
+    NUMBER(map_flags, MAP_MMAPABLE);
+    TYPE(key, u32);
+    TYPE(value, struct listed);
+} list SECTION(".maps");
 
 // Processes that are sampled, by their ids in the initial namespace.
 struct {
@@ -195,12 +225,12 @@ struct row {
     u64 run_ns, delay_ns, runs;
     // As the reader's pid namespace numbers it.
     u32 tid;
-    // As the initial namespace numbers it.
-    u32 process;
+    // As the initial namespace numbers them: the process, the thread.
+    u32 process, id;
     u32 state, exit_state;
     u32 flags;
-    u32 slot, stack_bytes;
-    u32 kernel_bytes;
+    u32 slot;
+    u16 stack_bytes, kernel_bytes;
     char comm[16];
     u64 ip, sp, bp;
     u64 ax, bx, cx, dx, si, di, r8, r9, r10, r11, r12, r13, r14, r15;
@@ -335,44 +365,28 @@ static __attribute__((always_inline)) u32 read_blocked(struct task_struct *task,
     return is_held_by_kernel(row) ? TOLD_HELD : TOLD_ALL;
 }
 
-SECTION("iter.s/task")
-int look(struct bpf_iter__task *context)
+// A visit: writes a row, if there is anything to tell. `again`: whatever was told before.
+static __attribute__((always_inline)) void tell(struct seq_file *rows, struct task_struct *task, struct order *order,
+                                                u32 again)
 {
-    struct task_struct *task = context->task;
     struct row row = {};
-    struct order *order;
     struct told *told;
-    u32 zero = 0, what = TOLD_NOTHING;
+    u32 what = TOLD_NOTHING;
 
-    if (!task)
-        return 0;
-    order = bpf_map_lookup_elem(&orders, &zero);
-    if (!order)
-        return 0;
-    if (order->process && (u32)task->tgid != order->process)
-        return 0;
-    if (order->only && id_here(task->group_leader) != order->only)
-        return 0;
     row.runs = task->sched_info.pcount;
     told = bpf_task_storage_get(&tellings, task, 0, 0);
-    if (told && (told->generation != order->generation || told->runs != row.runs))
+    if (told && (again || told->generation != order->generation || told->runs != row.runs))
         told = 0;
-    if (told && order->again == AGAIN_ALL)
-        told = 0;
-    if (told && order->again) {
-        row.tid = id_here(task);
-        if (bpf_map_lookup_elem(&again, &row.tid))
-            told = 0;
-    }
     // Who is off the core and is not put on one again does not run; counted at each time it is put on one.
     if (told && told->what == TOLD_ALL) {
         order->visited++;
-        return 0;
+        return;
     }
 
     row.at = bpf_ktime_get_ns();
     row.tid = id_here(task);
     row.process = task->tgid;
+    row.id = task->pid;
     row.start_ns = task->start_boottime;
     row.state = task->__state;
     row.exit_state = task->exit_state;
@@ -390,9 +404,10 @@ int look(struct bpf_iter__task *context)
         what = read_blocked(task, order, &row);
     }
     // A row that does not fit any more is asked for again by the next read: it counts as told only when it is written.
-    if (bpf_seq_write(context->meta->seq, &row, sizeof(row)))
-        return 0;
+    if (bpf_seq_write(rows, &row, sizeof(row)))
+        return;
     order->visited++;
+    order->rows++;
     if (row.stack_bytes || row.kernel_bytes)
         order->used = row.slot + 1;
     told = bpf_task_storage_get(&tellings, task, 0, STORAGE_CREATE);
@@ -401,6 +416,67 @@ int look(struct bpf_iter__task *context)
         told->generation = order->generation;
         told->what = what;
     }
+}
+
+SECTION("iter.s/task")
+int look(struct bpf_iter__task *context)
+{
+    struct task_struct *task = context->task;
+    struct order *order;
+    u32 zero = 0, tid, named;
+
+    if (!task)
+        return 0;
+    order = bpf_map_lookup_elem(&orders, &zero);
+    if (!order)
+        return 0;
+    if (order->process && (u32)task->tgid != order->process)
+        return 0;
+    if (order->only && id_here(task->group_leader) != order->only)
+        return 0;
+    named = order->again == AGAIN_ALL;
+    if (order->again && !named) {
+        tid = id_here(task);
+        named = bpf_map_lookup_elem(&again, &tid) != 0;
+    }
+    tell(context->meta->seq, task, order, named);
+    return 0;
+}
+
+static long visit_listed(u32 index, struct bpf_iter__task **context)
+{
+    struct listed *listed = bpf_map_lookup_elem(&list, &index);
+    u32 zero = 0;
+    struct order *order = bpf_map_lookup_elem(&orders, &zero);
+    struct task_struct *task;
+
+    if (!listed || !order)
+        return 1;
+    task = bpf_task_from_pid(listed->id);
+    if (!task)
+        return 0;
+    if ((u32)task->tgid == order->process)
+        tell((*context)->meta->seq, task, order, listed->again);
+    bpf_task_release(task);
+    return 0;
+}
+
+// The threads that this is called for, all that there are, are a pretext: user space reads one byte, which makes the kernel call
+// this once, then the rows, and for the next list it reads on. To make an iterator costs as much as visiting twenty threads.
+SECTION("iter.s/task")
+int visit(struct bpf_iter__task *context)
+{
+    struct order *order;
+    u32 zero = 0;
+    u8 mark = 0;
+
+    if (!context->task)
+        return 0;
+    order = bpf_map_lookup_elem(&orders, &zero);
+    if (!order)
+        return 0;
+    bpf_seq_write(context->meta->seq, &mark, sizeof(mark));
+    bpf_loop(order->listed, visit_listed, &context, 0);
     return 0;
 }
 

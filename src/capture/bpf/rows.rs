@@ -25,8 +25,9 @@ pub struct Row {
     pub at: Ns,
     /// In our pid namespace.
     pub tid: u32,
-    /// The process, in the initial pid namespace.
+    /// The process and the thread, in the initial pid namespace.
     pub process: u32,
+    pub id: u32,
     /// When it was started, as /proc/PID/stat has it: clock ticks since boot.
     pub start: u64,
     pub name: RawName,
@@ -111,6 +112,10 @@ impl Fields<'_> {
         u64::from_ne_bytes(self.bytes())
     }
 
+    fn u16(&mut self) -> u16 {
+        u16::from_ne_bytes(self.bytes())
+    }
+
     fn u32(&mut self) -> u32 {
         u32::from_ne_bytes(self.bytes())
     }
@@ -120,16 +125,16 @@ fn row(bytes: &[u8], boot_offset: i64) -> Row {
     let mut fields = Fields(bytes);
     let (at, start_ns) = (fields.u64(), fields.u64());
     let counters = Counters { run_ns: fields.u64(), delay_ns: fields.u64(), runs: fields.u64() };
-    let (tid, process) = (fields.u32(), fields.u32());
+    let (tid, process, id) = (fields.u32(), fields.u32(), fields.u32());
     let (state, exit_state) = (fields.u32(), fields.u32());
-    let (flags, slot, stack_bytes, kernel_bytes) = (fields.u32(), fields.u32(), fields.u32(), fields.u32());
+    let (flags, slot, stack_bytes, kernel_bytes) = (fields.u32(), fields.u32(), fields.u16(), fields.u16());
     let name: [u8; 16] = fields.bytes();
     let end = name.iter().position(|byte| *byte == 0).unwrap_or(16);
     let (rip, rsp, rbp) = (fields.u64(), fields.u64(), fields.u64());
     let general: [u64; 14] = std::array::from_fn(|_| fields.u64());
     let (number, fs_base) = (fields.u64() as i64, fields.u64());
     let [_, _, _, rdx, rsi, rdi, r8, r9, r10, ..] = general;
-    let (slot, stack_bytes, kernel_bytes) = (slot as usize, stack_bytes as usize, kernel_bytes as usize);
+    let (slot, stack_bytes, kernel_bytes) = (slot as usize, usize::from(stack_bytes), usize::from(kernel_bytes));
     let copied = slot < SLOTS && stack_bytes <= LARGEST && kernel_bytes <= KERNEL_LARGEST;
     let blocked = Blocked {
         registers: Registers { rip, rsp, rbp: Some(rbp), general, general_known: true },
@@ -152,7 +157,7 @@ fn row(bytes: &[u8], boot_offset: i64) -> Row {
     };
     let state = if flags & RUNS != 0 { b'R' } else { letter(state, exit_state) };
     let start = start_ticks(start_ns, boot_offset);
-    Row { at, tid, process, start, name: RawName::new(&name[..end]), counters, state, what }
+    Row { at, tid, process, id, start, name: RawName::new(&name[..end]), counters, state, what }
 }
 
 /// As /proc/PID/stat has it (task_state_index in include/linux/sched.h).
@@ -187,9 +192,10 @@ mod tests {
     /// A row by its numbers: flags, state, exit state, slot, stack bytes, ip, sp, orig_ax. A byte of the kernel's stack for each
     /// of the stack.
     #[expect(clippy::too_many_arguments, reason = "a row is that many numbers")]
-    fn bytes(flags: u32, state: u32, exit: u32, slot: u32, size: u32, ip: u64, sp: u64, number: i64) -> Vec<u8> {
+    fn bytes(flags: u32, state: u32, exit: u32, slot: u32, size: u16, ip: u64, sp: u64, number: i64) -> Vec<u8> {
         let mut bytes: Vec<u8> = [1000u64, 20_000_000, 30, 40, 50].map(u64::to_ne_bytes).concat();
-        bytes.extend([7u32, 8, state, exit, flags, slot, size, size].map(u32::to_ne_bytes).concat());
+        bytes.extend([7u32, 8, 9, state, exit, flags, slot].map(u32::to_ne_bytes).concat());
+        bytes.extend([size; 2].map(u16::to_ne_bytes).concat());
         bytes.extend(b"worker\0garbage!!");
         bytes.extend([ip, sp, 99].map(u64::to_ne_bytes).concat());
         bytes.extend((100u64..114).flat_map(u64::to_ne_bytes));
@@ -207,7 +213,7 @@ mod tests {
     #[test]
     fn a_blocked_thread_comes_with_everything() {
         let row = one(&bytes(0, 0x2001, 0, 3, 500, 0x1234, 0x5678, 202));
-        assert_eq!((row.at, row.start, row.tid, row.process), (1000, 2, 7, 8));
+        assert_eq!((row.at, row.start, row.tid, row.process, row.id), (1000, 2, 7, 8, 9));
         assert_eq!(row.counters, Counters { run_ns: 30, delay_ns: 40, runs: 50 });
         assert_eq!((row.name.bytes(), row.name, row.state), (&b"worker"[..], RawName::new(b"worker"), b'S'));
         let What::Blocked(blocked) = row.what else { panic!("{row:?}") };
@@ -232,9 +238,9 @@ mod tests {
             (blocked.slot, blocked.stack_bytes, blocked.call.number)
         };
         assert_eq!(outside(SLOTS as u32, 8), (0, 0, -1));
-        assert_eq!(outside(0, LARGEST as u32 + 1), (0, 0, -1));
-        assert_eq!(outside(0, KERNEL_LARGEST as u32 + 1), (0, 0, -1));
-        assert_eq!(outside(SLOTS as u32 - 1, KERNEL_LARGEST as u32), (SLOTS - 1, KERNEL_LARGEST, -1));
+        assert_eq!(outside(0, LARGEST as u16 + 1), (0, 0, -1));
+        assert_eq!(outside(0, KERNEL_LARGEST as u16 + 1), (0, 0, -1));
+        assert_eq!(outside(SLOTS as u32 - 1, KERNEL_LARGEST as u16), (SLOTS - 1, KERNEL_LARGEST, -1));
         let call = |number| one(&bytes(0, 1, 0, 0, 0, 1, 1, number)).what;
         assert!(matches!(call(1 << 40), What::Blocked(Blocked { call: Syscall { number: -1, .. }, .. })));
     }

@@ -88,6 +88,8 @@ enum Last {
 
 struct Known {
     key: ThreadKey,
+    /// In the initial pid namespace, if the iterator has told it; else 0.
+    id: u32,
     name: RawName,
     files: ThreadFiles,
     counters: Option<Counters>,
@@ -119,7 +121,7 @@ pub struct Looks {
     /// The round that is under way, if it paused.
     under_way: Option<UnderWay>,
     turns: Vec<u32>,
-    /// Parked threads that could have been visited since the last pass of the iterator over all.
+    /// Parked threads that could have been visited by the iterator and were not.
     visits_saved: usize,
     /// Whom the iterator has told, and we do not know it, or not any more.
     again: Again,
@@ -285,6 +287,7 @@ impl Looks {
         self.index.insert(tid, self.known.len());
         self.known.push(Known {
             key,
+            id: 0,
             name,
             files,
             counters: None,

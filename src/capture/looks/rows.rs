@@ -1,11 +1,12 @@
 //! The rows of the task iterator as source: of the threads that a round visits those that ran, or that have to be told again,
 //! come with all there is to know. No file is read of a thread that stands still.
 //!
-//! A round visits either all threads at once or, one by one, those that are not parked. All, whenever the rotation of
-//! [`crate::capture::parked`] would have come round: then nobody stays out for longer than where files are read.
+//! A round visits either all threads, or those that are not parked and some that are. Only where all are visited is somebody
+//! found who is new: that is done once a second, and whenever the threads have become more or fewer.
 
-use crate::capture::bpf::Visit;
+use crate::capture::bpf::load::LISTED_MOST;
 use crate::capture::bpf::rows::{Blocked, Copied, Row, What};
+use crate::capture::bpf::{Single, Singly, Visit};
 use crate::capture::looks::{Found, Last, Looks, Round, not_readable, seen_as};
 use crate::capture::parked::PARKED_AFTER;
 use crate::capture::schedule::now;
@@ -13,38 +14,61 @@ use crate::model::frame::{Look, Marker};
 use crate::process::threads::{Tasks, ThreadFiles};
 use crate::unwinder::{StackBytes, Walk};
 
-/// So many threads are visited one by one at most.
-const SINGLY_MOST: usize = 128;
-/// One visit alone costs as much as so many in a pass over all.
-const SINGLY_COSTS: usize = 8;
+/// So many threads are visited by an iterator for each at most.
+const EACH_MOST: usize = 128;
+/// That costs as much as so many in a pass over all.
+const EACH_COSTS: usize = 8;
 
 impl Looks {
     /// Whom the next pass has to visit, and to tell of whatever it told before. `turns`: so many visits of parked threads a
     /// round are affordable.
-    pub fn next_visit(&mut self, turns: usize) -> Visit {
-        self.visits_saved = self.visits_saved.saturating_add(turns);
-        let active = self.known.len() - self.parked.len();
+    pub fn next_visit(&mut self, turns: usize, singly: Singly) -> Visit {
+        self.visits_saved = self.visits_saved.saturating_add(turns).min(self.parked.len());
         // Before the pass: who is born during it changes the count again.
         self.list_again |= self.links != self.tasks.links();
-        // Only a pass over all finds who is new.
-        let all = std::mem::take(&mut self.all)
-            || self.again.everybody
-            || self.list_again
-            || self.visits_saved >= self.parked.len()
-            || active > SINGLY_MOST
-            || active * SINGLY_COSTS > self.known.len();
-        let again = std::mem::take(&mut self.again);
-        if all {
+        let all = std::mem::take(&mut self.all) || self.again.everybody || self.list_again;
+        let only = if all { None } else { self.singly(turns, singly) };
+        if only.is_none() {
             self.visits_saved = 0;
-            return Visit { only: None, again };
         }
-        let all = self.known.iter().zip(&self.is_parked);
-        let active = all.filter(|(known, is_parked)| !**is_parked && !matches!(known.last, Last::Ended));
-        Visit { only: Some(active.map(|(known, _)| known.key.tid).collect()), again }
+        Visit { only, again: std::mem::take(&mut self.again) }
     }
 
-    /// The pass has come to its end: who is gone, and who has waited for long?
-    pub fn end_of_rows(&mut self, round: &mut Round<'_>) {
+    /// Those that are not parked, and those whose turn it is; `None` if all had better be visited.
+    fn singly(&mut self, turns: usize, singly: Singly) -> Option<Vec<Single>> {
+        let active = self.known.len() - self.parked.len();
+        let everybody_due = self.visits_saved >= self.parked.len();
+        let due = match singly {
+            // Beside others they cost little, but one list for many is cheaper than many for few.
+            Singly::Listed if active > 0 || everybody_due || self.visits_saved.saturating_add(turns) > LISTED_MOST => {
+                self.visits_saved
+            }
+            Singly::Listed => 0,
+            Singly::Each if everybody_due || active > EACH_MOST || active * EACH_COSTS > self.known.len() => {
+                return None;
+            }
+            Singly::Each => 0,
+        };
+        let mut threads = Vec::with_capacity(active + due);
+        for (known, _) in self.known.iter().zip(&self.is_parked).filter(|(_, is_parked)| !**is_parked) {
+            if !matches!(known.last, Last::Ended) {
+                threads.push(Single { tid: known.key.tid, id: known.id });
+            }
+        }
+        if due > 0 {
+            self.visits_saved -= due;
+            self.parked.take_turns(due, &mut self.turns);
+            let of = |tid| Some(Single { tid, id: self.known[*self.index.get(&tid)?].id });
+            threads.extend(self.turns.iter().filter_map(|tid| of(*tid)));
+        }
+        // Met by a sample, and not by the iterator yet.
+        self.again.tids.extend(threads.iter().filter(|thread| thread.id == 0).map(|thread| thread.tid));
+        threads.iter().all(|thread| thread.id != 0).then_some(threads)
+    }
+
+    /// The pass has come to its end: who is gone, and who has waited for long? `missed`: somebody was not met.
+    pub fn end_of_rows(&mut self, missed: bool, round: &mut Round<'_>) {
+        self.list_again |= missed;
         let since = now().saturating_sub(PARKED_AFTER);
         for index in 0..self.known.len() {
             // Whoever is not parked was visited. Who moved was seen.
@@ -77,7 +101,8 @@ impl Looks {
                 self.known.len() - 1
             }
         };
-        let known = &self.known[index];
+        let known = &mut self.known[index];
+        known.id = row.id;
         let same = known.key.start == row.start;
         let ended = matches!(known.last, Last::Ended);
         if same && (ended || self.unmoved(index, row.counters, 0, || row.at, round)) {

@@ -55,7 +55,7 @@ impl Core {
     fn round_of_rows(&mut self, bpf: &mut Bpf, index: usize) -> io::Result<()> {
         let turns = self.turns();
         let process = &mut self.processes[index];
-        bpf.begin(process.pid(), process.looks.next_visit(turns))?;
+        bpf.begin(process.pid(), process.looks.next_visit(turns, bpf.singly()))?;
         let mut pause_at = now() + PASS;
         while bpf.read()? {
             for (row, copied) in bpf.rows() {
@@ -68,7 +68,7 @@ impl Core {
             }
         }
         let (looks, mut round) = self.looks_and_round(index);
-        looks.end_of_rows(&mut round);
+        looks.end_of_rows(bpf.missed(), &mut round);
         Ok(())
     }
 
