@@ -18,7 +18,7 @@ pub const START: Ns = 1000 * SECOND;
 pub struct Random(pub u64);
 
 impl Random {
-    pub fn next(&mut self) -> u64 {
+    fn step(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -27,7 +27,7 @@ impl Random {
 
     /// Below `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
+        self.step() % bound
     }
 
     pub fn one<T: Clone>(&mut self, of: &[T]) -> T {
