@@ -7,7 +7,7 @@
 //! cli/errors   clap's own complaints as one sentence
 //! ```
 //!
-//! Words that say what to do (`record`, `dump`, `demo`, `doctor`) are ordinary words here, not clap's subcommands: an option
+//! Words that say what to do (`record`, `report`, `open`, `dump`, `demo`, `doctor`) are ordinary words here, not clap's subcommands: an option
 //! means the same before and after them, and none is lost when it is given on both sides.
 
 mod build;
@@ -70,11 +70,13 @@ fn parse_in(args: impl Iterator<Item = OsString>, surroundings: &Surroundings) -
 }
 
 const USAGE: &str = "\
-sampletop -p PID | --name REGEX | --cgroup PATH
+sampletop -p PID | --name REGEX | --unit NAME | --pidfile FILE
        sampletop -- COMMAND [ARG...]                start a command and watch it
        sampletop                                    pick a process from a list
        sampletop demo [--workload NAME] [--once]    watch a built-in workload
        sampletop record -p PID [-d TIME] [-o FILE]  a profile; also -- COMMAND
+       sampletop report -p PID [--every 15m] [-o LOG|DIR/]   around the clock
+       sampletop open [FILE] [-o OUT]               a saved profile or session
        sampletop dump -p PID [-o FILE]              write every stack once
        sampletop doctor [-p PID] [--json]           what is permitted here";
 
@@ -103,7 +105,7 @@ anywhere unless anchored. --rename and --idle-at may be repeated.";
     disable_version_flag = true
 )]
 struct Typed {
-    /// `record`, `dump`, `demo`, `doctor`.
+    /// `record`, `report`, `open`, `dump`, `demo`, `doctor`.
     #[arg(hide = true)]
     words: Vec<OsString>,
     #[arg(last = true, hide = true)]
@@ -115,6 +117,12 @@ struct Typed {
     /// Whose name or command line matches; waits
     #[arg(long, value_name = "REGEX", help_heading = TARGET)]
     name: Option<String>,
+    /// Whose number is in FILE; waits
+    #[arg(long, value_name = "FILE", help_heading = TARGET)]
+    pidfile: Option<PathBuf>,
+    /// Those of a systemd unit; waits
+    #[arg(long, value_name = "NAME", help_heading = TARGET)]
+    unit: Option<String>,
     /// Those of a control group (v2); waits
     #[arg(long, value_name = "PATH", help_heading = TARGET)]
     cgroup: Option<PathBuf>,
@@ -189,7 +197,25 @@ struct Typed {
     /// Write there instead of standard output
     #[arg(short, long, value_name = "FILE", help_heading = OUTPUT)]
     output: Option<PathBuf>,
-    /// text, json, folded, sampletop [by extension]
+    /// report: so often, by the clock; 0: at the end [15m]
+    #[arg(long, value_name = "TIME", help_heading = OUTPUT, allow_negative_numbers = true)]
+    every: Option<String>,
+    /// report: end after so many
+    #[arg(long, value_name = "N", help_heading = OUTPUT, allow_negative_numbers = true)]
+    count: Option<String>,
+    /// report: each tells all since the start
+    #[arg(long, help_heading = OUTPUT)]
+    cumulative: bool,
+    /// report: so many lines at most [200]
+    #[arg(long, value_name = "N", help_heading = OUTPUT, allow_negative_numbers = true)]
+    max_lines: Option<String>,
+    /// report: so many files stay in DIR
+    #[arg(long, value_name = "N", help_heading = OUTPUT, allow_negative_numbers = true)]
+    keep: Option<String>,
+    /// report: so many bytes stay in DIR, as 100M
+    #[arg(long, value_name = "SIZE", help_heading = OUTPUT, allow_negative_numbers = true)]
+    max_bytes: Option<String>,
+    /// text, json, folded, classic, sampletop
     #[arg(long, value_name = "FORMAT", help_heading = OUTPUT)]
     format: Option<String>,
     /// doctor: for scripts

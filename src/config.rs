@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use regex::Regex;
 
-use crate::model::settings::Settings;
+use crate::model::settings::{Filter, Filters, Grouping, Metric, Range, Rename, RollUp, Settings};
 
 /// What is watched.
 #[derive(Clone, Debug)]
@@ -25,6 +25,10 @@ pub enum Wanted {
     Pids(Vec<u32>),
     /// Whose name or command line matches.
     Name(Regex),
+    /// Whose number is in this file, if it was running already when that was written.
+    Pidfile(PathBuf),
+    /// Of this systemd unit: its whole name, as `nginx.service`.
+    Unit(String),
     /// In this group or one within it: a directory, or a path as /proc/PID/cgroup shows it.
     Cgroup(PathBuf),
 }
@@ -131,12 +135,14 @@ pub enum Format {
     Text,
     Json,
     Folded,
+    /// As the Java library perf-sampler reports.
+    Classic,
     /// Everything, to be opened again.
     Sampletop,
 }
 
 impl Format {
-    pub const ALL: [Format; 4] = [Format::Text, Format::Json, Format::Folded, Format::Sampletop];
+    pub const ALL: [Format; 5] = [Format::Text, Format::Json, Format::Folded, Format::Classic, Format::Sampletop];
 
     /// The word on the command line.
     pub fn word(self) -> &'static str {
@@ -144,6 +150,7 @@ impl Format {
             Format::Text => "text",
             Format::Json => "json",
             Format::Folded => "folded",
+            Format::Classic => "classic",
             Format::Sampletop => "sampletop",
         }
     }
@@ -154,6 +161,7 @@ impl Format {
             Format::Text => &["txt", "text"],
             Format::Json => &["json"],
             Format::Folded => &["folded", "collapsed"],
+            Format::Classic => &["classic"],
             Format::Sampletop => &["sampletop"],
         }
     }
@@ -196,6 +204,12 @@ pub enum Mode {
     Once { duration: Duration },
     /// One profile of so long; `None`: until the target ends.
     Record { duration: Option<Duration> },
+    /// Reports one after the other.
+    Report(Reports),
+    /// A saved profile in the live view; no path: the last session's.
+    Open { path: Option<PathBuf>, given: Box<Given> },
+    /// A saved profile in another format.
+    Convert { path: Option<PathBuf>, given: Box<Given>, max_lines: Option<usize> },
     /// Every thread's stack once.
     Dump,
     /// What is permitted here, and what would unlock more.
@@ -203,6 +217,72 @@ pub enum Mode {
     /// This process *is* the built-in workload, watched by the sampletop that started it; `args` are what
     /// follows [`WORKLOAD_ARGUMENT`]. Nothing else of the configuration counts.
     Workload { args: Vec<std::ffi::OsString> },
+}
+
+/// What the command line says of what is shown; the rest stays as it is.
+#[derive(Clone, Debug, Default)]
+pub struct Given {
+    pub metric: Option<Metric>,
+    pub roll_up: Option<RollUp>,
+    pub grouping: Option<Grouping>,
+    pub rename: Vec<Rename>,
+    pub filters: Filters,
+    pub range: Option<Range>,
+    pub idle: bool,
+    pub idle_at: Vec<Regex>,
+}
+
+impl Given {
+    /// These settings with what is said instead.
+    pub fn over(&self, mut settings: Settings) -> Settings {
+        fn over<T: Clone>(given: &Filter<T>, filter: &mut Filter<T>) {
+            if given.value.is_some() {
+                *filter = given.clone();
+            }
+        }
+        settings.metric = self.metric.unwrap_or(settings.metric);
+        settings.roll_up = self.roll_up.unwrap_or(settings.roll_up);
+        settings.range = self.range.unwrap_or(settings.range);
+        if let Some(grouping) = &self.grouping {
+            settings.grouping = grouping.clone();
+        }
+        settings.rename.extend(self.rename.iter().cloned());
+        settings.idle |= self.idle;
+        settings.idle_at.extend(self.idle_at.iter().cloned());
+        let (given, filters) = (&self.filters, &mut settings.filters);
+        over(&given.interesting, &mut filters.interesting);
+        over(&given.focus, &mut filters.focus);
+        over(&given.ignore, &mut filters.ignore);
+        over(&given.hide, &mut filters.hide);
+        over(&given.threads, &mut filters.threads);
+        over(&given.min_percent, &mut filters.min_percent);
+        filters.no_kernel |= given.no_kernel;
+        filters.skip_daemon |= given.skip_daemon;
+        settings
+    }
+}
+
+/// When reports are written, and which of them stay.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reports {
+    /// Whenever the clock shows a multiple of it since midnight, UTC; `None`: one, at the end.
+    pub every: Option<Duration>,
+    /// So many, and then an end.
+    pub count: Option<u64>,
+    /// Each tells everything since the start, instead of what came after the one before.
+    pub cumulative: bool,
+    /// Lines of a text report.
+    pub max_lines: usize,
+    pub kept: Kept,
+}
+
+/// Which reports of a directory stay; the newest always does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Kept {
+    /// So many.
+    pub files: Option<u64>,
+    /// With so many bytes together.
+    pub bytes: Option<u64>,
 }
 
 /// First argument of the child process that runs the built-in workload.

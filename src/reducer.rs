@@ -14,7 +14,7 @@ use rustix::time::ClockId;
 
 use crate::capture::ring::Reader;
 use crate::model::frame::{Event, Ns, SECOND};
-use crate::model::recorder::{Limits, Recorder, View};
+use crate::model::recorder::{Former, Limits, Recorder, View};
 use crate::model::snapshot::{Health, Session, Snapshot, Target};
 use crate::runtimes::names::Names;
 use crate::symbols::Symbols;
@@ -67,8 +67,8 @@ pub struct Publication {
 }
 
 enum Command {
-    /// Answer with a snapshot once all names are there, or after so long without.
-    Snapshot { names_within: Duration, reply: SyncSender<Arc<Snapshot>> },
+    /// Answer with a snapshot once all names are there, or after so long without; `cut`: history begins again then.
+    Snapshot { names_within: Duration, cut: bool, reply: SyncSender<Arc<Snapshot>> },
     /// Drain what is left, book what is carried, answer and end.
     Finish { names_within: Duration, reply: SyncSender<Arc<Snapshot>> },
 }
@@ -90,6 +90,11 @@ impl Reducer {
     /// See [`Asker::snapshot`].
     pub fn snapshot(&self, names_within: Duration) -> Option<Arc<Snapshot>> {
         self.asker.as_ref()?.snapshot(names_within)
+    }
+
+    /// See [`Asker::cut`].
+    pub fn cut(&self, names_within: Duration) -> Option<Arc<Snapshot>> {
+        self.asker.as_ref()?.cut(names_within)
     }
 
     /// A handle for another thread, which may wait. The reducer's thread ends only when all of them are gone or
@@ -131,8 +136,17 @@ impl Asker {
     /// A snapshot of this moment; waits up to `names_within` for names that are still being loaded.
     /// `None` only if the reducer's thread has ended.
     pub fn snapshot(&self, names_within: Duration) -> Option<Arc<Snapshot>> {
+        self.ask(names_within, false)
+    }
+
+    /// The same; what is booked after it comes into a history that begins there.
+    pub fn cut(&self, names_within: Duration) -> Option<Arc<Snapshot>> {
+        self.ask(names_within, true)
+    }
+
+    fn ask(&self, names_within: Duration, cut: bool) -> Option<Arc<Snapshot>> {
         let (reply, answer) = sync_channel(1);
-        self.commands.send(Command::Snapshot { names_within, reply }).ok()?;
+        self.commands.send(Command::Snapshot { names_within, cut, reply }).ok()?;
         answer.recv().ok()
     }
 }
@@ -147,7 +161,10 @@ struct Worker {
     publication: Option<Publication>,
     own_cpu: OwnCpu,
     used_ns: Arc<AtomicU64>,
+    /// Processes that ended, in that order, and when.
     ended: Vec<(u32, Ns)>,
+    /// Of an earlier history, by number and start time.
+    over: Vec<(u32, u64)>,
 }
 
 impl Worker {
@@ -163,6 +180,7 @@ impl Worker {
             own_cpu: OwnCpu::begin(),
             used_ns: inputs.used_ns,
             ended: Vec::new(),
+            over: Vec::new(),
         }
     }
 
@@ -179,8 +197,9 @@ impl Worker {
                 conditions_due = Instant::now() + Duration::from_secs(1);
             }
             match commands.recv_timeout(wait) {
-                Ok(Command::Snapshot { names_within, reply }) => {
-                    let _ = reply.send(self.named_snapshot(names_within));
+                Ok(Command::Snapshot { names_within, cut, reply }) => {
+                    let snapshot = if cut { self.cut(names_within) } else { self.named_snapshot(names_within) };
+                    let _ = reply.send(snapshot);
                 }
                 Ok(Command::Finish { names_within, reply }) => {
                     self.drain();
@@ -210,6 +229,11 @@ impl Worker {
 
     /// Takes everything out of the rings, in order of time per ring; how many events there were.
     fn drain(&mut self) -> usize {
+        self.drain_for(None)
+    }
+
+    /// `former`: names of a history that is over are wanted, too.
+    fn drain_for(&mut self, mut former: Option<&mut Former>) -> usize {
         let mut drained = 0;
         for ring in &mut self.rings {
             for event in ring.by_ref() {
@@ -241,6 +265,9 @@ impl Worker {
             self.symbols.request(&unnamed);
         }
         for resolved in self.symbols.take() {
+            if let Some(former) = &mut former {
+                former.set_named(resolved.frame, resolved.named.clone());
+            }
             self.recorder.set_named(resolved.frame, resolved.named);
         }
         drained
@@ -257,6 +284,37 @@ impl Worker {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// A snapshot of now, with the names that come in time. Watching begins with it anew: history, and the clocks, since the one on
+    /// the wall may have been set.
+    fn cut(&mut self, names_within: Duration) -> Arc<Snapshot> {
+        self.drain();
+        let last = self.snapshot();
+        let mut former = self.recorder.restart();
+        self.begin_again(&last);
+        let deadline = Instant::now() + names_within;
+        while former.is_pending() && self.symbols.pending() > 0 && Instant::now() < deadline {
+            std::thread::sleep(DRAIN_EVERY);
+            self.drain_for(Some(&mut former));
+        }
+        self.drain_for(Some(&mut former));
+        let mut named = Snapshot::clone(&last);
+        named.tables = former.tables();
+        named.health.naming = former.is_pending();
+        Arc::new(named)
+    }
+
+    fn begin_again(&mut self, last: &Snapshot) {
+        let at = last.at;
+        let ago = i128::from(cpu_clock(ClockId::Monotonic).saturating_sub(at));
+        let started_unix_ns = i128::from(cpu_clock(ClockId::Realtime)) - ago;
+        // Another session: ids of stacks mean others now.
+        self.session = Arc::new(Session { started: at, started_unix_ns, ..Session::clone(&self.session) });
+        let remembered: Vec<(u32, u64)> = (self.conditions)().targets.iter().map(|t| (t.pid, t.start)).collect();
+        self.over.retain(|over| remembered.contains(over));
+        self.over.extend(last.targets.iter().filter(|target| target.ended.is_some()).map(|t| (t.pid, t.start)));
+        self.ended.clear();
     }
 
     /// What capture has to say, and naming.
@@ -287,9 +345,12 @@ impl Worker {
             interval_achieved_ns,
         } = self.recorder.view();
         let mut targets = conditions.targets.to_vec();
+        targets.retain(|target| !self.over.contains(&(target.pid, target.start)));
+        let mut ended = self.ended.clone();
         for target in &mut targets {
-            if let Some((_, ended)) = self.ended.iter().find(|(pid, _)| *pid == target.pid) {
-                target.ended = Some(*ended);
+            // One number may be that of several, one after the other.
+            if let Some(at) = ended.iter().position(|(pid, _)| *pid == target.pid) {
+                target.ended = Some(ended.remove(at).1);
             }
         }
         let (self_cpu_percent, total_cpu_percent) = self.own_cpu.percents(losses.sampler_cpu_ns);

@@ -26,6 +26,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "process",
             "reducer",
             "runtimes::names",
+            "saved",
             "symbols",
             "tui",
         ],

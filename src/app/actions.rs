@@ -78,6 +78,9 @@ impl AppState {
                 self.project();
             }
             Action::IdleHere => self.idle_here(),
+            Action::Interval | Action::StopSampling | Action::UsePtrace if self.config.saved => {
+                self.say("this is a saved profile: nothing is sampled");
+            }
             Action::Interval => {
                 let now = humantime::format_duration(self.interval).to_string();
                 self.ask_for(Question::Interval, now);

@@ -29,6 +29,8 @@ pub struct AppConfig {
     pub waits_for: Option<String>,
     /// The target is a COMMAND that sampletop started: `q` asks what becomes of it.
     pub ask_on_quit: bool,
+    /// A saved profile is shown: there is nothing to sample, and no process to ask.
+    pub saved: bool,
 }
 
 impl Default for AppConfig {
@@ -42,6 +44,7 @@ impl Default for AppConfig {
             pick: false,
             waits_for: None,
             ask_on_quit: false,
+            saved: false,
         }
     }
 }

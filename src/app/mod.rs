@@ -130,7 +130,7 @@ impl AppState {
 
     /// What the selected row's threads wait for is asked when that may have changed. Not of a frozen screen: that is past.
     fn ask_for_waits(&mut self, newer: bool) -> Option<Effect> {
-        if self.frozen || self.picker.is_some() {
+        if self.frozen || self.picker.is_some() || self.config.saved {
             return None;
         }
         let asked = explain::asked(&self.view);
@@ -189,6 +189,11 @@ impl AppState {
             Input::Exported(Err(error)) => self.notice = Some((error, Severity::Error)),
         }
         Vec::new()
+    }
+
+    /// What is shown, and how.
+    pub fn settings(&self) -> &crate::model::settings::Settings {
+        &self.view.settings
     }
 
     /// What the keys do now (a prompt or dialog aside).

@@ -1,13 +1,14 @@
 //! Which options go together, and the [`Config`] they make.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::values::{self, Times, shown};
 use super::{CliExit, Surroundings, Typed};
 use crate::config::{
-    CaptureChoice, Config, Format, Mode, Output, Sampling, Screen, TargetSpec, UnwinderChoice, Wanted, Workload,
+    CaptureChoice, Config, Format, Given, Kept, Mode, Output, Reports, Sampling, Screen, TargetSpec, UnwinderChoice,
+    Wanted, Workload,
 };
 use crate::model::frame::Ns;
 use crate::model::settings::{Filter, Filters, Metric, Range, RollUp, Settings};
@@ -29,6 +30,11 @@ const DURATION: Duration = Duration::from_secs(10);
 const DEMO_DURATION: Duration = Duration::from_secs(5);
 const DURATIONS: Times =
     Times { option: "--duration", least: Duration::from_millis(100), most: DAY, range: "from 100ms to 24h, or exit" };
+
+const EVERY: Duration = Duration::from_secs(15 * 60);
+const EVERIES: Times =
+    Times { option: "--every", least: Duration::from_secs(1), most: DAY, range: "from 1s to 24h, or 0" };
+const MAX_LINES: usize = 200;
 
 /// As a FILE: standard output.
 const STDOUT: &str = "-";
@@ -58,6 +64,9 @@ enum Job {
     DemoLive,
     DemoOnce,
     Record,
+    Report,
+    Open,
+    Convert,
     Dump,
     Doctor,
 }
@@ -65,6 +74,10 @@ enum Job {
 impl Job {
     fn demo(self) -> bool {
         matches!(self, Job::DemoLive | Job::DemoOnce)
+    }
+    /// Reads a saved profile.
+    fn saved(self) -> bool {
+        matches!(self, Job::Open | Job::Convert)
     }
     /// Shows or writes a profile: the options of what is shown apply.
     fn profile(self) -> bool {
@@ -77,6 +90,9 @@ impl Job {
             Job::DemoLive => "the live view of `demo` (add `--once`)",
             Job::DemoOnce => "`demo --once`",
             Job::Record => "`record`",
+            Job::Report => "`report`",
+            Job::Open => "`open`",
+            Job::Convert => "a saved profile",
             Job::Dump => "`dump`",
             Job::Doctor => "`doctor`",
         }
@@ -94,10 +110,21 @@ fn build(typed: Typed, surroundings: &Surroundings) -> Result<Config, String> {
     let mode = mode(job, &typed, target.as_ref())?;
     let format = format(job, &typed)?;
     let sampling = sampling(&typed)?;
-    let settings = settings(job, &typed)?;
+    let given = given(&typed)?;
+    let settings = settings(job, &given);
+    let mode = match mode {
+        Mode::Open { path, .. } => Mode::Open { path, given: Box::new(given) },
+        Mode::Convert { path, max_lines, .. } => Mode::Convert { path, given: Box::new(given), max_lines },
+        mode => mode,
+    };
     // Last, so that a wrong value is told whether or not there is a terminal.
     if job == Job::Live && !surroundings.stdout_is_terminal {
         return Err(not_a_terminal(target.as_ref()));
+    }
+    if job == Job::Open && !surroundings.stdout_is_terminal {
+        return Err(
+            "the live view needs a terminal; use `sampletop report FILE`, or `sampletop open FILE -o OUT`".into()
+        );
     }
     let screen = Screen {
         color: !(typed.no_color || surroundings.no_color || surroundings.dumb),
@@ -123,11 +150,16 @@ fn job(typed: &Typed, surroundings: &Surroundings) -> Result<Job, String> {
         Some("demo") if typed.once || !surroundings.stdout_is_terminal => Job::DemoOnce,
         Some("demo") => Job::DemoLive,
         Some("record") => Job::Record,
+        Some("report") if typed.words.len() > 1 => Job::Convert,
+        Some("report") => Job::Report,
+        Some("open") if typed.output.is_some() || typed.format.is_some() => Job::Convert,
+        Some("open") => Job::Open,
         Some("dump") => Job::Dump,
         Some("doctor") => Job::Doctor,
         Some(word) => return Err(stray(&OsString::from(word))),
     };
-    match typed.words.get(1) {
+    let files = usize::from(matches!(job, Job::Open | Job::Convert));
+    match typed.words.get(1 + files) {
         Some(word) => Err(stray(word)),
         None => Ok(job),
     }
@@ -139,27 +171,40 @@ fn stray(word: &OsString) -> String {
     let shown = shown(&word);
     match !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit()) {
         true => format!("`{shown}` is one word too many; a process is named with `-p {shown}`, each with its own `-p`"),
-        false => format!("`{shown}` is none of record, dump, demo, doctor; a command is started with `-- {shown}`"),
+        false => {
+            format!(
+                "`{shown}` is none of record, report, open, dump, demo, doctor; a command is started with `-- {shown}`"
+            )
+        }
     }
 }
 
 /// An option that would do nothing here is a misunderstanding; those of the screen alone are let pass, so that
 /// they can stand in a shell alias.
 fn refuse_idle_options(job: Job, typed: &Typed) -> Result<(), String> {
-    let writes = matches!(job, Job::DemoOnce | Job::Record | Job::Dump);
-    let watches = matches!(job, Job::Live | Job::Record | Job::Dump);
+    let writes = matches!(job, Job::DemoOnce | Job::Record | Job::Report | Job::Convert | Job::Dump);
+    let watches = matches!(job, Job::Live | Job::Record | Job::Report | Job::Dump);
+    let reports = job == Job::Report;
     let options = [
-        ("--pid", !typed.pid.is_empty(), !job.demo()),
+        ("--pid", !typed.pid.is_empty(), !job.demo() && !job.saved()),
         ("--name", typed.name.is_some(), watches),
+        ("--pidfile", typed.pidfile.is_some(), watches),
+        ("--unit", typed.unit.is_some(), watches),
         ("--cgroup", typed.cgroup.is_some(), watches),
         ("--subprocesses", typed.subprocesses, watches),
         ("--workload", typed.workload.is_some(), job.demo()),
         ("--once", typed.once, job.demo()),
         ("--json", typed.json, job == Job::Doctor),
-        ("--capture", typed.capture.is_some(), job != Job::Doctor),
-        ("--unwinder", typed.unwinder.is_some(), job != Job::Doctor),
-        ("--interval", typed.interval.is_some(), job.profile()),
-        ("--max-overhead", typed.max_overhead.is_some(), job.profile()),
+        ("--every", typed.every.is_some(), reports),
+        ("--count", typed.count.is_some(), reports),
+        ("--cumulative", typed.cumulative, reports),
+        ("--max-lines", typed.max_lines.is_some(), reports || job == Job::Convert),
+        ("--keep", typed.keep.is_some(), reports),
+        ("--max-bytes", typed.max_bytes.is_some(), reports),
+        ("--capture", typed.capture.is_some(), job != Job::Doctor && !job.saved()),
+        ("--unwinder", typed.unwinder.is_some(), job != Job::Doctor && !job.saved()),
+        ("--interval", typed.interval.is_some(), job.profile() && !job.saved()),
+        ("--max-overhead", typed.max_overhead.is_some(), job.profile() && !job.saved()),
         ("--duration", typed.duration.is_some(), matches!(job, Job::DemoOnce | Job::Record)),
         ("--window", typed.window.is_some(), job.profile()),
         ("--metric", typed.metric.is_some(), job.profile()),
@@ -201,6 +246,11 @@ fn target(job: Job, typed: &Typed) -> Result<Option<TargetSpec>, String> {
             };
             Ok(Some(TargetSpec::Demo { workload }))
         }
+        (Job::Open | Job::Convert, _, Some(_)) => {
+            Err("a saved profile is read, nothing is started; leave `-- COMMAND` out".into())
+        }
+        (Job::Open | Job::Convert, ..) => Ok(None),
+        (Job::Report, None, None) => Err("`report` needs a target: `sampletop report -p PID`".into()),
         (Job::Dump, _, Some(_)) => Err("`dump` looks at a running process: name it with `-p PID`".into()),
         (Job::Doctor, _, Some(_)) => Err("`doctor` looks at a running process: name it with `-p PID`".into()),
         (Job::Doctor, Some(Wanted::Pids(pids)), _) if pids.len() > 1 => {
@@ -218,7 +268,7 @@ fn target(job: Job, typed: &Typed) -> Result<Option<TargetSpec>, String> {
     }
 }
 
-/// By `-p`, `--name` or `--cgroup`.
+/// By `-p`, `--name`, `--pidfile`, `--unit` or `--cgroup`.
 fn processes(typed: &Typed) -> Result<Option<Wanted>, String> {
     let mut pids = typed.pid.iter().map(|text| values::pid(text)).collect::<Result<Vec<u32>, _>>()?;
     pids.sort_unstable();
@@ -231,15 +281,28 @@ fn processes(typed: &Typed) -> Result<Option<Wanted>, String> {
     if name.as_ref().is_some_and(|name| name.as_str().is_empty()) {
         return Err("`--name ''` is every process; name the ones to watch".into());
     }
-    match (pids.is_empty(), name, &typed.cgroup) {
-        (true, None, None) => Ok(None),
-        (false, None, None) => Ok(Some(Wanted::Pids(pids))),
-        (true, Some(name), None) => Ok(Some(Wanted::Name(name))),
-        (true, None, Some(path)) if path.as_os_str().is_empty() => {
-            Err("`--cgroup ''` names no control group; `/` is all of them".into())
+    let mut wanted: Vec<Wanted> = Vec::new();
+    wanted.extend((!pids.is_empty()).then_some(Wanted::Pids(pids)));
+    wanted.extend(name.map(Wanted::Name));
+    if let Some(path) = &typed.pidfile {
+        if path.as_os_str().is_empty() {
+            return Err("`--pidfile ''` names no file".into());
         }
-        (true, None, Some(path)) => Ok(Some(Wanted::Cgroup(path.clone()))),
-        _ => Err("`--pid`, `--name` and `--cgroup` are different ways to name targets; use one of them".into()),
+        wanted.push(Wanted::Pidfile(path.clone()));
+    }
+    if let Some(unit) = &typed.unit {
+        wanted.push(Wanted::Unit(values::unit(unit)?));
+    }
+    if let Some(path) = &typed.cgroup {
+        if path.as_os_str().is_empty() {
+            return Err("`--cgroup ''` names no control group; `/` is all of them".into());
+        }
+        wanted.push(Wanted::Cgroup(path.clone()));
+    }
+    let one = wanted.pop();
+    match wanted.is_empty() {
+        true => Ok(one),
+        false => Err("`--pid`, `--name`, `--pidfile`, `--unit` and `--cgroup` are different ways to name targets; use one of them".into()),
     }
 }
 
@@ -249,6 +312,8 @@ fn not_a_terminal(target: Option<&TargetSpec>) -> String {
             let words = match wanted {
                 Wanted::Pids(pids) => pids.iter().map(|pid| format!("-p {pid}")).collect::<Vec<_>>().join(" "),
                 Wanted::Name(name) => format!("--name '{}'", shown(name.as_str())),
+                Wanted::Pidfile(path) => format!("--pidfile {}", shown(&path.to_string_lossy())),
+                Wanted::Unit(name) => format!("--unit {}", shown(name)),
                 Wanted::Cgroup(path) => format!("--cgroup {}", shown(&path.to_string_lossy())),
             };
             (format!("record {words}"), format!("dump {words}"))
@@ -268,6 +333,9 @@ fn mode(job: Job, typed: &Typed, target: Option<&TargetSpec>) -> Result<Mode, St
     Ok(match job {
         Job::Live | Job::DemoLive => Mode::Live,
         Job::Dump => Mode::Dump,
+        Job::Report => Mode::Report(reports(typed)?),
+        Job::Open => Mode::Open { path: file(typed), given: Box::default() },
+        Job::Convert => Mode::Convert { path: file(typed), given: Box::default(), max_lines: max_lines(typed)? },
         Job::Doctor => Mode::Doctor { json: typed.json },
         Job::DemoOnce => match duration {
             Some(None) => return Err("`--duration exit` would wait forever: the demo does not end; give a time".into()),
@@ -283,14 +351,49 @@ fn mode(job: Job, typed: &Typed, target: Option<&TargetSpec>) -> Result<Mode, St
     })
 }
 
+/// The profile that is named behind the word.
+fn file(typed: &Typed) -> Option<PathBuf> {
+    typed.words.get(1).map(PathBuf::from)
+}
+
+fn max_lines(typed: &Typed) -> Result<Option<usize>, String> {
+    let most = typed.max_lines.as_ref().map(|text| values::count("--max-lines", text)).transpose()?;
+    Ok(most.map(|most| most as usize))
+}
+
+fn reports(typed: &Typed) -> Result<Reports, String> {
+    let every = match typed.every.as_deref().map(str::trim) {
+        None => Some(EVERY),
+        // With a unit or without.
+        Some(text) if text.trim_end_matches(char::is_alphabetic) == "0" => None,
+        Some(text) => Some(values::time(text, &EVERIES)?),
+    };
+    let number = |option, text: &Option<String>| text.as_ref().map(|text| values::count(option, text)).transpose();
+    if typed.cumulative && typed.window.is_some() {
+        return Err("`--cumulative` tells all since the start, `--window` the last of it; use one of them".into());
+    }
+    Ok(Reports {
+        every,
+        count: number("--count", &typed.count)?,
+        cumulative: typed.cumulative,
+        max_lines: max_lines(typed)?.unwrap_or(MAX_LINES),
+        kept: Kept {
+            files: number("--keep", &typed.keep)?,
+            bytes: typed.max_bytes.as_ref().map(|text| values::bytes("--max-bytes", text)).transpose()?,
+        },
+    })
+}
+
 fn format(job: Job, typed: &Typed) -> Result<Format, String> {
     let format = match (&typed.format, &typed.output) {
         (Some(text), _) => values::word("--format", text, &Format::ALL, Format::word)?,
+        // Logs are called as people like.
+        (None, Some(path)) if job == Job::Report => by_extension(path).unwrap_or_default(),
         (None, Some(path)) if path.as_os_str() != STDOUT => by_extension(path)?,
         _ => Format::default(),
     };
     match (job, format) {
-        (Job::Dump, Format::Folded | Format::Sampletop) => {
+        (Job::Dump, Format::Folded | Format::Classic | Format::Sampletop) => {
             Err(format!("`dump` writes text or json; {} is for `record`", format.word()))
         }
         _ => Ok(format),
@@ -333,30 +436,23 @@ fn sampling(typed: &Typed) -> Result<Sampling, String> {
     Ok(Sampling { interval, max_overhead, capture, unwinder })
 }
 
-fn settings(job: Job, typed: &Typed) -> Result<Settings, String> {
-    let defaults = Settings::default();
-    let window = match &typed.window {
-        Some(text) => Some(values::time(text, &WINDOWS)?),
-        None => None,
+/// What is shown at first.
+fn settings(job: Job, given: &Given) -> Settings {
+    let range = match job {
+        Job::Live | Job::DemoLive => Range::Rolling(ns(WINDOW)),
+        _ => Range::Cumulative { since: None },
     };
-    let range = match (window, job) {
-        (Some(window), _) => Range::Rolling(ns(window)),
-        (None, Job::Live | Job::DemoLive) => Range::Rolling(ns(WINDOW)),
-        (None, _) => Range::Cumulative { since: None },
-    };
-    Ok(Settings {
-        metric: match &typed.metric {
-            Some(text) => values::word("--metric", text, &Metric::ALL, Metric::word)?,
-            None => defaults.metric,
-        },
-        roll_up: match &typed.by {
-            Some(text) => values::word("--by", text, &RollUp::ALL, RollUp::word)?,
-            None => defaults.roll_up,
-        },
-        grouping: match &typed.group {
-            Some(text) => values::grouping(text)?,
-            None => defaults.grouping,
-        },
+    given.over(Settings { range, ..Settings::default() })
+}
+
+fn given(typed: &Typed) -> Result<Given, String> {
+    let window = typed.window.as_ref().map(|text| values::time(text, &WINDOWS)).transpose()?;
+    let metric = |text: &String| values::word("--metric", text, &Metric::ALL, Metric::word);
+    let roll_up = |text: &String| values::word("--by", text, &RollUp::ALL, RollUp::word);
+    Ok(Given {
+        metric: typed.metric.as_ref().map(metric).transpose()?,
+        roll_up: typed.by.as_ref().map(roll_up).transpose()?,
+        grouping: typed.group.as_ref().map(|text| values::grouping(text)).transpose()?,
         rename: typed.rename.iter().map(|text| values::rename(text)).collect::<Result<_, _>>()?,
         filters: Filters {
             interesting: match typed.interesting.is_empty() {
@@ -371,10 +467,9 @@ fn settings(job: Job, typed: &Typed) -> Result<Settings, String> {
             skip_daemon: typed.skip_daemon,
             min_percent: filter("--min-percent", &typed.min_percent, values::percent)?,
         },
-        range,
+        range: window.map(|window| Range::Rolling(ns(window))),
         idle: typed.idle,
         idle_at: typed.idle_at.iter().map(|text| values::regex("--idle-at", text)).collect::<Result<_, _>>()?,
-        ..defaults
     })
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::config::{CaptureChoice, Format, TargetSpec, Wanted, Workload};
+use crate::config::{CaptureChoice, Format, Kept, Reports, TargetSpec, Wanted, Workload};
 use crate::model::frame::SECOND;
 use crate::model::settings::{Grouping, Metric, Range, RollUp};
 
@@ -99,6 +99,53 @@ fn options_mean_the_same_on_both_sides_of_the_word() {
         let rules: Vec<_> =
             config.settings.rename.iter().map(|r| (r.pattern.as_str().to_owned(), r.text.clone())).collect();
         assert_eq!(rules, [("a".into(), "b".into()), ("c".into(), "d".into())], "{line}");
+    }
+}
+
+#[test]
+fn reports_come_every_quarter_of_an_hour_or_as_it_is_said() {
+    let reports = |line: &str| match on(&PIPE, &format!("report {line}")).mode {
+        Mode::Report(reports) => reports,
+        mode => panic!("{mode:?}"),
+    };
+    let defaults = reports("-p 7");
+    let quarter = Some(Duration::from_secs(900));
+    assert_eq!(
+        defaults,
+        Reports { every: quarter, count: None, cumulative: false, max_lines: 200, kept: Kept::default() }
+    );
+    assert_eq!(reports("-p 7 --every 0").every, None);
+    assert_eq!(reports("-p 7 --every 0s").every, None);
+    let given = reports("--name x --every 1h --count 3 --cumulative --max-lines 50 -o d/ --keep 9 --max-bytes 10M");
+    let kept = Kept { files: Some(9), bytes: Some(10 << 20) };
+    assert_eq!(
+        given,
+        Reports { every: Some(Duration::from_secs(3600)), count: Some(3), cumulative: true, max_lines: 50, kept }
+    );
+    for (size, bytes) in [("1", 1), ("2k", 2 << 10), ("3MB", 3 << 20), ("4GiB", 4 << 30)] {
+        assert_eq!(reports(&format!("-p 7 --max-bytes {size}")).kept.bytes, Some(bytes), "{size}");
+    }
+    // Logs are called as people like; a known extension is that format.
+    for (line, format) in [("", Format::Text), ("-o app.log", Format::Text), ("-o app.json", Format::Json)] {
+        assert_eq!(on(&PIPE, &format!("report -p 7 {line}")).output.format, format, "{line}");
+    }
+    for wrong in [
+        "",
+        "-p 7 --every 10ms",
+        "-p 7 --every soon",
+        "-p 7 --count 0",
+        "-p 7 --count -1",
+        "-p 7 --max-lines x",
+        "-p 7 --keep 0",
+        "-p 7 --max-bytes 3X",
+        "-p 7 --max-bytes 99999999999G",
+        "-p 7 --cumulative --window 5s",
+        "-p 7 -d 5s",
+    ] {
+        refused(&PIPE, &format!("report {wrong}"));
+    }
+    for other in ["record -p 7 --every 5m", "dump -p 7 --keep 3", "-p 7 --count 3", "record -p 7 --cumulative"] {
+        refused(&TERMINAL, other);
     }
 }
 
@@ -239,8 +286,8 @@ fn the_definitions_are_sound_and_the_help_fits() {
     Typed::command().debug_assert();
     let exit = parse_in(words("--help").into_iter(), &TERMINAL).expect_err("help is no run");
     assert_eq!((exit.code, exit.to_stdout), (0, true));
-    assert!(exit.message.lines().count() < 64, "{}", exit.message);
-    for absent in ["sampletop report", "diff", "--every", "--config", "__workload"] {
+    assert!(exit.message.lines().count() < 80, "{}", exit.message);
+    for absent in ["diff", "merge", "--config", "__workload"] {
         assert!(!exit.message.contains(absent), "{absent} does not exist yet");
     }
     // One line per option: a line that starts with more blanks than an option's own is a continuation.

@@ -72,6 +72,37 @@ pub fn overhead(text: &str) -> Result<f64, String> {
     })
 }
 
+/// As systemctl takes it: a service, unless its name says another kind.
+pub fn unit(text: &str) -> Result<String, String> {
+    let name = text.trim();
+    let plain = !name.is_empty() && !name.contains(['/', '\0']) && name.len() < 256;
+    match plain {
+        true if name.contains('.') => Ok(name.to_owned()),
+        true => Ok(format!("{name}.service")),
+        false => Err(format!("`--unit {}` is no unit's name, as nginx or app-7.scope", shown(text))),
+    }
+}
+
+pub fn count(option: &str, text: &str) -> Result<u64, String> {
+    let number = text.trim().parse().ok().filter(|number| *number >= 1);
+    number.ok_or_else(|| format!("`{option} {}` is no number: a whole one from 1", shown(text)))
+}
+
+/// Bytes; K, M and G are powers of 1024.
+pub fn bytes(option: &str, text: &str) -> Result<u64, String> {
+    let trimmed = text.trim();
+    let digits = trimmed.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let unit = match trimmed[digits.len()..].to_ascii_uppercase().trim_end_matches('B').trim_end_matches('I') {
+        "" => Some(1),
+        "K" => Some(1 << 10),
+        "M" => Some(1 << 20),
+        "G" => Some(1 << 30),
+        _ => None,
+    };
+    let bytes = digits.parse().ok().and_then(|number: u64| number.checked_mul(unit?)).filter(|bytes| *bytes > 0);
+    bytes.ok_or_else(|| format!("`{option} {}` is no size: a number of bytes, or with K, M or G", shown(text)))
+}
+
 /// The non-empty parts between commas.
 pub fn prefixes(texts: &[String]) -> Result<Vec<String>, String> {
     let prefixes: Vec<String> = texts

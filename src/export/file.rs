@@ -16,10 +16,10 @@ use rustix::fs::{Access, AtFlags, FileType, Gid, Mode, OFlags, Uid};
 use crate::model::text::clean;
 
 /// Only the owner reads a profile: it tells paths and names of the target.
-const MODE: Mode = Mode::RUSR.union(Mode::WUSR);
+pub(super) const MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 
-/// The longest host name in a file name, bytes.
-const HOST_CAP: usize = 64;
+/// The longest host name, or other part, in a file name, bytes.
+const PART_CAP: usize = 64;
 
 /// Whether a file of that name could be saved now; nothing is left behind. One sentence if not.
 pub fn probe(path: &Path) -> Result<(), String> {
@@ -32,6 +32,14 @@ pub fn probe(path: &Path) -> Result<(), String> {
 /// whatever was at `path` is still there, untouched, and nothing new is.
 pub fn save(path: &Path, bytes: &[u8]) -> Result<(), String> {
     save_with(path, caller_under_sudo(), |file| file.write_all(bytes))
+}
+
+/// Under sudo a new file is its caller's.
+pub(super) fn give_to_caller(file: &File) -> io::Result<()> {
+    match caller_under_sudo() {
+        Some((uid, gid)) => Ok(rustix::fs::fchown(file, Some(uid), Some(gid))?),
+        None => Ok(()),
+    }
 }
 
 fn save_with(
@@ -56,15 +64,33 @@ fn save_with(
     save().map_err(|error| place.failed(&error))
 }
 
-/// `sampletop-HOST-PID-UTC.txt`; `unix_ns` is the moment it is named for.
-pub fn default_name(host: &str, pid: u32, unix_ns: i128) -> String {
-    let host: String = host.chars().take(HOST_CAP).map(|c| if plain(c) { c } else { '-' }).collect();
-    let host = match host.trim_matches(['-', '.']) {
-        "" => "host",
-        host => host,
-    };
+/// `sampletop-HOST-LABEL-UTC.EXTENSION`, fit for any file system; `unix_ns` is the moment it is named for.
+pub fn name(host: &str, label: &str, unix_ns: i128, extension: &str) -> String {
     let at = jiff::Timestamp::from_nanosecond(unix_ns).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
-    format!("sampletop-{host}-{pid}-{}.txt", at.strftime("%Y%m%dT%H%M%SZ"))
+    format!("{}{}.{extension}", stem(host, label), at.strftime(STAMP))
+}
+
+const STAMP: &str = "%Y%m%dT%H%M%SZ";
+
+/// Whether [`name`] gave that name, for whatever moment.
+pub fn is_named(name: &str, host: &str, label: &str, extension: &str) -> bool {
+    let stamp = name.strip_prefix(&stem(host, label)).and_then(|rest| rest.strip_suffix(extension)?.strip_suffix('.'));
+    // The second of one moment has a number behind it.
+    let stamp = stamp.map(|stamp| stamp.split_once('_').unwrap_or((stamp, "")));
+    stamp.is_some_and(|(stamp, nth)| {
+        jiff::civil::DateTime::strptime(STAMP, stamp).is_ok() && nth.bytes().all(|digit| digit.is_ascii_digit())
+    })
+}
+
+fn stem(host: &str, label: &str) -> String {
+    let part = |text: &str, otherwise: &str| {
+        let text: String = text.chars().take(PART_CAP).map(|c| if plain(c) { c } else { '-' }).collect();
+        match text.trim_matches(['-', '.']) {
+            "" => otherwise.to_owned(),
+            text => text.to_owned(),
+        }
+    };
+    format!("sampletop-{}-{}-", part(host, "host"), part(label, "processes"))
 }
 
 fn plain(c: char) -> bool {
@@ -176,12 +202,12 @@ fn sudo_ids(uid: &str, gid: &str) -> Option<(Uid, Gid)> {
     Some((Uid::from_raw(id(uid)?), Gid::from_raw(id(gid)?)))
 }
 
-fn shown(path: &Path) -> String {
+pub(super) fn shown(path: &Path) -> String {
     clean(&path.to_string_lossy(), 200).into_owned()
 }
 
 /// The system's words, without its number.
-fn why(error: &io::Error) -> String {
+pub fn why(error: &io::Error) -> String {
     let text = error.to_string();
     match text.split_once(" (os error") {
         Some((words, _)) => words.to_lowercase(),
@@ -305,12 +331,17 @@ mod tests {
     }
 
     #[test]
-    fn the_default_name_is_fit_for_any_file_system() {
+    fn names_are_fit_for_any_file_system_and_known_again() {
         let at = 1_767_323_045 * 1_000_000_000;
-        assert_eq!(default_name("node-7.example", 42, at), "sampletop-node-7.example-42-20260102T030405Z.txt");
-        assert_eq!(default_name("../a b/é\u{1b}", 1, at), "sampletop-a-b-1-20260102T030405Z.txt");
-        assert_eq!(default_name("", 1, at), "sampletop-host-1-20260102T030405Z.txt");
-        assert!(default_name(&"h".repeat(500), 1, at).len() < 128);
-        assert!(default_name("h", 1, i128::MAX).starts_with("sampletop-h-1-1970"));
+        assert_eq!(name("node-7.example", "42", at, "txt"), "sampletop-node-7.example-42-20260102T030405Z.txt");
+        assert_eq!(name("../a b/é\u{1b}", "x/.*", at, "json"), "sampletop-a-b-x-20260102T030405Z.json");
+        assert_eq!(name("", "", at, "txt"), "sampletop-host-processes-20260102T030405Z.txt");
+        assert!(name(&"h".repeat(500), &"l".repeat(500), at, "txt").len() < 192);
+        assert!(name("h", "1", i128::MAX, "txt").starts_with("sampletop-h-1-1970"));
+        let known = |text: &str| is_named(text, "a-b", "x", "txt");
+        assert!(known(&name("a-b", "x", at, "txt")) && known("sampletop-a-b-x-20260102T030405Z_002.txt"));
+        for other in ["sampletop-a-b-x-y-20260102T030405Z.txt", "sampletop-a-b-x-20260102T030405Z.tx", "a-b-x.txt"] {
+            assert!(!known(other), "{other}");
+        }
     }
 }

@@ -3,11 +3,13 @@
 //! ```text
 //! text      what people paste into a ticket
 //! json      what scripts read: sampletop/1
+//! classic   as the Java library perf-sampler writes its reports, for scripts that read those
 //! folded    one line per stack, for flame graph tools
 //! dump      every thread's stack once, as text or JSON (sampletop-dump/1)
 //! ascii     text of any kind as printable ASCII of a bounded width
 //! dates     moments of a session as dates
 //! file      where the bytes go: whole or not at all
+//! series    where reports go that come one after the other
 //! ```
 //!
 //! The format that can be opened again is [`crate::saved`].
@@ -20,13 +22,16 @@ use crate::model::snapshot::Snapshot;
 use crate::saved;
 
 mod ascii;
+pub mod classic;
 mod dates;
+pub use dates::unix_ns;
 pub mod dump;
 pub mod file;
 #[cfg(test)]
 mod fixture;
 pub mod folded;
 pub mod json;
+pub mod series;
 pub mod text;
 
 /// Writes what `settings` show of `snapshot`. The only errors are those of `out`.
@@ -35,6 +40,7 @@ pub fn write(format: Format, snapshot: &Snapshot, settings: &Settings, out: &mut
         Format::Text => text::write(snapshot, settings, out),
         Format::Json => json::write(snapshot, settings, out),
         Format::Folded => folded::write(snapshot, settings, out),
+        Format::Classic => classic::write(snapshot, settings, out),
         Format::Sampletop => saved::write(snapshot, settings, out),
     }
 }

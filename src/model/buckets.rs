@@ -231,9 +231,12 @@ impl Buckets {
         let Some(bucket) = self.open.pop_front() else { return };
         let facts: Vec<Fact> = bucket.table.facts().iter().copied().collect();
         let most = self.cumulative_facts();
-        for (key, weights) in &facts {
-            // What is open at the bucket's start was counted when it began.
-            self.cumulative.entry(key).follow(weights);
+        for (key, mut weights) in facts.iter().copied() {
+            // What is open at a bucket's start was counted when it began; or before history did, and never here.
+            if bucket.start == self.started {
+                weights.hits = weights.hits.saturating_add(weights.open);
+            }
+            self.cumulative.entry(&key).follow(&weights);
         }
         if self.cumulative.len() > most {
             self.folded += self.cumulative.fold(most / 4 * 3, most / 4 * 3, self.other);

@@ -124,10 +124,13 @@ impl History {
     }
 
     fn read_all(&self, f: &mut dyn FnMut(&FactKey, &Weights)) -> (Ns, Ns) {
-        // Nothing was open before the session began, and what was sealed later adds no `open`.
+        // What was open when history began was counted where its first bucket was sealed; it may be open still.
         let mut reader = Reader { read: Some((self.started, self.started)), f };
         reader.bucket(self.started, self.started, self.cumulative.iter().copied());
         for bucket in self.open.iter() {
+            if bucket.start == self.started {
+                reader.read = None;
+            }
             reader.bucket(bucket.start, bucket.end, bucket.facts.iter().copied());
         }
         (self.started, self.at.max(self.started))

@@ -400,6 +400,29 @@ pub struct Losses {
     pub sampler_cpu_ns: u64,
 }
 
+impl Losses {
+    /// What was lost since `before`, which is of the same run. What is no count stays as it is.
+    pub fn since(&self, before: &Losses) -> Losses {
+        Losses {
+            samples: self.samples.saturating_sub(before.samples),
+            dropped: self.dropped.saturating_sub(before.dropped),
+            truncated: self.truncated.saturating_sub(before.truncated),
+            torn: self.torn.saturating_sub(before.torn),
+            unwind_failed: self.unwind_failed.saturating_sub(before.unwind_failed),
+            no_unwind_info: self.no_unwind_info.saturating_sub(before.no_unwind_info),
+            bad_unwind: self.bad_unwind.saturating_sub(before.bad_unwind),
+            outside_maps: self.outside_maps.saturating_sub(before.outside_maps),
+            recovered: self.recovered.saturating_sub(before.recovered),
+            throttled: self.throttled.saturating_sub(before.throttled),
+            late: self.late.saturating_sub(before.late),
+            stops: self.stops.saturating_sub(before.stops),
+            stops_blocked: self.stops_blocked.saturating_sub(before.stops_blocked),
+            stop_p99_ns: self.stop_p99_ns,
+            sampler_cpu_ns: self.sampler_cpu_ns,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

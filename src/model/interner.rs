@@ -193,6 +193,16 @@ impl Interner {
         id
     }
 
+    /// A frame stands under what it is called until its name comes.
+    pub fn is_pending(&self) -> bool {
+        self.tables.named.iter().any(|named| named.pending)
+    }
+
+    /// Empty tables with the same bounds, into which [`Carrier`] brings what is to be kept of these.
+    pub fn afresh(&self) -> Interner {
+        Interner::new(self.max_stacks)
+    }
+
     /// Stacks that went to `(other)` because the tables were full.
     pub fn refused(&self) -> u64 {
         self.refused
@@ -218,6 +228,38 @@ impl Interner {
                 *place = kind;
             }
         }
+    }
+}
+
+/// Brings stacks and thread names from one interner into another, where they have other ids.
+pub struct Carrier<'a> {
+    pub from: &'a Interner,
+    pub to: &'a mut Interner,
+}
+
+impl Carrier<'_> {
+    pub fn stack(&mut self, stack: StackId) -> StackId {
+        let tables = &self.from.tables;
+        let frames: Vec<FrameId> = tables.frames_innermost_first(stack).collect();
+        let raw: Vec<RawFrame> = frames.iter().map(|frame| tables.frame(*frame)).collect();
+        let carried = self.to.stack(&raw);
+        for (frame, raw) in frames.into_iter().zip(raw) {
+            self.to.set_named(raw, tables.named(frame).clone());
+        }
+        carried
+    }
+
+    pub fn name(&mut self, name: NameId) -> NameId {
+        let tables = &self.from.tables;
+        self.to.text(tables.name(name), tables.kind(name))
+    }
+}
+
+impl Drop for Carrier<'_> {
+    /// All that was carried has its name, or somebody was asked for it; but for those that nobody has fetched yet.
+    fn drop(&mut self) {
+        let to = &mut *self.to;
+        to.unnamed = self.from.unnamed.iter().filter(|frame| to.by_frame.contains_key(frame)).copied().collect();
     }
 }
 

@@ -7,12 +7,12 @@ use super::buckets::Buckets;
 pub use super::buckets::Limits;
 use super::facts::History;
 use super::frame::{self, Event, Look, Losses, Marker, Ns, RawFrame, RawName, SECOND, Tick};
-use super::interner::{Interner, MAX_STACKS};
+use super::interner::{Carrier, Interner, MAX_STACKS};
 use super::snapshot::ThreadNow;
 use super::state::{RawState, State};
 use super::tables::{Named, Tables};
-use super::thread::{Rules, Seen, What};
-use super::weigh::Weigher;
+use super::thread::{Seen, What};
+use super::weigh::{Markers, Weigher};
 
 impl Default for Limits {
     fn default() -> Limits {
@@ -31,7 +31,7 @@ pub struct View {
     pub threads: Arc<[ThreadNow]>,
     /// Rounds of looks, however many processes were looked at in each.
     pub ticks: u64,
-    /// The newest tick's.
+    /// Up to the newest tick.
     pub losses: Losses,
     /// Facts folded into `(other)`, stacks that found the tables full included.
     pub folded_facts: u64,
@@ -48,11 +48,14 @@ const TICKS_KEPT: usize = 1_000;
 const ACHIEVED_OVER: Ns = 5 * SECOND;
 
 pub struct Recorder {
+    limits: Limits,
     at: Ns,
     interner: Interner,
     weigher: Weigher,
     ticks: u64,
     losses: Losses,
+    /// As they were when history began.
+    losses_before: Losses,
     late: VecDeque<Ns>,
     /// When the newest rounds were, the newest last.
     rhythm: VecDeque<Ns>,
@@ -66,22 +69,16 @@ impl Recorder {
     /// Time begins, and buckets start, at `started`.
     pub fn new(started: Ns, limits: Limits) -> Recorder {
         let mut interner = Interner::new(limits.stacks);
-        let rules = Rules {
-            cpu_not_sampled: interner.marker(Marker::CpuNotSampled),
-            kernel_not_visible: interner.marker(Marker::KernelNotVisible),
-            not_observed: interner.marker(Marker::NotObserved),
-            not_sampled: interner.marker(Marker::NotSampled),
-            kernel_visible: true,
-            interval: 0,
-        };
-        let threads_gone = interner.marker(Marker::ThreadsGone);
+        let markers = Markers::of(&mut interner);
         let buckets = Buckets::new(started, limits, interner.other());
         Recorder {
+            limits,
             at: started,
-            weigher: Weigher::new(started, rules, threads_gone, buckets),
+            weigher: Weigher::new(started, markers, buckets),
             interner,
             ticks: 0,
             losses: Losses::default(),
+            losses_before: Losses::default(),
             late: VecDeque::new(),
             rhythm: VecDeque::new(),
             round: None,
@@ -183,6 +180,21 @@ impl Recorder {
         }
     }
 
+    /// Forgets what was booked and what was lost, and the stacks and thread names that no thread is in: history begins
+    /// again where it ended, and takes no more room however often this is done. Accounts go on, so that what is not booked
+    /// yet comes into the new history, and none of it twice. Ids are others from now on; views keep what they have. Answers with
+    /// the tables of those ids, for names that come late.
+    pub fn restart(&mut self) -> Former {
+        self.weigher.silent();
+        let mut fresh = self.interner.afresh();
+        let markers = Markers::of(&mut fresh);
+        let buckets = Buckets::new(self.at, self.limits, fresh.other());
+        self.weigher.restart(self.at, markers, buckets, &mut Carrier { from: &self.interner, to: &mut fresh });
+        self.ticks = 0;
+        self.losses_before = self.losses;
+        Former { interner: std::mem::replace(&mut self.interner, fresh) }
+    }
+
     /// Bytes of all history, at most [`Limits::history_bytes`].
     pub fn history_bytes(&mut self) -> usize {
         self.weigher.buckets().bytes()
@@ -200,7 +212,7 @@ impl Recorder {
             history: buckets.history(self.at),
             threads,
             ticks: self.ticks,
-            losses: self.losses,
+            losses: self.losses.since(&self.losses_before),
             folded_facts: buckets.folded() + refused,
             dropped_buckets: buckets.dropped(),
             late_p99_ns: percentile_99(&self.late),
@@ -208,6 +220,39 @@ impl Recorder {
                 0 | 1 => 0,
                 n => self.rhythm[n - 1].saturating_sub(self.rhythm[0]) / (n as u64 - 1),
             },
+        }
+    }
+}
+
+/// The tables of a history that is over.
+pub struct Former {
+    interner: Interner,
+}
+
+impl Former {
+    /// See [`Recorder::set_named`].
+    pub fn set_named(&mut self, frame: RawFrame, named: Named) {
+        self.interner.set_named(frame, named);
+    }
+
+    /// Names are still to come.
+    pub fn is_pending(&self) -> bool {
+        self.interner.is_pending()
+    }
+
+    pub fn tables(&mut self) -> Tables {
+        self.interner.tables()
+    }
+}
+
+impl Markers {
+    fn of(interner: &mut Interner) -> Markers {
+        Markers {
+            cpu_not_sampled: interner.marker(Marker::CpuNotSampled),
+            kernel_not_visible: interner.marker(Marker::KernelNotVisible),
+            not_observed: interner.marker(Marker::NotObserved),
+            not_sampled: interner.marker(Marker::NotSampled),
+            threads_gone: interner.marker(Marker::ThreadsGone),
         }
     }
 }

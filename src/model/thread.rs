@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use super::buckets::{Buckets, Split};
 use super::fact::FactKey;
 use super::frame::{Counters, Ns, SECOND, Syscall, ThreadKey};
+use super::interner::Carrier;
 use super::snapshot::ThreadNow;
 use super::state::{RawState, State};
 use super::tables::{NameId, StackId};
@@ -22,14 +23,20 @@ const RUN: RawState = RawState::Known(State::Run);
 const READY: RawState = RawState::Known(State::Rdy);
 const WAIT: RawState = RawState::Known(State::Wait);
 
-/// What every account is kept by.
+/// The stacks that stand for time without a stack.
 #[derive(Clone, Copy, Debug)]
-pub struct Rules {
-    /// The stacks that stand for time without a stack.
+pub struct Markers {
     pub cpu_not_sampled: StackId,
     pub kernel_not_visible: StackId,
     pub not_observed: StackId,
     pub not_sampled: StackId,
+    pub threads_gone: StackId,
+}
+
+/// What every account is kept by.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    pub markers: Markers,
     /// Whether the way of capture sees kernel time.
     pub kernel_visible: bool,
     /// The interval in force, ns.
@@ -43,7 +50,8 @@ impl Rules {
     }
 
     fn unsampled(&self) -> StackId {
-        if self.kernel_visible { self.cpu_not_sampled } else { self.kernel_not_visible }
+        let Markers { cpu_not_sampled, kernel_not_visible, .. } = self.markers;
+        if self.kernel_visible { cpu_not_sampled } else { kernel_not_visible }
     }
 }
 
@@ -290,7 +298,7 @@ impl Thread {
         self.book_pieces(self.delay, buckets);
         self.delay = self.delay.min(at.saturating_sub(self.booked));
         if let Some((from, till)) = self.unseen_cpu.take() {
-            buckets.spread(&self.fact(rules.not_observed, RUN), from, till, 0, ran);
+            buckets.spread(&self.fact(rules.markers.not_observed, RUN), from, till, 0, ran);
         } else if ran > 0 {
             self.carried.push_back((at, ran));
         }
@@ -418,7 +426,7 @@ impl Thread {
         let ready = delayed.min(length - running);
         let parts = [(RUN, running, ran), (READY, ready, 0), (WAIT, length - running - ready, 0)];
         for (state, wall, cpu) in parts {
-            buckets.spread(&self.fact(rules.not_observed, state), from, till, wall, cpu);
+            buckets.spread(&self.fact(rules.markers.not_observed, state), from, till, wall, cpu);
         }
         self.booked = self.booked.max(till);
         self.doing = Doing::Unknown;
@@ -457,15 +465,30 @@ impl Thread {
         self.looked = self.looked.max(at);
     }
 
+    /// Stacks and names have other ids from now on.
+    pub fn renumber(&mut self, carrier: &mut Carrier<'_>) {
+        self.name = carrier.name(self.name);
+        match &mut self.doing {
+            Doing::Unknown => {}
+            Doing::Ran { stack, .. } | Doing::Waits(Wait { stack, .. }) => *stack = carrier.stack(*stack),
+        }
+        for piece in &mut self.pieces {
+            (piece.name, piece.stack) = (carrier.name(piece.name), carrier.stack(piece.stack));
+        }
+        for sample in &mut self.samples {
+            (sample.name, sample.stack) = (carrier.name(sample.name), carrier.stack(sample.stack));
+        }
+    }
+
     /// For the header, the waits and a dump.
     pub fn now(&self, rules: &Rules) -> ThreadNow {
         let (stack, state, since, syscall) = match self.doing {
             Doing::Waits(wait) if !self.running => (wait.stack, wait.state, wait.from, wait.syscall),
             Doing::Ran { stack, at } => (stack, RUN, at, None),
-            _ => (rules.not_sampled, RUN, self.looked, None),
+            _ => (rules.markers.not_sampled, RUN, self.looked, None),
         };
         let run_ns = self.counters.map_or(0, |counters| counters.run_ns);
-        let recovered = self.recovered && stack != rules.not_sampled;
+        let recovered = self.recovered && stack != rules.markers.not_sampled;
         ThreadNow { thread: self.key, name: self.name, stack, state, since, syscall, run_ns, recovered }
     }
 }

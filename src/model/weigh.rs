@@ -16,9 +16,11 @@ use rustc_hash::FxHashMap;
 use super::buckets::{Buckets, HORIZON};
 use super::fact::{FactKey, merged_thread};
 use super::frame::{Counters, Ns, SECOND, ThreadKey, Tick};
+use super::interner::Carrier;
 use super::snapshot::ThreadNow;
 use super::state::{RawState, State};
-use super::tables::{NameId, StackId};
+use super::tables::NameId;
+pub use super::thread::Markers;
 use super::thread::{COUNTER_LAG, Rules, Seen, Thread};
 
 /// Threads that are dead for so long merge per name.
@@ -57,7 +59,6 @@ const CAUGHT_UP: Ns = 2 * COUNTER_LAG;
 pub struct Weigher {
     started: Ns,
     rules: Rules,
-    threads_gone: StackId,
     buckets: Buckets,
     threads: BTreeMap<ThreadKey, Thread>,
     processes: FxHashMap<u32, Process>,
@@ -68,11 +69,10 @@ pub struct Weigher {
 }
 
 impl Weigher {
-    pub fn new(started: Ns, rules: Rules, threads_gone: StackId, buckets: Buckets) -> Weigher {
+    pub fn new(started: Ns, markers: Markers, buckets: Buckets) -> Weigher {
         Weigher {
             started,
-            rules,
-            threads_gone,
+            rules: Rules { markers, kernel_visible: true, interval: 0 },
             buckets,
             threads: BTreeMap::new(),
             processes: FxHashMap::default(),
@@ -87,6 +87,15 @@ impl Weigher {
 
     pub fn set_kernel_visible(&mut self, visible: bool) {
         self.rules.kernel_visible = visible;
+    }
+
+    /// From `started` on everything is booked to `buckets`, by the ids that `carrier` gives. What threads did before and is
+    /// not booked yet comes into the first of them.
+    pub fn restart(&mut self, started: Ns, markers: Markers, buckets: Buckets, carrier: &mut Carrier<'_>) {
+        self.started = started;
+        self.rules.markers = markers;
+        self.buckets = buckets;
+        self.threads.values_mut().for_each(|thread| thread.renumber(carrier));
     }
 
     fn process(&mut self, pid: u32) -> &mut Process {
@@ -164,7 +173,7 @@ impl Weigher {
 
     fn gone_key(&self, pid: u32) -> FactKey {
         let state = RawState::Known(State::Run);
-        FactKey { thread: merged_thread(pid), name: NameId::EXITED, stack: self.threads_gone, state }
+        FactKey { thread: merged_thread(pid), name: NameId::EXITED, stack: self.rules.markers.threads_gone, state }
     }
 
     /// Books what the process's clock had at its newest reading beyond what its threads' counters have now. Those may

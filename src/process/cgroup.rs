@@ -16,6 +16,8 @@ const DEPTH_MAX: usize = 64;
 /// Groups within a group that are looked at, and processes in all of them.
 const GROUPS_MAX: usize = 1_000;
 const MEMBERS_MAX: usize = 10_000;
+/// Groups that are looked through for a unit.
+const UNITS_MAX: usize = 10_000;
 /// Bytes read of a list of processes.
 const MEMBERS_FILE_MAX: u64 = 128 << 10;
 
@@ -64,6 +66,32 @@ pub fn directory(path: &Path) -> PathBuf {
         Ok(_) => path.to_owned(),
         Err(_) => root.join(path.strip_prefix("/").unwrap_or(path)),
     }
+}
+
+/// The group of a systemd unit: the directory of that name, the outermost first.
+pub fn unit(name: &str) -> Option<PathBuf> {
+    if name.contains('/') || name.is_empty() {
+        return None;
+    }
+    let old = Path::new("/sys/fs/cgroup/systemd");
+    [unified(), old].into_iter().find_map(|root| {
+        let mut groups = VecDeque::from([(root.to_owned(), 0)]);
+        let mut seen = 0;
+        while let Some((group, depth)) = groups.pop_front() {
+            seen += 1;
+            let here = group.join(name);
+            if here.join("cgroup.procs").exists() {
+                return Some(here);
+            }
+            if seen == UNITS_MAX {
+                return None;
+            }
+            let within = std::fs::read_dir(&group).into_iter().flatten().flatten();
+            let within = within.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+            groups.extend(within.take(GROUPS_MAX).map(|entry| (entry.path(), depth + 1)).filter(|_| depth < DEPTH_MAX));
+        }
+        None
+    })
 }
 
 /// Processes of the group `path` (see [`directory`]) and of those within it, in our pid namespace.

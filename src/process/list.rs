@@ -4,14 +4,20 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+use std::time::UNIX_EPOCH;
 
 use crate::model::text;
 use crate::process::select::{Found, Processes};
+use crate::process::target::unix_ns_of;
 
 /// Longest command line that is kept, in bytes.
 const COMMAND_CAP: usize = 1024;
 /// At most so many processes are listed (Linux' default limit for pids on a large machine is 2^22).
 const PROCESSES_CAP: usize = 1 << 16;
+/// Bytes read of a file that holds a process's number.
+const PIDFILE_CAP: usize = 64;
+/// Start times come in clock ticks since boot, and when that was in whole seconds.
+const STARTS_ARE_ROUGH: i128 = 2_000_000_000;
 /// PF_KTHREAD in include/linux/sched.h, in /proc/PID/stat's flags.
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
@@ -99,6 +105,18 @@ impl Processes for Proc {
 
     fn members(&mut self, group: &Path) -> Vec<u32> {
         super::cgroup::members(group)
+    }
+
+    fn of_unit(&mut self, name: &str) -> Vec<u32> {
+        super::cgroup::unit(name).map_or(Vec::new(), |group| super::cgroup::members(&group))
+    }
+
+    fn in_file(&mut self, path: &Path) -> Option<u32> {
+        let pid = std::str::from_utf8(&read(path, PIDFILE_CAP)?).ok()?.split_ascii_whitespace().next()?.parse().ok()?;
+        let written = std::fs::metadata(path).ok()?.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
+        let stat = Stat::parse(&read(&Path::new("/proc").join(format!("{pid}")).join("stat"), 4096)?)?;
+        let started = unix_ns_of(stat.start);
+        (started <= i128::try_from(written.as_nanos()).ok()? + STARTS_ARE_ROUGH).then_some(pid)
     }
 }
 
@@ -218,6 +236,23 @@ mod tests {
     use super::*;
     use std::io::Write;
     use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_number_in_a_file_is_whoever_had_it_when_it_was_written() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("x.pid");
+        let own = std::process::id();
+        assert_eq!(Proc.in_file(&path), None);
+        for (text, found) in [(format!(" {own}\n"), Some(own)), ("x".into(), None), (String::new(), None)] {
+            std::fs::write(&path, &text).expect("written");
+            assert_eq!(Proc.in_file(&path), found, "{text:?}");
+        }
+        std::fs::write(&path, own.to_string()).expect("written");
+        let before = std::time::SystemTime::now() - std::time::Duration::from_secs(100_000);
+        let file = File::options().write(true).open(&path).expect("there");
+        file.set_modified(before).expect("set");
+        assert_eq!(Proc.in_file(&path), None, "it is older than this process: another's");
+    }
 
     #[test]
     fn a_name_with_spaces_and_brackets_does_not_shift_the_fields() {

@@ -28,6 +28,10 @@ pub trait Processes {
     fn read(&mut self, pid: u32) -> Option<Found>;
     /// Those in this control group, and in the groups within it.
     fn members(&mut self, group: &Path) -> Vec<u32>;
+    /// Those of this systemd unit.
+    fn of_unit(&mut self, name: &str) -> Vec<u32>;
+    /// The one whose number is in this file, unless the file is older than it: then it is another's.
+    fn in_file(&mut self, path: &Path) -> Option<u32>;
 }
 
 /// What is known of a process.
@@ -80,6 +84,8 @@ impl Select {
             Wanted::Pids(pids) => pids.clone(),
             Wanted::Name(_) => Vec::new(),
             Wanted::Cgroup(path) => processes.members(path),
+            Wanted::Unit(name) => processes.of_unit(name),
+            Wanted::Pidfile(path) => processes.in_file(path).into_iter().collect(),
         };
         members.retain(|pid| self.own.first() != Some(pid));
         let mut all = if scans { processes.all() } else { Vec::new() };

@@ -227,6 +227,13 @@ impl List {
         facts.map(|facts| snapshot::Target { runtime: runtime(facts.pid), ..facts.clone() }).collect()
     }
 
+    /// Those that have not ended.
+    pub fn now(&self) -> Vec<snapshot::Target> {
+        let inner = self.inner();
+        let living = |entry: &&Entry| entry.living.as_ref().is_some_and(|target| target.alive());
+        inner.entries.iter().filter(living).map(|entry| entry.facts.clone()).collect()
+    }
+
     /// What the user has to know about processes that are not watched.
     pub fn notice(&self) -> Option<String> {
         let inner = self.inner();

@@ -12,7 +12,7 @@ use super::signals::{self, Caught, SIGCONT};
 use super::waiting::Waiting;
 use super::watch::{Aim, Watch, live_output_path};
 use crate::app::{AppConfig, AppState, Effect, Input, ProcessRow, READ_WITHIN, Severity};
-use crate::config::{Config, Format, TargetSpec, Wanted};
+use crate::config::{Config, Format, Given, TargetSpec, Wanted};
 use crate::export;
 use crate::headless::NAMES_WITHIN;
 use crate::model::settings::Settings;
@@ -20,6 +20,7 @@ use crate::model::snapshot::Snapshot;
 use crate::model::waits::Answer as WaitsFor;
 use crate::process::list;
 use crate::reducer::{Asker, Publication};
+use crate::saved::Opened;
 use crate::tui::input;
 use crate::tui::pacer::Pacer;
 use crate::tui::terminal::Screen;
@@ -46,6 +47,16 @@ enum Message {
 
 /// Runs until the user leaves; answers the exit code.
 pub fn run(config: &Config) -> Result<i32, Failure> {
+    show(config, None)
+}
+
+/// The same of a saved profile; `given`: what is to be shown otherwise than when it was saved.
+pub fn open(config: &Config, opened: Opened, given: &Given) -> Result<i32, Failure> {
+    let settings = given.over(opened.settings.clone());
+    show(&Config { settings, ..config.clone() }, Some(opened))
+}
+
+fn show(config: &Config, opened: Option<Opened>) -> Result<i32, Failure> {
     let (sender, messages) = channel();
     // Attached before the screen is taken, so that an error is one sentence on an untouched terminal.
     let mut waits_for = None;
@@ -84,9 +95,10 @@ pub fn run(config: &Config) -> Result<i32, Failure> {
         interval: config.sampling.interval,
         screen: config.screen.clone(),
         secure: config.output.secure,
-        pick: config.target.is_none(),
+        pick: config.target.is_none() && opened.is_none(),
         waits_for,
         ask_on_quit: matches!(config.target, Some(TargetSpec::Command(_))),
+        saved: opened.is_some(),
         ..AppConfig::default()
     });
     let mut live = Live {
@@ -106,7 +118,12 @@ pub fn run(config: &Config) -> Result<i32, Failure> {
         last: None,
         written: Vec::new(),
         end_child: false,
+        saved: opened.is_some(),
     };
+    if let Some(Opened { snapshot, lost, .. }) = opened {
+        live.later.push_back(Message::Snapshot(Arc::new(snapshot)));
+        live.later.extend(lost.map(|lost| Message::Input(Input::Notice(lost, Severity::Warning))));
+    }
     live.first();
     let outcome = live.run();
     Ok(live.leave(outcome))
@@ -165,6 +182,8 @@ struct Live<'a> {
     last: Option<Arc<Snapshot>>,
     written: Vec<PathBuf>,
     end_child: bool,
+    /// A saved profile is shown.
+    saved: bool,
 }
 
 impl Live<'_> {
@@ -180,7 +199,7 @@ impl Live<'_> {
 
     /// The list of processes is shown.
     fn lists(&self) -> bool {
-        self.config.target.is_none() && self.watch.is_none()
+        self.config.target.is_none() && self.watch.is_none() && !self.saved
     }
 
     fn run(&mut self) -> Outcome {
@@ -428,8 +447,21 @@ impl Live<'_> {
 
     /// Gives the terminal back, ends what has to end, prints what was written; answers the exit code.
     fn leave(self, outcome: Outcome) -> i32 {
-        let Live { screen, watch, written, end_child, last, config, .. } = self;
+        let Live { screen, watch, written, end_child, last, config, app, saved, .. } = self;
         drop(screen);
+        // What was seen since the last one was published, too.
+        let asker = watch.as_ref().and_then(Watch::asker);
+        let last = asker.and_then(|asker| asker.snapshot(Duration::ZERO)).or(last);
+        if let Some(snapshot) = last.as_ref().filter(|snapshot| !saved && snapshot.health.ticks > 0)
+            && !config.output.secure
+            && !matches!(config.target, Some(TargetSpec::Demo { .. }))
+        {
+            // Whoever leaves by mistake, or loses the connection, has lost nothing.
+            match super::saved::keep(snapshot, app.settings()) {
+                Ok(_) => println!("the session is kept until the next one: sampletop open"),
+                Err(sentence) => eprintln!("sampletop: the session is not kept: {sentence}"),
+            }
+        }
         let leave_child = !(matches!(outcome, Outcome::Asked) && end_child);
         let child = watch.map(|watch| watch.end(leave_child));
         for path in &written {
@@ -447,6 +479,7 @@ impl Live<'_> {
                 eprintln!("sampletop: {}", failure.sentence);
                 failure.code
             }
+            Outcome::Asked | Outcome::Told if saved => 0,
             Outcome::Asked | Outcome::Told => match child.flatten() {
                 Some(code) if matches!(config.target, Some(TargetSpec::Command(_))) => code,
                 _ => nothing_seen(last.as_deref()),
@@ -482,7 +515,7 @@ fn save(snapshot: Arc<Snapshot>, settings: &Settings, asker: Option<Asker>) -> R
     }
     let pid = snapshot.targets.first().map_or(0, |t| t.pid);
     let unix_ns = snapshot.session.started_unix_ns + i128::from(snapshot.at.saturating_sub(snapshot.session.started));
-    let report = PathBuf::from(export::file::default_name(&snapshot.session.host, pid, unix_ns));
+    let report = PathBuf::from(export::file::name(&snapshot.session.host, &pid.to_string(), unix_ns, "txt"));
     let mut written = Vec::new();
     for format in [Format::Text, Format::Sampletop] {
         let path = report.with_extension(format.extensions()[0]);

@@ -5,12 +5,16 @@
 //! choosing who is watched: processes that are there, and those that come
 //! live     the live view's loop: keys, signals, snapshots -> app -> tui, and the effects back
 //! waiting  what the selected row's threads wait for, found out on a thread of its own
+//! saved    profiles in files: the last session's is kept, any is opened or converted
 //! signals  SIGINT, SIGTERM, SIGHUP as messages
+//! service  what systemd is told
 //! ```
 
 mod choosing;
 mod live;
 mod projecting;
+mod saved;
+mod service;
 mod signals;
 mod waiting;
 mod watch;
@@ -48,10 +52,15 @@ impl From<crate::process::launch::LaunchError> for Failure {
 pub fn run(config: Config) -> i32 {
     let outcome = settle_rights().and_then(|()| match config.mode {
         Mode::Live => live::run(&config),
+        Mode::Open { ref path, ref given } => live::open(&config, saved::load(path.as_deref())?, given),
+        Mode::Convert { ref path, ref given, max_lines } => {
+            saved::convert(&config, saved::load(path.as_deref())?, given, max_lines)
+        }
         // The workload is this process itself; main runs it without a session.
         Mode::Workload { .. } => Err(Failure::new(1, "the built-in workload has no session")),
         Mode::Once { duration } => timed(&config, |run| headless::record(run, &config, Some(duration))),
         Mode::Record { duration } => timed(&config, |run| headless::record(run, &config, duration)),
+        Mode::Report(plan) => timed(&config, |run| headless::report(run, &config, &plan)),
         Mode::Dump => timed(&config, |run| headless::dump(run, &config)),
         Mode::Doctor { json } => examine(&config, json),
     });
@@ -91,10 +100,17 @@ fn examine(config: &Config, json: bool) -> Result<i32, Failure> {
 
 /// Watches without a screen while `job` runs; answers the exit code.
 fn timed(config: &Config, job: impl FnOnce(&mut watch::Timed) -> i32) -> Result<i32, Failure> {
-    if let Some(path) = &config.output.path {
+    let reports = matches!(config.mode, Mode::Report(_));
+    if let Some(path) = config.output.path.as_deref().filter(|_| !reports) {
         // Before sampling: nobody wants to learn after ten minutes that the folder is read-only.
         crate::export::file::probe(path).map_err(|sentence| Failure::new(1, sentence))?;
     }
+    // A service that waits is ready; one that may not do what it should has failed to start.
+    let tell = |status: &str| {
+        if reports {
+            service::tell(status);
+        }
+    };
     let target = config.target.as_ref().ok_or_else(|| Failure::new(2, "name a process with -p PID"))?;
     let watch = loop {
         let mut aim = watch::Aim::take(config, target)?;
@@ -102,6 +118,7 @@ fn timed(config: &Config, job: impl FnOnce(&mut watch::Timed) -> i32) -> Result<
         if let Some(what) = aim.waits_for() {
             // Nothing catches signals yet: Ctrl-C ends the program.
             eprintln!("sampletop: {what} (Ctrl-C ends)");
+            tell(&what);
             aim.wait()?;
         }
         match watch::Watch::begin(config, aim, None) {
@@ -111,7 +128,8 @@ fn timed(config: &Config, job: impl FnOnce(&mut watch::Timed) -> i32) -> Result<
         }
     };
     ask_for_ptrace(config.sampling.capture, &watch)?;
-    let mut run = watch::Timed::new(watch);
+    tell("sampling");
+    let mut run = watch::Timed::new(watch, reports);
     let code = job(&mut run);
     Ok(run.end(code))
 }

@@ -15,7 +15,7 @@ use crate::capture::governor::Overhead;
 use crate::capture::{Control, Plan, Sampler, Status};
 use crate::config::{Config, TargetSpec, Wanted};
 use crate::demo;
-use crate::headless::{NAMES_WITHIN, Progress, Source, Waited};
+use crate::headless::{NAMES_WITHIN, Progress, Request, Source, Waited};
 use crate::model::frame::SECOND;
 use crate::model::recorder::Limits;
 use crate::model::snapshot::{self, Session, Snapshot};
@@ -61,6 +61,8 @@ impl Aim {
         let (title, kind) = match &wanted {
             Wanted::Pids(_) => (String::new(), ""),
             Wanted::Name(pattern) => (pattern.to_string(), "called"),
+            Wanted::Pidfile(path) => (path.to_string_lossy().into_owned(), "whose number is in"),
+            Wanted::Unit(name) => (name.clone(), "of the unit"),
             Wanted::Cgroup(path) => (path.to_string_lossy().into_owned(), "in the control group"),
         };
         let title = crate::model::text::clean(&title, TITLE_MAX);
@@ -106,6 +108,7 @@ pub struct Watch {
     launch: Option<Launch>,
     is_demo: bool,
     stopped: Arc<AtomicBool>,
+    list: List,
 }
 
 impl Watch {
@@ -139,12 +142,13 @@ impl Watch {
             used_ns,
         })
         .map_err(no_thread)?;
+        let list = choosing.list();
         let following = choosing.follow(sampler.controller()).map_err(no_thread)?;
         let mut launch = launch;
         if let Some(launch) = &mut launch {
             launch.go()?;
         }
-        Ok(Watch { following, sampler, reducer, launch, is_demo, stopped })
+        Ok(Watch { following, sampler, reducer, launch, is_demo, stopped, list })
     }
 
     /// For a thread that may wait for names.
@@ -283,15 +287,20 @@ pub struct Timed {
 
 enum Wake {
     Interrupted,
+    Asked(Request),
     Ended,
 }
 
 impl Timed {
-    pub fn new(mut watch: Watch) -> Timed {
+    /// `reports`: signals may ask for more than an end.
+    pub fn new(mut watch: Watch, reports: bool) -> Timed {
         let (sender, wakes) = channel();
         let wakes_first = sender.clone();
         let mut interrupted = false;
-        let signals = Caught::each(signals::END, move |signal| {
+        let signals = Caught::each(if reports { signals::REPORTS } else { signals::END }, move |signal| {
+            if let Some(request) = signals::request(signal).filter(|_| reports) {
+                return wakes_first.send(Wake::Asked(request)).is_ok();
+            }
             if std::mem::replace(&mut interrupted, true) {
                 // The second one: leave at once, with nothing written.
                 std::process::exit(128 + signal);
@@ -327,6 +336,7 @@ impl Source for Timed {
         match self.wakes.recv_timeout(timeout) {
             Ok(Wake::Ended) => Waited::Ended,
             Ok(Wake::Interrupted) => Waited::Interrupted,
+            Ok(Wake::Asked(request)) => Waited::Asked(request),
             Err(RecvTimeoutError::Timeout) => Waited::Timeout,
             Err(RecvTimeoutError::Disconnected) => {
                 std::thread::sleep(timeout);
@@ -342,6 +352,24 @@ impl Source for Timed {
 
     fn snapshot(&mut self, named: bool) -> Option<Arc<Snapshot>> {
         self.watch.as_ref()?.reducer.snapshot(if named { NAMES_WITHIN } else { Duration::ZERO })
+    }
+
+    fn cut(&mut self) -> Option<Arc<Snapshot>> {
+        self.watch.as_ref()?.reducer.cut(NAMES_WITHIN)
+    }
+
+    fn pause(&mut self, pause: bool) {
+        if let Some(watch) = &self.watch {
+            watch.pause(pause);
+        }
+    }
+
+    fn living(&mut self) -> Vec<snapshot::Target> {
+        self.watch.as_ref().map_or(Vec::new(), |watch| watch.list.now())
+    }
+
+    fn unix_ns(&mut self) -> i128 {
+        i128::from(clock(rustix::time::ClockId::Realtime))
     }
 
     fn waits(&mut self, asked: Vec<Asked>, timeout: Duration) -> Vec<Answer> {

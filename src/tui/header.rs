@@ -55,9 +55,11 @@ enum Line {
     Measurement,
 }
 
-/// LIVE, FROZEN, WAITING (for a process to come), STOPPED, EXITED.
-pub fn state_word(snapshot: &Snapshot, frozen: bool) -> &'static str {
-    if frozen {
+/// LIVE, SAVED, FROZEN, WAITING (for a process to come), STOPPED, EXITED.
+fn state_word(snapshot: &Snapshot, app: &AppState) -> &'static str {
+    if app.config.saved {
+        "SAVED"
+    } else if app.frozen {
         "FROZEN"
     } else if snapshot.is_over() {
         "EXITED"
@@ -71,7 +73,7 @@ pub fn state_word(snapshot: &Snapshot, frozen: bool) -> &'static str {
 }
 
 fn target(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme) {
-    let word = state_word(snapshot, app.frozen);
+    let word = state_word(snapshot, app);
     let settings = &app.view.shown;
     let (from, till) = (app.view.projection.from, app.view.projection.till);
     let range = match settings.range {

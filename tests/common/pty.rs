@@ -57,6 +57,8 @@ impl Session {
         command.cwd(dir);
         command.env("TERM", "xterm-256color");
         command.env_remove("NO_COLOR");
+        // Not the session that whoever runs the tests has kept.
+        command.env("XDG_STATE_HOME", dir.join(".state"));
         let child = pty.slave.spawn_command(command).expect("sampletop starts");
         drop(pty.slave);
         let reader = pty.master.try_clone_reader().expect("a reader");

@@ -1,6 +1,7 @@
 //! Buckets over hours, memory, dead threads, marks; and the tables that go with them.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use sampletop::model::frame::{
     Event, FrameCode, Look, Losses, Marker, RawFrame, RawName, Seen, Syscall, ThreadKey, Tick,
@@ -333,4 +334,39 @@ fn tables_are_bounded() {
         rows.iter().any(|row| row.starts_with("t1 100 run"))
             && rows.iter().any(|row| row.starts_with("t1 (other) run"))
     );
+}
+
+#[test]
+fn a_wait_is_a_hit_in_each_part_of_history() {
+    let mut feed = Feed::new();
+    feed.blocked(10, 1, EPOLL, 30, counters(0, 0, 1));
+    feed.recorder.set_named(
+        code(30),
+        Named { locations: Arc::new([Location::named("wait", FrameKind::Native)]), pending: false },
+    );
+    feed.on_cpu(20, 2, 20);
+    feed.ticks(10, 1_000);
+    assert_eq!(feed.recorder.take_unnamed().len(), 3, "20, 30 and their root are asked for");
+    for part in 1..4 {
+        feed.recorder.restart();
+        feed.ticks(part * 1_000, part * 1_000 + 1_000);
+        let rows = feed.rows();
+        assert!(
+            rows.contains(&format!("t1 30 poll wall=1000 cpu=0 hits=1/0 longest={}@10", part * 1_000 + 990)),
+            "{rows:?}"
+        );
+        let view = feed.recorder.view();
+        let known = &view.threads.iter().find(|now| now.thread == thread(1)).expect("it waits still");
+        let top = view.tables.named(view.tables.top(known.stack));
+        assert_eq!(&*top.locations[0].function, "wait", "it keeps its name");
+        assert_eq!(view.tables.name(known.name).as_ref(), "t1");
+        assert_eq!(feed.recorder.take_unnamed(), [], "nobody is asked again for what is carried");
+    }
+    // Nothing is kept of what nobody is in.
+    feed.ended(4_005, 1, None);
+    feed.ended(4_005, 2, None);
+    feed.tick(4_010);
+    feed.recorder.restart();
+    let view = feed.recorder.view();
+    assert_eq!((view.tables.stack_count(), view.tables.frame_count()), (7, 6), "the empty stack and the markers");
 }

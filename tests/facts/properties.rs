@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
+use sampletop::model::facts::Weights;
 use sampletop::model::frame::{Ns, ThreadKey};
 use sampletop::model::recorder::{Limits, Recorder, View};
 use sampletop::model::settings::Range;
@@ -145,6 +146,49 @@ proptest! {
         let alone = all(&record(&run, Limits::default()));
         prop_assert_eq!(wall_by_thread(&watched), wall_by_thread(&alone));
         prop_assert_eq!(cpu(&watched), cpu(&alone));
+    }
+
+    /// History that begins again, and again: its parts have what one history has, row by row, and nobody is counted twice.
+    #[test]
+    fn parts_of_history_are_the_whole(world in world(10 * MS, 300, 2 * SECOND, false), every in 1usize..9, kernel_visible in any::<bool>()) {
+        let run = world.run(false);
+        let whole = all(&record_by(&run, Limits::default(), kernel_visible));
+        let mut recorder = Recorder::new(START, Limits::default());
+        recorder.set_kernel_visible(kernel_visible);
+        let (mut parts, mut views, mut from, mut ticks) = (Sums::new(), 0, START, 0);
+        let mut add = |view: &View| {
+            // Ranges of any kind say the same of a part.
+            let (sums, begin, _) = sums(view, Range::Rolling(u64::MAX), view.at);
+            assert_eq!(sums, all(view));
+            assert_eq!(begin, from);
+            from = view.at;
+            ticks += view.ticks;
+            for (key, weights) in sums {
+                parts.entry(key).or_default().follow(&weights);
+            }
+        };
+        for event in &run.events {
+            match event {
+                Some(event) => recorder.apply(event),
+                None => {
+                    views += 1;
+                    if views % every == 0 {
+                        add(&recorder.view());
+                        recorder.restart();
+                    }
+                }
+            }
+        }
+        recorder.close(START + run.end);
+        add(&recorder.view());
+        let times = |sums: &Sums| {
+            let times = |w: &Weights| (w.wall_ns, w.cpu_ns, w.cpu_hits, w.longest_ns);
+            let rows = sums.iter().map(|(key, w)| (key.clone(), times(w)));
+            // What was looked at, and took no time.
+            rows.filter(|(_, times)| *times != (0, 0, 0, 0)).collect::<BTreeMap<_, _>>()
+        };
+        prop_assert_eq!(times(&parts), times(&whole));
+        prop_assert_eq!(ticks, record(&run, Limits::default()).ticks);
     }
 
     /// Folding keeps totals, however little room there is.

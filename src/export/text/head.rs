@@ -12,7 +12,7 @@ use crate::model::snapshot::{Session, Target};
 
 /// One line in logfmt, for grep: what it is about and the three figures that say most.
 pub fn summary(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
-    let Report { snapshot, settings, projection } = report;
+    let Report { snapshot, settings, projection, .. } = report;
     let pid = snapshot.targets.first().map_or(0, |target| target.pid);
     let elapsed = projection.elapsed();
     let mut line = format!(

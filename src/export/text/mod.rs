@@ -24,8 +24,29 @@ use crate::model::tables::Location;
 /// Columns of a page.
 pub(super) const WIDTH: usize = 100;
 
+/// Lines of the whole tree.
+const TREE_LINES: usize = 400;
+
 pub fn write(snapshot: &Snapshot, settings: &Settings, out: &mut dyn Write) -> io::Result<()> {
-    render(&Report { snapshot, settings, projection: &project(snapshot, settings) }, out)
+    render(&Report { snapshot, settings, projection: &project(snapshot, settings), tree_lines: TREE_LINES }, out)
+}
+
+/// In at most so many lines: the tree gives way first.
+pub fn write_within(snapshot: &Snapshot, settings: &Settings, most: usize, out: &mut dyn Write) -> io::Result<()> {
+    let lines = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'\n').count();
+    let projection = &project(snapshot, settings);
+    let (mut whole, mut branchless) = (Vec::new(), Vec::new());
+    render(&Report { snapshot, settings, projection, tree_lines: 0 }, &mut branchless)?;
+    let tree_lines = most.saturating_sub(lines(&branchless)).min(TREE_LINES);
+    render(&Report { snapshot, settings, projection, tree_lines }, &mut whole)?;
+    match lines(&whole).checked_sub(most) {
+        None | Some(0) => out.write_all(&whole),
+        Some(beyond) => {
+            let kept = whole.split_inclusive(|byte| *byte == b'\n').take(most.saturating_sub(1));
+            kept.into_iter().try_for_each(|line| out.write_all(line))?;
+            writeln!(out, "and {} more lines: see --max-lines", beyond + 1)
+        }
+    }
 }
 
 /// Everything a part may look at.
@@ -34,6 +55,8 @@ pub(super) struct Report<'a> {
     pub snapshot: &'a Snapshot,
     pub settings: &'a Settings,
     pub projection: &'a Projection,
+    /// At most so many lines of the tree.
+    pub tree_lines: usize,
 }
 
 pub(super) fn render(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {

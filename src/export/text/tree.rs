@@ -12,9 +12,6 @@ use crate::model::project::{Node, Ordered, Totals, chain};
 /// Rows under this share are left out, unless the settings say another.
 const LEAST_PERCENT: f64 = 1.0;
 
-/// Lines of the whole tree.
-const MOST_LINES: usize = 400;
-
 /// Forks deeper than this are numbered instead of indented.
 const INDENT_MOST: usize = 7;
 
@@ -26,11 +23,16 @@ pub fn tree(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let mut lines = 0;
     let mut left_out = 0;
     let ordered = report.ordered();
+    let ends_here = format!("        the tree ends here: {} lines", report.tree_lines);
     for group in ordered.groups() {
         let group = &report.projection.groups[group as usize];
         if !is_drawn(report, &group.total, least) {
             left_out += 1;
             continue;
+        }
+        lines += 1;
+        if lines > report.tree_lines {
+            return page.line(&ends_here);
         }
         let threads = count(group.threads.len(), "thread");
         let name = crate::export::ascii::fit(&group.name, 30);
@@ -42,8 +44,8 @@ pub fn tree(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         }
         while let Some(row) = todo.pop() {
             lines += 1;
-            if lines > MOST_LINES {
-                return page.line(&format!("        the tree ends here: {MOST_LINES} lines"));
+            if lines > report.tree_lines {
+                return page.line(&ends_here);
             }
             let chain = chain(&ordered, row.node);
             page.line(&line(report, &ordered.node(chain.last), chain.swallowed, row))?;

@@ -35,6 +35,13 @@ impl Processes for Machine {
     fn members(&mut self, _: &Path) -> Vec<u32> {
         self.group.clone()
     }
+    fn of_unit(&mut self, name: &str) -> Vec<u32> {
+        assert_eq!(name, "nginx.service");
+        self.group.clone()
+    }
+    fn in_file(&mut self, _: &Path) -> Option<u32> {
+        self.group.first().copied()
+    }
 }
 
 /// sampletop is 100, started by sudo (90), started by bash (80).
@@ -212,5 +219,26 @@ proptest! {
         for (pid, found) in &machine.processes {
             prop_assert_eq!(given.contains(&(*pid, found.start)), found.name == "match", "{}", pid);
         }
+    }
+}
+
+#[test]
+fn a_unit_and_a_file_name_whoever_is_in_them_now() {
+    let unit = Wanted::Unit("nginx.service".into());
+    let pidfile = Wanted::Pidfile("/run/nginx.pid".into());
+    for wanted in [unit, pidfile] {
+        let mut machine = machine();
+        let mut select = Select::new(wanted, false, OWN.to_vec());
+        assert_eq!(select.look(&mut machine, ROOM), NOBODY);
+        machine.start(7, 1, "nginx", "nginx").start(8, 1, "other", "other");
+        machine.group = vec![7];
+        assert_eq!(select.look(&mut machine, ROOM), [7]);
+        machine.processes.remove(&7);
+        machine.group.clear();
+        assert_eq!(select.look(&mut machine, ROOM), NOBODY);
+        machine.clock += 1;
+        machine.start(7, 1, "nginx", "nginx");
+        machine.group = vec![7];
+        assert_eq!(select.look(&mut machine, ROOM), [7], "the number may be the same");
     }
 }

@@ -1,5 +1,11 @@
-//! Timed runs without a screen: `record`, `demo --once`, `dump`. What is watched is behind [`Source`], so that all of
-//! it runs in a test.
+//! Timed runs without a screen: `record`, `demo --once`, `dump`, `report`. What is watched is behind [`Source`], so that all
+//! of it runs in a test.
+
+mod report;
+#[cfg(test)]
+mod tests;
+
+pub use report::report;
 
 use std::collections::HashMap;
 use std::io::{IsTerminal, Write};
@@ -11,7 +17,7 @@ use crate::export;
 use crate::export::dump::{Dump, DumpThread};
 use crate::model::frame::{Marker, ThreadKey, ThreadKind};
 use crate::model::settings::Filters;
-use crate::model::snapshot::Snapshot;
+use crate::model::snapshot::{Snapshot, Target};
 use crate::model::tables::{FrameKind, Location, StackId};
 use crate::model::waits::{Answer, Asked};
 
@@ -28,6 +34,14 @@ pub trait Source {
     fn snapshot(&mut self, named: bool) -> Option<Arc<Snapshot>>;
     /// What these threads wait for, as far as it is found out within `timeout`.
     fn waits(&mut self, asked: Vec<Asked>, timeout: Duration) -> Vec<Answer>;
+    /// As `snapshot(true)`; what is seen from then on comes into the next one, which has nothing of this.
+    fn cut(&mut self) -> Option<Arc<Snapshot>>;
+    /// Nobody looks until it is said otherwise.
+    fn pause(&mut self, pause: bool);
+    /// Those that are watched and have not ended.
+    fn living(&mut self) -> Vec<Target>;
+    /// The clock on the wall, ns since 1970.
+    fn unix_ns(&mut self) -> i128;
     /// Ends the watching and answers with everything; `None` if nothing can be had any more.
     fn finish(&mut self) -> Option<Arc<Snapshot>>;
 }
@@ -38,8 +52,23 @@ pub enum Waited {
     Timeout,
     /// The target ended.
     Ended,
-    /// SIGINT, SIGTERM or SIGHUP, the first: write what there is. (A second one ends the process.)
+    /// SIGINT, SIGTERM or SIGHUP, the first: write what there is. (A second one ends the process.) A [`report`] goes on
+    /// after SIGHUP.
     Interrupted,
+    /// Of a [`report`].
+    Asked(Request),
+}
+
+/// What signals ask of a [`report`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Request {
+    /// SIGUSR1: one now.
+    Report,
+    /// SIGHUP: its file was moved.
+    Reopen,
+    /// SIGUSR2, SIGCONT.
+    Pause,
+    Resume,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -59,7 +88,7 @@ pub fn record(source: &mut dyn Source, config: &Config, duration: Option<Duratio
         }
         let step = left.unwrap_or(Duration::MAX).min(Duration::from_millis(250));
         match source.wait(step) {
-            Waited::Timeout => {}
+            Waited::Timeout | Waited::Asked(_) => {}
             Waited::Ended | Waited::Interrupted => break,
         }
         if show_progress {
@@ -69,18 +98,28 @@ pub fn record(source: &mut dyn Source, config: &Config, duration: Option<Duratio
     if show_progress {
         eprint!("\r\x1b[K");
     }
-    let Some(snapshot) = source.finish() else {
-        eprintln!("sampletop: the recording was lost because an internal thread died; please report this");
-        return 1;
-    };
-    if snapshot.health.losses.samples == 0 && snapshot.health.ticks == 0 {
-        let pid = snapshot.targets.first().map_or(0, |t| t.pid);
-        eprintln!(
-            "sampletop: process {pid} ended before any sample was taken; start it under sampletop with `record -- COMMAND`"
-        );
-        return 6;
+    let Some(snapshot) = source.finish() else { return lost("recording") };
+    if is_empty(&snapshot) {
+        return nothing(&snapshot);
     }
     write_profile(&snapshot, config)
+}
+
+fn lost(what: &str) -> i32 {
+    eprintln!("sampletop: the {what} was lost because an internal thread died; please report this");
+    1
+}
+
+fn is_empty(snapshot: &Snapshot) -> bool {
+    snapshot.health.losses.samples == 0 && snapshot.health.ticks == 0
+}
+
+fn nothing(snapshot: &Snapshot) -> i32 {
+    let pid = snapshot.targets.first().map_or(0, |t| t.pid);
+    eprintln!(
+        "sampletop: process {pid} ended before any sample was taken; start it under sampletop with `record -- COMMAND`"
+    );
+    6
 }
 
 fn progress_line(progress: Progress, elapsed: Duration, duration: Option<Duration>) {
@@ -123,7 +162,7 @@ pub fn dump(source: &mut dyn Source, config: &Config) -> i32 {
     let mut ended = false;
     loop {
         match source.wait(Duration::from_millis(10)) {
-            Waited::Timeout => {}
+            Waited::Timeout | Waited::Asked(_) => {}
             Waited::Ended => ended = true,
             Waited::Interrupted => return 130,
         }
@@ -141,10 +180,7 @@ pub fn dump(source: &mut dyn Source, config: &Config) -> i32 {
             break;
         }
     }
-    let Some(snapshot) = source.snapshot(true) else {
-        eprintln!("sampletop: the dump was lost because an internal thread died; please report this");
-        return 1;
-    };
+    let Some(snapshot) = source.snapshot(true) else { return lost("dump") };
     if snapshot.threads.is_empty() {
         let pid = snapshot.targets.first().map_or(0, |t| t.pid);
         eprintln!(
@@ -158,7 +194,9 @@ pub fn dump(source: &mut dyn Source, config: &Config) -> i32 {
     let dump = build_dump(&snapshot, &waits, &config.settings.filters);
     let written = match config.output.format {
         Format::Json => export::dump::write_json(&dump, &mut bytes),
-        Format::Text | Format::Folded | Format::Sampletop => export::dump::write_text(&dump, &mut bytes),
+        Format::Text | Format::Folded | Format::Classic | Format::Sampletop => {
+            export::dump::write_text(&dump, &mut bytes)
+        }
     };
     if let Err(error) = written {
         eprintln!("sampletop: cannot build the dump: {error}");

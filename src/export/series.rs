@@ -1,0 +1,266 @@
+//! Where reports go that come one after the other: to standard output, to the end of a file, or each into a file of its own.
+//!
+//! What was written stays: a report that does not fit on the disk is taken back whole, and a file is never written over.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+
+use super::file;
+use crate::config::Kept;
+
+/// What the files of a directory are called: `sampletop-HOST-LABEL-UTC.EXTENSION`.
+#[derive(Clone, Debug)]
+pub struct Names {
+    pub host: String,
+    /// Whom it is about; the same from report to report.
+    pub label: String,
+    pub extension: &'static str,
+}
+
+pub struct Series {
+    to: To,
+}
+
+enum To {
+    Stdout,
+    /// `None`: it could not be opened again.
+    File {
+        path: PathBuf,
+        file: Option<File>,
+    },
+    Directory {
+        path: PathBuf,
+        names: Names,
+        kept: Kept,
+    },
+}
+
+/// Whether reports go into files of their own there: it ends in `/`, or is a directory.
+pub fn is_directory(path: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().ends_with(b"/") || path.is_dir()
+}
+
+impl Series {
+    /// `None`: standard output. A directory is made if it is not there, but for those around it. One sentence if nothing
+    /// could be written.
+    pub fn open(path: Option<&Path>, names: Names, kept: Kept) -> Result<Series, String> {
+        let to = match path {
+            None => To::Stdout,
+            Some(path) if is_directory(path) => {
+                if !path.is_dir() {
+                    let made = std::fs::DirBuilder::new().mode(0o700).create(path);
+                    made.map_err(|error| failed(path, &error))?;
+                    file::give_to_caller(&File::open(path).map_err(|error| failed(path, &error))?)
+                        .map_err(|error| failed(path, &error))?;
+                }
+                file::probe(&path.join(file::name(&names.host, &names.label, 0, names.extension)))?;
+                To::Directory { path: path.into(), names, kept }
+            }
+            Some(path) => To::File { path: path.into(), file: Some(open_end(path)?) },
+        };
+        Ok(Series { to })
+    }
+
+    /// The file was moved away: from now on reports go to a new one.
+    pub fn reopen(&mut self) -> Result<(), String> {
+        if let To::File { path, file } = &mut self.to {
+            *file = None;
+            *file = Some(open_end(path)?);
+        }
+        Ok(())
+    }
+
+    /// One report; `till_unix_ns`: up to when it goes, which names its file. One sentence if it could not be written: then
+    /// nothing of it is there, and all that was before is.
+    pub fn write(&mut self, report: &[u8], till_unix_ns: i128) -> Result<(), String> {
+        match &mut self.to {
+            To::Stdout => {
+                let mut out = io::stdout().lock();
+                let written = out.write_all(report).and_then(|()| out.flush());
+                written.map_err(|error| format!("cannot write to standard output: {}", file::why(&error)))
+            }
+            To::File { path, file } => {
+                let open = match file {
+                    Some(open) => open,
+                    None => file.insert(open_end(path)?),
+                };
+                append_with(open, |file| file.write_all(report)).map_err(|error| failed(path, &error))
+            }
+            To::Directory { path, names, kept } => {
+                let (stem, mut nth) = (|| file::name(&names.host, &names.label, till_unix_ns, names.extension), 0);
+                let mut name = stem();
+                // Two reports within a second.
+                while path.join(&name).exists() {
+                    nth += 1;
+                    let dot = stem().len() - names.extension.len() - 1;
+                    // It sorts behind the first.
+                    name = format!("{}_{nth:03}.{}", &stem()[..dot], names.extension);
+                }
+                file::save(&path.join(&name), report)?;
+                clear(path, names, *kept, &name);
+                Ok(())
+            }
+        }
+    }
+}
+
+fn failed(path: &Path, error: &io::Error) -> String {
+    format!("cannot write `{}`: {}", file::shown(path), file::why(error))
+}
+
+/// The end of a file that grows; it is made if it is not there.
+fn open_end(path: &Path) -> Result<File, String> {
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let there = rustix::fs::open(path, flags, Mode::empty());
+    let opened = match there {
+        Err(rustix::io::Errno::NOENT) => {
+            let made = rustix::fs::open(path, flags | OFlags::CREATE | OFlags::EXCL, file::MODE).map(File::from);
+            made.map_err(io::Error::from).and_then(|made| file::give_to_caller(&made).map(|()| made))
+        }
+        Err(rustix::io::Errno::LOOP) => {
+            let shown = file::shown(path);
+            return Err(format!("`{shown}` is a symbolic link, which is not written through; name a file"));
+        }
+        there => there.map(File::from).map_err(io::Error::from),
+    };
+    let opened = opened.map_err(|error| failed(path, &error))?;
+    let kind = opened.metadata().map_err(|error| failed(path, &error))?.file_type();
+    match kind.is_file() || kind.is_char_device() {
+        true => Ok(opened),
+        false => Err(format!("`{}` is no regular file; name a file, or a directory", file::shown(path))),
+    }
+}
+
+/// All of it, or nothing.
+fn append_with(file: &mut File, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    let before = file.metadata()?.len();
+    fill(file).inspect_err(|_| {
+        let _ = file.set_len(before);
+    })
+}
+
+/// Removes the oldest reports, by their names.
+fn clear(directory: &Path, names: &Names, kept: Kept, newest: &str) {
+    if kept == Kept::default() {
+        return;
+    }
+    let mut ours: Vec<(String, u64)> = Vec::new();
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        if name != newest && file::is_named(&name, &names.host, &names.label, names.extension) {
+            let length = entry.metadata().ok().filter(std::fs::Metadata::is_file).map(|of| of.len());
+            ours.extend(length.map(|length| (name, length)));
+        }
+    }
+    ours.sort();
+    let newest = std::fs::metadata(directory.join(newest)).map_or(0, |of| of.len());
+    let (mut files, mut bytes) = (1, newest);
+    for (name, length) in ours.into_iter().rev() {
+        files += 1;
+        bytes += length;
+        if kept.files.is_some_and(|most| files > most) || kept.bytes.is_some_and(|most| bytes > most) {
+            // Who cannot remove it cannot do anything about it; the next report tries again.
+            let _ = std::fs::remove_file(directory.join(name));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    const SECOND: i128 = 1_000_000_000;
+    const AT: i128 = 1_767_323_045 * SECOND;
+
+    fn names() -> Names {
+        Names { host: "h".into(), label: "42".into(), extension: "txt" }
+    }
+
+    fn there(directory: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(directory).expect("there");
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.expect("readable").file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    fn series(path: &Path, kept: Kept) -> Series {
+        Series::open(Some(path), names(), kept).expect("it can be written")
+    }
+
+    #[test]
+    fn a_file_grows_and_moves_with_its_rotation() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (path, moved) = (dir.path().join("r.log"), dir.path().join("r.log.1"));
+        std::fs::write(&path, "before\n").expect("written");
+        let mut to = series(&path, Kept::default());
+        to.write(b"one\n", AT).expect("written");
+        std::fs::rename(&path, &moved).expect("moved");
+        to.write(b"two\n", AT).expect("written");
+        assert!(!path.exists(), "nobody said that it was moved");
+        to.reopen().expect("opened");
+        to.write(b"three\n", AT).expect("written");
+        assert_eq!(std::fs::read_to_string(&moved).expect("there"), "before\none\ntwo\n");
+        assert_eq!(std::fs::read_to_string(&path).expect("there"), "three\n");
+        assert_eq!(std::fs::metadata(&path).expect("there").mode() & 0o7777, 0o600);
+    }
+
+    #[test]
+    fn a_report_that_does_not_fit_is_taken_back_and_the_next_is_tried() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("r.log");
+        let mut to = series(&path, Kept::default());
+        to.write(b"first\n", AT).expect("written");
+        let mut file = open_end(&path).expect("opened");
+        let failed = append_with(&mut file, |file| {
+            file.write_all(b"half of the s")?;
+            Err(io::Error::from_raw_os_error(libc::ENOSPC))
+        });
+        assert!(failed.is_err());
+        assert_eq!(std::fs::read_to_string(&path).expect("there"), "first\n");
+        to.write(b"third\n", AT).expect("written");
+        assert_eq!(std::fs::read_to_string(&path).expect("there"), "first\nthird\n");
+    }
+
+    #[test]
+    fn a_directory_keeps_the_newest() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("reports/");
+        let mut to = series(&path, Kept { files: Some(3), bytes: None });
+        for other in ["sampletop-h-4-20200101T000000Z.txt", "sampletop-h-42-20200101T000000Z.json", "notes.txt"] {
+            std::fs::write(path.join(other), "another's").expect("written");
+        }
+        for second in 0..5 {
+            to.write(&[b'x'; 10], AT + second * SECOND).expect("written");
+        }
+        let ours =
+            |path: &Path| there(path).into_iter().filter(|name| name.starts_with("sampletop-h-42-2026")).collect();
+        let last: Vec<String> = ours(&path);
+        let stamp = |second| format!("sampletop-h-42-20260102T03040{second}Z.txt");
+        assert_eq!(last, [stamp(7), stamp(8), stamp(9)]);
+        assert_eq!(there(&path).len(), 6, "what is not of this series stays");
+        // By bytes, the newest whatever its size; and two of one second are two.
+        let mut to = series(&path, Kept { files: None, bytes: Some(25) });
+        to.write(&[b'x'; 10], AT + 4 * SECOND).expect("written");
+        assert_eq!(ours(&path) as Vec<String>, [stamp(9), "sampletop-h-42-20260102T030409Z_001.txt".to_owned()]);
+        to.write(&[b'x'; 100], AT + 60 * SECOND).expect("written");
+        assert_eq!(ours(&path) as Vec<String>, ["sampletop-h-42-20260102T030505Z.txt"]);
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_told_at_the_start() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let link = dir.path().join("link");
+        symlink(dir.path().join("target"), &link).expect("linked");
+        for path in [link, dir.path().join("no/such/file"), dir.path().join("no/such/"), "/proc/reports/".into()] {
+            let sentence = Series::open(Some(&path), names(), Kept::default()).err().expect("refused");
+            assert_eq!(sentence.lines().count(), 1, "{sentence}");
+        }
+        assert!(there(dir.path()) == ["link"]);
+    }
+}

@@ -1,0 +1,165 @@
+//! One report after the other, around the clock: what was seen since the one before, up to a moment of the clock on the wall.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Request, Source, Waited, is_empty, lost, nothing};
+use crate::config::{Config, Format, Kept, Reports};
+use crate::export;
+use crate::export::series::{Names, Series, is_directory};
+use crate::model::snapshot::{Snapshot, Target};
+
+/// The clock on the wall may be set: it is read again after so long. A process that ended, or came, is told as soon.
+const LOOK_AT_CLOCK: Duration = Duration::from_secs(1);
+
+/// Writes reports until the target ends, somebody interrupts, or there are enough of them; answers the exit code.
+pub fn report(source: &mut dyn Source, config: &Config, plan: &Reports) -> i32 {
+    let mut out = match open(source, config, plan) {
+        Ok(series) => Output { series, failed: false },
+        Err(sentence) => {
+            eprintln!("sampletop: {sentence}");
+            return 1;
+        }
+    };
+    let mut written = 0;
+    let mut followed = Followed::new(&source.living());
+    let mut due = next(source.unix_ns(), plan.every);
+    loop {
+        let now = source.unix_ns();
+        let left = due.map(|due| Duration::from_nanos(u64::try_from(due - now).unwrap_or(0)));
+        let ends = match source.wait(left.unwrap_or(Duration::MAX).min(LOOK_AT_CLOCK)) {
+            Waited::Timeout => false,
+            Waited::Ended | Waited::Interrupted => true,
+            Waited::Asked(Request::Report) => {
+                due = Some(source.unix_ns());
+                false
+            }
+            Waited::Asked(Request::Reopen) => {
+                out.reopen();
+                false
+            }
+            Waited::Asked(Request::Pause) => {
+                source.pause(true);
+                false
+            }
+            Waited::Asked(Request::Resume) => {
+                source.pause(false);
+                false
+            }
+        };
+        followed.tell(&source.living());
+        let now = source.unix_ns();
+        let is_due = due.is_some_and(|due| now >= due);
+        if !ends && !is_due {
+            // The clock was set back: not for a day without a report.
+            let soonest = next(now, plan.every);
+            due = due.min(soonest.or(due));
+            continue;
+        }
+        due = next(now, plan.every);
+        written += 1;
+        let is_last = ends || plan.count.is_some_and(|most| written >= most);
+        let snapshot = match (is_last, plan.cumulative) {
+            (true, _) => source.finish(),
+            (false, true) => source.snapshot(true),
+            (false, false) => source.cut(),
+        };
+        let Some(snapshot) = snapshot else { return lost("report") };
+        if is_last && written == 1 && is_empty(&snapshot) {
+            return nothing(&snapshot);
+        }
+        out.write(&snapshot, config, plan);
+        if is_last {
+            return i32::from(out.failed);
+        }
+    }
+}
+
+/// The first moment after `now` at which a report is due, ns since 1970: whole multiples of `every` since midnight UTC.
+fn next(now: i128, every: Option<Duration>) -> Option<i128> {
+    let every = i128::try_from(every?.as_nanos()).ok().filter(|every| *every > 0)?;
+    Some((now.div_euclid(every) + 1) * every)
+}
+
+fn open(source: &mut dyn Source, config: &Config, plan: &Reports) -> Result<Series, String> {
+    let snapshot = source.snapshot(false).ok_or("no report can be had: an internal thread died; please report this")?;
+    let session = &snapshot.session;
+    let label = match &*session.wanted.title {
+        "" => snapshot.targets.first().map_or(String::new(), |target| target.pid.to_string()),
+        title => title.to_owned(),
+    };
+    let names = Names { host: session.host.clone(), label, extension: config.output.format.extensions()[0] };
+    let path = config.output.path.as_deref();
+    if !path.is_some_and(is_directory) {
+        if plan.kept != Kept::default() {
+            return Err(
+                "`--keep` and `--max-bytes` need a directory of reports: end the name behind `-o` in `/`".into()
+            );
+        }
+        let format = config.output.format;
+        if !matches!(format, Format::Text | Format::Json | Format::Classic) {
+            let word = format.word();
+            return Err(format!(
+                "reports as {word} do not go into one file; name a directory, `-o DIR/`, or another format"
+            ));
+        }
+    }
+    Series::open(path, names, plan.kept)
+}
+
+struct Output {
+    series: Series,
+    /// The newest report could not be written.
+    failed: bool,
+}
+
+impl Output {
+    fn write(&mut self, snapshot: &Arc<Snapshot>, config: &Config, plan: &Reports) {
+        let mut bytes = Vec::new();
+        let built = match config.output.format {
+            Format::Text => export::text::write_within(snapshot, &config.settings, plan.max_lines, &mut bytes),
+            format => export::write(format, snapshot, &config.settings, &mut bytes),
+        };
+        let till = export::unix_ns(&snapshot.session, snapshot.at);
+        let built = built.map_err(|error| format!("cannot build the report: {error}"));
+        let written = built.and_then(|()| self.series.write(&bytes, till));
+        self.note(&written);
+    }
+
+    fn reopen(&mut self) {
+        let reopened = self.series.reopen();
+        self.note(&reopened);
+    }
+
+    /// An error is told once, until it is gone: the next report is tried in any case.
+    fn note(&mut self, result: &Result<(), String>) {
+        match result {
+            Ok(()) if self.failed => eprintln!("sampletop: reports are written again"),
+            Err(sentence) if !self.failed => eprintln!("sampletop: {sentence}; sampling goes on"),
+            _ => {}
+        }
+        self.failed = result.is_err();
+    }
+}
+
+/// Tells on standard error who came and who ended, a line each.
+struct Followed {
+    known: Vec<(u32, u64)>,
+}
+
+impl Followed {
+    fn new(living: &[Target]) -> Followed {
+        Followed { known: living.iter().map(|target| (target.pid, target.start)).collect() }
+    }
+
+    fn tell(&mut self, living: &[Target]) {
+        let now = Followed::new(living);
+        for (pid, _) in self.known.iter().filter(|known| !now.known.contains(known)) {
+            eprintln!("sampletop: process {pid} has ended");
+        }
+        for target in living.iter().filter(|target| !self.known.contains(&(target.pid, target.start))) {
+            eprintln!("sampletop: process {} is watched from now on: {}", target.pid, target.command);
+        }
+        *self = now;
+    }
+}

@@ -1,0 +1,118 @@
+//! Saved profiles: opened, converted, printed; and the session that the live view keeps.
+
+mod common;
+#[path = "common/pty.rs"]
+mod pty;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use common::{Recording, Running, build};
+use pty::Session;
+use serde_json::Value;
+
+fn sampletop(args: &[&str], dir: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
+    command.args(args).current_dir(dir).env("XDG_STATE_HOME", dir.join(".state"));
+    command.output().expect("sampletop starts")
+}
+
+fn json(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("json")
+}
+
+/// A profile of a program with five threads.
+fn recorded(dir: &Path) -> Running {
+    let program = build("../../demos/work.c", "o2", &["-O2"]);
+    let target = Running::start(&program, &[]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
+    command.args(["record", "-p", &target.pid().to_string(), "-o", "p.sampletop"]).current_dir(dir);
+    let recording = Recording::start(&mut command);
+    recording.until_used(target.pid(), 500);
+    assert!(recording.end().status.success());
+    target
+}
+
+#[test]
+fn a_profile_is_written_in_other_formats_under_other_settings() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let target = recorded(dir.path());
+    let all = json(&sampletop(&["open", "p.sampletop", "--format", "json"], dir.path()));
+    let cpu = |profile: &Value| -> f64 {
+        let groups = profile["groups"].as_array().expect("groups");
+        groups.iter().map(|group| group["cpu_ms"].as_f64().expect("ms")).sum()
+    };
+    assert!(cpu(&all) >= 100.0, "{}", cpu(&all));
+    assert!(all["groups"].as_array().expect("groups").iter().any(|group| group["name"] == "work-"));
+    // What is given goes before what was saved; nothing of the profile is lost by that.
+    let by_process = json(&sampletop(&["open", "p.sampletop", "--format", "json", "--group", "process"], dir.path()));
+    let groups = by_process["groups"].as_array().expect("groups");
+    assert_eq!(groups.len(), 1);
+    assert!(groups[0]["name"].as_str().expect("text").starts_with(&target.pid().to_string()));
+    assert_eq!(cpu(&by_process), cpu(&all));
+
+    let text = sampletop(&["report", "p.sampletop", "--max-lines", "30"], dir.path());
+    let text = String::from_utf8(text.stdout).expect("text");
+    assert!(text.starts_with(&format!("sampletop pid={} ", target.pid())), "{text}");
+    assert_eq!(text.lines().count(), 30);
+    assert!(sampletop(&["open", "p.sampletop", "-o", "p.folded"], dir.path()).status.success());
+    let folded = std::fs::read_to_string(dir.path().join("p.folded")).expect("written");
+    assert!(folded.lines().any(|line| line.contains(";sixty ")), "{folded}");
+    // As it was, byte for byte.
+    assert!(sampletop(&["open", "p.sampletop", "-o", "again.sampletop"], dir.path()).status.success());
+    let again = json(&sampletop(&["open", "again.sampletop", "--format", "json"], dir.path()));
+    assert_eq!(again, all);
+}
+
+#[test]
+fn what_is_no_profile_is_told_in_one_sentence() {
+    let dir = tempfile::tempdir().expect("a folder");
+    std::fs::write(dir.path().join("x.txt"), "something else").expect("written");
+    for (args, words) in [
+        (&["report", "missing.sampletop"][..], "cannot read `missing.sampletop`: no such file"),
+        (&["report", "."], "cannot read `.`: is a directory"),
+        (&["report", "x.txt"], "`x.txt`: this is no profile of sampletop's"),
+        (&["open", "--format", "json"], "no session was kept at"),
+        (&["open", "x.txt"], "the live view needs a terminal"),
+        (&["open", "x.txt", "y.txt", "-o", "z.json"], "`y.txt` is none of"),
+        (&["open", "x.txt", "-p", "1", "-o", "z.json"], "--pid"),
+    ] {
+        let output = sampletop(args, dir.path());
+        let sentence = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {sentence}");
+        assert!(sentence.contains(words) && sentence.lines().count() == 1, "{args:?}: {sentence}");
+    }
+}
+
+#[test]
+fn the_live_view_keeps_its_session_and_shows_it_again() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let program = build("../../demos/work.c", "o2", &["-O2"]);
+    let target = Running::start(&program, &[]);
+    let pid = target.pid().to_string();
+    let mut session = Session::start(&["-p", &pid], 24, 80, dir.path());
+    session.wait_for("a tree", |screen| screen.contains("one_round"));
+    // By process, which is seen again: the settings are kept, too.
+    session.press("t");
+    session.press("t");
+    session.press("t");
+    session.wait_for("the group", |screen| screen.contains(&format!("{pid} work")));
+    session.press("q");
+    assert_eq!(session.wait_end(), 0);
+    assert!(String::from_utf8_lossy(&session.raw).contains("sampletop open"));
+    drop(target);
+
+    let mut session = Session::start(&["open"], 24, 80, dir.path());
+    let screen = session.wait_for("the same tree", |screen| screen.contains("one_round"));
+    assert!(screen.contains("SAVED") && screen.contains(&format!("{pid} work")), "{screen}");
+    session.press("X");
+    session.wait_for("an answer", |screen| screen.contains("nothing is sampled"));
+    for keys in ["2", "1", "m", "b", "r", "o", "/", "thirty\r", "x"] {
+        session.press(keys);
+    }
+    session.wait_for("an export", |screen| screen.contains("saved "));
+    session.press("q");
+    assert_eq!(session.wait_end(), 0);
+    assert!(!String::from_utf8_lossy(&session.raw).contains("sampletop open"), "it is kept already");
+}

@@ -1,0 +1,146 @@
+//! `report`: one after the other, without a gap, through rotation, restarts and a full disk.
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+use common::{Running, build, need_root, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// A `report` that runs; ended when this goes.
+struct Reporting {
+    child: Child,
+    errors: std::io::Lines<BufReader<ChildStderr>>,
+}
+
+impl Reporting {
+    fn start(args: &[&str]) -> Reporting {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
+        command.arg("report").args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("sampletop starts");
+        let errors = BufReader::new(child.stderr.take().expect("piped")).lines();
+        Reporting { child, errors }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("it is there");
+    }
+
+    /// The next line it says on standard error.
+    fn says(&mut self) -> String {
+        self.errors.next().expect("a line").expect("text")
+    }
+
+    /// Ends it by SIGTERM: its exit code.
+    fn end(mut self) -> Option<i32> {
+        self.signal(Signal::TERM);
+        self.child.wait().expect("it ends").code()
+    }
+}
+
+impl Drop for Reporting {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The reports of a file as json; a last one that is not whole yet is left out.
+fn read(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    serde_json::Deserializer::from_str(&text).into_iter().map_while(Result::ok).collect()
+}
+
+fn wall_ms(report: &Value) -> f64 {
+    let groups = report["groups"].as_array().expect("groups");
+    groups.iter().map(|group| group["wall_ms"].as_f64().expect("ms")).sum()
+}
+
+fn pids(report: &Value) -> Vec<u64> {
+    report["targets"].as_array().expect("targets").iter().map(|target| target["pid"].as_u64().expect("a pid")).collect()
+}
+
+#[test]
+fn each_begins_where_the_last_ended_and_all_time_is_in_one() {
+    let program = build("../../demos/work.c", "o2", &["-O2"]);
+    let target = Running::start(&program, &[]);
+    let pid = target.pid().to_string();
+    let threads = common::states(target.pid()).len() as f64;
+    let dir = tempfile::tempdir().expect("a folder");
+    let (path, moved) = (dir.path().join("r.json"), dir.path().join("r.json.1"));
+    let file = path.to_str().expect("text");
+    let reporting = Reporting::start(&["-p", &pid, "--every", "1s", "-o", file]);
+    wait_until("three reports", || read(&path).len() >= 3);
+    std::fs::rename(&path, &moved).expect("rotated");
+    reporting.signal(Signal::HUP);
+    wait_until("a new file", || path.exists());
+    reporting.signal(Signal::USR1);
+    wait_until("a report in it", || !read(&path).is_empty());
+    let (mut reports, code) = (read(&moved), reporting.end());
+    assert_eq!(code, Some(0));
+    let after = read(&path);
+    assert!(after.len() >= 2, "the last one, too");
+    reports.extend(after);
+
+    let text = |report: &Value, name: &str| report[name].as_str().expect("text").to_owned();
+    for pair in reports.windows(2) {
+        assert_eq!(text(&pair[0], "till"), text(&pair[1], "from"));
+        assert!(pair[1]["health"]["ticks"].as_u64().expect("a count") < 1_000, "it is that report's own");
+    }
+    // The threads were there all the time. What one did since the last look at it comes into the next report.
+    let since_the_first = &reports[1..];
+    let elapsed: f64 = since_the_first.iter().map(|report| report["elapsed_ms"].as_f64().expect("ms")).sum();
+    let wall: f64 = since_the_first.iter().map(wall_ms).sum();
+    let looks = since_the_first.iter().map(|report| report["health"]["ticks"].as_f64().expect("a count")).sum::<f64>();
+    let unbooked = 3.0 * elapsed / looks;
+    assert!((wall - threads * elapsed).abs() <= threads * unbooked, "{wall} of {threads} x {elapsed}, {looks} looks");
+}
+
+#[test]
+fn restarts_are_followed_and_told() {
+    if !need_root("finds processes of everybody") {
+        return;
+    }
+    let program = build("../../demos/work.c", "restarts", &["-O2"]);
+    let name = program.file_name().expect("a name").to_str().expect("text").to_owned();
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("reports/");
+    let place = path.to_str().expect("text").to_owned();
+    let mut reporting = Reporting::start(&["--name", &name, "--every", "0", "--format", "json", "-o", &place]);
+    assert!(reporting.says().contains("waiting for a process called"));
+    let first = Running::start(&program, &[]);
+    let one = u64::from(first.pid());
+    wait_until("its folder", || path.is_dir());
+    drop(first);
+    assert_eq!(reporting.says(), format!("sampletop: process {one} has ended"));
+    let second = Running::start(&program, &[]);
+    let two = u64::from(second.pid());
+    assert!(reporting.says().starts_with(&format!("sampletop: process {two} is watched from now on: ")));
+    // A report that was asked for; the one after it does not know the first process any more.
+    reporting.signal(Signal::USR1);
+    let files = || {
+        let entries = std::fs::read_dir(&path).expect("there").map(|entry| entry.expect("readable").path());
+        let mut files: Vec<_> = entries.filter(|path| path.extension().is_some_and(|of| of == "json")).collect();
+        files.sort();
+        files
+    };
+    wait_until("a report", || !files().is_empty());
+    assert_eq!(reporting.end(), Some(0));
+    let reports: Vec<Value> = files().iter().flat_map(|file| read(file)).collect();
+    assert_eq!(reports.iter().map(pids).collect::<Vec<_>>(), [vec![one, two], vec![two]]);
+}
+
+#[test]
+fn a_full_disk_is_told_once_and_sampling_goes_on() {
+    let program = build("../../demos/work.c", "o2", &["-O2"]);
+    let target = Running::start(&program, &[]);
+    let mut reporting = Reporting::start(&["-p", &target.pid().to_string(), "--every", "1s", "-o", "/dev/full"]);
+    assert_eq!(reporting.says(), "sampletop: cannot write `/dev/full`: no space left on device; sampling goes on");
+    reporting.signal(Signal::USR1);
+    reporting.signal(Signal::TERM);
+    assert_eq!(reporting.child.wait().expect("it ends").code(), Some(1), "the last one is lost");
+    assert_eq!(reporting.errors.next().map(|line| line.expect("text")), None, "it is not told again");
+}
