@@ -146,11 +146,17 @@ fn methods_and_lines_get_their_shares() {
         );
         println!("{what}");
         assert!(ours.looks > 500.0 && peers.looks > 50.0, "{what}");
+        let far = |told: &Told, at: usize| (told.shares[at] - truth[at]).abs() > Z * deviation(truth[at], told.looks);
+        // Flight Recorder leaves out the looks that it cannot walk, some methods' more often than others': once, beside other load,
+        // it had 0.14, 0.09 and 0.77 where the thread's clock said 0.21, 0.15 and 0.64. Then it is no judge.
+        let is_judge = (0..METHODS.len()).all(|at| !far(&peers, at));
+        if !is_judge {
+            println!("Flight Recorder contradicts the thread's own clock and is not compared with");
+        }
         for (at, truth) in truth.into_iter().enumerate() {
-            let by_ours = deviation(truth, ours.looks);
-            assert!((ours.shares[at] - truth).abs() <= Z * by_ours, "{what}");
-            let by_both = by_ours.hypot(deviation(truth, peers.looks));
-            assert!((ours.shares[at] - peers.shares[at]).abs() <= Z * by_both, "{what}");
+            assert!(!far(&ours, at), "{what}");
+            let by_both = deviation(truth, ours.looks).hypot(deviation(truth, peers.looks));
+            assert!(!is_judge || (ours.shares[at] - peers.shares[at]).abs() <= Z * by_both, "{what}");
             assert!(ours.at_loops[at] >= 0.98, "{what}");
         }
     }
