@@ -462,7 +462,7 @@ static long visit_listed(u32 index, struct bpf_iter__task **context)
 }
 
 // The threads that this is called for, all that there are, are a pretext: user space reads one byte, which makes the kernel call
-// this once, then the rows, and for the next list it reads on. To make an iterator costs as much as visiting twenty threads.
+// this once, then the rows, and for the next list it reads on. To make an iterator costs as much as visiting fifty threads.
 SECTION("iter.s/task")
 int visit(struct bpf_iter__task *context)
 {
