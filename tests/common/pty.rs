@@ -1,4 +1,5 @@
 //! The real program on a pseudo terminal: press keys, read the screen.
+#![allow(dead_code)] // each test binary uses a part of it
 
 use std::io::{Read, Write};
 use std::num::NonZero;
