@@ -6,6 +6,9 @@ mod pty;
 
 use common::{Running, build};
 use pty::Session;
+use sampletop::config::Format;
+use sampletop::export;
+use sampletop::model::settings::{Range, Settings};
 
 fn demo(args: &[&str], rows: u16, columns: u16) -> (Session, tempfile::TempDir) {
     let dir = tempfile::tempdir().expect("a folder");
@@ -157,12 +160,23 @@ fn export_writes_a_report_and_names_it_again_at_the_end() {
     session.press("q");
     assert_eq!(session.wait_end(), 0);
     let screen = session.screen();
-    let names: Vec<_> = std::fs::read_dir(dir.path()).expect("the folder").filter_map(Result::ok).collect();
-    assert_eq!(names.len(), 1, "{names:?}");
-    let name = names[0].file_name().into_string().expect("text");
-    assert!(screen.replace('\n', "").contains(&name), "{screen}");
-    let report = std::fs::read_to_string(names[0].path()).expect("the report");
+    let files = std::fs::read_dir(dir.path()).expect("the folder").filter_map(Result::ok);
+    let mut files: Vec<_> = files.map(|file| file.path()).collect();
+    files.sort();
+    let [saved, report] = &files[..] else { panic!("{files:?}") };
+    for (file, extension) in [(saved, "sampletop"), (report, "txt")] {
+        assert_eq!(file.extension().and_then(|e| e.to_str()), Some(extension));
+        let name = file.file_name().expect("a file").to_str().expect("text");
+        assert!(screen.replace('\n', "").contains(name), "{screen}");
+    }
+    let report = std::fs::read_to_string(report).expect("the report");
     assert!(report.contains("method_500ms"), "{report}");
+    let opened = sampletop::saved::read(&std::fs::read(saved).expect("the profile")).expect("it opens");
+    assert_eq!(opened.lost, None);
+    let settings = Settings { range: Range::Cumulative { since: None }, ..opened.settings };
+    let mut folded = Vec::new();
+    export::write(Format::Folded, &opened.snapshot, &settings, &mut folded).expect("memory takes it");
+    assert!(String::from_utf8_lossy(&folded).contains("method_500ms"));
 }
 
 #[test]
