@@ -99,10 +99,22 @@ fn record(jdk: &Jdk, options: &[&str], more: &[&str], ms: u64) -> (Told, Vec<f64
     let pid = target.pid().to_string();
     let before = done(&mut target.running);
     let mut record = Command::new(env!("CARGO_BIN_EXE_sampletop"));
-    // A reader of json goes only so deep.
-    const DEEP: &str = r"^(Virtual\.descend|java\.util\..*|Z[A-Z].*)$";
+    // A reader of json goes only so deep: nothing that the program's methods call.
+    const DEEP: &str = r"^(Virtual\.descend|java\.util\..*)$";
     record
-        .args(["record", "-p", &pid, "--format", "json", "--group", "name", "--hide", DEEP, "--no-kernel"])
+        .args([
+            "record",
+            "-p",
+            &pid,
+            "--format",
+            "json",
+            "--group",
+            "name",
+            "--hide",
+            DEEP,
+            "--interesting",
+            "Virtual.",
+        ])
         .args(more);
     let recording = Recording::start(&mut record);
     recording.until_used(target.pid(), ms);

@@ -29,7 +29,7 @@ pub struct StackBytes<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Walk {
     /// `None`: proven whole (outermost return address undefined by CFI, or 0 at a start routine, and the stack
-    /// pointer rose inside one mapping all the way). Otherwise the marker that the frames already end with.
+    /// pointer rose inside one mapping all the way). Otherwise the marker that the frames already end with, or that stands where a gap is.
     pub end: Option<Marker>,
     /// rbp was recovered by searching for linked frame records.
     pub recovered: bool,
@@ -107,6 +107,22 @@ pub trait Generated: Send {
     /// Whether `pc` lies in such code.
     fn covers(&self, pc: u64) -> bool;
 
+    /// The frame by which such code was left for other code, last before a frame at `sp` that nobody knows how to leave: appended to `out`, and
+    /// where it ended and where its caller is. Only of threads at rest.
+    fn resume(
+        &mut self,
+        _sp: u64,
+        _word: &mut dyn FnMut(u64) -> Option<u64>,
+        _out: &mut Vec<RawFrame>,
+    ) -> Option<(u64, Leave)> {
+        None
+    }
+
+    /// Whether [`Generated::resume`] may know something.
+    fn can_resume(&self) -> bool {
+        false
+    }
+
     /// Appends the frame at `place` to `out`, and says where its caller is. `word` reads the thread's stack.
     fn leave(&mut self, place: Place, word: &mut dyn FnMut(u64) -> Option<u64>, out: &mut Vec<RawFrame>) -> Leave;
 }
@@ -140,6 +156,11 @@ pub trait Unwinder {
     /// a virtual thread.
     fn thread_name(&mut self, _at: Ns) -> Option<RawName> {
         None
+    }
+
+    /// Whether a walk that ended for want of unwind information may come further as [`Unwinder::walk_blocked`].
+    fn can_resume(&self) -> bool {
+        false
     }
 
     /// As [`Unwinder::walk`], for a thread that is read as it lies although its rbp is known.

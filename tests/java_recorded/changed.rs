@@ -112,6 +112,10 @@ pub fn look(all: &[Recording], data: &[u8]) {
 /// As the unwinder does it, but for native frames.
 fn walk(jvm: &mut dyn Generated, memory: &Changed, start: Place, out: &mut Vec<RawFrame>) {
     jvm.begin();
+    // Ends of native code that cannot be walked.
+    if matches!(jvm.resume(start.sp, &mut |at| memory.read_u64(at), out), Some((at, _)) if at <= start.sp) {
+        panic!("it goes back");
+    }
     let mut at = start;
     while out.len() < FRAMES_MAX && jvm.covers(if at.exact { at.pc } else { at.pc.wrapping_sub(1) }) {
         let before = out.len();

@@ -153,8 +153,9 @@ fn read_stack(
     copied.kernel_frames(&mut look.stack);
     let mut walk = stacks.unwinder.walk(registers, bytes, &mut look.stack);
     let mut name = stacks.unwinder.thread_name(row.at);
-    // Deeper than what is copied, or on another stack beside this one: the rest is read as it lies.
-    if walk.end == Some(Marker::Truncated) {
+    // Deeper than what is copied, on another stack beside this one, or behind code that nobody can walk: the rest is read as it lies.
+    let resumes = matches!(walk.end, Some(Marker::NoUnwindInfo | Marker::BadUnwind)) && stacks.unwinder.can_resume();
+    if walk.end == Some(Marker::Truncated) || resumes {
         let mut whole = Vec::with_capacity(2 * look.stack.len());
         copied.kernel_frames(&mut whole);
         let again = stacks.unwinder.walk_blocked(registers, bytes, &mut whole);

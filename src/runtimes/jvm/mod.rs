@@ -10,6 +10,7 @@
 //! normal      what generated classes are called
 //! walk        leaving a frame of generated code
 //!   compiled, interpreter, stub   one each
+//! anchors     where Java code was left, for walks that come no further
 //! virtuals    whose stack it is that a carrier has, of virtual threads
 //! objects     Java objects on its heap, for
 //! threads     Java threads and their names
@@ -19,6 +20,7 @@
 //!
 //! Everything is read with the target running. What was read is believed for [`BELIEVED`], then compared with what is there.
 
+mod anchors;
 mod compiled;
 mod heap;
 mod interpreter;
@@ -51,6 +53,7 @@ pub use structs::{Missing, Unreadable};
 use threads::JavaThread;
 pub use threads::is_own;
 
+use anchors::{Anchors, Places};
 use heap::{Blob, CodeCache, Kind};
 use layout::Layout;
 use limited::Limited;
@@ -121,6 +124,7 @@ pub struct Jvm<M> {
     /// Which of them are read again next.
     names_turn: usize,
     virtuals: Virtuals,
+    anchors: Anchors,
     /// Whom it belongs to, for those who are told.
     pid: Option<u32>,
     /// What was checked in this round is believed.
@@ -153,7 +157,8 @@ impl<M: ReadMemory> Jvm<M> {
             return Err(Unreadable::Starting("code heaps"));
         }
         let code = CodeCache::new(heaps);
-        Ok(Jvm { virtuals, ..Jvm::new(memory, layout, code, names, objects, call_stub_return) })
+        let anchors = Anchors::new(Places::of(&structs));
+        Ok(Jvm { virtuals, anchors, ..Jvm::new(memory, layout, code, names, objects, call_stub_return) })
     }
 
     /// Nothing is known of it yet.
@@ -182,6 +187,7 @@ impl<M: ReadMemory> Jvm<M> {
             thread_names: FxHashMap::default(),
             names_turn: 0,
             virtuals: Virtuals::default(),
+            anchors: Anchors::default(),
             pid: None,
             round: 0,
             round_began: Instant::now(),
@@ -201,6 +207,7 @@ impl<M: ReadMemory> Jvm<M> {
     /// A walk begins: what was believed for long enough is looked at again.
     fn begin(&mut self, now: Instant) {
         self.virtuals.begin();
+        self.anchors.begin();
         if self.memory.begin(limited::WALK) {
             // What was not read any more is not known of it.
             self.known.clear();

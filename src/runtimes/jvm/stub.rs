@@ -27,6 +27,7 @@ impl<M: ReadMemory> Jvm<M> {
     pub fn leave_stub(&mut self, blob: &Blob, name: &str, here: &mut Here<'_>) -> (RawFrame, Option<Caller>) {
         if !here.place.exact && here.place.pc == self.call_stub_return {
             // From here on it is native code again.
+            self.note_entry(here);
             return (self.stub_frame("call_stub"), self.by_rbp(here));
         }
         if !here.place.exact && self.is_barrier(name, here.place.pc) {

@@ -95,7 +95,7 @@ impl<M: ReadMemory> Jvm<M> {
         self.thread_names.values().cloned().collect()
     }
 
-    fn thread_pointers(&self) -> Vec<u64> {
+    pub fn thread_pointers(&self) -> Vec<u64> {
         let word = |at: u64| self.memory.read_u64(at).unwrap_or(0);
         match self.layout.threads.list {
             ThreadList::Linked { first, next } => {

@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::model::frame::{Marker, Ns, RawFrame, RawName};
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::Jvm;
-use crate::runtimes::jvm::heap::Kind;
+use crate::runtimes::jvm::heap::{Blob, Kind};
 use crate::runtimes::jvm::threads::JavaThread;
 use crate::unwinder::{Generated, Leave, Place};
 
@@ -55,7 +55,6 @@ impl<M: ReadMemory + Send> Generated for Jvm<M> {
     }
 
     fn leave(&mut self, place: Place, word: &mut dyn FnMut(u64) -> Option<u64>, out: &mut Vec<RawFrame>) -> Leave {
-        let mut here = Here { place, word };
         let looked_up = if place.exact { place.pc } else { place.pc.wrapping_sub(1) };
         let Some(blob) = self.blob(looked_up) else {
             out.push(self.stub_frame("generated code"));
@@ -65,20 +64,20 @@ impl<M: ReadMemory + Send> Generated for Jvm<M> {
         if !place.exact && !self.returns_to(place.pc) {
             return Leave::End(Marker::BadUnwind);
         }
-        if !place.exact {
-            self.look_for_continuation(&blob.kind, &mut here);
-        }
-        let (frame, caller) = match &blob.kind {
-            Kind::Interpreter => self.leave_interpreter(&mut here),
-            Kind::Compiled(nmethod) | Kind::NativeWrapper(nmethod) => self.leave_compiled(&blob, nmethod, &mut here),
-            Kind::Frameless => (self.stub_frame("adapter"), self.leave_adapter(&mut here)),
-            Kind::Stub(name) => self.leave_stub(&blob, name, &mut here),
-        };
-        out.push(frame);
-        match caller {
-            Some(Caller { pc, sp, rbp }) => Leave::To { pc, sp, rbp },
-            None => Leave::End(Marker::BadUnwind),
-        }
+        self.leave_blob(&blob, Here { place, word }, out)
+    }
+
+    fn resume(
+        &mut self,
+        sp: u64,
+        word: &mut dyn FnMut(u64) -> Option<u64>,
+        out: &mut Vec<RawFrame>,
+    ) -> Option<(u64, Leave)> {
+        self.resume_at_anchor(sp, word, out)
+    }
+
+    fn can_resume(&self) -> bool {
+        true
     }
 }
 
@@ -91,6 +90,24 @@ pub fn is_sender(sender: u64, sp: u64) -> bool {
 }
 
 impl<M: ReadMemory> Jvm<M> {
+    /// Leaves a frame of this code.
+    pub fn leave_blob(&mut self, blob: &Blob, mut here: Here<'_>, out: &mut Vec<RawFrame>) -> Leave {
+        if !here.place.exact {
+            self.look_for_continuation(&blob.kind, &mut here);
+        }
+        let (frame, caller) = match &blob.kind {
+            Kind::Interpreter => self.leave_interpreter(&mut here),
+            Kind::Compiled(nmethod) | Kind::NativeWrapper(nmethod) => self.leave_compiled(blob, nmethod, &mut here),
+            Kind::Frameless => (self.stub_frame("adapter"), self.leave_adapter(&mut here)),
+            Kind::Stub(name) => self.leave_stub(blob, name, &mut here),
+        };
+        out.push(frame);
+        match caller {
+            Some(Caller { pc, sp, rbp }) => Leave::To { pc, sp, rbp },
+            None => Leave::End(Marker::BadUnwind),
+        }
+    }
+
     /// The return address is on top of the stack.
     pub fn leaf(&mut self, here: &mut Here<'_>) -> Option<Caller> {
         let pc = here.at_sp(0)?;

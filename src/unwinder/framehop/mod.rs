@@ -142,6 +142,10 @@ impl<M: ReadMemory> Unwinder for FramehopUnwinder<M> {
         self.runtime.found.as_deref_mut()?.thread_name(at)
     }
 
+    fn can_resume(&self) -> bool {
+        self.runtime.found.as_deref().is_some_and(Generated::can_resume)
+    }
+
     fn walk_blocked(&mut self, registers: &Registers, stack: StackBytes<'_>, out: &mut Vec<RawFrame>) -> Walk {
         self.walk_copy(registers, stack, true, out)
     }
@@ -191,6 +195,8 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
             out,
             recovered: false,
             signals: 0,
+            gap: None,
+            at_rest: stays,
             generated,
         };
         let (walk, stack) = walker.walk();

@@ -48,6 +48,7 @@ impl Cursor {
 }
 
 /// What follows a frame.
+#[derive(Clone, Copy)]
 enum Next {
     Frame(Cursor),
     /// Proven to be the outermost.
@@ -72,6 +73,10 @@ pub struct Walker<'w, 's, M> {
     pub out: &'w mut Vec<RawFrame>,
     pub recovered: bool,
     pub signals: u32,
+    /// Frames are missing here, for this reason.
+    pub gap: Option<Marker>,
+    /// The thread stands still.
+    pub at_rest: bool,
     pub generated: Option<&'w mut dyn Generated>,
 }
 
@@ -79,7 +84,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
     /// Walks until the outermost frame or the first thing that cannot be trusted.
     pub fn walk(mut self) -> (Walk, Stack<'s, M>) {
         let end = self.frames();
-        (Walk { end, recovered: self.recovered }, self.stack)
+        (Walk { end: end.or(self.gap), recovered: self.recovered }, self.stack)
     }
 
     fn frames(&mut self) -> Option<Marker> {
@@ -136,6 +141,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
                 return self.end(Marker::BadUnwind, Some(known));
             }
             self.stack.take_missing();
+            let recovered = self.recovered;
             let next = match made {
                 Some((start, habit)) => self.generated_as_code(cursor, start, habit),
                 None => self.step(cursor, known),
@@ -144,9 +150,25 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
                 // Something may not have been looked at, so nothing that was found proves anything.
                 return self.end(Marker::BadUnwind, Some(known));
             }
+            // A record that lies beyond where the runtime's code was left is one of that code's.
+            let next = match next {
+                Next::Frame(found) if known.step == Step::Unknown => {
+                    match self.resume(Marker::NoUnwindInfo, cursor, known, Some(found.sp)) {
+                        Some(resumed) => {
+                            self.recovered = recovered;
+                            Next::Frame(resumed)
+                        }
+                        None => next,
+                    }
+                }
+                next => next,
+            };
             match next {
                 Next::Whole => return None,
-                Next::End(marker) => return self.end(marker, Some(known)),
+                Next::End(marker) => match self.resume(marker, cursor, known, None) {
+                    Some(next) => cursor = next,
+                    None => return self.end(marker, Some(known)),
+                },
                 Next::Frame(next) if known.step == Step::Signal => cursor = next,
                 // The stack pointer rises with every frame, inside the same mapping.
                 Next::Frame(next) if next.sp > cursor.sp && self.stack.holds(next.sp) => cursor = next,
@@ -170,6 +192,31 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         };
         self.left.push(Left::Blind);
         Some(Made::Next(next))
+    }
+
+    /// Behind native code that cannot be left: where the runtime says that its own code was left for it. A marker stands for what is missing.
+    /// `found`: only if that is closer.
+    fn resume(&mut self, marker: Marker, cursor: Cursor, known: Known, found: Option<u64>) -> Option<Cursor> {
+        if !self.at_rest || !matches!(marker, Marker::NoUnwindInfo | Marker::BadUnwind) {
+            return None;
+        }
+        let stack = &mut self.stack;
+        let generated = self.generated.as_deref_mut()?;
+        let mut frames = Vec::new();
+        let left = generated.resume(cursor.sp, &mut |at| stack.word(at), &mut frames);
+        self.stack.take_missing();
+        match left {
+            Some((at, Leave::To { pc, sp, rbp }))
+                if sp > cursor.sp && self.stack.holds(sp) && found.is_none_or(|found| found > at) =>
+            {
+                self.end(marker, Some(known));
+                self.out.append(&mut frames);
+                self.left.push(Left::Blind);
+                self.gap = Some(marker);
+                Some(Cursor::caller(pc, sp, rbp))
+            }
+            _ => None,
+        }
     }
 
     /// A frame of code that a runtime knows by name only.
