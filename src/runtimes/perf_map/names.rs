@@ -9,6 +9,8 @@ use super::Habit;
 const NAME_MAX: usize = 4096;
 /// Where code has no other module.
 const MODULE: &str = "[perf map]";
+/// Code with a name of which nothing can be shown.
+const UNNAMED: &str = "generated code";
 
 /// The location that a name stands for, and how such code makes its frames.
 pub fn read(name: &[u8]) -> (Location, Habit) {
@@ -17,7 +19,7 @@ pub fn read(name: &[u8]) -> (Location, Habit) {
     let whole = |habit| {
         (
             Location {
-                function: text.as_str().into(),
+                function: if text.trim().is_empty() { UNNAMED } else { text.as_str() }.into(),
                 module: MODULE.into(),
                 file: None,
                 line: None,
@@ -150,6 +152,9 @@ mod tests {
     fn hostile_names_come_out_clean() {
         let (location, _) = read(b"JS:*\x1b[2J\xff\xe2\x80\xaef /\x07.js:4:15");
         assert!(location.function.chars().all(|c| !c.is_control() && c != '\u{202e}'), "{:?}", location.function);
+        for name in [&b"\r"[..], b"\x07 \x1b", b"\xe2\x80\xae"] {
+            assert_eq!(&*read(name).0.function, "generated code", "{name:?}");
+        }
         let (location, _) = read(&[b'a'; 1 << 20]);
         assert!(location.function.len() <= NAME_MAX);
         for name in [&b":"[..], b"JS:", b"JS:o", b"JS:o~", b"JS:*'", b"JS: ", b"JS:~ ::", b"JS:~\xc3\xa9 /:", b""] {
