@@ -18,7 +18,7 @@ use crate::model::frame::Ns;
 use crate::model::project::{Group, Projection, project};
 use crate::model::settings::{Metric, RollUp, Settings};
 use crate::model::snapshot::Snapshot;
-use crate::model::tables::{FrameKind, Location};
+use crate::model::tables::{FrameKind, Location, Tier};
 
 /// Columns before the figures.
 const WIDTH: usize = 150;
@@ -159,12 +159,13 @@ fn is_java(projection: &Projection, group: &Group) -> bool {
 
 /// As `java.lang.StackTraceElement` writes it; what is no Java method alike.
 fn text(location: &Location) -> String {
-    let Location { function, file, line, kind, .. } = location;
+    let Location { function, file, line, kind, tier, .. } = location;
     let file = file.as_deref().map(|file| file.rsplit('/').next().unwrap_or(file));
     // Places are taken apart at commas by those who read them.
     let function = function.replace([',', '\n'], ";");
     match (file, line, kind) {
         (_, _, FrameKind::Marker | FrameKind::Thread) => function,
+        (_, _, FrameKind::Java) if *tier == Some(Tier::Native) => format!("{function}(Native Method)"),
         (Some(file), Some(line), _) => format!("{function}({file}:{line})"),
         (Some(file), None, _) => format!("{function}({file})"),
         (None, _, FrameKind::Java) => format!("{function}(Unknown Source)"),
@@ -237,6 +238,17 @@ mod tests {
         let expected =
             [line(0, "A.a(A.java:1)", 11, 0), line(1, "A.d(A.java:4)", 5, 5), line(1, "A.e(A.java:5)", 6, 6)];
         assert_eq!(text[1..4], expected);
+    }
+
+    #[test]
+    fn places_are_as_java_writes_them() {
+        let with =
+            |file: Option<&str>, line, tier| Location { file: file.map(Into::into), line, tier, ..java("a.B.c", 0) };
+        assert_eq!(text(&with(Some("a/B.java"), Some(7), Some(Tier::Inlined))), "a.B.c(B.java:7)");
+        assert_eq!(text(&with(Some("B.java"), None, None)), "a.B.c(B.java)");
+        assert_eq!(text(&with(Some("B.java"), None, Some(Tier::Native))), "a.B.c(Native Method)");
+        assert_eq!(text(&with(None, None, None)), "a.B.c(Unknown Source)");
+        assert_eq!(text(&Location::named("[torn]", FrameKind::Marker)), "[torn]");
     }
 
     #[test]
