@@ -187,7 +187,9 @@ fn the_result_stays_when_the_command_ends() {
     session.press("q");
     assert_eq!(session.wait_end(), 3, "the command's own status");
     assert_given_back(&session);
-    let output = std::fs::read_dir(dir.path()).expect("the folder").filter_map(Result::ok).next().expect("a file");
+    let is_output = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("sampletop-output-");
+    let output = std::fs::read_dir(dir.path()).expect("the folder").filter_map(Result::ok).find(is_output);
+    let output = output.expect("a file");
     assert_eq!(std::fs::read_to_string(output.path()).expect("its output"), "hello\n");
 }
 

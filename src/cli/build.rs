@@ -126,6 +126,11 @@ fn build(typed: Typed, surroundings: &Surroundings) -> Result<Config, String> {
             "the live view needs a terminal; use `sampletop report FILE`, or `sampletop open FILE -o OUT`".into()
         );
     }
+    let to_terminal =
+        surroundings.stdout_is_terminal && typed.output.as_ref().is_none_or(|path| path.as_os_str() == STDOUT);
+    if format == Format::Sampletop && to_terminal {
+        return Err("a .sampletop file is no text for a terminal; name one with `-o FILE`".into());
+    }
     let screen = Screen {
         color: !(typed.no_color || surroundings.no_color || surroundings.dumb),
         ascii: typed.ascii,

@@ -144,6 +144,8 @@ fn reports_come_every_quarter_of_an_hour_or_as_it_is_said() {
     ] {
         refused(&PIPE, &format!("report {wrong}"));
     }
+    refused(&TERMINAL, "record -p 7 --format sampletop");
+    on(&PIPE, "record -p 7 --format sampletop");
     for other in ["record -p 7 --every 5m", "dump -p 7 --keep 3", "-p 7 --count 3", "record -p 7 --cumulative"] {
         refused(&TERMINAL, other);
     }
