@@ -111,6 +111,13 @@ fn restarts_are_followed_and_told() {
     let place = path.to_str().expect("text").to_owned();
     let mut reporting = Reporting::start(&["--name", &name, "--every", "0", "--format", "json", "-o", &place]);
     assert!(reporting.says().contains("waiting for a process called"));
+    // A log that is rotated meanwhile is no reason for an end.
+    wait_until("its signals", || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", reporting.child.id())).expect("it runs");
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("a mask").trim();
+        u64::from_str_radix(caught, 16).expect("a number") & 1 != 0
+    });
+    reporting.signal(Signal::HUP);
     let first = Running::start(&program, &[]);
     let one = u64::from(first.pid());
     wait_until("its folder", || path.is_dir());

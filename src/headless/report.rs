@@ -34,6 +34,8 @@ pub fn report(source: &mut dyn Source, config: &Config, plan: &Reports) -> i32 {
                 due = Some(source.unix_ns());
                 false
             }
+            // Whoever read them from a terminal is gone.
+            Waited::Asked(Request::Reopen) if config.output.path.is_none() => true,
             Waited::Asked(Request::Reopen) => {
                 out.reopen();
                 false

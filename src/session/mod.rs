@@ -116,9 +116,15 @@ fn timed(config: &Config, job: impl FnOnce(&mut watch::Timed) -> i32) -> Result<
         let mut aim = watch::Aim::take(config, target)?;
         let waits = aim.waits();
         if let Some(what) = aim.waits_for() {
-            // Nothing catches signals yet: Ctrl-C ends the program.
             eprintln!("sampletop: {what} (Ctrl-C ends)");
             tell(&what);
+            // A rotated log is no reason for an end, and there is nothing to report yet. Otherwise Ctrl-C ends the program.
+            let _caught = reports.then(|| {
+                signals::Caught::each(signals::REPORTS, |signal| match signals::request(signal) {
+                    Some(_) => true,
+                    None => std::process::exit(0),
+                })
+            });
             aim.wait()?;
         }
         match watch::Watch::begin(config, aim, None) {
