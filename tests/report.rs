@@ -151,3 +151,51 @@ fn a_full_disk_is_told_once_and_sampling_goes_on() {
     assert_eq!(reporting.child.wait().expect("it ends").code(), Some(1), "the last one is lost");
     assert_eq!(reporting.errors.next().map(|line| line.expect("text")), None, "it is not told again");
 }
+
+/// What systemd is given in assets/.
+const UNIT: &str = include_str!("../assets/sampletop-report@.service");
+
+#[test]
+fn the_unit_is_sound() {
+    if Command::new("systemd-analyze").arg("--version").output().is_err() {
+        eprintln!("systemd-analyze is not there: nobody else has read the unit");
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let here = UNIT.replace("/usr/local/bin/sampletop", env!("CARGO_BIN_EXE_sampletop"));
+    let path = dir.path().join("sampletop-report@.service");
+    std::fs::write(&path, here).expect("written");
+    let verified = Command::new("systemd-analyze").arg("verify").arg(&path).output().expect("it runs");
+    let words = String::from_utf8_lossy(&verified.stderr).into_owned();
+    let ours: Vec<&str> = words.lines().filter(|line| line.contains("sampletop")).collect();
+    assert!(ours.is_empty(), "{words}");
+}
+
+#[test]
+fn the_capabilities_of_the_unit_do() {
+    if !need_root("runs with some of root's capabilities, and another user's process") {
+        return;
+    }
+    let line = UNIT.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).expect("there are some");
+    let set: Vec<String> =
+        line.split(' ').map(|name| name.strip_prefix("CAP_").expect("a capability").to_lowercase()).collect();
+    let program = build("../../demos/work.c", "o2", &["-O2"]);
+    let mut other = Command::new("setpriv");
+    other.args(["--reuid", "65534", "--clear-groups"]).arg(&program);
+    let target = Running::start_command(other);
+    let capture = |set: &str| {
+        let mut command = Command::new("setpriv");
+        command.args([&format!("--bounding-set=-all,{set}"), "--inh-caps=-all", "--no-new-privs"]);
+        command.arg(env!("CARGO_BIN_EXE_sampletop")).args(["record", "-d", "200ms", "--format", "json", "-p"]);
+        let output = command.arg(target.pid().to_string()).output().expect("it runs");
+        let profile: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        profile["capture"].as_str().unwrap_or_default().to_owned()
+    };
+    let with = |set: &[String]| set.iter().map(|name| format!("+{name}")).collect::<Vec<_>>().join(",");
+    assert_eq!(capture(&with(&set)), "bpf");
+    // And none of them is too many (the last is for the names of the kernel's functions).
+    for left_out in set.iter().filter(|name| *name != "syslog") {
+        let fewer: Vec<String> = set.iter().filter(|name| *name != left_out).cloned().collect();
+        assert_ne!(capture(&with(&fewer)), "bpf", "without {left_out}");
+    }
+}
