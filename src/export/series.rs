@@ -91,14 +91,13 @@ impl Series {
                 append_with(open, |file| file.write_all(report)).map_err(|error| failed(path, &error))
             }
             To::Directory { path, names, kept } => {
-                let (stem, mut nth) = (|| file::name(&names.host, &names.label, till_unix_ns, names.extension), 0);
-                let mut name = stem();
-                // Two reports within a second.
+                let first = file::name(&names.host, &names.label, till_unix_ns, names.extension);
+                let stem = &first[..first.len() - names.extension.len() - 1];
+                let (mut name, mut nth) = (first.clone(), 0);
+                // Two reports within a second: the later sorts behind the first.
                 while path.join(&name).exists() {
                     nth += 1;
-                    let dot = stem().len() - names.extension.len() - 1;
-                    // It sorts behind the first.
-                    name = format!("{}_{nth:03}.{}", &stem()[..dot], names.extension);
+                    name = format!("{stem}_{nth:03}.{}", names.extension);
                 }
                 file::save(&path.join(&name), report)?;
                 clear(path, names, *kept, &name);

@@ -130,7 +130,10 @@ impl Output {
 
     fn reopen(&mut self) {
         let reopened = self.series.reopen();
-        self.note(&reopened);
+        // Whether anything can be written is only seen when it is.
+        if reopened.is_err() {
+            self.note(&reopened);
+        }
     }
 
     /// An error is told once, until it is gone: the next report is tried in any case.
@@ -163,5 +166,24 @@ impl Followed {
             eprintln!("sampletop: process {} is watched from now on: {}", target.pid, target.command);
         }
         *self = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_failed_is_not_mended_by_opening_the_file_again() {
+        let names = Names { host: "h".into(), label: "1".into(), extension: "txt" };
+        let series = Series::open(Some(std::path::Path::new("/dev/full")), names, Kept::default());
+        let mut out = Output { series: series.expect("it opens"), failed: false };
+        let written = out.series.write(b"a report", 0);
+        out.note(&written);
+        assert!(out.failed);
+        out.reopen();
+        assert!(out.failed, "nothing has been written yet");
+        out.note(&Ok(()));
+        assert!(!out.failed);
     }
 }
