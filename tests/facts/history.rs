@@ -338,6 +338,8 @@ fn tables_are_bounded() {
 
 #[test]
 fn a_wait_is_a_hit_in_each_part_of_history() {
+    // Long enough for buckets to be sealed.
+    const PART: u64 = 20_000;
     let mut feed = Feed::new();
     feed.blocked(10, 1, EPOLL, 30, counters(0, 0, 1));
     feed.recorder.set_named(
@@ -345,14 +347,14 @@ fn a_wait_is_a_hit_in_each_part_of_history() {
         Named { locations: Arc::new([Location::named("wait", FrameKind::Native)]), pending: false },
     );
     feed.on_cpu(20, 2, 20);
-    feed.ticks(10, 1_000);
+    feed.ticks(10, PART);
     assert_eq!(feed.recorder.take_unnamed().len(), 3, "20, 30 and their root are asked for");
     for part in 1..4 {
         feed.recorder.restart();
-        feed.ticks(part * 1_000, part * 1_000 + 1_000);
+        feed.ticks(part * PART, part * PART + PART);
         let rows = feed.rows();
         assert!(
-            rows.contains(&format!("t1 30 poll wall=1000 cpu=0 hits=1/0 longest={}@10", part * 1_000 + 990)),
+            rows.contains(&format!("t1 30 poll wall={PART} cpu=0 hits=1/0 longest={}@10", part * PART + PART - 10)),
             "{rows:?}"
         );
         let view = feed.recorder.view();
@@ -363,9 +365,9 @@ fn a_wait_is_a_hit_in_each_part_of_history() {
         assert_eq!(feed.recorder.take_unnamed(), [], "nobody is asked again for what is carried");
     }
     // Nothing is kept of what nobody is in.
-    feed.ended(4_005, 1, None);
-    feed.ended(4_005, 2, None);
-    feed.tick(4_010);
+    feed.ended(4 * PART + 5, 1, None);
+    feed.ended(4 * PART + 5, 2, None);
+    feed.tick(4 * PART + 10);
     feed.recorder.restart();
     let view = feed.recorder.view();
     assert_eq!((view.tables.stack_count(), view.tables.frame_count()), (7, 6), "the empty stack and the markers");
