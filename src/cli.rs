@@ -7,15 +7,17 @@
 //! cli/errors   clap's own complaints as one sentence
 //! ```
 //!
-//! Words that say what to do (`record`, `report`, `open`, `dump`, `demo`, `doctor`) are ordinary words here, not clap's subcommands: an option
+//! Words that say what to do (`record`, `report`, `open`, `diff`, `merge`, `dump`, `demo`, `doctor`) are ordinary words here, not clap's subcommands: an option
 //! means the same before and after them, and none is lost when it is given on both sides.
 
 mod build;
 mod errors;
+mod job;
 mod values;
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use clap::Parser;
@@ -48,6 +50,8 @@ struct Surroundings {
     no_color: bool,
     /// `TERM` is `dumb`.
     dumb: bool,
+    /// `SAMPLETOP_REDACT_KEY`.
+    redact_key: Option<Vec<u8>>,
 }
 
 /// `args` as the kernel gave them, the program's own name first.
@@ -56,6 +60,7 @@ pub fn parse(args: impl Iterator<Item = OsString>) -> Result<Config, CliExit> {
         stdout_is_terminal: std::io::stdout().is_terminal(),
         no_color: std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty()),
         dumb: std::env::var_os("TERM").is_some_and(|v| v == "dumb"),
+        redact_key: std::env::var_os("SAMPLETOP_REDACT_KEY").map(OsString::into_vec),
     };
     parse_in(args, &surroundings)
 }
@@ -77,6 +82,7 @@ sampletop -p PID | --name REGEX | --unit NAME | --pidfile FILE
        sampletop record -p PID [-d TIME] [-o FILE]  a profile; also -- COMMAND
        sampletop report -p PID [--every 15m] [-o LOG|DIR/]   around the clock
        sampletop open [FILE] [-o OUT]               a saved profile or session
+       sampletop diff BEFORE AFTER | merge FILE...  what changed; many as one
        sampletop dump -p PID [-o FILE]              write every stack once
        sampletop doctor [-p PID] [--json]           what is permitted here";
 
@@ -84,11 +90,13 @@ const EXAMPLES: &str = "\
 Examples:
   sudo sampletop -p 4321                     watch it live; ? lists the keys
   sampletop record -p 4321 -d 30s -o p.json  30 seconds for a script
-  sampletop record -o app.folded -- ./app    a whole run, for a flame graph
+  sampletop record -o app.html -- ./app      a whole run, as a page to walk through
   sampletop --name nginx --group process     all of them, after restarts too
 
 TIME takes a unit: 10ms, 5m. REGEX is that of Rust's crate regex and matches
-anywhere unless anchored. --rename and --idle-at may be repeated.";
+anywhere unless anchored. --rename and --idle-at may be repeated. FORMAT is
+text, json, html, svg, speedscope, firefox, pprof, folded, classic or
+sampletop.";
 
 /// What was typed. Values stay text here; `values` turns them into what they mean, with errors of one sentence.
 #[derive(Parser, Debug, Default)]
@@ -105,7 +113,7 @@ anywhere unless anchored. --rename and --idle-at may be repeated.";
     disable_version_flag = true
 )]
 struct Typed {
-    /// `record`, `report`, `open`, `dump`, `demo`, `doctor`.
+    /// `record`, `report`, `open`, `diff`, `merge`, `dump`, `demo`, `doctor`; files.
     #[arg(hide = true)]
     words: Vec<OsString>,
     #[arg(last = true, hide = true)]
@@ -215,12 +223,18 @@ struct Typed {
     /// report: so many bytes stay in DIR, as 100M
     #[arg(long, value_name = "SIZE", help_heading = OUTPUT, allow_negative_numbers = true)]
     max_bytes: Option<String>,
-    /// text, json, folded, classic, sampletop
+    /// instead of what FILE's name says
     #[arg(long, value_name = "FORMAT", help_heading = OUTPUT)]
     format: Option<String>,
     /// doctor: for scripts
     #[arg(long, help_heading = OUTPUT)]
     json: bool,
+    /// diff: per run, second or share [run]
+    #[arg(long, value_name = "WHAT", help_heading = OUTPUT)]
+    per: Option<String>,
+    /// dump: each thread with its own stack
+    #[arg(long, help_heading = OUTPUT)]
+    each: bool,
     /// demo: print the text report, no live view
     #[arg(long, help_heading = OUTPUT)]
     once: bool,
@@ -233,6 +247,9 @@ struct Typed {
     /// Take mouse events from the terminal
     #[arg(long, help_heading = OUTPUT)]
     mouse: bool,
+    /// Hashes for names, under SAMPLETOP_REDACT_KEY
+    #[arg(long, help_heading = OUTPUT)]
+    redact: bool,
     /// Write no files
     #[arg(long, help_heading = OUTPUT)]
     secure: bool,

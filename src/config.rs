@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use regex::Regex;
 
+use crate::model::diff::Per;
+use crate::model::redact::Key;
 use crate::model::settings::{Filter, Filters, Grouping, Metric, Range, Rename, RollUp, Settings};
 
 /// What is watched.
@@ -135,14 +137,35 @@ pub enum Format {
     Text,
     Json,
     Folded,
+    /// profile.proto, packed.
+    Pprof,
     /// As the Java library perf-sampler reports.
     Classic,
+    /// For speedscope.app.
+    Speedscope,
+    /// A flame graph.
+    Svg,
+    /// A page with a flame graph and a table.
+    Html,
+    /// For profiler.firefox.com.
+    Firefox,
     /// Everything, to be opened again.
     Sampletop,
 }
 
 impl Format {
-    pub const ALL: [Format; 5] = [Format::Text, Format::Json, Format::Folded, Format::Classic, Format::Sampletop];
+    pub const ALL: &'static [Format] = &[
+        Format::Text,
+        Format::Json,
+        Format::Folded,
+        Format::Pprof,
+        Format::Classic,
+        Format::Speedscope,
+        Format::Svg,
+        Format::Html,
+        Format::Firefox,
+        Format::Sampletop,
+    ];
 
     /// The word on the command line.
     pub fn word(self) -> &'static str {
@@ -150,7 +173,12 @@ impl Format {
             Format::Text => "text",
             Format::Json => "json",
             Format::Folded => "folded",
+            Format::Pprof => "pprof",
             Format::Classic => "classic",
+            Format::Speedscope => "speedscope",
+            Format::Svg => "svg",
+            Format::Html => "html",
+            Format::Firefox => "firefox",
             Format::Sampletop => "sampletop",
         }
     }
@@ -161,9 +189,28 @@ impl Format {
             Format::Text => &["txt", "text"],
             Format::Json => &["json"],
             Format::Folded => &["folded", "collapsed"],
+            Format::Pprof => &["pb.gz", "pprof"],
             Format::Classic => &["classic"],
+            Format::Speedscope => &["speedscope.json", "speedscope"],
+            Format::Svg => &["svg"],
+            Format::Html => &["html", "htm"],
+            Format::Firefox => &["firefox.json", "firefox"],
             Format::Sampletop => &["sampletop"],
         }
+    }
+
+    /// Of the longest extension that the name ends in: `a.speedscope.json` is not json.
+    pub fn of_name(name: &str) -> Option<Format> {
+        let name = name.to_ascii_lowercase();
+        let ends =
+            |extension: &str| name.strip_suffix(extension).is_some_and(|stem| stem.len() > 1 && stem.ends_with('.'));
+        let all = Format::ALL.iter().flat_map(|format| format.extensions().iter().map(move |e| (e.len(), *format, *e)));
+        all.filter(|(_, _, extension)| ends(extension)).max_by_key(|(length, ..)| *length).map(|(_, format, _)| format)
+    }
+
+    /// Bytes that are no text.
+    pub fn is_binary(self) -> bool {
+        matches!(self, Format::Pprof | Format::Sampletop)
     }
 }
 
@@ -193,6 +240,16 @@ pub struct Output {
     pub path: Option<PathBuf>,
     /// Write nothing to disk (`--secure`).
     pub secure: bool,
+    /// Names go by hashes (`--redact`).
+    pub redact: Option<Redact>,
+}
+
+/// Under which key names are replaced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Redact {
+    pub key: Key,
+    /// No other run has it: its names are in no other output.
+    pub only_this_run: bool,
 }
 
 /// What to do.
@@ -210,8 +267,12 @@ pub enum Mode {
     Open { path: Option<PathBuf>, given: Box<Given> },
     /// A saved profile in another format.
     Convert { path: Option<PathBuf>, given: Box<Given>, max_lines: Option<usize> },
-    /// Every thread's stack once.
-    Dump,
+    /// What changed from one saved profile to another.
+    Diff { before: PathBuf, after: PathBuf, per: Per, given: Box<Given> },
+    /// Several saved profiles as one.
+    Merge { files: Vec<PathBuf>, given: Box<Given>, max_lines: Option<usize> },
+    /// Every thread's stack once; in text, threads with equal stacks together, unless `each` is to have its own.
+    Dump { each: bool },
     /// What is permitted here, and what would unlock more.
     Doctor { json: bool },
     /// This process *is* the built-in workload, watched by the sampletop that started it; `args` are what

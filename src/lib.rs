@@ -28,6 +28,7 @@ pub mod demo;
 pub mod doctor;
 pub mod export;
 pub mod headless;
+pub mod import;
 pub mod model;
 pub mod process;
 pub mod reducer;

@@ -21,6 +21,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "doctor",
             "export",
             "headless",
+            "import",
             "capture::ring",
             "model",
             "process",
@@ -38,6 +39,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("app", &["model"]),
     ("export", &["model", "saved"]),
     ("saved", &["model"]),
+    // The messages of profile.proto are written down once.
+    ("import", &["model", "saved", "export::pprof"]),
     ("reducer", &["capture::ring", "symbols", "runtimes::names", "model"]),
     ("demo", &["process"]),
     ("capture", &["capture::ring", "unwinder", "runtimes", "process"]),

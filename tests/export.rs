@@ -324,7 +324,7 @@ fn waits_that_began_together_keep_their_own_threads() {
 
 #[test]
 fn equal_profiles_give_equal_files() {
-    for format in Format::ALL {
+    for &format in Format::ALL {
         assert!(bytes(format, &whole()) == bytes(format, &whole()), "{format:?}");
     }
 }

@@ -59,6 +59,13 @@ fn a_profile_is_written_in_other_formats_under_other_settings() {
     assert!(sampletop(&["open", "p.sampletop", "-o", "p.folded"], dir.path()).status.success());
     let folded = std::fs::read_to_string(dir.path().join("p.folded")).expect("written");
     assert!(folded.lines().any(|line| line.contains(";sixty ")), "{folded}");
+    // Folded stacks are read, too; below the group that they have then.
+    let again = sampletop(&["open", "p.folded", "--format", "folded"], dir.path());
+    let (again, mut lines) = (String::from_utf8_lossy(&again.stdout).into_owned(), Vec::from_iter(folded.lines()));
+    let mut below: Vec<&str> = again.lines().map(|line| line.strip_prefix("(all);").expect("the group")).collect();
+    lines.sort_unstable();
+    below.sort_unstable();
+    assert_eq!(below, lines);
     // As it was, byte for byte.
     assert!(sampletop(&["open", "p.sampletop", "-o", "again.sampletop"], dir.path()).status.success());
     let again = json(&sampletop(&["open", "again.sampletop", "--format", "json"], dir.path()));
@@ -72,7 +79,7 @@ fn what_is_no_profile_is_told_in_one_sentence() {
     for (args, words) in [
         (&["report", "missing.sampletop"][..], "cannot read `missing.sampletop`: no such file"),
         (&["report", "."], "cannot read `.`: is a directory"),
-        (&["report", "x.txt"], "`x.txt`: this is no profile of sampletop's"),
+        (&["report", "x.txt"], "`x.txt`: this is no profile: not sampletop's own"),
         (&["open", "--format", "json"], "no session was kept at"),
         (&["open", "x.txt"], "the live view needs a terminal"),
         (&["open", "x.txt", "y.txt", "-o", "z.json"], "`y.txt` is none of"),

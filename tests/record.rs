@@ -172,3 +172,50 @@ fn five_hundred_blocked_threads_are_whole_and_busy_ones_right() {
         assert_eq!(group["states_ms"][state_in(way)], group["wall_ms"], "{way}: {}", group["states_ms"]);
     }
 }
+
+#[test]
+fn a_command_has_its_own_input_output_and_exit_status() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("p.json");
+    let mut recording = Command::new(env!("CARGO_BIN_EXE_sampletop"));
+    recording.args(["record", "-o"]).arg(&file);
+    // Busy until it has read a line, so that there is something to sample.
+    recording.args([
+        "--",
+        "sh",
+        "-c",
+        "read line; echo got $line; echo words >&2; i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; exit 7",
+    ]);
+    let piped = std::process::Stdio::piped;
+    let mut child = recording.stdin(piped()).stdout(piped()).stderr(piped()).spawn().expect("sampletop starts");
+    child.stdin.take().expect("piped").write_all(b"a line\n").expect("it listens");
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(7));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "got a line\n");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "words\n");
+    let profile: Value = serde_json::from_slice(&std::fs::read(&file).expect("the profile")).expect("JSON");
+    // From its first instruction: the kernel's exec, or the loader, comes before any thread is looked at.
+    assert!(profile["targets"][0]["command"].as_str().expect("text").starts_with("sh -c read"), "{profile}");
+}
+
+#[test]
+fn a_profile_whose_place_is_gone_is_kept() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let program = common::build("../../demos/work.c", "kept", &["-O2"]);
+    let target = Running::start(&program, &[]);
+    let place = dir.path().join("place");
+    std::fs::create_dir(&place).expect("made");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
+    command.args(["record", "-p", &target.pid().to_string(), "-o"]).arg(place.join("p.json"));
+    let recording = Recording::start(command.env("XDG_STATE_HOME", dir.path()));
+    recording.until_used(target.pid(), 200);
+    std::fs::remove_dir(&place).expect("empty");
+    let output = recording.end();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("cannot write") && said.contains("`sampletop open -o FILE`"), "{said}");
+    let mut open = Command::new(env!("CARGO_BIN_EXE_sampletop"));
+    let opened = open.args(["open", "--format", "json"]).env("XDG_STATE_HOME", dir.path()).output().expect("it starts");
+    let profile: Value = serde_json::from_slice(&opened.stdout).expect("JSON");
+    assert!(group(&profile, "work-")["cpu_ms"].as_f64().is_some_and(|ms| ms > 0.0), "{profile}");
+}

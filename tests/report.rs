@@ -90,13 +90,13 @@ fn each_begins_where_the_last_ended_and_all_time_is_in_one() {
         assert_eq!(text(&pair[0], "till"), text(&pair[1], "from"));
         assert!(pair[1]["health"]["ticks"].as_u64().expect("a count") < 1_000, "it is that report's own");
     }
-    // The threads were there all the time. What one did since the last look at it comes into the next report.
-    let since_the_first = &reports[1..];
-    let elapsed: f64 = since_the_first.iter().map(|report| report["elapsed_ms"].as_f64().expect("ms")).sum();
-    let wall: f64 = since_the_first.iter().map(wall_ms).sum();
-    let looks = since_the_first.iter().map(|report| report["health"]["ticks"].as_f64().expect("a count")).sum::<f64>();
-    let unbooked = 3.0 * elapsed / looks;
-    assert!((wall - threads * elapsed).abs() <= threads * unbooked, "{wall} of {threads} x {elapsed}, {looks} looks");
+    // The threads were there all the time. What one did since the last look at it, or before the first, is missing until it is
+    // looked at: never more, and less than a second, which is what a report lost or counted twice would make.
+    let mut sum = 0.0;
+    for report in &reports {
+        sum += wall_ms(report) - threads * report["elapsed_ms"].as_f64().expect("ms");
+        assert!((-threads * 500.0..threads).contains(&sum), "{sum} ms of {threads} threads, {report}");
+    }
 }
 
 #[test]

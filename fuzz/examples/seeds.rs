@@ -2,12 +2,16 @@
 //! always fit the targets; what fuzzing finds becomes a test of the package.
 
 use std::fs;
+use std::io::Read;
 use std::path::PathBuf;
 use std::process::Command;
 
 // Everything is built with calls into libFuzzer in it, this too. Its `main` is only taken where there is no other.
+use flate2::read::GzDecoder;
 use libfuzzer_sys as _;
 use sampletop::capture::ring::encode;
+use sampletop::config::Format;
+use sampletop::export;
 use sampletop::model::frame::{Counters, Event, Look, Losses, RawFrame, RawName, Seen, Syscall, ThreadKey, Tick};
 use sampletop::model::settings::Settings;
 use sampletop::saved;
@@ -28,6 +32,7 @@ fn main() {
     seeds.machines();
     seeds.maps_of_code();
     seeds.profiles();
+    seeds.stacks_of_others();
 }
 
 struct Seeds {
@@ -42,6 +47,16 @@ impl Seeds {
         });
     }
 
+    /// As other tools write them.
+    fn stacks_of_others(&mut self) {
+        self.add(
+            "folded",
+            "kinds",
+            "# x\njava;a/B.c_[j];a/B.d_[i];entry_[k] 12\njava;[torn];f (libc.so) 1.5\n\n;;x; 0\n",
+        );
+        self.add("folded", "difference", "a;b 1 2\na 3 4\n");
+    }
+
     /// Small sessions, each as a file, and as what is in its blocks.
     fn profiles(&mut self) {
         for (name, looks, hours) in [("empty", 0, false), ("short", 12, false), ("long", 40, true)] {
@@ -52,6 +67,16 @@ impl Seeds {
             for block in saved::block::blocks(&file) {
                 content.push(block.kind as u8);
                 content.extend(piece(&block.unpack().expect("just written")));
+            }
+            for format in [Format::Pprof, Format::Folded] {
+                let mut file = Vec::new();
+                export::write(format, &snapshot, &Settings::default(), &mut file).expect("a vector takes it");
+                self.add(format.word(), name, &file);
+                if format == Format::Pprof {
+                    let mut unpacked = Vec::new();
+                    GzDecoder::new(&file[..]).read_to_end(&mut unpacked).expect("just packed");
+                    self.add("pprof", &format!("{name}-unpacked"), &unpacked);
+                }
             }
             self.add("saved", name, &file);
             self.add("saved", &format!("{name}-content"), &content);

@@ -4,7 +4,11 @@
 
 use libfuzzer_sys::fuzz_target;
 use sampletop::config::Format;
-use sampletop::export;
+use sampletop::export::{self, diff::Profile};
+use sampletop::model::diff::{Pair, Per};
+use sampletop::model::merge::Merger;
+use sampletop::model::recorder::Limits;
+use sampletop::model::redact::{Key, Redactor};
 use sampletop::model::settings::{Range, Settings};
 use sampletop::model::tables::FrameId;
 use sampletop::model::text::NAME_CAP;
@@ -44,4 +48,21 @@ fuzz_target!(|data: &[u8]| {
     write(Format::Json, &Settings { range: Range::Cumulative { since: None }, ..Settings::default() });
     let again = saved::read(&write(Format::Sampletop, &opened.settings)).expect("it was just written");
     assert_eq!(again.lost, None);
+
+    // It can be compared, added to another, and shown without its names.
+    let profile = Profile { name: "x", snapshot: &snapshot };
+    let mut out = Vec::new();
+    let both = Pair { before: profile, after: profile };
+    export::diff::write(Format::Text, &both, &opened.settings, Per::Share, &mut out).expect("a vector takes it");
+    let merged = within(3000, || {
+        let mut merger = Merger::new(Limits::default());
+        let fits = [&snapshot, &again.snapshot].map(|snapshot| merger.add(snapshot).is_ok());
+        merger.finish().filter(|_| fits[0])
+    });
+    let mut redactor = Redactor::new(Key([1, 2]));
+    for snapshot in merged.iter().map(|(merged, _)| merged).chain([&snapshot]) {
+        let mut out = Vec::new();
+        saved::write(&redactor.snapshot(snapshot), &opened.settings, &mut out).expect("a vector takes it");
+        assert_eq!(saved::read(&out).expect("it was just written").lost, None);
+    }
 });

@@ -14,6 +14,8 @@ pub mod sessions;
 // `image` is a file of the package's own tests and names this by `crate::`.
 pub use sampletop::process;
 
+use sampletop::config::Format;
+use sampletop::model::tables::FrameId;
 use sampletop::model::text::NAME_CAP;
 use sampletop::symbols::{Spot, Step};
 
@@ -146,4 +148,36 @@ pub fn assert_clean(text: &str, cap: usize) {
                 | '\u{feff}' | '\u{ad}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
     });
     assert_eq!(bad, None, "{text:?}");
+}
+
+/// Reads a profile that another tool wrote: whatever it is, it can be shown, and kept as one of sampletop's own.
+pub fn import(data: &[u8]) {
+    let opened = match within(3000, || sampletop::import::read(data)) {
+        None => return,
+        Some(Err(sentence)) => return assert_clean(&sentence, 400),
+        Some(Ok(opened)) => opened,
+    };
+    let snapshot = &opened.snapshot;
+    for text in [&snapshot.session.wanted.title, &snapshot.capture] {
+        assert_clean(text, NAME_CAP);
+    }
+    assert_clean(opened.lost.as_deref().unwrap_or(""), 400);
+    assert_clean(snapshot.notice.as_deref().unwrap_or(""), 400);
+    for id in 0..snapshot.tables.frame_count().min(1_000) {
+        for location in snapshot.tables.named(FrameId(id as u32)).locations.iter() {
+            assert_clean(&location.function, NAME_CAP);
+            assert_clean(&location.module, NAME_CAP);
+            assert_clean(location.file.as_deref().unwrap_or(""), NAME_CAP);
+        }
+    }
+    let write = |format| {
+        let mut bytes = Vec::new();
+        sampletop::export::write(format, snapshot, &opened.settings, &mut bytes).expect("a vector takes it");
+        bytes
+    };
+    for format in [Format::Text, Format::Json, Format::Pprof] {
+        write(format);
+    }
+    let again = sampletop::saved::read(&write(Format::Sampletop)).expect("it was just written");
+    assert_eq!(again.lost, None);
 }

@@ -13,6 +13,7 @@ pub mod ptrace;
 pub mod ring;
 mod sampler;
 pub mod schedule;
+mod standstill;
 pub mod way;
 
 use std::os::fd::OwnedFd;

@@ -1,16 +1,18 @@
 //! Which options go together, and the [`Config`] they make.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::values::{self, Times, shown};
+use super::job::{Job, job, refuse_idle_options};
+use super::values::{self, STDOUT, Times, shown};
 use super::{CliExit, Surroundings, Typed};
 use crate::config::{
-    CaptureChoice, Config, Format, Given, Kept, Mode, Output, Reports, Sampling, Screen, TargetSpec, UnwinderChoice,
-    Wanted, Workload,
+    CaptureChoice, Config, Format, Given, Kept, Mode, Output, Redact, Reports, Sampling, Screen, TargetSpec,
+    UnwinderChoice, Wanted, Workload,
 };
+use crate::model::diff::Per;
 use crate::model::frame::Ns;
+use crate::model::redact::Key;
 use crate::model::settings::{Filter, Filters, Metric, Range, RollUp, Settings};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -36,9 +38,6 @@ const EVERIES: Times =
     Times { option: "--every", least: Duration::from_secs(1), most: DAY, range: "from 1s to 24h, or 0" };
 const MAX_LINES: usize = 200;
 
-/// As a FILE: standard output.
-const STDOUT: &str = "-";
-
 /// The live view of a process to be picked, everything at its default.
 pub fn defaults() -> Config {
     Config {
@@ -53,49 +52,7 @@ pub fn defaults() -> Config {
         },
         settings: Settings { range: Range::Rolling(ns(WINDOW)), ..Settings::default() },
         screen: Screen { color: true, ascii: false, mouse: false },
-        output: Output { format: Format::Text, path: None, secure: false },
-    }
-}
-
-/// What is to be done, before its options are read.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Job {
-    Live,
-    DemoLive,
-    DemoOnce,
-    Record,
-    Report,
-    Open,
-    Convert,
-    Dump,
-    Doctor,
-}
-
-impl Job {
-    fn demo(self) -> bool {
-        matches!(self, Job::DemoLive | Job::DemoOnce)
-    }
-    /// Reads a saved profile.
-    fn saved(self) -> bool {
-        matches!(self, Job::Open | Job::Convert)
-    }
-    /// Shows or writes a profile: the options of what is shown apply.
-    fn profile(self) -> bool {
-        !matches!(self, Job::Dump | Job::Doctor)
-    }
-    /// As it is called in a message.
-    fn name(self) -> &'static str {
-        match self {
-            Job::Live => "the live view",
-            Job::DemoLive => "the live view of `demo` (add `--once`)",
-            Job::DemoOnce => "`demo --once`",
-            Job::Record => "`record`",
-            Job::Report => "`report`",
-            Job::Open => "`open`",
-            Job::Convert => "a saved profile",
-            Job::Dump => "`dump`",
-            Job::Doctor => "`doctor`",
-        }
+        output: Output { format: Format::Text, path: None, secure: false, redact: None },
     }
 }
 
@@ -114,6 +71,8 @@ fn build(typed: Typed, surroundings: &Surroundings) -> Result<Config, String> {
     let settings = settings(job, &given);
     let mode = match mode {
         Mode::Open { path, .. } => Mode::Open { path, given: Box::new(given) },
+        Mode::Diff { before, after, per, .. } => Mode::Diff { before, after, per, given: Box::new(given) },
+        Mode::Merge { files, max_lines, .. } => Mode::Merge { files, given: Box::new(given), max_lines },
         Mode::Convert { path, max_lines, .. } => Mode::Convert { path, given: Box::new(given), max_lines },
         mode => mode,
     };
@@ -128,14 +87,16 @@ fn build(typed: Typed, surroundings: &Surroundings) -> Result<Config, String> {
     }
     let to_terminal =
         surroundings.stdout_is_terminal && typed.output.as_ref().is_none_or(|path| path.as_os_str() == STDOUT);
-    if format == Format::Sampletop && to_terminal {
-        return Err("a .sampletop file is no text for a terminal; name one with `-o FILE`".into());
+    if format.is_binary() && to_terminal {
+        let extension = format.extensions()[0];
+        return Err(format!("a .{extension} file is no text for a terminal; name one with `-o FILE`"));
     }
     let screen = Screen {
         color: !(typed.no_color || surroundings.no_color || surroundings.dumb),
         ascii: typed.ascii,
         mouse: typed.mouse,
     };
+    let redact = if typed.redact { Some(redact(&typed, surroundings)?) } else { None };
     let path = typed.output.filter(|path| path.as_os_str() != STDOUT);
     let subprocesses = typed.subprocesses;
     Ok(Config {
@@ -145,97 +106,8 @@ fn build(typed: Typed, surroundings: &Surroundings) -> Result<Config, String> {
         sampling,
         settings,
         screen,
-        output: Output { format, path, secure: typed.secure },
+        output: Output { format, path, secure: typed.secure, redact },
     })
-}
-
-fn job(typed: &Typed, surroundings: &Surroundings) -> Result<Job, String> {
-    let job = match typed.words.first().map(|word| word.to_string_lossy()).as_deref() {
-        None => Job::Live,
-        Some("demo") if typed.once || !surroundings.stdout_is_terminal => Job::DemoOnce,
-        Some("demo") => Job::DemoLive,
-        Some("record") => Job::Record,
-        Some("report") if typed.words.len() > 1 => Job::Convert,
-        Some("report") => Job::Report,
-        Some("open") if typed.output.is_some() || typed.format.is_some() => Job::Convert,
-        Some("open") => Job::Open,
-        Some("dump") => Job::Dump,
-        Some("doctor") => Job::Doctor,
-        Some(word) => return Err(stray(&OsString::from(word))),
-    };
-    let files = usize::from(matches!(job, Job::Open | Job::Convert));
-    match typed.words.get(1 + files) {
-        Some(word) => Err(stray(word)),
-        None => Ok(job),
-    }
-}
-
-/// A word that is none of ours: most often a pid or a command that lacks its `-p` or `--`.
-fn stray(word: &OsString) -> String {
-    let word = word.to_string_lossy();
-    let shown = shown(&word);
-    match !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit()) {
-        true => format!("`{shown}` is one word too many; a process is named with `-p {shown}`, each with its own `-p`"),
-        false => {
-            format!(
-                "`{shown}` is none of record, report, open, dump, demo, doctor; a command is started with `-- {shown}`"
-            )
-        }
-    }
-}
-
-/// An option that would do nothing here is a misunderstanding; those of the screen alone are let pass, so that
-/// they can stand in a shell alias.
-fn refuse_idle_options(job: Job, typed: &Typed) -> Result<(), String> {
-    let writes = matches!(job, Job::DemoOnce | Job::Record | Job::Report | Job::Convert | Job::Dump);
-    let watches = matches!(job, Job::Live | Job::Record | Job::Report | Job::Dump);
-    let reports = job == Job::Report;
-    let options = [
-        ("--pid", !typed.pid.is_empty(), !job.demo() && !job.saved()),
-        ("--name", typed.name.is_some(), watches),
-        ("--pidfile", typed.pidfile.is_some(), watches),
-        ("--unit", typed.unit.is_some(), watches),
-        ("--cgroup", typed.cgroup.is_some(), watches),
-        ("--subprocesses", typed.subprocesses, watches),
-        ("--workload", typed.workload.is_some(), job.demo()),
-        ("--once", typed.once, job.demo()),
-        ("--json", typed.json, job == Job::Doctor),
-        ("--every", typed.every.is_some(), reports),
-        ("--count", typed.count.is_some(), reports),
-        ("--cumulative", typed.cumulative, reports),
-        ("--max-lines", typed.max_lines.is_some(), reports || job == Job::Convert),
-        ("--keep", typed.keep.is_some(), reports),
-        ("--max-bytes", typed.max_bytes.is_some(), reports),
-        ("--capture", typed.capture.is_some(), job != Job::Doctor && !job.saved()),
-        ("--unwinder", typed.unwinder.is_some(), job != Job::Doctor && !job.saved()),
-        ("--interval", typed.interval.is_some(), job.profile() && !job.saved()),
-        ("--max-overhead", typed.max_overhead.is_some(), job.profile() && !job.saved()),
-        ("--duration", typed.duration.is_some(), matches!(job, Job::DemoOnce | Job::Record)),
-        ("--window", typed.window.is_some(), job.profile()),
-        ("--metric", typed.metric.is_some(), job.profile()),
-        ("--by", typed.by.is_some(), job.profile()),
-        ("--group", typed.group.is_some(), job.profile()),
-        ("--rename", !typed.rename.is_empty(), job.profile()),
-        ("--threads", typed.threads.is_some(), job.profile()),
-        ("--skip-daemon", typed.skip_daemon, job.profile() || job == Job::Dump),
-        ("--interesting", !typed.interesting.is_empty(), job.profile()),
-        ("--focus", typed.focus.is_some(), job.profile()),
-        ("--ignore", typed.ignore.is_some(), job.profile()),
-        ("--hide", typed.hide.is_some(), job.profile()),
-        ("--no-kernel", typed.no_kernel, job.profile() || job == Job::Dump),
-        ("--min-percent", typed.min_percent.is_some(), job.profile()),
-        ("--idle", typed.idle, job.profile()),
-        ("--idle-at", !typed.idle_at.is_empty(), job.profile()),
-        ("--output", typed.output.is_some(), writes),
-        ("--format", typed.format.is_some(), writes),
-    ];
-    match options.iter().find(|(_, given, applies)| *given && !applies) {
-        Some((option, ..)) => Err(format!("`{option}` does nothing for {}; leave it out", job.name())),
-        None if typed.secure && typed.output.as_deref().is_some_and(|path| path.as_os_str() != STDOUT) => {
-            Err("`--secure` writes no files, so it does not go together with `--output`".into())
-        }
-        None => Ok(()),
-    }
 }
 
 fn target(job: Job, typed: &Typed) -> Result<Option<TargetSpec>, String> {
@@ -251,10 +123,10 @@ fn target(job: Job, typed: &Typed) -> Result<Option<TargetSpec>, String> {
             };
             Ok(Some(TargetSpec::Demo { workload }))
         }
-        (Job::Open | Job::Convert, _, Some(_)) => {
+        (Job::Open | Job::Convert | Job::Diff | Job::Merge, _, Some(_)) => {
             Err("a saved profile is read, nothing is started; leave `-- COMMAND` out".into())
         }
-        (Job::Open | Job::Convert, ..) => Ok(None),
+        (Job::Open | Job::Convert | Job::Diff | Job::Merge, ..) => Ok(None),
         (Job::Report, None, None) => Err("`report` needs a target: `sampletop report -p PID`".into()),
         (Job::Dump, _, Some(_)) => Err("`dump` looks at a running process: name it with `-p PID`".into()),
         (Job::Doctor, _, Some(_)) => Err("`doctor` looks at a running process: name it with `-p PID`".into()),
@@ -337,10 +209,27 @@ fn mode(job: Job, typed: &Typed, target: Option<&TargetSpec>) -> Result<Mode, St
     };
     Ok(match job {
         Job::Live | Job::DemoLive => Mode::Live,
-        Job::Dump => Mode::Dump,
+        Job::Dump => Mode::Dump { each: typed.each },
         Job::Report => Mode::Report(reports(typed)?),
         Job::Open => Mode::Open { path: file(typed), given: Box::default() },
         Job::Convert => Mode::Convert { path: file(typed), given: Box::default(), max_lines: max_lines(typed)? },
+        Job::Diff => {
+            let [_, before, after] = typed.words.as_slice() else {
+                return Err("`diff` compares two profiles: `sampletop diff BEFORE AFTER`".into());
+            };
+            let per = match &typed.per {
+                Some(text) => values::word("--per", text, &Per::ALL, Per::word)?,
+                None => Per::default(),
+            };
+            Mode::Diff { before: before.into(), after: after.into(), per, given: Box::default() }
+        }
+        Job::Merge => {
+            let files: Vec<PathBuf> = typed.words.iter().skip(1).map(PathBuf::from).collect();
+            if files.is_empty() {
+                return Err("`merge` needs profiles: `sampletop merge FILE... -o OUT.sampletop`".into());
+            }
+            Mode::Merge { files, given: Box::default(), max_lines: max_lines(typed)? }
+        }
         Job::Doctor => Mode::Doctor { json: typed.json },
         Job::DemoOnce => match duration {
             Some(None) => return Err("`--duration exit` would wait forever: the demo does not end; give a time".into()),
@@ -391,26 +280,27 @@ fn reports(typed: &Typed) -> Result<Reports, String> {
 
 fn format(job: Job, typed: &Typed) -> Result<Format, String> {
     let format = match (&typed.format, &typed.output) {
-        (Some(text), _) => values::word("--format", text, &Format::ALL, Format::word)?,
+        (Some(text), _) => values::word("--format", text, Format::ALL, Format::word)?,
         // Logs are called as people like.
         (None, Some(path)) if job == Job::Report => by_extension(path).unwrap_or_default(),
         (None, Some(path)) if path.as_os_str() != STDOUT => by_extension(path)?,
         _ => Format::default(),
     };
     match (job, format) {
-        (Job::Dump, Format::Folded | Format::Classic | Format::Sampletop) => {
-            Err(format!("`dump` writes text or json; {} is for `record`", format.word()))
+        (Job::Dump, Format::Json) if typed.each => {
+            Err("`--each` does nothing for json, which lists each thread anyway; leave it out".into())
         }
+        (Job::Dump | Job::Diff, Format::Text | Format::Json) => Ok(format),
+        (Job::Dump, _) => Err(format!("`dump` writes text or json; {} is for `record`", format.word())),
+        (Job::Diff, _) => Err(format!("`diff` writes text or json; {} is for one profile", format.word())),
         _ => Ok(format),
     }
 }
 
 fn by_extension(path: &Path) -> Result<Format, String> {
-    let extension = path.extension().map(|e| e.to_string_lossy().to_ascii_lowercase());
-    let found = Format::ALL.into_iter().find(|f| extension.as_deref().is_some_and(|e| f.extensions().contains(&e)));
-    found.ok_or_else(|| {
-        let known: Vec<String> =
-            Format::ALL.into_iter().map(|f| format!(".{} ({})", f.extensions()[0], f.word())).collect();
+    let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    Format::of_name(&name).ok_or_else(|| {
+        let known: Vec<String> = Format::ALL.iter().map(|f| format!(".{} ({})", f.extensions()[0], f.word())).collect();
         let path = shown(&path.to_string_lossy());
         format!("the name `{path}` does not say a format: end it in {}, or name one with --format", known.join(", "))
     })
@@ -476,6 +366,34 @@ fn given(typed: &Typed) -> Result<Given, String> {
         idle: typed.idle,
         idle_at: typed.idle_at.iter().map(|text| values::regex("--idle-at", text)).collect::<Result<_, _>>()?,
     })
+}
+
+/// The environment, not the command line, has the key: everybody sees that.
+const KEY: &str = "SAMPLETOP_REDACT_KEY";
+/// Characters. A shorter one could be found by trying.
+const KEY_MIN: usize = 16;
+
+fn redact(typed: &Typed, surroundings: &Surroundings) -> Result<Redact, String> {
+    let by_name = [
+        ("--threads", typed.threads.is_some()),
+        ("--interesting", !typed.interesting.is_empty()),
+        ("--focus", typed.focus.is_some()),
+        ("--ignore", typed.ignore.is_some()),
+        ("--hide", typed.hide.is_some()),
+        ("--rename", !typed.rename.is_empty()),
+        ("--idle-at", !typed.idle_at.is_empty()),
+        ("--group frame:", typed.group.as_deref().is_some_and(|group| group.trim().starts_with("frame:"))),
+    ];
+    if let Some((option, _)) = by_name.iter().find(|(_, given)| *given) {
+        return Err(format!("`--redact` replaces the names that `{option}` goes by; leave one of them out"));
+    }
+    match surroundings.redact_key.as_deref() {
+        Some(text) if text.len() < KEY_MIN => {
+            Err(format!("{KEY} is shorter than {KEY_MIN} characters; make one with `openssl rand -hex 16`"))
+        }
+        Some(text) => Ok(Redact { key: Key::of(text), only_this_run: false }),
+        None => Ok(Redact { key: Key::random(), only_this_run: true }),
+    }
 }
 
 fn filter<T>(

@@ -5,10 +5,12 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::config::{CaptureChoice, Format, Kept, Reports, TargetSpec, Wanted, Workload};
+use crate::model::diff::Per;
 use crate::model::frame::SECOND;
 use crate::model::settings::{Grouping, Metric, Range, RollUp};
 
-const TERMINAL: Surroundings = Surroundings { stdout_is_terminal: true, no_color: false, dumb: false };
+const TERMINAL: Surroundings =
+    Surroundings { stdout_is_terminal: true, no_color: false, dumb: false, redact_key: None };
 const PIPE: Surroundings = Surroundings { stdout_is_terminal: false, ..TERMINAL };
 
 fn words(line: &str) -> Vec<OsString> {
@@ -176,14 +178,103 @@ fn the_format_follows_the_name_unless_it_is_given() {
     assert_eq!(format("record -p 1 -o a.txt"), (Format::Text, file("a.txt")));
     assert_eq!(format("record -p 1 -o a.JSON"), (Format::Json, file("a.JSON")));
     assert_eq!(format("record -p 1 -o a.folded"), (Format::Folded, file("a.folded")));
+    assert_eq!(format("record -p 1 -o a.PB.gz"), (Format::Pprof, file("a.PB.gz")));
+    assert_eq!(format("record -p 1 -o a.pprof"), (Format::Pprof, file("a.pprof")));
     assert_eq!(format("record -p 1 -o a.b --format json"), (Format::Json, file("a.b")));
     assert_eq!(format("record -p 1 -o - --format folded"), (Format::Folded, None));
     assert_eq!(format("record -p 1 -o a.sampletop"), (Format::Sampletop, file("a.sampletop")));
     assert_eq!(format("record -p 1 -o a --format sampletop"), (Format::Sampletop, file("a")));
+    assert_eq!(format("record -p 1 -o a.json.svg"), (Format::Svg, file("a.json.svg")));
+    assert_eq!(format("record -p 1 -o a.SpeedScope.json"), (Format::Speedscope, file("a.SpeedScope.json")));
+    assert_eq!(format("record -p 1 -o speedscope.json"), (Format::Json, file("speedscope.json")));
     assert_eq!(format("dump -p 1 -o d.json"), (Format::Json, file("d.json")));
-    let message = refused(&PIPE, "record -p 1 -o p.svg");
-    for name in ["p.svg", "text", "json", "folded", "sampletop"] {
+    assert!(refused(&PIPE, "record -p 1 -o .json").contains("does not say a format"));
+    assert!(refused(&PIPE, "record -p 1 -o a.gz").contains(".pb.gz (pprof)"));
+    assert!(refused(&TERMINAL, "record -p 1 --format pprof").contains("a .pb.gz file is no text for a terminal"));
+    let message = refused(&PIPE, "record -p 1 -o p.bmp");
+    for name in ["p.bmp", "text", "json", "folded", "sampletop"] {
         assert!(message.contains(name), "{message}");
+    }
+}
+
+#[test]
+fn two_profiles_are_compared() {
+    let diff = |line: &str| match on(&PIPE, line).mode {
+        Mode::Diff { before, after, per, given } => {
+            (before.to_string_lossy().into_owned(), after.to_string_lossy().into_owned(), per, given)
+        }
+        mode => panic!("{mode:?}"),
+    };
+    let (before, after, per, given) = diff("diff a.sampletop b.sampletop --metric cpu");
+    assert_eq!((&*before, &*after, per, given.metric), ("a.sampletop", "b.sampletop", Per::Run, Some(Metric::Cpu)));
+    assert_eq!(diff("--per share diff a b").2, Per::Share);
+    assert_eq!(on(&PIPE, "diff a b -o d.json").output.format, Format::Json);
+    assert!(refused(&PIPE, "diff a b -o d.pb.gz").contains("pprof"));
+    assert_eq!(on(&TERMINAL, "diff a b").output.format, Format::Text);
+    for wrong in [
+        "diff",
+        "diff a",
+        "diff a b c",
+        "diff a b --per minute",
+        "diff a b --format folded",
+        "diff a b -p 1",
+        "diff a b -- ls",
+    ] {
+        refused(&PIPE, wrong);
+    }
+    assert!(refused(&PIPE, "record -p 1 --per run").contains("--per"));
+}
+
+#[test]
+fn profiles_are_merged_into_any_format() {
+    let merge = |line: &str| match on(&PIPE, line) {
+        Config { mode: Mode::Merge { files, .. }, output, .. } => (files.len(), output.format),
+        config => panic!("{config:?}"),
+    };
+    assert_eq!(merge("merge a.sampletop b.sampletop c.sampletop -o d.sampletop"), (3, Format::Sampletop));
+    assert_eq!(merge("merge a --max-lines 9"), (1, Format::Text));
+    for wrong in ["merge", "merge a -p 1", "merge a -o x.unknown", "merge a -- ls", "merge a --per run"] {
+        refused(&PIPE, wrong);
+    }
+    refused(&TERMINAL, "merge a --format sampletop");
+}
+
+#[test]
+fn names_are_replaced_under_a_key() {
+    let redact = |line: &str| on(&PIPE, line).output.redact;
+    assert_eq!(redact("record -p 1"), None);
+    let (one, other) = (redact("record -p 1 --redact"), redact("dump --redact -p 1"));
+    assert!(one.is_some_and(|redact| redact.only_this_run) && one != other, "each run has its own");
+    let key = |text: &str| {
+        let surroundings = Surroundings { redact_key: Some(text.into()), ..PIPE };
+        parse_in(words("diff a b --redact").into_iter(), &surroundings).map(|config| config.output.redact)
+    };
+    assert_eq!(key("0123456789abcdef"), key("0123456789abcdef"));
+    assert_ne!(key("0123456789abcdef"), key("0123456789abcdeg"));
+    assert!(key("0123456789abcdef").is_ok_and(|redact| redact.is_some_and(|redact| !redact.only_this_run)));
+    let short = key("0123456789abcde").expect_err("too short").message;
+    assert!(short.contains("SAMPLETOP_REDACT_KEY") && !short.contains("0123"), "{short}");
+    for option in [
+        "--focus x",
+        "--ignore x",
+        "--hide x",
+        "--threads x",
+        "--interesting x",
+        "--rename s/a/b/",
+        "--idle-at x",
+        "--group frame:x",
+    ] {
+        let message = refused(&PIPE, &format!("record -p 1 --redact {option}"));
+        assert!(message.contains("--redact") && message.contains(&option[..6]), "{message}");
+    }
+    for line in
+        ["open a", "open a -o b.json", "report a", "merge a b -o c.json", "report -p 1 --by class --group process"]
+    {
+        let config = on(&TERMINAL, &format!("{line} --redact"));
+        assert!(config.output.redact.is_some(), "{line}");
+    }
+    for line in ["-p 1", "doctor", ""] {
+        assert!(refused(&TERMINAL, &format!("{line} --redact")).contains("does nothing"), "{line}");
     }
 }
 
@@ -289,7 +380,7 @@ fn the_definitions_are_sound_and_the_help_fits() {
     let exit = parse_in(words("--help").into_iter(), &TERMINAL).expect_err("help is no run");
     assert_eq!((exit.code, exit.to_stdout), (0, true));
     assert!(exit.message.lines().count() < 80, "{}", exit.message);
-    for absent in ["diff", "merge", "--config", "__workload"] {
+    for absent in ["--config", "__workload"] {
         assert!(!exit.message.contains(absent), "{absent} does not exist yet");
     }
     // One line per option: a line that starts with more blanks than an option's own is a continuation.

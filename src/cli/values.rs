@@ -6,6 +6,9 @@ use regex::Regex;
 
 use crate::model::settings::{Grouping, Rename, pattern};
 
+/// As a FILE: standard output.
+pub const STDOUT: &str = "-";
+
 /// Linux's own limit (PID_MAX_LIMIT, 64-bit kernels).
 const PID_MAX: u32 = 1 << 22;
 

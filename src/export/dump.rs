@@ -52,8 +52,8 @@ pub struct DumpThread {
     pub frames: Vec<Location>,
 }
 
-/// For people: threads with equal stacks together, in the order of their first, innermost frame on top.
-pub fn write_text(dump: &Dump, out: &mut dyn Write) -> io::Result<()> {
+/// For people: threads with equal stacks together, in the order of their first, or `each` by itself; innermost frame on top.
+pub fn write_text(dump: &Dump, each: bool, out: &mut dyn Write) -> io::Result<()> {
     let page = &mut Page { out };
     let pid = dump.targets.first().map_or(0, |target| target.pid);
     let at = dates::unix_ns(&dump.session, dump.at);
@@ -69,13 +69,20 @@ pub fn write_text(dump: &Dump, out: &mut dyn Write) -> io::Result<()> {
     }
     let longest = dump.threads.iter().map(|thread| fit(&thread.name, NAME_MAX).len()).max().unwrap_or(0);
     let width = longest.max(NAME_MIN);
-    for alike in alike(&dump.threads) {
+    // Of several processes a thread says whose it is.
+    let several = dump.targets.len() > 1;
+    let lists = match each {
+        true => dump.threads.iter().map(|thread| vec![thread]).collect(),
+        false => alike(&dump.threads),
+    };
+    for alike in lists {
         page.blank()?;
         for thread in &alike {
             let key = thread.thread;
             let (tid, name, state) = (key.tid, fit(&thread.name, NAME_MAX), thread.state.word());
             let cpu = thread.cpu_ns as f64 / 1e6;
-            let mut line = format!("{tid:>7} {name:<width$}  {state:<7}  cpu {cpu:.3} ms");
+            let pid = if several { format!("{:>7}/", key.pid) } else { String::new() };
+            let mut line = format!("{pid}{tid:>7} {name:<width$}  {state:<7}  cpu {cpu:.3} ms");
             if let Some(waits_for) = &thread.waits_for {
                 line += "  ";
                 line += &fit(waits_for, WIDTH.saturating_sub(line.len()));
@@ -206,8 +213,12 @@ mod tests {
     }
 
     fn text(dump: &Dump) -> String {
+        written(dump, false)
+    }
+
+    fn written(dump: &Dump, each: bool) -> String {
         let mut out = Vec::new();
-        write_text(dump, &mut out).expect("memory takes everything");
+        write_text(dump, each, &mut out).expect("memory takes everything");
         String::from_utf8(out).expect("ASCII is UTF-8")
     }
 
@@ -235,6 +246,36 @@ mod tests {
         assert_eq!(body, expected);
         let first = "sampletop dump pid=42 host=node7 threads=4 at=2026-01-02T03:04:05.123Z";
         assert_eq!(text.lines().next(), Some(first));
+    }
+
+    #[test]
+    fn each_thread_can_have_its_own_stack() {
+        let text = written(&service(), true);
+        let body = text.split_once("Capture      perf\n\n").expect("a head").1;
+        let lock = "        #0   __lll_lock_wait  main.c:7  [app]
+        #1   audit  main.c:7  [app]
+        #2   run  main.c:7  [app]
+";
+        let first = format!("     43 worker-1         lock     cpu 12.346 ms\n{lock}\n");
+        let second = format!(
+            "     44 worker-2         lock     cpu 12.346 ms  mutex held by worker-3\n         frame pointer found by search\n{lock}\n"
+        );
+        assert!(body.contains(&format!("{first}{second}")), "{body}");
+    }
+
+    #[test]
+    fn a_thread_of_several_processes_says_whose_it_is() {
+        let mut dump = service();
+        let mut other = fixture::target();
+        other.pid = 7;
+        dump.targets = [fixture::target(), other].into();
+        let mut foreign = thread(43, "worker-1", State::Lock, &["__lll_lock_wait", "audit", "run"]);
+        foreign.thread.pid = 7;
+        dump.threads.push(foreign);
+        let text = text(&dump);
+        for start in ["     42/     43 worker-1 ", "      7/     43 worker-1 "] {
+            assert!(text.lines().any(|line| line.starts_with(start)), "{text}");
+        }
     }
 
     #[test]

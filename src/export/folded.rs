@@ -4,6 +4,7 @@
 //! what the settings show, idle time only with `--idle`. A `;` in a name becomes `:`, control characters become
 //! blanks; under roll-up `line` a frame is `name:LINE`. A frame of the kernel ends in `_[k]`, by which those tools colour it.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use crate::model::project::{Node, Projection, project};
@@ -30,7 +31,7 @@ pub(super) fn render(projection: &Projection, settings: &Settings, out: &mut dyn
         let own = group.own.value(settings.metric);
         if own > 0 {
             push(&mut stack, FRAMELESS);
-            line(&mut stack, own, out)?;
+            line(&stack, own, out)?;
         }
         todo.extend(ordered.roots(group).into_iter().rev().map(|root| (root, depth)));
         while let Some((node, depth)) = todo.pop() {
@@ -38,28 +39,42 @@ pub(super) fn render(projection: &Projection, settings: &Settings, out: &mut dyn
             stack.truncate(depth);
             push_frame(&mut stack, location, settings.roll_up);
             let depth = stack.len();
-            line(&mut stack, own.value(settings.metric), out)?;
+            line(&stack, own.value(settings.metric), out)?;
             todo.extend(ordered.children(node).into_iter().rev().map(|child| (child, depth)));
         }
     }
     Ok(())
 }
 
-/// Writes `stack` with its value and leaves it as it was.
-fn line(stack: &mut String, ns: u64, out: &mut dyn Write) -> io::Result<()> {
+/// Writes `stack` with its value.
+fn line(stack: &str, ns: u64, out: &mut dyn Write) -> io::Result<()> {
     let microseconds = ns.saturating_add(500) / 1000;
     if microseconds == 0 {
         return Ok(());
     }
-    // A name that ends in a blank and a number would be read as a second value, as in a difference of two profiles.
-    let digits = stack.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.').len();
-    match digits < stack.len() && stack[..digits].ends_with(' ') {
-        true => writeln!(out, "{}_{} {microseconds}", &stack[..digits - 1], &stack[digits..]),
-        false => writeln!(out, "{stack} {microseconds}"),
-    }
+    writeln!(out, "{} {microseconds}", guarded(stack))
 }
 
-fn push_frame(stack: &mut String, location: &Location, roll_up: RollUp) {
+/// The stack as tools read it back: a name that ends in a blank and a number would be read as a second value, as in a
+/// difference of two profiles, and a line that begins with `# ` as a comment.
+pub(super) fn guarded(stack: &str) -> Cow<'_, str> {
+    let digits = stack.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.').len();
+    let second = digits < stack.len() && stack[..digits].ends_with(' ');
+    let comment = stack.starts_with("# ");
+    if !second && !comment {
+        return Cow::Borrowed(stack);
+    }
+    let mut stack = stack.to_owned();
+    if second {
+        stack.replace_range(digits - 1..digits, "_");
+    }
+    if comment {
+        stack.replace_range(1..2, "_");
+    }
+    Cow::Owned(stack)
+}
+
+pub(super) fn push_frame(stack: &mut String, location: &Location, roll_up: RollUp) {
     push(stack, &location.function);
     if location.kind == FrameKind::Kernel {
         stack.push_str("_[k]");
@@ -69,7 +84,7 @@ fn push_frame(stack: &mut String, location: &Location, roll_up: RollUp) {
     }
 }
 
-fn push(stack: &mut String, name: &str) {
+pub(super) fn push(stack: &mut String, name: &str) {
     if !stack.is_empty() {
         stack.push(';');
     }

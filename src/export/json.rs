@@ -41,29 +41,13 @@ pub(super) fn render(
 }
 
 fn write_tree(ordered: &Ordered<'_>, group: &Group, out: &mut dyn Write) -> io::Result<()> {
-    enum Step {
-        Open { node: u32, nth: usize },
-        Close,
-    }
-    let open = |nodes: Vec<u32>, todo: &mut Vec<Step>| {
-        todo.extend(nodes.into_iter().enumerate().rev().map(|(nth, node)| Step::Open { node, nth }));
-    };
-    let mut todo = Vec::new();
     let roots = ordered.roots(group);
     let root_count = roots.len();
-    open(roots, &mut todo);
-    while let Some(step) = todo.pop() {
-        match step {
-            Step::Close => out.write_all(b"]}")?,
-            Step::Open { node, nth } => {
-                separate(nth, out)?;
-                let Node { location, total, own, .. } = ordered.node(node);
-                open_object(&NodeHead::new(location, &total, &own), "children", out)?;
-                todo.push(Step::Close);
-                open(ordered.children(node), &mut todo);
-            }
-        }
-    }
+    let open = |node, out: &mut dyn Write| {
+        let Node { location, total, own, .. } = ordered.node(node);
+        open_object(&NodeHead::new(location, &total, &own), "children", out)
+    };
+    write_nodes(roots, |node| ordered.children(node), open, out)?;
     // The group's total is the sum of its roots, so time without a frame of its own needs a root, too.
     if !group.own.is_empty() {
         separate(root_count, out)?;
@@ -73,8 +57,38 @@ fn write_tree(ordered: &Ordered<'_>, group: &Group, out: &mut dyn Write) -> io::
     Ok(())
 }
 
+/// Writes nodes one after the other, each with those below it, however deep. `open` writes a node's object as [`open_object`] does.
+pub(super) fn write_nodes(
+    roots: Vec<u32>,
+    children: impl Fn(u32) -> Vec<u32>,
+    open: impl Fn(u32, &mut dyn Write) -> io::Result<()>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    enum Step {
+        Open { node: u32, nth: usize },
+        Close,
+    }
+    let mut todo = Vec::new();
+    let plan = |nodes: Vec<u32>, todo: &mut Vec<Step>| {
+        todo.extend(nodes.into_iter().enumerate().rev().map(|(nth, node)| Step::Open { node, nth }));
+    };
+    plan(roots, &mut todo);
+    while let Some(step) = todo.pop() {
+        match step {
+            Step::Close => out.write_all(b"]}")?,
+            Step::Open { node, nth } => {
+                separate(nth, out)?;
+                open(node, out)?;
+                todo.push(Step::Close);
+                plan(children(node), &mut todo);
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Where every frame of a stack was taken out by `--hide`.
-fn frameless() -> Location {
+pub(super) fn frameless() -> Location {
     Location {
         function: FRAMELESS.into(),
         module: "".into(),
@@ -85,7 +99,7 @@ fn frameless() -> Location {
     }
 }
 
-fn separate(nth: usize, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn separate(nth: usize, out: &mut dyn Write) -> io::Result<()> {
     match nth {
         0 => Ok(()),
         _ => out.write_all(b","),
@@ -93,7 +107,7 @@ fn separate(nth: usize, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// Writes `head`'s fields and opens its last one, a list, which the caller fills and closes with `]}`.
-fn open_object(head: &impl Serialize, list: &str, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn open_object(head: &impl Serialize, list: &str, out: &mut dyn Write) -> io::Result<()> {
     let text = serde_json::to_string(head)?;
     let fields = text.strip_suffix('}').unwrap_or(&text);
     write!(out, "{fields},\"{list}\":[")
@@ -171,7 +185,7 @@ pub(super) fn targets(targets: &[Target]) -> Vec<TargetLine<'_>> {
 
 /// What was chosen; `null` and empty lists where nothing was.
 #[derive(Serialize)]
-struct SettingsLine<'a> {
+pub(super) struct SettingsLine<'a> {
     group: String,
     rename: Vec<String>,
     threads: Option<&'a str>,
@@ -200,7 +214,7 @@ struct HiddenLine {
 }
 
 impl<'a> SettingsLine<'a> {
-    fn new(settings: &'a Settings, projection: &Projection) -> SettingsLine<'a> {
+    pub fn new(settings: &'a Settings, projection: &Projection) -> SettingsLine<'a> {
         let filters = &settings.filters;
         let hidden = &projection.hidden;
         SettingsLine {

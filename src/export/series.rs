@@ -4,7 +4,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
@@ -84,6 +84,10 @@ impl Series {
                 written.map_err(|error| format!("cannot write to standard output: {}", file::why(&error)))
             }
             To::File { path, file } => {
+                // It was removed, not moved away and told about: what is written there now nobody will read.
+                if file.as_ref().is_some_and(|open| open.metadata().is_ok_and(|of| of.nlink() == 0)) {
+                    *file = None;
+                }
                 let open = match file {
                     Some(open) => open,
                     None => file.insert(open_end(path)?),
@@ -171,7 +175,7 @@ fn clear(directory: &Path, names: &Names, kept: Kept, newest: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::{MetadataExt, symlink};
+    use std::os::unix::fs::symlink;
 
     const SECOND: i128 = 1_000_000_000;
     const AT: i128 = 1_767_323_045 * SECOND;
@@ -207,6 +211,24 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&moved).expect("there"), "before\none\ntwo\n");
         assert_eq!(std::fs::read_to_string(&path).expect("there"), "three\n");
         assert_eq!(std::fs::metadata(&path).expect("there").mode() & 0o7777, 0o600);
+    }
+
+    #[test]
+    fn a_file_that_was_removed_is_made_again() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let folder = dir.path().join("logs");
+        std::fs::create_dir(&folder).expect("made");
+        let path = folder.join("r.log");
+        let mut to = series(&path, Kept::default());
+        to.write(b"one\n", AT).expect("written");
+        std::fs::remove_file(&path).expect("removed");
+        to.write(b"two\n", AT).expect("written");
+        assert_eq!(std::fs::read_to_string(&path).expect("there"), "two\n");
+        std::fs::remove_dir_all(&folder).expect("removed");
+        assert!(to.write(b"three\n", AT).is_err(), "its folder is gone");
+        std::fs::create_dir(&folder).expect("made");
+        to.write(b"four\n", AT).expect("written");
+        assert_eq!(std::fs::read_to_string(&path).expect("there"), "four\n");
     }
 
     #[test]

@@ -7,18 +7,21 @@ mod tests;
 
 pub use report::report;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::config::{Config, Format};
+use crate::config::{Config, Format, TargetSpec};
 use crate::export;
 use crate::export::dump::{Dump, DumpThread};
 use crate::model::frame::{Marker, ThreadKey, ThreadKind};
+use crate::model::redact::Redactor;
 use crate::model::settings::Filters;
 use crate::model::snapshot::{Snapshot, Target};
 use crate::model::tables::{FrameKind, Location, StackId};
+use crate::model::text::clean;
 use crate::model::waits::{Answer, Asked};
 
 /// How long an export waits for names that are still being loaded.
@@ -77,10 +80,15 @@ pub struct Progress {
     pub dropped: u64,
 }
 
+/// Keeps a profile that could not be written where it was to go.
+pub type Keep<'a> = &'a dyn Fn(&Snapshot) -> Result<(), String>;
+
 /// Records until `duration` has passed (`None`: until the target ends), writes the profile, answers the exit code.
-pub fn record(source: &mut dyn Source, config: &Config, duration: Option<Duration>) -> i32 {
+pub fn record(source: &mut dyn Source, config: &Config, duration: Option<Duration>, keep: Option<Keep<'_>>) -> i32 {
     let started = Instant::now();
-    let show_progress = config.output.path.is_some() && std::io::stderr().is_terminal();
+    let to_person = config.output.path.is_some() && std::io::stderr().is_terminal();
+    // A COMMAND has the terminal for itself.
+    let show_progress = to_person && !matches!(config.target, Some(TargetSpec::Command(_)));
     loop {
         let left = duration.map(|d| d.saturating_sub(started.elapsed()));
         if left == Some(Duration::ZERO) {
@@ -102,7 +110,23 @@ pub fn record(source: &mut dyn Source, config: &Config, duration: Option<Duratio
     if is_empty(&snapshot) {
         return nothing(&snapshot);
     }
-    write_profile(&snapshot, config)
+    let code = write_profile(&snapshot, config);
+    if let (1, Some(keep)) = (code, keep) {
+        // What took hours to record is not lost with a disk.
+        match keep(&shown(&snapshot, config)) {
+            Ok(()) => {
+                eprintln!("sampletop: the profile is kept as the last session: `sampletop open -o FILE` writes it")
+            }
+            Err(sentence) => eprintln!("sampletop: and it could not be kept as the last session: {sentence}"),
+        }
+    }
+    if let (0, true, Some(path)) = (code, to_person, &config.output.path) {
+        let (losses, elapsed) = (&snapshot.health.losses, started.elapsed().as_secs_f64());
+        let path = path.to_string_lossy();
+        let path = clean(&path, 200);
+        eprintln!("{path}: {elapsed:.1} s, {} stacks, {} lost", losses.samples, losses.dropped);
+    }
+    code
 }
 
 fn lost(what: &str) -> i32 {
@@ -155,8 +179,9 @@ const LOOKED_WITHIN: Duration = Duration::from_secs(5);
 /// How long it may take to find out what all threads wait for.
 const WAITS_WITHIN: Duration = Duration::from_secs(2);
 
-/// Writes every thread's stack once; answers the exit code.
-pub fn dump(source: &mut dyn Source, config: &Config) -> i32 {
+/// Writes every thread's stack once, in text those that are equal together unless `each` is to have its own; answers the
+/// exit code.
+pub fn dump(source: &mut dyn Source, config: &Config, each: bool) -> i32 {
     let started = Instant::now();
     let mut first_look = None;
     let mut ended = false;
@@ -191,12 +216,12 @@ pub fn dump(source: &mut dyn Source, config: &Config) -> i32 {
     let asked = snapshot.threads.iter().filter_map(|thread| Asked::of(&snapshot, thread)).collect();
     let waits = source.waits(asked, WAITS_WITHIN);
     let mut bytes = Vec::new();
-    let dump = build_dump(&snapshot, &waits, &config.settings.filters);
+    let redactor = config.output.redact.map(|redact| Redactor::new(redact.key));
+    let dump = build_dump(&shown(&snapshot, config), &waits, &config.settings.filters, redactor.as_ref());
     let written = match config.output.format {
         Format::Json => export::dump::write_json(&dump, &mut bytes),
-        Format::Text | Format::Folded | Format::Classic | Format::Sampletop => {
-            export::dump::write_text(&dump, &mut bytes)
-        }
+        // The others are none for it.
+        _ => export::dump::write_text(&dump, each, &mut bytes),
     };
     if let Err(error) = written {
         eprintln!("sampletop: cannot build the dump: {error}");
@@ -206,7 +231,7 @@ pub fn dump(source: &mut dyn Source, config: &Config) -> i32 {
 }
 
 /// The threads as the snapshot last saw them, in the order of their ids.
-fn build_dump(snapshot: &Snapshot, waits: &[Answer], filters: &Filters) -> Dump {
+fn build_dump(snapshot: &Snapshot, waits: &[Answer], filters: &Filters, redactor: Option<&Redactor>) -> Dump {
     let tables = &snapshot.tables;
     let waits: HashMap<ThreadKey, &Answer> = waits.iter().map(|answer| (answer.asked.thread, answer)).collect();
     let mut threads: Vec<DumpThread> = snapshot
@@ -229,7 +254,10 @@ fn build_dump(snapshot: &Snapshot, waits: &[Answer], filters: &Filters) -> Dump 
                 name: Arc::clone(tables.name(now.name)),
                 kind: tables.kind(now.name),
                 state: now.state.resolve(tables.futex_kind(now.stack)),
-                waits_for: waits.get(&now.thread).map(|answer| answer.waits_for.to_string()),
+                waits_for: waits.get(&now.thread).map(|answer| match redactor {
+                    Some(redactor) => redactor.waits_for(answer).to_string(),
+                    None => answer.waits_for.to_string(),
+                }),
                 cpu_ns: now.run_ns,
                 complete: frames.iter().all(|f| f.kind != FrameKind::Marker),
                 recovered: now.recovered,
@@ -259,10 +287,18 @@ fn marker(marker: Marker) -> Location {
     }
 }
 
+/// What of it is written: all, or with hashes for names.
+pub fn shown<'a>(snapshot: &'a Snapshot, config: &Config) -> Cow<'a, Snapshot> {
+    match config.output.redact {
+        Some(redact) => Cow::Owned(Redactor::new(redact.key).snapshot(snapshot)),
+        None => Cow::Borrowed(snapshot),
+    }
+}
+
 /// Writes in the configured format to the configured place; answers the exit code.
 pub fn write_profile(snapshot: &Snapshot, config: &Config) -> i32 {
     let mut bytes = Vec::new();
-    let written = export::write(config.output.format, snapshot, &config.settings, &mut bytes);
+    let written = export::write(config.output.format, &shown(snapshot, config), &config.settings, &mut bytes);
     if let Err(error) = written {
         eprintln!("sampletop: cannot build the profile: {error}");
         return 1;

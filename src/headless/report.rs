@@ -85,6 +85,8 @@ fn next(now: i128, every: Option<Duration>) -> Option<i128> {
 
 fn open(source: &mut dyn Source, config: &Config, plan: &Reports) -> Result<Series, String> {
     let snapshot = source.snapshot(false).ok_or("no report can be had: an internal thread died; please report this")?;
+    // Names of files tell, too.
+    let snapshot = super::shown(&snapshot, config);
     let session = &snapshot.session;
     let label = match &*session.wanted.title {
         "" => snapshot.targets.first().map_or(String::new(), |target| target.pid.to_string()),
@@ -118,6 +120,7 @@ struct Output {
 impl Output {
     fn write(&mut self, snapshot: &Arc<Snapshot>, config: &Config, plan: &Reports) {
         let mut bytes = Vec::new();
+        let snapshot = &*super::shown(snapshot, config);
         let built = match config.output.format {
             Format::Text => export::text::write_within(snapshot, &config.settings, plan.max_lines, &mut bytes),
             format => export::write(format, snapshot, &config.settings, &mut bytes),

@@ -185,7 +185,7 @@ fn reports(plan: Reports, script: Vec<(u64, Happens)>) -> Vec<(String, String, f
         },
         settings: Settings { range: Range::Cumulative { since: None }, ..Settings::default() },
         screen: Screen { color: false, ascii: true, mouse: false },
-        output: Output { format: Format::Json, path: Some(dir.path().into()), secure: false },
+        output: Output { format: Format::Json, path: Some(dir.path().into()), secure: false, redact: None },
     };
     assert_eq!(report(&mut Fake::new(script), &config, &plan), 0);
     let mut files: Vec<_> =

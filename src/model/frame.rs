@@ -401,6 +401,30 @@ pub struct Losses {
 }
 
 impl Losses {
+    /// Adds what another run lost; of what is no count the worse stays.
+    pub fn add(&mut self, more: &Losses) {
+        let stop_p99_ns = self.stop_p99_ns.max(more.stop_p99_ns);
+        for (mine, theirs) in [
+            (&mut self.samples, more.samples),
+            (&mut self.dropped, more.dropped),
+            (&mut self.truncated, more.truncated),
+            (&mut self.torn, more.torn),
+            (&mut self.unwind_failed, more.unwind_failed),
+            (&mut self.no_unwind_info, more.no_unwind_info),
+            (&mut self.bad_unwind, more.bad_unwind),
+            (&mut self.outside_maps, more.outside_maps),
+            (&mut self.recovered, more.recovered),
+            (&mut self.throttled, more.throttled),
+            (&mut self.late, more.late),
+            (&mut self.stops, more.stops),
+            (&mut self.stops_blocked, more.stops_blocked),
+            (&mut self.sampler_cpu_ns, more.sampler_cpu_ns),
+        ] {
+            *mine = mine.saturating_add(theirs);
+        }
+        self.stop_p99_ns = stop_p99_ns;
+    }
+
     /// What was lost since `before`, which is of the same run. What is no count stays as it is.
     pub fn since(&self, before: &Losses) -> Losses {
         Losses {

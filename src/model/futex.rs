@@ -6,6 +6,7 @@
 //! so, a futex wait is `wait` anyway.
 
 use super::qualified::segments;
+use super::role;
 use super::state::FutexKind::{self, Lock, Sleep, Wait};
 use super::tables::{FrameKind, Location};
 
@@ -136,6 +137,9 @@ const JAVA: &[(&str, &str, FutexKind)] = &[
 ];
 
 fn kind_of_name(function: &str) -> Option<FutexKind> {
+    if let Some(mut roles) = role::of(function) {
+        return roles.find_map(role::to_futex);
+    }
     let path = segments(function);
     let (method, outer) = path.split_last()?;
     let Some(of) = outer.last() else {

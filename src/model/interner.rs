@@ -179,7 +179,7 @@ impl Interner {
         }
     }
 
-    fn text(&mut self, text: &str, kind: ThreadKind) -> NameId {
+    pub(super) fn text(&mut self, text: &str, kind: ThreadKind) -> NameId {
         let name: (Arc<str>, ThreadKind) = (text.into(), kind);
         if let Some(known) = self.by_text.get(&name) {
             return *known;

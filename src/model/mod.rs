@@ -13,21 +13,28 @@
 //! waits       what a blocked thread waits for, in words
 //! text        what makes strings of a target safe to show
 //! settings    everything the user can choose about what is shown
+//! merge       several profiles -> one
+//! redact      a snapshot without anybody's names; role: what such names still say of waits
 //! project     facts + settings -> groups, trees, tables
+//! diff        two projections -> what changed, and what of it is more than sampling makes
 //! ```
 
 pub mod buckets;
 pub mod chunks;
+pub mod diff;
 pub mod fact;
 pub mod fact_table;
 pub mod facts;
 pub mod frame;
 pub mod futex;
 pub mod interner;
+pub mod merge;
 pub mod packed;
 pub mod project;
 pub mod qualified;
 pub mod recorder;
+pub mod redact;
+pub mod role;
 pub mod settings;
 pub mod snapshot;
 pub mod state;

@@ -10,7 +10,7 @@ use super::tables::{NameId, Tables};
 /// What does not change during a session.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Session {
-    /// sampletop's version.
+    /// sampletop's version; empty where another tool took the samples: then nothing is known of how that went.
     pub version: String,
     pub host: String,
     /// `uname -r`.
@@ -26,6 +26,13 @@ pub struct Session {
     /// The governor's bound, percent of one core, where one is in force.
     pub max_overhead_percent: Option<f64>,
     pub wanted: Wanted,
+}
+
+impl Session {
+    /// Another tool took the samples.
+    pub fn is_foreign(&self) -> bool {
+        self.version.is_empty()
+    }
 }
 
 /// What was asked for, where it is more than one process.

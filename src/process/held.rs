@@ -14,7 +14,8 @@ pub(super) struct ChildPlan<'a> {
     pub(super) path: &'a CString,
     /// Ends in a null pointer.
     pub(super) argv: &'a [*const libc::c_char],
-    pub(super) stdin: RawFd,
+    /// `None`: that of sampletop itself.
+    pub(super) stdin: Option<RawFd>,
     pub(super) output: ChildOutput,
     pub(super) file: Option<&'a CStr>,
     /// Who gets the output file under sudo.
@@ -113,7 +114,9 @@ unsafe fn run_child(plan: &ChildPlan<'_>) -> ! {
             (None, ChildOutput::Descriptor(fd)) => Some(*fd),
             (None, ChildOutput::Inherit) => None,
         };
-        if libc::dup2(plan.stdin, 0) < 0 {
+        if let Some(stdin) = plan.stdin
+            && libc::dup2(stdin, 0) < 0
+        {
             fail(plan, Stage::Output);
         }
         if let Some(fd) = output

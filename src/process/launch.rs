@@ -29,12 +29,12 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Bytes of a command line that are kept.
 const COMMAND_LINE_CAP: usize = 1024;
 
-/// Where the command's stdout and stderr go. Its stdin is always /dev/null.
+/// Where the command's stdout and stderr go. Its stdin is /dev/null, unless all three are passed through.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LaunchOutput {
     /// A new file (mode 0600) that must not exist yet: nothing is overwritten and no link is followed.
     File(PathBuf),
-    /// Those of sampletop itself.
+    /// Those of sampletop itself, its stdin, too.
     Inherit,
     Null,
     /// [`Launch::take_output`] reads it.
@@ -112,7 +112,7 @@ pub struct Launch {
 
 impl Launch {
     /// Forks `command` (a program, looked up in PATH as a shell would, and its arguments) and holds it before exec: in
-    /// its own session, stdin /dev/null, with the caller's rights.
+    /// its own session, with the caller's rights.
     pub fn prepare(command: &[OsString], output: LaunchOutput) -> Result<Launch, LaunchError> {
         let program = command
             .first()
@@ -152,7 +152,7 @@ impl Launch {
         let plan = ChildPlan {
             path: &c_path,
             argv: &c_argv,
-            stdin: null.as_raw_fd(),
+            stdin: (output != LaunchOutput::Inherit).then_some(null.as_raw_fd()),
             output: match (&output, &out_write) {
                 (LaunchOutput::Inherit, _) => ChildOutput::Inherit,
                 (LaunchOutput::Pipe, Some(pipe)) => ChildOutput::Descriptor(pipe.as_raw_fd()),

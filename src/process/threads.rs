@@ -69,6 +69,7 @@ pub struct Reads {
     /// Reads that had to open their file first.
     pub opens: u64,
     pub lists: u64,
+    pub clocks: u64,
 }
 
 /// Descriptors that may still be kept open; clones share them.
@@ -91,6 +92,7 @@ impl Descriptors {
 
 /// `/proc/PID/task`, kept open: a reused pid cannot be mistaken for the target.
 pub struct Tasks {
+    pid: u32,
     dir: OwnedFd,
     budget: Descriptors,
     short: Cell<bool>,
@@ -129,6 +131,7 @@ impl Tasks {
             Mode::empty(),
         )?;
         Ok(Tasks {
+            pid,
             dir,
             budget: descriptors,
             short: Cell::new(false),
@@ -154,6 +157,13 @@ impl Tasks {
     /// two calls look like none; the deaths are noticed by reading the threads' counters.
     pub fn links(&self) -> u64 {
         rustix::fs::fstat(&self.dir).map_or(0, |stat| stat.st_nlink)
+    }
+
+    /// CPU time of all threads, those that have ended included; `None` once the process has been waited for. The kernel adds up
+    /// the counters of the threads.
+    pub fn clock(&self) -> Option<Ns> {
+        self.count(|r| r.clocks += 1);
+        process_cpu(self.pid)
     }
 
     /// Where counters come from on this kernel.

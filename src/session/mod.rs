@@ -50,18 +50,29 @@ impl From<crate::process::launch::LaunchError> for Failure {
 
 /// Does what the command line asked for; answers the exit code. Errors are printed, one sentence on stderr.
 pub fn run(config: Config) -> i32 {
+    if config.output.redact.is_some_and(|redact| redact.only_this_run) {
+        eprintln!(
+            "sampletop: names are replaced under a key of this run alone; SAMPLETOP_REDACT_KEY gives several the same"
+        );
+    }
     let outcome = settle_rights().and_then(|()| match config.mode {
         Mode::Live => live::run(&config),
-        Mode::Open { ref path, ref given } => live::open(&config, saved::load(path.as_deref())?, given),
+        Mode::Open { ref path, ref given } => live::open(&config, saved::shown(&config, path.as_deref())?, given),
         Mode::Convert { ref path, ref given, max_lines } => {
-            saved::convert(&config, saved::load(path.as_deref())?, given, max_lines)
+            saved::convert(&config, saved::shown(&config, path.as_deref())?, given, max_lines)
         }
+        Mode::Diff { ref before, ref after, per, ref given } => saved::diff(&config, before, after, per, given),
+        Mode::Merge { ref files, ref given, max_lines } => saved::merge(&config, files, given, max_lines),
         // The workload is this process itself; main runs it without a session.
         Mode::Workload { .. } => Err(Failure::new(1, "the built-in workload has no session")),
-        Mode::Once { duration } => timed(&config, |run| headless::record(run, &config, Some(duration))),
-        Mode::Record { duration } => timed(&config, |run| headless::record(run, &config, duration)),
+        Mode::Once { duration } => timed(&config, |run| headless::record(run, &config, Some(duration), None)),
+        Mode::Record { duration } => {
+            let keep = |snapshot: &_| saved::keep(snapshot, &config.settings);
+            let keep: Option<headless::Keep<'_>> = (!config.output.secure).then_some(&keep);
+            timed(&config, |run| headless::record(run, &config, duration, keep))
+        }
         Mode::Report(plan) => timed(&config, |run| headless::report(run, &config, &plan)),
-        Mode::Dump => timed(&config, |run| headless::dump(run, &config)),
+        Mode::Dump { each } => timed(&config, |run| headless::dump(run, &config, each)),
         Mode::Doctor { json } => examine(&config, json),
     });
     outcome.unwrap_or_else(|failure| {

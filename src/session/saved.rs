@@ -1,4 +1,4 @@
-//! Profiles in files: that of the last session is kept, any is opened or written in another format.
+//! Profiles in files: that of the last session is kept, any is opened or written in another format, two are compared, many become one.
 
 use std::fs::{DirBuilder, File};
 use std::io::Read;
@@ -7,16 +7,21 @@ use std::path::{Path, PathBuf};
 
 use super::Failure;
 use crate::config::{Config, Format, Given};
+use crate::export::diff::Profile;
+use crate::model::diff::{Pair, Per};
+use crate::model::merge::Merger;
+use crate::model::recorder::Limits;
+use crate::model::redact;
 use crate::model::settings::{Range, Settings};
 use crate::model::snapshot::Snapshot;
 use crate::model::text::clean;
-use crate::saved::{self, Opened};
-use crate::{export, headless};
+use crate::saved::{self, NotAProfile, Opened};
+use crate::{export, headless, import};
 
 /// Bytes of a file that are read; the largest session has some 80 MB.
 const FILE_MAX: u64 = 1 << 30;
 
-/// Reads a profile; without a path that of the last session.
+/// Reads a profile, sampletop's or another tool's; without a path that of the last session.
 pub fn load(path: Option<&Path>) -> Result<Opened, Failure> {
     let kept = || last().ok_or_else(|| Failure::new(2, "no session was kept: HOME is not set; name a file"));
     let (path, named) = match path {
@@ -36,7 +41,28 @@ pub fn load(path: Option<&Path>) -> Result<Opened, Failure> {
     let mut bytes = Vec::new();
     let file = File::open(&path).map_err(failed)?;
     file.take(FILE_MAX).read_to_end(&mut bytes).map_err(failed)?;
-    saved::read(&bytes).map_err(|error| Failure::new(2, format!("`{shown}`: {error}")))
+    let read = match saved::read(&bytes) {
+        Err(NotAProfile::Foreign) => import::read(&bytes).unwrap_or_else(|| Err(import::NO_PROFILE.into())),
+        own => own.map_err(|error| error.to_string()),
+    };
+    read.map_err(|sentence| Failure::new(2, format!("`{shown}`: {sentence}")))
+}
+
+/// [`load`] as it is to be seen: all of it, or with hashes for names.
+pub fn shown(config: &Config, path: Option<&Path>) -> Result<Opened, Failure> {
+    let Opened { snapshot, settings, lost } = load(path)?;
+    let snapshot = headless::shown(&snapshot, config).into_owned();
+    let settings = match config.output.redact {
+        Some(_) => {
+            let (settings, dropped) = redact::settings(&settings);
+            if dropped {
+                eprintln!("sampletop: settings of the file that go by names are left out");
+            }
+            settings
+        }
+        None => settings,
+    };
+    Ok(Opened { snapshot, settings, lost })
 }
 
 /// Writes it as `config` says, under its own settings and what is `given`; all of it, unless a window is.
@@ -52,6 +78,50 @@ pub fn convert(config: &Config, opened: Opened, given: &Given, max_lines: Option
         (format, _) => export::write(format, &snapshot, &settings, &mut bytes),
     };
     built.map_err(|error| Failure::new(1, format!("cannot build the profile: {error}")))?;
+    Ok(headless::deliver(&bytes, config))
+}
+
+/// Writes several profiles as one, under the settings of the first and what is `given`. One file after the other is held.
+pub fn merge(config: &Config, files: &[PathBuf], given: &Given, max_lines: Option<usize>) -> Result<i32, Failure> {
+    let mut merger = Merger::new(Limits::default());
+    let mut settings = None;
+    for path in files {
+        let name = clean(&path.to_string_lossy(), 200).into_owned();
+        let opened = shown(config, Some(path))?;
+        if let Some(lost) = opened.lost {
+            eprintln!("sampletop: `{name}`: {lost}");
+        }
+        merger.add(&opened.snapshot).map_err(|unfit| Failure::new(2, format!("`{name}`: {unfit}")))?;
+        settings.get_or_insert(opened.settings);
+    }
+    let Some((snapshot, notes)) = merger.finish() else { return Err(Failure::new(2, "there is nothing to merge")) };
+    for note in notes {
+        eprintln!("sampletop: {note}");
+    }
+    convert(config, Opened { snapshot, settings: settings.unwrap_or_default(), lost: None }, given, max_lines)
+}
+
+/// Writes what changed from one profile to the other, under the default settings and what is `given`: those that the two were
+/// saved with may differ.
+pub fn diff(config: &Config, before: &Path, after: &Path, per: Per, given: &Given) -> Result<i32, Failure> {
+    let of = |path: &Path| -> Result<(String, Snapshot), Failure> {
+        let mut name = clean(&path.to_string_lossy(), 200).into_owned();
+        let Opened { snapshot, lost, .. } = shown(config, Some(path))?;
+        if let Some(lost) = lost {
+            eprintln!("sampletop: `{name}`: {lost}");
+        }
+        if let Some(redact) = config.output.redact {
+            name = redact.key.words(&name);
+        }
+        Ok((name, snapshot))
+    };
+    let (before, after) = (of(before)?, of(after)?);
+    let profiles = Pair { before, after };
+    let profiles = profiles.map(|(name, snapshot)| Profile { name, snapshot });
+    let settings = given.over(Settings { range: Range::Cumulative { since: None }, ..Settings::default() });
+    let mut bytes = Vec::new();
+    export::diff::write(config.output.format, &profiles, &settings, per, &mut bytes)
+        .map_err(|error| Failure::new(1, format!("cannot build the comparison: {error}")))?;
     Ok(headless::deliver(&bytes, config))
 }
 

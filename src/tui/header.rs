@@ -98,7 +98,10 @@ fn target(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme)
     let right = width(rest) + word.len();
 
     let left = title(snapshot);
-    let host = format!("@{}", snapshot.session.host);
+    let host = match &*snapshot.session.host {
+        "" => String::new(),
+        host => format!("@{host}"),
+    };
     let room = room.saturating_sub(right + 1);
     let commands = cut_end(&left, room.saturating_sub(width(&host) + 2).max(room / 2), theme.glyphs.cut);
     let used = width(&commands) + 2;
@@ -117,6 +120,7 @@ fn title(snapshot: &Snapshot) -> String {
     let living: Vec<&Target> = snapshot.living().collect();
     let what = match &snapshot.targets[..] {
         [only] if wanted.is_empty() => return named(only),
+        [] if snapshot.session.is_foreign() => return wanted.to_string(),
         _ if !wanted.is_empty() => wanted.to_string(),
         all => {
             let shown = if living.is_empty() { all.iter().collect() } else { living.clone() };
@@ -142,6 +146,9 @@ fn threads(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme
     projection.hidden.parts().into_iter().for_each(|t| all.add(t));
     let cores = snapshot.session.cores_milli as f64 / 1000.0;
     pen.put("cpu ", theme.dim()).put(&format!("{:.1}", all.cores(projection.elapsed())), theme.bold());
+    if snapshot.session.is_foreign() {
+        return;
+    }
     pen.put(&format!(" of {}", (cores * 10.0).round() / 10.0), theme.dim());
     let states = snapshot.threads_by_state();
     pen.put("  thr ", theme.dim()).put(&states.iter().sum::<u32>().to_string(), theme.bold()).put(":", theme.dim());
@@ -161,19 +168,26 @@ fn measurement(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &T
     let got = (health.interval_achieved_ns + 500_000) / 1_000_000;
     let asked = humantime::format_duration(app.interval);
     let odd = |n: u64| if n > 0 { theme.severity(crate::app::Severity::Warning) } else { theme.dim() };
-    pen.put(
-        &format!("{asked}({got})"),
-        odd(u64::from(health.interval_achieved_ns > 2 * app.interval.as_nanos() as u64)),
-    );
+    let foreign = snapshot.session.is_foreign();
+    if foreign {
+        pen.put("samples of another tool", theme.dim());
+    } else {
+        let slow = u64::from(health.interval_achieved_ns > 2 * app.interval.as_nanos() as u64);
+        pen.put(&format!("{asked}({got})"), odd(slow));
+    }
 
     let right = hidden_text(app);
     let lost = losses.dropped;
-    let mut facts: Vec<(String, Style)> = vec![
-        (format!("lost {lost}"), odd(lost)),
-        (format!("trunc {}%", percent(ratio(losses.truncated, losses.samples))), theme.dim()),
-        (format!("own {:.1}%", health.self_cpu_percent), theme.dim()),
-        (format!("stops {}", losses.stops), odd(losses.stops)),
-    ];
+    let mut facts: Vec<(String, Style)> = if foreign {
+        Vec::new()
+    } else {
+        vec![
+            (format!("lost {lost}"), odd(lost)),
+            (format!("trunc {}%", percent(ratio(losses.truncated, losses.samples))), theme.dim()),
+            (format!("own {:.1}%", health.self_cpu_percent), theme.dim()),
+            (format!("stops {}", losses.stops), odd(losses.stops)),
+        ]
+    };
     for (n, word) in [
         (losses.stops_blocked, "of these blocked"),
         (losses.torn, "torn"),
@@ -192,7 +206,7 @@ fn measurement(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &T
     }
     let shown = &app.view.projection.total;
     let more = seconds_for_one_percent(shown, app.view.settings.metric, app.view.projection.elapsed());
-    if let Some(seconds) = more.filter(|s| *s >= 1.0) {
+    if let Some(seconds) = more.filter(|s| *s >= 1.0 && !foreign) {
         facts.push((format!("1% rows sure in {seconds:.0} s"), theme.dim()));
     }
     if app.ptrace_helps {

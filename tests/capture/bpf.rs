@@ -14,6 +14,7 @@ use sampletop::capture::schedule::now;
 use sampletop::config::CaptureChoice;
 use sampletop::model::frame::{Event, Losses, Ns, Seen, ThreadKey};
 use sampletop::process::memory::Memory;
+use sampletop::process::threads::Reads;
 
 use crate::common::{Running, build, skipped, wait_until, wait_until_all_sleep};
 use crate::support::*;
@@ -71,7 +72,7 @@ impl Passes {
             moved: &mut moved,
             losses: &mut self.losses,
             stops_threads: false,
-            turns: 0,
+            turns: self.turns,
             pause_at: Ns::MAX,
             denied: false,
         };
@@ -81,9 +82,51 @@ impl Passes {
                 self.looks.row(&row, copied, &mut round);
             }
         }
-        self.looks.end_of_rows(self.bpf.missed(), &mut round);
+        let clock = self.looks.asks_the_clock().then(|| self.looks.tasks().clock());
+        self.looks.end_of_rows(self.bpf.missed(), clock, &mut round);
         let Counts { calls, visited } = self.bpf.counts();
         Pass { events, rows, calls: calls - before, visited }
+    }
+}
+
+/// What was read of the files of /proc.
+fn of_files(looks: &Looks) -> Reads {
+    Reads { clocks: 0, ..looks.reads() }
+}
+
+#[test]
+fn where_the_clock_of_the_process_tells_that_nobody_has_run_nobody_is_visited() {
+    if !works() {
+        return;
+    }
+    let program = build("cap_threads.c", "bpf-still", &["-O1"]);
+    let mut target = Running::start(&program, &["wake", "200"]);
+    wait_until_all_sleep(target.pid());
+    let mut passes = Passes::over(target.pid(), 50);
+    let park = |passes: &mut Passes| {
+        std::thread::sleep(Duration::from_nanos(PARKED_AFTER));
+        passes.next();
+    };
+    passes.next();
+    park(&mut passes);
+    // The first answer of the clock, then as many visits as there are threads.
+    let visited: u32 = (0..6).map(|_| passes.next().visited).sum();
+    assert!((201..=300).contains(&visited), "{visited}");
+    for _ in 0..20 {
+        let pass = passes.next();
+        assert_eq!((pass.events.len(), pass.visited, pass.calls), (0, 0, 0));
+    }
+    for woken in [3, 150] {
+        ask(&mut target, &format!("{woken}\n"));
+        next_number(&mut target);
+        wait_until_all_sleep(target.pid());
+        // The clock is asked in every fifth round, then once more; then all are visited, as nobody has been for long.
+        let found: Vec<Event> = (0..7).flat_map(|_| passes.next().events).collect();
+        let mut names: Vec<String> = looks(&found).map(name).collect();
+        names.sort();
+        assert_eq!(names, ["cap_threads-bpf".to_owned(), format!("park-{woken}")]);
+        park(&mut passes);
+        assert_eq!(passes.next().visited, 0, "all is as it was");
     }
 }
 
@@ -101,7 +144,7 @@ fn an_unmoved_thread_costs_no_row_and_no_read() {
     assert_eq!(first.calls, 5, "an iterator and its end, 136 rows a read, and one that finds the end");
     // A thread that was caught on its way is told a second time.
     passes.next();
-    let before = passes.looks.reads();
+    let before = of_files(&passes.looks);
     for _ in 0..20 {
         passes.looks.leave_nobody_out();
         let pass = passes.next();
@@ -109,7 +152,7 @@ fn an_unmoved_thread_costs_no_row_and_no_read() {
         let names: Vec<String> = looks(&pass.events).map(name).collect();
         assert!(names.len() == 2 && names.iter().all(|n| n.starts_with("spin-")), "{names:?}");
     }
-    assert_eq!(passes.looks.reads(), before, "no file of any thread was read");
+    assert_eq!(of_files(&passes.looks), before, "no file of any thread was read");
     let parked = looks(&first.events).find(|look| name(look) == "park-7").expect("it was seen").thread;
     // A look that never reached the reducer is sent again, once.
     passes.looks.unsent(parked.tid);
@@ -191,6 +234,7 @@ fn rotation(name_of_test: &str, open: impl Fn() -> Bpf) {
     let first = |(): &mut ()| {
         // As at 100 Hz.
         let mut passes = Passes::by(open(), target.pid(), parked::turns(10_000_000));
+        passes.looks = Looks::new(target.pid(), 1000).expect("its threads").without_clock();
         let first = passes.next();
         let seen: BTreeMap<String, ThreadKey> = looks(&first.events).map(|look| (name(look), look.thread)).collect();
         assert_eq!(seen.len(), 501, "500 and the leader");
@@ -201,7 +245,7 @@ fn rotation(name_of_test: &str, open: impl Fn() -> Bpf) {
     assert!(everybody(second), "not parked yet: {second:?}");
     std::thread::sleep(Duration::from_nanos(PARKED_AFTER));
     assert!(everybody(silent(passes.next())), "the pass that parks them");
-    let before = passes.looks.reads();
+    let before = of_files(&passes.looks);
     if listed {
         for _ in 0..12 {
             assert_eq!(silent(passes.next()), (0, 0, 0));
@@ -220,7 +264,7 @@ fn rotation(name_of_test: &str, open: impl Fn() -> Bpf) {
     // Once a second, at gaps, at the end.
     passes.looks.leave_nobody_out();
     assert_eq!(silent(passes.next()), (0, 501, 3));
-    assert_eq!(passes.looks.reads(), before, "no file of any thread was read");
+    assert_eq!(of_files(&passes.looks), before, "no file of any thread was read");
     // One that is woken and waits again, and the leader that woke it, are noticed within a rotation, once each.
     for woken in [7, 499] {
         let wake = |passes: &mut Passes| {

@@ -15,6 +15,10 @@ impl Rounds {
         Rounds { looks, reader: StackReader::new(Memory::new(target.pid())), turns }
     }
 
+    fn without_clock(self) -> Rounds {
+        Rounds { looks: self.looks.without_clock(), ..self }
+    }
+
     pub fn next(&mut self, unwinder: &mut dyn sampletop::unwinder::Unwinder) -> (Vec<Event>, u64, Losses) {
         let (mut events, mut losses) = (Vec::new(), Losses::default());
         let before = self.looks.reads().counters;
@@ -44,7 +48,7 @@ fn parked_threads_are_looked_at_in_rotation_and_a_woken_one_at_once() {
     let mut target = Running::start(&program, &["wake", "200"]);
     wait_until_all_sleep(target.pid());
     let first = |(): &mut ()| {
-        let mut rounds = Rounds::of(&target, 20);
+        let mut rounds = Rounds::of(&target, 20).without_clock();
         let mut seen = BTreeMap::new();
         for event in rounds.next(&mut TopOnly).0 {
             if let Event::Look(look) = event {
@@ -108,6 +112,41 @@ fn parked_threads_are_looked_at_in_rotation_and_a_woken_one_at_once() {
         (rounds.next(&mut TopOnly).1, rounds.next(&mut TopOnly).1)
     };
     assert_eq!(in_time(&mut rounds, sampled, park_all), (201, 21));
+}
+
+#[test]
+fn where_the_clock_of_the_process_tells_that_nobody_has_run_nobody_is_looked_at() {
+    let program = build("cap_threads.c", "standstill", &["-O1"]);
+    let mut target = Running::start(&program, &["wake", "200"]);
+    wait_until_all_sleep(target.pid());
+    let mut rounds = Rounds::of(&target, 50);
+    rounds.next(&mut TopOnly);
+    park_all(&mut rounds);
+    // A rotation after the first answer of the clock.
+    let reads: Vec<u64> = (0..6).map(|_| rounds.next(&mut TopOnly).1).collect();
+    assert_eq!(reads, [50, 50, 50, 50, 50, 0]);
+    for _ in 0..30 {
+        assert_eq!(rounds.next(&mut TopOnly).1, 0);
+    }
+    let before = rounds.looks.reads();
+    for _ in 0..20 {
+        rounds.next(&mut TopOnly);
+    }
+    let after = rounds.looks.reads();
+    assert_eq!((after.clocks - before.clocks, after.opens, after.stats), (4, before.opens, before.stats));
+    for woken in [3, 150] {
+        ask(&mut target, &format!("{woken}\n"));
+        next_number(&mut target);
+        wait_until_all_sleep(target.pid());
+        // The clock is asked in every fifth round, then once more; then there is a rotation of five.
+        let found: Vec<Event> = (0..11).flat_map(|_| rounds.next(&mut TopOnly).0).collect();
+        let mut names: Vec<String> = looks(&found).map(name).collect();
+        names.sort();
+        assert_eq!(names, ["cap_threads-sta".to_owned(), format!("park-{woken}")]);
+        std::thread::sleep(Duration::from_nanos(PARKED_AFTER));
+        rounds.next(&mut TopOnly);
+        assert_eq!(rounds.next(&mut TopOnly).1, 0, "all is as it was");
+    }
 }
 
 /// Everybody is parked, and has had a turn.

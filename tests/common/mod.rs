@@ -6,6 +6,7 @@ pub mod running;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 pub use running::{LIMIT, Running, wait_until};
@@ -41,6 +42,9 @@ pub fn build(source: &str, variant: &str, flags: &[&str]) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/targets");
     let stem = Path::new(source).file_stem().expect("a file name").to_string_lossy().into_owned();
     let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{stem}-{variant}-{}", std::process::id()));
+    // Under another name first: a second test that builds the same must not write into a program that runs.
+    static BUILT: AtomicU32 = AtomicU32::new(0);
+    let new = out.with_extension(format!("new{}", BUILT.fetch_add(1, Ordering::Relaxed)));
     let compiler = match Path::new(source).extension().and_then(|e| e.to_str()) {
         Some("c") => "cc",
         Some("cpp") => "c++",
@@ -49,13 +53,14 @@ pub fn build(source: &str, variant: &str, flags: &[&str]) -> PathBuf {
     };
     let mut command = Command::new(compiler);
     if compiler == "rustc" {
-        command.args(flags).arg(root.join(source)).arg("-o").arg(&out);
+        command.args(flags).arg(root.join(source)).arg("-o").arg(&new);
     } else {
         // Libraries follow the source, as static linking order asks.
-        command.args(flags).arg(root.join(source)).arg("-o").arg(&out).args(["-pthread", "-lm", "-ldl"]);
+        command.args(flags).arg(root.join(source)).arg("-o").arg(&new).args(["-pthread", "-lm", "-ldl"]);
     }
     let output = command.output().unwrap_or_else(|e| panic!("{compiler} is needed to build {source}: {e}"));
     assert!(output.status.success(), "{compiler} {source}: {}", String::from_utf8_lossy(&output.stderr));
+    std::fs::rename(&new, &out).unwrap_or_else(|error| panic!("{}: {error}", new.display()));
     out
 }
 

@@ -233,6 +233,15 @@ impl Bpf {
         Ok(self.filled > 0)
     }
 
+    /// Whether the pass has come to everybody it goes to; of the last of them there may be rows.
+    pub fn has_visited_all(&self) -> bool {
+        match &self.pass {
+            Some(Pass { rows: Rows::Single(threads, next), .. }) => *next >= threads.len(),
+            Some(Pass { rows: Rows::All(_), .. }) => false,
+            None => true,
+        }
+    }
+
     /// The rows of the last read, and their stacks.
     pub fn rows(&self) -> impl Iterator<Item = (Row, Copied<'_>)> {
         rows::decode(&self.buffer[..self.filled], self.boot_offset).into_iter().flatten().map(|row| {

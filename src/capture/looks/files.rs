@@ -31,7 +31,11 @@ impl Looks {
                 // Here nobody tells of threads unasked.
                 self.again.tids.clear();
                 self.update_list(true, round);
-                let most = if std::mem::take(&mut self.all) { usize::MAX } else { round.turns };
+                let most = match std::mem::take(&mut self.all) {
+                    true => usize::MAX,
+                    false if self.standstill.holds() => 0,
+                    false => round.turns,
+                };
                 self.parked.take_turns(most, &mut self.turns);
                 UnderWay { from: now(), active: 0, turn: 0 }
             }
@@ -68,6 +72,9 @@ impl Looks {
                 self.under_way = Some(at);
                 return false;
             }
+        }
+        if self.asks_the_clock() {
+            self.answered(self.tasks.clock(), self.turns.len(), round.turns);
         }
         self.rounds += 1;
         true

@@ -19,10 +19,11 @@ use crate::capture::bpf::Again;
 use crate::capture::looks::files::UnderWay;
 use crate::capture::parked::{PARKED_AFTER, Parked};
 use crate::capture::schedule::now;
+use crate::capture::standstill::Standstill;
 use crate::model::frame::{
     Counters, Event, FrameCode, Look, Losses, Marker, Ns, RawFrame, RawName, Seen, Syscall, ThreadKey,
 };
-use crate::process::threads::{Descriptors, ReadError, Reads, Tasks, ThreadFiles};
+use crate::process::threads::{CounterSource, Descriptors, ReadError, Reads, Tasks, ThreadFiles};
 use crate::unwinder::{Unwinder, Walk};
 
 /// Threads beyond these are not looked at (kernel.pid_max allows four million).
@@ -121,8 +122,16 @@ pub struct Looks {
     /// The round that is under way, if it paused.
     under_way: Option<UnderWay>,
     turns: Vec<u32>,
+    /// Whether those that are parked have run since.
+    standstill: Standstill,
+    /// Whether the process has a clock that can be compared with the counters of its threads.
+    has_clock: bool,
+    /// Run time of all in `known`, ns.
+    ran: u128,
     /// Parked threads that could have been visited by the iterator and were not.
     visits_saved: usize,
+    /// And those that are visited in this round.
+    turned: usize,
     /// Whom the iterator has told, and we do not know it, or not any more.
     again: Again,
 }
@@ -135,9 +144,11 @@ impl Looks {
 
     /// As [`Looks::new`], out of descriptors that others take from, too.
     pub fn sharing(pid: u32, descriptors: Descriptors) -> io::Result<Looks> {
+        let tasks = Tasks::open_sharing(pid, descriptors)?;
         Ok(Looks {
             pid,
-            tasks: Tasks::open_sharing(pid, descriptors)?,
+            has_clock: tasks.source() == CounterSource::Schedstat,
+            tasks,
             known: Vec::new(),
             is_parked: Vec::new(),
             index: FxHashMap::default(),
@@ -149,9 +160,18 @@ impl Looks {
             all: false,
             under_way: None,
             turns: Vec::new(),
+            standstill: Standstill::default(),
+            ran: 0,
             visits_saved: 0,
+            turned: 0,
             again: Again { everybody: true, tids: Vec::new() },
         })
+    }
+
+    /// As where the kernel counts in ticks only.
+    pub fn without_clock(mut self) -> Looks {
+        self.has_clock = false;
+        self
     }
 
     pub fn tasks(&self) -> &Tasks {
@@ -215,6 +235,7 @@ impl Looks {
         self.list_again = true;
         self.under_way = None;
         self.again = Again { everybody: true, tids: Vec::new() };
+        self.standstill = Standstill::default();
         self.parked.clear();
         self.is_parked.fill(false);
         for known in &mut self.known {
@@ -301,6 +322,7 @@ impl Looks {
     }
 
     fn remove(&mut self, index: usize) {
+        self.count(index, None);
         let known = self.known.swap_remove(index);
         self.is_parked.swap_remove(index);
         self.index.remove(&known.key.tid);
@@ -362,7 +384,7 @@ impl Looks {
     /// The others: what a thread was found doing. `read` takes its stack, if it is off the core.
     fn found(&mut self, index: usize, found: &Found, counters: Counters, round: &mut Round<'_>, read: ReadStack<'_>) {
         if matches!(found.state, b'Z' | b'X' | b'x') {
-            self.known[index].counters = Some(counters);
+            self.count(index, Some(counters));
             self.end(index, round);
             return;
         }
@@ -381,7 +403,29 @@ impl Looks {
         if self.is_parked[index] != park {
             self.is_parked[index] = park;
             self.parked.set(self.known[index].key.tid, park);
+            if park {
+                self.standstill.joined();
+            }
         }
+    }
+
+    /// Replaces a thread's counters; gives back those from before.
+    fn count(&mut self, index: usize, counters: Option<Counters>) -> Option<Counters> {
+        let ran = |counters: &Option<Counters>| counters.map_or(0, |counters| u128::from(counters.run_ns));
+        let before = std::mem::replace(&mut self.known[index].counters, counters);
+        self.ran = self.ran + ran(&counters) - ran(&before);
+        before
+    }
+
+    /// Whether the process's clock may tell that those that are parked have not run: [`Tasks::clock`] is to be read then, when
+    /// everybody that a round looks at has been. Once a round.
+    pub fn asks_the_clock(&mut self) -> bool {
+        self.has_clock && !self.parked.is_empty() && self.standstill.asks()
+    }
+
+    /// What it says. `turned` parked threads had their turn in this round, `turns` may.
+    fn answered(&mut self, clock: Option<Ns>, turned: usize, turns: usize) {
+        self.standstill.answered(clock, self.ran, self.parked.len(), turned, turns);
     }
 
     /// Counters that went backwards, or another start time, mean another thread under the same id: after an exec by a
@@ -390,8 +434,10 @@ impl Looks {
         let known = &mut self.known[index];
         let backwards = known.counters.is_some_and(|c| counters.run_ns < c.run_ns || counters.runs < c.runs);
         if found.start != known.key.start || backwards {
-            let event = Event::ThreadEnded { at: now(), thread: known.key, counters: known.counters.take() };
+            let thread = known.key;
+            let event = Event::ThreadEnded { at: now(), thread, counters: self.count(index, None) };
             round.events.push(event);
+            let known = &mut self.known[index];
             known.key.start = found.start;
             known.last = Last::Nothing;
             known.at_start = false;
@@ -403,8 +449,8 @@ impl Looks {
 
     /// A thread that moved, or that was not seen blocked.
     fn observe(&mut self, index: usize, found: &Found, counters: Counters, round: &mut Round<'_>, read: ReadStack<'_>) {
+        let before = self.count(index, Some(counters));
         let known = &mut self.known[index];
-        let before = known.counters.replace(counters);
         let unmoved = before == known.counters;
         known.name = found.name;
         known.seen_at = found.at;

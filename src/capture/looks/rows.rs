@@ -10,7 +10,7 @@ use crate::capture::bpf::{Single, Singly, Visit};
 use crate::capture::looks::{Found, Last, Looks, Round, not_readable, seen_as};
 use crate::capture::parked::PARKED_AFTER;
 use crate::capture::schedule::now;
-use crate::model::frame::{Look, Marker};
+use crate::model::frame::{Look, Marker, Ns};
 use crate::process::threads::{Tasks, ThreadFiles};
 use crate::unwinder::{StackBytes, Walk};
 
@@ -27,18 +27,21 @@ impl Looks {
         // Before the pass: who is born during it changes the count again.
         self.list_again |= self.links != self.tasks.links();
         let all = std::mem::take(&mut self.all) || self.again.everybody || self.list_again;
+        let saved = self.visits_saved;
         let only = if all { None } else { self.singly(turns, singly) };
         if only.is_none() {
             self.visits_saved = 0;
         }
+        self.turned = if only.is_none() { usize::MAX } else { saved - self.visits_saved };
         Visit { only, again: std::mem::take(&mut self.again) }
     }
 
     /// Those that are not parked, and those whose turn it is; `None` if all had better be visited.
     fn singly(&mut self, turns: usize, singly: Singly) -> Option<Vec<Single>> {
         let active = self.known.len() - self.parked.len();
-        let everybody_due = self.visits_saved >= self.parked.len();
+        let everybody_due = self.visits_saved >= self.parked.len() && !self.standstill.holds();
         let due = match singly {
+            Singly::Listed if self.standstill.holds() => 0,
             // Beside others they cost little, but one list for many is cheaper than many for few.
             Singly::Listed if active > 0 || everybody_due || self.visits_saved.saturating_add(turns) > LISTED_MOST => {
                 self.visits_saved
@@ -50,25 +53,32 @@ impl Looks {
             Singly::Each => 0,
         };
         let mut threads = Vec::with_capacity(active + due);
-        for (known, _) in self.known.iter().zip(&self.is_parked).filter(|(_, is_parked)| !**is_parked) {
-            if !matches!(known.last, Last::Ended) {
-                threads.push(Single { tid: known.key.tid, id: known.id });
-            }
-        }
         if due > 0 {
             self.visits_saved -= due;
             self.parked.take_turns(due, &mut self.turns);
             let of = |tid| Some(Single { tid, id: self.known[*self.index.get(&tid)?].id });
             threads.extend(self.turns.iter().filter_map(|tid| of(*tid)));
         }
+        // Those that run come last: the clock is to be read as soon as their counters have been.
+        for runs in [false, true] {
+            for (known, _) in self.known.iter().zip(&self.is_parked).filter(|(_, is_parked)| !**is_parked) {
+                if matches!(known.last, Last::Running) == runs && !matches!(known.last, Last::Ended) {
+                    threads.push(Single { tid: known.key.tid, id: known.id });
+                }
+            }
+        }
         // Met by a sample, and not by the iterator yet.
         self.again.tids.extend(threads.iter().filter(|thread| thread.id == 0).map(|thread| thread.tid));
         threads.iter().all(|thread| thread.id != 0).then_some(threads)
     }
 
-    /// The pass has come to its end: who is gone, and who has waited for long? `missed`: somebody was not met.
-    pub fn end_of_rows(&mut self, missed: bool, round: &mut Round<'_>) {
+    /// The pass has come to its end: who is gone, and who has waited for long? `missed`: somebody was not met; `clock`: the
+    /// process's, if it was asked.
+    pub fn end_of_rows(&mut self, missed: bool, clock: Option<Option<Ns>>, round: &mut Round<'_>) {
         self.list_again |= missed;
+        if let Some(clock) = clock {
+            self.answered(clock, self.turned, round.turns);
+        }
         let since = now().saturating_sub(PARKED_AFTER);
         for index in 0..self.known.len() {
             // Whoever is not parked was visited. Who moved was seen.

@@ -56,8 +56,17 @@ impl Core {
         let turns = self.turns();
         let process = &mut self.processes[index];
         bpf.begin(process.pid(), process.looks.next_visit(turns, bpf.singly()))?;
-        let mut pause_at = now() + PASS;
-        while bpf.read()? {
+        let asks = process.looks.asks_the_clock();
+        let (mut pause_at, mut clock) = (now() + PASS, None);
+        loop {
+            let more = bpf.read()?;
+            // Before stacks are walked, which takes long; once, for it is read for all threads.
+            if asks && clock.is_none() && bpf.has_visited_all() {
+                clock = Some(self.processes[index].looks.tasks().clock());
+            }
+            if !more {
+                break;
+            }
             for (row, copied) in bpf.rows() {
                 let (looks, mut round) = self.looks_and_round(index);
                 looks.row(&row, copied, &mut round);
@@ -68,7 +77,7 @@ impl Core {
             }
         }
         let (looks, mut round) = self.looks_and_round(index);
-        looks.end_of_rows(bpf.missed(), &mut round);
+        looks.end_of_rows(bpf.missed(), clock, &mut round);
         Ok(())
     }
 

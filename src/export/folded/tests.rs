@@ -16,6 +16,7 @@ fn written(stacks: &[Stack], settings: &Settings) -> String {
 fn parsed(line: &str) -> (Vec<String>, u64) {
     let (stack, value) = line.rsplit_once(' ').unwrap_or_else(|| panic!("no value: {line}"));
     let value = value.parse().unwrap_or_else(|_| panic!("no whole number: {line}"));
+    assert!(!line.starts_with("# "), "a comment: {line}");
     if let Some((_, last)) = stack.rsplit_once(' ') {
         assert!(
             last.parse::<f64>().is_err() || !last.starts_with(|c: char| c.is_ascii_digit()),
@@ -62,8 +63,10 @@ fn names_that_look_like_grammar_are_defused() {
         stack("a;b", &["x;y", "operator new[] 12"], own()),
         stack("g 7", &[], own()),
         stack("h", &["f 7", "g"], own()),
+        stack("# no comment", &["f"], own()),
     ];
     let expected = "(unnamed);(unnamed);line break tab_3.5 1000
+#_no comment;f 1000
 a:b;x:y;operator new[]_12 1000
 g 7;[every frame hidden] 1000
 h;f 7;g 1000

@@ -15,13 +15,20 @@ pub fn summary(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let Report { snapshot, settings, projection, .. } = report;
     let pid = snapshot.targets.first().map_or(0, |target| target.pid);
     let elapsed = projection.elapsed();
+    let session = &snapshot.session;
+    let (who, lost) = match session.is_foreign() {
+        // Where it ran and what was lost nobody has said.
+        true => (format!("profile={}", quoted(&session.wanted.title, 20)), String::new()),
+        false => {
+            let lost = format!(" lost={}", snapshot.health.losses.dropped);
+            (format!("pid={pid} host={}", quoted(&session.host, 20)), lost)
+        }
+    };
     let mut line = format!(
-        "sampletop pid={pid} host={} s={:.1} thr={:.2} cpu={:.2} lost={}",
-        quoted(&snapshot.session.host, 20),
+        "sampletop {who} s={:.1} thr={:.2} cpu={:.2}{lost}",
         seconds(elapsed),
         projection.total.threads(elapsed),
         projection.total.cores(elapsed),
-        snapshot.health.losses.dropped,
     );
     if let Some(top) = heaviest(report) {
         line.push_str(&format!(" {}_self={:.1}% top=", settings.metric.word(), report.percent(&top.own)));
@@ -52,6 +59,9 @@ pub fn quoted(text: &str, width: usize) -> String {
 /// What was looked at, where, and by which sampletop.
 pub fn identity(session: &Session, targets: &[Target], page: &mut Page<'_>) -> io::Result<()> {
     page.blank()?;
+    if session.is_foreign() {
+        return page.field("Profile", &session.wanted.title);
+    }
     page.field("Version", &format!("sampletop {}", session.version))?;
     for target in targets {
         page.field("Command", &target.command)?;
@@ -74,6 +84,9 @@ pub fn conditions(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let (session, health) = (&snapshot.session, &snapshot.health);
     let losses = &health.losses;
     let date = |at| dates::utc(dates::unix_ns(session, at));
+    if session.is_foreign() {
+        return foreign(report, page);
+    }
     page.blank()?;
     page.field("From", &format!("{} UTC", date(projection.from)))?;
     page.field("Till", &format!("{} UTC, {:.3} s", date(projection.till), seconds(projection.elapsed())))?;
@@ -135,6 +148,25 @@ pub fn conditions(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     if snapshot.stopped {
         page.field("State", "sampling is stopped by the user")?;
     }
+    match &snapshot.notice {
+        Some(notice) => page.field("Notice", notice),
+        None => Ok(()),
+    }
+}
+
+/// What is known of samples that another tool took.
+fn foreign(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
+    let Report { snapshot, projection, .. } = report;
+    let session = &snapshot.session;
+    if session.started_unix_ns != 0 {
+        page.field("From", &format!("{} UTC", dates::utc(dates::unix_ns(session, projection.from))))?;
+    }
+    page.field("Length", &format!("{:.3} s", seconds(projection.elapsed())))?;
+    page.field("Capture", &snapshot.capture)?;
+    if session.interval_ns > 0 {
+        page.field("Interval", &ms(session.interval_ns))?;
+    }
+    page.field("Losses", "not known: another tool took the samples")?;
     match &snapshot.notice {
         Some(notice) => page.field("Notice", notice),
         None => Ok(()),

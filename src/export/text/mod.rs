@@ -12,6 +12,7 @@
 pub(super) mod head;
 mod tables;
 mod tree;
+pub(super) use tree::Row;
 
 use std::io::{self, Write};
 
@@ -23,6 +24,9 @@ use crate::model::tables::Location;
 
 /// Columns of a page.
 pub(super) const WIDTH: usize = 100;
+
+/// Columns of a field's label.
+pub(super) const INDENT: usize = 13;
 
 /// Lines of the whole tree.
 const TREE_LINES: usize = 400;
@@ -70,6 +74,28 @@ pub(super) fn render(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()>
     tree::tree(report, page)?;
     tables::waits(report, page)?;
     legend(page)
+}
+
+/// What was measured, how well, and what of it is shown, for formats that have a place for remarks.
+pub(super) fn write_head(
+    snapshot: &Snapshot,
+    settings: &Settings,
+    projection: &Projection,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let report = &Report { snapshot, settings, projection, tree_lines: 0 };
+    let page = &mut Page { out };
+    head::identity(&snapshot.session, &snapshot.targets, page)?;
+    head::conditions(report, page)?;
+    head::settings(report, page)
+}
+
+/// The same, by lines.
+pub(super) fn head_lines(snapshot: &Snapshot, settings: &Settings) -> io::Result<Vec<String>> {
+    let mut bytes = Vec::new();
+    write_head(snapshot, settings, &project(snapshot, settings), &mut bytes)?;
+    let lines = String::from_utf8_lossy(&bytes);
+    Ok(lines.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect())
 }
 
 fn legend(page: &mut Page<'_>) -> io::Result<()> {
@@ -190,7 +216,6 @@ impl Page<'_> {
 
     /// `label   text`, over up to four lines.
     pub fn field(&mut self, label: &str, text: &str) -> io::Result<()> {
-        const INDENT: usize = 13;
         for (i, part) in wrap(text, WIDTH - INDENT, 4).iter().enumerate() {
             let label = if i == 0 { label } else { "" };
             self.line(&format!("{label:<INDENT$}{part}"))?;

@@ -8,6 +8,7 @@ use std::io;
 use super::{Page, Report, WIDTH, count, place, state};
 use crate::export::FRAMELESS;
 use crate::model::project::{Node, Ordered, Totals, chain};
+use crate::model::tables::Location;
 
 /// Rows under this share are left out, unless the settings say another.
 const LEAST_PERCENT: f64 = 1.0;
@@ -48,7 +49,9 @@ pub fn tree(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
                 return page.line(&ends_here);
             }
             let chain = chain(&ordered, row.node);
-            page.line(&line(report, &ordered.node(chain.last), chain.swallowed, row))?;
+            let node = ordered.node(chain.last);
+            let figures = figures(report, &node.total, &node.own);
+            page.line(&row.line(figures, chain.swallowed as usize, node.location))?;
             let children = ordered.children(chain.last);
             let fork = children.iter().filter(|child| is_drawn_node(report, **child, least)).count() > 1;
             push(report, children, row.depth + usize::from(fork), !fork, least, &mut todo);
@@ -60,13 +63,33 @@ pub fn tree(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     }
 }
 
+/// A line of a tree.
 #[derive(Clone, Copy)]
-struct Row {
-    node: u32,
+pub struct Row {
+    pub node: u32,
     /// Forks above it, its group being the first.
-    depth: usize,
-    /// The only child of the line above.
-    only: bool,
+    pub depth: usize,
+    /// Nothing else that is drawn is called by the line above.
+    pub only: bool,
+}
+
+impl Row {
+    /// Where it stands and what it is called, behind its figures; `swallowed`: calls between it and the line above that have none.
+    pub fn line(self, figures: String, swallowed: usize, location: &Location) -> String {
+        let mut line = figures;
+        match self.depth {
+            depth if depth <= INDENT_MOST => line.push_str(&"  ".repeat(depth)),
+            depth => line.push_str(&format!("{:<width$}", format!("(fork {depth})"), width = 2 * INDENT_MOST)),
+        }
+        if self.only {
+            line.push_str("> ");
+        }
+        if swallowed > 0 {
+            line.push_str(&format!("...{swallowed} "));
+        }
+        line.push_str(&place(location, WIDTH.saturating_sub(line.len())));
+        line
+    }
 }
 
 /// Puts what is drawn of `nodes` on the stack, so that the first of them is popped first.
@@ -94,22 +117,6 @@ fn figures(report: &Report<'_>, total: &Totals, own: &Totals) -> String {
         total.cores(elapsed),
         state(total),
     )
-}
-
-fn line(report: &Report<'_>, node: &Node<'_>, swallowed: u32, row: Row) -> String {
-    let mut line = figures(report, &node.total, &node.own);
-    match row.depth {
-        depth if depth <= INDENT_MOST => line.push_str(&"  ".repeat(depth)),
-        depth => line.push_str(&format!("{:<width$}", format!("(fork {depth})"), width = 2 * INDENT_MOST)),
-    }
-    if row.only {
-        line.push_str("> ");
-    }
-    if swallowed > 0 {
-        line.push_str(&format!("...{swallowed} "));
-    }
-    line.push_str(&place(node.location, WIDTH.saturating_sub(line.len())));
-    line
 }
 
 /// Calls `f` for every node below `roots`, callers before callees.

@@ -14,6 +14,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use crate::model::frame::ThreadKind;
+use crate::model::role;
 use crate::model::state::State;
 use crate::model::tables::{FrameKind, Location};
 
@@ -118,7 +119,7 @@ static LISTS: LazyLock<[Regex; 4]> = LazyLock::new(|| {
 
 /// What a frame says about waiting for work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) enum Mark {
+pub(in crate::model) enum Mark {
     #[default]
     Nothing,
     Waits,
@@ -127,9 +128,18 @@ pub(super) enum Mark {
 }
 
 /// What the shipped list says of a frame.
-pub(super) fn mark(location: &Location) -> Mark {
+pub(in crate::model) fn mark(location: &Location) -> Mark {
     let [waits, loops, plumbing, c_library] = &*LISTS;
     let name = &location.function;
+    if let Some(roles) = role::of(name) {
+        let mut marks = roles.filter_map(|role| match role {
+            role::WAITS => Some(Mark::Waits),
+            role::LOOP => Some(Mark::Loop),
+            role::PLUMBING => Some(Mark::Plumbing),
+            _ => None,
+        });
+        return marks.next().unwrap_or_default();
+    }
     if location.kind == FrameKind::Kernel {
         Mark::Plumbing
     } else if waits.is_match(name) {

@@ -27,12 +27,11 @@ impl Method {
     }
 }
 
-/// Sums the trees' nodes by row. A node below another of its row adds no total: its stacks count once. `seen` is
-/// (thread, node), sorted by thread.
-pub(super) fn methods(nodes: &Nodes, groups: &[Group], seen: &[(u32, u32)]) -> Vec<Method> {
+/// Index into the methods, by node; [`NONE`] for the name of threads, which is no method. They are numbered as they are met.
+pub(super) fn methods_of(nodes: &Nodes) -> Vec<u32> {
     let mut method_of_row = vec![NONE; nodes.rows.iter().max().map_or(0, |row| *row as usize + 1)];
-    let mut methods: Vec<Method> = Vec::new();
-    let methods_of: Vec<u32> = (0..)
+    let mut next = 0;
+    (0..)
         .zip(&nodes.rows)
         .map(|(node, row)| {
             if nodes.name(node).kind == FrameKind::Thread {
@@ -40,13 +39,25 @@ pub(super) fn methods(nodes: &Nodes, groups: &[Group], seen: &[(u32, u32)]) -> V
             }
             let method = &mut method_of_row[*row as usize];
             if *method == NONE {
-                *method = methods.len() as u32;
-                let locations = Metric::ALL.map(|_| nodes.name(node).clone());
-                methods.push(Method { locations, total: Totals::default(), own: Totals::default(), threads: 0 });
+                *method = next;
+                next += 1;
             }
             *method
         })
-        .collect();
+        .collect()
+}
+
+/// Sums the trees' nodes by row. A node below another of its row adds no total: its stacks count once. `seen` is
+/// (thread, node), sorted by thread.
+pub(super) fn methods(nodes: &Nodes, groups: &[Group], seen: &[(u32, u32)]) -> Vec<Method> {
+    let methods_of = methods_of(nodes);
+    let mut methods: Vec<Method> = Vec::new();
+    for (node, method) in (0..).zip(&methods_of) {
+        if *method as usize == methods.len() {
+            let locations = Metric::ALL.map(|_| nodes.name(node).clone());
+            methods.push(Method { locations, total: Totals::default(), own: Totals::default(), threads: 0 });
+        }
+    }
 
     let recursive = recursive(nodes, groups, &methods_of, methods.len());
     for (node, (method, recursive)) in (0..).zip(methods_of.iter().zip(&recursive)) {

@@ -13,6 +13,7 @@ mod ordered;
 mod read;
 mod rows;
 mod safepoint;
+mod samples;
 mod totals;
 mod tree;
 mod units;
@@ -35,9 +36,11 @@ use super::tables::NameId;
 pub use collapse::{Chain, chain, heaviest, hottest_group, hottest_path, is_drawn, swallowed_by};
 pub use confidence::{Confidence, HITS_NEEDED, confidence, seconds_for_one_percent};
 pub use group::{ALL, INTERNAL, NO_MATCH, UNNAMED, by_rules, internal_name};
+pub(in crate::model) use idle::{Mark, mark};
 pub use methods::Method;
 pub use nodes::Siblings;
 pub use ordered::{Node, Ordered};
+pub use samples::{Frame, Sample, Samples, samples};
 pub use totals::Totals;
 pub use units::is_of;
 
@@ -122,6 +125,12 @@ impl Projection {
     /// The flat table, summed when it is asked for first.
     pub fn methods(&self) -> &[Method] {
         self.methods.get_or_init(|| methods::methods(&self.nodes, &self.groups, &self.seen))
+    }
+
+    /// Which of the methods each node is; `None` for the name of threads.
+    pub fn method_of_nodes(&self) -> Vec<Option<u32>> {
+        let methods_of = methods::methods_of(&self.nodes);
+        methods_of.into_iter().map(|method| (method != columns::NONE).then_some(method)).collect()
     }
 
     /// What THR and CPU are averaged over, ns.
@@ -284,6 +293,13 @@ impl Part {
     }
 }
 
+/// Of a thread's names the one that it has now, if that is one of them; else the one that was first seen last.
+fn newest(now: &FxHashMap<ThreadKey, NameId>, thread: ThreadKey, names: [NameId; 2]) -> NameId {
+    let now = now.get(&thread);
+    let [a, b] = names;
+    std::cmp::max_by_key(a, b, |name| (Some(name) == now, *name))
+}
+
 /// The groups of all cells, by name.
 fn parts(snapshot: &Snapshot, settings: &Settings, shown: &read::Shown, groups: &group::Groups) -> Vec<Part> {
     let now: FxHashMap<ThreadKey, NameId> = snapshot.threads.iter().map(|t| (t.thread, t.name)).collect();
@@ -293,10 +309,7 @@ fn parts(snapshot: &Snapshot, settings: &Settings, shown: &read::Shown, groups: 
         let group = &mut seen[shown.cells[seen_in.cell as usize].group as usize];
         match group.last_mut() {
             Some((thread, name)) if *thread == seen_in.thread => {
-                // The name it has now, if that is one of them; else the one that was first seen last.
-                let now = now.get(&shown.threads[*thread as usize]).copied();
-                let newer = |name: NameId| (Some(name) == now, name);
-                *name = std::cmp::max_by_key(*name, seen_in.name, |name| newer(*name));
+                *name = newest(&now, shown.threads[*thread as usize], [*name, seen_in.name]);
             }
             _ => group.push((seen_in.thread, seen_in.name)),
         }

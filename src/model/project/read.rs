@@ -32,6 +32,16 @@ pub(super) struct Seen {
     pub name: NameId,
 }
 
+/// A fact that the filters let through, and where it belongs.
+pub(super) struct Placed {
+    pub group: u32,
+    pub thread: u32,
+    pub stack: StackId,
+    pub state: State,
+    /// Time spent waiting for work.
+    pub is_idle: bool,
+}
+
 /// Memory that is used again for the next projection.
 #[derive(Default)]
 pub(super) struct Scratch {
@@ -168,6 +178,20 @@ impl<'a> Reader<'a> {
     }
 
     fn fact(&mut self, key: &FactKey, weights: &Weights) {
+        let Some(Placed { group, thread, stack, state, is_idle }) = self.place(key, weights) else { return };
+        let hide = is_idle && !self.settings.idle;
+        let at = self.scratch.cell(group, stack, hide);
+        let Scratch { cells, seen, .. } = &mut *self.scratch;
+        let cell = &mut cells[at as usize];
+        add(&mut cell.totals, state, weights);
+        if std::mem::replace(&mut cell.seen, (thread, key.name)) != (thread, key.name) {
+            seen.push(Seen { thread, cell: at, name: key.name });
+        }
+    }
+
+    /// Where a fact belongs; what a filter hides is counted there. Idle time is counted as hidden where it is, and
+    /// placed all the same: it is shown where nothing else is left.
+    fn place(&mut self, key: &FactKey, weights: &Weights) -> Option<Placed> {
         // Ids are read in the tables they came with; a stack they do not have has no frames.
         let known = (key.stack.0 as usize) < self.snapshot.tables.stack_count();
         let stack = if known { key.stack } else { StackId::EMPTY };
@@ -183,30 +207,35 @@ impl<'a> Reader<'a> {
         }
 
         let filters = &self.settings.filters;
-        if !self.is_chosen(key, group) {
-            add(&mut self.hidden.threads, state, weights);
+        let hidden = if !self.is_chosen(key, group) {
+            &mut self.hidden.threads
         } else if filters.skip_daemon && kind != ThreadKind::Plain {
-            add(&mut self.hidden.daemons, state, weights);
+            &mut self.hidden.daemons
         } else if filters.focus.active().is_some() && !path.focus {
-            add(&mut self.hidden.focus, state, weights);
+            &mut self.hidden.focus
         } else if path.ignore {
-            add(&mut self.hidden.ignore, state, weights);
+            &mut self.hidden.ignore
         } else {
-            let hide = is_idle && !self.settings.idle;
-            if hide {
+            if is_idle && !self.settings.idle {
                 add(&mut self.hidden.idle, state, weights);
                 self.idle[thread as usize].0 = true;
             } else {
                 self.left |= weights.wall_ns > 0 || weights.cpu_ns > 0;
             }
-            let at = self.scratch.cell(group, stack, hide);
-            let Scratch { cells, seen, .. } = &mut *self.scratch;
-            let cell = &mut cells[at as usize];
-            add(&mut cell.totals, state, weights);
-            if std::mem::replace(&mut cell.seen, (thread, key.name)) != (thread, key.name) {
-                seen.push(Seen { thread, cell: at, name: key.name });
+            return Some(Placed { group, thread, stack, state, is_idle });
+        };
+        add(hidden, state, weights);
+        None
+    }
+
+    /// Calls `f` with every fact that the filters let through and all that is known of it, in place of making cells.
+    /// Returns the range that was read.
+    pub(super) fn each(mut self, facts: &mut ReadFacts<'_>, mut f: impl FnMut(&FactKey, Placed, &Weights)) -> (Ns, Ns) {
+        facts(&mut |key, weights| {
+            if let Some(placed) = self.place(key, weights) {
+                f(key, placed, weights);
             }
-        }
+        })
     }
 
     fn thread(&mut self, key: ThreadKey) -> u32 {

@@ -3,6 +3,7 @@
 mod filters;
 mod paths;
 mod properties;
+mod samples;
 mod trees;
 
 use std::collections::HashMap;

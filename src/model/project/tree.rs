@@ -24,6 +24,8 @@ struct Entry {
     /// [`NONE`] as long as no time is attached here or further in.
     node: u32,
     location: u32,
+    /// Its machine frame is the innermost of this stack.
+    stack: StackId,
     /// Time of the stacks through here.
     wall_ns: u64,
     cpu_ns: u64,
@@ -83,6 +85,15 @@ pub(super) struct Head {
     pub joins: bool,
     /// The row that all of it stands below, and where that is shown; see [`Rows::row`].
     pub inner: Option<(u32, u32)>,
+}
+
+/// A shown frame on some stacks.
+pub(super) struct ShownFrame {
+    /// Of the next shown frame further out, or [`NONE`].
+    pub parent: u32,
+    pub location: u32,
+    /// It is of the same machine frame as the next further out, into which it was inlined.
+    pub inlined: bool,
 }
 
 /// The cells of one group, as one tree.
@@ -166,6 +177,21 @@ impl Builder<'_> {
         Trees { nodes, attached, groups }
     }
 
+    /// The shown frames of these stacks, callers first, and for each stack the one its time is attached to; [`NONE`] where
+    /// no frame of it is shown.
+    pub(super) fn frames(mut self, stacks: impl Iterator<Item = StackId>) -> (Vec<ShownFrame>, Vec<u32>) {
+        self.scratch.clear(self.tables.stack_count());
+        self.scratch.next_walk();
+        let attached: Vec<u32> = stacks.map(|stack| self.walk(stack).attach).collect();
+        let entries = self.scratch.entries.iter();
+        let frames = entries.map(|entry| ShownFrame {
+            parent: entry.parent,
+            location: entry.location,
+            inlined: entry.parent != NONE && self.scratch.entries[entry.parent as usize].stack == entry.stack,
+        });
+        (frames.collect(), attached)
+    }
+
     fn walk(&mut self, stack: StackId) -> Place {
         let cut = self.settings.filters.interesting.active().is_some();
         let scratch = &mut *self.scratch;
@@ -208,7 +234,7 @@ impl Builder<'_> {
                 }
                 let entry = scratch.entries.len() as u32;
                 let parent = std::mem::replace(&mut place.deepest, entry);
-                scratch.entries.push(Entry { parent, node: NONE, location: *location, wall_ns: 0, cpu_ns: 0 });
+                scratch.entries.push(Entry { parent, node: NONE, location: *location, stack, wall_ns: 0, cpu_ns: 0 });
                 // The cut keeps root .. the interesting frame nearest the leaf, plus one callee; else the root alone.
                 if !cut || verdict.interesting || place.one_more || parent == NONE {
                     place.attach = entry;

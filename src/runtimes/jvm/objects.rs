@@ -192,11 +192,36 @@ impl Objects {
         one == other || (self.moved_any_time && (one ^ other) & BELOW_COLOURS == 0)
     }
 
-    fn klass<M: ReadMemory>(&self, memory: &M, object: u64) -> Option<u64> {
+    /// Where an object says which class it is of: how far from its address, and how long, bytes.
+    pub fn klass_place(&self) -> (u64, usize) {
         match self.klass {
-            KlassPlace::Wide => memory.read_u64(object.checked_add(8)?),
-            KlassPlace::Narrow(narrow) => Some(narrow.address(half_word(memory, object.checked_add(8)?)?)),
-            KlassPlace::InMark(narrow, bit) => Some(narrow.address((memory.read_u64(object)? >> bit) as u32)),
+            KlassPlace::Wide => (8, 8),
+            KlassPlace::Narrow(_) => (8, 4),
+            KlassPlace::InMark(..) => (0, 8),
+        }
+    }
+
+    /// The class, by what is there.
+    fn klass_of(&self, word: u64) -> u64 {
+        match self.klass {
+            KlassPlace::Wide => word,
+            KlassPlace::Narrow(narrow) => narrow.address(word as u32),
+            KlassPlace::InMark(narrow, bit) => narrow.address((word >> bit) as u32),
+        }
+    }
+
+    fn klass<M: ReadMemory>(&self, memory: &M, object: u64) -> Option<u64> {
+        let (at, width) = self.klass_place();
+        let mut word = [0; 8];
+        memory.read_exact(object.checked_add(at)?, &mut word[..width])?;
+        Some(self.klass_of(u64::from_le_bytes(word)))
+    }
+
+    /// Where a field of this object is, if that is known of its class; `word`: what is at [`Objects::klass_place`].
+    pub fn known_field(&self, object: u64, word: u64, name: &'static str) -> Option<u64> {
+        match self.known.get(&(self.klass_of(word), name))? {
+            Field::At(offset) => object.checked_add(*offset),
+            Field::Missed { .. } => None,
         }
     }
 

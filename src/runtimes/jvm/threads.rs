@@ -12,8 +12,11 @@ const THREADS_MAX: u64 = 50_000;
 /// Names that are read at a time; those that are known have their turns.
 const NAMES_AT_ONCE: usize = 1_000;
 
+/// Numbers that are read in one call.
+const WORDS_AT_ONCE: usize = 512;
+
 /// Of so many turns one reads every name again, though nothing says that it has changed.
-const TURNS: usize = 8;
+const TURNS: usize = 16;
 
 /// Java threads that HotSpot has for itself, and what the names of its other threads begin with, as far as the kernel keeps them
 /// (src/hotspot/share: `set_name` and `os::create_thread`). JDK 26 leaves out the middle: `VM Peri..Thread`.
@@ -80,15 +83,16 @@ impl<M: ReadMemory> Jvm<M> {
         let turns = threads.len().div_ceil(NAMES_AT_ONCE).max(TURNS);
         self.names_turn = (self.names_turn + 1) % turns;
         let mut left = 2 * NAMES_AT_ONCE;
-        for (number, thread) in threads.into_iter().enumerate() {
-            let Some(tid) = self.thread_id(thread) else { continue };
+        let tids = self.thread_ids(&threads);
+        let strings = self.name_strings(&threads);
+        for (number, ((thread, tid), string)) in threads.into_iter().zip(tids).zip(strings).enumerate() {
+            let Some(tid) = tid else { continue };
             let known = before.get(&(thread, tid));
             let turn = number % turns == self.names_turn;
-            let mut found = None;
-            if left > 0 {
-                found = self.thread(thread, tid, known.filter(|known| !turn && !known.doubtful));
-                // What was read alone is the string's address.
-                left -= usize::from(found.is_none() || turn || known.is_none());
+            let mut found = known.filter(|known| !turn && !known.doubtful && string == Some(known.string)).cloned();
+            if found.is_none() && left > 0 {
+                found = self.thread(thread, tid);
+                left -= 1;
             }
             self.thread_names.extend(found.or_else(|| known.cloned()).map(|found| ((thread, tid), found)));
         }
@@ -118,15 +122,53 @@ impl<M: ReadMemory> Jvm<M> {
         }
     }
 
-    fn thread_id(&self, thread: u64) -> Option<u32> {
+    /// Which native thread each of them runs on.
+    fn thread_ids(&self, threads: &[u64]) -> Vec<Option<u32>> {
         let l = &self.layout.threads;
-        let os_thread = self.memory.read_u64(thread.checked_add(l.os_thread)?).filter(|at| *at != 0)?;
-        let tid = self.memory.read_u64(os_thread.checked_add(l.thread_id)?)? as u32;
-        (tid != 0).then_some(tid)
+        let os_threads = self.words(&beyond(threads.iter().copied().map(Some), l.os_thread), 8);
+        let os_threads = os_threads.into_iter().map(|at| at.filter(|at| *at != 0));
+        let tids = self.words(&beyond(os_threads, l.thread_id), 4);
+        tids.into_iter().map(|tid| tid.map(|tid| tid as u32).filter(|tid| *tid != 0)).collect()
     }
 
-    /// `known` is given back if it still has the same string for a name.
-    fn thread(&mut self, thread: u64, tid: u32, known: Option<&JavaThread>) -> Option<JavaThread> {
+    /// The strings that hold their names, as far as they are found in a few calls for all.
+    fn name_strings(&self, threads: &[u64]) -> Vec<Option<u64>> {
+        let Ok(objects) = &self.objects else { return vec![None; threads.len()] };
+        let l = &self.layout.threads;
+        let mut found = self.words(&beyond(threads.iter().copied().map(Some), l.object), 8);
+        if l.object_is_handle {
+            found = self.words(&found, 8);
+        }
+        found.iter_mut().flatten().for_each(|object| *object = objects.plain(*object));
+        let (klass, width) = objects.klass_place();
+        let klasses = self.words(&beyond(found.iter().copied(), klass), width);
+        let fields = found.iter().zip(klasses).map(|(object, klass)| objects.known_field((*object)?, klass?, "name"));
+        let strings = self.words(&fields.collect::<Vec<_>>(), objects.width());
+        strings.into_iter().map(|string| Some(objects.decode(&string?.to_le_bytes()[..objects.width()]))).collect()
+    }
+
+    /// The numbers of `width` bytes at these addresses, in a few calls for all.
+    fn words(&self, at: &[Option<u64>], width: usize) -> Vec<Option<u64>> {
+        let mut words = Vec::with_capacity(at.len());
+        for at in at.chunks(WORDS_AT_ONCE) {
+            let pieces: Vec<_> = at.iter().flatten().map(|at| (*at, width)).collect();
+            let mut bytes = vec![0; width * pieces.len()];
+            let all = self.memory.read_pieces(&pieces, &mut bytes).is_some();
+            let mut rest = bytes.chunks_exact_mut(width);
+            words.extend(at.iter().map(|at| {
+                let (at, bytes) = ((*at)?, rest.next()?);
+                if !all {
+                    self.memory.read_exact(at, bytes)?;
+                }
+                let mut word = [0; 8];
+                word[..width].copy_from_slice(bytes);
+                Some(u64::from_le_bytes(word))
+            }));
+        }
+        words
+    }
+
+    fn thread(&mut self, thread: u64, tid: u32) -> Option<JavaThread> {
         let (l, memory) = (&self.layout.threads, &self.memory);
         let mut object = memory.read_u64(thread.checked_add(l.object)?)?;
         if l.object_is_handle {
@@ -136,9 +178,6 @@ impl<M: ReadMemory> Jvm<M> {
         let object = objects.plain(object);
         let field = objects.field(memory, &self.layout, object, "name")?;
         let string = objects.reference(memory, field)?;
-        if let Some(known) = known.filter(|known| known.string == string) {
-            return Some(known.clone());
-        }
         let name = objects.string(memory, &self.layout, string)?;
         // Since JDK 19 it is in an object of its own.
         let daemon = match objects.field(memory, &self.layout, object, "holder") {
@@ -157,5 +196,29 @@ impl<M: ReadMemory> Jvm<M> {
         };
         let name = clean(&name, NAME_MAX).into_owned();
         (!name.is_empty()).then_some(JavaThread { tid, name, kind, string, doubtful: read.is_none() })
+    }
+}
+
+/// Addresses that lie so far behind these.
+fn beyond(addresses: impl Iterator<Item = Option<u64>>, distance: u64) -> Vec<Option<u64>> {
+    addresses.map(|at| at?.checked_add(distance)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::runtimes::jvm::tests::believed::{World, jvm_of, layout_17};
+
+    #[test]
+    fn one_place_that_cannot_be_read_does_not_hide_the_others() {
+        let world = World::new();
+        (0..4).for_each(|nth| world.word(0x1000 + 8 * nth, 7 + nth));
+        let (layout, beyond) = (layout_17(), u64::MAX - 100);
+        let jvm = jvm_of(&world, &layout);
+        let words = |at: &[Option<u64>], width| jvm.words(at, width);
+        assert_eq!(words(&[Some(0x1000), None, Some(0x1018)], 8), [Some(7), None, Some(10)]);
+        assert_eq!(words(&[Some(0x1000), Some(beyond), Some(0x1008)], 4), [Some(7), None, Some(8)]);
+        let many: Vec<Option<u64>> = (0..2000).map(|nth| Some(0x1000 + 8 * (nth % 4))).collect();
+        let expected: Vec<Option<u64>> = (0..2000).map(|nth| Some(7 + nth % 4)).collect();
+        assert_eq!(words(&many, 8), expected);
     }
 }

@@ -43,7 +43,7 @@ const GROUPS: &[(&str, Option<&str>)] = &[
 ];
 
 #[derive(Clone, Debug)]
-struct FactSpec {
+pub(super) struct FactSpec {
     tid: u32,
     name: usize,
     stack: Vec<usize>,
@@ -57,7 +57,7 @@ struct FactSpec {
 }
 
 prop_compose! {
-    fn fact()(
+    pub(super) fn fact()(
         tid in 1u32..5,
         name in 0..NAMES.len(),
         stack in prop::collection::vec(0..FRAMES.len(), 0..7),
@@ -70,7 +70,7 @@ prop_compose! {
     }
 }
 
-fn world(facts: &[FactSpec]) -> World {
+pub(super) fn world(facts: &[FactSpec]) -> World {
     let mut world = World::new();
     for fact in facts {
         let stack: Vec<&str> = fact.stack.iter().map(|frame| FRAMES[*frame]).collect();
@@ -127,7 +127,7 @@ fn grouping() -> impl Strategy<Value = Grouping> {
 }
 
 prop_compose! {
-    fn settings()(
+    pub(super) fn settings()(
         metric in prop::sample::select(&Metric::ALL[..]),
         roll_up in prop::sample::select(&RollUp::ALL[..]),
         grouping in grouping(),
@@ -172,7 +172,7 @@ fn totals(fact: &FactSpec) -> Totals {
 /// What is shown of a row: its location at first sight, total, self.
 type Rows = BTreeMap<(String, Vec<String>), (Location, Totals, Totals)>;
 
-fn row_name(location: &Location, roll_up: RollUp) -> String {
+pub(super) fn row_name(location: &Location, roll_up: RollUp) -> String {
     let Location { function, module, file, line, .. } = location;
     match roll_up {
         RollUp::Line => format!("{module}!{function} {file:?} {line:?}"),

@@ -1,0 +1,74 @@
+//! What changed from one profile to another.
+//!
+//! ```text
+//! mod      the two profiles under one set of settings
+//! unlike   the conditions of both, and which of them differ
+//! text     for people and tickets
+//! json     for scripts: sampletop-diff/1
+//! ```
+
+mod json;
+#[cfg(test)]
+mod tests;
+mod text;
+mod unlike;
+
+use std::io::{self, Write};
+
+use crate::config::Format;
+use crate::model::diff::{Diff, Pair, Per, Side, diff};
+use crate::model::project::{Projection, project};
+use crate::model::settings::Settings;
+use crate::model::snapshot::Snapshot;
+
+/// A profile, and what it is called: its file.
+#[derive(Clone, Copy)]
+pub struct Profile<'a> {
+    pub name: &'a str,
+    pub snapshot: &'a Snapshot,
+}
+
+/// Everything a part may look at.
+struct Report<'a> {
+    profiles: &'a Pair<Profile<'a>>,
+    settings: &'a Settings,
+    projections: Pair<Projection>,
+    diff: Diff,
+}
+
+/// Writes what changed, under the same settings for both; in text unless `format` is json. The only errors are those of `out`.
+pub fn write(
+    format: Format,
+    profiles: &Pair<Profile<'_>>,
+    settings: &Settings,
+    per: Per,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let of = |settings: &Settings| profiles.map(|profile| project(profile.snapshot, settings));
+    let mut settings = settings.clone();
+    let mut projections = of(&settings);
+    if projections.before.only_idle != projections.after.only_idle {
+        // Where one shows idle time because it has nothing else, the other has to show its own, too.
+        settings.idle = true;
+        projections = of(&settings);
+    }
+    render(format, profiles, &settings, projections, per, out)
+}
+
+fn render(
+    format: Format,
+    profiles: &Pair<Profile<'_>>,
+    settings: &Settings,
+    projections: Pair<Projection>,
+    per: Per,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let [before, after] = [(&projections.before, &profiles.before), (&projections.after, &profiles.after)]
+        .map(|(projection, profile)| Side { projection, resolution: profile.snapshot.resolution() });
+    let diff = diff(before, after, settings, per);
+    let report = Report { profiles, settings, projections, diff };
+    match format {
+        Format::Json => json::write(&report, out),
+        _ => text::write(&report, out),
+    }
+}

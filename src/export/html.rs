@@ -1,0 +1,157 @@
+//! One page that holds everything and fetches nothing: a flame graph to walk through, and the functions as a table. Opens from
+//! disk in any current browser.
+//!
+//! ```text
+//! page.html    what is on the page; forbids itself to fetch anything
+//! style.css    light and dark, wide and narrow
+//! profile.js   the tree, its sums under a metric, group or filter, who calls a function, and where frames are drawn
+//! colour.js    by state, kind or module
+//! graph.js     the flame graph: draws what is seen of it
+//! table.js     functions wherever they were called
+//! main.js      what is chosen, and who has to know of it
+//! ```
+//!
+//! It shows what the settings show, idle time only with `--idle`; the metric, groups and filters of its own can be changed
+//! on the page. Names are data: the page sets them as text, never as markup.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::model::project::{Projection, Totals, project};
+use crate::model::settings::Settings;
+use crate::model::snapshot::Snapshot;
+use crate::model::state::State;
+use crate::model::tables::{FrameKind, Location};
+
+use super::trees::{self, Functions, Step};
+use super::{FRAMELESS, text};
+
+const PAGE: &str = include_str!("html/page.html");
+const STYLE: &str = include_str!("html/style.css");
+const SCRIPTS: [&str; 5] = [
+    include_str!("html/profile.js"),
+    include_str!("html/colour.js"),
+    include_str!("html/graph.js"),
+    include_str!("html/table.js"),
+    include_str!("html/main.js"),
+];
+
+pub fn write(snapshot: &Snapshot, settings: &Settings, out: &mut dyn Write) -> io::Result<()> {
+    render(snapshot, settings, &project(snapshot, settings), out)
+}
+
+pub(super) fn render(
+    snapshot: &Snapshot,
+    settings: &Settings,
+    projection: &Projection,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let data = data(snapshot, settings, projection)?;
+    // Each stands in the page once.
+    let (head, rest) = PAGE.split_once("/*STYLE*/").unwrap_or((PAGE, ""));
+    let (body, rest) = rest.split_once("/*DATA*/").unwrap_or((rest, ""));
+    let (between, end) = rest.split_once("/*SCRIPT*/").unwrap_or((rest, ""));
+    for part in [head, STYLE, body, &data, between] {
+        out.write_all(part.as_bytes())?;
+    }
+    SCRIPTS.iter().try_for_each(|script| out.write_all(script.as_bytes()))?;
+    out.write_all(end.as_bytes())
+}
+
+/// Name, kind, module, file, line. Of a group the line is how many threads it has.
+type Function<'a> = (&'a str, &'a str, &'a str, Option<&'a str>, Option<u32>);
+
+#[derive(Serialize)]
+struct Data<'a> {
+    title: String,
+    conditions: String,
+    head: String,
+    /// What is shown first: index into wall, cpu, off.
+    metric: usize,
+    /// ns; what THR and cores are averaged over.
+    elapsed: u64,
+    /// ns; how exactly waits are timed.
+    interval: u64,
+    states: Vec<&'static str>,
+    functions: Vec<Function<'a>>,
+    /// By node, which are in the order of a walk: callers first. -1 for the root, whose children are the groups.
+    parents: Vec<i64>,
+    /// By node: index into `functions`.
+    names: Vec<u32>,
+    /// Time of a node's own: node, cpu ns, hits, hits on a core, then for each state its number and wall ns.
+    own: Vec<Vec<u64>>,
+}
+
+/// As JSON that no name can end, whatever is in it.
+fn data(snapshot: &Snapshot, settings: &Settings, projection: &Projection) -> io::Result<String> {
+    let mut head = Vec::new();
+    text::write_head(snapshot, settings, projection, &mut head)?;
+    let functions = Functions::new(projection, settings.metric);
+    let mut data = Data {
+        title: trees::title(snapshot),
+        conditions: trees::conditions(snapshot, settings, projection),
+        head: String::from_utf8_lossy(&head).into_owned(),
+        metric: settings.metric as usize,
+        elapsed: projection.elapsed(),
+        interval: snapshot.resolution(),
+        states: State::ALL.map(State::word).to_vec(),
+        functions: functions.list.iter().map(|location| function(location)).collect(),
+        parents: Vec::new(),
+        names: Vec::new(),
+        own: Vec::new(),
+    };
+    data.functions.push((FRAMELESS, FrameKind::Marker.word(), "", None, None));
+    let frameless = data.functions.len() as u32 - 1;
+    data.functions.push(("all", "group", "", None, None));
+    data.node(-1, frameless + 1, &Totals::default());
+    let ordered = projection.ordered(settings);
+    for group in ordered.groups() {
+        let group = &projection.groups[group as usize];
+        let threads = u32::try_from(group.threads.len()).unwrap_or(u32::MAX);
+        data.functions.push((&group.name, "group", "", None, Some(threads)));
+        let mut path = vec![data.node(0, data.functions.len() as u32 - 1, &Totals::default())];
+        for step in trees::walk(&ordered, group) {
+            let caller = path.last().copied().unwrap_or(0);
+            match step {
+                Step::Enter(node) => {
+                    path.push(data.node(caller, functions.of_node[node as usize], &ordered.node(node).own));
+                }
+                Step::Leave(_) => drop(path.pop()),
+            }
+        }
+        if !group.own.is_empty() {
+            data.node(path[0], frameless, &group.own);
+        }
+    }
+    let json = serde_json::to_string(&data)?;
+    // None of these stands outside of a string. `<` could begin a tag's end or a comment; the last two end lines for scripts.
+    Ok(json
+        .replace('<', "\\u003c")
+        .replace('>', "\\u003e")
+        .replace('&', "\\u0026")
+        .replace('\u{2028}', "\\u2028")
+        .replace('\u{2029}', "\\u2029"))
+}
+
+impl Data<'_> {
+    /// Adds one; answers its number.
+    fn node(&mut self, parent: i64, name: u32, own: &Totals) -> i64 {
+        let node = self.parents.len();
+        self.parents.push(parent);
+        self.names.push(name);
+        if !own.is_empty() {
+            let states = (0..).zip(own.states_ns).filter(|(_, ns)| *ns > 0);
+            let figures = [node as u64, own.cpu_ns, own.hits, own.cpu_hits];
+            self.own.push(figures.into_iter().chain(states.flat_map(|(state, ns)| [state, ns])).collect());
+        }
+        node as i64
+    }
+}
+
+fn function(location: &Location) -> Function<'_> {
+    (&location.function, location.kind.word(), &location.module, location.file.as_deref(), location.line)
+}
+
+#[cfg(test)]
+mod tests;

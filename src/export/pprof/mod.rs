@@ -1,0 +1,266 @@
+//! What `go tool pprof` and others read: profile.proto, packed by gzip.
+//!
+//! A sample is what a thread spent with one stack in one state: `samples` (hits), `cpu` and `wall` in ns, and `off` where that is the
+//! metric (wall minus cpu, so that it may be below 0). Which thread, group and state that is stands in its labels, `kind` of a
+//! thread that is a daemon or the runtime's own, and `idle` where it is time spent waiting for work: idle time is always included, `-tagignore=idle` leaves it out. Nothing says
+//! where code lies in memory, and build ids are not known here; functions are named already.
+
+pub mod proto;
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use prost::Message;
+
+use super::{FRAMELESS, dates, text};
+use crate::model::frame::ThreadKind;
+use crate::model::project::{self, Sample, Samples};
+use crate::model::settings::{Metric, Settings};
+use crate::model::snapshot::{Snapshot, Target};
+use crate::model::tables::{FrameKind, Location};
+use proto::{Function, Label, Line, Mapping, Profile, ValueType};
+
+pub fn write(snapshot: &Snapshot, settings: &Settings, out: &mut dyn Write) -> io::Result<()> {
+    let mut packed = GzEncoder::new(out, Compression::default());
+    packed.write_all(&profile(snapshot, settings)?.encode_to_vec())?;
+    packed.finish().map(drop)
+}
+
+/// The mapping of all Java code, which lies in no file.
+pub const JAVA: &str = "[java]";
+
+/// The mapping of the kernel proper; those of its modules are in brackets.
+pub const KERNEL_PROPER: &str = "vmlinux";
+
+/// Keys of labels.
+pub const THREAD: &str = "thread";
+pub const TID: &str = "tid";
+pub const PID: &str = "pid";
+pub const STATE: &str = "state";
+/// What a thread is to its runtime; not there for a plain one.
+pub const KIND: &str = "kind";
+const GROUP: &str = "group";
+const IDLE: &str = "idle";
+
+pub const NANOSECONDS: &str = "nanoseconds";
+
+fn profile(snapshot: &Snapshot, settings: &Settings) -> io::Result<Profile> {
+    let Samples { from, till, frames, samples } = project::samples(snapshot, settings);
+    let mut tables = Tables::new();
+    let types = types(settings.metric);
+    let value_type = |tables: &mut Tables, (name, unit): (&str, &str)| ValueType {
+        r#type: tables.string(name),
+        unit: tables.string(unit),
+    };
+    let mut profile = Profile {
+        sample_type: types.iter().map(|(name, unit, _)| value_type(&mut tables, (name, unit))).collect(),
+        period_type: Some(value_type(&mut tables, (Metric::Wall.word(), NANOSECONDS))),
+        period: signed(snapshot.session.interval_ns),
+        time_nanos: i64::try_from(dates::unix_ns(&snapshot.session, from)).unwrap_or(0),
+        duration_nanos: signed(till.saturating_sub(from)),
+        default_sample_type: tables.string(settings.metric.word()),
+        ..Profile::default()
+    };
+    // The first mapping is taken for the program's.
+    if let Some(program) = program(&snapshot.targets, frames.iter().map(|frame| &*frame.location)) {
+        tables.mapping(program);
+    }
+    // A machine frame begins with what is inlined nowhere, and ends before the next such.
+    let mut ends: Vec<u64> = vec![0; frames.len()];
+    let mut lines: Vec<Line> = Vec::new();
+    for (at, frame) in frames.iter().enumerate() {
+        lines.clear();
+        let mut next = Some(at);
+        while let Some(index) = next {
+            let frame = &frames[index];
+            lines.push(tables.line(&frame.location));
+            next = frame.caller.filter(|_| frame.inlined).map(|caller| caller as usize);
+        }
+        ends[at] = tables.location(&frame.location, &lines);
+    }
+    let frameless = samples.iter().any(|sample| sample.innermost.is_none()).then(|| {
+        let location = Location::named(FRAMELESS, FrameKind::Marker);
+        let line = tables.line(&location);
+        tables.location(&location, &[line])
+    });
+    for sample in samples.iter().filter(|sample| sample.wall_ns > 0 || sample.cpu_ns > 0 || sample.hits > 0) {
+        let mut location_id = Vec::new();
+        let mut next = sample.innermost;
+        location_id.extend(frameless.filter(|_| next.is_none()));
+        while let Some(at) = next {
+            location_id.push(ends[at as usize]);
+            // Past what this one is inlined into.
+            let mut outer = &frames[at as usize];
+            while let (true, Some(caller)) = (outer.inlined, outer.caller) {
+                outer = &frames[caller as usize];
+            }
+            next = outer.caller;
+        }
+        let value = types.iter().map(|(.., value)| value(sample)).collect();
+        profile.sample.push(proto::Sample { location_id, value, label: labels(sample, &mut tables) });
+    }
+    let settings = &Settings { idle: true, ..settings.clone() };
+    profile.comment = text::head_lines(snapshot, settings)?.iter().map(|line| tables.string(line)).collect();
+    Ok(Profile {
+        mapping: tables.mappings,
+        location: tables.locations,
+        function: tables.functions,
+        string_table: tables.strings,
+        ..profile
+    })
+}
+
+type Value = (&'static str, &'static str, fn(&Sample) -> i64);
+
+fn types(metric: Metric) -> Vec<Value> {
+    let mut types: Vec<Value> = vec![
+        ("samples", "count", |sample| signed(sample.hits)),
+        (Metric::Cpu.word(), NANOSECONDS, |sample| signed(sample.cpu_ns)),
+        (Metric::Wall.word(), NANOSECONDS, |sample| signed(sample.wall_ns)),
+    ];
+    if metric == Metric::Off {
+        types.push((metric.word(), NANOSECONDS, |sample| signed(sample.wall_ns) - signed(sample.cpu_ns)));
+    }
+    types
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn labels(sample: &Sample, tables: &mut Tables) -> Vec<Label> {
+    let text = |tables: &mut Tables, key, text: &str| {
+        let (key, str) = (tables.string(key), tables.string(text));
+        Label { key, str, ..Label::default() }
+    };
+    let mut labels = vec![
+        text(tables, THREAD, &sample.name),
+        text(tables, GROUP, &sample.group),
+        text(tables, STATE, sample.state.word()),
+    ];
+    if sample.kind != ThreadKind::Plain {
+        labels.push(text(tables, KIND, sample.kind.word()));
+    }
+    if sample.idle {
+        labels.push(text(tables, IDLE, IDLE));
+    }
+    // 0 stands for several.
+    for (key, number) in [(PID, sample.thread.pid), (TID, sample.thread.tid)] {
+        if number != 0 {
+            labels.push(Label { key: tables.string(key), num: number.into(), ..Label::default() });
+        }
+    }
+    labels
+}
+
+/// The module of the program itself, among those of all frames.
+fn program<'a>(targets: &[Target], locations: impl Iterator<Item = &'a Location>) -> Option<&'a str> {
+    let base = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
+    let name = base(targets.first()?.command.split(' ').next()?);
+    let mut modules = locations.filter(|location| location.kind == FrameKind::Native).map(|location| &*location.module);
+    modules.find(|module| base(module) == name)
+}
+
+/// Of the kernel's modules: they have no path.
+fn is_kernel_module(module: &str) -> bool {
+    module != KERNEL_PROPER
+        && !module.is_empty()
+        && module.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// The profile's tables, and where everything is in them.
+struct Tables {
+    strings: Vec<String>,
+    string_ids: HashMap<String, i64>,
+    mappings: Vec<Mapping>,
+    mapping_ids: HashMap<i64, u64>,
+    functions: Vec<Function>,
+    /// By name and file.
+    function_ids: HashMap<(Arc<str>, Option<Arc<str>>), u64>,
+    locations: Vec<proto::Location>,
+    location_ids: HashMap<(u64, Vec<Line>), u64>,
+}
+
+impl Tables {
+    fn new() -> Tables {
+        Tables {
+            strings: vec![String::new()],
+            string_ids: HashMap::from([(String::new(), 0)]),
+            mappings: Vec::new(),
+            mapping_ids: HashMap::new(),
+            functions: Vec::new(),
+            function_ids: HashMap::new(),
+            locations: Vec::new(),
+            location_ids: HashMap::new(),
+        }
+    }
+
+    fn string(&mut self, text: &str) -> i64 {
+        if let Some(id) = self.string_ids.get(text) {
+            return *id;
+        }
+        let id = self.strings.len() as i64;
+        self.strings.push(text.to_owned());
+        self.string_ids.insert(text.to_owned(), id);
+        id
+    }
+
+    /// 0 of what is in no file.
+    fn mapping(&mut self, module: &str) -> u64 {
+        if module.is_empty() {
+            return 0;
+        }
+        let filename = self.string(module);
+        let next = self.mappings.len() as u64 + 1;
+        let id = *self.mapping_ids.entry(filename).or_insert(next);
+        if id == next {
+            self.mappings.push(Mapping {
+                id,
+                filename,
+                has_functions: true,
+                has_filenames: true,
+                has_line_numbers: true,
+                has_inline_frames: true,
+                ..Mapping::default()
+            });
+        }
+        id
+    }
+
+    fn line(&mut self, location: &Location) -> Line {
+        let key = (location.function.clone(), location.file.clone());
+        let function_id = match self.function_ids.get(&key) {
+            Some(id) => *id,
+            None => {
+                let name = self.string(&location.function);
+                let filename = self.string(location.file.as_deref().unwrap_or(""));
+                let id = self.functions.len() as u64 + 1;
+                // Not mangled: with this also as the system's name, pprof would take template arguments out of it.
+                self.functions.push(Function { id, name, system_name: 0, filename });
+                self.function_ids.insert(key, id);
+                id
+            }
+        };
+        Line { function_id, line: location.line.map_or(0, i64::from) }
+    }
+
+    /// A machine frame: the functions in it, the innermost first.
+    fn location(&mut self, location: &Location, lines: &[Line]) -> u64 {
+        let mapping_id = match location.kind {
+            FrameKind::Java => self.mapping(JAVA),
+            FrameKind::Marker | FrameKind::Thread => 0,
+            // As the kernel itself shows its modules.
+            FrameKind::Kernel if is_kernel_module(&location.module) => self.mapping(&format!("[{}]", location.module)),
+            _ => self.mapping(&location.module),
+        };
+        let next = self.locations.len() as u64 + 1;
+        let id = *self.location_ids.entry((mapping_id, lines.to_vec())).or_insert(next);
+        if id == next {
+            self.locations.push(proto::Location { id, mapping_id, address: 0, line: lines.to_vec() });
+        }
+        id
+    }
+}

@@ -1,0 +1,30 @@
+// A real browser without a window, and what it complains of. What the scripts beside find out they print as JSON.
+import { createRequire } from 'node:module';
+
+// Installed by tests/run.
+export const modules = process.env.VIEWERS + '/node_modules/';
+const { chromium } = createRequire(modules)('playwright-core');
+
+// `requests`: what was asked for. `complaints`: errors and warnings of the page.
+export async function browse(size = { width: 1280, height: 800 }) {
+    const quiet = ['--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'];
+    const browser = await chromium.launch({
+        executablePath: '/usr/bin/chromium',
+        args: ['--no-sandbox', '--disable-gpu', '--enable-unsafe-swiftshader', ...quiet],
+    });
+    const page = await browser.newPage({ viewport: size });
+    page.setDefaultTimeout(20000);
+    const requests = [];
+    const complaints = [];
+    page.on('request', (request) => requests.push(request.url()));
+    page.on('pageerror', (error) => complaints.push(String(error)));
+    page.on('console', (said) => {
+        // The driver of the software that draws is no matter of the page.
+        if (['error', 'warning'].includes(said.type()) && !said.text().includes('GL Driver Message')) {
+            complaints.push(said.text());
+        }
+    });
+    return { page, requests, complaints, close: () => browser.close() };
+}
+
+export const say = (found) => console.log(JSON.stringify(found));
