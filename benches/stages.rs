@@ -73,7 +73,8 @@ impl World {
             }
         }
         for frame in self.recorder.take_unnamed() {
-            self.recorder.set_named(frame, Named { locations: Arc::new([location(frame)]), pending: false });
+            self.recorder
+                .set_named(frame, Named { locations: Arc::new([location(frame)]), pending: false, build_id: None });
         }
     }
 

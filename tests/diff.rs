@@ -65,11 +65,36 @@ fn a_function_that_became_slower_is_found_and_its_size_is_right() {
     let text = String::from_utf8(diff(&[])).expect("ASCII");
     assert!(text.lines().any(|line| line.contains("> beta") || line.contains(" beta  changed.c")), "{text}");
 
+    // Both are of one build.
+    assert!(text.lines().any(|line| line.starts_with("Builds       changed-o1")), "{text}");
+
     // The same profile twice: nothing to tell.
     let same = sampletop(&["diff", "before.sampletop", "before.sampletop", "-o", "same.txt"], dir.path());
     assert!(same.status.success() && same.stdout.is_empty());
     let text = std::fs::read_to_string(dir.path().join("same.txt")).expect("written");
     assert!(text.contains("none by more than sampling makes"), "{text}");
+}
+
+#[test]
+fn another_build_is_told_in_a_line() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let program = dir.path().join("server");
+    let mut ids = Vec::new();
+    for (nth, flags) in [&["-O0", "-Wl,--build-id"][..], &["-O1", "-Wl,--build-id"]].into_iter().enumerate() {
+        std::fs::copy(build("changed.c", &format!("build{nth}"), flags), &program).expect("copied");
+        record(&program, "1", &format!("{nth}.sampletop"), dir.path());
+        let output = Command::new("readelf").arg("-n").arg(&program).output().expect("readelf is needed");
+        let notes = String::from_utf8(output.stdout).expect("text");
+        let id = notes.lines().find_map(|line| line.trim().strip_prefix("Build ID: ")).expect("it has one");
+        ids.push(id[..12].to_owned());
+    }
+    let text = String::from_utf8(sampletop(&["diff", "0.sampletop", "1.sampletop"], dir.path()).stdout).expect("ASCII");
+    let line = text.lines().find(|line| line.starts_with("Builds ")).unwrap_or_else(|| panic!("{text}"));
+    let words: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(words, ["Builds", "!", "server", &ids[0], "server", &ids[1]]);
+    let merged = sampletop(&["merge", "0.sampletop", "1.sampletop", "-o", "all.sampletop"], dir.path());
+    let said = String::from_utf8_lossy(&merged.stderr);
+    assert!(said.contains("several builds of one file: 2 of server\n"), "{said}");
 }
 
 #[test]

@@ -66,7 +66,8 @@ fn named(raw: RawFrame) -> Named {
     if function == "shop::round" {
         locations.push(location("shop::half_up", Some(Tier::Inlined)));
     }
-    Named { locations: locations.into(), pending: false }
+    let build_id = (module == "shop").then(|| "8f3e21c0a1b2c3d4e5f60718293a4b5c6d7e8f90".into());
+    Named { locations: locations.into(), pending: false, build_id }
 }
 
 fn thread(tid: u32) -> ThreadKey {

@@ -37,7 +37,7 @@ fn named(function: usize) -> Named {
         kind: FrameKind::Native,
         tier: None,
     };
-    Named { locations: [location].into(), pending: false }
+    Named { locations: [location].into(), pending: false, build_id: None }
 }
 
 fn thread(tid: u32) -> ThreadKey {

@@ -16,6 +16,7 @@ use sampletop::model::project::{Projection, project};
 use sampletop::model::settings::{Filter, Metric, Range, RollUp, Settings};
 use sampletop::model::snapshot::Snapshot;
 use sampletop::model::state::State;
+use sampletop::model::tables::Location;
 use sampletop::{export, import};
 use serde_json::Value;
 
@@ -171,6 +172,111 @@ fn paths(snapshot: &Snapshot) -> Paths {
     paths
 }
 
+/// Which builds of which modules the frames are of that time was spent under.
+fn builds(snapshot: &Snapshot) -> BTreeSet<(String, String, String)> {
+    let mut builds = BTreeSet::new();
+    let tables = &snapshot.tables;
+    let settings = whole();
+    snapshot.history.read(settings.range, snapshot.at, &mut |key, _| {
+        for named in tables.frames_innermost_first(key.stack).map(|frame| tables.named(frame)) {
+            let Some(build_id) = &named.build_id else { continue };
+            let Location { function, module, .. } = &named.locations[0];
+            builds.insert((function.to_string(), module.trim_matches(['[', ']']).to_owned(), build_id.to_string()));
+        }
+    });
+    builds
+}
+
+/// Of `readelf -n`.
+fn readelf(file: &Path) -> String {
+    let output = Command::new("readelf").arg("-n").arg(file).output().expect("readelf is needed");
+    let text = String::from_utf8(output.stdout).expect("text");
+    let id = text.lines().find_map(|line| line.trim().strip_prefix("Build ID: "));
+    id.unwrap_or_else(|| panic!("{}: {text}", file.display())).to_owned()
+}
+
+/// Build ids by files, of `go tool pprof -raw`.
+fn mappings(file: &str, dir: &Path) -> BTreeSet<(String, String)> {
+    let raw = go_tool(&["-raw", file], dir);
+    let rows = raw.lines().skip_while(|line| *line != "Mappings").skip(1);
+    // `1: 0x0/0x0/0x0 /usr/bin/app 0a1b2c [FN][FL][LN][IN]`
+    let row = |line: &str| {
+        let mut words = line.trim().split(' ').skip(2);
+        let (name, id) = (words.next().expect("a file"), words.next().unwrap_or(""));
+        (name.to_owned(), if id.starts_with('[') { String::new() } else { id.to_owned() })
+    };
+    rows.take_while(|line| !line.trim().is_empty()).map(row).collect()
+}
+
+#[test]
+fn several_builds_of_a_file_are_several_mappings() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let snapshot = sessions::session(3, 120, false);
+    std::fs::write(dir.path().join("p.pb.gz"), written(&snapshot, &whole())).expect("written");
+    let mappings = mappings("p.pb.gz", dir.path());
+    let of = |name: &str| -> Vec<&str> {
+        mappings.iter().filter(|(module, _)| module == name).map(|(_, id)| id.as_str()).collect()
+    };
+    assert_eq!(of("shop"), ["", "00112233445566778899aabbccddeeff01234567", "ffeeddccbbaa9988"]);
+    assert_eq!(of("libc.so.6"), ["93e52a1c73ed1a5c72b4f7a4b0c0a6b4c8b1d6e7"]);
+    assert_eq!(of("[kernel]"), ["48dc540c8b76393804ca8088dbfa7d42911a9444"]);
+    assert_eq!(of("[java]"), [""]);
+    // Modules are rows of one name whatever build they are; of which one is told only where all of it is of one.
+    let by_module = Settings { roll_up: RollUp::Module, ..whole() };
+    std::fs::write(dir.path().join("m.pb.gz"), written(&snapshot, &by_module)).expect("written");
+    let shown = project(&snapshot, &Settings { idle: true, ..by_module });
+    assert_eq!(top("m.pb.gz", "wall", dir.path()), flat(&shown, Metric::Wall));
+}
+
+#[test]
+fn build_ids_are_those_of_the_files_that_ran() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let program = build("kernel_calls.c", "ids", &["-O1", "-Wl,--build-id"]);
+    let target = Running::start(&program, &["zero", "user"]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
+    let pid = target.pid().to_string();
+    let recording = Recording::start(command.args(["record", "-p", &pid, "-o", "p.sampletop"]).current_dir(dir.path()));
+    recording.until_used(target.pid(), 500);
+    assert!(recording.end().status.success());
+    let mut expected = BTreeSet::new();
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("it runs");
+    let libc = maps.lines().find_map(|line| line.split_whitespace().last().filter(|path| path.contains("/libc.so.6")));
+    for file in [program.as_path(), Path::new(libc.expect("it has one"))] {
+        let name = file.file_name().expect("a name").to_string_lossy().into_owned();
+        expected.insert((name, readelf(file)));
+    }
+    drop(target);
+    // The kernel's notes, as the only section of an object.
+    let notes = dir.path().join("notes");
+    std::fs::copy("/sys/kernel/notes", &notes).expect("the kernel has notes");
+    let mut objcopy = Command::new("objcopy");
+    objcopy.args(["-I", "binary", "-O", "elf64-x86-64", "--rename-section", ".data=.note.gnu.build-id"]);
+    assert!(objcopy.arg(&notes).arg(dir.path().join("notes.o")).status().expect("objcopy is needed").success());
+    // Whoever is not root sees no kernel.
+    if rustix::process::geteuid().is_root() {
+        expected.insert(("vmlinux".to_owned(), readelf(&dir.path().join("notes.o"))));
+    }
+
+    sampletop(&["open", "p.sampletop", "-o", "p.pb.gz"], dir.path());
+    let found = mappings("p.pb.gz", dir.path());
+    assert!(expected.is_subset(&found), "{expected:?} are not all in {found:?}");
+    // Of a file in which code ran there is nothing without its build.
+    let names: BTreeSet<&String> = found.iter().map(|(name, _)| name).collect();
+    assert_eq!(names.len(), found.len(), "{found:?}");
+    let first = go_tool(&["-top", "p.pb.gz"], dir.path());
+    let id = readelf(&program);
+    assert!(first.contains(&format!("Build ID: {id}")), "{first}");
+    // The other formats that have a place for it.
+    let json: Value =
+        serde_json::from_str(&sampletop(&["open", "p.pb.gz", "--format", "json"], dir.path())).expect("json");
+    let listed = json["modules"].as_array().expect("a list");
+    assert!(listed.iter().any(|module| module["build_id"] == *id), "{listed:?}");
+    let firefox = sampletop(&["open", "p.sampletop", "--format", "firefox"], dir.path());
+    let firefox: Value = serde_json::from_str(&firefox).expect("json");
+    let libs = firefox["libs"].as_array().expect("a list");
+    assert!(libs.iter().any(|lib| lib["codeId"] == *id), "{libs:?}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
@@ -184,6 +290,7 @@ proptest! {
         };
         let expected: Paths = paths(&snapshot).into_iter().map(|(key, sums)| (frameless(&key), sums)).collect();
         prop_assert_eq!(paths(&opened.snapshot), expected);
+        prop_assert_eq!(builds(&opened.snapshot), builds(&snapshot));
         let span = |snapshot: &Snapshot| snapshot.at - snapshot.session.started;
         prop_assert_eq!(span(&opened.snapshot), span(&snapshot).max(1));
         prop_assert_eq!(opened.snapshot.session.started_unix_ns, snapshot.session.started_unix_ns);

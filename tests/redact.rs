@@ -50,7 +50,7 @@ fn target(dir: &Path) -> Running {
 
 /// Every figure of a profile, whatever things are called.
 fn figures(value: &Value) -> String {
-    const NAMES: &[&str] = &["name", "frame", "file", "module", "command", "host", "version", "notice"];
+    const NAMES: &[&str] = &["name", "frame", "file", "module", "command", "host", "version", "notice", "build_id"];
     match value {
         Value::Object(fields) => {
             let fields = fields.iter().filter(|(name, _)| !NAMES.contains(&name.as_str()));
@@ -77,13 +77,19 @@ fn no_name_is_in_any_format_and_no_figure_changes() {
     let read = |name: &str| std::fs::read(dir.join(name)).expect("written");
     let plain = read("p.sampletop");
     assert_eq!(found(&plain, SECRETS), SECRETS, "the test sees what it looks for");
+    let json: Value =
+        serde_json::from_slice(&sampletop(&["open", "p.sampletop", "--format", "json"], dir).stdout).expect("JSON");
+    let builds: Vec<&str> =
+        (json["modules"].as_array().expect("a list").iter()).filter_map(|module| module["build_id"].as_str()).collect();
+    assert!(builds.len() > 1 && found(&plain, &builds) == builds, "{builds:?}");
+    let secrets = &[SECRETS, &builds].concat()[..];
 
     for format in Format::ALL {
         let args = ["open", "p.sampletop", "--redact", "--format", format.word(), "-o", "out"];
         sampletop(&args, dir);
-        assert_eq!(found(&read("out"), SECRETS), [""; 0], "{}", format.word());
+        assert_eq!(found(&read("out"), secrets), [""; 0], "{}", format.word());
         sampletop(&["merge", "p.sampletop", "p.sampletop", "--redact", "--format", format.word(), "-o", "merged"], dir);
-        assert_eq!(found(&read("merged"), SECRETS), [""; 0], "merged, {}", format.word());
+        assert_eq!(found(&read("merged"), secrets), [""; 0], "merged, {}", format.word());
     }
     for (args, plain) in [
         (&["dump", "-p", &pid][..], &["zebra", "quagga", "okapi", "gnusecret"][..]),
@@ -97,7 +103,7 @@ fn no_name_is_in_any_format_and_no_figure_changes() {
         assert!(args[0] == "diff" || !missing, "{args:?} is to show names without --redact");
         let redacted = sampletop(&[args, &["--redact"]].concat(), dir);
         assert_eq!(
-            found(&redacted.stdout, SECRETS),
+            found(&redacted.stdout, secrets),
             [""; 0],
             "{args:?}: {}",
             String::from_utf8_lossy(&redacted.stdout)

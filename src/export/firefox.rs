@@ -261,8 +261,9 @@ impl Profile {
             meta["arguments"] = json!(title);
             meta["logicalCPUs"] = json!((session.cores_milli as f64 / 1000.0).ceil());
         }
-        write!(out, "{{\"meta\":{meta},\"libs\":[],\"shared\":")?;
-        serde_json::to_writer(&mut *out, &self.shared())?;
+        let libs = Libs::new(snapshot);
+        write!(out, "{{\"meta\":{meta},\"libs\":{},\"shared\":", Value::Array(libs.list.clone()))?;
+        serde_json::to_writer(&mut *out, &self.shared(&libs))?;
         out.write_all(b",\"threads\":[")?;
         for (nth, thread) in threads.into_iter().enumerate() {
             let samples = &self.samples[thread];
@@ -295,12 +296,13 @@ impl Profile {
     }
 
     /// What the threads share.
-    fn shared(&mut self) -> Value {
+    fn shared(&mut self, libs: &Libs) -> Value {
         let functions = std::mem::take(&mut self.functions.list);
         let resources: Vec<u32> = functions.iter().map(|(_, _, module)| self.modules.place(*module)).collect();
         let sources: Vec<Option<u32>> =
             functions.iter().map(|(_, file, _)| file.map(|file| self.files.place(file))).collect();
         let (frames, stacks) = (&self.frames.list, &self.stacks.list);
+        let lib_of = |function: u32| libs.by_module.get(&self.strings.list[functions[function as usize].2 as usize]);
         let nothing = |length: usize| vec![Value::Null; length];
         let offsets = (0..).zip(stacks).map(|(at, (_, caller))| caller.map_or(0, |caller| at - caller));
         json!({
@@ -311,7 +313,7 @@ impl Profile {
             },
             "frameTable": {
                 "address": vec![-1; frames.len()],
-                "lib": vec![-1; frames.len()],
+                "lib": frames.iter().map(|(function, ..)| lib_of(*function).copied().unwrap_or(-1)).collect::<Vec<i64>>(),
                 "inlineDepth": vec![0; frames.len()],
                 "category": frames.iter().map(|(_, _, category)| category).collect::<Vec<_>>(),
                 "subcategory": vec![0; frames.len()],
@@ -355,6 +357,58 @@ impl Profile {
             "sourceLocationTable": {"source": [], "line": [], "column": [], "length": 0},
         })
     }
+}
+
+/// The files of which it is known what build they were.
+#[derive(Default)]
+struct Libs {
+    /// As the format has them.
+    list: Vec<Value>,
+    /// Places in the list. Where there were several builds of a module, nothing says of which a frame is: it is a row's, and all
+    /// builds are one row.
+    by_module: FxHashMap<Arc<str>, i64>,
+}
+
+impl Libs {
+    fn new(snapshot: &Snapshot) -> Libs {
+        // Other tools do not say of which machine they are.
+        let arch = if snapshot.session.is_foreign() { "" } else { "x86_64" };
+        let mut libs = Libs::default();
+        for (module, builds) in snapshot.tables.builds() {
+            // What other tools and `--redact` have in the place of build ids nobody could look up.
+            let known: Vec<(&Arc<str>, String)> =
+                builds.iter().filter_map(|build_id| Some((build_id, breakpad_id(build_id)?))).collect();
+            if builds.len() == 1 && known.len() == 1 {
+                libs.by_module.insert(module.clone(), libs.list.len() as i64);
+            }
+            libs.list.extend(known.into_iter().map(|(build_id, breakpad_id)| {
+                json!({
+                    "arch": arch,
+                    "name": *module,
+                    "path": *module,
+                    "debugName": *module,
+                    "debugPath": *module,
+                    "breakpadId": breakpad_id,
+                    "codeId": **build_id,
+                })
+            }));
+        }
+        libs
+    }
+}
+
+/// A build id as symbol servers for Breakpad want it: 16 bytes, read as a little-endian GUID, and an age of 0. `None` of what is no
+/// GNU build id.
+fn breakpad_id(build_id: &str) -> Option<String> {
+    let byte = |at: usize| match build_id.get(at..at + 2) {
+        Some(digits) => digits.bytes().all(|digit| digit.is_ascii_hexdigit()).then_some(digits),
+        None => Some("00"),
+    };
+    let whole = !build_id.is_empty() && build_id.len().is_multiple_of(2) && build_id.is_ascii();
+    let all = (0..build_id.len()).step_by(2).all(|at| byte(at).is_some());
+    const ORDER: [usize; 16] = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15];
+    let id: Option<String> = ORDER.into_iter().map(|nth| byte(2 * nth)).collect();
+    id.filter(|_| whole && all).map(|id| id.to_ascii_uppercase() + "0")
 }
 
 /// What the page colours by: the state of what was running or waiting, and the kind of code that called it.

@@ -3,7 +3,9 @@
 //! Times are in the unit their name ends in, rounded to three decimals, so a sum of many may differ from its parts by
 //! half a unit of the last each. Idle time is always included, and rows under `--min-percent` are, too: every sum holds.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 
@@ -11,7 +13,7 @@ use crate::model::project::{Group, Node, Ordered, Projection, Totals, project};
 use crate::model::settings::{Filter, Range, Settings};
 use crate::model::snapshot::{Health, Snapshot, Target};
 use crate::model::state::State;
-use crate::model::tables::{FrameKind, Location};
+use crate::model::tables::{FrameKind, Location, Tables};
 
 use super::{FRAMELESS, dates};
 
@@ -138,6 +140,7 @@ struct Head<'a> {
     version: &'a str,
     host: &'a str,
     targets: Vec<TargetLine<'a>>,
+    modules: Vec<ModuleLine>,
     from: String,
     till: String,
     elapsed_ms: Rounded,
@@ -158,6 +161,7 @@ impl<'a> Head<'a> {
             version: &session.version,
             host: &session.host,
             targets: targets(&snapshot.targets),
+            modules: modules(&snapshot.tables),
             from: dates::rfc3339(dates::unix_ns(session, projection.from)),
             till: dates::rfc3339(dates::unix_ns(session, projection.till)),
             elapsed_ms: Rounded::ms(projection.elapsed()),
@@ -170,6 +174,21 @@ impl<'a> Head<'a> {
             health: HealthLine::new(&snapshot.health, session.max_overhead_percent),
         }
     }
+}
+
+/// A module of which it is known what build it was, whatever is shown of it; one that there was in several builds comes with each.
+#[derive(Serialize)]
+struct ModuleLine {
+    name: String,
+    build_id: String,
+}
+
+fn modules(tables: &Tables) -> Vec<ModuleLine> {
+    let builds = tables.builds().into_iter();
+    let each = |(name, builds): (Arc<str>, BTreeSet<Arc<str>>)| {
+        builds.into_iter().map(move |build_id| ModuleLine { name: name.to_string(), build_id: build_id.to_string() })
+    };
+    builds.flat_map(each).collect()
 }
 
 #[derive(Serialize)]

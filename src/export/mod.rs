@@ -24,7 +24,7 @@ use std::io::{self, Write};
 
 use crate::config::Format;
 use crate::model::settings::{Grouping, Rename, Settings};
-use crate::model::snapshot::Snapshot;
+use crate::model::snapshot::{Snapshot, Target};
 use crate::saved;
 
 mod ascii;
@@ -68,6 +68,16 @@ const PROGRAM: &str = concat!("sampletop ", env!("CARGO_PKG_VERSION"));
 
 /// Stands for stacks of which the hide filter left no frame: their time is shown, so it needs a row.
 const FRAMELESS: &str = "[every frame hidden]";
+
+/// The last part of a path.
+fn base(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// What the program's own file is called, by its command line.
+fn program(target: &Target) -> &str {
+    base(target.command.split(' ').next().unwrap_or(""))
+}
 
 /// As `--group` takes it.
 fn grouping(settings: &Settings) -> String {

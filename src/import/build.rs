@@ -66,7 +66,7 @@ type Thread = (ThreadKey, NameId);
 
 pub struct Builder {
     interner: Interner,
-    frames: HashMap<Arc<[Location]>, RawFrame>,
+    frames: HashMap<Named, RawFrame>,
     /// By process, number, name and kind.
     threads: HashMap<(u32, Option<u32>, Arc<str>, ThreadKind), Thread>,
     facts: FxHashMap<FactKey, Weights>,
@@ -90,17 +90,17 @@ impl Builder {
     }
 
     /// A machine frame: its function, then what was inlined into it. Not empty; text in it is clean.
-    pub fn frame(&mut self, mut locations: Vec<Location>) -> RawFrame {
+    pub fn frame(&mut self, mut locations: Vec<Location>, build_id: Option<Arc<str>>) -> RawFrame {
         locations.truncate(INLINED_MAX);
-        let locations: Arc<[Location]> = locations.into();
-        if let Some(frame) = self.frames.get(&locations) {
+        let named = Named { locations: locations.into(), pending: false, build_id };
+        if let Some(frame) = self.frames.get(&named) {
             return *frame;
         }
         if self.frames.len() >= MAX_STACKS {
             return RawFrame::marker(Marker::Other);
         }
         let frame = RawFrame::new(FrameCode::Runtime { id: self.frames.len() as u64 });
-        self.frames.insert(locations, frame);
+        self.frames.insert(named, frame);
         frame
     }
 
@@ -147,8 +147,8 @@ impl Builder {
     }
 
     pub fn opened(mut self, about: About) -> Opened {
-        for (locations, frame) in self.frames {
-            self.interner.set_named(frame, Named { locations, pending: false });
+        for (named, frame) in self.frames {
+            self.interner.set_named(frame, named);
         }
         let mut facts: Vec<Fact> = self.facts.into_iter().collect();
         facts.sort_unstable_by_key(|(key, _)| *key);

@@ -87,7 +87,7 @@ fn frame(builder: &mut Builder, text: &[u8]) -> RawFrame {
         }
         _ => (name.into(), "".into()),
     };
-    builder.frame(vec![Location { function, module, file: None, line: None, kind, tier }])
+    builder.frame(vec![Location { function, module, file: None, line: None, kind, tier }], None)
 }
 
 /// Code that a runtime compiled: Java's has a class.

@@ -5,6 +5,7 @@
 //! a whole tree is summed in one backward pass. Everything is held in fixed-size shared chunks, so that cloning a
 //! `Tables` for a snapshot costs a pointer per chunk, and a change copies one chunk.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::chunks::Chunks;
@@ -121,10 +122,13 @@ impl Location {
 
 /// What one raw frame stands for: outermost function first, then what was inlined into it. Never empty.
 /// While its symbols are still being loaded it is one [`Location`] named `module!0xoffset`, and `pending`.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Named {
     pub locations: Arc<[Location]>,
     pub pending: bool,
+    /// Which build of its module the code is of, where that is known: the file's GNU build id in small hexadecimal digits, or what
+    /// another tool's profile has in its place. It is not part of a [`Location`], since a function is one in all builds.
+    pub build_id: Option<Arc<str>>,
 }
 
 impl Named {
@@ -138,7 +142,7 @@ impl Named {
         };
         let location =
             Location { function: function.into(), module: "".into(), file: None, line: None, kind, tier: None };
-        Named { locations: Arc::new([location]), pending }
+        Named { locations: Arc::new([location]), pending, build_id: None }
     }
 }
 
@@ -248,6 +252,16 @@ impl Tables {
         self.futex.get(stack.0 as usize).copied().unwrap_or_default()
     }
 
+    /// The builds that there are of each module, by names. Modules of which none is known are not in it.
+    pub fn builds(&self) -> BTreeMap<Arc<str>, BTreeSet<Arc<str>>> {
+        let mut builds: BTreeMap<Arc<str>, BTreeSet<Arc<str>>> = BTreeMap::new();
+        for named in self.named.iter() {
+            let (Some(build_id), Some(location)) = (&named.build_id, named.locations.first()) else { continue };
+            builds.entry(location.module.clone()).or_default().insert(build_id.clone());
+        }
+        builds
+    }
+
     pub fn frames_innermost_first(&self, stack: StackId) -> impl Iterator<Item = FrameId> + '_ {
         let mut at = stack;
         std::iter::from_fn(move || {
@@ -288,7 +302,7 @@ mod tests {
         {
             assert!(tables(stacks, frames).is_none(), "{stacks:?}");
         }
-        let nameless = Named { locations: [].into(), pending: false };
+        let nameless = Named { locations: [].into(), pending: false, build_id: None };
         assert!(
             Tables::from_parts(Parts { frames: vec![(RawFrame::marker(Marker::Torn), nameless)], ..Parts::default() })
                 .is_none()

@@ -5,7 +5,7 @@
 //! bytes     numbers and text
 //! session   conditions, health, targets; how much there is of everything else
 //! settings  what the view was set to
-//! tables    names of threads, frames, stacks
+//! tables    names of threads, frames, builds of their files, stacks
 //! history   buckets of facts, and the cumulative table
 //! threads   what threads were doing at the end
 //! ```
@@ -48,6 +48,7 @@ pub mod kind {
     pub const OPEN: u32 = 7;
     pub const CUMULATIVE: u32 = 8;
     pub const SEALED: u32 = 9;
+    pub const BUILDS: u32 = 10;
 }
 
 /// Writes all of `snapshot`, and `settings` with it. The only errors are those of `out`.
@@ -149,7 +150,7 @@ pub fn read(file: &[u8]) -> Result<Opened, NotAProfile> {
     let settings = of(&[kind::SETTINGS]).next().and_then(|block| settings::read(&unpack(block, &mut budget)?));
 
     let mut tables = tables::Found::new(found.counts.tables);
-    for block in of(&[kind::NAMES, kind::FRAMES, kind::STACKS]) {
+    for block in of(&[kind::NAMES, kind::FRAMES, kind::BUILDS, kind::STACKS]) {
         let bytes = unpack(block, &mut budget);
         bytes.and_then(|bytes| tables.take(block.kind, &bytes, &mut budget));
     }
@@ -196,6 +197,7 @@ fn sentence(lost: &session::Counts, of: &session::Counts, settings: Option<&[Str
     let parts = [
         (lost.tables.names as u64, of.tables.names as u64, "names of threads"),
         (lost.tables.frames as u64, of.tables.frames as u64, "names of frames"),
+        (lost.tables.builds as u64, of.tables.builds as u64, "build ids of frames"),
         (lost.tables.stacks as u64, of.tables.stacks as u64, "stacks"),
         (lost.threads as u64, of.threads as u64, "states of threads"),
         (lost.history.open, of.history.open, "of the newest seconds"),

@@ -82,6 +82,7 @@ pub fn write(snapshot: &Snapshot, counts: &Counts) -> Vec<u8> {
         put.option(target.ended, Put::number);
     }
     write_health(&mut put, &snapshot.health);
+    put.count(counts.tables.builds);
     put.bytes
 }
 
@@ -135,10 +136,12 @@ pub fn read(block: &[u8]) -> Option<Found> {
     let span = (take.ns()?, take.ns()?);
     let mut count = || usize::try_from(take.number()?).ok();
     let (names, frames, stacks, threads) = (count()?, count()?, count()?, count()?);
-    let tables = tables::Counts { names, frames, stacks };
     let history = history::Counts { sealed: take.ns()?, open: take.ns()?, cumulative: take.ns()? };
     let targets: Option<Vec<Target>> = (0..take.count(8)?).map(|_| target(&mut take)).collect();
     let health = health(&mut take)?;
+    // Before there were build ids it ended here.
+    let builds = if take.0.is_empty() { 0 } else { usize::try_from(take.number()?).ok()? };
+    let tables = tables::Counts { names, frames, stacks, builds };
     let sound = session.started <= at && span.0 <= span.1 && tables.are_sound();
     sound.then_some(Found {
         session,

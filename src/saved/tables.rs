@@ -34,16 +34,20 @@ pub struct Counts {
     pub names: usize,
     pub frames: usize,
     pub stacks: usize,
+    /// Frames of which it is known what build their file is.
+    pub builds: usize,
 }
 
 impl Counts {
     pub fn of(tables: &Tables) -> Counts {
-        Counts { names: tables.name_count(), frames: tables.frame_count(), stacks: tables.stack_count() }
+        let frames = tables.frame_count();
+        let of_builds = (0..frames).filter(|id| tables.named(FrameId(*id as u32)).build_id.is_some());
+        Counts { names: tables.name_count(), frames, stacks: tables.stack_count(), builds: of_builds.count() }
     }
 
     /// Not more than a session has.
     pub fn are_sound(&self) -> bool {
-        self.names <= MAX_NAMES && self.frames <= MAX_STACKS && self.stacks <= MAX_STACKS
+        self.names <= MAX_NAMES && self.frames <= MAX_STACKS && self.stacks <= MAX_STACKS && self.builds <= self.frames
     }
 }
 
@@ -76,6 +80,19 @@ pub fn write(tables: &Tables, out: &mut dyn Write) -> io::Result<()> {
         block.next(out)?;
     }
     block.end(out)?;
+
+    if counts.builds > 0 {
+        let mut block = Listed::new(kind::BUILDS);
+        for id in (0..counts.frames).map(|id| FrameId(id as u32)) {
+            let build_id = &tables.named(id).build_id;
+            block.list.flag(build_id.is_some());
+            if let Some(build_id) = build_id {
+                block.text(build_id);
+            }
+            block.next(out)?;
+        }
+        block.end(out)?;
+    }
 
     let mut block = Listed::new(kind::STACKS);
     let mut before = 0;
@@ -179,7 +196,11 @@ fn of_code(code: u64) -> Option<(FrameKind, Option<Tier>)> {
 pub struct Found {
     names: Vec<Option<(Arc<str>, ThreadKind)>>,
     frames: Vec<Option<(RawFrame, Named)>>,
+    /// By frame. Empty where the file says that there are none.
+    builds: Vec<Option<Arc<str>>>,
     stacks: Vec<Option<(StackId, FrameId, FutexKind)>>,
+    /// How many there must be.
+    counts: Counts,
     /// One allocation for each string, however many blocks bring it.
     strings: HashMap<Arc<str>, ()>,
 }
@@ -189,12 +210,14 @@ impl Found {
         Found {
             names: vec![None; counts.names],
             frames: vec![None; counts.frames],
+            builds: vec![None; if counts.builds > 0 { counts.frames } else { 0 }],
             stacks: vec![None; counts.stacks],
+            counts,
             strings: HashMap::new(),
         }
     }
 
-    /// Takes a block of one of the three kinds. `None`: it is not sound; what came before that is kept.
+    /// Takes a block of one of the four kinds. `None`: it is not sound; what came before that is kept.
     pub fn take(&mut self, kind: u32, block: &[u8], budget: &mut Budget) -> Option<()> {
         let mut take = Take(block);
         let first = usize::try_from(take.number()?).ok()?;
@@ -204,7 +227,7 @@ impl Found {
             budget.take(text.len() + 64)?;
             strings.push(self.intern(&clean(text, NAME_CAP)));
         }
-        for id in first..first.checked_add(take.count(2)?)? {
+        for id in first..first.checked_add(take.count(if kind == kind::BUILDS { 1 } else { 2 })?)? {
             match kind {
                 kind::NAMES => {
                     let name = (string(&mut take, &strings)?, *THREAD_KINDS.get(take.number()? as usize)?);
@@ -213,6 +236,10 @@ impl Found {
                 kind::FRAMES => {
                     let named = frame(id, &mut take, &strings, budget)?;
                     *self.frames.get_mut(id)? = named;
+                }
+                kind::BUILDS => {
+                    let build_id = if take.flag()? { Some(string(&mut take, &strings)?) } else { None };
+                    *self.builds.get_mut(id)? = build_id;
                 }
                 _ => {
                     let before = if id == first { None } else { self.stacks.get(id - 1).copied().flatten() };
@@ -239,13 +266,17 @@ impl Found {
             names: missing(self.names.iter().flatten().count(), self.names.len()),
             frames: missing(self.frames.iter().flatten().count(), self.frames.len()),
             stacks: missing(self.stacks.iter().flatten().count(), self.stacks.len()),
+            builds: self.counts.builds.saturating_sub(self.builds.iter().flatten().count()),
         };
         let text: Arc<str> = LOST.into();
         let raw = RawFrame::marker(Marker::Other);
         let locations = Arc::new([Location { function: text.clone(), ..Location::named("", FrameKind::Marker) }]);
-        let nobody = (raw, Named { locations, pending: false });
+        let nobody = (raw, Named { locations, pending: false, build_id: None });
         let names = self.names.into_iter().map(|name| name.unwrap_or((text.clone(), ThreadKind::Plain))).collect();
         let mut frames: Vec<_> = self.frames.into_iter().map(|frame| frame.unwrap_or(nobody.clone())).collect();
+        for ((_, named), build_id) in frames.iter_mut().zip(self.builds) {
+            named.build_id = build_id;
+        }
         // What stands for a lost stack comes behind all others.
         let lost_frame = FrameId(frames.len() as u32);
         let mut depths: Vec<u16> = Vec::with_capacity(self.stacks.len());
@@ -299,7 +330,7 @@ fn frame(
         true => RawFrame::marker(Marker::Other),
         false => RawFrame::new(FrameCode::Runtime { id: id as u64 }),
     };
-    Some(known.then(|| (raw, Named { locations: locations.into(), pending })))
+    Some(known.then(|| (raw, Named { locations: locations.into(), pending, build_id: None })))
 }
 
 fn stack(id: usize, before: u32, take: &mut Take<'_>) -> Option<(StackId, FrameId, FutexKind)> {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 
-use super::elf::Elf;
+use super::elf::{Elf, hex};
 use crate::process::filebytes::FileBytes;
 
 /// Checksums are taken of debug files up to this size (some seconds on the worker); larger ones need a build id.
@@ -137,7 +137,7 @@ pub fn debug_file_places(image: &[u8], path: &Path, search: &SearchPath) -> Vec<
 fn candidates(id: Option<&[u8]>, link: Option<&[u8]>, path: &Path, host: bool, search: &SearchPath) -> Vec<PathBuf> {
     let mut paths = Vec::new();
     if let Some(id) = id.filter(|id| id.len() > 1) {
-        let hex: String = id.iter().map(|b| format!("{b:02x}")).collect();
+        let hex = hex(id);
         let (first, rest) = hex.split_at(2);
         paths.extend(search.debug_dirs.iter().map(|dir| dir.join(format!(".build-id/{first}/{rest}.debug"))));
         if host {

@@ -259,7 +259,8 @@ fn sections(bytes: &[u8]) -> Option<Vec<Section>> {
     Some(sections)
 }
 
-fn build_id_note(mut notes: &[u8]) -> Option<Vec<u8>> {
+/// The GNU build id among notes, 1 to 64 bytes.
+pub fn build_id_note(mut notes: &[u8]) -> Option<Vec<u8>> {
     for _ in 0..64 {
         let (name_size, size) = (u32_at(notes, 0)? as usize, u32_at(notes, 4)? as usize);
         let name = notes.get(12..)?.get(..name_size)?;
@@ -271,6 +272,11 @@ fn build_id_note(mut notes: &[u8]) -> Option<Vec<u8>> {
         notes = notes.get(at.checked_add(size.checked_next_multiple_of(4)?)?..)?;
     }
     None
+}
+
+/// As tools write build ids.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn file_range(offset: u64, size: u64, len: usize) -> Option<Range<usize>> {

@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use super::demangle::readable;
+use super::elf::{build_id_note, hex};
 use crate::model::tables::KERNEL;
 use crate::model::text::{NAME_CAP, clean};
 use crate::process::privileges;
@@ -17,6 +18,8 @@ const REACH: u64 = 1 << 20;
 const LAST_REACH: u64 = 8 << 10;
 /// What the kernel proper is called as a module; it lies where it lies until the next boot.
 const PROPER: &str = "vmlinux";
+/// The kernel's notes have some hundred bytes.
+const NOTES_CAP: u64 = 64 << 10;
 /// The symbols are not read again sooner.
 const AGAIN: Duration = Duration::from_secs(5);
 
@@ -24,6 +27,8 @@ const AGAIN: Duration = Duration::from_secs(5);
 #[derive(Default)]
 pub struct Kallsyms {
     names: String,
+    /// Of the kernel proper.
+    build_id: Option<Arc<str>>,
     symbols: Vec<Symbol>,
 }
 
@@ -40,7 +45,7 @@ impl Kallsyms {
         // The right to see kernel addresses is one of those that sampletop may have been given for stacks.
         let file = privileges::with(|| std::fs::File::open("/proc/kallsyms"));
         match file.map(|file| file.take(TEXT_CAP).read_to_string(&mut text)) {
-            Ok(Ok(_)) => Kallsyms::parse(&text),
+            Ok(Ok(_)) => Kallsyms { build_id: build_id(), ..Kallsyms::parse(&text) },
             _ => Kallsyms::default(),
         }
     }
@@ -102,6 +107,13 @@ impl Kallsyms {
     }
 }
 
+/// Of the kernel that runs.
+fn build_id() -> Option<Arc<str>> {
+    let mut notes = Vec::new();
+    std::fs::File::open("/sys/kernel/notes").ok()?.take(NOTES_CAP).read_to_end(&mut notes).ok()?;
+    Some(hex(&build_id_note(&notes)?).into())
+}
+
 /// The kernel's symbols as they were read last, for several threads.
 #[derive(Default)]
 pub struct Kernel {
@@ -119,6 +131,11 @@ impl Kernel {
         let found = known.as_ref().and_then(|(symbols, _)| symbols.name(address));
         let (function, module) = found.unwrap_or_else(|| (KERNEL.into(), KERNEL.into()));
         (function, module, known.is_some())
+    }
+
+    /// Of the kernel proper, once its symbols were read. Which file a module of its name was is not asked.
+    pub fn build_id(&self, module: &str) -> Option<Arc<str>> {
+        self.known().filter(|_| module == PROPER)?.0.build_id.clone()
     }
 
     /// Reads the symbols, if that was not done yet; and again for addresses outside the kernel proper, where modules come and

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::debugfile::{Found, Root, SearchPath, find};
 use super::dwarf::{Debug, Place};
-use super::elf::Elf;
+use super::elf::{Elf, hex};
 use super::symtab::{Plt, SymbolTable};
 use super::unwind_entry::UnwindEntries;
 use super::{demangle, vdso};
@@ -174,6 +174,11 @@ impl FileNames {
     /// True when everything read so far can be believed: no file was changed or cut short meanwhile.
     pub fn unchanged(&self) -> bool {
         self.bytes.unchanged() && self.debug_file.as_ref().is_none_or(|found| found.bytes.unchanged())
+    }
+
+    /// Of the file itself, in hexadecimal digits.
+    pub fn build_id(&self) -> Option<String> {
+        self.elf.build_id().map(hex)
     }
 
     /// Memory it takes, mapped files apart.

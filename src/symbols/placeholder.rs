@@ -20,7 +20,10 @@ pub fn named(files: &Files, kernel: &Kernel, frame: RawFrame) -> Named {
             None => pending(format!("[unknown]!{offset:#x}"), "[unknown]", FrameKind::Native),
         },
         FrameCode::Kernel { address } => match kernel.name(address) {
-            (function, module, true) => last(function, &module, FrameKind::Kernel),
+            (function, module, true) => {
+                let build_id = kernel.build_id(&module);
+                Named { build_id, ..last(function, &module, FrameKind::Kernel) }
+            }
             (function, module, false) => pending(function, &module, FrameKind::Kernel),
         },
         FrameCode::Runtime { id } => pending(format!("[runtime]!{id:#x}"), "[runtime]", FrameKind::Jit),
@@ -70,11 +73,11 @@ pub fn kind(file: &MappedFile) -> FrameKind {
 }
 
 fn pending(function: String, module: &str, kind: FrameKind) -> Named {
-    Named { locations: one(function, module, kind), pending: true }
+    Named { locations: one(function, module, kind), pending: true, build_id: None }
 }
 
 fn last(function: String, module: &str, kind: FrameKind) -> Named {
-    Named { locations: one(function, module, kind), pending: false }
+    Named { locations: one(function, module, kind), pending: false, build_id: None }
 }
 
 fn one(function: String, module: &str, kind: FrameKind) -> Arc<[Location]> {

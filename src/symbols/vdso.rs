@@ -15,3 +15,20 @@ pub fn image() -> Option<Vec<u8>> {
     std::os::unix::fs::FileExt::read_exact_at(&memory, &mut image, start).ok()?;
     Some(image)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::elf::{Elf, hex};
+
+    #[test]
+    fn its_build_id_is_the_one_that_readelf_finds() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let image = super::image().expect("the kernel maps one");
+        std::fs::write(file.path(), &image).expect("written");
+        let output = std::process::Command::new("readelf").arg("-n").arg(file.path()).output();
+        let notes = String::from_utf8(output.expect("readelf is needed").stdout).expect("text");
+        let id = notes.lines().find_map(|line| line.trim().strip_prefix("Build ID: ")).map(str::to_owned);
+        let ours = Elf::parse(&image).expect("an ELF file").build_id().map(hex);
+        assert!(id.is_some() && ours == id, "{notes}");
+    }
+}

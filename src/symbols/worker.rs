@@ -256,8 +256,9 @@ impl Worker {
             return Ok(None);
         }
         self.shared.damaged.fetch_add(damaged, Ordering::Relaxed);
+        let build_id = names.build_id().map(|id| self.strings.get(&id));
         let module = self.strings.get(&placeholder::module(file));
-        let named = found.into_iter().map(|steps| self.named(steps, &module)).collect::<Vec<_>>();
+        let named = found.into_iter().map(|steps| self.named(steps, &module, &build_id)).collect::<Vec<_>>();
         Ok(Some(portion.iter().zip(named).map(|(frame, named)| Resolved { frame: *frame, named }).collect()))
     }
 
@@ -290,7 +291,7 @@ impl Worker {
         }
     }
 
-    fn named(&mut self, steps: Vec<Step>, module: &Arc<str>) -> Named {
+    fn named(&mut self, steps: Vec<Step>, module: &Arc<str>, build_id: &Option<Arc<str>>) -> Named {
         let locations = steps
             .into_iter()
             .enumerate()
@@ -303,7 +304,7 @@ impl Worker {
                 tier: (depth > 0).then_some(Tier::Inlined),
             })
             .collect();
-        Named { locations, pending: false }
+        Named { locations, pending: false, build_id: build_id.clone() }
     }
 
     /// Generated code, in a file or not: one row for the whole region, or every address would be a row.

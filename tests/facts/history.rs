@@ -204,7 +204,7 @@ fn named(function: &str) -> Named {
         kind: FrameKind::Native,
         tier: None,
     };
-    Named { locations: vec![location].into(), pending: false }
+    Named { locations: vec![location].into(), pending: false, build_id: None }
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn names_come_late_and_decide_what_a_futex_wait_was() {
     assert!(before.tables.named(frame).pending);
     feed.recorder.set_named(code(2), named("__pthread_mutex_lock"));
     feed.recorder.set_named(code(77), named("never seen"));
-    feed.recorder.set_named(code(3), Named { locations: vec![].into(), pending: false });
+    feed.recorder.set_named(code(3), Named { locations: vec![].into(), pending: false, build_id: None });
     // The past is named too; a view taken before keeps what it saw.
     assert_eq!(feed.rows(), ["t1 3 lock wall=100 cpu=0 hits=1/0 longest=100@0"]);
     assert_eq!(rows(&before), ["t1 3 wait wall=100 cpu=0 hits=1/0 longest=100@0"]);
@@ -344,7 +344,7 @@ fn a_wait_is_a_hit_in_each_part_of_history() {
     feed.blocked(10, 1, EPOLL, 30, counters(0, 0, 1));
     feed.recorder.set_named(
         code(30),
-        Named { locations: Arc::new([Location::named("wait", FrameKind::Native)]), pending: false },
+        Named { locations: Arc::new([Location::named("wait", FrameKind::Native)]), pending: false, build_id: None },
     );
     feed.on_cpu(20, 2, 20);
     feed.ticks(10, PART);

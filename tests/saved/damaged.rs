@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use sampletop::model::frame::ThreadKey;
 use sampletop::model::settings::{Range, Settings};
 use sampletop::model::snapshot::Snapshot;
+use sampletop::model::tables::FrameId;
 use sampletop::saved::{self, LOST, block};
 
 use super::sessions::{Random, session};
@@ -167,4 +168,21 @@ fn changed_contents_are_sound_or_refused() {
         }
     }
     assert!(opened > 500 && unharmed > 10, "{opened} opened, {unharmed} with nothing lost: there is something to see");
+}
+
+#[test]
+fn lost_build_ids_are_told_and_cost_nothing_else() {
+    let (file, whole) = small();
+    let mut without = block::HEAD.to_vec();
+    for block in block::blocks(&file).filter(|block| block.kind != saved::kind::BUILDS) {
+        block::write(&mut without, block.kind, &[&block.unpack().expect("sound")]).expect("memory takes it");
+    }
+    assert!(without.len() < file.len(), "there were some");
+    let opened = saved::read(&without).expect("a profile");
+    let lost = opened.lost.expect("told");
+    let all = saved::read(&file).expect("a profile").snapshot.tables;
+    let known = (0..all.frame_count() as u32).filter(|id| all.named(FrameId(*id)).build_id.is_some()).count();
+    assert!(lost.ends_with(&format!("missing are all {known} build ids of frames")), "{lost}");
+    assert!(sums(&opened.snapshot) == whole && opened.snapshot.tables.builds().is_empty());
+    assert_eq!(all.builds()["shop"].len(), 2);
 }

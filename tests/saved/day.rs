@@ -37,7 +37,7 @@ pub fn session(seconds: u64, stacks: usize) -> Snapshot {
             kind: FrameKind::Native,
             tier: None,
         };
-        interner.set_named(raw, Named { locations: Arc::new([location]), pending: false });
+        interner.set_named(raw, Named { locations: Arc::new([location]), pending: false, build_id: None });
     }
     let key = |interner: &mut Interner, tid: u32, stack: StackId, state: RawState| FactKey {
         thread: ThreadKey { pid: 4321, tid: 4321 + tid, start: 77_777 },

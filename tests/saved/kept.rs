@@ -1,6 +1,6 @@
-//! A file of every format there was, and what it said when it was written.
+//! Files of every format there was, of before and after what was added to it, and what they said when they were written.
 //!
-//! `SAMPLETOP_KEEP=1 cargo test --test saved` writes the file of the newest format where there is none; those that are there
+//! `SAMPLETOP_KEEP=1 cargo test --test saved` writes the last of [`KEPT`] where there is none; those that are there
 //! are never written again.
 
 use std::fs;
@@ -13,8 +13,11 @@ use sampletop::saved;
 use super::damaged::sums;
 use super::{sessions, written};
 
-fn path(format: u64, extension: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/saved/format-{format}.{extension}"))
+/// Oldest first. The number is the format's.
+const KEPT: &[&str] = &["format-1", "format-1-builds"];
+
+fn path(name: &str, extension: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/saved/{name}.{extension}"))
 }
 
 fn text(snapshot: &Snapshot) -> String {
@@ -38,6 +41,9 @@ fn text(snapshot: &Snapshot) -> String {
             text += &format!("{what} {}/{} {name} {state} {stack} wall {wall} cpu {cpu}\n", thread.pid, thread.tid);
         }
     }
+    for (module, builds) in tables.builds() {
+        text += &format!("{module}: {builds:?}\n");
+    }
     for bucket in history.sealed() {
         text += &format!("{}..{}: {} facts\n", bucket.start, bucket.end, bucket.len());
     }
@@ -46,18 +52,20 @@ fn text(snapshot: &Snapshot) -> String {
 
 #[test]
 fn files_of_all_formats_say_what_they_said() {
-    let newest = path(saved::FORMAT, "sampletop");
+    let name = *KEPT.last().expect("there is one");
+    assert!(name.starts_with(&format!("format-{}", saved::FORMAT)), "the newest format has a file");
+    let newest = path(name, "sampletop");
     if std::env::var_os("SAMPLETOP_KEEP").is_some_and(|keep| keep == "1") && !newest.exists() {
         let snapshot = sessions::session(2, 120, true);
         fs::write(&newest, written(&snapshot, &Settings { reverse: true, ..Settings::default() }))
             .expect("it can be written");
-        fs::write(path(saved::FORMAT, "txt"), text(&snapshot)).expect("it can be written");
+        fs::write(path(name, "txt"), text(&snapshot)).expect("it can be written");
     }
-    for format in 1..=saved::FORMAT {
-        let file = path(format, "sampletop");
+    for name in KEPT {
+        let file = path(name, "sampletop");
         let bytes = fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         let opened = saved::read(&bytes).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-        let expected = fs::read_to_string(path(format, "txt")).expect("what it says");
+        let expected = fs::read_to_string(path(name, "txt")).expect("what it says");
         assert_eq!((opened.lost, opened.settings.reverse), (None, true));
         assert!(text(&opened.snapshot) == expected, "{} says now:\n{}", file.display(), text(&opened.snapshot));
     }

@@ -51,6 +51,7 @@ fn compare(opened: &Snapshot, snapshot: &Snapshot) {
     };
     assert_eq!(buckets(opened), buckets(snapshot));
     assert_eq!(opened.history.span(), snapshot.history.span());
+    assert_eq!(opened.tables.builds(), snapshot.tables.builds());
 }
 
 proptest! {

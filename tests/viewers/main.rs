@@ -22,7 +22,7 @@ fn whole() -> Settings {
 
 /// A session with frames of all kinds, states and processes, hostile names among them.
 fn session() -> Snapshot {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/saved/format-1.sampletop");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/saved/format-1-builds.sampletop");
     saved::read(&std::fs::read(path).expect("a file of the repository")).expect("a profile").snapshot
 }
 
@@ -324,7 +324,7 @@ fn hostile() -> Snapshot {
             line: Some(3),
             ..Location::named(name, FrameKind::Native)
         };
-        recorder.set_named(raw, Named { locations: [location].into(), pending: false });
+        recorder.set_named(raw, Named { locations: [location].into(), pending: false, build_id: None });
     }
     recorder.close(start + SECOND);
     let view = recorder.view();

@@ -1,7 +1,10 @@
 //! The conditions under which the two profiles were made. What differs there may be what differs in the figures.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use super::{Profile, Report};
-use crate::export::dates;
+use crate::export::{base, dates, program};
 use crate::model::frame::Ns;
 use crate::model::project::Projection;
 use crate::model::snapshot::Snapshot;
@@ -39,10 +42,12 @@ pub fn conditions(report: &Report<'_>) -> Vec<Condition> {
     let elapsed = sides.map(|(_, projection)| projection.elapsed() as f64);
     let interval = of(&|snapshot| snapshot.resolution() as f64);
     let missed = of(&missed);
+    let builds = Builds::new(sides.map(|(profile, _)| profile.snapshot));
     vec![
         condition("File", &|profile, _| profile.name.to_owned(), false),
         same("Command", &|snapshot| listed(snapshot.targets.iter().map(|target| &*target.command))),
         condition("Process", &|profile, _| listed(profile.snapshot.targets.iter().map(|t| t.pid.to_string())), false),
+        condition("Builds", &|profile, _| builds.text(profile.snapshot), builds.differ()),
         same("Runtime", &|snapshot| listed(snapshot.targets.iter().map(|target| target.runtime))),
         same("Host", &|snapshot| snapshot.session.host.clone()),
         same("Kernel", &|snapshot| snapshot.session.kernel.clone()),
@@ -88,6 +93,44 @@ pub fn conditions(report: &Report<'_>) -> Vec<Condition> {
         }),
         same("Version", &|snapshot| format!("sampletop {}", snapshot.session.version)),
     ]
+}
+
+/// Of which builds a profile tells: those of the program, and of what else both have in different ones.
+struct Builds {
+    /// Names of modules.
+    listed: Vec<Arc<str>>,
+    differing: BTreeSet<Arc<str>>,
+}
+
+impl Builds {
+    fn new(sides: [&Snapshot; 2]) -> Builds {
+        let [before, after] = sides.map(|snapshot| snapshot.tables.builds());
+        let other = |(module, builds): &(&Arc<str>, &BTreeSet<Arc<str>>)| {
+            after.get(*module).is_some_and(|after| after != *builds)
+        };
+        let differing: BTreeSet<Arc<str>> = before.iter().filter(other).map(|(module, _)| module.clone()).collect();
+        let programs: BTreeSet<&str> = sides.iter().flat_map(|side| side.targets.iter().map(program)).collect();
+        let all: BTreeSet<&Arc<str>> = before.keys().chain(after.keys()).collect();
+        let (of_program, others): (Vec<&Arc<str>>, Vec<_>) =
+            all.into_iter().partition(|module| programs.contains(base(module)));
+        let others = others.into_iter().filter(|module| differing.contains(*module));
+        Builds { listed: of_program.into_iter().chain(others).cloned().collect(), differing }
+    }
+
+    fn text(&self, snapshot: &Snapshot) -> String {
+        let builds = snapshot.tables.builds();
+        let told = self.listed.iter().filter_map(|module| Some((module, builds.get(module)?)));
+        let short = |id: &Arc<str>| id.chars().take(12).collect::<String>();
+        let text = told.map(|(module, ids)| {
+            let ids: Vec<String> = ids.iter().map(short).collect();
+            format!("{} {}", base(module), ids.join(" and "))
+        });
+        text.collect::<Vec<_>>().join(", ")
+    }
+
+    fn differ(&self) -> bool {
+        !self.differing.is_empty()
+    }
 }
 
 /// The part of all stacks that is missing or not whole.

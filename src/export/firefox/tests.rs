@@ -145,3 +145,14 @@ fn conditions_are_told() {
 fn nothing_is_a_profile_without_threads() {
     assert_eq!(written(&fixture::snapshot(), &whole())["threads"], serde_json::json!([]));
 }
+
+#[test]
+fn build_ids_are_as_symbol_servers_want_them() {
+    // As Breakpad's dump_syms and debuginfod-find name the same file.
+    let id = breakpad_id("00112233445566778899aabbccddeeff01234567");
+    assert_eq!(id.as_deref(), Some("33221100554477668899AABBCCDDEEFF0"));
+    assert_eq!(breakpad_id("ffeeddccbbaa9988").as_deref(), Some("CCDDEEFFAABB889900000000000000000"));
+    for nothing in ["", "abc", "kvqmzrtghjkm", "go/id-1234", "ää", "00112233445566778899aabbccddeeff0123456x"] {
+        assert_eq!(breakpad_id(nothing), None, "{nothing}");
+    }
+}

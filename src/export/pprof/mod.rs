@@ -3,7 +3,7 @@
 //! A sample is what a thread spent with one stack in one state: `samples` (hits), `cpu` and `wall` in ns, and `off` where that is the
 //! metric (wall minus cpu, so that it may be below 0). Which thread, group and state that is stands in its labels, `kind` of a
 //! thread that is a daemon or the runtime's own, and `idle` where it is time spent waiting for work: idle time is always included, `-tagignore=idle` leaves it out. Nothing says
-//! where code lies in memory, and build ids are not known here; functions are named already.
+//! where code lies in memory; functions are named already. A file of which there are several builds is several mappings.
 
 pub mod proto;
 
@@ -15,9 +15,9 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use prost::Message;
 
-use super::{FRAMELESS, dates, text};
+use super::{FRAMELESS, base, dates, text};
 use crate::model::frame::ThreadKind;
-use crate::model::project::{self, Sample, Samples};
+use crate::model::project::{self, Frame, Sample, Samples};
 use crate::model::settings::{Metric, Settings};
 use crate::model::snapshot::{Snapshot, Target};
 use crate::model::tables::{FrameKind, Location};
@@ -65,8 +65,8 @@ fn profile(snapshot: &Snapshot, settings: &Settings) -> io::Result<Profile> {
         ..Profile::default()
     };
     // The first mapping is taken for the program's.
-    if let Some(program) = program(&snapshot.targets, frames.iter().map(|frame| &*frame.location)) {
-        tables.mapping(program);
+    if let Some(program) = program(&snapshot.targets, &frames) {
+        tables.mapping(&program.location.module, program.build_id.as_deref());
     }
     // A machine frame begins with what is inlined nowhere, and ends before the next such.
     let mut ends: Vec<u64> = vec![0; frames.len()];
@@ -79,12 +79,12 @@ fn profile(snapshot: &Snapshot, settings: &Settings) -> io::Result<Profile> {
             lines.push(tables.line(&frame.location));
             next = frame.caller.filter(|_| frame.inlined).map(|caller| caller as usize);
         }
-        ends[at] = tables.location(&frame.location, &lines);
+        ends[at] = tables.location(&frame.location, frame.build_id.as_deref(), &lines);
     }
     let frameless = samples.iter().any(|sample| sample.innermost.is_none()).then(|| {
         let location = Location::named(FRAMELESS, FrameKind::Marker);
         let line = tables.line(&location);
-        tables.location(&location, &[line])
+        tables.location(&location, None, &[line])
     });
     for sample in samples.iter().filter(|sample| sample.wall_ns > 0 || sample.cpu_ns > 0 || sample.hits > 0) {
         let mut location_id = Vec::new();
@@ -156,12 +156,14 @@ fn labels(sample: &Sample, tables: &mut Tables) -> Vec<Label> {
     labels
 }
 
-/// The module of the program itself, among those of all frames.
-fn program<'a>(targets: &[Target], locations: impl Iterator<Item = &'a Location>) -> Option<&'a str> {
-    let base = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
-    let name = base(targets.first()?.command.split(' ').next()?);
-    let mut modules = locations.filter(|location| location.kind == FrameKind::Native).map(|location| &*location.module);
-    modules.find(|module| base(module) == name)
+/// A frame of the program itself; where one is of a known build, that one.
+fn program<'a>(targets: &[Target], frames: &'a [Frame]) -> Option<&'a Frame> {
+    let name = super::program(targets.first()?);
+    let is_of_program =
+        |frame: &&Frame| frame.location.kind == FrameKind::Native && base(&frame.location.module) == name;
+    let mut of_program = frames.iter().filter(is_of_program);
+    let known = of_program.clone().find(|frame| frame.build_id.is_some());
+    known.or_else(|| of_program.next())
 }
 
 /// Of the kernel's modules: they have no path.
@@ -176,7 +178,8 @@ struct Tables {
     strings: Vec<String>,
     string_ids: HashMap<String, i64>,
     mappings: Vec<Mapping>,
-    mapping_ids: HashMap<i64, u64>,
+    /// By name and build.
+    mapping_ids: HashMap<(i64, i64), u64>,
     functions: Vec<Function>,
     /// By name and file.
     function_ids: HashMap<(Arc<str>, Option<Arc<str>>), u64>,
@@ -209,17 +212,19 @@ impl Tables {
     }
 
     /// 0 of what is in no file.
-    fn mapping(&mut self, module: &str) -> u64 {
+    fn mapping(&mut self, module: &str, build_id: Option<&str>) -> u64 {
         if module.is_empty() {
             return 0;
         }
         let filename = self.string(module);
+        let build_id = self.string(build_id.unwrap_or(""));
         let next = self.mappings.len() as u64 + 1;
-        let id = *self.mapping_ids.entry(filename).or_insert(next);
+        let id = *self.mapping_ids.entry((filename, build_id)).or_insert(next);
         if id == next {
             self.mappings.push(Mapping {
                 id,
                 filename,
+                build_id,
                 has_functions: true,
                 has_filenames: true,
                 has_line_numbers: true,
@@ -248,13 +253,15 @@ impl Tables {
     }
 
     /// A machine frame: the functions in it, the innermost first.
-    fn location(&mut self, location: &Location, lines: &[Line]) -> u64 {
+    fn location(&mut self, location: &Location, build_id: Option<&str>, lines: &[Line]) -> u64 {
         let mapping_id = match location.kind {
-            FrameKind::Java => self.mapping(JAVA),
+            FrameKind::Java => self.mapping(JAVA, None),
             FrameKind::Marker | FrameKind::Thread => 0,
             // As the kernel itself shows its modules.
-            FrameKind::Kernel if is_kernel_module(&location.module) => self.mapping(&format!("[{}]", location.module)),
-            _ => self.mapping(&location.module),
+            FrameKind::Kernel if is_kernel_module(&location.module) => {
+                self.mapping(&format!("[{}]", location.module), build_id)
+            }
+            _ => self.mapping(&location.module, build_id),
         };
         let next = self.locations.len() as u64 + 1;
         let id = *self.location_ids.entry((mapping_id, lines.to_vec())).or_insert(next);

@@ -76,6 +76,9 @@ pub struct Mapping {
     pub file_offset: u64,
     #[prost(int64, tag = "5")]
     pub filename: i64,
+    /// Which build of the file it was: the GNU build id in hexadecimal digits, or what else the file has.
+    #[prost(int64, tag = "6")]
+    pub build_id: i64,
     /// Where these are set pprof looks for no symbols of its own.
     #[prost(bool, tag = "7")]
     pub has_functions: bool,

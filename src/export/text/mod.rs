@@ -17,6 +17,7 @@ pub(super) use tree::Row;
 use std::io::{self, Write};
 
 use super::ascii::{fit, wrap};
+use super::base;
 use crate::model::project::{Ordered, Projection, Totals, confidence, project};
 use crate::model::settings::Settings;
 use crate::model::snapshot::Snapshot;
@@ -177,11 +178,6 @@ pub(super) fn place(location: &Location, width: usize) -> String {
         }
     }
     text
-}
-
-/// The last part of a path.
-fn base(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
 }
 
 /// `1 thread`, `2 threads`.

@@ -32,7 +32,9 @@ impl<'a> Places<'a> {
             self.missing += 1;
             return None;
         };
-        let frame = builder.frame(self.locations(at));
+        let build_id = self.file.mappings.get(&at.mapping_id).map_or(0, |mapping| mapping.build_id);
+        let build_id = Some(self.string(build_id)).filter(|build_id| !build_id.is_empty());
+        let frame = builder.frame(self.locations(at), build_id);
         self.frames.insert(id, frame);
         Some(frame)
     }

@@ -26,7 +26,7 @@ use super::interner::Interner;
 use super::packed::Packed;
 use super::recorder::Limits;
 use super::snapshot::{Health, Session, Snapshot, Target, ThreadNow, Wanted};
-use super::tables::{FrameId, Location, NameId, Named, StackId, Tables};
+use super::tables::{FrameId, NameId, Named, StackId, Tables};
 use super::text::clean;
 use history::Joined;
 
@@ -92,8 +92,8 @@ impl Words {
 /// One profile after the other, then [`Merger::finish`]. Holds no more than one session does.
 pub struct Merger {
     interner: Interner,
-    /// By what a frame is called.
-    frames: HashMap<(Arc<[Location]>, bool), RawFrame>,
+    /// By what a frame is called, and of which build it is.
+    frames: HashMap<(Named, bool), RawFrame>,
     history: Joined,
     /// Of the newest profile that had it.
     threads: BTreeMap<ThreadKey, ThreadNow>,
@@ -254,7 +254,8 @@ impl Merger {
     /// All of it, and what does not match between the profiles, a sentence each. `None`: nothing was added.
     pub fn finish(mut self) -> Option<(Snapshot, Vec<String>)> {
         let session = self.session.take()?;
-        let notes = self.notes();
+        let tables = self.interner.tables();
+        let notes = self.notes(&tables);
         let notice = (!notes.is_empty()).then(|| clean(&notes.join("; "), 4 * TEXT_MAX).into_owned().into());
         let hosts = self.hosts;
         let on_host = |(target, host): (Target, usize)| match hosts.0.len() {
@@ -286,7 +287,7 @@ impl Merger {
             at,
             capture: self.captures.text().into(),
             health,
-            tables: self.interner.tables(),
+            tables,
             history: History::from_parts(Parts { started, at, sealed, open: Vec::new(), cumulative })?,
             threads: self.threads.into_values().collect(),
             notice,
@@ -308,7 +309,7 @@ impl Merger {
         (gaps, till - begin)
     }
 
-    fn notes(&self) -> Vec<String> {
+    fn notes(&self, tables: &Tables) -> Vec<String> {
         let mut notes = Vec::new();
         if self.profiles > 1 {
             notes.push(format!("merged of {} profiles", self.profiles));
@@ -334,6 +335,12 @@ impl Merger {
             if told > 1 {
                 notes.push(format!("{told} {what}: {}", words.text()));
             }
+        }
+        let builds = tables.builds();
+        let several = builds.iter().filter(|(_, builds)| builds.len() > 1);
+        let several: Vec<String> = several.map(|(module, builds)| format!("{} of {module}", builds.len())).collect();
+        if !several.is_empty() {
+            notes.push(format!("several builds of one file: {}", clean(&several.join(", "), TEXT_MAX)));
         }
         let mut renamed: Vec<_> = self.pids.iter().filter(|((_, pid), now)| pid != *now).collect();
         renamed.sort_by_key(|(_, now)| **now);
@@ -494,8 +501,9 @@ impl Carry<'_> {
     fn frame(&mut self, tables: &Tables, frame: FrameId) -> RawFrame {
         let named = tables.named(frame);
         let is_marker = matches!(tables.frame(frame).decode(), FrameCode::Marker { .. });
+        let called = (named.clone(), is_marker);
         let frames = &mut self.merger.frames;
-        if let Some(known) = frames.get(&(named.locations.clone(), is_marker)) {
+        if let Some(known) = frames.get(&called) {
             return *known;
         }
         let raw = match frames.len() as u32 {
@@ -503,7 +511,7 @@ impl Carry<'_> {
             nth if is_marker && nth <= FileId::MAX => RawFrame::marker_in(Marker::Other, FileId(nth)),
             nth => RawFrame::new(FrameCode::Runtime { id: nth.into() }),
         };
-        frames.insert((named.locations.clone(), is_marker), raw);
+        frames.insert(called, raw);
         raw
     }
 }

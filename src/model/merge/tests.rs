@@ -8,6 +8,7 @@ use super::*;
 use crate::model::frame::{Counters, Event, Look, Losses, RawName, Seen, Syscall, Tick};
 use crate::model::recorder::Recorder;
 use crate::model::settings::Range;
+use crate::model::tables::Location;
 
 const MS: u64 = 1_000_000;
 /// 2026-01-02T03:04:05Z.
@@ -348,4 +349,45 @@ fn a_wait_from_before_a_profile_is_one_hit_of_it_in_any_range() {
     for range in [ALL, Range::Rolling(1 << 59)] {
         assert_eq!(sums(&[&both], range), sums(&[&first, &second], range));
     }
+}
+
+#[test]
+fn builds_of_one_file_stay_apart() {
+    let of_build = |build_id: &str, began| {
+        let mut one = recorded(&plain(1, began));
+        let mut parts = super::super::tables::Parts::default();
+        let tables = &one.tables;
+        parts.names = (0..tables.name_count() as u32)
+            .map(|id| (tables.name(NameId(id)).clone(), tables.kind(NameId(id))))
+            .collect();
+        parts.frames = (0..tables.frame_count() as u32)
+            .map(|id| {
+                let named = tables.named(FrameId(id));
+                let locations = (named.locations.iter())
+                    .map(|location| Location { module: "app".into(), ..location.clone() })
+                    .collect();
+                let named = Named { locations, pending: false, build_id: Some(build_id.into()) };
+                (tables.frame(FrameId(id)), named)
+            })
+            .collect();
+        parts.stacks = (0..tables.stack_count() as u32)
+            .map(StackId)
+            .map(|stack| (tables.parent(stack), tables.top(stack), tables.futex_kind(stack)))
+            .collect();
+        one.tables = Tables::from_parts(parts).expect("sound");
+        one
+    };
+    let (old, new) = (of_build("01", 0), of_build("02", 60_000));
+    let (both, notes) = merged_within(&[&old, &new, &old], Limits::default());
+    assert!(notes.contains(&"several builds of one file: 2 of app".to_owned()), "{notes:?}");
+    assert_eq!(both.tables.builds()["app"], ["01".into(), "02".into()].into());
+    // Each kept its frames, and the same one did not come again.
+    let frames = |snapshot: &Snapshot, of: &str| {
+        let ids = (0..snapshot.tables.frame_count() as u32).map(FrameId);
+        ids.filter(|id| snapshot.tables.named(*id).build_id.as_deref() == Some(of)).count()
+    };
+    let alone = [frames(&merged(&[&old]), "01"), frames(&merged(&[&new]), "02")];
+    assert!(alone[0] > 2, "{alone:?}");
+    assert_eq!([frames(&both, "01"), frames(&both, "02")], alone);
+    assert!(merged_within(&[&old, &old], Limits::default()).1.iter().all(|note| !note.contains("builds")));
 }

@@ -43,6 +43,8 @@ pub struct Frame {
     pub location: Arc<Location>,
     /// It is of the same machine frame as its caller, into which it was inlined.
     pub inlined: bool,
+    /// Of its module, where that is known; see [`crate::model::tables::Named::build_id`].
+    pub build_id: Option<Arc<str>>,
 }
 
 #[derive(Clone, Debug)]
@@ -99,8 +101,13 @@ pub(super) fn samples_of(snapshot: &Snapshot, settings: &Settings, read: &mut Re
     for at in (0..shown.len()).filter(|at| used[*at]) {
         let caller = Some(shown[at].parent).filter(|parent| *parent != NONE).map(|parent| place[parent as usize]);
         let (row, location) = rows.row(shown[at].location, by);
+        let build_id = &snapshot.tables.named(shown[at].frame).build_id;
         if let Some(caller) = caller.filter(|caller| by.joins() && rows_of[*caller as usize] == row) {
             place[at] = caller;
+            let joined = &mut frames[caller as usize].build_id;
+            if *joined != *build_id {
+                *joined = None;
+            }
             continue;
         }
         place[at] = frames.len() as u32;
@@ -109,6 +116,7 @@ pub(super) fn samples_of(snapshot: &Snapshot, settings: &Settings, read: &mut Re
             caller,
             location: rows.location(location).clone(),
             inlined: shown[at].inlined && !by.joins(),
+            build_id: build_id.clone(),
         });
     }
     // A thread is one group, by its newest name.

@@ -76,7 +76,7 @@ impl World {
         self.frames.insert(text.to_owned(), frame);
         self.interner.stack(&[frame]);
         let locations = text.split('+').enumerate().map(|(depth, text)| location(text, depth > 0)).collect();
-        self.interner.set_named(frame, Named { locations, pending: false });
+        self.interner.set_named(frame, Named { locations, pending: false, build_id: None });
         frame
     }
 

@@ -14,7 +14,7 @@ use super::nodes::Nodes;
 use super::read::Cell;
 use super::rows::Rows;
 use crate::model::settings::Settings;
-use crate::model::tables::{StackId, Tables};
+use crate::model::tables::{FrameId, StackId, Tables};
 
 /// A shown frame on the stacks of one group.
 #[derive(Clone, Copy)]
@@ -94,6 +94,8 @@ pub(super) struct ShownFrame {
     pub location: u32,
     /// It is of the same machine frame as the next further out, into which it was inlined.
     pub inlined: bool,
+    /// Its machine frame.
+    pub frame: FrameId,
 }
 
 /// The cells of one group, as one tree.
@@ -188,6 +190,7 @@ impl Builder<'_> {
             parent: entry.parent,
             location: entry.location,
             inlined: entry.parent != NONE && self.scratch.entries[entry.parent as usize].stack == entry.stack,
+            frame: self.tables.top(entry.stack),
         });
         (frames.collect(), attached)
     }

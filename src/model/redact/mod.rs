@@ -73,7 +73,9 @@ impl Redactor {
         let frames = (0..tables.frame_count()).map(|id| FrameId(id as u32)).map(|frame| {
             let named = tables.named(frame);
             let locations = named.locations.iter().map(|location| self.location(location)).collect();
-            (tables.frame(frame), Named { locations, ..*named })
+            // A build id tells which program it is to whoever has the same file.
+            let build_id = named.build_id.as_ref().map(|build_id| self.text(build_id));
+            (tables.frame(frame), Named { locations, build_id, ..*named })
         });
         let frames = frames.collect();
         let stacks = (0..tables.stack_count()).map(|id| StackId(id as u32));

@@ -532,7 +532,7 @@ proptest! {
             let raw = world.frame(FRAMES[frame]);
             let proper = FRAMES[frame].split('+').enumerate().map(|(depth, text)| location(text, depth > 0)).collect();
             let locations = if pending { [location("app!0x77", false)].into() } else { proper };
-            world.interner.set_named(raw, Named { locations, pending });
+            world.interner.set_named(raw, Named { locations, pending, build_id: None });
         };
         for frame in late {
             named(&mut growing, frame, true);
