@@ -4,6 +4,7 @@
 //! cli          what can be typed, and the help
 //! cli/values   one text -> one value, or a sentence that names the option
 //! cli/build    which options go together -> Config
+//! cli/push     where a report is sent
 //! cli/errors   clap's own complaints as one sentence
 //! ```
 //!
@@ -13,6 +14,7 @@
 mod build;
 mod errors;
 mod job;
+mod push;
 mod values;
 
 use std::ffi::OsString;
@@ -52,6 +54,8 @@ struct Surroundings {
     dumb: bool,
     /// `SAMPLETOP_REDACT_KEY`.
     redact_key: Option<Vec<u8>>,
+    /// `SAMPLETOP_PUSH_TOKEN`.
+    push_token: Option<Vec<u8>>,
 }
 
 /// `args` as the kernel gave them, the program's own name first.
@@ -61,6 +65,7 @@ pub fn parse(args: impl Iterator<Item = OsString>) -> Result<Config, CliExit> {
         no_color: std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty()),
         dumb: std::env::var_os("TERM").is_some_and(|v| v == "dumb"),
         redact_key: std::env::var_os("SAMPLETOP_REDACT_KEY").map(OsString::into_vec),
+        push_token: std::env::var_os("SAMPLETOP_PUSH_TOKEN").map(OsString::into_vec),
     };
     parse_in(args, &surroundings)
 }
@@ -80,7 +85,7 @@ sampletop -p PID | --name REGEX | --unit NAME | --pidfile FILE
        sampletop                                    pick a process from a list
        sampletop demo [--workload NAME] [--once]    watch a built-in workload
        sampletop record -p PID [-d TIME] [-o FILE]  a profile; also -- COMMAND
-       sampletop report -p PID [--every 15m] [-o LOG|DIR/]   around the clock
+       sampletop report -p PID [-o LOG|DIR/] [--push URL]   around the clock
        sampletop open [FILE] [-o OUT]               a saved profile or session
        sampletop diff BEFORE AFTER | merge FILE...  what changed; many as one
        sampletop dump -p PID [-o FILE]              write every stack once
@@ -94,8 +99,8 @@ Examples:
   sampletop --name nginx --group process     all of them, after restarts too
 
 TIME takes a unit: 10ms, 5m. REGEX is that of Rust's crate regex and matches
-anywhere unless anchored. --rename and --idle-at may be repeated. FORMAT is
-text, json, html, svg, speedscope, firefox, pprof, folded, classic or
+anywhere unless anchored. --rename, --idle-at and --push-label may be repeated.
+FORMAT is text, json, html, svg, speedscope, firefox, pprof, folded, classic or
 sampletop.";
 
 /// What was typed. Values stay text here; `values` turns them into what they mean, with errors of one sentence.
@@ -205,7 +210,7 @@ struct Typed {
     /// Write there instead of standard output
     #[arg(short, long, value_name = "FILE", help_heading = OUTPUT)]
     output: Option<PathBuf>,
-    /// report: so often, by the clock; 0: at the end [15m]
+    /// report: by the clock; 0: at the end [15m; --push: 1m]
     #[arg(long, value_name = "TIME", help_heading = OUTPUT, allow_negative_numbers = true)]
     every: Option<String>,
     /// report: end after so many
@@ -254,6 +259,25 @@ struct Typed {
     #[arg(long, help_heading = OUTPUT)]
     secure: bool,
 
+    /// Profiles to a Pyroscope server, not to stdout
+    #[arg(long, value_name = "URL", help_heading = PUSH)]
+    push: Option<String>,
+    /// Of them; service_name and host are told anyway
+    #[arg(long, value_name = "KEY=VALUE", help_heading = PUSH)]
+    push_label: Vec<String>,
+    /// Else SAMPLETOP_PUSH_TOKEN; USER:PASSWORD too
+    #[arg(long, value_name = "FILE", help_heading = PUSH)]
+    push_token_file: Option<PathBuf>,
+    /// Of a server that many share
+    #[arg(long, value_name = "NAME", help_heading = PUSH)]
+    push_tenant: Option<String>,
+    /// What could not be sent waits [state directory]
+    #[arg(long, value_name = "DIR", help_heading = PUSH)]
+    push_spool: Option<PathBuf>,
+    /// So much waits, then the oldest goes [64M]
+    #[arg(long, value_name = "SIZE", help_heading = PUSH, allow_negative_numbers = true)]
+    push_spool_bytes: Option<String>,
+
     /// Print this
     #[arg(short, long, action = clap::ArgAction::Help, help_heading = OUTPUT)]
     help: Option<bool>,
@@ -266,6 +290,7 @@ const TARGET: &str = "What to watch";
 const SAMPLING: &str = "How to sample";
 const SHOWN: &str = "What to show";
 const OUTPUT: &str = "Output";
+const PUSH: &str = "Where a report is sent";
 
 #[cfg(feature = "libunwind")]
 const UNWINDER_HELP: &str = "framehop; libunwind needs --capture ptrace";

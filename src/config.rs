@@ -242,6 +242,44 @@ pub struct Output {
     pub secure: bool,
     /// Names go by hashes (`--redact`).
     pub redact: Option<Redact>,
+    /// Of a report: to a server, too.
+    pub push: Option<Push>,
+}
+
+/// Where what a report tells is sent as profiles (`report --push`).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Push {
+    /// `http://` or `https://`, host, port and path of the server's `/ingest`; no user, no query.
+    pub endpoint: String,
+    pub token: Option<Token>,
+    /// As the server knows who shares it.
+    pub tenant: Option<String>,
+    /// Of every profile; names are told apart, and fit for the server.
+    pub labels: Vec<(String, String)>,
+    /// Where profiles wait in folders of their own; `None`: in the state directory.
+    pub spool: Option<PathBuf>,
+    /// Bytes that may wait there.
+    pub spool_bytes: u64,
+    /// Nothing is written besides.
+    pub alone: bool,
+}
+
+/// Who we are to the server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Token {
+    /// The first line of a file, which may change.
+    File(PathBuf),
+    Text(Secret),
+}
+
+/// It is in no message and no log.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(pub String);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret")
+    }
 }
 
 /// Under which key names are replaced.

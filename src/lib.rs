@@ -31,6 +31,7 @@ pub mod headless;
 pub mod import;
 pub mod model;
 pub mod process;
+pub mod push;
 pub mod reducer;
 pub mod runtimes;
 pub mod saved;

@@ -32,7 +32,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tui",
         ],
     ),
-    ("headless", &["export", "model"]),
+    ("headless", &["export", "model", "push"]),
+    // It carries bytes, and knows files as exports do.
+    ("push", &["export::file"]),
     // Tries what the sampler would.
     ("doctor", &["capture", "process"]),
     ("tui", &["app", "model"]),
@@ -74,6 +76,7 @@ const MAY_BE_UNSAFE: &[(&str, &str)] = &[
     ("src/demo/truth.rs", "reads the CPU clock of another thread"),
     ("src/process/filebytes.rs", "maps files, and handles SIGBUS for them"),
     ("src/process/held.rs", "fork, and what is allowed between fork and exec"),
+    ("src/push/resolve.rs", "tells the C library where to look up hosts"),
     ("src/tui/terminal.rs", "stops itself at Ctrl-Z"),
 ];
 

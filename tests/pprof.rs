@@ -5,13 +5,16 @@ mod common;
 mod sessions;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
 use common::{Recording, Running, build};
 use proptest::prelude::*;
+use prost::Message;
 use sampletop::config::Format;
+use sampletop::export::pprof::proto::Profile;
 use sampletop::model::project::{Projection, project};
 use sampletop::model::settings::{Filter, Metric, Range, RollUp, Settings};
 use sampletop::model::snapshot::Snapshot;
@@ -92,6 +95,60 @@ fn flat(projection: &Projection, metric: Metric) -> Flat {
     }
     flat.retain(|_, sums| *sums != (0, 0));
     flat
+}
+
+fn decoded(bytes: &[u8]) -> Profile {
+    let mut plain = Vec::new();
+    flate2::read::GzDecoder::new(bytes).read_to_end(&mut plain).expect("packed");
+    Profile::decode(&plain[..]).expect("a profile")
+}
+
+/// ns of each value of some labels (`-` where one is not there), for one sample type.
+fn by_labels(bytes: &[u8], kind: &str, keys: &[&str]) -> BTreeMap<Vec<String>, i64> {
+    let profile = decoded(bytes);
+    let text = |at: i64| profile.string_table[at as usize].as_str();
+    let at = profile.sample_type.iter().position(|of| text(of.r#type) == kind).expect("it is there");
+    let mut sums = BTreeMap::new();
+    for sample in &profile.sample {
+        let value = |key: &&str| {
+            let label = sample.label.iter().find(|label| text(label.key) == *key);
+            label.map_or("-", |label| text(label.str)).to_owned()
+        };
+        *sums.entry(keys.iter().map(value).collect()).or_insert(0) += sample.value[at];
+    }
+    sums.retain(|_, sum| *sum != 0);
+    sums
+}
+
+#[test]
+fn what_is_pushed_is_the_same_time_in_fewer_series() {
+    let dir = tempfile::tempdir().expect("a folder");
+    for seed in [3, 4] {
+        let snapshot = sessions::session(seed, 120, false);
+        let whole_one = written(&snapshot, &whole());
+        let intervals = export::pprof::intervals(&snapshot, &whole()).expect("memory takes it");
+        assert_eq!(intervals.iter().map(|interval| interval.metric).collect::<Vec<_>>(), [Metric::Cpu, Metric::Wall]);
+        for interval in &intervals {
+            let (kind, keys) = match interval.metric {
+                Metric::Wall => ("wall", &["group", "idle"][..]),
+                _ => ("cpu", &["group"][..]),
+            };
+            let sums = by_labels(&interval.bytes, kind, keys);
+            assert_eq!(sums, by_labels(&whole_one, kind, keys), "seed {seed}, {kind}");
+            assert!(sums.len() > 1 && by_labels(&interval.bytes, kind, &["thread"]).len() == 1);
+            std::fs::write(dir.path().join("p.pb.gz"), &interval.bytes).expect("written");
+            let shown = project(&snapshot, &Settings { idle: true, ..whole() });
+            assert_eq!(top("p.pb.gz", kind, dir.path()), flat(&shown, interval.metric), "seed {seed}, {kind}");
+            let profile = decoded(&interval.bytes);
+            assert_eq!(i128::from(profile.time_nanos), interval.from_unix_ns);
+            assert_eq!(i128::from(profile.duration_nanos), interval.till_unix_ns - interval.from_unix_ns);
+        }
+    }
+    // Where nothing was seen there is nothing to send.
+    let mut nobody = whole();
+    nobody.filters.threads = Filter::set(regex::Regex::new("no such thread").expect("a pattern"));
+    let none = export::pprof::intervals(&sessions::session(3, 20, false), &nobody).expect("memory takes it");
+    assert!(none.is_empty());
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::job::{Job, job, refuse_idle_options};
+use super::push::push;
 use super::values::{self, STDOUT, Times, shown};
 use super::{CliExit, Surroundings, Typed};
 use crate::config::{
@@ -34,6 +35,7 @@ const DURATIONS: Times =
     Times { option: "--duration", least: Duration::from_millis(100), most: DAY, range: "from 100ms to 24h, or exit" };
 
 const EVERY: Duration = Duration::from_secs(15 * 60);
+const EVERY_PUSHED: Duration = Duration::from_secs(60);
 const EVERIES: Times =
     Times { option: "--every", least: Duration::from_secs(1), most: DAY, range: "from 1s to 24h, or 0" };
 const MAX_LINES: usize = 200;
@@ -52,7 +54,7 @@ pub fn defaults() -> Config {
         },
         settings: Settings { range: Range::Rolling(ns(WINDOW)), ..Settings::default() },
         screen: Screen { color: true, ascii: false, mouse: false },
-        output: Output { format: Format::Text, path: None, secure: false, redact: None },
+        output: Output { format: Format::Text, path: None, secure: false, redact: None, push: None },
     }
 }
 
@@ -97,6 +99,7 @@ fn build(typed: Typed, surroundings: &Surroundings) -> Result<Config, String> {
         mouse: typed.mouse,
     };
     let redact = if typed.redact { Some(redact(&typed, surroundings)?) } else { None };
+    let push = push(&typed, surroundings)?;
     let path = typed.output.filter(|path| path.as_os_str() != STDOUT);
     let subprocesses = typed.subprocesses;
     Ok(Config {
@@ -106,7 +109,7 @@ fn build(typed: Typed, surroundings: &Surroundings) -> Result<Config, String> {
         sampling,
         settings,
         screen,
-        output: Output { format, path, secure: typed.secure, redact },
+        output: Output { format, path, secure: typed.secure, redact, push },
     })
 }
 
@@ -257,6 +260,8 @@ fn max_lines(typed: &Typed) -> Result<Option<usize>, String> {
 
 fn reports(typed: &Typed) -> Result<Reports, String> {
     let every = match typed.every.as_deref().map(str::trim) {
+        // Who looks at a server's time line does not want to wait for a quarter of an hour.
+        None if typed.push.is_some() => Some(EVERY_PUSHED),
         None => Some(EVERY),
         // With a unit or without.
         Some(text) if text.trim_end_matches(char::is_alphabetic) == "0" => None,
@@ -265,6 +270,9 @@ fn reports(typed: &Typed) -> Result<Reports, String> {
     let number = |option, text: &Option<String>| text.as_ref().map(|text| values::count(option, text)).transpose();
     if typed.cumulative && typed.window.is_some() {
         return Err("`--cumulative` tells all since the start, `--window` the last of it; use one of them".into());
+    }
+    if typed.cumulative && typed.push.is_some() {
+        return Err("`--cumulative` tells the same time again and again, which a server that is pushed to adds up; leave one of them out".into());
     }
     Ok(Reports {
         every,

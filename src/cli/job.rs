@@ -107,6 +107,8 @@ pub fn refuse_idle_options(job: Job, typed: &Typed) -> Result<(), String> {
         matches!(job, Job::DemoOnce | Job::Record | Job::Report | Job::Convert | Job::Diff | Job::Merge | Job::Dump);
     let watches = matches!(job, Job::Live | Job::Record | Job::Report | Job::Dump);
     let reports = job == Job::Report;
+    // Without it `--push` is what is missed.
+    let pushes = reports && typed.push.is_some();
     let options = [
         ("--pid", !typed.pid.is_empty(), !job.demo() && !job.saved()),
         ("--name", typed.name.is_some(), watches),
@@ -125,6 +127,12 @@ pub fn refuse_idle_options(job: Job, typed: &Typed) -> Result<(), String> {
         ("--max-lines", typed.max_lines.is_some(), reports || matches!(job, Job::Convert | Job::Merge)),
         ("--keep", typed.keep.is_some(), reports),
         ("--max-bytes", typed.max_bytes.is_some(), reports),
+        ("--push", typed.push.is_some(), reports),
+        ("--push-label", !typed.push_label.is_empty(), pushes),
+        ("--push-token-file", typed.push_token_file.is_some(), pushes),
+        ("--push-tenant", typed.push_tenant.is_some(), pushes),
+        ("--push-spool", typed.push_spool.is_some(), pushes),
+        ("--push-spool-bytes", typed.push_spool_bytes.is_some(), pushes),
         ("--capture", typed.capture.is_some(), job != Job::Doctor && !job.saved()),
         ("--unwinder", typed.unwinder.is_some(), job != Job::Doctor && !job.saved()),
         ("--interval", typed.interval.is_some(), job.profile() && !job.saved()),
@@ -150,9 +158,16 @@ pub fn refuse_idle_options(job: Job, typed: &Typed) -> Result<(), String> {
         ("--format", typed.format.is_some(), writes),
     ];
     match options.iter().find(|(_, given, applies)| *given && !applies) {
+        Some((option, ..)) if reports && option.starts_with("--push") => {
+            Err(format!("`{option}` does nothing without `--push URL`"))
+        }
         Some((option, ..)) => Err(format!("`{option}` does nothing for {}; leave it out", job.name())),
         None if typed.secure && typed.output.as_deref().is_some_and(|path| path.as_os_str() != STDOUT) => {
             Err("`--secure` writes no files, so it does not go together with `--output`".into())
+        }
+        None if typed.secure && typed.push.is_some() => {
+            Err("`--secure` writes no files, but what a push cannot send has to wait in one; leave one of them out"
+                .into())
         }
         None => Ok(()),
     }

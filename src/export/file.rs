@@ -8,7 +8,8 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::fs::{Access, AtFlags, FileType, Gid, Mode, OFlags, Uid};
@@ -40,6 +41,45 @@ pub(super) fn give_to_caller(file: &File) -> io::Result<()> {
         Some((uid, gid)) => Ok(rustix::fs::fchown(file, Some(uid), Some(gid))?),
         None => Ok(()),
     }
+}
+
+/// Opens for reading what [`save`] wrote: a regular file of ours (under sudo perhaps its caller's), itself no link.
+pub fn open_own(path: &Path) -> io::Result<File> {
+    // Not to hang on a FIFO that somebody put there.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, Mode::empty())?;
+    let stat = rustix::fs::fstat(&file)?;
+    match FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && is_ours(&stat) {
+        true => Ok(file.into()),
+        false => Err(io::Error::other("it is no regular file of ours")),
+    }
+}
+
+/// Makes a directory for our files alone, with those around it, if it is not there, and opens it. One sentence if others could
+/// put files there.
+pub fn own_directory(path: &Path) -> Result<File, String> {
+    let failed = |error: io::Error| format!("cannot make `{}`: {}", shown(path), why(&error));
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| failed(error.into()))?;
+    let stat = rustix::fs::fstat(&directory).map_err(|error| failed(error.into()))?;
+    match is_ours(&stat) && stat.st_mode & 0o022 == 0 {
+        true => Ok(directory.into()),
+        false => Err(format!("others can write in `{}`; remove it, or name another directory", shown(path))),
+    }
+}
+
+/// Of the user we are, or who called sudo.
+fn is_ours(stat: &rustix::fs::Stat) -> bool {
+    let owner = Uid::from_raw(stat.st_uid);
+    owner == rustix::process::geteuid() || caller_under_sudo().is_some_and(|(uid, _)| uid == owner)
+}
+
+/// Where sampletop keeps what is to be there in the next run: in the XDG state directory. `None`: HOME is not set.
+pub fn state_directory() -> Option<PathBuf> {
+    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
+    Some(state.join("sampletop"))
 }
 
 fn save_with(
@@ -202,7 +242,7 @@ fn sudo_ids(uid: &str, gid: &str) -> Option<(Uid, Gid)> {
     Some((Uid::from_raw(id(uid)?), Gid::from_raw(id(gid)?)))
 }
 
-pub(super) fn shown(path: &Path) -> String {
+pub fn shown(path: &Path) -> String {
     clean(&path.to_string_lossy(), 200).into_owned()
 }
 
@@ -312,6 +352,30 @@ mod tests {
         }
         let long = dir.path().join("x".repeat(300));
         assert!(probe(&long).expect_err("too long").contains("too long"));
+    }
+
+    #[test]
+    fn only_our_own_files_and_folders_are_taken() {
+        let dir = scratch();
+        let folder = dir.path().join("a/b");
+        own_directory(&folder).expect("made");
+        own_directory(&folder).expect("there");
+        assert_eq!(std::fs::metadata(&folder).expect("there").permissions().mode() & 0o7777, 0o700);
+        let path = folder.join("p");
+        save(&path, b"x").expect("saved");
+        open_own(&path).expect("ours");
+        let link = dir.path().join("link");
+        symlink(&path, &link).expect("linked");
+        assert!(open_own(&link).is_err() && open_own(&folder).is_err() && open_own(&folder.join("none")).is_err());
+        let link = dir.path().join("folder");
+        symlink(&folder, &link).expect("linked");
+        assert!(own_directory(&link).is_err());
+        std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o770)).expect("changed");
+        assert!(own_directory(&folder).expect_err("others write there").contains("others can write"));
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&path, Some(1234), None).expect("given away");
+            assert!(open_own(&path).is_err());
+        }
     }
 
     #[test]

@@ -75,7 +75,7 @@ fn base(path: &str) -> &str {
 }
 
 /// What the program's own file is called, by its command line.
-fn program(target: &Target) -> &str {
+pub fn program(target: &Target) -> &str {
     base(target.command.split(' ').next().unwrap_or(""))
 }
 

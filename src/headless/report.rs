@@ -8,19 +8,21 @@ use crate::config::{Config, Format, Kept, Reports};
 use crate::export;
 use crate::export::series::{Names, Series, is_directory};
 use crate::model::snapshot::{Snapshot, Target};
+use crate::push::{self, Origin, Pusher};
 
 /// The clock on the wall may be set: it is read again after so long. A process that ended, or came, is told as soon.
 const LOOK_AT_CLOCK: Duration = Duration::from_secs(1);
 
 /// Writes reports until the target ends, somebody interrupts, or there are enough of them; answers the exit code.
 pub fn report(source: &mut dyn Source, config: &Config, plan: &Reports) -> i32 {
-    let mut out = match open(source, config, plan) {
-        Ok(series) => Output { series, failed: false },
+    let mut out = match Output::open(source, config, plan) {
+        Ok(out) => out,
         Err(sentence) => {
             eprintln!("sampletop: {sentence}");
             return 1;
         }
     };
+    let only_pushed = config.output.push.as_ref().is_some_and(|push| push.alone);
     let mut written = 0;
     let mut followed = Followed::new(&source.living());
     let mut due = next(source.unix_ns(), plan.every);
@@ -35,7 +37,7 @@ pub fn report(source: &mut dyn Source, config: &Config, plan: &Reports) -> i32 {
                 false
             }
             // Whoever read them from a terminal is gone.
-            Waited::Asked(Request::Reopen) if config.output.path.is_none() => true,
+            Waited::Asked(Request::Reopen) if config.output.path.is_none() && !only_pushed => true,
             Waited::Asked(Request::Reopen) => {
                 out.reopen();
                 false
@@ -72,7 +74,7 @@ pub fn report(source: &mut dyn Source, config: &Config, plan: &Reports) -> i32 {
         }
         out.write(&snapshot, config, plan);
         if is_last {
-            return i32::from(out.failed);
+            return i32::from(!out.end());
         }
     }
 }
@@ -83,60 +85,109 @@ fn next(now: i128, every: Option<Duration>) -> Option<i128> {
     Some((now.div_euclid(every) + 1) * every)
 }
 
-fn open(source: &mut dyn Source, config: &Config, plan: &Reports) -> Result<Series, String> {
-    let snapshot = source.snapshot(false).ok_or("no report can be had: an internal thread died; please report this")?;
-    // Names of files tell, too.
-    let snapshot = super::shown(&snapshot, config);
+/// Into which files they go, unless they are only pushed.
+fn open(snapshot: &Snapshot, config: &Config, plan: &Reports) -> Result<Option<Series>, String> {
+    let path = config.output.path.as_deref();
+    if !path.is_some_and(is_directory) && plan.kept != Kept::default() {
+        return Err("`--keep` and `--max-bytes` need a directory of reports: end the name behind `-o` in `/`".into());
+    }
+    if config.output.push.as_ref().is_some_and(|push| push.alone) {
+        return Ok(None);
+    }
     let session = &snapshot.session;
     let label = match &*session.wanted.title {
         "" => snapshot.targets.first().map_or(String::new(), |target| target.pid.to_string()),
         title => title.to_owned(),
     };
     let names = Names { host: session.host.clone(), label, extension: config.output.format.extensions()[0] };
-    let path = config.output.path.as_deref();
-    if !path.is_some_and(is_directory) {
-        if plan.kept != Kept::default() {
-            return Err(
-                "`--keep` and `--max-bytes` need a directory of reports: end the name behind `-o` in `/`".into()
-            );
-        }
-        let format = config.output.format;
-        if !matches!(format, Format::Text | Format::Json | Format::Classic) {
-            let word = format.word();
-            return Err(format!(
-                "reports as {word} do not go into one file; name a directory, `-o DIR/`, or another format"
-            ));
-        }
+    let format = config.output.format;
+    if !path.is_some_and(is_directory) && !matches!(format, Format::Text | Format::Json | Format::Classic) {
+        let word = format.word();
+        return Err(format!(
+            "reports as {word} do not go into one file; name a directory, `-o DIR/`, or another format"
+        ));
     }
-    Series::open(path, names, plan.kept)
+    Series::open(path, names, plan.kept).map(Some)
+}
+
+/// What a server calls the service if nobody says it: what was asked for (a unit, a name, the end of a path), else the program.
+fn service(snapshot: &Snapshot) -> String {
+    let name = match snapshot.session.wanted.title.trim_end_matches('/') {
+        "" => snapshot.targets.first().map_or("", export::program),
+        title => title.rsplit('/').next().unwrap_or(title),
+    };
+    let name = [".service", ".scope", ".slice", ".pid"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
+    push::service(name)
 }
 
 struct Output {
-    series: Series,
+    /// `None`: they are not written.
+    series: Option<Series>,
     /// The newest report could not be written.
     failed: bool,
+    pusher: Option<Pusher>,
 }
 
 impl Output {
-    fn write(&mut self, snapshot: &Arc<Snapshot>, config: &Config, plan: &Reports) {
-        let mut bytes = Vec::new();
-        let snapshot = &*super::shown(snapshot, config);
-        let built = match config.output.format {
-            Format::Text => export::text::write_within(snapshot, &config.settings, plan.max_lines, &mut bytes),
-            format => export::write(format, snapshot, &config.settings, &mut bytes),
+    fn open(source: &mut dyn Source, config: &Config, plan: &Reports) -> Result<Output, String> {
+        let snapshot =
+            source.snapshot(false).ok_or("no report can be had: an internal thread died; please report this")?;
+        // Names of files, and labels, tell, too.
+        let shown = super::shown(&snapshot, config);
+        let series = open(&shown, config, plan)?;
+        let origin = || Origin {
+            service: service(&shown),
+            host: shown.session.host.clone(),
+            folder: service(&snapshot),
+            redacted: config.output.redact.is_some(),
         };
-        let till = export::unix_ns(&snapshot.session, snapshot.at);
-        let built = built.map_err(|error| format!("cannot build the report: {error}"));
-        let written = built.and_then(|()| self.series.write(&bytes, till));
-        self.note(&written);
+        let pusher = config.output.push.as_ref().map(|push| Pusher::start(push, &origin())).transpose()?;
+        Ok(Output { series, failed: false, pusher })
+    }
+
+    fn write(&mut self, snapshot: &Arc<Snapshot>, config: &Config, plan: &Reports) {
+        let snapshot = &*super::shown(snapshot, config);
+        if let Some(series) = &mut self.series {
+            let mut bytes = Vec::new();
+            let built = match config.output.format {
+                Format::Text => export::text::write_within(snapshot, &config.settings, plan.max_lines, &mut bytes),
+                format => export::write(format, snapshot, &config.settings, &mut bytes),
+            };
+            let till = export::unix_ns(&snapshot.session, snapshot.at);
+            let built = built.map_err(|error| format!("cannot build the report: {error}"));
+            let written = built.and_then(|()| series.write(&bytes, till));
+            self.note(&written);
+        }
+        if let Some(pusher) = &mut self.pusher {
+            match export::pprof::intervals(snapshot, &config.settings) {
+                Ok(intervals) => {
+                    for interval in intervals {
+                        pusher.send(interval.bytes, interval.from_unix_ns, interval.till_unix_ns);
+                    }
+                }
+                Err(error) => eprintln!("sampletop: cannot build the profile to push: {error}"),
+            }
+        }
     }
 
     fn reopen(&mut self) {
-        let reopened = self.series.reopen();
+        let Some(series) = &mut self.series else { return };
+        let reopened = series.reopen();
         // Whether anything can be written is only seen when it is.
         if reopened.is_err() {
             self.note(&reopened);
         }
+    }
+
+    /// Whether everything is where it was to go, or waits on the disk for the way there.
+    fn end(self) -> bool {
+        let Some(pusher) = self.pusher else { return !self.failed };
+        let outcome = pusher.end();
+        let push::Outcome { sent, waiting, dropped, lost } = outcome;
+        let waits = if waiting > 0 { format!(", {waiting} wait for the next run") } else { String::new() };
+        let gone = if dropped > 0 { format!(", {dropped} were dropped") } else { String::new() };
+        eprintln!("sampletop: {sent} profiles were pushed{waits}{gone}");
+        !self.failed && !lost
     }
 
     /// An error is told once, until it is gone: the next report is tried in any case.
@@ -177,11 +228,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_service_has_the_name_that_was_asked_for() {
+        let named = |title: &str, command: &str| service(&super::super::tests::named(title, command));
+        assert_eq!(named("nginx.service", "nginx: master process"), "nginx");
+        assert_eq!(named("/sys/fs/cgroup/system.slice/shop-web.scope", ""), "shop-web");
+        assert_eq!(named("/run/nginx.pid", ""), "nginx");
+        assert_eq!(named("^java .*shop", ""), "java-.-shop");
+        assert_eq!(named("", "/usr/bin/java -jar shop.jar"), "java");
+        assert_eq!(named("", ""), "sampletop");
+    }
+
+    #[test]
     fn what_failed_is_not_mended_by_opening_the_file_again() {
         let names = Names { host: "h".into(), label: "1".into(), extension: "txt" };
         let series = Series::open(Some(std::path::Path::new("/dev/full")), names, Kept::default());
-        let mut out = Output { series: series.expect("it opens"), failed: false };
-        let written = out.series.write(b"a report", 0);
+        let mut series = series.expect("it opens");
+        let written = series.write(b"a report", 0);
+        let mut out = Output { series: Some(series), failed: false, pusher: None };
         out.note(&written);
         assert!(out.failed);
         out.reopen();

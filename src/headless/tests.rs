@@ -165,6 +165,16 @@ impl Source for Fake {
     }
 }
 
+/// A snapshot of one process, watched by that title.
+pub(super) fn named(title: &str, command: &str) -> Snapshot {
+    let mut fake = Fake::new([]);
+    let mut snapshot = Snapshot::clone(&fake.take().expect("there is one"));
+    let wanted = crate::model::snapshot::Wanted { title: title.into(), waits: true };
+    snapshot.session = Arc::new(Session { wanted, ..Session::clone(&snapshot.session) });
+    snapshot.targets = vec![Target { command: command.into(), ..snapshot.targets[0].clone() }].into();
+    snapshot
+}
+
 fn every(minutes: u64) -> Reports {
     let every = Some(Duration::from_secs(60 * minutes)).filter(|every| !every.is_zero());
     Reports { every, count: None, cumulative: false, max_lines: 200, kept: Kept::default() }
@@ -185,7 +195,7 @@ fn reports(plan: Reports, script: Vec<(u64, Happens)>) -> Vec<(String, String, f
         },
         settings: Settings { range: Range::Cumulative { since: None }, ..Settings::default() },
         screen: Screen { color: false, ascii: true, mouse: false },
-        output: Output { format: Format::Json, path: Some(dir.path().into()), secure: false, redact: None },
+        output: Output { format: Format::Json, path: Some(dir.path().into()), secure: false, redact: None, push: None },
     };
     assert_eq!(report(&mut Fake::new(script), &config, &plan), 0);
     let mut files: Vec<_> =

@@ -136,9 +136,7 @@ pub fn keep(snapshot: &Snapshot, settings: &Settings) -> Result<(), String> {
     export::file::save(&path, &bytes)
 }
 
-/// Where the last session is: in the XDG state directory.
+/// Where the last session is.
 fn last() -> Option<PathBuf> {
-    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
-    Some(state.join("sampletop/last.sampletop"))
+    Some(export::file::state_directory()?.join("last.sampletop"))
 }

@@ -24,9 +24,57 @@ use crate::model::tables::{FrameKind, Location};
 use proto::{Function, Label, Line, Mapping, Profile, ValueType};
 
 pub fn write(snapshot: &Snapshot, settings: &Settings, out: &mut dyn Write) -> io::Result<()> {
+    let metric = settings.metric;
+    let what = What { types: types(metric), first: metric, period: Metric::Wall, labels, merged: false };
+    pack(&profile(snapshot, settings, &project::samples(snapshot, settings), &what)?, out)
+}
+
+/// A profile for a server that keeps those of many hosts and hours.
+pub struct Interval {
+    pub metric: Metric,
+    /// Packed, like what [`write`] writes.
+    pub bytes: Vec<u8>,
+    /// What it tells of, ns since 1970.
+    pub from_unix_ns: i128,
+    pub till_unix_ns: i128,
+}
+
+/// The same time as profiles of one metric each, CPU and wall: Pyroscope files a profile under the name of one. Their only labels are `group`
+/// and, of wall time, `idle`: such servers make a series of each combination, and threads come and go. What is empty is left out.
+pub fn intervals(snapshot: &Snapshot, settings: &Settings) -> io::Result<Vec<Interval>> {
+    let samples = project::samples(snapshot, settings);
+    let mut intervals = Vec::new();
+    for metric in [Metric::Cpu, Metric::Wall] {
+        let types = types(metric).into_iter().filter(|(name, ..)| *name == metric.word()).collect();
+        let labels = if metric == Metric::Wall { group_and_idle } else { group };
+        let what = What { types, first: metric, period: metric, labels, merged: true };
+        let profile = profile(snapshot, settings, &samples, &what)?;
+        if profile.sample.is_empty() {
+            continue;
+        }
+        let mut bytes = Vec::new();
+        pack(&profile, &mut bytes)?;
+        let date = |at| dates::unix_ns(&snapshot.session, at);
+        intervals.push(Interval { metric, bytes, from_unix_ns: date(samples.from), till_unix_ns: date(samples.till) });
+    }
+    Ok(intervals)
+}
+
+fn pack(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     let mut packed = GzEncoder::new(out, Compression::default());
-    packed.write_all(&profile(snapshot, settings)?.encode_to_vec())?;
+    packed.write_all(&profile.encode_to_vec())?;
     packed.finish().map(drop)
+}
+
+/// What of the samples is told.
+struct What {
+    types: Vec<Value>,
+    /// What is shown at first.
+    first: Metric,
+    period: Metric,
+    labels: fn(&Sample, &mut Tables) -> Vec<Label>,
+    /// Samples with the same stack and labels are one.
+    merged: bool,
 }
 
 /// The mapping of all Java code, which lies in no file.
@@ -47,25 +95,25 @@ const IDLE: &str = "idle";
 
 pub const NANOSECONDS: &str = "nanoseconds";
 
-fn profile(snapshot: &Snapshot, settings: &Settings) -> io::Result<Profile> {
-    let Samples { from, till, frames, samples } = project::samples(snapshot, settings);
+fn profile(snapshot: &Snapshot, settings: &Settings, samples: &Samples, what: &What) -> io::Result<Profile> {
+    let Samples { from, till, frames, samples } = samples;
     let mut tables = Tables::new();
-    let types = types(settings.metric);
+    let types = &what.types;
     let value_type = |tables: &mut Tables, (name, unit): (&str, &str)| ValueType {
         r#type: tables.string(name),
         unit: tables.string(unit),
     };
     let mut profile = Profile {
         sample_type: types.iter().map(|(name, unit, _)| value_type(&mut tables, (name, unit))).collect(),
-        period_type: Some(value_type(&mut tables, (Metric::Wall.word(), NANOSECONDS))),
+        period_type: Some(value_type(&mut tables, (what.period.word(), NANOSECONDS))),
         period: signed(snapshot.session.interval_ns),
-        time_nanos: i64::try_from(dates::unix_ns(&snapshot.session, from)).unwrap_or(0),
-        duration_nanos: signed(till.saturating_sub(from)),
-        default_sample_type: tables.string(settings.metric.word()),
+        time_nanos: i64::try_from(dates::unix_ns(&snapshot.session, *from)).unwrap_or(0),
+        duration_nanos: signed(till.saturating_sub(*from)),
+        default_sample_type: tables.string(what.first.word()),
         ..Profile::default()
     };
     // The first mapping is taken for the program's.
-    if let Some(program) = program(&snapshot.targets, &frames) {
+    if let Some(program) = program(&snapshot.targets, frames) {
         tables.mapping(&program.location.module, program.build_id.as_deref());
     }
     // A machine frame begins with what is inlined nowhere, and ends before the next such.
@@ -86,7 +134,8 @@ fn profile(snapshot: &Snapshot, settings: &Settings) -> io::Result<Profile> {
         let line = tables.line(&location);
         tables.location(&location, None, &[line])
     });
-    for sample in samples.iter().filter(|sample| sample.wall_ns > 0 || sample.cpu_ns > 0 || sample.hits > 0) {
+    let mut merged: HashMap<(Vec<u64>, Vec<Label>), usize> = HashMap::new();
+    for sample in samples.iter().filter(|sample| types.iter().any(|(.., value)| value(sample) != 0)) {
         let mut location_id = Vec::new();
         let mut next = sample.innermost;
         location_id.extend(frameless.filter(|_| next.is_none()));
@@ -100,7 +149,16 @@ fn profile(snapshot: &Snapshot, settings: &Settings) -> io::Result<Profile> {
             next = outer.caller;
         }
         let value = types.iter().map(|(.., value)| value(sample)).collect();
-        profile.sample.push(proto::Sample { location_id, value, label: labels(sample, &mut tables) });
+        let label = (what.labels)(sample, &mut tables);
+        let next = profile.sample.len();
+        let at = match what.merged {
+            true => *merged.entry((location_id.clone(), label.clone())).or_insert(next),
+            false => next,
+        };
+        match profile.sample.get_mut(at) {
+            Some(same) => same.value.iter_mut().zip::<Vec<i64>>(value).for_each(|(sum, more)| *sum += more),
+            None => profile.sample.push(proto::Sample { location_id, value, label }),
+        }
     }
     let settings = &Settings { idle: true, ..settings.clone() };
     profile.comment = text::head_lines(snapshot, settings)?.iter().map(|line| tables.string(line)).collect();
@@ -132,20 +190,16 @@ fn signed(number: u64) -> i64 {
 }
 
 fn labels(sample: &Sample, tables: &mut Tables) -> Vec<Label> {
-    let text = |tables: &mut Tables, key, text: &str| {
-        let (key, str) = (tables.string(key), tables.string(text));
-        Label { key, str, ..Label::default() }
-    };
     let mut labels = vec![
-        text(tables, THREAD, &sample.name),
-        text(tables, GROUP, &sample.group),
-        text(tables, STATE, sample.state.word()),
+        text_label(tables, THREAD, &sample.name),
+        text_label(tables, GROUP, &sample.group),
+        text_label(tables, STATE, sample.state.word()),
     ];
     if sample.kind != ThreadKind::Plain {
-        labels.push(text(tables, KIND, sample.kind.word()));
+        labels.push(text_label(tables, KIND, sample.kind.word()));
     }
     if sample.idle {
-        labels.push(text(tables, IDLE, IDLE));
+        labels.push(text_label(tables, IDLE, IDLE));
     }
     // 0 stands for several.
     for (key, number) in [(PID, sample.thread.pid), (TID, sample.thread.tid)] {
@@ -154,6 +208,21 @@ fn labels(sample: &Sample, tables: &mut Tables) -> Vec<Label> {
         }
     }
     labels
+}
+
+fn group(sample: &Sample, tables: &mut Tables) -> Vec<Label> {
+    vec![text_label(tables, GROUP, &sample.group)]
+}
+
+fn group_and_idle(sample: &Sample, tables: &mut Tables) -> Vec<Label> {
+    let mut labels = group(sample, tables);
+    labels.extend(sample.idle.then(|| text_label(tables, IDLE, IDLE)));
+    labels
+}
+
+fn text_label(tables: &mut Tables, key: &str, text: &str) -> Label {
+    let (key, str) = (tables.string(key), tables.string(text));
+    Label { key, str, ..Label::default() }
 }
 
 /// A frame of the program itself; where one is of a known build, that one.

@@ -53,7 +53,7 @@ pub struct Sample {
     pub label: Vec<Label>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Message)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Message)]
 pub struct Label {
     #[prost(int64, tag = "1")]
     pub key: i64,

@@ -1,0 +1,67 @@
+//! When to try again. Pure: time and chance come from outside.
+
+use std::time::Duration;
+
+/// After the first failure, and at most.
+pub const FIRST: Duration = Duration::from_secs(1);
+pub const MOST: Duration = Duration::from_secs(300);
+/// However long a server wants to be left alone.
+pub const ASKED_MOST: Duration = Duration::from_secs(3600);
+
+/// Twice as long after each failure, and a random part of it: servers that come back are not run over by all hosts at once.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Backoff {
+    failures: u32,
+}
+
+impl Backoff {
+    /// After one more failure; `chance` is from 0 to 1.
+    pub fn failed(&mut self, asked: Option<Duration>, chance: f64) -> Duration {
+        let longest = FIRST.saturating_mul(1 << self.failures.min(20)).min(MOST);
+        self.failures = self.failures.saturating_add(1);
+        let pause = longest.mul_f64(0.5 + 0.5 * chance);
+        match asked {
+            // Never before, and not all of them at that moment.
+            Some(asked) => pause.max(asked.min(ASKED_MOST) + FIRST.mul_f64(chance)),
+            None => pause,
+        }
+    }
+
+    /// Where only a person can help.
+    pub fn barred(&self, chance: f64) -> Duration {
+        MOST.mul_f64(0.5 + 0.5 * chance)
+    }
+
+    pub fn succeeded(&mut self) {
+        self.failures = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn pauses_double_up_to_a_bound_and_begin_again() {
+        let mut backoff = Backoff::default();
+        let pauses: Vec<u64> = (0..11).map(|_| backoff.failed(None, 1.0).as_secs()).collect();
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
+        backoff.succeeded();
+        assert_eq!(backoff.failed(None, 0.0), Duration::from_millis(500));
+        assert_eq!(backoff.barred(0.0), Duration::from_secs(150));
+    }
+
+    proptest! {
+        #[test]
+        fn a_pause_is_within_its_bounds(failures in 0u32..100, asked in proptest::option::of(0u64..10_000), chance in 0.0f64..=1.0) {
+            let mut backoff = Backoff { failures };
+            let asked = asked.map(Duration::from_secs);
+            let pause = backoff.failed(asked, chance);
+            prop_assert!(pause >= FIRST / 2 && pause <= MOST.max(ASKED_MOST) + FIRST);
+            if let Some(asked) = asked {
+                prop_assert!(pause >= asked.min(ASKED_MOST));
+            }
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The one request there is: `POST` over HTTP/1.1, by TLS where the address says so; certificates are always checked.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use base64::prelude::{BASE64_STANDARD, Engine};
+use ureq::Agent;
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+
+use super::{protocol, resolve};
+use crate::config::{Push, Token};
+use crate::export::file;
+use crate::model::text::clean;
+
+/// Who takes profiles.
+pub trait Server: Send {
+    fn post(&mut self, query: &str, body: &[u8], within: Duration) -> Answer;
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// `words`: what the server says to an error, cleaned.
+    Said { status: u16, retry_after: Option<Duration>, words: String },
+    /// There was none.
+    Failed(String),
+}
+
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+/// A connection that lay longer may be gone on the other side.
+const IDLE_MOST: Duration = Duration::from_secs(5);
+/// Bytes of an answer, and of a token.
+const ANSWER_MAX: u64 = 4 << 10;
+const TOKEN_MAX: u64 = 16 << 10;
+/// Characters of them that are told.
+const TOLD_MAX: usize = 200;
+
+pub struct Http {
+    agent: Agent,
+    endpoint: String,
+    token: Option<Token>,
+    tenant: Option<String>,
+}
+
+impl Http {
+    /// Connects to nobody yet. One sentence if it never could.
+    pub fn new(push: &Push) -> Result<Http, String> {
+        let encrypted = push.endpoint.starts_with("https://");
+        let mut config = Agent::config_builder()
+            .http_status_as_error(false)
+            // A token is for the server that was named.
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .timeout_connect(Some(CONNECT_WITHIN))
+            .max_idle_age(IDLE_MOST)
+            .user_agent(concat!("sampletop/", env!("CARGO_PKG_VERSION")));
+        if encrypted {
+            let provider = Arc::new(rustls::crypto::ring::default_provider());
+            let tls = TlsConfig::builder().root_certs(authorities()?).unversioned_rustls_crypto_provider(provider);
+            config = config.tls_config(tls.build());
+        } else {
+            // One that the environment names would see the token of a server on this machine.
+            config = config.proxy(None);
+        }
+        resolve::load_no_modules();
+        let Push { endpoint, token, tenant, .. } = push.clone();
+        let http = Http { agent: config.build().into(), endpoint, token, tenant };
+        http.authorization()?;
+        Ok(http)
+    }
+
+    /// The value of the header. The file is read each time: tokens are changed while we run.
+    fn authorization(&self) -> Result<Option<String>, String> {
+        let text = match &self.token {
+            None => return Ok(None),
+            Some(Token::Text(secret)) => secret.0.clone(),
+            Some(Token::File(path)) => {
+                let shown = file::shown(path);
+                let mut line = String::new();
+                let read = File::open(path).and_then(|file| BufReader::new(file.take(TOKEN_MAX)).read_line(&mut line));
+                read.map_err(|error| format!("cannot read the token in `{shown}`: {}", file::why(&error)))?;
+                let line = line.trim();
+                if line.is_empty() || !line.bytes().all(|byte| byte.is_ascii_graphic()) {
+                    return Err(format!(
+                        "the first line of `{shown}` is no token: letters, digits and signs, no blank"
+                    ));
+                }
+                line.to_owned()
+            }
+        };
+        // No token has a colon (RFC 6750).
+        Ok(Some(match text.contains(':') {
+            true => format!("Basic {}", BASE64_STANDARD.encode(text)),
+            false => format!("Bearer {text}"),
+        }))
+    }
+}
+
+impl Server for Http {
+    fn post(&mut self, query: &str, body: &[u8], within: Duration) -> Answer {
+        let authorization = match self.authorization() {
+            Ok(authorization) => authorization,
+            Err(sentence) => return Answer::Failed(sentence),
+        };
+        let mut request =
+            self.agent.post(format!("{}?{query}", self.endpoint)).config().timeout_global(Some(within)).build();
+        request = request.header("Content-Type", "application/octet-stream");
+        if let Some(authorization) = authorization {
+            request = request.header("Authorization", authorization);
+        }
+        if let Some(tenant) = &self.tenant {
+            request = request.header("X-Scope-OrgID", tenant);
+        }
+        match request.send(body) {
+            Ok(mut response) => {
+                let status = response.status().as_u16();
+                let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
+                let retry_after = header("Retry-After").and_then(|text| protocol::retry_after(text, unix_ns()));
+                let moved = header("Location").map(|to| format!("it is at {to}"));
+                let mut words = Vec::new();
+                // An answer that breaks off has said enough.
+                let _ = response.body_mut().as_reader().take(ANSWER_MAX).read_to_end(&mut words);
+                let words = moved.unwrap_or_else(|| String::from_utf8_lossy(&words).into_owned());
+                Answer::Said { status, retry_after, words: clean(words.trim(), TOLD_MAX).into_owned() }
+            }
+            Err(error) => Answer::Failed(clean(&told(&error), TOLD_MAX).into_owned()),
+        }
+    }
+}
+
+fn told(error: &ureq::Error) -> String {
+    let tls = match error {
+        ureq::Error::Rustls(error) => Some(error),
+        ureq::Error::Io(error) => error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()),
+        _ => None,
+    };
+    match (error, tls) {
+        (_, Some(rustls::Error::InvalidCertificate(why))) => format!(
+            "its certificate is not trusted ({why}); add that of its authority to this machine's, or to a file that SSL_CERT_FILE names"
+        ),
+        (_, Some(error)) => format!("TLS: {error}"),
+        (ureq::Error::Io(error), _) => file::why(error),
+        (ureq::Error::Timeout(_), _) => "it does not answer in time".into(),
+        (ureq::Error::HostNotFound, _) => "there is no host of that name".into(),
+        (error, _) => error.to_string(),
+    }
+}
+
+/// Those that this machine trusts, its company's too.
+fn authorities() -> Result<RootCerts, String> {
+    let found = rustls_native_certs::load_native_certs();
+    if found.certs.is_empty() {
+        let why =
+            found.errors.first().map_or(String::new(), |error| format!(" ({})", clean(&error.to_string(), TOLD_MAX)));
+        return Err(format!(
+            "no certificate authorities are found on this machine{why}; install ca-certificates, or name a file by SSL_CERT_FILE"
+        ));
+    }
+    let certificates = found.certs.iter().map(|of| Certificate::from_der(of).to_owned());
+    Ok(RootCerts::from(certificates))
+}
+
+fn unix_ns() -> i128 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i128::try_from(since.as_nanos()).unwrap_or(0)
+}

@@ -1,0 +1,187 @@
+//! Carries what waits to the server, one after the other, and says what changes. Time comes from outside, and nothing here waits but the
+//! server's own answer.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::backoff::Backoff;
+use super::client::{Answer, Server};
+use super::protocol::{Verdict, verdict};
+use super::spool::{Request, Spool};
+use crate::export::file;
+
+/// How often a profile is sent of which the server's answer leaves open whose fault it is.
+const DOUBTED_MOST: u32 = 3;
+
+pub struct Courier<S> {
+    server: S,
+    endpoint: String,
+    backoff: Backoff,
+    /// Nothing is sent before.
+    not_before: Duration,
+    trouble: Option<Trouble>,
+    /// A profile was refused, and none was taken since.
+    refused: bool,
+    /// The number of the last one that was doubted, and how often.
+    doubted: (u64, u32),
+    sent: u64,
+}
+
+/// What is told once, until it changes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Trouble {
+    Passing,
+    Barred,
+}
+
+/// What is to be done next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// There may be more.
+    Again,
+    /// Nothing waits.
+    Idle,
+    /// Not before that time.
+    At(Duration),
+}
+
+/// The moment of a try: `now` is since whenever, `chance` from 0 to 1, an answer may take `within`.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    pub now: Duration,
+    pub within: Duration,
+    pub chance: f64,
+    /// The last chance: no pause counts.
+    pub last: bool,
+}
+
+impl<S: Server> Courier<S> {
+    pub fn new(server: S, endpoint: String) -> Courier<S> {
+        Courier {
+            server,
+            endpoint,
+            backoff: Backoff::default(),
+            not_before: Duration::ZERO,
+            trouble: None,
+            refused: false,
+            doubted: (0, 0),
+            sent: 0,
+        }
+    }
+
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Sends the oldest, if it is time.
+    pub fn step(&mut self, spool: &Mutex<Spool>, moment: Moment, tell: &mut dyn FnMut(String)) -> Next {
+        // Whoever adds does not wait for the server.
+        let Some((number, request)) = lock(spool).oldest() else { return Next::Idle };
+        if moment.now < self.not_before && !moment.last {
+            return Next::At(self.not_before);
+        }
+        let Request { query, body } = &request;
+        match self.server.post(query, body, moment.within) {
+            Answer::Failed(why) => self.later(spool, moment, None, why, tell),
+            Answer::Said { status, retry_after, words } => {
+                let said = match words.is_empty() {
+                    true => format!("it answers {status}"),
+                    false => format!("it answers {status}: {words}"),
+                };
+                match verdict(status) {
+                    Verdict::Taken => {
+                        lock(spool).sent(number);
+                        self.sent += 1;
+                        self.mended(spool, tell);
+                        self.refused = false;
+                        Next::Again
+                    }
+                    Verdict::Barred => self.barred(spool, moment, status, said, tell),
+                    Verdict::Later => self.later(spool, moment, retry_after, said, tell),
+                    Verdict::Doubtful if self.doubt(number) => self.later(spool, moment, retry_after, said, tell),
+                    Verdict::Doubtful | Verdict::Unfit => {
+                        lock(spool).unfit(number);
+                        self.mended(spool, tell);
+                        if !std::mem::replace(&mut self.refused, true) {
+                            tell(format!("{} does not take a profile, which is dropped: {said}", self.endpoint));
+                        }
+                        Next::Again
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether it is to be tried once more.
+    fn doubt(&mut self, number: u64) -> bool {
+        let (last, times) = self.doubted;
+        self.doubted = (number, if last == number { times + 1 } else { 1 });
+        self.doubted.1 < DOUBTED_MOST
+    }
+
+    fn later(
+        &mut self,
+        spool: &Mutex<Spool>,
+        moment: Moment,
+        asked: Option<Duration>,
+        why: String,
+        tell: &mut dyn FnMut(String),
+    ) -> Next {
+        if self.trouble.replace(Trouble::Passing) != Some(Trouble::Passing) {
+            let place = file::shown(lock(spool).path());
+            tell(format!("cannot push to {}: {why}; profiles wait in `{place}`, sampling goes on", self.endpoint));
+        }
+        let pause = self.backoff.failed(asked, moment.chance);
+        self.pause(moment, pause)
+    }
+
+    fn barred(
+        &mut self,
+        spool: &Mutex<Spool>,
+        moment: Moment,
+        status: u16,
+        why: String,
+        tell: &mut dyn FnMut(String),
+    ) -> Next {
+        if self.trouble.replace(Trouble::Barred) != Some(Trouble::Barred) {
+            let place = file::shown(lock(spool).path());
+            let fix = match status {
+                401 | 403 | 407 => "see to the token, `--push-token-file` or SAMPLETOP_PUSH_TOKEN",
+                _ => "see to the address behind `--push`",
+            };
+            tell(format!(
+                "{} takes no profiles: {why}; {fix}; they wait in `{place}`, sampling goes on",
+                self.endpoint
+            ));
+        }
+        let pause = self.backoff.barred(moment.chance);
+        self.pause(moment, pause)
+    }
+
+    fn pause(&mut self, moment: Moment, pause: Duration) -> Next {
+        self.not_before = moment.now + pause;
+        Next::At(self.not_before)
+    }
+
+    /// The server is there, and listens.
+    fn mended(&mut self, spool: &Mutex<Spool>, tell: &mut dyn FnMut(String)) {
+        self.backoff.succeeded();
+        self.not_before = Duration::ZERO;
+        if self.trouble.take().is_some() {
+            let spool = lock(spool);
+            let dropped = match spool.dropped() {
+                0 => String::new(),
+                dropped => format!(", {dropped} were dropped"),
+            };
+            tell(format!("profiles are pushed again; {} are waiting{dropped}", spool.waiting()));
+        }
+    }
+}
+
+/// A thread that died with it left nothing half done: each change of a spool is one of a list.
+pub fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

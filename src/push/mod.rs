@@ -1,0 +1,301 @@
+//! Sends profiles to a server, and keeps them while that does not take them.
+//!
+//! ```text
+//! protocol  what `/ingest` takes, and what its answers mean
+//! spool     what waits, in files of one folder, bounded
+//! backoff   when to try again
+//! courier   one profile after the other from the spool to the server; says what changes
+//! client    HTTP and TLS
+//! resolve   names of servers, in a program without shared libraries
+//! ```
+//!
+//! Whoever has a profile puts it into the spool, which takes a file's time; a thread of its own, which alone knows the server,
+//! carries it from there.
+
+mod backoff;
+mod client;
+mod courier;
+mod protocol;
+mod resolve;
+mod spool;
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use siphasher::sip::SipHasher24;
+
+use crate::config::Push;
+use crate::export::file;
+use client::Http;
+use courier::{Courier, Moment, Next, lock};
+pub use protocol::service;
+use spool::{Request, Spool};
+
+/// How long a server may take for an answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+/// How long the end waits for the server to take what is left.
+const END_WITHIN: Duration = Duration::from_secs(5);
+
+/// Whose profiles they are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Origin {
+    /// The service and host that are told, where the labels do not say otherwise.
+    pub service: String,
+    pub host: String,
+    /// The service by its true name: those of one service wait in one folder, also if each run tells it otherwise.
+    pub folder: String,
+    /// Names are replaced: such profiles never wait with others.
+    pub redacted: bool,
+}
+
+pub struct Pusher {
+    shared: Arc<Shared>,
+    labels: Vec<(String, String)>,
+    /// The disk took the last one.
+    written: bool,
+    /// So many had to make room for others.
+    displaced: u64,
+    /// That was told, and not all of what waits was sent since.
+    full: bool,
+}
+
+struct Shared {
+    spool: Mutex<Spool>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Something was added since the courier looked.
+    added: bool,
+    /// Until then it may try; then it is over.
+    ends: Option<Instant>,
+    ended: bool,
+    sent: u64,
+}
+
+/// What became of all profiles.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Outcome {
+    pub sent: u64,
+    /// For the next run.
+    pub waiting: u64,
+    pub dropped: u64,
+    /// Among the dropped are some that only memory had.
+    pub lost: bool,
+}
+
+impl Pusher {
+    /// Opens the spool and starts the thread. One sentence if it cannot work.
+    pub fn start(push: &Push, origin: &Origin) -> Result<Pusher, String> {
+        let http = Http::new(push)?;
+        let spool = Spool::open(&folder(push, origin)?, push.spool_bytes)?;
+        let shared = Arc::new(Shared { spool: Mutex::new(spool), state: Mutex::default(), changed: Condvar::new() });
+        let courier = Courier::new(http, push.endpoint.clone());
+        let thread = Arc::clone(&shared);
+        std::thread::Builder::new()
+            .name("push".into())
+            .spawn(move || thread.carry(courier))
+            .map_err(|error| format!("cannot start a thread to push: {error}"))?;
+        Ok(Pusher { shared, labels: labels(push, origin), written: true, displaced: 0, full: false })
+    }
+
+    /// Puts a packed profile behind the others that wait; `from` and `till` are ns since 1970.
+    pub fn send(&mut self, body: Vec<u8>, from: i128, till: i128) {
+        let request = Request { query: protocol::query(&self.labels, from, till), body };
+        let mut spool = lock(&self.shared.spool);
+        match spool.add(request) {
+            Err(sentence) if self.written => {
+                eprintln!("sampletop: {sentence}; profiles to push are kept in memory meanwhile");
+                self.written = false;
+            }
+            Err(_) => {}
+            Ok(()) => self.written = true,
+        }
+        let (displaced, waiting, place) = (spool.displaced(), spool.waiting(), file::shown(spool.path()));
+        drop(spool);
+        if displaced > self.displaced && !self.full {
+            eprintln!(
+                "sampletop: `{place}` is full: the oldest of its {waiting} profiles go from now on; `--push-spool-bytes` gives more room"
+            );
+            self.full = true;
+        }
+        self.full &= waiting > 1;
+        self.displaced = displaced;
+        lock(&self.shared.state).added = true;
+        self.shared.changed.notify_all();
+    }
+
+    /// Lets the server have what it takes at once, for some seconds at most; the rest stays for the next run.
+    pub fn end(self) -> Outcome {
+        let ends = Instant::now() + END_WITHIN;
+        let mut state = lock(&self.shared.state);
+        state.ends = Some(ends);
+        self.shared.changed.notify_all();
+        while !state.ended {
+            let left = ends.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(|dead| dead.into_inner()).0;
+        }
+        let sent = state.sent;
+        drop(state);
+        let spool = lock(&self.shared.spool);
+        let held = spool.held();
+        Outcome { sent, waiting: spool.waiting() - held, dropped: spool.dropped() + held, lost: held > 0 }
+    }
+}
+
+impl Shared {
+    /// The thread.
+    fn carry(&self, mut courier: Courier<Http>) {
+        let begin = Instant::now();
+        loop {
+            let ends = {
+                let mut state = lock(&self.state);
+                state.added = false;
+                state.sent = courier.sent();
+                state.ends
+            };
+            let within = match ends {
+                Some(ends) => ends.saturating_duration_since(Instant::now()),
+                None => ANSWER_WITHIN,
+            };
+            if within.is_zero() {
+                return self.over(&courier);
+            }
+            let moment = Moment { now: begin.elapsed(), within, chance: chance(), last: ends.is_some() };
+            let next = courier.step(&self.spool, moment, &mut |sentence| eprintln!("sampletop: {sentence}"));
+            match (next, ends) {
+                (Next::Again, _) => {}
+                (_, Some(_)) => return self.over(&courier),
+                (Next::Idle, None) => self.wait(None),
+                (Next::At(time), None) => self.wait(Some(begin + time)),
+            }
+        }
+    }
+
+    fn over(&self, courier: &Courier<Http>) {
+        let mut state = lock(&self.state);
+        state.sent = courier.sent();
+        state.ended = true;
+        self.changed.notify_all();
+    }
+
+    /// Until `till`, or, if nothing waits, until something is added; at most until the end begins.
+    fn wait(&self, till: Option<Instant>) {
+        let mut state = lock(&self.state);
+        while state.ends.is_none() {
+            state = match till {
+                Some(till) => {
+                    let left = till.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return;
+                    }
+                    self.changed.wait_timeout(state, left).unwrap_or_else(|dead| dead.into_inner()).0
+                }
+                None if state.added => return,
+                None => self.changed.wait(state).unwrap_or_else(|dead| dead.into_inner()),
+            };
+        }
+    }
+}
+
+/// A random number from 0 to 1.
+fn chance() -> f64 {
+    (RandomState::new().build_hasher().finish() >> 11) as f64 / (1u64 << 53) as f64
+}
+
+fn labels(push: &Push, origin: &Origin) -> Vec<(String, String)> {
+    let mut labels = push.labels.clone();
+    for (key, value) in [(protocol::SERVICE, service(&origin.service)), ("host", protocol::value(&origin.host))] {
+        if !value.is_empty() && !labels.iter().any(|(other, _)| other == key) {
+            labels.push((key.into(), value));
+        }
+    }
+    labels
+}
+
+/// Where they wait: profiles only ever go to the server and the tenant that they were meant for.
+fn folder(push: &Push, origin: &Origin) -> Result<PathBuf, String> {
+    let base = push.spool.clone().or_else(|| Some(file::state_directory()?.join("push")));
+    let base = base.ok_or(
+        "there is no place for profiles that wait to be pushed: HOME is not set; name one with `--push-spool DIR`",
+    )?;
+    let named = push.labels.iter().find(|(key, _)| key == protocol::SERVICE).map(|(_, value)| value);
+    let service = named.unwrap_or(&origin.folder);
+    let redacted = if origin.redacted { "redacted" } else { "" };
+    let mut hasher = SipHasher24::new();
+    for part in [&push.endpoint, push.tenant.as_deref().unwrap_or_default(), service, redacted] {
+        hasher.write(part.as_bytes());
+        hasher.write_u8(0);
+    }
+    let host =
+        push.endpoint.split_once("://").map_or("", |(_, rest)| rest).split(['/', ':']).next().unwrap_or_default();
+    let host: String = host.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-')).take(64).collect();
+    Ok(base.join(format!("{host}-{:016x}", hasher.finish())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn push(endpoint: &str, labels: &[(&str, &str)]) -> Push {
+        Push {
+            endpoint: endpoint.into(),
+            token: None,
+            tenant: None,
+            labels: labels.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect(),
+            spool: Some("/spool".into()),
+            spool_bytes: 1,
+            alone: true,
+        }
+    }
+
+    #[test]
+    fn profiles_wait_apart_by_where_they_go_and_what_they_tell() {
+        let origin = |service: &str, redacted| Origin {
+            service: "hash".into(),
+            host: "h".into(),
+            folder: service.into(),
+            redacted,
+        };
+        let server = push("https://p.example:4040/ingest", &[]);
+        let place = |push: &Push, origin: &Origin| folder(push, origin).expect("there is one");
+        let first = place(&server, &origin("shop", false));
+        assert!(first.to_str().is_some_and(|path| path.starts_with("/spool/p.example-")), "{first:?}");
+        assert_eq!(first, place(&server, &origin("shop", false)), "in the next run, too");
+        let others = [
+            place(&server, &origin("web", false)),
+            place(&server, &origin("shop", true)),
+            place(&push("https://p.example/ingest", &[]), &origin("shop", false)),
+            place(&Push { tenant: Some("t".into()), ..server.clone() }, &origin("shop", false)),
+            place(&push("https://p.example:4040/ingest", &[("service_name", "a")]), &origin("shop", false)),
+        ];
+        assert!(!others.contains(&first));
+        // A label that says the service is the service.
+        let named = push("https://p.example:4040/ingest", &[("service_name", "web")]);
+        assert_eq!(place(&named, &origin("shop", false)), others[0]);
+    }
+
+    #[test]
+    fn labels_that_are_given_count_more() {
+        let origin =
+            Origin { service: "/usr/bin/my app".into(), host: "a,b".into(), folder: "x".into(), redacted: false };
+        let pairs = |given: &[(&str, &str)]| labels(&push("http://p/ingest", given), &origin);
+        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        assert_eq!(pairs(&[]), [pair("service_name", "usr/bin/my-app"), pair("host", "a-b")]);
+        assert_eq!(pairs(&[("host", "h"), ("service_name", "s")]), [pair("host", "h"), pair("service_name", "s")]);
+    }
+
+    #[test]
+    fn chance_is_a_share() {
+        let chances: Vec<f64> = (0..100).map(|_| chance()).collect();
+        assert!(chances.iter().all(|chance| (0.0..1.0).contains(chance)) && chances[0] != chances[1]);
+    }
+}

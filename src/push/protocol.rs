@@ -1,0 +1,135 @@
+//! What `/ingest` of a Pyroscope server takes, and what its answers mean. Pure.
+//!
+//! A request is `POST .../ingest?name=SERVICE{KEY=VALUE,...}&from=S&until=S&format=pprof&spyName=sampletop` with a packed pprof profile as its
+//! body. What kind of a profile it is the server reads from its sample types; strings in the labels of samples become labels of
+//! series. Facts: grafana/pyroscope, pkg/ingester/pyroscope/ingest_handler.go, pkg/og/convert/pprof/profile.go, api/model/labelset, pkg/model/pprofsplit.
+
+use std::time::Duration;
+
+use jiff::fmt::rfc2822;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+
+/// The label that stands before the others.
+pub const SERVICE: &str = "service_name";
+
+/// What a request says beside its body, fit for an address: the text behind its `?`.
+pub fn query(labels: &[(String, String)], from_unix_ns: i128, till_unix_ns: i128) -> String {
+    let service = labels.iter().find(|(key, _)| key == SERVICE).map_or("sampletop", |(_, value)| value);
+    let others: Vec<String> =
+        labels.iter().filter(|(key, _)| key != SERVICE).map(|(key, value)| format!("{key}={value}")).collect();
+    let name = format!("{service}{{{}}}", others.join(","));
+    let second = |unix_ns: i128| unix_ns.div_euclid(1_000_000_000);
+    format!(
+        "name={}&from={}&until={}&format=pprof&spyName=sampletop",
+        utf8_percent_encode(&name, NON_ALPHANUMERIC),
+        second(from_unix_ns),
+        // Up to its end: it is no empty range in any case.
+        second(till_unix_ns - 1) + 1
+    )
+}
+
+/// A name that the server takes for a service: letters, digits, `_`, `.`, `-`, `/`.
+pub fn service(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-' | '/');
+    let text: String = text.chars().take(VALUE_MAX).map(|c| if plain(c) { c } else { '-' }).collect();
+    match text.trim_matches(['-', '/', '.']) {
+        "" => "sampletop".into(),
+        text => text.into(),
+    }
+}
+
+/// Text that is no label's value as it is.
+pub fn value(text: &str) -> String {
+    let fits = |c: char| !c.is_control() && !matches!(c, ',' | '{' | '}');
+    text.chars().take(VALUE_MAX).map(|c| if fits(c) { c } else { '-' }).collect()
+}
+
+/// Characters.
+const VALUE_MAX: usize = 256;
+
+/// What an answer says about a profile.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    Taken,
+    /// It may be taken later: the server, or the way to it, has a fault that passes.
+    Later,
+    /// So is every other one, until somebody mends something: a token, the address.
+    Barred,
+    /// It will never be taken, others may.
+    Unfit,
+    /// Either of the last: Pyroscope says 422 of profiles that it does not like, and of faults of its own storage.
+    Doubtful,
+}
+
+pub fn verdict(status: u16) -> Verdict {
+    match status {
+        200..=299 => Verdict::Taken,
+        408 | 409 | 425 | 429 => Verdict::Later,
+        422 => Verdict::Doubtful,
+        // Not followed: a token is for the server that was named. And what is not there is another path.
+        300..=399 | 401 | 402 | 403 | 404 | 405 | 407 | 410 | 421 | 426 => Verdict::Barred,
+        400..=499 => Verdict::Unfit,
+        _ => Verdict::Later,
+    }
+}
+
+/// `Retry-After`: seconds, or a date.
+pub fn retry_after(text: &str, now_unix_ns: i128) -> Option<Duration> {
+    let text = text.trim();
+    if let Ok(seconds) = text.parse::<u64>() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let at = rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
+    Some(Duration::from_nanos(u64::try_from(at.as_nanosecond() - now_unix_ns).unwrap_or(0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(of: &[(&str, &str)]) -> Vec<(String, String)> {
+        of.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect()
+    }
+
+    #[test]
+    fn a_request_is_as_pyroscopes_own_clients_write_it() {
+        let labels = labels(&[("host", "h-1"), ("service_name", "my.app"), ("region", "eu west&=")]);
+        let second = 1_000_000_000;
+        assert_eq!(
+            query(&labels, 1_795_355_025 * second + 5, 1_795_355_028 * second + 5),
+            "name=my%2Eapp%7Bhost%3Dh%2D1%2Cregion%3Deu%20west%26%3D%7D&from=1795355025&until=1795355029&format=pprof&spyName=sampletop"
+        );
+        assert!(query(&[], 5 * second, 6 * second).starts_with("name=sampletop%7B%7D&from=5&until=6&"));
+    }
+
+    #[test]
+    fn names_are_made_fit() {
+        assert_eq!(service("/usr/bin/my app"), "usr/bin/my-app");
+        assert_eq!(service("^nginx$"), "nginx");
+        assert_eq!(service("{}"), "sampletop");
+        assert_eq!(value("a,b{c}\n"), "a-b-c--");
+        assert_eq!(value("größe=1"), "größe=1");
+    }
+
+    #[test]
+    fn answers_have_their_meaning() {
+        let of = |status: &[u16]| status.iter().map(|status| verdict(*status)).collect::<Vec<_>>();
+        assert_eq!(of(&[200, 204]), [Verdict::Taken; 2]);
+        assert_eq!(of(&[408, 429, 500, 502, 503, 504, 100, 999]), [Verdict::Later; 8]);
+        assert_eq!(of(&[301, 307, 401, 403, 404]), [Verdict::Barred; 5]);
+        assert_eq!(of(&[400, 413, 415, 431]), [Verdict::Unfit; 4]);
+        assert_eq!(of(&[422]), [Verdict::Doubtful]);
+    }
+
+    #[test]
+    fn a_server_may_say_when_to_come_again() {
+        let now = 784_111_770 * 1_000_000_000;
+        let after = |text| retry_after(text, now);
+        assert_eq!(after(" 120 "), Some(Duration::from_secs(120)));
+        assert_eq!(after("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::from_secs(7)));
+        assert_eq!(after("Sun, 06 Nov 1994 08:49:00 GMT"), Some(Duration::ZERO));
+        for text in ["", "soon", "-1", "1.5", "99999999999999999999999"] {
+            assert_eq!(after(text), None, "{text}");
+        }
+    }
+}

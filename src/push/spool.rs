@@ -1,0 +1,233 @@
+//! What waits to be sent: files of one folder, each a request, the oldest first. Bounded; one sampletop at a time.
+//!
+//! Each file is written whole or not at all and flushed to the disk, so it is there after a crash. It is the request's text behind the
+//! `?`, a line's end, and its body. What the folder holds besides is left alone. Where the disk takes nothing, some are held in memory.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+
+use crate::export::file;
+
+/// Bytes that may wait in memory where the disk takes none.
+const HELD_MAX: u64 = 8 << 20;
+
+/// Bytes of the first line that are looked at.
+const QUERY_MAX: usize = 16 << 10;
+
+const EXTENSION: &str = ".ingest";
+const DIGITS: usize = 16;
+
+/// A request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Request {
+    pub query: String,
+    pub body: Vec<u8>,
+}
+
+impl Request {
+    fn bytes(&self) -> Vec<u8> {
+        [self.query.as_bytes(), b"\n", &self.body].concat()
+    }
+
+    /// `None`: these bytes are no request.
+    fn of(bytes: &[u8]) -> Option<Request> {
+        let end = bytes.iter().take(QUERY_MAX).position(|byte| *byte == b'\n')?;
+        let (query, body) = (&bytes[..end], &bytes[end + 1..]);
+        let sound =
+            query.starts_with(b"name=") && query.iter().all(u8::is_ascii_graphic) && body.starts_with(&[0x1f, 0x8b]);
+        let query = String::from_utf8(query.to_vec()).ok().filter(|_| sound)?;
+        Some(Request { query, body: body.to_vec() })
+    }
+}
+
+pub struct Spool {
+    path: PathBuf,
+    /// Locked as long as it is open.
+    _directory: File,
+    bytes_max: u64,
+    waiting: VecDeque<Waiting>,
+    next: u64,
+    /// They had to make room.
+    displaced: u64,
+    /// The server will never take them, or nobody can read them.
+    unfit: u64,
+}
+
+struct Waiting {
+    number: u64,
+    bytes: u64,
+    /// Not on the disk.
+    held: Option<Request>,
+}
+
+impl Spool {
+    /// Takes up what waits in `path` from earlier runs. One sentence if it cannot be used.
+    pub fn open(path: &Path, bytes_max: u64) -> Result<Spool, String> {
+        let directory = file::own_directory(path)?;
+        let shown = file::shown(path);
+        rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
+            rustix::io::Errno::WOULDBLOCK => format!(
+                "another sampletop pushes the same service to the same server, from `{shown}`; give one of them another `--push-label service_name=...` or `--push-spool DIR`"
+            ),
+            error => format!("cannot lock `{shown}`: {}", file::why(&error.into())),
+        })?;
+        let unreadable = |error: io::Error| format!("cannot read `{shown}`: {}", file::why(&error));
+        let mut waiting: Vec<Waiting> = Vec::new();
+        for entry in std::fs::read_dir(path).map_err(unreadable)? {
+            let entry = entry.map_err(unreadable)?;
+            let name = entry.file_name();
+            let Some(name) = name.to_str() else { continue };
+            if name.starts_with(".sampletop-") && name.ends_with(".tmp") {
+                // Of a run that was killed; we have the lock, so nobody writes it now.
+                let _ = std::fs::remove_file(entry.path());
+                continue;
+            }
+            let number =
+                name.strip_suffix(EXTENSION).filter(|stem| stem.len() == DIGITS).and_then(|stem| stem.parse().ok());
+            let length = entry.metadata().ok().filter(std::fs::Metadata::is_file).map(|of| of.len());
+            waiting.extend(number.zip(length).map(|(number, bytes)| Waiting { number, bytes, held: None }));
+        }
+        waiting.sort_by_key(|waiting| waiting.number);
+        let next = waiting.last().map_or(1, |last| last.number.saturating_add(1));
+        let mut spool = Spool {
+            path: path.into(),
+            _directory: directory,
+            bytes_max,
+            waiting: waiting.into(),
+            next,
+            displaced: 0,
+            unfit: 0,
+        };
+        spool.make_room(0);
+        Ok(spool)
+    }
+
+    /// Puts it behind the others; the oldest go where there is no room. Where the disk does not take it, it is held in memory, and the sentence says why.
+    pub fn add(&mut self, request: Request) -> Result<(), String> {
+        let bytes = request.query.len() as u64 + 1 + request.body.len() as u64;
+        self.make_room(bytes);
+        if bytes > self.bytes_max {
+            self.displaced += 1;
+            return Ok(());
+        }
+        let number = self.next;
+        self.next += 1;
+        self.waiting.push_back(Waiting { number, bytes, held: Some(request) });
+        let written = self.write_held();
+        while self.held_bytes() > HELD_MAX
+            && let Some(at) = self.waiting.iter().position(|waiting| waiting.held.is_some())
+        {
+            self.waiting.remove(at);
+            self.displaced += 1;
+        }
+        written
+    }
+
+    /// The oldest, and its number. What cannot be read, or is no request, is given up; its file stays.
+    pub fn oldest(&mut self) -> Option<(u64, Request)> {
+        while let Some(waiting) = self.waiting.front() {
+            let number = waiting.number;
+            let request = match &waiting.held {
+                Some(request) => Some(request.clone()),
+                None => self.read(number, waiting.bytes),
+            };
+            match request {
+                Some(request) => return Some((number, request)),
+                None => {
+                    self.waiting.pop_front();
+                    self.unfit += 1;
+                }
+            }
+        }
+        None
+    }
+
+    /// It was sent.
+    pub fn sent(&mut self, number: u64) {
+        match self.forget(number) {
+            true => {}
+            // It had to make room meanwhile, but nothing was lost by that.
+            false => self.displaced = self.displaced.saturating_sub(1),
+        }
+    }
+
+    /// It will never be taken.
+    pub fn unfit(&mut self, number: u64) {
+        self.unfit += u64::from(self.forget(number));
+    }
+
+    pub fn waiting(&self) -> u64 {
+        self.waiting.len() as u64
+    }
+
+    /// Of those that wait, the ones that are in memory alone.
+    pub fn held(&self) -> u64 {
+        self.waiting.iter().filter(|waiting| waiting.held.is_some()).count() as u64
+    }
+
+    pub fn dropped(&self) -> u64 {
+        self.displaced + self.unfit
+    }
+
+    pub fn displaced(&self) -> u64 {
+        self.displaced
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn file(&self, number: u64) -> PathBuf {
+        self.path.join(format!("{number:0DIGITS$}{EXTENSION}"))
+    }
+
+    fn read(&self, number: u64, bytes: u64) -> Option<Request> {
+        let mut content = Vec::new();
+        let file = file::open_own(&self.file(number)).ok()?;
+        // It may have grown since it was counted.
+        file.take(bytes.saturating_add(1)).read_to_end(&mut content).ok()?;
+        Request::of(&content).filter(|_| content.len() as u64 == bytes)
+    }
+
+    fn write_held(&mut self) -> Result<(), String> {
+        for at in 0..self.waiting.len() {
+            if let Some(request) = &self.waiting[at].held {
+                file::save(&self.file(self.waiting[at].number), &request.bytes())?;
+                self.waiting[at].held = None;
+            }
+        }
+        Ok(())
+    }
+
+    fn held_bytes(&self) -> u64 {
+        self.waiting.iter().filter(|waiting| waiting.held.is_some()).map(|waiting| waiting.bytes).sum()
+    }
+
+    fn make_room(&mut self, more: u64) {
+        let mut bytes: u64 = self.waiting.iter().map(|waiting| waiting.bytes).sum::<u64>().saturating_add(more);
+        while bytes > self.bytes_max
+            && let Some(oldest) = self.waiting.front()
+        {
+            bytes = bytes.saturating_sub(oldest.bytes);
+            let number = oldest.number;
+            self.displaced += u64::from(self.forget(number));
+        }
+    }
+
+    /// Whether it was there.
+    fn forget(&mut self, number: u64) -> bool {
+        let Some(at) = self.waiting.iter().position(|waiting| waiting.number == number) else { return false };
+        if self.waiting.remove(at).is_some_and(|waiting| waiting.held.is_none()) {
+            // Who cannot remove it sends it again in the next run.
+            let _ = std::fs::remove_file(self.file(number));
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests;
