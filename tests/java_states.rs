@@ -4,7 +4,7 @@
 mod common;
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::java::{JDKS, can_test, compile, output, start};
@@ -47,15 +47,71 @@ fn who_waits_for_work_sleeps_or_waits_for_a_lock_is_told_apart() {
     for home in JDKS.iter() {
         let classes = compile(home, "States.java");
         for collector in ["-XX:+UseG1GC", "-XX:+UseSerialGC"] {
-            at_rest(home, &classes, &[collector]);
+            let jvm = start(home, &classes, &[collector], &["States"]);
+            let what = format!("{} {collector}", home.display());
+            at_rest(jvm.child.id(), &what, &[]);
+            who_waits_for_work_is_hidden(jvm.child.id(), &what);
         }
     }
 }
 
-fn at_rest(home: &Path, classes: &Path, options: &[&str]) {
-    let jvm = start(home, classes, options, &["States"]);
-    let pid = jvm.child.id();
-    let profile = profile(pid, &["--group", "name"]);
+/// Distributions may strip the virtual machine. Who wants a monitor is told all the same, and nobody else.
+#[test]
+fn without_symbols_locks_are_told_apart_too() {
+    if !can_test() {
+        return;
+    }
+    for home in JDKS.iter() {
+        let stripped = Stripped::new(home);
+        let classes = compile(home, "States.java");
+        for capture in ["bpf", "perf"] {
+            let what = format!("{} stripped, {capture}", home.display());
+            let jvm = start(&stripped.0, &classes, &["-XX:+UseG1GC"], &["States"]);
+            let profile = at_rest(jvm.child.id(), &what, &["--capture", capture]);
+            for group in list(&profile["groups"]) {
+                let mut todo: Vec<(&Value, &str)> = list(&group["tree"]).iter().map(|node| (node, "")).collect();
+                let mut callers = Vec::new();
+                while let Some((node, caller)) = todo.pop() {
+                    let frame = node["frame"].as_str().expect("a frame");
+                    assert!(!frame.starts_with("ObjectMonitor::"), "it has symbols: {frame}");
+                    if frame == "monitor enter" {
+                        callers.push(caller);
+                        let callee = list(&node["children"]).first().expect("it calls");
+                        assert!(callee["frame"].as_str().expect("text").starts_with("libjvm.so!"), "{callee}");
+                    }
+                    todo.extend(list(&node["children"]).iter().map(|child| (child, frame)));
+                }
+                let wants = name(group) == "lock-monitor";
+                assert_eq!(callers.len(), usize::from(wants), "{what}: {group}");
+                assert!(callers.iter().all(|caller| caller.starts_with("States.lambda")), "{callers:?}");
+            }
+        }
+    }
+}
+
+/// A copy of a JDK whose `libjvm.so` has no symbols.
+struct Stripped(PathBuf);
+
+impl Stripped {
+    fn new(home: &Path) -> Stripped {
+        let home = home.canonicalize().expect("it is there");
+        let name = format!("stripped-{}-{}", home.file_name().expect("a name").display(), std::process::id());
+        let copy = Stripped(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name));
+        output(Command::new("cp").arg("-a").arg(&home).arg(&copy.0));
+        output(Command::new("strip").arg(copy.0.join("lib/server/libjvm.so")));
+        copy
+    }
+}
+
+impl Drop for Stripped {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What a second of it shows.
+fn at_rest(pid: u32, what: &str, more: &[&str]) -> Value {
+    let profile = profile(pid, &[&["--group", "name"], more].concat());
     let mut met = 0;
     for group in list(&profile["groups"]) {
         let spent = |state: &str| group["states_ms"][state].as_f64().expect("a number");
@@ -68,31 +124,22 @@ fn at_rest(home: &Path, classes: &Path, options: &[&str]) {
         met += 1;
         // On a busy machine it may want a core; it does nothing else.
         for state in ["lock", "wait", "sleep", "io", "poll"] {
-            assert_eq!(
-                spent(state) > 0.0,
-                state == expected,
-                "{} {options:?} {}: {group}",
-                home.display(),
-                name(group)
-            );
+            assert_eq!(spent(state) > 0.0, state == expected, "{what} {}: {group}", name(group));
         }
     }
-    assert_eq!(
-        met,
-        22,
-        "{}: {}",
-        home.display(),
-        list(&profile["groups"]).iter().map(name).collect::<Vec<_>>().join(", ")
-    );
+    assert_eq!(met, 22, "{what}: {}", list(&profile["groups"]).iter().map(name).collect::<Vec<_>>().join(", "));
+    profile
+}
 
-    // What the virtual machine's own threads and resting pools wait for is hidden: of what is left nobody waits.
+/// What the virtual machine's own threads and resting pools wait for is hidden: of what is left nobody waits.
+fn who_waits_for_work_is_hidden(pid: u32, what: &str) {
     let own = "^(VM |GC Thread#|G1 |C[12] CompilerThread|Service Thread|Sweeper thread|Monitor Deflation)";
     let rest = ["^idle-", own, "^(Reference Handler|Finalizer|Common-Cleaner|Signal Dispatcher|Notification Thread)$"];
     for threads in rest {
         let text = record(pid, &["--group", "name", "--format", "text", "--threads", threads]);
         let only_idle = text.contains("shown, because there is nothing else");
         let waits: Vec<_> = shown_states(&text).into_iter().filter(|(state, _)| *state == "wait").collect();
-        assert!(only_idle || waits.is_empty(), "{} {options:?}: {waits:?}\n{text}", home.display());
+        assert!(only_idle || waits.is_empty(), "{what}: {waits:?}\n{text}");
     }
 }
 

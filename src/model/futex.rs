@@ -57,6 +57,8 @@ const C: &[(&str, FutexKind)] = &[
     ("SDL_Delay", Sleep),
     ("JVM_Sleep", Sleep),
     ("JVM_SleepNanos", Sleep),
+    // What stands for HotSpot's functions where they have no names.
+    ("monitor enter", Lock),
 ];
 
 /// C++ and Rust methods: first segment of the path (empty: any), type, method (`*` at its end: any that begins so).
@@ -200,6 +202,7 @@ mod tests {
             ("std::timed_mutex::_M_try_lock_until<std::chrono::_V2::steady_clock>", Some(Lock)),
             ("ObjectMonitor::enter", Some(Lock)),
             ("ObjectMonitor::wait", Some(Wait)),
+            ("monitor enter", Some(Lock)),
             ("SafepointSynchronize::block", Some(Wait)),
             ("std::thread::sleep", Some(Sleep)),
             ("std::this_thread::sleep_for<long, std::ratio<1l, 1000l> >", Some(Sleep)),

@@ -49,7 +49,7 @@ pub fn detect(pid: u32, names: Names) -> Detect {
             Ok(jvm) => {
                 names.attached(pid, "jvm");
                 names.missing(pid, jvm.nameless().map(|missing| missing.without("the full names of its threads")));
-                Detected::Runtime(Box::new(jvm.in_process(pid)))
+                Detected::Runtime(Box::new(jvm.in_process(pid).with_nameless(jvm::nameless(pid, maps))))
             }
             Err(why) => {
                 names.missing(pid, unreadable(&why, tries.made == TRIES));

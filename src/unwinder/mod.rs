@@ -118,6 +118,12 @@ pub trait Generated: Send {
         None
     }
 
+    /// What a thread at rest waits for, where only the runtime's own notes tell that: the frame that stands for it, between that of such code
+    /// and native code at `callee`, which it has called. `sp`: its own stack pointer there.
+    fn waits_for(&mut self, _sp: u64, _callee: u64) -> Option<RawFrame> {
+        None
+    }
+
     /// Whether [`Generated::resume`] may know something.
     fn can_resume(&self) -> bool {
         false
@@ -155,6 +161,12 @@ pub trait Unwinder {
     /// The name of whom the stack that was walked last, and was copied at `at`, belongs to, if not to the thread that it was found on: of
     /// a virtual thread.
     fn thread_name(&mut self, _at: Ns) -> Option<RawName> {
+        None
+    }
+
+    /// What the blocked thread that was walked last waits for, where only a runtime's own notes tell that: a frame, and in front of which of
+    /// those that the walk has appended it belongs. It is read now, so the check that the thread has not run meanwhile belongs after it.
+    fn waits_for(&mut self) -> Option<(usize, RawFrame)> {
         None
     }
 

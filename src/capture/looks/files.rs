@@ -176,6 +176,7 @@ fn read_stack(
     }
     let walk = stacks.reader.walk(pc, sp, stacks.unwinder, &mut look.stack);
     let name = stacks.unwinder.thread_name(look.at);
+    let waits_for = stacks.unwinder.waits_for();
     let same_place = tasks.doing(files) == Ok(Doing::Blocked { call, sp, pc });
     let same_counters = tasks
         .counters(files)
@@ -184,6 +185,9 @@ fn read_stack(
         round.losses.torn += 1;
         look.stack.clear();
         return None;
+    }
+    if let Some((at, frame)) = waits_for {
+        look.stack.insert(at, frame);
     }
     look.seen = seen_as(state, Some(call));
     look.recovered = walk.recovered;

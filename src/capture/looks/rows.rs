@@ -132,6 +132,11 @@ impl Looks {
     }
 }
 
+/// Whether the thread has not run since the row was made.
+fn stayed(tasks: &Tasks, files: &mut ThreadFiles, row: &Row) -> bool {
+    tasks.counters(files).is_ok_and(|now| now.run_ns == row.counters.run_ns && now.runs == row.counters.runs)
+}
+
 /// Walks the stack that came with a row.
 fn read_stack(
     tasks: &Tasks,
@@ -161,6 +166,7 @@ fn read_stack(
     let registers = &blocked.registers;
     let bytes = StackBytes { base: registers.rsp, bytes: copied.stack };
     copied.kernel_frames(&mut look.stack);
+    let of_user = look.stack.len();
     let mut walk = stacks.unwinder.walk(registers, bytes, &mut look.stack);
     let mut name = stacks.unwinder.thread_name(row.at);
     // Deeper than what is copied, on another stack beside this one, or behind code that nobody can walk: the rest is read as it lies.
@@ -169,15 +175,18 @@ fn read_stack(
         let mut whole = Vec::with_capacity(2 * look.stack.len());
         copied.kernel_frames(&mut whole);
         let again = stacks.unwinder.walk_blocked(registers, bytes, &mut whole);
-        let stayed =
-            tasks.counters(files).is_ok_and(|now| now.run_ns == row.counters.run_ns && now.runs == row.counters.runs);
-        if stayed {
+        if stayed(tasks, files, row) {
             (walk, look.stack, name) = (again, whole, stacks.unwinder.thread_name(row.at));
         } else if copied.stack.is_empty() {
             round.losses.torn += 1;
             look.stack.clear();
             return None;
         }
+    }
+    if let Some((at, frame)) = stacks.unwinder.waits_for()
+        && stayed(tasks, files, row)
+    {
+        look.stack.insert(of_user + at, frame);
     }
     let Blocked { call, .. } = blocked;
     look.seen = seen_as(row.state, Some(*call));

@@ -2,7 +2,9 @@
 //! notes of outer ones where native code calls Java again (`JavaCallWrapper`). So the stack of a thread at rest goes on behind native
 //! code that nobody can walk. Of a thread that runs the notes are of another moment than its stack.
 
-use rustc_hash::FxHashMap;
+use std::time::{Duration, Instant};
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::model::frame::RawFrame;
 use crate::process::memory::ReadMemory;
@@ -14,6 +16,13 @@ use crate::unwinder::{Leave, Place};
 
 /// Threads whose stacks are remembered.
 const KNOWN_MAX: usize = 50_000;
+
+/// It was a thread's of any kind once (JDK 8, 11).
+const PENDING: (&str, &str) = ("JavaThread", "_current_pending_monitor");
+/// What stands for the functions by which a monitor is entered, where these have no names.
+pub const MONITOR: &str = "monitor enter";
+/// Where threads have their stacks is not read again sooner.
+const STACKS_AGAIN: Duration = Duration::from_millis(100);
 
 /// Where the notes are.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +38,8 @@ pub struct Places {
     sp: u64,
     pc: u64,
     fp: u64,
+    /// In a thread: the monitor that it waits to enter.
+    pending: Option<u64>,
 }
 
 impl Places {
@@ -43,6 +54,7 @@ impl Places {
             sp: s.offset("JavaFrameAnchor", "_last_Java_sp").ok()?,
             pc: s.offset("JavaFrameAnchor", "_last_Java_pc").ok()?,
             fp: s.offset("JavaFrameAnchor", "_last_Java_fp").ok()?,
+            pending: s.offset_of_any(&[PENDING, ("Thread", PENDING.1)]).ok(),
         })
     }
 }
@@ -53,6 +65,8 @@ pub struct Anchors {
     places: Option<Places>,
     /// Base and size, by thread.
     stacks: FxHashMap<u64, (u64, u64)>,
+    /// When they were read last.
+    stacks_read: Option<Instant>,
     /// The wrapper of the outermost entry into Java that was walked so far.
     wrapper: Option<u64>,
 }
@@ -109,6 +123,39 @@ impl<M: ReadMemory> Jvm<M> {
         Some((java_sp, self.leave_blob(&blob, Here { place, word }, out)))
     }
 
+    /// Whether the thread whose stack `sp` lies in, and which is at rest in a function of the virtual machine at `callee`, waits to enter a
+    /// monitor: it notes which before it does, and that it has ceased to. Only asked where functions have no names that would tell.
+    pub fn waits_for_monitor(&mut self, sp: u64, callee: u64) -> Option<RawFrame> {
+        self.nameless.as_ref().filter(|library| library.contains(&callee))?;
+        let places = self.anchors.places?;
+        let pending = places.pending?;
+        let thread = match self.on_known_stack(sp) {
+            Some(thread) => thread,
+            None if self.anchors.stacks_read.is_some_and(|at| at.elapsed() < STACKS_AGAIN) => return None,
+            None => {
+                self.anchors.stacks_read = Some(Instant::now());
+                self.thread_with(sp, places)?
+            }
+        };
+        let mut words = [[0; 8]; 3];
+        let pieces: [(u64, usize); 3] = [places.base, places.size, pending].map(|at| (thread.wrapping_add(at), 8));
+        self.memory.read_pieces(&pieces, words.as_flattened_mut())?;
+        let [base, size, monitor] = words.map(u64::from_le_bytes);
+        (holds((base, size), sp) && monitor != 0).then(|| self.stub_frame(MONITOR))
+    }
+
+    fn on_known_stack(&self, sp: u64) -> Option<u64> {
+        self.anchors.stacks.iter().find(|(_, stack)| holds(**stack, sp)).map(|(thread, _)| *thread)
+    }
+
+    /// Others have ended.
+    pub fn threads_are(&mut self, threads: &[u64]) {
+        if !self.anchors.stacks.is_empty() {
+            let threads: FxHashSet<u64> = threads.iter().copied().collect();
+            self.anchors.stacks.retain(|thread, _| threads.contains(thread));
+        }
+    }
+
     /// The Java thread whose stack `sp` lies in.
     fn thread_with(&mut self, sp: u64, places: Places) -> Option<u64> {
         let threads = self.thread_pointers();
@@ -116,15 +163,20 @@ impl<M: ReadMemory> Jvm<M> {
             let (base, size) = (thread.checked_add(places.base)?, thread.checked_add(places.size)?);
             Some((self.memory.read_u64(base)?, self.memory.read_u64(size)?))
         };
-        let holds = |(base, size): (u64, u64)| sp < base && base - sp <= size;
-        let known = threads.iter().find(|thread| self.anchors.stacks.get(thread).is_some_and(|stack| holds(*stack)));
+        let known =
+            threads.iter().find(|thread| self.anchors.stacks.get(thread).is_some_and(|stack| holds(*stack, sp)));
         if let Some(thread) = known
-            && read(*thread).is_some_and(holds)
+            && read(*thread).is_some_and(|stack| holds(stack, sp))
         {
             return Some(*thread);
         }
         let stacks = threads.iter().take(KNOWN_MAX).filter_map(|thread| Some((*thread, read(*thread)?)));
         self.anchors.stacks = stacks.collect();
-        self.anchors.stacks.iter().find(|(_, stack)| holds(**stack)).map(|(thread, _)| *thread)
+        self.anchors.stacks.iter().find(|(_, stack)| holds(**stack, sp)).map(|(thread, _)| *thread)
     }
+}
+
+/// Whether an address lies in a stack with this base, its higher end, and of this size.
+fn holds((base, size): (u64, u64), sp: u64) -> bool {
+    sp < base && base - sp <= size
 }

@@ -10,7 +10,8 @@
 //! normal      what generated classes are called
 //! walk        leaving a frame of generated code
 //!   compiled, interpreter, stub   one each
-//! anchors     where Java code was left, for walks that come no further
+//! anchors     where Java code was left, for walks that come no further; what a thread waits for
+//! library     its file
 //! virtuals    whose stack it is that a carrier has, of virtual threads
 //! objects     Java objects on its heap, for
 //! threads     Java threads and their names
@@ -25,6 +26,7 @@ mod compiled;
 mod heap;
 mod interpreter;
 mod layout;
+mod library;
 mod limited;
 mod methods;
 mod normal;
@@ -38,6 +40,7 @@ mod virtuals;
 mod walk;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -46,9 +49,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::model::frame::RawFrame;
 use crate::model::tables::{FrameKind, Location, Tier};
 use crate::model::text::{NAME_CAP, clean};
-use crate::process::maps::{Backing, Maps};
 use crate::process::memory::ReadMemory;
 use crate::runtimes::names::Names;
+pub use library::{library, nameless};
 pub use structs::{Missing, Unreadable};
 use threads::JavaThread;
 pub use threads::is_own;
@@ -125,21 +128,13 @@ pub struct Jvm<M> {
     names_turn: usize,
     virtuals: Virtuals,
     anchors: Anchors,
+    /// Where its functions lie, if these have no names.
+    nameless: Option<Range<u64>>,
     /// Whom it belongs to, for those who are told.
     pid: Option<u32>,
     /// What was checked in this round is believed.
     round: u64,
     round_began: Instant,
-}
-
-/// Where the library of a virtual machine is mapped, if there is one.
-pub fn library(maps: &Maps) -> Option<u64> {
-    let mapping = maps.iter().find(|mapping| {
-        mapping.backing == Backing::File
-            && mapping.offset == 0
-            && mapping.path.file_name().is_some_and(|name| name == "libjvm.so")
-    });
-    mapping.map(|mapping| mapping.start)
 }
 
 impl<M: ReadMemory> Jvm<M> {
@@ -188,6 +183,7 @@ impl<M: ReadMemory> Jvm<M> {
             names_turn: 0,
             virtuals: Virtuals::default(),
             anchors: Anchors::default(),
+            nameless: None,
             pid: None,
             round: 0,
             round_began: Instant::now(),
@@ -197,6 +193,11 @@ impl<M: ReadMemory> Jvm<M> {
     /// Whose virtual machine it is.
     pub fn in_process(self, pid: u32) -> Jvm<M> {
         Jvm { pid: Some(pid), ..self }
+    }
+
+    /// Its functions have no names, and lie there.
+    pub fn with_nameless(self, nameless: Option<Range<u64>>) -> Jvm<M> {
+        Jvm { nameless, ..self }
     }
 
     /// What is missing for the names of threads.

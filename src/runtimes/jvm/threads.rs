@@ -80,6 +80,7 @@ impl<M: ReadMemory> Jvm<M> {
         self.memory.begin(limited::NAMES);
         let before = std::mem::take(&mut self.thread_names);
         let threads = self.thread_pointers();
+        self.threads_are(&threads);
         let turns = threads.len().div_ceil(NAMES_AT_ONCE).max(TURNS);
         self.names_turn = (self.names_turn + 1) % turns;
         let mut left = 2 * NAMES_AT_ONCE;

@@ -76,6 +76,10 @@ impl<M: ReadMemory + Send> Generated for Jvm<M> {
         self.resume_at_anchor(sp, word, out)
     }
 
+    fn waits_for(&mut self, sp: u64, callee: u64) -> Option<RawFrame> {
+        self.waits_for_monitor(sp, callee)
+    }
+
     fn can_resume(&self) -> bool {
         true
     }

@@ -41,7 +41,7 @@ use crate::unwinder::{Detect, Detected, Generated, Registers, StackBytes, Unwind
 use code::{Code, Source};
 use rows::Left;
 use stack::Stack;
-use walk::Walker;
+use walk::{Crossing, Walker};
 
 /// A walk is made again if what it loaded was not what is mapped, so often in all.
 const ATTEMPTS: usize = 3;
@@ -54,6 +54,8 @@ pub struct FramehopUnwinder<M> {
     // Room that is used again for each walk.
     left: Vec<Left>,
     window: Vec<u8>,
+    /// Of the last walk.
+    crossing: Option<Crossing>,
 }
 
 impl<M: ReadMemory> FramehopUnwinder<M> {
@@ -70,6 +72,7 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
             runtime: Runtime::default(),
             left: Vec::new(),
             window: Vec::new(),
+            crossing: None,
         }
     }
 
@@ -142,6 +145,11 @@ impl<M: ReadMemory> Unwinder for FramehopUnwinder<M> {
         self.runtime.found.as_deref_mut()?.thread_name(at)
     }
 
+    fn waits_for(&mut self) -> Option<(usize, RawFrame)> {
+        let Crossing { frame, sp, callee } = self.crossing.take()?;
+        Some((frame, self.runtime.found.as_deref_mut()?.waits_for(sp, callee)?))
+    }
+
     fn can_resume(&self) -> bool {
         self.runtime.found.as_deref().is_some_and(Generated::can_resume)
     }
@@ -196,11 +204,13 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
             recovered: false,
             signals: 0,
             gap: None,
+            crossing: None,
             at_rest: stays,
             generated,
         };
-        let (walk, stack) = walker.walk();
+        let (walk, stack, crossing) = walker.walk();
         self.window = stack.into_window();
+        self.crossing = crossing;
         walk
     }
 }

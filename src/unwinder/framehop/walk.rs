@@ -57,6 +57,16 @@ enum Next {
     End(Marker),
 }
 
+/// Where generated code, the first on the way out, has called native code.
+#[derive(Clone, Copy, Debug)]
+pub struct Crossing {
+    /// Its frame, among those that the walk has appended.
+    pub frame: usize,
+    /// Its stack pointer, and an address in the function that it has called.
+    pub sp: u64,
+    pub callee: u64,
+}
+
 /// What a runtime says of its frame.
 enum Made {
     Next(Next),
@@ -75,6 +85,7 @@ pub struct Walker<'w, 's, M> {
     pub signals: u32,
     /// Frames are missing here, for this reason.
     pub gap: Option<Marker>,
+    pub crossing: Option<Crossing>,
     /// The thread stands still.
     pub at_rest: bool,
     pub generated: Option<&'w mut dyn Generated>,
@@ -82,9 +93,9 @@ pub struct Walker<'w, 's, M> {
 
 impl<'s, M: ReadMemory> Walker<'_, 's, M> {
     /// Walks until the outermost frame or the first thing that cannot be trusted.
-    pub fn walk(mut self) -> (Walk, Stack<'s, M>) {
+    pub fn walk(mut self) -> (Walk, Stack<'s, M>, Option<Crossing>) {
         let end = self.frames();
-        (Walk { end: end.or(self.gap), recovered: self.recovered }, self.stack)
+        (Walk { end: end.or(self.gap), recovered: self.recovered }, self.stack, self.crossing)
     }
 
     fn frames(&mut self) -> Option<Marker> {
@@ -94,13 +105,20 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         let general = general_known.then_some(General { rax: general[0], rbx: general[1], r13: general[11] });
         let mut cursor = Cursor { pc: rip, exact: true, sp: rsp, rbp, general };
         let on_stack = self.enter(cursor.sp);
+        // The native function whose caller comes next.
+        let mut callee = None;
         loop {
             if self.out.len() - first >= FRAMES_MAX - 1 {
                 return self.end(Marker::TooDeep, None);
             }
             let mut made = None;
             if on_stack {
-                match self.generated_code(cursor) {
+                let frame = self.out.len() - first;
+                let left = self.generated_code(cursor);
+                if let (Some(_), Some(callee), None) = (&left, callee, self.crossing) {
+                    self.crossing = Some(Crossing { frame, sp: cursor.sp, callee });
+                }
+                match left {
                     Some(Made::Next(Next::Frame(next))) if next.sp > cursor.sp && self.stack.holds(next.sp) => {
                         cursor = next;
                         continue;
@@ -140,6 +158,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
             if !on_stack {
                 return self.end(Marker::BadUnwind, Some(known));
             }
+            callee = Some(cursor.address());
             self.stack.take_missing();
             let recovered = self.recovered;
             let next = match made {
