@@ -10,9 +10,6 @@ use super::protocol::{Verdict, verdict};
 use super::spool::{Request, Spool};
 use crate::export::file;
 
-/// How often a profile is sent of which the server's answer leaves open whose fault it is.
-const DOUBTED_MOST: u32 = 3;
-
 pub struct Courier<S> {
     server: S,
     endpoint: String,
@@ -22,8 +19,10 @@ pub struct Courier<S> {
     trouble: Option<Trouble>,
     /// A profile was refused, and none was taken since.
     refused: bool,
-    /// The number of the last one that was doubted, and how often.
-    doubted: (u64, u32),
+    /// The oldest, where the answer to it left open whose fault that is, and nothing was taken since.
+    doubted: Option<u64>,
+    /// It was doubted, and another was taken since: the fault is its own if it is refused once more.
+    suspect: Option<u64>,
     sent: u64,
 }
 
@@ -64,7 +63,8 @@ impl<S: Server> Courier<S> {
             not_before: Duration::ZERO,
             trouble: None,
             refused: false,
-            doubted: (0, 0),
+            doubted: None,
+            suspect: None,
             sent: 0,
         }
     }
@@ -73,10 +73,10 @@ impl<S: Server> Courier<S> {
         self.sent
     }
 
-    /// Sends the oldest, if it is time.
+    /// Sends the oldest, if it is time; where that is doubted the newest, to learn whether the server takes any.
     pub fn step(&mut self, spool: &Mutex<Spool>, moment: Moment, tell: &mut dyn FnMut(String)) -> Next {
-        // Whoever adds does not wait for the server.
-        let Some((number, request)) = lock(spool).oldest() else { return Next::Idle };
+        // Whoever adds does not wait for the server: it is unlocked until there is an answer.
+        let Some((number, request)) = self.choose(&mut lock(spool)) else { return Next::Idle };
         if moment.now < self.not_before && !moment.last {
             return Next::At(self.not_before);
         }
@@ -88,17 +88,27 @@ impl<S: Server> Courier<S> {
                     true => format!("it answers {status}"),
                     false => format!("it answers {status}: {words}"),
                 };
-                match verdict(status) {
+                match verdict(status, &words) {
                     Verdict::Taken => {
                         lock(spool).sent(number);
                         self.sent += 1;
+                        self.suspect = self.doubted.take().filter(|doubted| *doubted != number).or(self.suspect);
                         self.mended(spool, tell);
                         self.refused = false;
                         Next::Again
                     }
                     Verdict::Barred => self.barred(spool, moment, status, said, tell),
                     Verdict::Later => self.later(spool, moment, retry_after, said, tell),
-                    Verdict::Doubtful if self.doubt(number) => self.later(spool, moment, retry_after, said, tell),
+                    Verdict::Doubtful if self.suspect != Some(number) => {
+                        // Once it may be its own; if the next is no better, the server is in trouble.
+                        match self.doubted.replace(self.doubted.unwrap_or(number)) {
+                            None => {
+                                let pause = self.backoff.failed(retry_after, moment.chance);
+                                self.pause(moment, pause)
+                            }
+                            Some(_) => self.later(spool, moment, retry_after, said, tell),
+                        }
+                    }
                     Verdict::Doubtful | Verdict::Unfit => {
                         lock(spool).unfit(number);
                         self.mended(spool, tell);
@@ -112,11 +122,12 @@ impl<S: Server> Courier<S> {
         }
     }
 
-    /// Whether it is to be tried once more.
-    fn doubt(&mut self, number: u64) -> bool {
-        let (last, times) = self.doubted;
-        self.doubted = (number, if last == number { times + 1 } else { 1 });
-        self.doubted.1 < DOUBTED_MOST
+    fn choose(&self, spool: &mut Spool) -> Option<(u64, Request)> {
+        let oldest = spool.oldest()?;
+        match self.doubted == Some(oldest.0) {
+            true => spool.newest(),
+            false => Some(oldest),
+        }
     }
 
     fn later(
@@ -131,6 +142,8 @@ impl<S: Server> Courier<S> {
             let place = file::shown(lock(spool).path());
             tell(format!("cannot push to {}: {why}; profiles wait in `{place}`, sampling goes on", self.endpoint));
         }
+        // What the server took before says nothing of it as it is now.
+        self.suspect = None;
         let pause = self.backoff.failed(asked, moment.chance);
         self.pause(moment, pause)
     }
@@ -154,6 +167,7 @@ impl<S: Server> Courier<S> {
                 self.endpoint
             ));
         }
+        self.suspect = None;
         let pause = self.backoff.barred(moment.chance);
         self.pause(moment, pause)
     }

@@ -57,14 +57,17 @@ pub enum Verdict {
     Barred,
     /// It will never be taken, others may.
     Unfit,
-    /// Either of the last: Pyroscope says 422 of profiles that it does not like, and of faults of its own storage.
+    /// Either: Pyroscope says 422 of profiles that it does not like, and as long as its storage is not there.
     Doubtful,
 }
 
-pub fn verdict(status: u16) -> Verdict {
+/// `words` are the answer's own.
+pub fn verdict(status: u16, words: &str) -> Verdict {
     match status {
         200..=299 => Verdict::Taken,
         408 | 409 | 425 | 429 => Verdict::Later,
+        // A running one says so of profiles that are too old, too large or unsound, else `Unavailable`.
+        422 if words.contains("invalid_argument") => Verdict::Unfit,
         422 => Verdict::Doubtful,
         // Not followed: a token is for the server that was named. And what is not there is another path.
         300..=399 | 401 | 402 | 403 | 404 | 405 | 407 | 410 | 421 | 426 => Verdict::Barred,
@@ -113,12 +116,16 @@ mod tests {
 
     #[test]
     fn answers_have_their_meaning() {
-        let of = |status: &[u16]| status.iter().map(|status| verdict(*status)).collect::<Vec<_>>();
+        let of = |status: &[u16]| status.iter().map(|status| verdict(*status, "")).collect::<Vec<_>>();
         assert_eq!(of(&[200, 204]), [Verdict::Taken; 2]);
         assert_eq!(of(&[408, 429, 500, 502, 503, 504, 100, 999]), [Verdict::Later; 8]);
         assert_eq!(of(&[301, 307, 401, 403, 404]), [Verdict::Barred; 5]);
         assert_eq!(of(&[400, 413, 415, 431]), [Verdict::Unfit; 4]);
         assert_eq!(of(&[422]), [Verdict::Doubtful]);
+        // As a Pyroscope of August 2026 says it.
+        let too_old = r#"{"code":"unknown","message":"... failed: invalid_argument: profile ... is outside of ingestion window"}"#;
+        let no_storage = r#"{"code":"unknown","message":"... failed: unknown: rpc error: code = Unavailable desc = service is unavailable"}"#;
+        assert_eq!((verdict(422, too_old), verdict(422, no_storage)), (Verdict::Unfit, Verdict::Doubtful));
     }
 
     #[test]

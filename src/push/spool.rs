@@ -129,7 +129,16 @@ impl Spool {
 
     /// The oldest, and its number. What cannot be read, or is no request, is given up; its file stays.
     pub fn oldest(&mut self) -> Option<(u64, Request)> {
-        while let Some(waiting) = self.waiting.front() {
+        self.readable(|waiting| waiting.front())
+    }
+
+    /// The newest, in the same way.
+    pub fn newest(&mut self) -> Option<(u64, Request)> {
+        self.readable(|waiting| waiting.back())
+    }
+
+    fn readable(&mut self, which: fn(&VecDeque<Waiting>) -> Option<&Waiting>) -> Option<(u64, Request)> {
+        while let Some(waiting) = which(&self.waiting) {
             let number = waiting.number;
             let request = match &waiting.held {
                 Some(request) => Some(request.clone()),
@@ -138,7 +147,7 @@ impl Spool {
             match request {
                 Some(request) => return Some((number, request)),
                 None => {
-                    self.waiting.pop_front();
+                    self.waiting.retain(|waiting| waiting.number != number);
                     self.unfit += 1;
                 }
             }

@@ -148,12 +148,38 @@ fn what_the_server_does_not_like_is_dropped_and_the_others_go_on() {
 }
 
 #[test]
-fn a_fault_of_the_server_that_looks_like_ours_is_tried_three_times() {
+fn an_answer_that_blames_the_profile_counts_only_where_others_are_taken() {
+    // The server's own fault: nothing is lost, however long that lasts, and it is told once.
     let mut run = Run::new(10_000);
-    (0..2).for_each(|nth| run.add(nth));
-    run.server.answers([said(422), said(422), said(200), said(422), said(422), said(422)]);
+    (0..3).for_each(|nth| run.add(nth));
+    run.server.answers((0..500).map(|_| said(422)));
+    run.run(HOUR * 10);
+    assert_eq!(run.counts(), (0, 3, 0));
+    assert_eq!(run.told.len(), 1, "{:?}", run.told);
+    lock(&run.server.answers).clear();
+    run.run(HOUR * 11);
+    assert_eq!(run.counts(), (3, 0, 0));
+
+    // The profile's: the others are taken, and it is dropped.
+    let mut run = Run::new(10_000);
+    (0..3).for_each(|nth| run.add(nth));
+    run.server.answers([said(422), said(200), said(422)]);
     run.run(HOUR);
-    assert_eq!(run.server.got(), [0, 0, 0, 1, 1, 1].map(|nth| format!("name=n{nth}")));
+    assert_eq!(run.server.got(), [0, 2, 0, 1].map(|nth| format!("name=n{nth}")));
+    assert_eq!(run.counts(), (2, 0, 1));
+    let [only] = &run.told[..] else { panic!("{:?}", run.told) };
+    assert!(only.contains("does not take a profile, which is dropped: it answers 422"), "{only}");
+
+    // One that is alone waits for the next, which shows whose fault it is.
+    let mut run = Run::new(10_000);
+    run.add(0);
+    run.server.answers([said(422), said(422), said(422)]);
+    run.run(Duration::from_secs(4));
+    assert_eq!(run.counts(), (0, 1, 0));
+    run.add(1);
+    run.server.answers([said(200), said(422)]);
+    run.run(HOUR);
+    assert_eq!(run.server.got(), [0, 0, 0, 1, 0].map(|nth| format!("name=n{nth}")));
     assert_eq!(run.counts(), (1, 0, 1));
 }
 
