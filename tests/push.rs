@@ -363,6 +363,18 @@ fn a_token_of_a_file_may_change_and_may_be_a_password() {
 }
 
 #[test]
+fn a_token_is_for_the_server_that_was_named() {
+    let (target, dir) = (target(), tempfile::tempdir().expect("a folder"));
+    let another = Server::start(Mode::Answers(200), None);
+    let server = Server::start(Mode::Moved(another.port()), None);
+    let pushing = Pushing::start(&target, &server, dir.path(), &[], &[("SAMPLETOP_PUSH_TOKEN", "t0k3n")]);
+    let moved = format!("it answers 307: it is at http://127.0.0.1:{}/ingest; see to the address", another.port());
+    pushing.wait_until_it_says(&moved);
+    let (_, last) = pushing.end();
+    assert!(another.got().is_empty() && last.starts_with("sampletop: 0 profiles were pushed"), "{last}");
+}
+
+#[test]
 fn two_runs_do_not_share_what_waits() {
     let (target, dir) = (target(), tempfile::tempdir().expect("a folder"));
     let server = Server::start(Mode::Answers(503), None);

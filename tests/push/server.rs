@@ -36,6 +36,8 @@ pub enum Mode {
     Answers(u16),
     /// 401, but for this header.
     Wants(&'static str),
+    /// 307, to another port of this machine.
+    Moved(u16),
     /// It reads, and says nothing.
     Hangs,
 }
@@ -72,6 +74,10 @@ impl Server {
 
     pub fn address(&self) -> String {
         format!("{}://127.0.0.1:{}", if self.encrypted { "https" } else { "http" }, self.port)
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     pub fn set(&self, mode: Mode) {
@@ -126,13 +132,18 @@ fn answer(raw: &TcpStream, stream: impl Read + Write, state: &Mutex<State>) -> s
         Mode::Answers(status) => status,
         Mode::Wants(value) if headers.iter().any(|(name, other)| name == "authorization" && other == value) => 200,
         Mode::Wants(_) => 401,
+        Mode::Moved(_) => 307,
+    };
+    let moved = match state.mode {
+        Mode::Moved(port) => format!("Location: http://127.0.0.1:{port}/ingest\r\n"),
+        _ => String::new(),
     };
     state.got.push(Got { line: line.trim_end().into(), headers, body, answer: status });
     drop(state);
     let words = if status == 200 { "" } else { "not today" };
     let length = words.len();
     let stream = reader.get_mut();
-    write!(stream, "HTTP/1.1 {status} X\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{words}")?;
+    write!(stream, "HTTP/1.1 {status} X\r\n{moved}Content-Length: {length}\r\nConnection: close\r\n\r\n{words}")?;
     stream.flush()
 }
 
