@@ -13,6 +13,12 @@ use crate::model::frame::{Ns, SECOND};
 /// A thread that has been seen waiting, unmoved, for so long is parked.
 pub const PARKED_AFTER: Ns = SECOND / 4;
 
+/// One that moved again within so long had better not been parked: it is looked at in every round until it has waited for that
+/// long. Timers of a quarter of a second, as a JVM has two of, would make everybody be looked at eight times a second.
+pub const RESTLESS: Ns = SECOND;
+/// So many at a time.
+const RESTLESS_MOST: usize = 16;
+
 /// Looks a second at all that are parked. A look is one read, 0.8 to 1.4 us where all cores are busy: 0.7 % of a core at most.
 const LOOKS_PER_SECOND: u64 = 5_000;
 
@@ -27,15 +33,31 @@ pub fn turns(interval: Ns) -> usize {
 pub struct Parked {
     tids: BTreeSet<u32>,
     last: u32,
+    restless: Vec<u32>,
 }
 
 impl Parked {
-    pub fn set(&mut self, tid: u32, parked: bool) {
-        if parked {
-            self.tids.insert(tid)
-        } else {
-            self.tids.remove(&tid)
-        };
+    /// For how long a thread has to have waited.
+    pub fn after(&self, tid: u32) -> Ns {
+        if self.restless.contains(&tid) { RESTLESS } else { PARKED_AFTER }
+    }
+
+    pub fn add(&mut self, tid: u32) {
+        self.tids.insert(tid);
+        self.restless.retain(|restless| *restless != tid);
+    }
+
+    /// It has moved, after it had waited for so long.
+    pub fn woke(&mut self, tid: u32, waited: Ns) {
+        if self.tids.remove(&tid) && waited < RESTLESS && self.restless.len() < RESTLESS_MOST {
+            self.restless.push(tid);
+        }
+    }
+
+    /// It has ended.
+    pub fn forget(&mut self, tid: u32) {
+        self.tids.remove(&tid);
+        self.restless.retain(|restless| *restless != tid);
     }
 
     pub fn len(&self) -> usize {
@@ -48,6 +70,7 @@ impl Parked {
 
     pub fn clear(&mut self) {
         self.tids.clear();
+        self.restless.clear();
     }
 
     /// Replaces `out` with those whose turn it is now, at most `most`, and none twice. In the order of their ids from the one
@@ -83,7 +106,7 @@ mod tests {
     #[test]
     fn a_few_have_their_turn_every_time_and_once() {
         let mut parked = Parked::default();
-        [5, 1, 9].into_iter().for_each(|tid| parked.set(tid, true));
+        [5, 1, 9].into_iter().for_each(|tid| parked.add(tid));
         let mut out = vec![77];
         for _ in 0..3 {
             parked.take_turns(3, &mut out);
@@ -93,6 +116,35 @@ mod tests {
         parked.clear();
         parked.take_turns(3, &mut out);
         assert!(out.is_empty());
+    }
+
+    #[test]
+    fn one_that_moves_again_soon_is_parked_later_and_only_some_are() {
+        let mut parked = Parked::default();
+        let mut out = Vec::new();
+        assert_eq!(parked.after(7), PARKED_AFTER);
+        parked.woke(7, PARKED_AFTER);
+        assert_eq!(parked.after(7), PARKED_AFTER, "it was not parked");
+        parked.add(7);
+        parked.woke(7, RESTLESS);
+        assert_eq!(parked.after(7), PARKED_AFTER, "it had waited for long");
+        parked.add(7);
+        parked.woke(7, RESTLESS - 1);
+        assert_eq!((parked.after(7), parked.after(8), parked.len()), (RESTLESS, PARKED_AFTER, 0));
+        parked.add(7);
+        assert_eq!(parked.after(7), PARKED_AFTER, "it has waited for long now");
+        for tid in 0..100 {
+            parked.add(tid);
+            parked.woke(tid, 0);
+        }
+        let restless = |parked: &Parked| (0..100).filter(|tid| parked.after(*tid) == RESTLESS).count();
+        assert_eq!(restless(&parked), RESTLESS_MOST);
+        (0..4).for_each(|tid| parked.forget(tid));
+        assert_eq!(restless(&parked), RESTLESS_MOST - 4);
+        parked.take_turns(3, &mut out);
+        assert!(out.is_empty());
+        parked.clear();
+        assert_eq!(restless(&parked), 0);
     }
 
     proptest! {
@@ -107,16 +159,16 @@ mod tests {
             let mut parked = Parked::default();
             // When each came, or had its turn.
             let mut waiting: HashMap<u32, usize> = first.iter().map(|tid| (*tid, 0)).collect();
-            first.iter().for_each(|tid| parked.set(*tid, true));
+            first.iter().for_each(|tid| parked.add(*tid));
             // In each round at most so many come whom the rotation meets before it is round.
             let (mut ever, mut out) = (first.len(), Vec::new());
             for (round, changes) in rounds.iter().enumerate() {
                 for (tid, comes) in changes {
                     if *comes {
-                        parked.set(*tid, true);
+                        parked.add(*tid);
                         waiting.entry(*tid).or_insert_with(|| { ever += 1; round });
                     } else {
-                        parked.set(*tid, false);
+                        parked.woke(*tid, SECOND);
                         waiting.remove(tid);
                     }
                 }

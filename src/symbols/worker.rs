@@ -26,8 +26,11 @@ use crate::process::open::open_mapped;
 
 /// Names per portion.
 const PORTION: usize = 64;
-/// How long after a file was mapped it may take until it is opened.
+/// How long after a file was mapped it may take until it is opened: while others are, and when none has been for long. Names in it are
+/// asked for within a tenth of a second, which opens it, too.
 const POLL: Duration = Duration::from_millis(50);
+const POLL_SELDOM: Duration = Duration::from_millis(500);
+const LONG: Duration = Duration::from_secs(5);
 /// Files kept open for a target that may end; later ones are opened when they are asked for.
 const OPEN_CAP: usize = 512;
 /// Files whose symbols are kept at a time; each maps up to two.
@@ -72,6 +75,8 @@ pub struct Worker {
     results: Sender<Vec<Resolved>>,
     shared: Arc<Shared>,
     opened: Vec<Opened>,
+    /// When the last of them came.
+    opened_at: Instant,
     open: usize,
     /// Frames to name, by file; the files in the order in which they were first asked for.
     queued: FxHashMap<FileId, Vec<RawFrame>>,
@@ -98,6 +103,7 @@ impl Worker {
             results,
             shared,
             opened: Vec::new(),
+            opened_at: Instant::now(),
             open: 0,
             queued: FxHashMap::default(),
             order: VecDeque::new(),
@@ -112,7 +118,11 @@ impl Worker {
     /// Runs until its owner is gone.
     pub fn run(mut self) {
         loop {
-            let wait = if self.order.is_empty() { POLL } else { Duration::ZERO };
+            let wait = match self.order.is_empty() {
+                true if self.opened_at.elapsed() < LONG => POLL,
+                true => POLL_SELDOM,
+                false => Duration::ZERO,
+            };
             match self.requests.recv_timeout(wait) {
                 Ok(frames) => self.sort(frames),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -148,6 +158,7 @@ impl Worker {
             };
             self.open += usize::from(matches!(opened, Opened::Open(..)));
             self.opened.push(opened);
+            self.opened_at = Instant::now();
         }
     }
 

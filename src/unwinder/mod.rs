@@ -4,6 +4,8 @@ pub mod framehop;
 #[cfg(feature = "libunwind")]
 pub mod libunwind;
 
+use rustc_hash::FxHashSet;
+
 use crate::model::frame::{Marker, Ns, RawFrame, RawName};
 use crate::process::maps::Maps;
 
@@ -96,8 +98,8 @@ pub trait Generated: Send {
     /// What the process has mapped, as it was read last.
     fn mapped(&mut self, _: &Maps) {}
 
-    /// Threads that the runtime knows by names of its own: their ids, as their process numbers them, and the names.
-    fn thread_names(&mut self) -> Vec<(u32, RawName)>;
+    /// See [`Unwinder::thread_names`].
+    fn thread_names(&mut self, moved: Option<&FxHashSet<u32>>) -> Vec<(u32, RawName)>;
 
     /// The name of whom the stack that was walked last, and was copied at `at`, belongs to, if not to the thread that it was found on.
     fn thread_name(&mut self, _at: Ns) -> Option<RawName> {
@@ -153,8 +155,10 @@ pub trait Unwinder {
     /// read from the target during the walk, so the check that the thread has not run meanwhile belongs *after* it.
     fn walk(&mut self, registers: &Registers, stack: StackBytes<'_>, out: &mut Vec<RawFrame>) -> Walk;
 
-    /// Threads that a runtime knows by names of its own: their ids, as their process numbers them, and the names.
-    fn thread_names(&mut self) -> Vec<(u32, RawName)> {
+    /// Threads that a runtime knows by names of its own: their ids, as their process numbers them, and the names. `moved`: those that
+    /// have run since the last time, by the same ids; another's name is likely what it was, and may be told as it was for some time.
+    /// `None`: that is not known.
+    fn thread_names(&mut self, _moved: Option<&FxHashSet<u32>>) -> Vec<(u32, RawName)> {
         Vec::new()
     }
 

@@ -8,7 +8,7 @@ use sampletop::capture::blocked::StackReader;
 use sampletop::capture::bpf::rows::{Row, What};
 use sampletop::capture::bpf::{Again, Bpf, Counts, Single, Singly, Visit, explain};
 use sampletop::capture::looks::{Looks, Round, Stacks};
-use sampletop::capture::parked::{self, PARKED_AFTER};
+use sampletop::capture::parked::{self, PARKED_AFTER, RESTLESS};
 use sampletop::capture::perf::Perf;
 use sampletop::capture::schedule::now;
 use sampletop::config::CaptureChoice;
@@ -104,7 +104,7 @@ fn where_the_clock_of_the_process_tells_that_nobody_has_run_nobody_is_visited() 
     wait_until_all_sleep(target.pid());
     let mut passes = Passes::over(target.pid(), 50);
     let park = |passes: &mut Passes| {
-        std::thread::sleep(Duration::from_nanos(PARKED_AFTER));
+        std::thread::sleep(Duration::from_nanos(RESTLESS));
         passes.next();
     };
     passes.next();
@@ -284,7 +284,8 @@ fn rotation(name_of_test: &str, open: impl Fn() -> Bpf) {
             (0..9).map(|_| silent(passes.next())).collect::<Vec<_>>()
         };
         let park = |passes: &mut Passes| {
-            std::thread::sleep(Duration::from_nanos(PARKED_AFTER));
+            // They were woken soon after they were parked.
+            std::thread::sleep(Duration::from_nanos(RESTLESS));
             passes.next();
             assert_eq!(silent(passes.next()).1 % if listed { 50 } else { 501 }, 0, "both are parked again");
         };
@@ -313,7 +314,7 @@ fn rotation(name_of_test: &str, open: impl Fn() -> Bpf) {
     };
     let park = |passes: &mut Passes| {
         // Both are parked again, and their turn has come and gone.
-        std::thread::sleep(Duration::from_nanos(PARKED_AFTER));
+        std::thread::sleep(Duration::from_nanos(RESTLESS));
         passes.looks.leave_nobody_out();
         passes.next();
     };

@@ -21,7 +21,7 @@ use common::{Running, build, wait_until, wait_until_all_sleep};
 use sampletop::capture::Control;
 use sampletop::capture::blocked::StackReader;
 use sampletop::capture::looks::{Looks, Round, Stacks};
-use sampletop::capture::parked::PARKED_AFTER;
+use sampletop::capture::parked::{PARKED_AFTER, RESTLESS};
 use sampletop::capture::schedule::now;
 use sampletop::config::CaptureChoice;
 use sampletop::model::frame::{Event, Look, Losses, Marker, Ns, RawFrame, SECOND, Seen};

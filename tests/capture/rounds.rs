@@ -89,7 +89,7 @@ fn parked_threads_are_looked_at_in_rotation_and_a_woken_one_at_once() {
         };
         let mut parks = 0;
         let park = |rounds: &mut Rounds| {
-            std::thread::sleep(Duration::from_nanos(PARKED_AFTER));
+            std::thread::sleep(Duration::from_nanos(RESTLESS));
             parks = rounds.next(&mut TopOnly).1;
             assert_eq!(rounds.next(&mut TopOnly).1, 20);
         };
@@ -143,7 +143,7 @@ fn where_the_clock_of_the_process_tells_that_nobody_has_run_nobody_is_looked_at(
         let mut names: Vec<String> = looks(&found).map(name).collect();
         names.sort();
         assert_eq!(names, ["cap_threads-sta".to_owned(), format!("park-{woken}")]);
-        std::thread::sleep(Duration::from_nanos(PARKED_AFTER));
+        std::thread::sleep(Duration::from_nanos(RESTLESS));
         rounds.next(&mut TopOnly);
         assert_eq!(rounds.next(&mut TopOnly).1, 0, "all is as it was");
     }

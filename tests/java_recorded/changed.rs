@@ -88,7 +88,7 @@ pub fn look(all: &[Recording], data: &[u8]) {
             memory.take_reads(WALK_READS);
             check(&names, &out);
         }
-        let found = unwinder.thread_names();
+        let found = unwinder.thread_names(None);
         memory.take_reads(NAMES_READS);
         assert!(found.len() <= 50_000);
         return;
@@ -102,7 +102,7 @@ pub fn look(all: &[Recording], data: &[u8]) {
         memory.take_reads(WALK_READS);
         check(&names, &out);
     }
-    let found = Generated::thread_names(&mut jvm);
+    let found = Generated::thread_names(&mut jvm, None);
     memory.take_reads(NAMES_READS);
     for (_, name) in found.iter().take(100) {
         assert_clean(&names.thread(*name).expect("a name"), NAME_CAP);

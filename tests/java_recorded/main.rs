@@ -82,7 +82,7 @@ fn names_are_what_jstack_said() {
         let Recording { version, pieces: memory, expected } = Recording::load(recording);
         let names = Names::default();
         let mut jvm = attach(memory, expected.image, &names);
-        let found = Generated::thread_names(&mut jvm);
+        let found = Generated::thread_names(&mut jvm, None);
         for thread in &expected.threads {
             let name = found.iter().find(|(id, _)| *id == thread.id).and_then(|(_, name)| names.thread(*name));
             assert_eq!(name.as_deref(), Some(&thread.name[..]), "JDK {version}");
@@ -135,7 +135,7 @@ fn a_hole_in_memory_makes_no_other_frames() {
                     changed += u32::from(found.len() != segment.frames.len());
                 }
             }
-            for (id, name) in Generated::thread_names(&mut jvm) {
+            for (id, name) in Generated::thread_names(&mut jvm, None) {
                 if let Some(thread) = expected.threads.iter().find(|thread| thread.id == id) {
                     assert_eq!(names.thread(name).as_deref(), Some(&thread.name[..]), "JDK {version}, {hole:x}");
                 }

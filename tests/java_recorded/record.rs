@@ -10,6 +10,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use regex::Regex;
+use rustc_hash::FxHashSet;
 use sampletop::capture::blocked::StackReader;
 use sampletop::model::frame::{Ns, RawFrame, RawName};
 use sampletop::process::files::Files;
@@ -70,8 +71,8 @@ impl<G: Generated> Generated for Watched<G> {
         self.inner.begin();
     }
 
-    fn thread_names(&mut self) -> Vec<(u32, RawName)> {
-        self.inner.thread_names()
+    fn thread_names(&mut self, moved: Option<&FxHashSet<u32>>) -> Vec<(u32, RawName)> {
+        self.inner.thread_names(moved)
     }
 
     fn thread_name(&mut self, at: Ns) -> Option<RawName> {
@@ -143,7 +144,7 @@ fn main() {
         threads.insert(tid, Thread { id: tid, name: name.clone(), segments });
     }
     assert_eq!(threads.len().to_string(), THREADS);
-    for (tid, name) in sampletop::unwinder::Unwinder::thread_names(&mut unwinder) {
+    for (tid, name) in sampletop::unwinder::Unwinder::thread_names(&mut unwinder, None) {
         if let Some(thread) = threads.get(&tid) {
             assert_eq!(names.thread(name).as_deref(), Some(&thread.name[..]));
         }

@@ -24,16 +24,28 @@ public class Life {
         }
     }
 
+    /** Has fields of its own that are called as those of its super class are. */
+    static class Shadowing extends Thread {
+        final String name = "not the name of a thread";
+        final boolean daemon = !getName().contains("daemon");
+        final Object holder = new Object();
+
+        Shadowing(Runnable work, String name) {
+            super(work, name);
+        }
+    }
+
     /** Ends, but for the threads that it has started. */
     static void threads() throws Exception {
         CountDownLatch begun = new CountDownLatch(4);
         for (String name : new String[] {"a worker of the program", "another worker of it", "a daemon of the program", "C2 compilers' friend"}) {
-            Thread thread = new Thread(() -> {
+            Runnable work = () -> {
                 begun.countDown();
                 while (true) {
                     LockSupport.park();
                 }
-            }, name);
+            };
+            Thread thread = name.startsWith("a ") ? new Shadowing(work, name) : new Thread(work, name);
             thread.setDaemon(name.contains("daemon"));
             thread.start();
         }

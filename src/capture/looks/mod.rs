@@ -17,7 +17,7 @@ use rustc_hash::FxHashMap;
 use crate::capture::blocked::StackReader;
 use crate::capture::bpf::Again;
 use crate::capture::looks::files::UnderWay;
-use crate::capture::parked::{PARKED_AFTER, Parked};
+use crate::capture::parked::Parked;
 use crate::capture::schedule::now;
 use crate::capture::standstill::Standstill;
 use crate::model::frame::{
@@ -326,7 +326,7 @@ impl Looks {
         let known = self.known.swap_remove(index);
         self.is_parked.swap_remove(index);
         self.index.remove(&known.key.tid);
-        self.parked.set(known.key.tid, false);
+        self.parked.forget(known.key.tid);
         if let Some(moved) = self.known.get(index) {
             self.index.insert(moved.key.tid, index);
         }
@@ -356,8 +356,8 @@ impl Looks {
         let unmoved = known.counters.is_some_and(|c| c.run_ns == counters.run_ns && c.runs == counters.runs);
         match &known.last {
             Last::Blocked if unmoved => {
-                if from >= known.seen_at + PARKED_AFTER {
-                    self.park(index, true);
+                if from >= known.seen_at + self.parked.after(known.key.tid) {
+                    self.park(index);
                 }
                 true
             }
@@ -375,7 +375,7 @@ impl Looks {
                 true
             }
             _ => {
-                self.park(index, false);
+                self.unpark(index);
                 false
             }
         }
@@ -396,16 +396,20 @@ impl Looks {
     fn not_seen(&mut self, index: usize) {
         self.known[index].last = Last::Nothing;
         self.again.tids.push(self.known[index].key.tid);
-        self.park(index, false);
+        self.unpark(index);
     }
 
-    fn park(&mut self, index: usize, park: bool) {
-        if self.is_parked[index] != park {
-            self.is_parked[index] = park;
-            self.parked.set(self.known[index].key.tid, park);
-            if park {
-                self.standstill.joined();
-            }
+    fn park(&mut self, index: usize) {
+        if !std::mem::replace(&mut self.is_parked[index], true) {
+            self.parked.add(self.known[index].key.tid);
+            self.standstill.joined();
+        }
+    }
+
+    fn unpark(&mut self, index: usize) {
+        if std::mem::replace(&mut self.is_parked[index], false) {
+            let known = &self.known[index];
+            self.parked.woke(known.key.tid, now().saturating_sub(known.seen_at));
         }
     }
 

@@ -8,7 +8,6 @@ use crate::capture::bpf::load::LISTED_MOST;
 use crate::capture::bpf::rows::{Blocked, Copied, Row, What};
 use crate::capture::bpf::{Single, Singly, Visit};
 use crate::capture::looks::{Found, Last, Looks, Round, not_readable, seen_as};
-use crate::capture::parked::PARKED_AFTER;
 use crate::capture::schedule::now;
 use crate::model::frame::{Look, Marker, Ns};
 use crate::process::threads::{Tasks, ThreadFiles};
@@ -79,14 +78,15 @@ impl Looks {
         if let Some(clock) = clock {
             self.answered(clock, self.turned, round.turns);
         }
-        let since = now().saturating_sub(PARKED_AFTER);
+        let at = now();
         for index in 0..self.known.len() {
             // Whoever is not parked was visited. Who moved was seen.
+            let known = &self.known[index];
             if !self.is_parked[index]
-                && matches!(self.known[index].last, Last::Blocked)
-                && self.known[index].seen_at <= since
+                && matches!(known.last, Last::Blocked)
+                && at >= known.seen_at + self.parked.after(known.key.tid)
             {
-                self.park(index, true);
+                self.park(index);
             }
         }
         if self.list_again {

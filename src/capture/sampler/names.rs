@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::model::frame::{Ns, RawName, SECOND, ThreadKind};
 use crate::process::ids::ids_inside;
@@ -33,6 +33,10 @@ pub struct ThreadNames {
     cost: Ns,
     /// Somebody was met since who is new, or has another name to the kernel.
     missed: bool,
+    /// Who was looked at since, and so has moved. Others may be renamed, too, but by others.
+    moved: FxHashSet<u32>,
+    /// The process is in a pid namespace of its own, if that is known.
+    contained: Option<bool>,
 }
 
 impl ThreadNames {
@@ -43,10 +47,16 @@ impl ThreadNames {
             return;
         }
         let begin = Instant::now();
+        // The runtime numbers its threads as its own pid namespace does. Of one that it did not know it may know by now.
+        let known = !self.missed && !self.unknown.keys().any(|tid| self.moved.contains(tid));
+        let moved = Some(&self.moved).filter(|_| known && self.contained == Some(false));
+        let found = unwinder.thread_names(moved);
+        self.moved.clear();
         (self.leader, self.read_at, self.missed) = (pid, Some(at), false);
-        let found = unwinder.thread_names();
-        // The runtime numbers its threads as its own pid namespace does.
-        let ids = if found.is_empty() { None } else { ids_inside(pid) };
+        let ids = if found.is_empty() || self.contained == Some(false) { None } else { ids_inside(pid) };
+        if !found.is_empty() {
+            self.contained = Some(ids.is_some());
+        }
         let tid = |inside: u32| ids.as_ref().map_or(Some(inside), |ids| ids.get(&inside).copied());
         let before = std::mem::take(&mut self.by_tid);
         // By what it was called before the name was read; what it is called when it is looked at next may be newer.
@@ -86,6 +96,7 @@ impl ThreadNames {
         if self.by_tid.is_empty() {
             return kernel;
         }
+        self.moved.insert(tid);
         if let Some((name, then)) = self.by_tid.get_mut(&tid) {
             then.get_or_insert(kernel);
             return *name;
@@ -106,6 +117,8 @@ impl ThreadNames {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::model::frame::RawFrame;
     use crate::unwinder::{Registers, StackBytes, Walk};
@@ -115,14 +128,17 @@ mod tests {
     struct Runtime {
         threads: Vec<(u32, RawName)>,
         asked: usize,
+        /// By the last question.
+        moved: Option<Vec<u32>>,
     }
 
     impl Unwinder for Runtime {
         fn walk(&mut self, _: &Registers, _: StackBytes<'_>, _: &mut Vec<RawFrame>) -> Walk {
             Walk { end: None, recovered: false }
         }
-        fn thread_names(&mut self) -> Vec<(u32, RawName)> {
+        fn thread_names(&mut self, moved: Option<&FxHashSet<u32>>) -> Vec<(u32, RawName)> {
             self.asked += 1;
+            self.moved = moved.map(|moved| BTreeSet::from_iter(moved).into_iter().copied().collect());
             self.threads.clone()
         }
     }
@@ -132,7 +148,7 @@ mod tests {
     #[test]
     fn own_threads_and_foreign_ones_do_not_make_names_be_read_for_ever() {
         let (long, daemon) = (RawName::of_runtime(1), RawName::of_runtime(2).of_kind(ThreadKind::Daemon));
-        let mut runtime = Runtime { threads: vec![(7, long), (8, daemon)], asked: 0 };
+        let mut runtime = Runtime { threads: vec![(7, long), (8, daemon)], ..Runtime::default() };
         let mut names = ThreadNames::default();
         let [java, collector, foreign] = [&b"java"[..], b"GC Thread#0", b"rocksdb:low0"].map(RawName::new);
         // Ten seconds of ticks.
@@ -150,10 +166,34 @@ mod tests {
     }
 
     #[test]
+    fn it_is_said_who_has_moved_unless_somebody_is_not_known() {
+        let [one, two] = [1, 2].map(RawName::of_runtime);
+        let kernel = RawName::new(b"worker");
+        let mut runtime = Runtime { threads: vec![(7, one), (8, two)], ..Runtime::default() };
+        let mut names = ThreadNames::default();
+        // Threads of the namespace that we are in.
+        let pid = std::process::id();
+        let mut second = 0;
+        let mut told = |tids: &[u32]| {
+            second += 1;
+            names.refresh(pid, second * SECOND, &mut runtime);
+            let told = runtime.moved.clone();
+            for tid in tids {
+                names.of(*tid, kernel, second * SECOND, &mut runtime);
+            }
+            told
+        };
+        assert_eq!((told(&[8, 7, 8]), told(&[8])), (None, Some(vec![7, 8])));
+        assert_eq!((told(&[]), told(&[7, 9])), (Some(vec![8]), Some(vec![])));
+        assert_eq!(told(&[8]), None, "who is 9?");
+        assert_eq!((told(&[9]), told(&[8]), told(&[])), (Some(vec![8]), None, Some(vec![8])));
+    }
+
+    #[test]
     fn a_new_name_is_read_with_the_look_that_brings_it() {
         let [first, second, third] = [1, 2, 3].map(|id| RawName::of_runtime(id).of_kind(ThreadKind::Daemon));
         let [one, two, three] = [b"request 1", b"request 2", b"request 3"].map(|name| RawName::new(name));
-        let mut runtime = Runtime { threads: vec![(7, first)], asked: 0 };
+        let mut runtime = Runtime { threads: vec![(7, first)], ..Runtime::default() };
         let mut names = ThreadNames::default();
         names.refresh(PID, 0, &mut runtime);
         assert_eq!(names.of(7, one, 0, &mut runtime), first);
@@ -171,7 +211,7 @@ mod tests {
     fn a_name_that_was_read_again_before_it_changed_is_not_taken_for_the_new_one() {
         let [first, second] = [1, 2].map(RawName::of_runtime);
         let [one, two] = [b"request 1", b"request 2"].map(|name| RawName::new(name));
-        let mut runtime = Runtime { threads: vec![(7, first)], asked: 0 };
+        let mut runtime = Runtime { threads: vec![(7, first)], ..Runtime::default() };
         let mut names = ThreadNames::default();
         names.refresh(PID, 0, &mut runtime);
         assert_eq!(names.of(7, one, 0, &mut runtime), first);

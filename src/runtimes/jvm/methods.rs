@@ -15,8 +15,6 @@ use crate::runtimes::jvm::unsigned5::Unsigned5;
 /// Methods remembered, and bytes of what is known of them.
 const METHODS_MAX: usize = 100_000;
 const BYTES_MAX: usize = 32 << 20;
-/// Methods that are compared in one call: each is nine pieces.
-const METHODS_AT_ONCE: usize = 64;
 /// Bytes of a line table that are read; a method of 64 KiB has at most twice that.
 const LINES_MAX: usize = 256 << 10;
 /// Bytes of a class or method name.
@@ -136,28 +134,24 @@ impl Evidence {
 }
 
 impl Methods {
-    /// What was looked at in an earlier round is looked at again before it is believed: what was met in the last one now,
-    /// all in a few calls.
-    pub fn begin<M: ReadMemory>(&mut self, memory: &M, round: u64) {
+    /// What was looked at in an earlier round is looked at again before it is believed. What was met in the last one is likely met
+    /// again: its addresses, for [`Methods::evidence`] to be read, all in a few calls, and [`Methods::found`] to be told.
+    pub fn begin(&mut self, round: u64) -> Vec<u64> {
         self.round = round;
-        let (mut used, mut now) = (std::mem::take(&mut self.used), Vec::new());
+        let mut used = std::mem::take(&mut self.used);
         used.retain(|at| self.known.contains_key(at));
-        for methods in used.chunks(METHODS_AT_ONCE) {
-            let evidence: Vec<&Evidence> = methods.iter().map(|at| &self.known[at].evidence).collect();
-            let pieces: Vec<_> = evidence.iter().flat_map(|evidence| &evidence.pieces).copied().collect();
-            now.resize(evidence.iter().map(|evidence| evidence.bytes.len()).sum(), 0);
-            if memory.read_pieces(&pieces, &mut now).is_none() {
-                continue;
-            }
-            let mut rest = &now[..];
-            for at in methods {
-                let Some(met) = self.known.get_mut(at) else { continue };
-                let (found, behind) = rest.split_at(met.evidence.bytes.len());
-                rest = behind;
-                if found == met.evidence.bytes {
-                    met.checked = round;
-                }
-            }
+        used
+    }
+
+    /// The memory that says which method is at this address.
+    pub fn evidence(&self, at: u64) -> &[(u64, usize)] {
+        self.known.get(&at).map_or(&[], |met| &met.evidence.pieces)
+    }
+
+    /// What is there in this round.
+    pub fn found(&mut self, at: u64, bytes: &[u8]) {
+        if let Some(met) = self.known.get_mut(&at).filter(|met| met.evidence.bytes == bytes) {
+            met.checked = self.round;
         }
     }
 

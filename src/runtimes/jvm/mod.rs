@@ -69,8 +69,8 @@ use virtuals::Virtuals;
 /// For so long code is taken to be what it was: a tick at 100 Hz. Freed code is used again only after a safepoint at which
 /// no thread was in it.
 const BELIEVED: Duration = Duration::from_millis(10);
-/// Blobs that are compared in one call.
-const BLOBS_AT_ONCE: usize = 256;
+/// Blobs and methods that are compared in one call; a method is nine pieces.
+const MET_AT_ONCE: usize = 128;
 /// Blobs remembered; 64 MiB of code has some 40,000.
 const BLOBS_MAX: usize = 1 << 16;
 /// Bytes of debug information kept.
@@ -102,6 +102,12 @@ impl Known {
     }
 }
 
+/// What was met in a round, by its address.
+enum Remembered {
+    Blob(u64),
+    Method(u64),
+}
+
 /// A virtual machine in a process.
 pub struct Jvm<M> {
     memory: Limited<M>,
@@ -122,8 +128,8 @@ pub struct Jvm<M> {
     stubs: FxHashMap<String, RawFrame>,
     /// Where it is not known how objects lie, threads have the names that the kernel knows.
     objects: Result<Objects, Missing>,
-    /// By the address and the id of a thread, as they were read last.
-    thread_names: FxHashMap<(u64, u32), JavaThread>,
+    /// By the address of a thread, as they were read last.
+    thread_names: FxHashMap<u64, JavaThread>,
     /// Which of them are read again next.
     names_turn: usize,
     virtuals: Virtuals,
@@ -218,7 +224,6 @@ impl<M: ReadMemory> Jvm<M> {
             self.round += 1;
             self.round_began = now;
             self.check_again();
-            self.methods.begin(&self.memory, self.round);
             self.virtuals.count(&self.memory);
         }
     }
@@ -226,21 +231,42 @@ impl<M: ReadMemory> Jvm<M> {
     /// What was met in the last round is likely met in this one: to look at it all in a few calls costs a third of looking at
     /// each when it is met.
     fn check_again(&mut self) {
-        let (mut used, mut now) = (std::mem::take(&mut self.used), Vec::new());
-        used.retain(|start| self.known.contains_key(start));
-        for starts in used.chunks(BLOBS_AT_ONCE) {
-            let pieces: Vec<_> =
-                starts.iter().map(|start| header_place(&self.layout, &self.known[start].blob)).collect();
-            now.resize(pieces.iter().map(|(_, length)| length).sum(), 0);
+        let mut blobs = std::mem::take(&mut self.used);
+        blobs.retain(|start| self.known.contains_key(start));
+        let methods = self.methods.begin(self.round);
+        let met: Vec<Remembered> =
+            blobs.into_iter().map(Remembered::Blob).chain(methods.into_iter().map(Remembered::Method)).collect();
+        let (mut pieces, mut ends, mut now) = (Vec::new(), Vec::new(), Vec::new());
+        for met in met.chunks(MET_AT_ONCE) {
+            pieces.clear();
+            ends.clear();
+            let mut length = 0;
+            for met in met {
+                let before = pieces.len();
+                match met {
+                    Remembered::Blob(start) => pieces.push(header_place(&self.layout, &self.known[start].blob)),
+                    Remembered::Method(at) => pieces.extend(self.methods.evidence(*at)),
+                }
+                length += pieces[before..].iter().map(|(_, length)| length).sum::<usize>();
+                ends.push(length);
+            }
+            now.resize(length, 0);
             if self.memory.read_pieces(&pieces, &mut now).is_none() {
                 continue;
             }
-            let mut rest = &now[..];
-            for (start, (_, length)) in starts.iter().zip(pieces) {
-                let (header, behind) = rest.split_at(length);
-                rest = behind;
-                if let Some(known) = self.known.get_mut(start).filter(|known| is(&self.layout, &known.blob, header)) {
-                    known.checked = self.round;
+            let mut from = 0;
+            for (met, to) in met.iter().zip(&ends) {
+                let found = &now[from..*to];
+                from = *to;
+                match met {
+                    Remembered::Blob(start) => {
+                        if let Some(known) =
+                            self.known.get_mut(start).filter(|known| is(&self.layout, &known.blob, found))
+                        {
+                            known.checked = self.round;
+                        }
+                    }
+                    Remembered::Method(at) => self.methods.found(*at, found),
                 }
             }
         }

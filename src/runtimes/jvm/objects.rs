@@ -51,6 +51,10 @@ enum FieldPlaces {
     Stream(u64),
 }
 
+/// A field, by the class that declares it and its name: classes below may have others with that name. Without a class it is the first
+/// from the object's own class upwards.
+pub type Declared = (&'static str, &'static str);
+
 /// A field of a class.
 #[derive(Clone, Copy, Debug)]
 enum Field {
@@ -76,7 +80,9 @@ pub struct Objects {
     super_class: u64,
     klass_name: u64,
     pool_size: u64,
-    known: FxHashMap<(u64, &'static str), Field>,
+    known: FxHashMap<(u64, Declared), Field>,
+    /// Where each was found last: the same place in all classes below the one that declares it.
+    usual: FxHashMap<Declared, u64>,
 }
 
 impl Objects {
@@ -142,6 +148,7 @@ impl Objects {
             klass_name: s.offset("Klass", "_name")?,
             pool_size: s.size("ConstantPool")?,
             known: FxHashMap::default(),
+            usual: FxHashMap::default(),
         })
     }
 
@@ -218,44 +225,47 @@ impl Objects {
     }
 
     /// Where a field of this object is, if that is known of its class; `word`: what is at [`Objects::klass_place`].
-    pub fn known_field(&self, object: u64, word: u64, name: &'static str) -> Option<u64> {
-        match self.known.get(&(self.klass_of(word), name))? {
+    pub fn known_field(&self, object: u64, word: u64, field: Declared) -> Option<u64> {
+        match self.known.get(&(self.klass_of(word), field))? {
             Field::At(offset) => object.checked_add(*offset),
             Field::Missed { .. } => None,
         }
     }
 
-    /// Where a field of this object is, by its name, in its class or one above.
-    pub fn field<M: ReadMemory>(
-        &mut self,
-        memory: &M,
-        layout: &Layout,
-        object: u64,
-        name: &'static str,
-    ) -> Option<u64> {
+    /// Where it is if the object is of a class that has it, which [`Objects::known_field`] knows.
+    pub fn usual_field(&self, object: u64, field: Declared) -> Option<u64> {
+        object.checked_add(*self.usual.get(&field)?)
+    }
+
+    /// Where a field of this object is.
+    pub fn field<M: ReadMemory>(&mut self, memory: &M, layout: &Layout, object: u64, field: Declared) -> Option<u64> {
         let klass = self.klass(memory, object).filter(|klass| klass.is_multiple_of(8) && *klass != 0)?;
         if self.known.len() >= KNOWN_MAX {
             self.known.clear();
         }
-        let asked = match self.known.get(&(klass, name)) {
+        let asked = match self.known.get(&(klass, field)) {
             Some(Field::At(offset)) => return object.checked_add(*offset),
             Some(Field::Missed { asked }) => asked.saturating_add(1),
             None => 1,
         };
         // One that is not found may only not have been readable; but most of them are another version's, and to look for one takes long.
-        let found = if asked.is_power_of_two() { self.find_field(memory, layout, klass, name) } else { None };
-        self.known.insert((klass, name), found.map_or(Field::Missed { asked }, Field::At));
+        let found = if asked.is_power_of_two() { self.find_field(memory, layout, klass, field) } else { None };
+        self.known.insert((klass, field), found.map_or(Field::Missed { asked }, Field::At));
+        self.usual.extend(found.map(|offset| (field, offset)));
         object.checked_add(found?)
     }
 
-    fn find_field<M: ReadMemory>(&self, memory: &M, layout: &Layout, klass: u64, name: &str) -> Option<u64> {
-        let mut klass = klass;
+    fn find_field<M: ReadMemory>(&self, memory: &M, layout: &Layout, klass: u64, field: Declared) -> Option<u64> {
+        let ((class, name), mut klass) = (field, klass);
         for _ in 0..SUPERS_MAX {
             if klass == 0 || !klass.is_multiple_of(8) {
                 return None;
             }
-            if let Some(found) = self.own_field(memory, layout, klass, name) {
-                return Some(found);
+            if class.is_empty() || self.klass_is(memory, layout, klass, class)? {
+                let found = self.own_field(memory, layout, klass, name);
+                if found.is_some() || !class.is_empty() {
+                    return found;
+                }
             }
             klass = memory.read_u64(klass.checked_add(self.super_class)?)?;
         }
@@ -308,22 +318,26 @@ impl Objects {
         }
     }
 
-    /// The name of an object's class, as in its `Symbol`.
-    pub fn class_of<M: ReadMemory>(&self, memory: &M, layout: &Layout, object: u64) -> Option<String> {
-        let klass = self.klass(memory, object)?;
-        symbol(memory, layout, memory.read_u64(klass.checked_add(self.klass_name)?)?)
+    /// Whether this is the name of an object's class, as in its `Symbol`.
+    pub fn is_of<M: ReadMemory>(&self, memory: &M, layout: &Layout, object: u64, class: &str) -> Option<bool> {
+        self.klass_is(memory, layout, self.klass(memory, object)?, class)
+    }
+
+    fn klass_is<M: ReadMemory>(&self, memory: &M, layout: &Layout, klass: u64, class: &str) -> Option<bool> {
+        Some(symbol(memory, layout, memory.read_u64(klass.checked_add(self.klass_name)?)?)? == class)
     }
 
     /// The text of a `java.lang.String`.
     pub fn string<M: ReadMemory>(&mut self, memory: &M, layout: &Layout, object: u64) -> Option<String> {
-        if self.class_of(memory, layout, object)? != "java/lang/String" {
+        const STRING: &str = "java/lang/String";
+        if !self.is_of(memory, layout, object, STRING)? {
             return None;
         }
-        let value = self.field(memory, layout, object, "value")?;
+        let value = self.field(memory, layout, object, (STRING, "value"))?;
         let array = self.reference(memory, value)?;
         let length = half_word(memory, array.checked_add(self.array_length)?)? as usize;
         // JDK 8 has an array of 16-bit characters, and no coder.
-        let (wide, units) = match self.field(memory, layout, object, "coder") {
+        let (wide, units) = match self.field(memory, layout, object, (STRING, "coder")) {
             None if layout.major < 9 => (true, length),
             None => return None,
             Some(at) => {
@@ -410,6 +424,7 @@ mod tests {
             klass_name: 0x30,
             pool_size: 0x40,
             known: FxHashMap::default(),
+            usual: FxHashMap::default(),
         }
     }
 
@@ -433,7 +448,7 @@ mod tests {
         // The field and whether it was looked for: that takes more than to see which class the object is of.
         let mut ask = |name| {
             let before = world.reads();
-            let found = objects.field(&&world, &layout, OBJECT, name);
+            let found = objects.field(&&world, &layout, OBJECT, ("", name));
             (found, world.reads() - before > 1)
         };
         assert_eq!([ask("daemon"), ask("daemon")], [(Some(OBJECT + 24), true), (Some(OBJECT + 24), false)]);

@@ -1,10 +1,13 @@
 //! Java threads: which native thread each runs on, and its full name (the kernel keeps 15 bytes of it), and whether it is
 //! a daemon.
 
-use crate::model::frame::ThreadKind;
+use rustc_hash::FxHashSet;
+
+use crate::model::frame::{RawName, ThreadKind};
 use crate::model::text::clean;
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::layout::ThreadList;
+use crate::runtimes::jvm::objects::Declared;
 use crate::runtimes::jvm::{Jvm, NAME_MAX, limited};
 
 /// Threads that are looked at.
@@ -17,6 +20,9 @@ const WORDS_AT_ONCE: usize = 512;
 
 /// Of so many turns one reads every name again, though nothing says that it has changed.
 const TURNS: usize = 16;
+
+pub const THREAD: &str = "java/lang/Thread";
+const NAME: Declared = (THREAD, "name");
 
 /// Java threads that HotSpot has for itself, and what the names of its other threads begin with, as far as the kernel keeps them
 /// (src/hotspot/share: `set_name` and `os::create_thread`). JDK 26 leaves out the middle: `VM Peri..Thread`.
@@ -61,11 +67,10 @@ pub fn is_own(name: &[u8]) -> bool {
 }
 
 /// A Java thread, as it was read last.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 pub struct JavaThread {
-    pub tid: u32,
-    pub name: String,
-    pub kind: ThreadKind,
+    tid: u32,
+    name: RawName,
     /// The string that holds the name.
     string: u64,
     /// It could not be read whether it is a daemon.
@@ -75,29 +80,39 @@ pub struct JavaThread {
 impl<M: ReadMemory> Jvm<M> {
     /// All Java threads there are, with their ids as their own process sees them. A name is read again where the thread has another
     /// string for it, or its turn has come. A collector that moves objects while the program runs (ZGC) may leave a name unreadable
-    /// until the program looks at it: then the one from before holds.
-    pub fn java_threads(&mut self) -> Vec<JavaThread> {
+    /// until the program looks at it: then the one from before holds. `moved`: see [`crate::unwinder::Unwinder::thread_names`].
+    pub fn java_threads(&mut self, moved: Option<&FxHashSet<u32>>) -> Vec<(u32, RawName)> {
         self.memory.begin(limited::NAMES);
         let before = std::mem::take(&mut self.thread_names);
         let threads = self.thread_pointers();
         self.threads_are(&threads);
         let turns = threads.len().div_ceil(NAMES_AT_ONCE).max(TURNS);
         self.names_turn = (self.names_turn + 1) % turns;
+        let believed = |number: usize, thread: &u64| {
+            let known = before.get(thread).filter(|known| !known.doubtful && number % turns != self.names_turn)?;
+            moved.is_some_and(|moved| !moved.contains(&known.tid)).then_some((*thread, *known))
+        };
+        let mut to_read = Vec::new();
+        for (number, thread) in threads.into_iter().enumerate() {
+            match believed(number, &thread) {
+                Some(known) => self.thread_names.extend([known]),
+                None => to_read.push((number, thread)),
+            }
+        }
+        let pointers: Vec<u64> = to_read.iter().map(|(_, thread)| *thread).collect();
         let mut left = 2 * NAMES_AT_ONCE;
-        let tids = self.thread_ids(&threads);
-        let strings = self.name_strings(&threads);
-        for (number, ((thread, tid), string)) in threads.into_iter().zip(tids).zip(strings).enumerate() {
+        for ((number, thread), (tid, string)) in to_read.into_iter().zip(self.ids_and_strings(&pointers)) {
             let Some(tid) = tid else { continue };
-            let known = before.get(&(thread, tid));
+            let known = before.get(&thread).filter(|known| known.tid == tid);
             let turn = number % turns == self.names_turn;
-            let mut found = known.filter(|known| !turn && !known.doubtful && string == Some(known.string)).cloned();
+            let mut found = known.filter(|known| !turn && !known.doubtful && string == Some(known.string)).copied();
             if found.is_none() && left > 0 {
                 found = self.thread(thread, tid);
                 left -= 1;
             }
-            self.thread_names.extend(found.or_else(|| known.cloned()).map(|found| ((thread, tid), found)));
+            self.thread_names.extend(found.or(known.copied()).map(|found| (thread, found)));
         }
-        self.thread_names.values().cloned().collect()
+        self.thread_names.values().map(|thread| (thread.tid, thread.name)).collect()
     }
 
     pub fn thread_pointers(&self) -> Vec<u64> {
@@ -123,41 +138,54 @@ impl<M: ReadMemory> Jvm<M> {
         }
     }
 
-    /// Which native thread each of them runs on.
-    fn thread_ids(&self, threads: &[u64]) -> Vec<Option<u32>> {
+    /// Which native thread each of them runs on, and the string that holds its name, as far as they are found in three calls for
+    /// all. Two numbers of each at a time: what lies close together is read faster.
+    fn ids_and_strings(&self, threads: &[u64]) -> Vec<(Option<u32>, Option<u64>)> {
         let l = &self.layout.threads;
-        let os_threads = self.words(&beyond(threads.iter().copied().map(Some), l.os_thread), 8);
-        let os_threads = os_threads.into_iter().map(|at| at.filter(|at| *at != 0));
-        let tids = self.words(&beyond(os_threads, l.thread_id), 4);
-        tids.into_iter().map(|tid| tid.map(|tid| tid as u32).filter(|tid| *tid != 0)).collect()
-    }
-
-    /// The strings that hold their names, as far as they are found in a few calls for all.
-    fn name_strings(&self, threads: &[u64]) -> Vec<Option<u64>> {
-        let Ok(objects) = &self.objects else { return vec![None; threads.len()] };
-        let l = &self.layout.threads;
-        let mut found = self.words(&beyond(threads.iter().copied().map(Some), l.object), 8);
-        if l.object_is_handle {
-            found = self.words(&found, 8);
-        }
-        found.iter_mut().flatten().for_each(|object| *object = objects.plain(*object));
+        let place = |at: Option<u64>, distance: u64, width: usize| Some((at?.checked_add(distance)?, width));
+        let named = |at: u64| Some(at).filter(|_| self.objects.is_ok());
+        let found = threads.iter().map(|at| [place(Some(*at), l.os_thread, 8), place(named(*at), l.object, 8)]);
+        let found = self.pairs(found);
+        let next = found.iter().map(|[os_thread, object]| {
+            let handle = object.filter(|_| l.object_is_handle);
+            [place(os_thread.filter(|at| *at != 0), l.thread_id, 4), place(handle, 0, 8)]
+        });
+        let next = self.pairs(next);
+        let ids = next.iter().map(|[tid, _]| tid.map(|tid| tid as u32).filter(|tid| *tid != 0));
+        let Ok(objects) = &self.objects else { return ids.map(|tid| (tid, None)).collect() };
+        let places = found.iter().zip(&next).map(|([_, object], [_, handle])| {
+            let object = if l.object_is_handle { *handle } else { *object };
+            object.map(|object| objects.plain(object))
+        });
+        let places: Vec<Option<u64>> = places.collect();
         let (klass, width) = objects.klass_place();
-        let klasses = self.words(&beyond(found.iter().copied(), klass), width);
-        let fields = found.iter().zip(klasses).map(|(object, klass)| objects.known_field((*object)?, klass?, "name"));
-        let strings = self.words(&fields.collect::<Vec<_>>(), objects.width());
-        strings.into_iter().map(|string| Some(objects.decode(&string?.to_le_bytes()[..objects.width()]))).collect()
+        let usual = |object: Option<u64>| objects.usual_field(object?, NAME);
+        let names = places.iter().map(|at| [place(*at, klass, width), place(usual(*at), 0, objects.width())]);
+        let strings = places.iter().zip(self.pairs(names)).map(|(object, [klass, string])| {
+            // Only of an object that is a thread, as far as we know its class.
+            objects.known_field((*object)?, klass?, NAME).filter(|at| Some(*at) == usual(*object))?;
+            Some(objects.decode(&string?.to_le_bytes()[..objects.width()]))
+        });
+        ids.zip(strings).collect()
     }
 
-    /// The numbers of `width` bytes at these addresses, in a few calls for all.
-    fn words(&self, at: &[Option<u64>], width: usize) -> Vec<Option<u64>> {
-        let mut words = Vec::with_capacity(at.len());
-        for at in at.chunks(WORDS_AT_ONCE) {
-            let pieces: Vec<_> = at.iter().flatten().map(|at| (*at, width)).collect();
-            let mut bytes = vec![0; width * pieces.len()];
+    fn pairs(&self, places: impl Iterator<Item = [Option<(u64, usize)>; 2]>) -> Vec<[Option<u64>; 2]> {
+        let words = self.words(&places.flatten().collect::<Vec<_>>());
+        words.chunks_exact(2).map(|pair| [pair[0], pair[1]]).collect()
+    }
+
+    /// The numbers at these places, of so many bytes each, in a few calls for all.
+    fn words(&self, places: &[Option<(u64, usize)>]) -> Vec<Option<u64>> {
+        let mut words = Vec::with_capacity(places.len());
+        for places in places.chunks(WORDS_AT_ONCE) {
+            let pieces: Vec<_> = places.iter().flatten().copied().collect();
+            let mut bytes = vec![0; pieces.iter().map(|(_, width)| width).sum()];
             let all = self.memory.read_pieces(&pieces, &mut bytes).is_some();
-            let mut rest = bytes.chunks_exact_mut(width);
-            words.extend(at.iter().map(|at| {
-                let (at, bytes) = ((*at)?, rest.next()?);
+            let mut rest = &mut bytes[..];
+            words.extend(places.iter().map(|place| {
+                let (at, width) = (*place)?;
+                let (bytes, behind) = std::mem::take(&mut rest).split_at_mut(width);
+                rest = behind;
                 if !all {
                     self.memory.read_exact(at, bytes)?;
                 }
@@ -177,16 +205,16 @@ impl<M: ReadMemory> Jvm<M> {
         }
         let objects = self.objects.as_mut().ok()?;
         let object = objects.plain(object);
-        let field = objects.field(memory, &self.layout, object, "name")?;
+        let field = objects.field(memory, &self.layout, object, NAME)?;
         let string = objects.reference(memory, field)?;
         let name = objects.string(memory, &self.layout, string)?;
         // Since JDK 19 it is in an object of its own.
-        let daemon = match objects.field(memory, &self.layout, object, "holder") {
+        let daemon = match objects.field(memory, &self.layout, object, (THREAD, "holder")) {
             Some(holder) => {
                 let holder = objects.reference(memory, holder)?;
-                objects.field(memory, &self.layout, holder, "daemon")
+                objects.field(memory, &self.layout, holder, ("", "daemon"))
             }
-            None => objects.field(memory, &self.layout, object, "daemon"),
+            None => objects.field(memory, &self.layout, object, (THREAD, "daemon")),
         };
         let mut byte = [0];
         let read = daemon.and_then(|at| memory.read_exact(at, &mut byte));
@@ -195,14 +223,10 @@ impl<M: ReadMemory> Jvm<M> {
             _ if OWN_JAVA.iter().any(|own| name.starts_with(own)) => ThreadKind::Internal,
             _ => ThreadKind::Daemon,
         };
-        let name = clean(&name, NAME_MAX).into_owned();
-        (!name.is_empty()).then_some(JavaThread { tid, name, kind, string, doubtful: read.is_none() })
+        let name = clean(&name, NAME_MAX);
+        let name = if name.is_empty() { None } else { self.names.thread_name(&name) };
+        Some(JavaThread { tid, name: name?.of_kind(kind), string, doubtful: read.is_none() })
     }
-}
-
-/// Addresses that lie so far behind these.
-fn beyond(addresses: impl Iterator<Item = Option<u64>>, distance: u64) -> Vec<Option<u64>> {
-    addresses.map(|at| at?.checked_add(distance)).collect()
 }
 
 #[cfg(test)]
@@ -215,7 +239,8 @@ mod tests {
         (0..4).for_each(|nth| world.word(0x1000 + 8 * nth, 7 + nth));
         let (layout, beyond) = (layout_17(), u64::MAX - 100);
         let jvm = jvm_of(&world, &layout);
-        let words = |at: &[Option<u64>], width| jvm.words(at, width);
+        let words =
+            |at: &[Option<u64>], width| jvm.words(&at.iter().map(|at| at.map(|at| (at, width))).collect::<Vec<_>>());
         assert_eq!(words(&[Some(0x1000), None, Some(0x1018)], 8), [Some(7), None, Some(10)]);
         assert_eq!(words(&[Some(0x1000), Some(beyond), Some(0x1008)], 4), [Some(7), None, Some(8)]);
         let many: Vec<Option<u64>> = (0..2000).map(|nth| Some(0x1000 + 8 * (nth % 4))).collect();

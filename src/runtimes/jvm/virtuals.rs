@@ -28,6 +28,7 @@ use crate::runtimes::jvm::heap::{Kind, Nmethod};
 use crate::runtimes::jvm::layout::Layout;
 use crate::runtimes::jvm::objects::Objects;
 use crate::runtimes::jvm::structs::{Missing, Structs};
+use crate::runtimes::jvm::threads::THREAD;
 use crate::runtimes::jvm::walk::Here;
 use crate::runtimes::jvm::{Jvm, NAME_MAX};
 use crate::runtimes::names::Names;
@@ -65,10 +66,10 @@ pub struct Collections {
 impl Counter {
     /// In this order: a collection that begins in between is seen as one that is under way.
     fn read<M: ReadMemory>(self, memory: &M) -> Option<Collections> {
-        let mut bytes = [0; 5];
-        memory.read_pieces(&[(self.count, 4), (self.active, 1)], &mut bytes)?;
-        let count = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-        Some(Collections { count, active: bytes[4] != 0 })
+        let (mut count, mut active) = ([0; 4], [0]);
+        memory.read_exact(self.count, &mut count)?;
+        memory.read_exact(self.active, &mut active)?;
+        Some(Collections { count: u32::from_le_bytes(count), active: active[0] != 0 })
     }
 }
 
@@ -221,15 +222,15 @@ fn chain<M: ReadMemory>((memory, layout): (&M, &Layout), objects: &mut Objects, 
     if continuation == 0 || !continuation.is_multiple_of(8) {
         return None;
     }
-    let target_at = objects.field(memory, layout, continuation, "target")?;
+    let target_at = objects.field(memory, layout, continuation, ("jdk/internal/vm/Continuation", "target"))?;
     let target = objects.reference(memory, target_at)?;
-    let thread_at = objects.field(memory, layout, target, "val$vthread")?;
+    let thread_at = objects.field(memory, layout, target, ("", "val$vthread"))?;
     let thread = objects.reference(memory, thread_at)?;
-    if objects.class_of(memory, layout, thread)? != CLASS {
+    if !objects.is_of(memory, layout, thread, CLASS)? {
         return None;
     }
-    let mut field = |name| objects.field(memory, layout, thread, name);
-    let (back_at, id_at, name_at) = (field("cont")?, field("tid")?, field("name")?);
+    let mut field = |class, name| objects.field(memory, layout, thread, (class, name));
+    let (back_at, id_at, name_at) = (field(CLASS, "cont")?, field(THREAD, "tid")?, field(THREAD, "name")?);
     let width = objects.width();
     let places = [(target_at, width), (thread_at, width), (back_at, width), (id_at, 8), (name_at, width)];
     let chain = Chain::read(memory, places)?;
@@ -245,9 +246,9 @@ fn mounted<M: ReadMemory>(
     sp: u64,
 ) -> Option<bool> {
     let thread = objects.decode(chain.piece(1));
-    let carrier = objects.field(memory, layout, thread, "carrierThread")?;
+    let carrier = objects.field(memory, layout, thread, (CLASS, "carrierThread"))?;
     let carrier = objects.reference(memory, carrier)?;
-    let native = memory.read_u64(objects.field(memory, layout, carrier, "eetop")?)?;
+    let native = memory.read_u64(objects.field(memory, layout, carrier, (THREAD, "eetop"))?)?;
     let (base, size) = layout.threads.stack?;
     let base = memory.read_u64(native.checked_add(base)?)?;
     let size = memory.read_u64(native.checked_add(size)?)?;

@@ -2,11 +2,12 @@
 
 use std::time::Instant;
 
+use rustc_hash::FxHashSet;
+
 use crate::model::frame::{Marker, Ns, RawFrame, RawName};
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::Jvm;
 use crate::runtimes::jvm::heap::{Blob, Kind};
-use crate::runtimes::jvm::threads::JavaThread;
 use crate::unwinder::{Generated, Leave, Place};
 
 /// The stack of the thread that is walked, and where on it.
@@ -40,10 +41,8 @@ impl<M: ReadMemory + Send> Generated for Jvm<M> {
         Jvm::begin(self, Instant::now());
     }
 
-    fn thread_names(&mut self) -> Vec<(u32, RawName)> {
-        let threads = self.java_threads();
-        let named = |thread: JavaThread| Some((thread.tid, self.names.thread_name(&thread.name)?.of_kind(thread.kind)));
-        threads.into_iter().filter_map(named).collect()
+    fn thread_names(&mut self, moved: Option<&FxHashSet<u32>>) -> Vec<(u32, RawName)> {
+        self.java_threads(moved)
     }
 
     fn thread_name(&mut self, at: Ns) -> Option<RawName> {

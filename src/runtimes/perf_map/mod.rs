@@ -21,6 +21,8 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
+use rustc_hash::FxHashSet;
+
 use crate::model::frame::{RawFrame, RawName};
 use crate::process::ids::pid_inside;
 use crate::process::maps::{Backing, Mapping, Maps};
@@ -156,7 +158,7 @@ impl Generated for PerfMap {
         self.again = mapped_again(maps);
     }
 
-    fn thread_names(&mut self) -> Vec<(u32, RawName)> {
+    fn thread_names(&mut self, _: Option<&FxHashSet<u32>>) -> Vec<(u32, RawName)> {
         Vec::new()
     }
 

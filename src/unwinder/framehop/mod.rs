@@ -32,6 +32,8 @@ mod tests;
 
 use std::time::{Duration, Instant};
 
+use rustc_hash::FxHashSet;
+
 use crate::model::frame::{Marker, Ns, RawFrame, RawName};
 use crate::process::files::Files;
 use crate::process::maps::Maps;
@@ -137,8 +139,8 @@ impl<M: ReadMemory> Unwinder for FramehopUnwinder<M> {
         self.walk_copy(registers, stack, registers.rbp.is_none(), out)
     }
 
-    fn thread_names(&mut self) -> Vec<(u32, RawName)> {
-        self.runtime.found.as_deref_mut().map(Generated::thread_names).unwrap_or_default()
+    fn thread_names(&mut self, moved: Option<&FxHashSet<u32>>) -> Vec<(u32, RawName)> {
+        self.runtime.found.as_deref_mut().map(|found| found.thread_names(moved)).unwrap_or_default()
     }
 
     fn thread_name(&mut self, at: Ns) -> Option<RawName> {

@@ -292,7 +292,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
     fn step(&mut self, cursor: Cursor, known: Known) -> Next {
         match known.step {
             Step::Table(Rule::Root) => Next::Whole,
-            Step::Table(Rule::Plain { from_rbp, rbp }) => self.plain(cursor, from_rbp, rbp),
+            Step::Table(Rule::Plain { from_rbp, rbp }) => self.plain(cursor, known, from_rbp, rbp),
             Step::Table(Rule::Described) => self.described(cursor),
             Step::Signal => self.interrupted(cursor),
             Step::Leaf => self.leaf(cursor).map_or_else(|| self.failed(), Next::Frame),
@@ -309,7 +309,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
     }
 
     /// A step that framehop takes.
-    fn plain(&mut self, mut cursor: Cursor, from_rbp: bool, saved: SavedRbp) -> Next {
+    fn plain(&mut self, mut cursor: Cursor, known: Known, from_rbp: bool, saved: SavedRbp) -> Next {
         if from_rbp && cursor.rbp.is_none() {
             match self.recover(cursor) {
                 Some(rbp) => cursor.rbp = Some(rbp),
@@ -318,7 +318,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         }
         let mut registers = UnwindRegsX86_64::new(cursor.pc, cursor.sp, cursor.rbp.unwrap_or(0));
         let stack = &mut self.stack;
-        match self.code.framehop_step(cursor.pc, cursor.exact, &mut registers, |at| stack.word(at)) {
+        match self.code.framehop_step(cursor.pc, cursor.exact, known, &mut registers, |at| stack.word(at)) {
             Ok(Some(pc)) => {
                 let rbp = match saved {
                     SavedRbp::Same => cursor.rbp,
