@@ -163,3 +163,42 @@ fn code_that_comes_and_goes_is_told_apart() {
         }
     }
 }
+
+/// C1's code goes to a handler by a return address that no call has pushed.
+#[test]
+fn exceptions_on_their_way_are_in_whole_stacks() {
+    if !can_test() {
+        return;
+    }
+    for home in JDKS.iter() {
+        let classes = compile(home, "Thrown.java");
+        let target = start(home, &classes, &["-XX:TieredStopAtLevel=1"], &["Thrown"]);
+        let pid = target.pid().to_string();
+        let mut record = Command::new(env!("CARGO_BIN_EXE_sampletop"));
+        record.args(["record", "-p", &pid, "-d", "3s", "-i", "2ms", "--capture", "perf", "--format", "folded"]);
+        record.args(["--no-kernel", "--group", "name", "--metric", "cpu"]);
+        let report = output(&mut record);
+        let (mut all, mut broken, mut handled) = (0, BTreeMap::new(), 0);
+        for line in report.lines().filter(|line| line.starts_with("storm;") && !line.contains("[cpu")) {
+            let (stack, value) = line.rsplit_once(' ').expect("a value");
+            let value: u64 = value.parse().expect("a number");
+            let frames: Vec<&str> = stack.split(';').skip(1).collect();
+            all += value;
+            if frames[0].starts_with('[') {
+                *broken.entry(stack).or_insert(0) += value;
+                continue;
+            }
+            let ours: Vec<&str> = frames.iter().copied().filter_map(|frame| frame.strip_prefix("Thrown.")).collect();
+            handled += if frames.iter().any(|frame| frame.contains("handle_exception")) { value } else { 0 };
+            for (caller, callee) in ours.iter().zip(ours.iter().skip(1)) {
+                let known = [("storm", "even"), ("even", "odd"), ("odd", "even")].contains(&(caller, callee));
+                assert!(known || caller.starts_with("lambda"), "{}: {caller} calls {callee}: {stack}", home.display());
+            }
+        }
+        // Samples are 2 ms, some 1,500 of each thread that has a core. Measured are none in 10,000 that break; without handlers 1.3 to
+        // 2.1 %, of which fewer than 0.5 % are met once in 10,000 runs.
+        let sum: u64 = broken.values().sum();
+        assert!(all > 1_000_000 && handled > all / 50, "{}: {handled} of {all} us", home.display());
+        assert!(sum <= all / 200, "{}: {sum} of {all} us: {broken:#?}", home.display());
+    }
+}

@@ -27,6 +27,9 @@ impl<M: ReadMemory> Jvm<M> {
         here: &mut Here<'_>,
     ) -> (RawFrame, Option<Caller>) {
         let pc = here.place.pc;
+        if let Some((_, frame)) = self.handler.take() {
+            return (frame, self.whole(here, blob.frame_size));
+        }
         if !here.place.exact {
             // A frame that is to be deoptimised returns to a handler; where it was is kept in it.
             let original = if nmethod.deopt.contains(&pc) && nmethod.orig_pc > 0 {

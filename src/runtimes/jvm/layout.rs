@@ -108,6 +108,8 @@ pub struct Blob {
     pub verified_entry: CodePlace,
     pub deopt: Vec<CodePlace>,
     pub debug: DebugInfo,
+    /// Where the table of exception handlers begins, and ends if not at the PcDescs: as far from where the debug information is as these.
+    pub handlers: Option<(Number, Option<Number>)>,
 }
 
 impl Blob {
@@ -251,6 +253,7 @@ impl Layout {
                 },
                 deopt: deopt(s),
                 debug: debug(s)?,
+                handlers: handlers(s),
             },
             pc_desc: PcDesc {
                 size: s.size("PcDesc")?.clamp(8, 64) as usize,
@@ -349,6 +352,17 @@ fn debug(s: &Structs) -> Result<DebugInfo, Missing> {
         pcs: int("nmethod", "_scopes_pcs_offset")?,
         pcs_end: int("nmethod", "_dependencies_offset")?,
     })
+}
+
+fn handlers(s: &Structs) -> Option<(Number, Option<Number>)> {
+    let number = |name| {
+        let at = s.offset("nmethod", name).ok()? as usize;
+        // 16 bits since JDK 23.
+        let width = if s.field("nmethod", name)?.kind == "u2" { Width::Half } else { Width::Int };
+        Some(Number { at, width })
+    };
+    let apart = s.offset("nmethod", "_immutable_data").is_ok();
+    Some((number("_handler_table_offset")?, if apart { None } else { Some(number("_nul_chk_table_offset")?) }))
 }
 
 fn method(s: &Structs) -> Result<Method, Missing> {

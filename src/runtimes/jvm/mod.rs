@@ -134,6 +134,8 @@ pub struct Jvm<M> {
     names_turn: usize,
     virtuals: Virtuals,
     anchors: Anchors,
+    /// The next frame of this walk, and where it goes on: no call returns there.
+    handler: Option<(u64, RawFrame)>,
     /// Where its functions lie, if these have no names.
     nameless: Option<Range<u64>>,
     /// Whom it belongs to, for those who are told.
@@ -189,6 +191,7 @@ impl<M: ReadMemory> Jvm<M> {
             names_turn: 0,
             virtuals: Virtuals::default(),
             anchors: Anchors::default(),
+            handler: None,
             nameless: None,
             pid: None,
             round: 0,
@@ -213,6 +216,7 @@ impl<M: ReadMemory> Jvm<M> {
 
     /// A walk begins: what was believed for long enough is looked at again.
     fn begin(&mut self, now: Instant) {
+        self.handler = None;
         self.virtuals.begin();
         self.anchors.begin();
         if self.memory.begin(limited::WALK) {
@@ -354,6 +358,18 @@ impl<M: ReadMemory> Jvm<M> {
             known.frames.insert(pc, frame);
         }
         Some(frame)
+    }
+
+    /// The frame of a compiled method that is about to handle an exception at `pc`, or to be left by it there.
+    fn handler_frame(&mut self, blob: &Blob, pc: u64) -> Option<RawFrame> {
+        let method = blob.nmethod()?.method;
+        let scopes = self.scopes(blob).handler(pc.checked_sub(blob.code)?)?;
+        if scopes.is_empty() {
+            // Nobody handles it: all that was inlined has been left.
+            return self.frame_in(method, Tier::C1, None);
+        }
+        let locations = self.methods.locations(&self.memory, &self.layout, &scopes, Tier::C1)?;
+        Some(self.names.frame(locations))
     }
 
     /// The frame of an interpreted method.

@@ -3,7 +3,7 @@
 
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::heap::Blob;
-use crate::runtimes::jvm::layout::{DebugInfo, Layout};
+use crate::runtimes::jvm::layout::{DebugInfo, Layout, Number, Width};
 use crate::runtimes::jvm::unsigned5::Unsigned5;
 
 /// Methods inlined into each other; HotSpot's own bound is below 20.
@@ -20,6 +20,17 @@ pub struct Scope {
     pub bci: i32,
 }
 
+/// Where an exception is handled that comes out of a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Handler {
+    /// Distances from the code's beginning: where the call returns to, and where the handler begins.
+    call: i32,
+    begin: i32,
+    bci: i32,
+    /// So many inlined methods are left for it.
+    leaves: usize,
+}
+
 /// The debug information of one compiled method.
 #[derive(Clone, Debug, Default)]
 pub struct Scopes {
@@ -29,6 +40,8 @@ pub struct Scopes {
     /// `Method`s by their number, from 1.
     metadata: Vec<u64>,
     excluded: u8,
+    /// `None`: they are not known.
+    handlers: Option<Vec<Handler>>,
 }
 
 impl Scopes {
@@ -37,6 +50,10 @@ impl Scopes {
         let header = &blob.header;
         let at =
             |from: u64, distance: i64| u64::try_from(distance).ok().and_then(|distance| from.checked_add(distance));
+        let place = |from: u64, number: Number| match (number.width, number.of(header)) {
+            (Width::Half, distance) => from.checked_add(u64::from(distance as u16)),
+            (_, distance) => at(from, distance),
+        };
         let (pcs, records, metadata) = match layout.blob.debug {
             DebugInfo::InBlob { metadata, scopes, pcs, pcs_end } => {
                 let (metadata, scopes) = (at(blob.start, metadata.of(header))?, scopes.of(blob.start, header));
@@ -52,6 +69,11 @@ impl Scopes {
                 ((pcs, scopes), (scopes, end), metadata)
             }
         };
+        let handlers = layout.blob.handlers.and_then(|(begin, end)| match (layout.blob.debug, end) {
+            (DebugInfo::InBlob { .. }, Some(end)) => Some((place(blob.start, begin)?, place(blob.start, end)?)),
+            (DebugInfo::Apart { data, .. }, _) => Some((place(data.of(header) as u64, begin)?, pcs.0)),
+            _ => None,
+        });
         let bytes = |(from, till): (u64, u64)| {
             let length = till.checked_sub(from).filter(|length| *length <= BYTES_MAX)?;
             let mut bytes = vec![0; length as usize];
@@ -63,12 +85,15 @@ impl Scopes {
             bytes(pcs)?.chunks_exact(l.size).map(|desc| (l.pc.of(desc) as i32, l.scope.of(desc) as i32)).collect();
         let metadata = bytes(metadata)?;
         let words = metadata.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes")));
-        Some(Scopes { pcs, records: bytes(records)?, metadata: words.collect(), excluded: layout.excluded })
+        let handlers = handlers.and_then(bytes).and_then(|table| read_handlers(&table));
+        let (metadata, excluded) = (words.collect(), layout.excluded);
+        Some(Scopes { pcs, records: bytes(records)?, metadata, excluded, handlers })
     }
 
     /// Bytes held.
     pub fn size(&self) -> usize {
-        8 * (self.pcs.len() + self.metadata.len()) + self.records.len()
+        let handlers = self.handlers.as_ref().map_or(0, |handlers| size_of::<Handler>() * handlers.len());
+        8 * (self.pcs.len() + self.metadata.len()) + self.records.len() + handlers
     }
 
     /// Whether there is a record for exactly this distance from the code's beginning: it is a return address, or a place
@@ -101,6 +126,26 @@ impl Scopes {
         scopes
     }
 
+    /// The methods whose handler of exceptions begins at this distance from the code's beginning, innermost first; empty where no handler
+    /// begins there. `None`: what is known does not say which.
+    pub fn handler(&self, distance: u64) -> Option<Vec<Scope>> {
+        let distance = i32::try_from(distance).ok()?;
+        let mut found: Option<Vec<Scope>> = None;
+        for handler in self.handlers.as_ref()?.iter().filter(|handler| handler.begin == distance) {
+            let call = u64::try_from(handler.call).ok().filter(|call| self.exact(*call))?;
+            let mut scopes = self.at(call);
+            if handler.leaves >= scopes.len() {
+                return None;
+            }
+            scopes.drain(..handler.leaves);
+            scopes[0].bci = handler.bci;
+            if found.get_or_insert_with(|| scopes.clone()) != &scopes {
+                return None;
+            }
+        }
+        Some(found.unwrap_or_default())
+    }
+
     /// Where the caller's record is (0: none), and the method; `None` for what is no record.
     fn record(&self, at: i32) -> Option<(i32, Option<Scope>)> {
         let mut numbers = Unsigned5::new(self.records.get(usize::try_from(at).ok()?..)?, self.excluded);
@@ -114,6 +159,23 @@ impl Scopes {
     }
 }
 
+/// Lists, one for each call: how many follow and where it returns to, then of each handler bytecode, beginning, and how many methods out. All
+/// are 32 bits; the lists may be followed by up to a word of padding. `None`: this makes no sense.
+fn read_handlers(table: &[u8]) -> Option<Vec<Handler>> {
+    let words: Vec<i32> =
+        table.chunks_exact(4).map(|word| i32::from_le_bytes([0, 1, 2, 3].map(|at| word[at]))).collect();
+    let mut entries = words.chunks_exact(3);
+    let mut handlers = Vec::new();
+    while let Some([count, call, _]) = entries.next() {
+        for _ in 0..*count {
+            let [bci, begin, leaves] = entries.next()? else { return None };
+            let leaves = usize::try_from(*leaves).ok()?;
+            handlers.push(Handler { call: *call, begin: *begin, bci: *bci, leaves });
+        }
+    }
+    Some(handlers)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -124,7 +186,8 @@ mod tests {
         // At 1: method 2, entry, no caller. At 4: method 1, bci 9, called from the record at 1. At 7: a caller behind it.
         let records = vec![0xff, 0, 2, 0, 1, 1, 10, 9, 1, 1];
         let pcs = vec![(-1, 0), (16, 1), (32, 4), (48, 0), (64, 7), (100, 0)];
-        Scopes { pcs, records, metadata: vec![0x1000, 0x2000], excluded: 0 }
+        let handlers = read_handlers(&[1, 32, 0, 5, 40, 1].map(i32::to_le_bytes).concat());
+        Scopes { pcs, records, metadata: vec![0x1000, 0x2000], excluded: 0, handlers }
     }
 
     #[test]
@@ -140,6 +203,28 @@ mod tests {
         assert!(scopes.exact(48) && !scopes.exact(47));
     }
 
+    #[test]
+    fn a_handler_is_in_the_method_that_the_table_says() {
+        let scopes = scopes();
+        assert_eq!(scopes.handler(40), Some(vec![Scope { method: 0x2000, bci: 5 }]), "the inlined one is left");
+        assert_eq!(scopes.handler(41), Some(Vec::new()));
+        let with = |table: &[i32]| {
+            let table: Vec<u8> = table.iter().flat_map(|word| word.to_le_bytes()).collect();
+            Scopes { handlers: read_handlers(&table), ..scopes.clone() }
+        };
+        let inner = Scope { method: 0x1000, bci: 7 };
+        assert_eq!(with(&[1, 32, 0, 7, 40, 0, 0]).handler(40).map(|found| found[0]), Some(inner));
+        // Of another call it is in another method; of no call; further out than there are methods; cut off.
+        for table in [
+            &[1, 32, 0, 7, 40, 0, 1, 16, 0, 7, 40, 0][..],
+            &[1, 33, 0, 7, 40, 0],
+            &[1, 32, 0, 7, 40, 2],
+            &[2, 32, 0, 7, 40, 0],
+        ] {
+            assert_eq!(with(table).handler(40), None, "{table:?}");
+        }
+    }
+
     proptest! {
         #[test]
         fn garbage_has_an_end(
@@ -149,7 +234,7 @@ mod tests {
         ) {
             pcs.sort_unstable();
             let pcs = pcs.into_iter().map(|(pc, record)| (i32::from(pc), record)).collect();
-            let scopes = Scopes { pcs, records, metadata: vec![1; 5], excluded };
+            let scopes = Scopes { pcs, records, metadata: vec![1; 5], excluded, handlers: None };
             prop_assert!(scopes.at(distance).len() <= DEPTH_MAX);
         }
     }

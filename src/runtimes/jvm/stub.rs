@@ -5,7 +5,7 @@ use crate::model::frame::RawFrame;
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::Jvm;
 use crate::runtimes::jvm::compiled::{Epilogue, epilogue};
-use crate::runtimes::jvm::heap::Blob;
+use crate::runtimes::jvm::heap::{Blob, Kind};
 use crate::runtimes::jvm::walk::{Caller, Here};
 
 /// From the stack pointer to rbp in a frame that rbp points at, bytes.
@@ -20,6 +20,12 @@ const FROZEN: &str = "frames on the heap";
 const ENTRY_FRAME: u64 = 80;
 /// What a frame may have been called with beside registers, bytes.
 const ARGUMENTS_MOST: u64 = 256;
+/// What goes on where an exception is caught, in a method that C1 compiled; all of them have that in their names.
+const HANDLES: &str = "handle_exception";
+/// `mov [rbp + 8], rax`: there it replaces its return address, by that of the handler in the same method.
+const REPLACES: [u8; 4] = [0x48, 0x89, 0x45, 0x08];
+/// Its code has some 600 bytes.
+const HANDLES_MAX: u64 = 4096;
 /// The blob of hand-written code, with many entries.
 const ROUTINES: &str = "StubRoutines";
 
@@ -78,6 +84,9 @@ impl<M: ReadMemory> Jvm<M> {
         let mut code = [0; 17];
         let read = self.memory.read(place.pc.wrapping_sub(1), &mut code).max(1);
         let caller = match &code[..read] {
+            code if name.contains(HANDLES) && self.has_replaced(blob, place.pc) => {
+                self.handler(code.get(1).copied(), here)
+            }
             // push rbp; mov rbp, rsp
             [_, 0x55, 0x48, 0x8b, 0xec, ..] => self.leaf(here),
             [0x55, 0x48, 0x8b, 0xec, ..] => self.pushed_rbp(here),
@@ -113,6 +122,36 @@ impl<M: ReadMemory> Jvm<M> {
         // Others jump here and there with things on the stack that look like return addresses.
         let scanned = if name.starts_with(ROUTINES) { SCANNED } else { 0 };
         (1..scanned).find_map(|words| self.below(here, 8 * words))
+    }
+
+    /// Whether what handles exceptions has come to its end, where it returns to the handler that was found. Nothing else writes its return
+    /// address so; before that it is the address of the call that threw, as in any other stub.
+    fn has_replaced(&self, blob: &Blob, pc: u64) -> bool {
+        let mut code = vec![0; blob.code_end.saturating_sub(blob.code).min(HANDLES_MAX) as usize];
+        if self.memory.read_exact(blob.code, &mut code).is_none() {
+            return false;
+        }
+        let mut places = code.windows(REPLACES.len()).enumerate().filter(|(_, window)| **window == REPLACES);
+        match (places.next(), places.next()) {
+            (Some((at, _)), None) => pc >= blob.code + (at + REPLACES.len()) as u64,
+            _ => false,
+        }
+    }
+
+    /// The method whose handler this is about to go to. No call returns there, so nothing but the stub tells that it is one.
+    fn handler(&mut self, next: Option<u8>, here: &mut Here<'_>) -> Option<Caller> {
+        let caller = match next? {
+            // ret; pop rcx, to jump there. rbp is the method's again.
+            0xc3 | 0xc2 | 0x59 => Caller { pc: here.at_sp(0)?, sp: here.place.sp.checked_add(8)?, rbp: here.place.rbp },
+            // jmp rcx: it is on the stack no more.
+            0xff => return None,
+            _ => self.by_rbp(here)?,
+        };
+        let blob = self.blob(caller.pc.wrapping_sub(1))?;
+        let compiled = matches!(blob.kind, Kind::Compiled(_)) && (blob.code..blob.code_end).contains(&caller.pc);
+        let frame = if compiled { self.handler_frame(&blob, caller.pc)? } else { return None };
+        self.handler = Some((caller.pc, frame));
+        Some(caller)
     }
 
     /// The caller of a stub whose frame has a known size: it may be whole, or half built.

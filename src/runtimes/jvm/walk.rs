@@ -60,7 +60,8 @@ impl<M: ReadMemory + Send> Generated for Jvm<M> {
             return Leave::End(Marker::BadUnwind);
         };
         // A frame is shown only where something says that it has called.
-        if !place.exact && !self.returns_to(place.pc) {
+        self.handler = self.handler.filter(|(pc, _)| *pc == place.pc && !place.exact);
+        if !place.exact && self.handler.is_none() && !self.returns_to(place.pc) {
             return Leave::End(Marker::BadUnwind);
         }
         self.leave_blob(&blob, Here { place, word }, out)
