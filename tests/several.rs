@@ -332,7 +332,16 @@ fn the_session_ends_with_the_last_process_and_not_before() {
 
 #[test]
 fn ctrl_c_ends_the_waiting() {
-    let mut session = Session::start(&["record", "--name", "no-process-has-such-a-name-7f3a"]);
+    let mut command = sampletop(&["record", "--name", "no-process-has-such-a-name-7f3a"]);
+    // Whoever starts the tests in the background of a script has it ignored, and so would everything below.
+    // SAFETY: signal(2) may be called between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGINT, libc::SIG_DFL);
+            Ok(())
+        });
+    }
+    let mut session = Session(command.spawn().expect("sampletop starts"));
     assert!(session.says().contains("waiting"));
     assert_eq!(session.interrupted().status.signal(), Some(libc::SIGINT));
 }
