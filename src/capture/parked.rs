@@ -14,7 +14,7 @@ use crate::model::frame::{Ns, SECOND};
 pub const PARKED_AFTER: Ns = SECOND / 4;
 
 /// One that moved again within so long had better not been parked: it is looked at in every round until it has waited for that
-/// long. Timers of a quarter of a second, as a JVM has two of, would make everybody be looked at eight times a second.
+/// long. A JVM has two threads that move every quarter of a second: each time everybody was looked at.
 pub const RESTLESS: Ns = SECOND;
 /// So many at a time.
 const RESTLESS_MOST: usize = 16;

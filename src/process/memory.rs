@@ -180,12 +180,11 @@ impl ReadMemory for Memory {
     }
 }
 
-/// A gap that is read along, bytes, where both sides of it lie in one page: the kernel pins the pages of every range by itself, 280 ns,
-/// and copies so much in 10.
+/// A gap that is read along, bytes, where both sides of it lie in one page: the kernel pins the pages of every range by itself, which
+/// costs more than to copy so much.
 const GAP: u64 = 512;
 
 /// Ranges of memory that pieces lie in: fewer than the pieces, as many lie close together.
-#[derive(Default)]
 struct Ranges {
     /// Address and length, by address.
     ranges: Vec<(u64, usize)>,
