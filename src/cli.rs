@@ -24,7 +24,7 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
-use crate::config::{Config, Mode, WORKLOAD_ARGUMENT};
+use crate::config::{self, Config, Mode, WORKLOAD_ARGUMENT};
 
 /// The command line asks for no run: help, the version, or a usage error.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -52,6 +52,8 @@ struct Surroundings {
     no_color: bool,
     /// `TERM` is `dumb`.
     dumb: bool,
+    /// The locale's characters are not UTF-8.
+    not_utf8: bool,
     /// `SAMPLETOP_REDACT_KEY`.
     redact_key: Option<Vec<u8>>,
     /// `SAMPLETOP_PUSH_TOKEN`.
@@ -64,10 +66,22 @@ pub fn parse(args: impl Iterator<Item = OsString>) -> Result<Config, CliExit> {
         stdout_is_terminal: std::io::stdout().is_terminal(),
         no_color: std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty()),
         dumb: std::env::var_os("TERM").is_some_and(|v| v == "dumb"),
-        redact_key: std::env::var_os("SAMPLETOP_REDACT_KEY").map(OsString::into_vec),
-        push_token: std::env::var_os("SAMPLETOP_PUSH_TOKEN").map(OsString::into_vec),
+        not_utf8: is_not_utf8(|name| std::env::var_os(name)),
+        redact_key: std::env::var_os(config::REDACT_KEY).map(OsString::into_vec),
+        push_token: std::env::var_os(config::PUSH_TOKEN).map(OsString::into_vec),
     };
     parse_in(args, &surroundings)
+}
+
+/// What the locale says of the terminal's characters: the first of its variables that is set decides. Where none is, as in
+/// most containers, nothing was said, and nearly all terminals know UTF-8.
+fn is_not_utf8(variable: impl Fn(&str) -> Option<OsString>) -> bool {
+    let set = |name: &&str| variable(name).filter(|value| !value.is_empty());
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(set);
+    locale.is_some_and(|locale| {
+        let locale = locale.to_string_lossy().to_ascii_lowercase();
+        !locale.contains("utf-8") && !locale.contains("utf8")
+    })
 }
 
 fn parse_in(args: impl Iterator<Item = OsString>, surroundings: &Surroundings) -> Result<Config, CliExit> {
@@ -101,7 +115,9 @@ Examples:
 TIME takes a unit: 10ms, 5m. REGEX is that of Rust's crate regex and matches
 anywhere unless anchored. --rename, --idle-at and --push-label may be repeated.
 FORMAT is text, json, html, svg, speedscope, firefox, pprof, folded, classic or
-sampletop.";
+sampletop.
+--capture ptrace stops running threads for microseconds. A race remains: a call
+that a thread begins just then may fail with EINTR (1 of 2,542 stops).";
 
 /// What was typed. Values stay text here; `values` turns them into what they mean, with errors of one sentence.
 #[derive(Parser, Debug, Default)]
@@ -246,9 +262,12 @@ struct Typed {
     /// No colours (also NO_COLOR, TERM=dumb)
     #[arg(long, help_heading = OUTPUT)]
     no_color: bool,
-    /// Draw with ASCII only
+    /// Draw with ASCII only [as the locale says]
     #[arg(long, help_heading = OUTPUT)]
     ascii: bool,
+    /// Draw with UTF-8 whatever the locale says
+    #[arg(long, help_heading = OUTPUT, conflicts_with = "ascii")]
+    unicode: bool,
     /// Take mouse events from the terminal
     #[arg(long, help_heading = OUTPUT)]
     mouse: bool,

@@ -9,6 +9,13 @@ use crate::model::diff::Per;
 use crate::model::redact::Key;
 use crate::model::settings::{Filter, Filters, Grouping, Metric, Range, Rename, RollUp, Settings};
 
+/// Environment variable with the key of `--redact`.
+pub const REDACT_KEY: &str = "SAMPLETOP_REDACT_KEY";
+/// Environment variable with the token of `--push`.
+pub const PUSH_TOKEN: &str = "SAMPLETOP_PUSH_TOKEN";
+/// Variables of our environment that no program we start gets.
+pub const SECRETS: [&str; 2] = [REDACT_KEY, PUSH_TOKEN];
+
 /// What is watched.
 #[derive(Clone, Debug)]
 pub enum TargetSpec {

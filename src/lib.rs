@@ -30,6 +30,7 @@ pub mod export;
 pub mod headless;
 pub mod import;
 pub mod model;
+pub mod pclntab;
 pub mod process;
 pub mod push;
 pub mod reducer;

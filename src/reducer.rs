@@ -48,6 +48,8 @@ pub struct Inputs {
     /// What frames of runtimes are called.
     pub names: Names,
     pub session: Session,
+    /// From attaching to the first observation, ns.
+    pub startup_ns: Ns,
     pub limits: Limits,
     pub conditions: Box<dyn FnMut() -> Conditions + Send>,
     /// Where snapshots are published by themselves; `None`: only when asked for.
@@ -157,6 +159,7 @@ struct Worker {
     names: Names,
     recorder: Recorder,
     session: Arc<Session>,
+    startup_ns: Ns,
     conditions: Box<dyn FnMut() -> Conditions + Send>,
     publication: Option<Publication>,
     own_cpu: OwnCpu,
@@ -175,6 +178,7 @@ impl Worker {
             names: inputs.names,
             recorder: Recorder::new(inputs.session.started, inputs.limits),
             session: Arc::new(inputs.session),
+            startup_ns: inputs.startup_ns,
             conditions: inputs.conditions,
             publication: inputs.publication,
             own_cpu: OwnCpu::begin(),
@@ -346,6 +350,8 @@ impl Worker {
         } = self.recorder.view();
         let mut targets = conditions.targets.to_vec();
         targets.retain(|target| !self.over.contains(&(target.pid, target.start)));
+        // Of targets that are no longer remembered nothing is said: their ends need no place.
+        self.ended.retain(|(pid, _)| targets.iter().any(|target| target.pid == *pid));
         let mut ended = self.ended.clone();
         for target in &mut targets {
             // One number may be that of several, one after the other.
@@ -364,6 +370,7 @@ impl Worker {
             naming: self.symbols.pending() > 0,
             folded_facts,
             dropped_buckets,
+            startup_ns: self.startup_ns,
         };
         Arc::new(Snapshot {
             session: Arc::clone(&self.session),
@@ -450,6 +457,47 @@ mod tests {
     }
 
     #[test]
+    fn ends_of_processes_that_are_not_remembered_take_no_room() {
+        let (mut writer, reader) = ring::channel(1 << 12);
+        let target = |pid| Target {
+            pid,
+            start: 1,
+            command: "fork".into(),
+            runtime: "native",
+            uid: 0,
+            unit: None,
+            started_unix_ns: 0,
+            ended: None,
+        };
+        let conditions = move || Conditions {
+            capture: "bpf".into(),
+            notice: None,
+            kernel_visible: true,
+            targets: Arc::new([target(7), target(8)]),
+            stopped: false,
+            interval_ns: 10_000_000,
+        };
+        let mut worker = Worker::new(Inputs {
+            rings: vec![reader],
+            symbols: Symbols::start(Default::default()),
+            names: Names::default(),
+            session: session(),
+            limits: Limits::default(),
+            conditions: Box::new(conditions),
+            publication: None,
+            used_ns: Arc::default(),
+            startup_ns: 0,
+        });
+        for pid in 1..100 {
+            assert!(writer.push(&Event::ProcessEnded { at: pid.into(), pid }));
+        }
+        worker.drain();
+        let snapshot = worker.snapshot();
+        assert_eq!(snapshot.targets.iter().map(|target| target.ended).collect::<Vec<_>>(), [Some(7), Some(8)]);
+        assert_eq!(worker.ended, [(7, 7), (8, 8)]);
+    }
+
+    #[test]
     fn the_first_snapshot_is_soon_followed_by_another() {
         let (mut writer, reader) = ring::channel(1 << 12);
         let (sender, snapshots) = channel();
@@ -469,6 +517,7 @@ mod tests {
             symbols: Symbols::start(Default::default()),
             names: Names::default(),
             session: session(),
+            startup_ns: 0,
             limits: Limits::default(),
             conditions: Box::new(nothing),
             publication: Some(Publication { every, to }),

@@ -47,8 +47,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("demo", &["process"]),
     ("capture", &["capture::ring", "unwinder", "runtimes", "process"]),
     ("capture::ring", &[]),
-    ("symbols", &["process", "model::tables"]),
-    ("unwinder", &["process"]),
+    // Go's table of functions names them for one, and describes their frames to the other.
+    ("symbols", &["process", "model::tables", "pclntab"]),
+    ("unwinder", &["process", "pclntab"]),
+    // Pure: it parses bytes.
+    ("pclntab", &[]),
     // A runtime leaves frames for the unwinder, which knows it as `Generated` only.
     ("runtimes", &["unwinder", "process", "model::tables"]),
     // What a call waits for is decided in one place; `process` only finds out what is behind its arguments.
@@ -67,6 +70,7 @@ const PURE: &str = "model";
 const MAY_BE_UNSAFE: &[(&str, &str)] = &[
     ("src/capture/bpf/load.rs", "the system call bpf, and maps that the kernel shares with us"),
     ("src/capture/kernel_ring.rs", "reads the ring that the kernel shares with us"),
+    ("src/capture/kernel_ring/tests.rs", "plays the kernel in a ring"),
     ("src/capture/perf.rs", "ioctls of perf's events"),
     ("src/capture/perf/event.rs", "perf_event_open and its ioctls"),
     ("src/capture/ptrace.rs", "ptrace and waitid"),
@@ -74,10 +78,12 @@ const MAY_BE_UNSAFE: &[(&str, &str)] = &[
     ("src/process/open.rs", "maps a page of a file to learn its device number"),
     ("src/process/threads.rs", "reads the CPU clock of another process"),
     ("src/demo/truth.rs", "reads the CPU clock of another thread"),
-    ("src/process/filebytes.rs", "maps files, and handles SIGBUS for them"),
+    ("src/process/fatal.rs", "handles fatal signals"),
+    ("src/process/filebytes.rs", "maps files, and replaces their lost pages"),
     ("src/process/held.rs", "fork, and what is allowed between fork and exec"),
     ("src/push/resolve.rs", "tells the C library where to look up hosts"),
-    ("src/tui/terminal.rs", "stops itself at Ctrl-Z"),
+    ("src/session/memory.rs", "tells the C library to give memory back"),
+    ("src/tui/terminal.rs", "stops itself at Ctrl-Z, and gives the terminal back in a handler"),
 ];
 
 const LINES_CAP: usize = 600;

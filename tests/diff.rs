@@ -38,7 +38,7 @@ fn a_function_that_became_slower_is_found_and_its_size_is_right() {
         output.stdout
     };
     let json: Value = serde_json::from_slice(&diff(&["--format", "json"])).expect("JSON");
-    assert_eq!(json["schema"], "sampletop-diff/1");
+    assert_eq!(json["schema"], "sampletop-diff/2");
     let total = |name: &str, of: &str| {
         let functions = json["functions"].as_array().expect("a list");
         let function = functions.iter().find(|function| function["frame"] == name).unwrap_or_else(|| panic!("{name}"));

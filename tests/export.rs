@@ -200,16 +200,14 @@ fn group<'a>(profile: &'a Value, name: &str) -> &'a Value {
 
 /// The node reached by these functions from a root.
 fn node<'a>(group: &'a Value, path: &[&str]) -> &'a Value {
-    let mut at = &group["tree"];
-    for (depth, name) in path.iter().enumerate() {
-        let nodes = at.as_array().expect("a list");
-        let found = nodes.iter().find(|n| n["frame"] == *name).unwrap_or_else(|| panic!("no {name} in {at}"));
-        if depth + 1 == path.len() {
-            return found;
-        }
-        at = &found["children"];
+    let nodes = group["nodes"].as_array().expect("a list");
+    let mut at = None;
+    for name in path {
+        let is_it = |node: &Value| node["frame"] == *name && node["parent"].as_u64() == at;
+        let found = nodes.iter().position(is_it).unwrap_or_else(|| panic!("no {name} below {at:?}: {group}"));
+        at = Some(found as u64);
     }
-    panic!("an empty path")
+    &nodes[at.expect("a path") as usize]
 }
 
 #[test]
@@ -220,7 +218,7 @@ fn text_is_what_it_was() {
 #[test]
 fn json_is_what_it_was() {
     // The very bytes, but for a line break before every node.
-    insta::assert_snapshot!("json", written(Format::Json, &whole()).replace("{\"frame\"", "\n{\"frame\""));
+    insta::assert_snapshot!("json", written(Format::Json, &whole()).replace("{\"parent\"", "\n{\"parent\""));
 }
 
 #[test]
@@ -252,7 +250,7 @@ fn json_says_what_happened() {
     let query = node(workers, &[&checkout[..], &["pg::query", "recv"]].concat());
     assert_eq!((&query["longest_ms"], &query["hits"]), (&1990.0.into(), &1.into()));
     let marker =
-        &workers["tree"].as_array().expect("roots").iter().find(|n| n["kind"] == "marker").expect("a cut stack");
+        &workers["nodes"].as_array().expect("nodes").iter().find(|n| n["kind"] == "marker").expect("a cut stack");
     assert_eq!(marker["wall_ms"], 4000.0);
     // Idle time is there, whatever the settings.
     assert_eq!(group(&profile, "shop")["states_ms"]["poll"], 4000.0);

@@ -63,7 +63,8 @@ impl Told {
         let groups = profile["groups"].as_array().expect("groups");
         let group = groups.iter().find(|group| group["name"] == "shares").expect("the thread");
         let mut found = BTreeMap::new();
-        let mut todo: Vec<&Value> = group["tree"].as_array().expect("a tree").iter().collect();
+        let tree = common::tree(group);
+        let mut todo: Vec<&Value> = tree.as_array().expect("a tree").iter().collect();
         while let Some(node) = todo.pop() {
             match node["frame"].as_str().and_then(|frame| frame.strip_prefix("Shares.")) {
                 Some(method) if METHODS.contains(&method) => {

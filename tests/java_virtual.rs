@@ -44,7 +44,8 @@ impl Told {
     fn read(profile: &Value) -> Told {
         let mut told = Told::default();
         for group in profile["groups"].as_array().expect("groups") {
-            let mut todo: Vec<&Value> = group["tree"].as_array().expect("a tree").iter().collect();
+            let tree = common::tree(group);
+            let mut todo: Vec<&Value> = tree.as_array().expect("a tree").iter().collect();
             while let Some(node) = todo.pop() {
                 let method = node["frame"].as_str().and_then(|frame| frame.strip_prefix("Virtual."));
                 match method.filter(|method| KINDS.contains(method) || *method == "held") {

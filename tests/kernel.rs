@@ -75,7 +75,7 @@ fn stacks(group: &Value) -> Vec<Stack> {
         }
     }
     let mut found = Vec::new();
-    below(&group["tree"], &mut Vec::new(), &mut found);
+    below(&common::tree(group), &mut Vec::new(), &mut found);
     found
 }
 
@@ -118,11 +118,11 @@ fn functions_of_the_kernel_stand_above_those_that_called_it(way: &str) {
         assert!(first > 0 || kinds.is_empty(), "some function of the program called it: {:?}", stack.frames);
     }
     let modules = |node: &Value| node["kind"] != "kernel" || node["module"] == "vmlinux";
-    assert!(each(&group(&profile, "zero")["tree"], &modules));
+    assert!(each(group(&profile, "zero"), &modules));
 }
 
-fn each(nodes: &Value, is: &dyn Fn(&Value) -> bool) -> bool {
-    nodes.as_array().expect("a tree").iter().all(|node| is(node) && each(&node["children"], is))
+fn each(group: &Value, is: &dyn Fn(&Value) -> bool) -> bool {
+    group["nodes"].as_array().expect("nodes").iter().all(is)
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn without_the_kernel_its_time_is_the_callers() {
     assert_eq!((settings(&with), settings(&without)), (false.into(), true.into()));
     let lives = [&with, &without].map(life);
     let (with, without) = (group(&with, "zero"), group(&without, "zero"));
-    assert!(each(&without["tree"], &|node| node["kind"] != "kernel"));
+    assert!(each(without, &|node| node["kind"] != "kernel"));
     let hottest = |group: &Value| {
         let stacks = stacks(group);
         let mut users: Vec<(f64, Vec<String>)> = Vec::new();
@@ -170,7 +170,8 @@ fn without_the_kernel_its_time_is_the_callers() {
     for (group, life) in [with, without].into_iter().zip(lives) {
         let (wall, cpu) = (number(&group["wall_ms"]), number(&group["cpu_ms"]));
         let of_roots = |field: &str| {
-            group["tree"].as_array().expect("a tree").iter().map(|node| number(&node[field])).sum::<f64>()
+            let roots = group["nodes"].as_array().expect("nodes").iter().filter(|node| node["parent"].is_null());
+            roots.map(|node| number(&node[field])).sum::<f64>()
         };
         assert!((of_roots("wall_ms") - wall).abs() < 0.01 && (of_roots("cpu_ms") - cpu).abs() < 0.01);
         assert!(wall > 0.9 * life, "{wall} of {life}");
@@ -236,7 +237,7 @@ fn an_uninterruptible_thread_shows_where_in_the_kernel_it_is() {
         }
         path
     };
-    let held = path(&group(&profile, "vfork")["tree"]);
+    let held = path(&common::tree(group(&profile, "vfork")));
     assert!(judged.iter().all(|name| held.contains(name)), "{held:?}");
     let without = dump(&["--no-kernel"]);
     assert!(without["frames"].as_array().expect("frames").iter().all(|frame| frame["kind"] != "kernel"), "{without}");

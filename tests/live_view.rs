@@ -93,6 +93,35 @@ fn a_signal_gives_the_terminal_back() {
     }
 }
 
+/// The first one, too: the standard library's handler takes SIGSEGV and SIGBUS for faults that will happen again.
+#[test]
+fn a_fatal_signal_from_outside_ends_it_and_gives_the_terminal_back() {
+    use rustix::process::Signal;
+    for (signal, name) in [(Signal::SEGV, "Segmentation fault"), (Signal::BUS, "Bus error"), (Signal::QUIT, "Quit")] {
+        let (mut session, _dir) = demo(&["--workload", "mixed"], 24, 80);
+        session.wait_for("a tree", |s| s.contains("mixed-"));
+        let pid = session.child.process_id().expect("a pid");
+        session.signal(pid, signal);
+        assert_eq!(session.wait_status().signal(), Some(name));
+        assert_given_back(&session);
+    }
+}
+
+/// Without a screen the terminal sends SIGQUIT for Ctrl-\, as the kernel's own signal.
+#[test]
+fn quitting_a_recording_by_its_key_ends_it() {
+    let (mut session, _dir) = demo(&["--once", "--duration", "1h"], 24, 80);
+    let pid = session.child.process_id().expect("a pid");
+    let catches = || {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("a mask").trim();
+        u64::from_str_radix(caught, 16).expect("hex") & 1 << (rustix::process::Signal::QUIT.as_raw() - 1) != 0
+    };
+    common::wait_until("it catches SIGQUIT", catches);
+    session.press("\u{1c}");
+    assert_eq!(session.wait_status().signal(), Some("Quit"));
+}
+
 /// What a shell does when a job is stopped from outside: its own modes, its own text, and later `fg`.
 #[test]
 fn a_stop_from_outside_and_going_on_gives_the_whole_screen_again() {
@@ -183,7 +212,8 @@ fn export_writes_a_report_and_names_it_again_at_the_end() {
 fn the_result_stays_when_the_command_ends() {
     let dir = tempfile::tempdir().expect("a folder");
     let mut session = Session::start(&["--", "sh", "-c", "echo hello; sleep 0.7; exit 3"], 24, 80, dir.path());
-    session.wait_for("EXITED", |s| s.contains("EXITED"));
+    let screen = session.wait_for("EXITED", |s| s.contains("EXITED"));
+    let pid = screen.split_whitespace().next().expect("the header begins with it").to_owned();
     session.press("q");
     assert_eq!(session.wait_end(), 3, "the command's own status");
     assert_given_back(&session);
@@ -191,6 +221,12 @@ fn the_result_stays_when_the_command_ends() {
     let output = std::fs::read_dir(dir.path()).expect("the folder").filter_map(Result::ok).find(is_output);
     let output = output.expect("a file");
     assert_eq!(std::fs::read_to_string(output.path()).expect("its output"), "hello\n");
+    assert_eq!(output.file_name().to_string_lossy(), format!("sampletop-output-{pid}.txt"));
+    assert!(
+        session.screen().replace('\n', "").contains(&format!("sampletop-output-{pid}.txt")),
+        "{}",
+        session.screen()
+    );
 }
 
 /// From waiting for the first to waiting for the next, and on.

@@ -5,7 +5,9 @@ mod facts {
     pub mod cpu;
     pub mod examples;
     pub mod history;
+    pub mod on_core;
     pub mod properties;
     pub mod simulator;
     pub mod support;
+    pub mod unsampled;
 }

@@ -322,7 +322,7 @@ fn four_workers_are_one_group_with_their_shares() {
         .collect();
     let expected = [("cart", (60, 60)), ("copy", (10, 10)), ("main", (100, 0)), ("pay", (40, 30)), ("start", (100, 0))];
     assert_eq!(shares, BTreeMap::from(expected));
-    assert_eq!(projection.total.threads(projection.elapsed()).round(), 4.0);
+    assert_eq!(projection.total.threads(Metric::Wall, projection.elapsed()).round(), 4.0);
 }
 
 #[test]
@@ -345,4 +345,34 @@ fn a_parked_pool_is_idle_until_nothing_else_is_left() {
     let only = project(&snapshot, &settings);
     assert!(only.only_idle);
     assert_eq!((only.total.wall_ns, only.hidden.threads.wall_ns), (2 * SECOND, 2 * SECOND));
+}
+
+/// A server with a thread, and a name, per request: the raw names go beyond what is kept, their groups do not.
+#[test]
+fn each_of_very_many_names_stays_in_its_group() {
+    const KINDS: [&str; 10] = ["req", "pay", "cart", "mail", "sync", "scan", "push", "pull", "warm", "evict"];
+    const THREADS: u32 = 300_000;
+    let mut run = Run::new();
+    let mut expected: BTreeMap<String, u64> = BTreeMap::new();
+    for tid in 1..=THREADS {
+        let kind = KINDS[tid as usize % KINDS.len()];
+        let name = format!("{kind}-{tid}");
+        run.look(tid, &name, Seen::OnCpu, &[0, 1], 0);
+        run.at += u64::from(tid % 3 + 1) * 100_000;
+        let ran = u64::from(tid % 7 + 1) * 10_000;
+        run.look(tid, &name, Seen::OnCpu, &[0, 1], ran);
+        *expected.entry(format!("{kind}-")).or_default() += ran;
+        run.recorder.apply(&Event::ThreadEnded { at: run.at, thread: thread(tid), counters: None });
+        if tid % 50 == 0 {
+            run.tick();
+        }
+    }
+    run.recorder.close(run.at);
+    run.name_frames();
+    let snapshot = run.snapshot();
+    let settings = Settings { metric: Metric::Cpu, range: EVERYTHING, idle: true, ..Settings::default() };
+    let projection = project(&snapshot, &settings);
+    let found: BTreeMap<String, u64> =
+        projection.groups.iter().map(|group| (group.name.to_string(), group.total.cpu_ns)).collect();
+    assert_eq!(found, expected);
 }

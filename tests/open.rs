@@ -126,3 +126,36 @@ fn the_live_view_keeps_its_session_and_shows_it_again() {
     assert_eq!(session.wait_end(), 0);
     assert!(!String::from_utf8_lossy(&session.raw).contains("sampletop open"), "it is kept already");
 }
+
+/// Prints how many nodes there are, after reading all of the file.
+const IN_PYTHON: &str = "import json,sys; print(sum(len(g['nodes']) for g in json.load(sys.stdin)['groups']))";
+
+#[test]
+fn common_readers_read_json_of_stacks_2000_frames_deep() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let frames: Vec<String> = (0..2_000).map(|at| format!("f{at}")).collect();
+    for (file, times) in [("one.folded", 50_000), ("two.folded", 70_000)] {
+        std::fs::write(dir.path().join(file), format!("{} {times}\n", frames.join(";"))).expect("written");
+    }
+    let readers: [(&str, &[&str]); 2] =
+        [("jq", &["[.groups[].nodes | length] | add"]), ("python3", &["-c", IN_PYTHON])];
+    for args in
+        [&["open", "one.folded", "--format", "json"][..], &["diff", "one.folded", "two.folded", "--format", "json"]]
+    {
+        let output = sampletop(args, dir.path());
+        std::fs::write(dir.path().join("p.json"), &output.stdout).expect("written");
+        // With the default limit of depth.
+        let read = json(&output);
+        let nodes = read["groups"][0]["nodes"].as_array().expect("nodes");
+        assert_eq!(nodes.len(), 2_000);
+        assert!(nodes.iter().enumerate().all(|(at, node)| node["frame"] == format!("f{at}")));
+        assert!(nodes.iter().enumerate().all(|(at, node)| node["parent"].as_u64() == (at as u64).checked_sub(1)));
+        for (reader, how) in readers {
+            let text = std::fs::File::open(dir.path().join("p.json")).expect("readable");
+            let found = Command::new(reader).args(how).stdin(text).output();
+            let found = found.unwrap_or_else(|error| panic!("{reader} is needed: {error}"));
+            let said = String::from_utf8_lossy(&found.stderr);
+            assert_eq!(String::from_utf8_lossy(&found.stdout).trim(), "2000", "{reader} of {args:?}: {said}");
+        }
+    }
+}

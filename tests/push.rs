@@ -128,12 +128,10 @@ fn figures(report: &Value) -> impl Iterator<Item = &'static str> {
     ["cpu_ms", "wall_ms"].into_iter().filter(|figure| !groups_of(report, figure).is_empty())
 }
 
-/// Names of all frames below.
-fn frames(nodes: &Value, found: &mut BTreeSet<String>) {
-    for node in nodes.as_array().expect("a tree") {
-        found.insert(node["frame"].as_str().expect("a name").into());
-        frames(&node["children"], found);
-    }
+/// Names of all frames of a group.
+fn frames(group: &Value, found: &mut BTreeSet<String>) {
+    let nodes = group["nodes"].as_array().expect("nodes").iter();
+    found.extend(nodes.map(|node| node["frame"].as_str().expect("a name").to_owned()));
 }
 
 fn unix_ms(time: &Value) -> i64 {
@@ -210,7 +208,7 @@ fn the_server_gets_what_the_reports_say() {
         }
         if metric == "wall" {
             let mut reported = BTreeSet::new();
-            report["groups"].as_array().expect("groups").iter().for_each(|group| frames(&group["tree"], &mut reported));
+            report["groups"].as_array().expect("groups").iter().for_each(|group| frames(group, &mut reported));
             let name = |of: &Function| profile.string_table[of.name as usize].clone();
             assert_eq!(profile.function.iter().map(name).collect::<BTreeSet<_>>(), reported);
         }

@@ -3,6 +3,7 @@
 mod common;
 
 use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -69,6 +70,7 @@ fn shares(variant: &str, flags: &[&str], way: &str) {
 
     assert!(profile["capture"].as_str().expect("text").starts_with(way), "{}", profile["capture"]);
     let work = group(&profile, "work-");
+    let tree = common::tree(work);
     let mut names: Vec<&str> =
         work["threads"].as_array().expect("threads").iter().map(|t| t["name"].as_str().expect("text")).collect();
     names.sort_unstable();
@@ -77,7 +79,7 @@ fn shares(variant: &str, flags: &[&str], way: &str) {
     assert!(hits >= 30.0, "only {hits} samples: too few for the normal approximation below");
     let cpu = work["cpu_ms"].as_f64().expect("ms");
     for (name, spent) in FUNCTIONS.iter().zip(spent) {
-        let (seen, expected) = (cpu_of(&work["tree"], name) / cpu, spent / spent_sum);
+        let (seen, expected) = (cpu_of(&tree, name) / cpu, spent / spent_sum);
         let bound = Z * (WEIGHTS_VARY * expected * (1.0 - expected) / hits).sqrt();
         assert!(
             (seen - expected).abs() <= bound,
@@ -157,7 +159,7 @@ fn five_hundred_blocked_threads_are_whole_and_busy_ones_right() {
     let dir = tempfile::tempdir().expect("a folder");
     let profile = record(target.pid(), 3_000, &["--capture", "perf"], dir.path());
     let burner = group(&profile, "burner");
-    let (cpu, inner) = (burner["cpu_ms"].as_f64().expect("ms"), cpu_of(&burner["tree"], "burn_inner"));
+    let (cpu, inner) = (burner["cpu_ms"].as_f64().expect("ms"), cpu_of(&common::tree(burner), "burn_inner"));
     assert!(inner / cpu > 0.9, "burn_inner has {inner} of {cpu} ms");
     // Each blocked thread's whole life in the recording is one wait.
     for way in ["read", "mutex", "epoll", "sleep", "poll"] {
@@ -198,6 +200,105 @@ fn a_command_has_its_own_input_output_and_exit_status() {
     assert!(profile["targets"][0]["command"].as_str().expect("text").starts_with("sh -c read"), "{profile}");
 }
 
+/// Modules of the frames of a process, and its functions.
+fn dumped(pid: u32) -> (Vec<String>, Vec<String>) {
+    let output = sampletop(&["dump", "-p", &pid.to_string(), "--format", "json"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let dump: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let frames =
+        dump["threads"].as_array().expect("threads").iter().flat_map(|t| t["frames"].as_array().expect("frames"));
+    let texts = |frames: &mut dyn Iterator<Item = &Value>, field: &str| -> Vec<String> {
+        frames.map(|frame| frame[field].as_str().expect("text").to_owned()).collect()
+    };
+    (texts(&mut frames.clone(), "module"), texts(&mut frames.clone(), "frame"))
+}
+
+#[test]
+fn a_program_is_called_what_it_was_started_as() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let program = common::build("rec_many.c", "renamed", &["-O1", "-s"]);
+    let real = dir.path().join("real-name");
+    std::fs::copy(&program, &real).expect("copied");
+    let link = dir.path().join("started-as");
+    std::os::unix::fs::symlink("real-name", &link).expect("linked");
+    let lying = |name: &str| {
+        let mut command = Command::new("bash");
+        command.arg("-c").arg(format!("exec -a {name} '{}' 3", real.display()));
+        command
+    };
+    let linked = |path: &Path| {
+        let mut command = Command::new(path);
+        command.arg("3").current_dir(dir.path());
+        command
+    };
+    for (command, called) in [
+        (linked(&link), "started-as"),
+        (linked(Path::new("./started-as")), "started-as"),
+        (linked(&real), "real-name"),
+        // Another file, and none.
+        (lying("/bin/ls"), "real-name"),
+        (lying("nowhere"), "real-name"),
+        // With what programs write behind their name.
+        (lying(&format!("'{} 127.0.0.1:6379'", link.display())), "started-as"),
+    ] {
+        let target = Running::start_command(command);
+        let (modules, functions) = dumped(target.pid());
+        let own = |name: &String| name.contains("real-name") || name.contains("started-as");
+        let mut found: Vec<String> = modules.into_iter().filter(own).collect();
+        assert!(found.len() > 4, "{found:?} {functions:?}");
+        found.sort();
+        found.dedup();
+        assert_eq!(found, [called]);
+        assert!(functions.iter().filter(|name| own(name)).all(|name| name.contains(called)), "{functions:?}");
+        assert!(functions.iter().any(|name| name.starts_with(&format!("{called}!"))), "{functions:?}");
+    }
+}
+
+#[test]
+fn what_is_started_does_not_get_our_secrets() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let start = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
+        command.args(args).current_dir(dir.path()).env("XDG_STATE_HOME", dir.path()).env("KEPT", "a value");
+        command.env("SAMPLETOP_PUSH_TOKEN", "a-secret").env("SAMPLETOP_REDACT_KEY", "a-secret-of-16-letters");
+        let piped = std::process::Stdio::piped;
+        command.stdin(piped()).stdout(piped()).stderr(piped()).spawn().expect("sampletop starts")
+    };
+    let output = start(&["record", "-o", "p.json", "--", "env"]).wait_with_output().expect("it ends");
+    let given = String::from_utf8_lossy(&output.stdout);
+    assert!(given.lines().any(|line| line == "KEPT=a value"), "{given}");
+    let is_secret = |name: &str| matches!(name, "SAMPLETOP_PUSH_TOKEN" | "SAMPLETOP_REDACT_KEY");
+    let names = given.lines().filter_map(|line| Some(line.split_once('=')?.0));
+    assert!(!given.contains("a-secret") && !names.clone().any(is_secret), "{given}");
+    // The workload of the demo, once it is no copy of sampletop any more.
+    let demo = start(&["demo", "--once", "-d", "1h"]);
+    let pid = demo.id();
+    let environment = || {
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("it runs");
+        let child = children.split_whitespace().next()?.to_owned();
+        std::fs::read(format!("/proc/{child}/environ")).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+    };
+    common::wait_until("the workload runs without them", || {
+        environment().is_some_and(|given| given.contains("KEPT=") && !given.contains("a-secret"))
+    });
+    rustix::process::kill_process(rustix::process::Pid::from_child(&demo), rustix::process::Signal::INT).expect("ours");
+    demo.wait_with_output().expect("it ends");
+}
+
+#[test]
+fn each_thread_of_a_dump_in_json_is_a_warning() {
+    let program = common::build("../../demos/work.c", "each", &["-O2"]);
+    let target = Running::start(&program, &[]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
+    command.args(["dump", "-p", &target.pid().to_string(), "--each", "--format", "json"]);
+    let output = command.output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert_eq!(said.lines().filter(|line| line.contains("`--each` changes nothing in json")).count(), 1, "{said}");
+    let dump: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(dump["threads"].as_array().expect("threads").len(), 5);
+}
+
 #[test]
 fn a_profile_whose_place_is_gone_is_kept() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -218,4 +319,26 @@ fn a_profile_whose_place_is_gone_is_kept() {
     let opened = open.args(["open", "--format", "json"]).env("XDG_STATE_HOME", dir.path()).output().expect("it starts");
     let profile: Value = serde_json::from_slice(&opened.stdout).expect("JSON");
     assert!(group(&profile, "work-")["cpu_ms"].as_f64().is_some_and(|ms| ms > 0.0), "{profile}");
+}
+
+/// By the first one, also where the standard library has a handler, and sampletop one for files that were truncated.
+#[test]
+fn a_fatal_signal_from_outside_ends_a_recording() {
+    use rustix::process::Signal;
+    let dir = tempfile::tempdir().expect("a folder");
+    let target = Running::start(&common::build("rec_many.c", "fatal", &["-O1"]), &["3"]);
+    for signal in [Signal::SEGV, Signal::BUS, Signal::ILL, Signal::FPE, Signal::ABORT, Signal::QUIT] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
+        command.args(["record", "-p", &target.pid().to_string()]).current_dir(dir.path());
+        // What a script starts in the background has it ignored, and so would everything below.
+        // SAFETY: signal(2) may be called between fork and exec.
+        unsafe {
+            std::os::unix::process::CommandExt::pre_exec(&mut command, || {
+                libc::signal(libc::SIGQUIT, libc::SIG_DFL);
+                Ok(())
+            });
+        }
+        let status = Recording::start(&mut command).end_by(signal);
+        assert_eq!(status.signal(), Some(signal.as_raw()), "{status}");
+    }
 }

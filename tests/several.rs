@@ -49,9 +49,8 @@ fn group_of(profile: &Value, pid: u32) -> &Value {
     })
 }
 
-fn has_frame(nodes: &Value, name: &str) -> bool {
-    let node_has = |node: &Value| node["frame"] == name || has_frame(&node["children"], name);
-    nodes.as_array().expect("a tree").iter().any(node_has)
+fn has_frame(group: &Value, name: &str) -> bool {
+    group["nodes"].as_array().expect("nodes").iter().any(|node| node["frame"] == name)
 }
 
 /// CPU clocks of processes, read again and again: when, and each one's time, ms.
@@ -145,7 +144,7 @@ fn each_process_has_its_own_share() {
             assert!(cpu >= least - 20.0 && cpu <= most + 20.0, "{way} {pid}: {cpu}, its clock: {least} to {most} ms");
             if way != "states" {
                 let (own, other) = if n == 0 { ("spin_red", "spin_blue") } else { ("spin_blue", "spin_red") };
-                assert!(has_frame(&group["tree"], own) && !has_frame(&group["tree"], other), "{way}: {group}");
+                assert!(has_frame(group, own) && !has_frame(group, other), "{way}: {group}");
             }
         }
         // A round looks at both.
@@ -168,7 +167,7 @@ fn children_are_watched_as_they_appear_and_end() {
     assert!(found.len() >= 8, "three at a time that live for 0.8 s: {found:?}");
     assert_eq!(found[0], u64::from(parent.pid()));
     let groups = profile["groups"].as_array().expect("groups");
-    let spin = groups.iter().filter(|group| has_frame(&group["tree"], "spin_child")).count();
+    let spin = groups.iter().filter(|group| has_frame(group, "spin_child")).count();
     assert!(spin >= found.len() / 2, "{spin} of {}", found.len());
     // Without the option it is the parent alone.
     assert_eq!(targets(&record(&["-p", &pid, "-d", "1s"])), [u64::from(parent.pid())]);
@@ -210,7 +209,7 @@ fn a_command_is_watched_with_its_children() {
     let profile: Value = serde_json::from_slice(&std::fs::read(&file).expect("the profile")).expect("JSON");
     let groups = profile["groups"].as_array().expect("groups");
     for frame in ["spin_red", "spin_blue"] {
-        assert!(groups.iter().any(|group| has_frame(&group["tree"], frame)), "{frame}: {}", profile["targets"]);
+        assert!(groups.iter().any(|group| has_frame(group, frame)), "{frame}: {}", profile["targets"]);
     }
     // What a child became by its exec is what it is called.
     let commands: Vec<&str> =
@@ -301,7 +300,7 @@ fn a_name_is_waited_for_and_taken_up_again_after_a_restart() {
     let profile = profile(&session.interrupted());
     assert_eq!(targets(&profile), [u64::from(first_pid), u64::from(second.pid())]);
     let (red, blue) = (group_of(&profile, first_pid), group_of(&profile, second.pid()));
-    assert!(has_frame(&red["tree"], "spin_red") && has_frame(&blue["tree"], "spin_blue"));
+    assert!(has_frame(red, "spin_red") && has_frame(blue, "spin_blue"));
     let wall = |group: &Value| group["wall_ms"].as_f64().expect("a time");
     let elapsed = profile["elapsed_ms"].as_f64().expect("a time");
     assert!(wall(red) >= 900.0, "{}", wall(red));
@@ -490,7 +489,7 @@ fn names_are_found_inside_a_pid_namespace() {
         assert!(found.len() == 2 && found.iter().all(|pid| *pid < 100), "{way}: {found:?}");
         let groups = profile["groups"].as_array().expect("groups");
         for frame in ["spin_red", "spin_blue"] {
-            let with = groups.iter().filter(|group| has_frame(&group["tree"], frame)).count();
+            let with = groups.iter().filter(|group| has_frame(group, frame)).count();
             assert_eq!(with, 1, "{way}: {frame}");
         }
     }

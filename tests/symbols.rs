@@ -302,12 +302,12 @@ fn a_stripped_program_is_named_by_unwind_entries() {
         let (start, _) = function(&program, &want);
         assert_eq!(&*got[0].function, format!("{module}!fn_{start:x}"));
     }
-    // What no unwind entry covers is an address.
+    // What no unwind entry covers is a gap, by where it begins.
     let (start, size) = function(&program, "outermost");
     let behind = start + size;
     if functions(&program, false).iter().all(|(a, ..)| *a != behind) {
         let named = name(&stripped, nowhere(), &[(behind.wrapping_add(code_shift(&program)), true)]);
-        assert_eq!(&*named[0][0].function, format!("{module}!{behind:#x}"));
+        assert_eq!(&*named[0][0].function, format!("{module}!gap_{behind:x}"));
     }
 }
 
@@ -395,5 +395,130 @@ fn debug_files_are_found_by_link_and_by_build_id() {
         let search = SearchPath { debug_dirs: vec![root.path().into()], caches: vec![root.path().join("cache")] };
         compare(&stripped, search, &addresses, &program);
         std::fs::remove_file(place).expect("it was there");
+    }
+}
+
+/// The name of each address of a range.
+fn names_of(path: &Path, addresses: std::ops::Range<u64>) -> Vec<String> {
+    let spots: Vec<(u64, bool)> = addresses.map(|a| (a.wrapping_add(code_shift(path)), true)).collect();
+    name(path, nowhere(), &spots).iter().map(|chain| chain[0].function.to_string()).collect()
+}
+
+/// Where each symbol of code begins, by nm, labels included.
+fn places(path: &Path) -> BTreeMap<String, u64> {
+    let place = |line: &str| {
+        let [address, _, name] = line.split_whitespace().collect::<Vec<_>>()[..] else { return None };
+        Some((name.to_owned(), u64::from_str_radix(address, 16).ok()?))
+    };
+    run("nm", &[text(path)]).lines().filter_map(place).collect()
+}
+
+#[test]
+fn functions_without_a_size_reach_to_the_next_and_gaps_are_one_row() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/targets/sym_unsized.s");
+    let dir = tempfile::tempdir().expect("a folder");
+    let [library, stripped] = ["unsized.so", "stripped.so"].map(|name| dir.path().join(name));
+    run("cc", &["-shared", "-nostdlib", text(&source), "-o", text(&library)]);
+    run("strip", &["-s", "-o", text(&stripped), text(&library)]);
+    let at = places(&library);
+    let end = at["last"] + 2;
+    // From each place on: its name, in the library as it is, and stripped.
+    let gap = |module: &str, start: u64| format!("{module}!gap_{start:x}");
+    let (behind_sized, behind_covered, behind_outer) = (at["sized"] + 2, at["covered"] + 3, at["outer"] + 3);
+    let whole = [
+        (at["sized"], "sized".into()),
+        (behind_sized, gap("unsized.so", behind_sized)),
+        (at["first"], "first".into()),
+        (at["second"], "second".into()),
+        (at["untyped"], "untyped".into()),
+        (at["untyped_too"], "untyped_too".into()),
+        (at["covered"], "covered".into()),
+        (behind_covered, gap("unsized.so", behind_covered)),
+        (at["outer"], "outer".into()),
+        (behind_outer, gap("unsized.so", behind_outer)),
+        (at["last"], "last".into()),
+    ];
+    let without = [
+        (at["sized"], "sized".into()),
+        (behind_sized, gap("stripped.so", behind_sized)),
+        (at["untyped"], "untyped".into()),
+        (at["covered"], format!("stripped.so!fn_{:x}", at["covered"])),
+        (behind_covered, gap("stripped.so", behind_covered)),
+        (at["last"], "last".into()),
+    ];
+    for (path, expected) in [(&library, &whole[..]), (&stripped, &without[..])] {
+        for (address, got) in (at["sized"]..end).zip(names_of(path, at["sized"]..end)) {
+            let (_, want) = expected.iter().rfind(|(from, _)| *from <= address).expect("one begins there");
+            assert_eq!(got, *want, "{address:#x} of {}: {at:x?}", path.display());
+        }
+    }
+}
+
+/// Its memcpy is assembly that says no size.
+#[test]
+fn functions_of_musl_are_one_row_each() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let [source, program] = ["copies.c", "copies"].map(|name| dir.path().join(name));
+    std::fs::write(&source, "#include <string.h>\nint main(int c, char **v) { memcpy(v[0], v[1], c); return 0; }\n")
+        .expect("written");
+    let built =
+        Command::new("musl-gcc").args(["-O1", "-fno-builtin", "-static", text(&source), "-o", text(&program)]).output();
+    if built.as_ref().is_err() {
+        return common::skipped("functions_of_musl_are_one_row_each", "no musl-gcc (Debian: musl-tools)");
+    }
+    assert!(built.expect("it was found").status.success());
+    let start = places(&program)["memcpy"];
+    assert!(functions(&program, false).iter().all(|(.., name)| name != "memcpy"), "it has a size here");
+    // By the disassembler: up to its second return, after the loop for what is left over.
+    let code = run("objdump", &["-d", "--no-show-raw-insn", "--disassemble=memcpy", text(&program)]);
+    let (last, _) =
+        code.lines().rfind(|line| line.contains("\tret")).and_then(|l| l.split_once(':')).expect("it returns");
+    let last = u64::from_str_radix(last.trim(), 16).expect("an address");
+    assert!(last > start + 16, "{code}");
+    assert!(names_of(&program, start..last + 1).iter().all(|name| name == "memcpy"));
+}
+
+#[test]
+fn lambdas_of_different_places_have_different_names() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/targets/sym_lambdas.cpp");
+    let dir = tempfile::tempdir().expect("a folder");
+    for compiler in ["g++", "clang++"] {
+        for flags in [&["-g", "-O2"][..], &["-g", "-O0"], &["-O0"], &["-g", "-O2", "-s"]] {
+            let what = format!("{compiler} {flags:?}");
+            let program = dir.path().join(what.replace([' ', '"', '[', ']', ','], ""));
+            let built = Command::new(compiler).args(flags).arg(&source).arg("-o").arg(&program).output();
+            let Ok(built) = built else {
+                common::skipped("lambdas_of_different_places_have_different_names", &format!("no {compiler}"));
+                continue;
+            };
+            assert!(built.status.success(), "{what}: {}", String::from_utf8_lossy(&built.stderr));
+            // All code: which functions are there is the compiler's matter.
+            let sections = run("readelf", &["-SW", text(&program)]);
+            let line = sections.lines().find(|line| line.contains(" .text ")).expect("code").replace('[', "");
+            let fields: Vec<&str> = line.split_whitespace().skip(1).collect();
+            let number = |at: usize| u64::from_str_radix(fields[at], 16).expect("hexadecimal digits");
+            let (address, size) = (number(2), number(4));
+            let spots: Vec<(u64, bool)> =
+                (address..address + size).map(|a| (a.wrapping_add(code_shift(&program)), true)).collect();
+            let mut called: Vec<String> = Vec::new();
+            for chain in name(&program, nowhere(), &spots) {
+                called.extend(chain.iter().map(|location| location.function.to_string()));
+            }
+            called.sort();
+            called.dedup();
+            let lambdas: Vec<&String> = called.iter().filter(|name| name.ends_with("::operator()")).collect();
+            assert!(
+                called.iter().all(|name| !name.starts_with("{unnamed") && name != "operator()"),
+                "{what}: {called:#?}"
+            );
+            if flags.contains(&"-s") {
+                continue;
+            }
+            // Two in `process`, two in `sell`, and the one that is in no function.
+            let of = |function: &str| lambdas.iter().filter(|name| name.contains(function)).count();
+            assert_eq!([of("work::process"), of("work::Shop::sell"), lambdas.len()], [2, 2, 5], "{what}: {called:#?}");
+            let local = |name: &String| name.starts_with("work::process") && name.ends_with("::Local::run");
+            assert_eq!(called.iter().filter(|name| local(name)).count(), 1, "{what}: {called:#?}");
+        }
     }
 }

@@ -8,7 +8,7 @@ mod support;
 use std::collections::BTreeMap;
 
 use common::{Running, build};
-use sampletop::model::frame::Marker;
+use sampletop::model::frame::{Marker, RawFrame};
 use sampletop::process::files::Files;
 use sampletop::process::maps::Maps;
 #[cfg(feature = "libunwind")]
@@ -38,9 +38,11 @@ fn expected(kind: &str) -> Vec<String> {
             return chain;
         }
         "too_deep" => {
+            // Of 1,200 frames of the recursion the innermost one, and 64 of its callers.
             let mut chain: Vec<String> = vec!["-".into(), "wait_read".into()];
-            chain.extend((0..1021).map(|_| "recurse".into()));
-            chain.push(Marker::TooDeep.text(None));
+            chain.extend((0..65).map(|_| "recurse".into()));
+            chain.push(Marker::Folded.text(None));
+            chain.extend(["wait_too_deep", "middle_too_deep", "outer_too_deep", "thread_main", "-"].map(String::from));
             return chain;
         }
         other => {
@@ -113,17 +115,18 @@ fn check_blocked(variant: &str, flags: &[&str], copy: usize, without: &[(&str, M
             }
             continue;
         }
-        let end = (**kind == "too_deep").then_some(Marker::TooDeep);
-        if end.is_some() {
-            addresses.pop();
-        }
-        if names != chain || stack.walk.end != end {
+        if names != chain || stack.walk.end.is_some() {
             wrong.push(format!("{kind}: {:?}\n  {names:?}\n  not {chain:?}", stack.walk));
         }
-        if judged.len() < addresses.len()
-            || addresses != judged[..addresses.len()]
-            || (end.is_none() && judged.len() != addresses.len())
-        {
+        // Of a deep stack both ends.
+        let mut judged = judged.clone();
+        if **kind == "too_deep" {
+            let folded =
+                stack.frames.iter().position(|frame| *frame == RawFrame::marker(Marker::Folded)).expect("folded");
+            addresses.remove(folded);
+            judged.drain(folded..judged.len().saturating_sub(addresses.len() - folded));
+        }
+        if addresses != judged {
             wrong.push(format!("{kind}: {addresses:x?}\n  eu-stack: {judged:x?}"));
         }
     }
@@ -397,4 +400,89 @@ fn threads_of_a_dead_leader() {
     let stack = walk_blocked(&mut unwinder, pid, tid, 4096);
     assert_eq!(stack.names(&files, &[&own]), ["-", "wait_alone", "orphan", "-"]);
     assert_eq!(stack.walk.end, None);
+}
+
+/// musl has no unwind information: neither its system calls, nor what starts its programs and threads.
+fn check_musl(variant: &str, flags: &[&str], started_by: &[&str]) {
+    let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/targets/musl.c");
+    let program =
+        std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("musl-{variant}-{}", std::process::id()));
+    let mut command = std::process::Command::new("musl-gcc");
+    let output = command.args(flags).arg(&source).arg("-o").arg(&program).output().expect("musl-gcc (musl-tools)");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let running = Running::start(&program, &[]);
+    let pid = running.pid();
+    let own = Symbols::of(&program);
+    let files = Files::default();
+    let mut unwinder = unwinder(pid, &files);
+    let threads = blocked_threads(pid);
+    assert_eq!(threads.len(), 9, "{threads:?}");
+    let mut wrong = Vec::new();
+    for (kind, tid) in threads {
+        let stack = walk_blocked(&mut unwinder, pid, tid, 16 << 10);
+        // Assembly has no size in musl's symbol table.
+        let nameless = |name: String| if name.starts_with('?') { "?".into() } else { name.replace(".constprop.0", "") };
+        let names: Vec<String> = stack.names(&files, &[&own]).into_iter().map(nameless).collect();
+        let chain: Vec<String> = match &*kind {
+            "main" => vec!["main".into()],
+            kind => ["inner", "middle", "thread"].map(|depth| format!("{depth}_{kind}")).into(),
+        };
+        // Its own functions, all of them, without a gap; then what started the thread.
+        let at = names.iter().position(|name| *name == chain[0]);
+        let whole = at.is_some_and(|at| at > 0 && names[at..].starts_with(&chain));
+        let outer = at.map_or(&[][..], |at| &names[(at + chain.len()).min(names.len())..]);
+        let started = kind == "main" || outer == started_by;
+        if stack.walk.end.is_some() || !whole || !started || outer.is_empty() {
+            wrong.push(format!("{kind}: {names:?} {:?}", stack.walk));
+        }
+    }
+    assert!(wrong.is_empty(), "{variant}:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn musl_static() {
+    check_musl("static", &["-O2", "-static"], &["start", "?"]);
+    check_musl("static-fp", &["-O1", "-static", "-fno-omit-frame-pointer"], &["start", "?"]);
+}
+
+#[test]
+fn musl_dynamic() {
+    check_musl("dynamic", &["-O2"], &["-"]);
+    check_musl("dynamic-os", &["-Os", "-no-pie"], &["-"]);
+}
+
+/// A program without unwind tables, whose functions keep frame pointers: they lead to the C library, which has tables.
+#[test]
+fn frame_pointers_without_tables() {
+    let flags = ["-O1", "-fno-omit-frame-pointer", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"];
+    let program = build("uw_blocked.c", "no-tables", &flags);
+    let running = Running::start(&program, &[]);
+    let pid = running.pid();
+    let own = Symbols::of(&program);
+    let files = Files::default();
+    let mut unwinder = unwinder(pid, &files);
+    let threads = blocked_threads(pid);
+    let maps = Maps::read(pid).unwrap();
+    let judge = eu_stack(pid);
+    let (mut wrong, mut whole) = (Vec::new(), 0);
+    for (kind, tid) in &threads {
+        let chain = expected(kind);
+        // The ordinary ones: each function calls the next by its name.
+        if chain.len() != 6 || chain[0] != "-" {
+            continue;
+        }
+        let held = Held::new(*tid);
+        let stack = walk_held(&mut unwinder, pid, &held, 32 << 10);
+        drop(held);
+        let names = stack.names(&files, &[&own]);
+        let equal = names == chain && stack.addresses(&files, &maps) == judge[tid];
+        whole += usize::from(equal && stack.walk.end.is_none());
+        // Frames of other shapes may end early, after a true beginning.
+        let (last, begin) = names.split_last().expect("frames");
+        let early = *last == Marker::NoUnwindInfo.text(None) && chain.starts_with(begin);
+        if !early && (!equal || stack.walk.end.is_some()) {
+            wrong.push(format!("{kind}: {names:?} {:?} {:x?}", stack.walk, judge[tid]));
+        }
+    }
+    assert!(wrong.is_empty() && whole >= 8, "{whole} are whole:\n{}", wrong.join("\n"));
 }

@@ -29,6 +29,9 @@ fn main() {
     seeds.stacks();
     seeds.notes();
     seeds.programs();
+    for layout in 0..2 {
+        seeds.add("pclntab", &format!("go{layout}"), sampletop_fuzz::pclntab::made_up(layout));
+    }
     seeds.machines();
     seeds.maps_of_code();
     seeds.profiles();

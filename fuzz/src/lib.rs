@@ -6,6 +6,8 @@ pub mod changed;
 pub mod elf;
 #[path = "../../src/unwinder/framehop/tests/image.rs"]
 pub mod image;
+#[path = "../../src/pclntab/tests/made_up.rs"]
+pub mod pclntab;
 #[path = "../../tests/java_recorded/recording.rs"]
 pub mod recording;
 #[path = "../../tests/saved/sessions.rs"]

@@ -5,6 +5,7 @@ use super::filters::Dialog;
 use super::key::Key;
 use super::keymap::{Action, Place};
 use super::list::{List, Step};
+use super::picker::Refusal;
 use super::prompt::{self, Ask, Prompt, Question};
 use super::view::View;
 use super::{AppState, Overlay};
@@ -114,7 +115,13 @@ impl AppState {
                 }
             }
             Action::Pick => return self.pick(),
-            Action::Refresh => return vec![Effect::Refresh],
+            Action::Refresh => {
+                let rows = self.picker_rows();
+                if let Some(picker) = &mut self.picker {
+                    picker.sort(rows);
+                }
+                return vec![Effect::Refresh];
+            }
             Action::Quit if self.place() == Place::Help => self.overlay = None,
             Action::Quit => return self.quit(),
             Action::Interrupt if self.overlay.is_some() => self.overlay = None,
@@ -276,8 +283,17 @@ impl AppState {
     }
 
     fn pick(&mut self) -> Vec<Effect> {
-        let Some(pid) = self.picker.as_ref().and_then(|p| p.selected()).map(|row| row.pid) else {
-            return Vec::new();
+        let Some(picker) = &self.picker else { return Vec::new() };
+        let pid = match picker.pick(self.now) {
+            Ok(pid) => pid,
+            Err(Refusal::Moved) => {
+                self.say("the list has just changed: look which process it is, and press Enter again");
+                return Vec::new();
+            }
+            Err(Refusal::NoMatch) => {
+                self.say("no process matches: nothing to watch");
+                return Vec::new();
+            }
         };
         self.picker = None;
         self.view = View::new(self.view.settings.clone());

@@ -10,14 +10,20 @@ use crate::model::state::State;
 /// Seconds that are remembered: as far back as history has buckets of one second.
 pub const SECONDS: usize = 600;
 
+/// Seconds that are kept: the oldest bar on the screen begins before the oldest of [`SECONDS`].
+const KEPT: usize = 2 * SECONDS;
+
 /// One figure per whole second of the session.
 #[derive(Clone, Debug, Default)]
 pub struct Activity {
     /// Threads that were active on average, oldest first; the last is of the second before [`Activity::till`].
-    pub threads: VecDeque<f32>,
+    threads: VecDeque<f32>,
+    /// The highest figure of the session up to and with each of them.
+    peaks: VecDeque<f32>,
     /// Seconds of the session that have been read.
     read: u64,
     started: Ns,
+    peak: f32,
 }
 
 impl Activity {
@@ -28,7 +34,13 @@ impl Activity {
             *self = Activity { started, ..Activity::default() };
         }
         let ended = snapshot.at.saturating_sub(started) / SECOND;
-        self.read = self.read.max(ended.saturating_sub(SECONDS as u64));
+        let from = ended.saturating_sub(SECONDS as u64);
+        if self.read < from {
+            // Too long since the last reading: what is remembered would stand at other seconds.
+            self.read = from;
+            self.threads.clear();
+            self.peaks.clear();
+        }
         while self.read < ended {
             self.read += 1;
             let mut active_ns = 0u64;
@@ -37,16 +49,61 @@ impl Activity {
                     active_ns += weights.wall_ns;
                 }
             });
-            self.threads.push_back(active_ns as f32 / SECOND as f32);
-            if self.threads.len() > SECONDS {
+            let active = active_ns as f32 / SECOND as f32;
+            self.peak = self.peak.max(active);
+            self.threads.push_back(active);
+            self.peaks.push_back(self.peak);
+            if self.threads.len() > KEPT {
                 self.threads.pop_front();
+                self.peaks.pop_front();
             }
         }
     }
 
     /// End of the newest second.
-    pub fn till(&self) -> Ns {
+    fn till(&self) -> Ns {
         self.started + self.read * SECOND
+    }
+
+    /// The second of the session that `at` is in.
+    pub fn second(&self, at: Ns) -> u64 {
+        at.saturating_sub(self.started) / SECOND
+    }
+
+    /// The first second that begins at `at` or later.
+    pub fn second_from(&self, at: Ns) -> u64 {
+        at.saturating_sub(self.started).div_ceil(SECOND)
+    }
+
+    /// Whole seconds of the session up to `at` that were read.
+    pub fn seconds(&self, at: Ns) -> u64 {
+        self.second(at).min(self.read)
+    }
+
+    /// The highest of the seconds `from..till` of the session; `None` if none of them is known.
+    pub fn highest(&self, from: u64, till: u64) -> Option<f32> {
+        let first = self.read - self.threads.len() as u64;
+        let (from, till) = (from.max(first), till.min(self.read));
+        (from < till).then(|| {
+            let range = (from - first) as usize..(till - first) as usize;
+            self.threads.range(range).copied().fold(0.0, f32::max)
+        })
+    }
+
+    /// What a full bar stands for in a line that ends before the second `till`: 1, 2, 5, 10, ... threads. It never shrinks,
+    /// so that bars of the past keep their height until a higher one comes.
+    pub fn scale(&self, till: u64) -> f32 {
+        let first = self.read - self.threads.len() as u64;
+        let peak = till.checked_sub(first + 1).and_then(|at| self.peaks.get(at as usize)).copied().unwrap_or(0.0);
+        let mut unit = 1.0;
+        // A thread more than fits into 32 bits cannot be.
+        while unit < 1e10 {
+            if let Some(step) = [1.0, 2.0, 5.0].into_iter().find(|step| peak <= step * unit) {
+                return step * unit;
+            }
+            unit *= 10.0;
+        }
+        unit
     }
 }
 

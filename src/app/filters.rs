@@ -201,7 +201,7 @@ impl Dialog {
                 }
             }
             Key::Esc | Key::Ctrl('c') | Key::Char('f' | 'q') => return Outcome::Close,
-            _ => {}
+            key => self.error = Some(format!("no such key here: {key}")),
         }
         Outcome::Stay
     }

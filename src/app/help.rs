@@ -15,9 +15,9 @@ pub enum Line {
 const LEGEND: &[(&str, &str)] = &[
     ("TOTAL%", "time of this call and everything it calls; 100 % is all that is shown"),
     ("SELF%", "time in the call itself"),
-    ("THR", "how many threads were in it, on average"),
+    ("THR", "how many threads were in it, on average; of metric cpu on a core, of off not"),
     ("CPU", "how many cores it used, on average"),
-    ("STATE", "what its threads did most of the time, and how much of it"),
+    ("STATE", "what its threads did most of that time, and how much of it"),
     ("~", "too few observations to trust the figure yet"),
     ("...41", "so many calls above it are folded into this line (o unfolds)"),
     ("run", "on a core"),

@@ -93,6 +93,7 @@ const VIEWS: &[Place] = &[Place::Tree, Place::Methods];
 const LISTS: &[Place] = &[Place::Tree, Place::Methods, Place::Picker, Place::Help];
 const TREE: &[Place] = &[Place::Tree];
 const PICKER: &[Place] = &[Place::Picker];
+const NOT_PICKER: &[Place] = &[Place::Tree, Place::Methods, Place::Help];
 
 const MOVE: &str = "Move";
 const SHOW: &str = "Show";
@@ -117,6 +118,13 @@ impl Binding {
 
     pub fn is_valid(&self, place: Place) -> bool {
         self.places.contains(&place)
+    }
+
+    /// The keys that do it at `place`. In the list of processes characters are text.
+    fn keys_at(&self, place: Place) -> impl Iterator<Item = Key> {
+        let valid = self.is_valid(place);
+        let is_text = move |key: &Key| place == Place::Picker && matches!(key, Key::Char(_));
+        self.keys.iter().copied().filter(move |key| valid && !is_text(key))
     }
 
     /// `up k`, `Space`.
@@ -167,30 +175,37 @@ pub const TABLE: &[Binding] = &[
     bind(&[Char('X')], Action::StopSampling, VIEWS, TIME, "stop sampling (asks), or go on; the gap is marked"),
     bind(&[Char('p')], Action::UsePtrace, VIEWS, TIME, "where offered: also sample running threads by stopping each for microseconds (asks)"),
     bind(&[Key::Enter], Action::Pick, PICKER, PROGRAM, "watch the process").hint(1, "watch"),
-    bind(&[Char('r'), Key::F(5)], Action::Refresh, PICKER, PROGRAM, "read the list of processes again").hint(2, "refresh"),
+    bind(&[Key::F(5)], Action::Refresh, PICKER, PROGRAM, "read the list of processes again, heaviest first").hint(2, "refresh"),
     bind(&[Char('x')], Action::Export, VIEWS, PROGRAM, "save a report and all history: sampletop-HOST-PID-UTC.txt, .sampletop").hint(10, "save"),
     bind(&[Char('y')], Action::CopyStack, VIEWS, PROGRAM, "copy the row's stack to the clipboard of your terminal (OSC 52)"),
     bind(&[Char('?'), Char('h'), Key::F(1)], Action::Help, LISTS, PROGRAM, "this help, or back").hint(0, "help"),
     bind(&[Ctrl('l')], Action::Redraw, LISTS, PROGRAM, "draw the screen again"),
     bind(&[Ctrl('z')], Action::Suspend, LISTS, PROGRAM, "suspend sampletop (fg continues)"),
     bind(&[Key::Esc], Action::Escape, LISTS, PROGRAM, "leave a prompt, a dialog, help or a search; never quits, never changes filters"),
-    bind(&[Char('q')], Action::Quit, LISTS, PROGRAM, "quit (in help: back)").hint(11, "quit"),
-    bind(&[Ctrl('c')], Action::Interrupt, LISTS, PROGRAM, "leave a prompt, else quit"),
+    bind(&[Char('q')], Action::Quit, NOT_PICKER, PROGRAM, "quit (in help: back)").hint(11, "quit"),
+    bind(&[Ctrl('c')], Action::Interrupt, LISTS, PROGRAM, "leave a prompt, else quit").hint(12, "quit"),
 ];
 
 /// What `key` does at `place`.
 pub fn action(key: Key, place: Place) -> Option<Action> {
-    TABLE.iter().find(|b| b.is_valid(place) && b.keys.contains(&key)).map(|b| b.action)
+    TABLE.iter().find(|b| b.keys_at(place).any(|k| k == key)).map(|b| b.action)
 }
 
 /// The footer's hints at `place`, most useful first: the first key and a word.
 pub fn hints(place: Place) -> Vec<(Key, &'static str)> {
     let mut hints: Vec<_> = TABLE
         .iter()
-        .filter(|b| b.is_valid(place))
-        .filter_map(|b| b.hint.map(|h| (h.order, b.keys[0], h.word)))
+        .filter_map(|b| b.hint.zip(b.keys_at(place).next()).map(|(h, key)| (h.order, key, h.word)))
         .collect();
     hints.sort_by_key(|(order, ..)| *order);
+    // Two keys do one thing: the first says it.
+    let mut said = Vec::new();
+    hints.retain(|(.., word)| {
+        !said.contains(word) && {
+            said.push(*word);
+            true
+        }
+    });
     hints.into_iter().map(|(_, key, word)| (key, word)).collect()
 }
 
@@ -215,8 +230,8 @@ mod tests {
         for place in Place::ALL {
             let mut seen = HashSet::new();
             for binding in TABLE.iter().filter(|b| b.is_valid(place)) {
-                for key in binding.keys {
-                    assert!(seen.insert(*key), "{key} twice in {place:?}");
+                for key in binding.keys_at(place) {
+                    assert!(seen.insert(key), "{key} twice in {place:?}");
                 }
             }
         }

@@ -13,13 +13,25 @@ pub struct LineEdit {
     text: String,
     /// Byte offset, always at a cluster's edge.
     cursor: usize,
+    /// All of the text is a proposal: the first character typed replaces it, any other key edits it.
+    proposed: bool,
 }
 
 impl LineEdit {
     /// The cursor stands at the end.
     pub fn new(text: impl Into<String>) -> LineEdit {
         let text = text.into();
-        LineEdit { cursor: text.len(), text }
+        LineEdit { cursor: text.len(), text, proposed: false }
+    }
+
+    /// As [`LineEdit::new`], but the first character typed replaces the text.
+    pub fn proposing(text: impl Into<String>) -> LineEdit {
+        LineEdit { proposed: true, ..LineEdit::new(text) }
+    }
+
+    /// Whether typing replaces the text.
+    pub fn is_proposed(&self) -> bool {
+        self.proposed && !self.text.is_empty()
     }
 
     pub fn text(&self) -> &str {
@@ -33,8 +45,15 @@ impl LineEdit {
 
     /// True if the key meant something here.
     pub fn key(&mut self, key: Key) -> bool {
+        let proposed = std::mem::take(&mut self.proposed);
         match key {
-            Key::Char(c) if !c.is_control() => self.insert(c),
+            Key::Char(c) if !c.is_control() => {
+                if proposed {
+                    self.text.clear();
+                    self.cursor = 0;
+                }
+                self.insert(c);
+            }
             Key::Left => self.cursor -= self.last_cluster(),
             Key::Right => self.cursor += self.halves().1.graphemes(true).next().map_or(0, str::len),
             Key::Home | Key::Ctrl('a') => self.cursor = 0,
@@ -58,7 +77,10 @@ impl LineEdit {
                 self.text.replace_range(from..self.cursor, "");
                 self.cursor = from;
             }
-            _ => return false,
+            _ => {
+                self.proposed = proposed;
+                return false;
+            }
         }
         true
     }
@@ -109,6 +131,26 @@ mod tests {
         edit.key(Key::Ctrl('w'));
         assert_eq!(edit.text(), "two ");
         assert!(!edit.key(Key::PageUp));
+    }
+
+    #[test]
+    fn a_proposal_is_replaced_by_typing_and_edited_by_other_keys() {
+        let after = |keys: &[Key]| {
+            let mut edit = LineEdit::proposing("30s");
+            assert!(edit.is_proposed());
+            for key in keys {
+                edit.key(*key);
+            }
+            assert_eq!(edit.is_proposed(), keys.iter().all(|key| *key == Key::Up));
+            edit.text().to_owned()
+        };
+        assert_eq!(after(&[Key::Char('5'), Key::Char('m')]), "5m");
+        assert_eq!(after(&[Key::Up, Key::Char('5')]), "5");
+        assert_eq!(after(&[Key::Up]), "30s");
+        assert_eq!(after(&[Key::Backspace, Key::Char('m')]), "30m");
+        assert_eq!(after(&[Key::End, Key::Char('5')]), "30s5");
+        assert_eq!(after(&[Key::Left, Key::Char('0')]), "300s");
+        assert_eq!(after(&[Key::Home, Key::Char('1')]), "130s");
     }
 
     #[test]

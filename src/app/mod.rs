@@ -77,6 +77,8 @@ pub struct AppState {
     /// The waits that were asked about last.
     waits: Vec<Asked>,
     pub(crate) overlay: Option<Overlay>,
+    /// The time of what happens now, since any moment.
+    pub(crate) now: Duration,
     pub(crate) picker: Option<Picker>,
     /// One sentence on the last line, until the next key.
     pub(crate) notice: Option<(String, Severity)>,
@@ -106,6 +108,7 @@ impl AppState {
             request: None,
             waits: Vec::new(),
             overlay: None,
+            now: Duration::ZERO,
             picker: config.pick.then(Picker::default),
             notice: None,
             ptrace_helps: false,
@@ -113,6 +116,11 @@ impl AppState {
             before_mark: None,
             config,
         }
+    }
+
+    /// Tells the time: of every [`AppState::update`] that follows.
+    pub fn set_time(&mut self, now: Duration) {
+        self.now = now;
     }
 
     /// Takes in what happened; returns what the session shall do, in order.
@@ -157,7 +165,7 @@ impl AppState {
             Input::Processes(rows) => {
                 let height = self.picker_rows();
                 if let Some(picker) = &mut self.picker {
-                    picker.set(rows, height);
+                    picker.set(rows, self.now, height);
                 }
             }
             Input::AttachFailed(error) => {
@@ -189,6 +197,11 @@ impl AppState {
             Input::Exported(Err(error)) => self.notice = Some((error, Severity::Error)),
         }
         Vec::new()
+    }
+
+    /// The screen stands still.
+    pub fn is_frozen(&self) -> bool {
+        self.frozen
     }
 
     /// What is shown, and how.
@@ -314,7 +327,7 @@ impl AppState {
         if let Some(picker) = &mut self.picker {
             let row = usize::from(mouse.row).wrapping_sub(2).wrapping_add(picker.list.top);
             if mouse.row >= 2 && row < picker.rows.len() {
-                picker.list.cursor = row;
+                picker.press(row);
             }
             return;
         }
@@ -334,7 +347,7 @@ impl AppState {
             }
         } else if self.overlay.is_some() {
         } else if let Some(picker) = &mut self.picker {
-            picker.list.step(step, picker.rows.len(), picker_rows);
+            picker.step(step, picker_rows);
         } else {
             self.view.step(step, rows);
         }
@@ -357,11 +370,26 @@ impl AppState {
             }
             overlay => {
                 self.overlay = overlay;
-                match keymap::action(key, self.place()) {
-                    Some(action) => self.act(action),
-                    None => Vec::new(),
+                if self.filter_key(key) {
+                    return Vec::new();
                 }
+                match (keymap::action(key, self.place()), self.place()) {
+                    (Some(action), _) => return self.act(action),
+                    (None, Place::Help) => {}
+                    (None, Place::Picker) => self.say(format!("no such key here: {key} (F1 help)")),
+                    (None, _) => self.say(format!("no such key: {key} (? help)")),
+                }
+                Vec::new()
             }
+        }
+    }
+
+    /// What is typed in the list of processes filters it.
+    fn filter_key(&mut self, key: Key) -> bool {
+        let rows = self.picker_rows();
+        match &mut self.picker {
+            Some(picker) if self.overlay.is_none() => picker.key(key, rows),
+            _ => false,
         }
     }
 

@@ -1,54 +1,350 @@
-//! The list of processes to pick from, where no target was named.
+//! The list of processes to pick from, where no target was named. What is typed filters it.
+
+use std::collections::HashMap;
+use std::time::Duration;
 
 use super::event::ProcessRow;
-use super::list::List;
+use super::key::Key;
+use super::line_edit::LineEdit;
+use super::list::{List, Step};
 
-/// Heaviest first; the selected process stays selected when the list is read again.
+/// After the process under the cursor changed by itself, Enter does nothing for this time: the finger was on its way
+/// to the one before.
+const SETTLES_IN: Duration = Duration::from_millis(300);
+
+/// Heaviest first until the user moves or types; from then on rows keep their order, and new processes are appended.
 #[derive(Clone, Debug, Default)]
 pub struct Picker {
+    /// All processes, in order.
+    all: Vec<ProcessRow>,
+    /// Those that match the filter, in the same order.
     pub rows: Vec<ProcessRow>,
     pub list: List,
+    /// What the rows have to match. Empty: all do.
+    filter: LineEdit,
+    /// `/` was typed: the filter is shown while it is still empty.
+    open: bool,
+    /// The process that the user moved to or typed for.
+    selected: Option<u32>,
+    /// When the process under the cursor changed without a key.
+    moved: Option<Duration>,
     /// False until the first answer came.
     pub known: bool,
     /// Why the last one that was picked cannot be watched.
     pub error: Option<String>,
 }
 
+/// Why Enter does nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    NoMatch,
+    Moved,
+}
+
 impl Picker {
-    pub fn set(&mut self, mut rows: Vec<ProcessRow>, height: usize) {
-        let selected = self.rows.get(self.list.cursor).map(|r| r.pid).filter(|_| self.list.cursor > 0);
-        rows.sort_by(|a, b| {
-            let cpu = |r: &ProcessRow| r.cpu_percent.unwrap_or(0.0);
-            cpu(b).total_cmp(&cpu(a)).then(b.threads.cmp(&a.threads)).then(a.pid.cmp(&b.pid))
-        });
-        self.rows = rows;
+    /// Takes the list as it was read at `now`.
+    pub fn set(&mut self, mut rows: Vec<ProcessRow>, now: Duration, height: usize) {
+        let under = self.under();
+        rows.sort_by(by_weight);
+        if self.selected.is_some() || self.is_filtered() {
+            let places: HashMap<u32, usize> = self.all.iter().enumerate().map(|(at, row)| (row.pid, at)).collect();
+            rows.sort_by_key(|row| places.get(&row.pid).copied().unwrap_or(usize::MAX));
+        }
+        self.all = rows;
         self.known = true;
-        let cursor = selected.and_then(|pid| self.rows.iter().position(|r| r.pid == pid));
-        self.list.follow(cursor.unwrap_or(0), self.rows.len(), height);
+        self.narrow();
+        let cursor = match self.selected {
+            None => 0,
+            Some(pid) => self.place(pid).unwrap_or(self.list.cursor),
+        };
+        self.list.follow(cursor, self.rows.len(), height);
+        if self.under() != under {
+            self.moved = Some(now);
+            // The next one is followed as this one was.
+            self.selected = self.selected.and(self.under());
+        }
     }
 
-    pub fn selected(&self) -> Option<&ProcessRow> {
-        self.rows.get(self.list.cursor)
+    /// Sorts by weight again; the selected process stays selected.
+    pub fn sort(&mut self, height: usize) {
+        self.all.sort_by(by_weight);
+        self.narrow();
+        let cursor = self.selected.and_then(|pid| self.place(pid)).unwrap_or(0);
+        self.list.follow(cursor, self.rows.len(), height);
     }
+
+    /// A key of the filter; false if it is none.
+    pub fn key(&mut self, key: Key, height: usize) -> bool {
+        match key {
+            // As in other lists `/` begins to filter: it is no text there.
+            Key::Char('/') if !self.open && self.filter.text().is_empty() => self.open = true,
+            Key::Char(c) if !c.is_control() => {
+                self.filter.key(key);
+                self.filtered(height);
+            }
+            Key::Backspace if self.filter.text().is_empty() => self.open = false,
+            Key::Backspace | Key::Ctrl('u' | 'w' | 'h') => {
+                self.filter.key(key);
+                self.filtered(height);
+            }
+            Key::Esc if self.is_filtered() => {
+                self.filter = LineEdit::default();
+                self.open = false;
+                self.filtered(height);
+            }
+            _ => return false,
+        }
+        self.error = None;
+        true
+    }
+
+    /// The user changed the filter: a process that he moved to stays selected where it still matches.
+    fn filtered(&mut self, height: usize) {
+        self.narrow();
+        let kept = self.selected.and_then(|pid| self.place(pid));
+        self.list.follow(kept.unwrap_or(0), self.rows.len(), height);
+        self.moved = None;
+        self.select();
+    }
+
+    pub fn step(&mut self, step: Step, height: usize) {
+        self.list.step(step, self.rows.len(), height);
+        self.moved = None;
+        self.select();
+    }
+
+    /// The row is under the cursor from now on.
+    pub fn press(&mut self, row: usize) {
+        self.list.cursor = row;
+        self.moved = None;
+        self.select();
+    }
+
+    fn select(&mut self) {
+        self.selected = self.under();
+    }
+
+    /// The process that Enter picks at `now`.
+    pub fn pick(&self, now: Duration) -> Result<u32, Refusal> {
+        let pid = self.under().ok_or(Refusal::NoMatch)?;
+        match self.moved {
+            Some(moved) if now < moved + SETTLES_IN => Err(Refusal::Moved),
+            _ => Ok(pid),
+        }
+    }
+
+    /// The filter's text and cursor, while there is a filter.
+    pub fn filter(&self) -> Option<&LineEdit> {
+        self.is_filtered().then_some(&self.filter)
+    }
+
+    /// How many processes there are, filter or not.
+    pub fn len_of_all(&self) -> usize {
+        self.all.len()
+    }
+
+    fn is_filtered(&self) -> bool {
+        self.open || !self.filter.text().is_empty()
+    }
+
+    fn narrow(&mut self) {
+        let text = self.filter.text();
+        let any_case = !text.chars().any(char::is_uppercase);
+        let words: Vec<&str> = text.split_whitespace().collect();
+        self.rows = self.all.iter().filter(|row| matches(row, &words, any_case)).cloned().collect();
+    }
+
+    fn place(&self, pid: u32) -> Option<usize> {
+        self.rows.iter().position(|row| row.pid == pid)
+    }
+
+    fn under(&self) -> Option<u32> {
+        self.rows.get(self.list.cursor).map(|row| row.pid)
+    }
+}
+
+fn by_weight(a: &ProcessRow, b: &ProcessRow) -> std::cmp::Ordering {
+    let cpu = |row: &ProcessRow| row.cpu_percent.unwrap_or(0.0);
+    cpu(b).total_cmp(&cpu(a)).then(b.threads.cmp(&a.threads)).then(a.pid.cmp(&b.pid))
+}
+
+/// Every word is in the command line or in the number. Small letters match both, as in a search.
+fn matches(row: &ProcessRow, words: &[&str], any_case: bool) -> bool {
+    let (pid, command) = (row.pid.to_string(), if any_case { row.command.to_lowercase() } else { row.command.clone() });
+    words.iter().all(|word| command.contains(word) || pid.contains(word))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    const HEIGHT: usize = 5;
+
+    fn named(pid: u32, command: &str, cpu: f64) -> ProcessRow {
+        let command = command.into();
+        ProcessRow { pid, user: "u".into(), command, threads: 1, cpu_percent: Some(cpu), runtime: "native" }
+    }
 
     fn row(pid: u32, cpu: f64) -> ProcessRow {
-        ProcessRow { pid, user: "u".into(), command: "c".into(), threads: 1, cpu_percent: Some(cpu), runtime: "native" }
+        named(pid, "c", cpu)
+    }
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn of(rows: Vec<ProcessRow>) -> Picker {
+        let mut picker = Picker::default();
+        picker.set(rows, ms(0), HEIGHT);
+        picker
+    }
+
+    fn typed(picker: &mut Picker, text: &str) {
+        text.chars().for_each(|c| assert!(picker.key(Key::Char(c), HEIGHT)));
+    }
+
+    fn pids(picker: &Picker) -> Vec<u32> {
+        picker.rows.iter().map(|row| row.pid).collect()
+    }
+
+    fn services() -> Vec<ProcessRow> {
+        vec![
+            named(10, "/usr/bin/redis-server *:6379", 90.0),
+            named(210, "/srv/shop/bin/shopd", 5.0),
+            named(31, "java -jar Depot.jar", 50.0),
+        ]
     }
 
     #[test]
-    fn the_selection_follows_its_process() {
-        let mut picker = Picker::default();
-        picker.set(vec![row(1, 5.0), row(2, 9.0), row(3, 1.0)], 10);
-        assert_eq!(picker.rows.iter().map(|r| r.pid).collect::<Vec<_>>(), [2, 1, 3]);
-        picker.list.cursor = 1;
-        picker.set(vec![row(1, 0.0), row(2, 9.0), row(3, 1.0)], 10);
-        assert_eq!(picker.selected().map(|r| r.pid), Some(1));
-        picker.set(vec![row(3, f64::NAN)], 10);
-        assert_eq!(picker.selected().map(|r| r.pid), Some(3));
+    fn the_selection_follows_its_process_and_rows_keep_their_order() {
+        let mut picker = of(vec![row(1, 5.0), row(2, 9.0), row(3, 1.0)]);
+        assert_eq!(pids(&picker), [2, 1, 3]);
+        // While nothing is touched the heaviest is on top.
+        picker.set(vec![row(1, 8.0), row(2, 0.0), row(3, 1.0)], ms(1_000), HEIGHT);
+        assert_eq!((pids(&picker), picker.pick(ms(1_400))), (vec![1, 3, 2], Ok(1)));
+        picker.step(Step::Down(1), HEIGHT);
+        picker.set(vec![row(1, 0.0), row(2, 9.0), row(3, 1.0), row(4, 99.0)], ms(2_000), HEIGHT);
+        assert_eq!((pids(&picker), picker.pick(ms(2_000))), (vec![1, 3, 2, 4], Ok(3)));
+        // A row above it ends: the cursor goes with its process, and Enter need not wait.
+        picker.set(vec![row(2, 9.0), row(3, f64::NAN), row(4, 99.0)], ms(3_000), HEIGHT);
+        assert_eq!((pids(&picker), picker.pick(ms(3_000))), (vec![3, 2, 4], Ok(3)));
+        picker.sort(HEIGHT);
+        assert_eq!(picker.pick(ms(3_000)), Ok(3));
+        assert_eq!(picker.list.cursor, picker.place(3).expect("listed"));
+    }
+
+    #[test]
+    fn enter_waits_after_the_row_under_the_cursor_changed() {
+        let mut picker = of(vec![row(1, 5.0), row(2, 9.0)]);
+        assert_eq!(picker.pick(ms(299)), Err(Refusal::Moved), "nothing was there before");
+        assert_eq!(picker.pick(ms(300)), Ok(2));
+        picker.set(vec![row(1, 50.0), row(2, 9.0)], ms(2_000), HEIGHT);
+        assert_eq!(picker.pick(ms(2_001)), Err(Refusal::Moved));
+        assert_eq!(picker.pick(ms(2_299)), Err(Refusal::Moved));
+        assert_eq!(picker.pick(ms(2_300)), Ok(1));
+        // The selected process ends, and another one takes its line.
+        picker.step(Step::Down(1), HEIGHT);
+        picker.set(vec![row(1, 50.0), row(3, 1.0)], ms(4_000), HEIGHT);
+        assert_eq!(picker.pick(ms(4_100)), Err(Refusal::Moved));
+        assert_eq!(picker.pick(ms(4_300)), Ok(3));
+        // A key that moves makes it known which row is meant.
+        picker.set(vec![row(1, 50.0), row(4, 1.0)], ms(6_000), HEIGHT);
+        picker.step(Step::Up(1), HEIGHT);
+        assert_eq!(picker.pick(ms(6_001)), Ok(1));
+    }
+
+    #[test]
+    fn typing_filters_at_once() {
+        let mut picker = of(services());
+        typed(&mut picker, "/srv");
+        assert_eq!((pids(&picker), picker.pick(ms(1))), (vec![210], Ok(210)));
+        assert_eq!(picker.filter().map(LineEdit::text), Some("srv"));
+        assert!(picker.key(Key::Esc, HEIGHT));
+        assert_eq!(pids(&picker), [10, 31, 210]);
+        assert!(!picker.key(Key::Esc, HEIGHT), "nothing is left to clear");
+        for (text, found) in [
+            ("redis", vec![10]),
+            ("31", vec![31]),
+            ("depot", vec![31]),
+            ("Dep", vec![31]),
+            ("DEPOT", vec![]),
+            ("/usr/bin", vec![10]),
+            ("java .jar", vec![31]),
+            ("jqGr?h", vec![]),
+            ("10", vec![10, 210]),
+        ] {
+            let mut picker = of(services());
+            typed(&mut picker, text);
+            let mut pids = pids(&picker);
+            pids.sort_unstable();
+            assert_eq!(pids, found, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_filter_is_edited_and_a_row_that_was_moved_to_is_kept() {
+        let mut picker = of(services());
+        typed(&mut picker, "xs");
+        assert_eq!(picker.pick(ms(0)), Err(Refusal::NoMatch));
+        picker.key(Key::Backspace, HEIGHT);
+        picker.key(Key::Backspace, HEIGHT);
+        assert!(picker.filter().is_none() && picker.rows.len() == 3);
+        picker.step(Step::Last, HEIGHT);
+        typed(&mut picker, "s");
+        assert_eq!((pids(&picker), picker.pick(ms(0))), (vec![10, 210], Ok(210)));
+        typed(&mut picker, "e");
+        assert_eq!((pids(&picker), picker.pick(ms(0))), (vec![10], Ok(10)));
+        // Only `/`, and taken back.
+        picker.key(Key::Esc, HEIGHT);
+        typed(&mut picker, "/");
+        assert_eq!((picker.filter().map(LineEdit::text), picker.rows.len()), (Some(""), 3));
+        picker.key(Key::Backspace, HEIGHT);
+        assert!(picker.filter().is_none());
+    }
+
+    #[test]
+    fn a_filtered_list_is_read_again_in_its_order() {
+        let mut picker = of(services());
+        typed(&mut picker, "s");
+        assert_eq!(pids(&picker), [10, 210]);
+        let mut rows = services();
+        rows[1].cpu_percent = Some(400.0);
+        rows.push(named(7, "sshd", 500.0));
+        picker.set(rows, ms(2_000), HEIGHT);
+        assert_eq!((pids(&picker), picker.pick(ms(2_000))), (vec![10, 210, 7], Ok(10)));
+    }
+
+    proptest! {
+        /// Whatever happens, Enter picks what was under the cursor for 300 ms, or what a key put there.
+        #[test]
+        fn enter_never_picks_a_row_that_just_came(steps in prop::collection::vec((0u8..4, prop::collection::vec((1u32..9, 0u32..5), 0..8), 1u64..500), 1..30)) {
+            let (mut picker, mut now) = (Picker::default(), 0);
+            // What is under the cursor, and since when it may be meant.
+            let mut shown: Option<(u32, u64)> = None;
+            for (what, rows, pause) in steps {
+                now += pause;
+                let meant = match what {
+                    0 | 1 => {
+                        let rows: HashMap<u32, u32> = rows.into_iter().collect();
+                        picker.set(rows.into_iter().map(|(pid, cpu)| row(pid, cpu.into())).collect(), ms(now), HEIGHT);
+                        now + 300
+                    }
+                    2 => { picker.step(Step::Down(1), HEIGHT); now }
+                    _ => { picker.step(Step::Up(1), HEIGHT); now }
+                };
+                shown = match (picker.under(), shown) {
+                    (Some(pid), Some((before, _))) if before == pid && what < 2 => shown,
+                    (Some(pid), _) => Some((pid, meant)),
+                    (None, _) => None,
+                };
+                let expected = match shown {
+                    None => Err(Refusal::NoMatch),
+                    Some((_, meant)) if now < meant => Err(Refusal::Moved),
+                    Some((pid, _)) => Ok(pid),
+                };
+                prop_assert_eq!(picker.pick(ms(now)), expected);
+            }
+        }
     }
 }

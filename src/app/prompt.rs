@@ -36,7 +36,7 @@ pub struct Prompt {
 
 impl Prompt {
     pub fn new(question: Question, text: impl Into<String>) -> Prompt {
-        Prompt { question, edit: LineEdit::new(text), error: None }
+        Prompt { question, edit: LineEdit::proposing(text), error: None }
     }
 }
 

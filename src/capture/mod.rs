@@ -26,6 +26,7 @@ use rustix::event::EventfdFlags;
 
 use crate::capture::governor::Overhead;
 use crate::capture::sampler::{Core, Parts};
+use crate::capture::schedule::now;
 use crate::config::{CaptureChoice, UnwinderChoice};
 use crate::model::frame::Ns;
 use crate::process::files::Files;
@@ -50,6 +51,9 @@ pub struct Plan {
     pub outlasts: bool,
     /// Keep what sampletop uses itself below this, by longer intervals.
     pub overhead: Option<Overhead>,
+    /// One stack of each thread is wanted, and soon: the kernel samples at a tenth of the interval, and threads that wait for a
+    /// core are read as they lie, where that is possible. A thread is not stopped a second time.
+    pub once: bool,
 }
 
 /// What the sampler can be told while it runs. Takes effect at once.
@@ -94,6 +98,9 @@ pub struct Walkers {
 /// Words of the ring between sampler and reducer: 4 MiB, a second of 100 threads that all move at 100 Hz.
 const RING_WORDS: usize = 512 << 10;
 
+/// How long the first round is waited for, whose first observation begins elapsed time: the target's memory may block.
+const FIRST_ROUND: Duration = Duration::from_millis(500);
+
 /// Tells a sampler what to do, from any thread.
 #[derive(Clone)]
 pub struct Controller {
@@ -112,6 +119,7 @@ impl Controller {
 /// A running sampler; stops and is joined when dropped.
 pub struct Sampler {
     controller: Controller,
+    began: Ns,
     end: Option<Receiver<()>>,
     status: Arc<Mutex<Status>>,
     thread: Option<JoinHandle<()>>,
@@ -171,8 +179,9 @@ impl Sampler {
                 // What it was given beyond its caller's rights is for this thread. Without, it takes a lesser way.
                 let _ = privileges::raise();
                 match Core::open(parts) {
-                    Ok(core) => {
-                        let _ = opened.send(Ok(()));
+                    Ok(mut core) => {
+                        let _ = opened.send(Ok(now()));
+                        let _ = opened.send(Ok(core.begin()));
                         core.run();
                     }
                     Err(error) => {
@@ -181,9 +190,10 @@ impl Sampler {
                 }
             })
             .map_err(|e| internal("thread", &e))?;
-        answer.recv().map_err(|e| internal("its thread ended", &e))??;
+        let at = answer.recv().map_err(|e| internal("its thread ended", &e))??;
+        let began = answer.recv_timeout(FIRST_ROUND).ok().and_then(Result::ok).unwrap_or(at);
         let controller = Controller { control, wake };
-        Ok((Sampler { controller, end: Some(end), status, thread: Some(thread) }, reader))
+        Ok((Sampler { controller, began, end: Some(end), status, thread: Some(thread) }, reader))
     }
 
     /// See [`Controller::control`].
@@ -193,6 +203,11 @@ impl Sampler {
 
     pub fn controller(&self) -> Controller {
         self.controller.clone()
+    }
+
+    /// Time of the first observation.
+    pub fn began(&self) -> Ns {
+        self.began
     }
 
     /// Hangs up when the sampler has ended: all targets have, and no other may come. Once.

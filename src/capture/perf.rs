@@ -6,6 +6,7 @@
 
 mod event;
 pub mod refused;
+mod reports;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -17,8 +18,10 @@ use crate::capture::cpus::{online_cpus, unless_offline};
 use crate::capture::kernel_ring::{KernelRing, Record, Sample};
 pub use crate::capture::perf::event::permitted;
 use crate::capture::perf::event::{dump_bytes, enable, holder_attr, lost_of, open_event, period_of, probe, set_filter};
+use crate::capture::perf::reports::{CpuReports, Reports};
 use crate::capture::schedule::{Random, now};
 use crate::model::frame::{Ns, SECOND};
+use crate::process::generations::CodeMapping;
 
 /// All rings together, bytes.
 const ALL_RINGS: usize = 32 << 20;
@@ -51,6 +54,8 @@ struct Cpu {
     holder: OwnedFd,
     /// When to start it: each CPU at a phase of its own.
     start_at: Option<Ns>,
+    /// What is mapped on this CPU, under [`Scope::Everything`].
+    reports: Option<CpuReports>,
 }
 
 /// A thread of the target, under [`Scope::Threads`].
@@ -87,6 +92,7 @@ pub struct Perf {
     period: Ns,
     ring_bytes: usize,
     cpus: Vec<Cpu>,
+    reports: Reports,
     threads: FxHashMap<u32, Watched>,
     owner_of_id: FxHashMap<u64, u32>,
     running: bool,
@@ -137,6 +143,7 @@ impl Perf {
             period: period_of(interval),
             ring_bytes,
             cpus: Vec::new(),
+            reports: Reports::default(),
             threads: FxHashMap::default(),
             owner_of_id: FxHashMap::default(),
             running: true,
@@ -182,7 +189,43 @@ impl Perf {
 
     /// Descriptors to poll: readable when a ring is half full.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.cpus.iter().map(|cpu| cpu.holder.as_fd())
+        let reports = self.cpus.iter().filter_map(|cpu| cpu.reports.as_ref()).map(CpuReports::descriptor);
+        self.cpus.iter().map(|cpu| cpu.holder.as_fd()).chain(reports)
+    }
+
+    /// Whether all code that the targets map is reported, with its time.
+    pub fn reports_code(&self) -> bool {
+        match self.scope {
+            Scope::Everything => self.cpus.iter().all(|cpu| cpu.reports.is_some()),
+            // A thread without events reports nothing.
+            Scope::Threads => self.running && self.attr.mmap2() == 1 && !self.starved(),
+        }
+    }
+
+    /// Takes in what was reported up to now: all that was mapped before this call.
+    pub fn take_reports(&mut self) {
+        for cpu in &mut self.cpus {
+            match &mut cpu.reports {
+                Some(reports) => self.reports.take(reports, &self.targets),
+                None if self.attr.mmap2() == 1 => self.reports.scan(&mut cpu.ring, &self.targets),
+                None => {}
+            }
+        }
+    }
+
+    /// The oldest report that was not told yet, if it is of `until` at the latest.
+    pub fn next_report(&mut self, until: Ns) -> Option<CodeMapping> {
+        self.reports.next(until)
+    }
+
+    /// The same of one process.
+    pub fn next_report_of(&mut self, pid: u32, until: Ns) -> Option<CodeMapping> {
+        self.reports.next_of(pid, until)
+    }
+
+    /// Whether reports were lost since the last time.
+    pub fn lost_reports(&mut self) -> bool {
+        self.reports.take_lost()
     }
 
     /// When [`Perf::start_due`] wants to be called, if at all.
@@ -217,7 +260,7 @@ impl Perf {
                     }
                     Record::Lost(n) if !self.counts_lost => self.lost_recorded += n,
                     Record::Throttled => self.throttled += 1,
-                    Record::Lost(_) | Record::Other => {}
+                    Record::Lost(_) | Record::Mapped(_) | Record::Other => {}
                 }
                 true
             });
@@ -276,6 +319,9 @@ impl Perf {
     /// Stops or resumes sampling.
     pub fn run(&mut self, running: bool) {
         self.running = running;
+        if self.scope == Scope::Threads {
+            self.reports.set_lost();
+        }
         for event in self.cpus.iter().filter(|cpu| cpu.start_at.is_none()).map(|cpu| &cpu.holder) {
             // Those that only hold a ring do not mind.
             enable(event, running);
@@ -353,7 +399,9 @@ impl Perf {
             }
             match KernelRing::map(holder.as_fd(), self.ring_bytes) {
                 Ok(ring) => {
-                    self.cpus.push(Cpu { number, ring, holder, start_at });
+                    let reports =
+                        (self.scope == Scope::Everything).then(|| CpuReports::open(&self.attr, number).ok()).flatten();
+                    self.cpus.push(Cpu { number, ring, holder, start_at, reports });
                     return Ok(());
                 }
                 // The memlock limit of a plain user: smaller rings, and stacks that fit them.
@@ -414,6 +462,8 @@ impl Perf {
         if self.running {
             enable(&event, true);
         }
+        // What it mapped before is not known.
+        self.reports.set_lost();
         self.budget -= 1;
         self.owner_of_id.insert(id, tid);
         self.threads.entry(tid).or_default().events.push((number, event, id));

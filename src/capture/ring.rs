@@ -159,6 +159,7 @@ fn encode_look(look: &Look, out: &mut Vec<u64>) -> (u64, u64) {
         Seen::Blocked(call) => (2, Some(call)),
         Seen::Disk(call) => (3, call),
         Seen::Stopped => (4, None),
+        Seen::Ready => (5, None),
     };
     if let Some(call) = call {
         flags |= HAS_SYSCALL;
@@ -255,6 +256,7 @@ fn decode_look(words: &mut Words<'_>, seen: u64, flags: u64) -> Option<Look> {
         2 => Seen::Blocked(call?),
         3 => Seen::Disk(call),
         4 => Seen::Stopped,
+        5 => Seen::Ready,
         _ => return None,
     };
     let stack = words.0.iter().map(|bits| RawFrame::from_bits(*bits)).collect();
@@ -314,6 +316,7 @@ mod tests {
         prop_oneof![
             Just(Seen::OnCpu),
             Just(Seen::Running),
+            Just(Seen::Ready),
             syscall().prop_map(Seen::Blocked),
             Just(Seen::Disk(None)),
             syscall().prop_map(|call| Seen::Disk(Some(call))),

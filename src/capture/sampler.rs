@@ -46,6 +46,8 @@ fn descriptors_to_spend(limit: usize) -> usize {
 const OWED: usize = 100_000;
 /// How long the end of a session waits for the reader to make room.
 const LAST_WORDS: Ns = SECOND;
+/// Samples in an interval where one stack of each thread is wanted: a thread that is on a core for a millisecond at 100 Hz is hit.
+const DENSER: Ns = 10;
 
 pub struct Core {
     /// In no order.
@@ -55,6 +57,10 @@ pub struct Core {
     schedule: Schedule,
     pace: Pace,
     own_child: bool,
+    /// One stack of each thread is wanted.
+    once: bool,
+    /// This is the end of sampling.
+    ends: bool,
     /// Go on when all processes have ended.
     outlasts: bool,
     /// How many files of threads may stay open.
@@ -78,6 +84,8 @@ pub struct Core {
     /// Nothing is told with an earlier time than this.
     floor: Ns,
     second_due: Ns,
+    /// Time of the first observation.
+    first: Option<Ns>,
     /// perf descriptors that hang up would end every wait at once.
     rings_hung: bool,
     events: Vec<Event>,
@@ -109,7 +117,7 @@ impl Core {
         for target in targets {
             let pid = target.pid();
             match Process::new(target, descriptors.clone(), &mut walkers) {
-                Ok(process) => processes.push(process),
+                Ok(process) => processes.push(Process { before_exec: plan.own_child, ..process }),
                 Err(error) => {
                     changed = changed
                         .or(Some(error.to_string()).filter(|_| !matches!(error, AttachError::EndedEarly { .. })));
@@ -125,7 +133,8 @@ impl Core {
             Some(process) => Setting {
                 target: &process.target,
                 tasks: process.looks.tasks(),
-                interval,
+                interval: between_samples(interval, plan.once),
+                runnable: plan.once,
                 descriptors: descriptors_to_spend(raise_descriptor_limit()),
                 own_child: plan.own_child,
             },
@@ -140,6 +149,8 @@ impl Core {
             schedule: Schedule::new(interval, Random::seeded(), begin),
             pace: Pace::new(interval, plan.overhead),
             own_child: plan.own_child,
+            once: plan.once,
+            ends: false,
             outlasts: plan.outlasts,
             descriptors,
             paused: false,
@@ -155,12 +166,22 @@ impl Core {
             stops: StopCounts::default(),
             floor: 0,
             second_due: begin,
+            first: None,
             rings_hung: false,
             events,
         };
         core.way_opened(first)?;
         core.publish_status();
         Ok(core)
+    }
+
+    /// The first round; answers when it observed something first.
+    pub fn begin(&mut self) -> Ns {
+        let begin = now();
+        if self.looking() {
+            self.tick(begin);
+        }
+        self.first.unwrap_or(begin)
     }
 
     /// Samples until told to stop, or all processes have ended and no others may come.
@@ -218,6 +239,7 @@ impl Core {
             return self.all_have_ended();
         }
         self.second_due = 0;
+        self.ends = true;
         self.leave_nobody_out();
         self.tick(now());
         let caught_up = now() + COUNTERS_LAG;
@@ -316,7 +338,7 @@ impl Core {
     fn set_interval(&mut self, interval: Ns) {
         self.schedule.set_interval(interval);
         if let Some(perf) = &mut self.way.perf {
-            perf.set_interval(self.schedule.interval());
+            perf.set_interval(between_samples(self.schedule.interval(), self.once));
         }
         self.publish_status();
     }
@@ -373,13 +395,19 @@ impl Core {
             let pid = process.pid();
             let process_cpu_ns = match process.ended {
                 Some(ended) => ended.cpu_ns,
-                None if second => process_cpu(pid),
+                // What threads have run before their first observations is not theirs, and would be taken for that of ended ones.
+                None if second && process.looks.not_read_yet() == 0 => process_cpu(pid),
                 None => None,
             };
             self.send(Event::Tick(Tick { at, pid, late_ns, process_cpu_ns, interval_ns, losses }));
         }
         self.floor = at;
     }
+}
+
+/// The interval of the kernel's samples.
+fn between_samples(interval: Ns, once: bool) -> Ns {
+    if once { interval / DENSER } else { interval }
 }
 
 struct Woken {

@@ -56,7 +56,10 @@ pub struct Setting<'a> {
     /// The process that it is opened with; others come by [`Way::add`].
     pub target: &'a Target,
     pub tasks: &'a Tasks,
+    /// Between samples of the kernel.
     pub interval: Ns,
+    /// Runnable threads that are off the core are read, where the way can.
+    pub runnable: bool,
     /// Descriptors that perf events may take.
     pub descriptors: usize,
     /// sampletop started the target.
@@ -140,6 +143,9 @@ impl Setting<'_> {
         let pid = self.target.pid();
         let refused = |what| move |error: std::io::Error| Refusal::new(what, &error);
         let mut bpf = Bpf::open()?;
+        if self.runnable {
+            bpf.read_runnable();
+        }
         bpf.add(pid).map_err(refused("watching the process"))?;
         let tid = witness(pid).unwrap_or(pid);
         let perf = Perf::open_filtered(pid, tid, self.interval, self.descriptors, now(), bpf.filter());

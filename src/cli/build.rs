@@ -8,7 +8,7 @@ use super::push::push;
 use super::values::{self, STDOUT, Times, shown};
 use super::{CliExit, Surroundings, Typed};
 use crate::config::{
-    CaptureChoice, Config, Format, Given, Kept, Mode, Output, Redact, Reports, Sampling, Screen, TargetSpec,
+    self, CaptureChoice, Config, Format, Given, Kept, Mode, Output, Redact, Reports, Sampling, Screen, TargetSpec,
     UnwinderChoice, Wanted, Workload,
 };
 use crate::model::diff::Per;
@@ -95,7 +95,7 @@ fn build(typed: Typed, surroundings: &Surroundings) -> Result<Config, String> {
     }
     let screen = Screen {
         color: !(typed.no_color || surroundings.no_color || surroundings.dumb),
-        ascii: typed.ascii,
+        ascii: typed.ascii || surroundings.not_utf8 && !typed.unicode,
         mouse: typed.mouse,
     };
     let redact = if typed.redact { Some(redact(&typed, surroundings)?) } else { None };
@@ -295,9 +295,6 @@ fn format(job: Job, typed: &Typed) -> Result<Format, String> {
         _ => Format::default(),
     };
     match (job, format) {
-        (Job::Dump, Format::Json) if typed.each => {
-            Err("`--each` does nothing for json, which lists each thread anyway; leave it out".into())
-        }
         (Job::Dump | Job::Diff, Format::Text | Format::Json) => Ok(format),
         (Job::Dump, _) => Err(format!("`dump` writes text or json; {} is for `record`", format.word())),
         (Job::Diff, _) => Err(format!("`diff` writes text or json; {} is for one profile", format.word())),
@@ -377,7 +374,7 @@ fn given(typed: &Typed) -> Result<Given, String> {
 }
 
 /// The environment, not the command line, has the key: everybody sees that.
-const KEY: &str = "SAMPLETOP_REDACT_KEY";
+const KEY: &str = config::REDACT_KEY;
 /// Characters. A shorter one could be found by trying.
 const KEY_MIN: usize = 16;
 

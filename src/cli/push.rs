@@ -4,12 +4,12 @@ use ureq::http::Uri;
 
 use super::values::{self, STDOUT, shown};
 use super::{Surroundings, Typed};
-use crate::config::{Push, Secret, Token};
+use crate::config::{self, Push, Secret, Token};
 
 const SPOOL_BYTES: u64 = 64 << 20;
 
 /// The environment, or a file, has the token: everybody sees the command line.
-const TOKEN: &str = "SAMPLETOP_PUSH_TOKEN";
+const TOKEN: &str = config::PUSH_TOKEN;
 
 /// Characters of a label; Pyroscope takes some more.
 const LABEL_MAX: usize = 1024;

@@ -9,8 +9,14 @@ use crate::model::diff::Per;
 use crate::model::frame::SECOND;
 use crate::model::settings::{Grouping, Metric, Range, RollUp};
 
-const TERMINAL: Surroundings =
-    Surroundings { stdout_is_terminal: true, no_color: false, dumb: false, redact_key: None, push_token: None };
+const TERMINAL: Surroundings = Surroundings {
+    stdout_is_terminal: true,
+    no_color: false,
+    dumb: false,
+    not_utf8: false,
+    redact_key: None,
+    push_token: None,
+};
 const PIPE: Surroundings = Surroundings { stdout_is_terminal: false, ..TERMINAL };
 
 fn words(line: &str) -> Vec<OsString> {
@@ -326,6 +332,22 @@ fn colours_are_off_where_they_are_not_wanted() {
     assert!(!on(&TERMINAL, "--no-color").screen.color);
     assert!(!on(&Surroundings { no_color: true, ..TERMINAL }, "").screen.color);
     assert!(!on(&Surroundings { dumb: true, ..TERMINAL }, "").screen.color);
+}
+
+#[test]
+fn the_locale_decides_what_is_drawn_with() {
+    let not_utf8 = |variables: &[(&str, &str)]| {
+        let value = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, value)| OsString::from(value));
+        super::is_not_utf8(value)
+    };
+    assert!(!not_utf8(&[]));
+    assert!(not_utf8(&[("LANG", "C")]) && not_utf8(&[("LANG", "POSIX")]) && not_utf8(&[("LANG", "de_DE.ISO-8859-1")]));
+    assert!(!not_utf8(&[("LANG", "en_US.UTF-8")]) && !not_utf8(&[("LANG", "C.utf8")]));
+    assert!(not_utf8(&[("LC_ALL", "C"), ("LC_CTYPE", "C.UTF-8"), ("LANG", "C.UTF-8")]));
+    assert!(!not_utf8(&[("LC_ALL", ""), ("LC_CTYPE", "C.UTF-8"), ("LANG", "C")]));
+    let foreign = Surroundings { not_utf8: true, ..TERMINAL };
+    assert!(on(&foreign, "").screen.ascii && !on(&foreign, "--unicode").screen.ascii);
+    assert!(on(&TERMINAL, "--ascii").screen.ascii && !on(&TERMINAL, "").screen.ascii);
 }
 
 #[test]

@@ -25,6 +25,8 @@ pub struct Dump {
     pub targets: Arc<[Target]>,
     /// When the last stack was taken, CLOCK_MONOTONIC.
     pub at: Ns,
+    /// Time within which the stacks were taken.
+    pub took_ns: Ns,
     /// The way of capture, as the header names it.
     pub capture: Arc<str>,
     /// What could not be had, or what changed.
@@ -62,7 +64,8 @@ pub fn write_text(dump: &Dump, each: bool, out: &mut dyn Write) -> io::Result<()
     page.line(&format!("sampletop dump pid={pid} host={host} threads={threads} at={}", dates::rfc3339(at)))?;
     head::identity(&dump.session, &dump.targets, page)?;
     page.blank()?;
-    page.field("At", &format!("{} UTC", dates::utc(at)))?;
+    let took = dump.took_ns as f64 / 1e6;
+    page.field("At", &format!("{} UTC, stacks taken within {took:.0} ms", dates::utc(at)))?;
     page.field("Capture", &dump.capture)?;
     if let Some(notice) = &dump.notice {
         page.field("Notice", notice)?;
@@ -125,6 +128,8 @@ pub fn write_json(dump: &Dump, out: &mut dyn Write) -> io::Result<()> {
     let document = Document {
         schema: "sampletop-dump/1",
         at: dates::rfc3339(dates::unix_ns(&dump.session, dump.at)),
+        took_ms: json::Rounded::ms(dump.took_ns),
+        notice: dump.notice.as_deref(),
         targets: json::targets(&dump.targets),
         threads: dump.threads.iter().map(ThreadLine::new).collect(),
     };
@@ -136,6 +141,9 @@ pub fn write_json(dump: &Dump, out: &mut dyn Write) -> io::Result<()> {
 struct Document<'a> {
     schema: &'static str,
     at: String,
+    /// Time before that within which the stacks were taken.
+    took_ms: json::Rounded,
+    notice: Option<&'a str>,
     targets: Vec<json::TargetLine<'a>>,
     threads: Vec<ThreadLine<'a>>,
 }
@@ -197,6 +205,7 @@ mod tests {
             session: fixture::session().into(),
             targets: [fixture::target()].into(),
             at: fixture::START + 1,
+            took_ns: 12_345_678,
             capture: "perf".into(),
             notice: None,
             threads,
@@ -295,7 +304,7 @@ mod tests {
         let mut out = Vec::new();
         write_json(&service(), &mut out).expect("memory takes everything");
         let text = String::from_utf8(out).expect("UTF-8");
-        let start = r#"{"schema":"sampletop-dump/1","at":"2026-01-02T03:04:05.123Z","targets":[{"pid":42,"command":"app --port 80","runtime":"native"}],"threads":[{"pid":42,"tid":42,"name":"main","kind":"plain","state":"poll","waits_for":null,"cpu_ms":12.346,"complete":true,"recovered":false,"frames":[{"frame":"epoll_wait","file":"/src/app/main.c","line":7,"module":"/usr/bin/app","kind":"native","tier":null},"#;
+        let start = r#"{"schema":"sampletop-dump/1","at":"2026-01-02T03:04:05.123Z","took_ms":12.346,"notice":null,"targets":[{"pid":42,"command":"app --port 80","runtime":"native"}],"threads":[{"pid":42,"tid":42,"name":"main","kind":"plain","state":"poll","waits_for":null,"cpu_ms":12.346,"complete":true,"recovered":false,"frames":[{"frame":"epoll_wait","file":"/src/app/main.c","line":7,"module":"/usr/bin/app","kind":"native","tier":null},"#;
         assert!(text.starts_with(start), "{text}");
         let value: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
         assert_eq!(value["threads"].as_array().map(Vec::len), Some(4));

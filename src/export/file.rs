@@ -69,6 +69,13 @@ pub fn own_directory(path: &Path) -> Result<File, String> {
     }
 }
 
+/// Whether a user other than us and root may have put that file there, or may put another in its place.
+pub(super) fn is_foreign(directory: &OwnedFd, file: &File) -> io::Result<bool> {
+    let (directory, file) = (rustix::fs::fstat(directory)?, rustix::fs::fstat(file)?);
+    let others_write = directory.st_mode & 0o022 != 0 || !(is_ours(&directory) || directory.st_uid == 0);
+    Ok(!is_ours(&file) && others_write)
+}
+
 /// Of the user we are, or who called sudo.
 fn is_ours(stat: &rustix::fs::Stat) -> bool {
     let owner = Uid::from_raw(stat.st_uid);
@@ -138,14 +145,14 @@ fn plain(c: char) -> bool {
 }
 
 /// A name in an open directory.
-struct Place<'a> {
+pub(super) struct Place<'a> {
     path: &'a Path,
-    directory: OwnedFd,
-    name: &'a OsStr,
+    pub directory: OwnedFd,
+    pub name: &'a OsStr,
 }
 
 impl<'a> Place<'a> {
-    fn of(path: &'a Path) -> Result<Place<'a>, String> {
+    pub fn of(path: &'a Path) -> Result<Place<'a>, String> {
         let shown = shown(path);
         let ends_in_slash = path.as_os_str().as_encoded_bytes().ends_with(b"/");
         let name = path.file_name().filter(|_| !ends_in_slash);

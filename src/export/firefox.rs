@@ -191,7 +191,7 @@ impl Profile {
             Metric::Cpu => vec![(State::Run as usize, own.cpu_ns)],
             // It is said of no state how much of it is CPU time: all is that of the state with most of the time.
             Metric::Off => {
-                let main = own.main_state().map_or(State::Run, |(state, _)| state);
+                let main = own.main_state(Metric::Off).map_or(State::Run, |(state, _)| state);
                 vec![(main as usize, own.value(Metric::Off))]
             }
         };

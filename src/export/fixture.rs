@@ -135,3 +135,20 @@ pub fn service() -> Vec<Stack> {
         stack("main", &["main", "accept"], waited(State::Sleep, 40, 1, 40)),
     ]
 }
+
+/// How deep lists and objects of a JSON text stand in each other.
+pub fn nesting(json: &str) -> usize {
+    let (mut depth, mut deepest, mut in_text, mut escaped) = (0_usize, 0, false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = in_text,
+            b'"' => in_text = !in_text,
+            b'[' | b'{' if !in_text => depth += 1,
+            b']' | b'}' if !in_text => depth -= 1,
+            _ => {}
+        }
+        deepest = deepest.max(depth);
+    }
+    deepest
+}

@@ -1,4 +1,7 @@
-//! What scripts and tests read: schema `sampletop/1`. Fields may be added, never removed or renamed.
+//! What scripts and tests read: schema `sampletop/2`. Fields may be added, never removed or renamed.
+//!
+//! A call tree is one flat list of nodes, each with the index of its parent: common readers refuse JSON that is nested as
+//! deep as stacks are. Nothing here is nested deeper than 6, whatever the profile.
 //!
 //! Times are in the unit their name ends in, rounded to three decimals, so a sum of many may differ from its parts by
 //! half a unit of the last each. Idle time is always included, and rows under `--min-percent` are, too: every sum holds.
@@ -23,7 +26,6 @@ pub fn write(snapshot: &Snapshot, settings: &Settings, out: &mut dyn Write) -> i
     render(snapshot, &settings, &project(snapshot, &settings), out)
 }
 
-/// The tree is written without recursion: a target may recurse as deep as it likes.
 pub(super) fn render(
     snapshot: &Snapshot,
     settings: &Settings,
@@ -35,58 +37,44 @@ pub(super) fn render(
     for (i, group) in ordered.groups().into_iter().enumerate() {
         let group = &projection.groups[group as usize];
         separate(i, out)?;
-        open_object(&GroupHead::new(group), "tree", out)?;
-        write_tree(&ordered, group, out)?;
+        open_object(&GroupHead::new(group), "nodes", out)?;
+        write_group(&ordered, group, out)?;
         out.write_all(b"]}")?;
     }
     out.write_all(b"]}\n")
 }
 
-fn write_tree(ordered: &Ordered<'_>, group: &Group, out: &mut dyn Write) -> io::Result<()> {
-    let roots = ordered.roots(group);
-    let root_count = roots.len();
-    let open = |node, out: &mut dyn Write| {
+fn write_group(ordered: &Ordered<'_>, group: &Group, out: &mut dyn Write) -> io::Result<()> {
+    let write = |node, parent, out: &mut dyn Write| {
         let Node { location, total, own, .. } = ordered.node(node);
-        open_object(&NodeHead::new(location, &total, &own), "children", out)
+        Ok(serde_json::to_writer(out, &NodeLine::new(parent, location, &total, &own))?)
     };
-    write_nodes(roots, |node| ordered.children(node), open, out)?;
+    let written = write_nodes(ordered.roots(group), |node| ordered.children(node), write, out)?;
     // The group's total is the sum of its roots, so time without a frame of its own needs a root, too.
     if !group.own.is_empty() {
-        separate(root_count, out)?;
-        open_object(&NodeHead::new(&frameless(), &group.own, &group.own), "children", out)?;
-        out.write_all(b"]}")?;
+        separate(written, out)?;
+        serde_json::to_writer(out, &NodeLine::new(None, &frameless(), &group.own, &group.own))?;
     }
     Ok(())
 }
 
-/// Writes nodes one after the other, each with those below it, however deep. `open` writes a node's object as [`open_object`] does.
+/// Writes a list's nodes depth first, parents before their children, and returns how many. `write` gets a node and the index
+/// of its parent in the list. Does not recurse: a target may recurse as deep as it likes.
 pub(super) fn write_nodes(
     roots: Vec<u32>,
     children: impl Fn(u32) -> Vec<u32>,
-    open: impl Fn(u32, &mut dyn Write) -> io::Result<()>,
+    write: impl Fn(u32, Option<usize>, &mut dyn Write) -> io::Result<()>,
     out: &mut dyn Write,
-) -> io::Result<()> {
-    enum Step {
-        Open { node: u32, nth: usize },
-        Close,
+) -> io::Result<usize> {
+    let mut todo: Vec<(u32, Option<usize>)> = roots.into_iter().rev().map(|root| (root, None)).collect();
+    let mut written = 0;
+    while let Some((node, parent)) = todo.pop() {
+        separate(written, out)?;
+        write(node, parent, out)?;
+        todo.extend(children(node).into_iter().rev().map(|child| (child, Some(written))));
+        written += 1;
     }
-    let mut todo = Vec::new();
-    let plan = |nodes: Vec<u32>, todo: &mut Vec<Step>| {
-        todo.extend(nodes.into_iter().enumerate().rev().map(|(nth, node)| Step::Open { node, nth }));
-    };
-    plan(roots, &mut todo);
-    while let Some(step) = todo.pop() {
-        match step {
-            Step::Close => out.write_all(b"]}")?,
-            Step::Open { node, nth } => {
-                separate(nth, out)?;
-                open(node, out)?;
-                todo.push(Step::Close);
-                plan(children(node), &mut todo);
-            }
-        }
-    }
-    Ok(())
+    Ok(written)
 }
 
 /// Where every frame of a stack was taken out by `--hide`.
@@ -157,7 +145,7 @@ impl<'a> Head<'a> {
     fn new(snapshot: &'a Snapshot, settings: &'a Settings, projection: &Projection) -> Head<'a> {
         let session = &snapshot.session;
         Head {
-            schema: "sampletop/1",
+            schema: "sampletop/2",
             version: &session.version,
             host: &session.host,
             targets: targets(&snapshot.targets),
@@ -283,6 +271,8 @@ struct HealthLine {
     total_cpu_percent: Rounded,
     /// The governor's bound; `null` where the interval is kept whatever it costs.
     max_overhead_percent: Option<Rounded>,
+    /// From attaching to the first observation; no part of `elapsed_ms`.
+    startup_ms: Rounded,
 }
 
 #[derive(Serialize)]
@@ -317,6 +307,7 @@ impl HealthLine {
             self_cpu_percent: Rounded(health.self_cpu_percent),
             total_cpu_percent: Rounded(health.total_cpu_percent),
             max_overhead_percent: bound.map(Rounded),
+            startup_ms: Rounded::ms(health.startup_ns),
         }
     }
 }
@@ -364,7 +355,9 @@ impl<'a> GroupHead<'a> {
 }
 
 #[derive(Serialize)]
-struct NodeHead<'a> {
+struct NodeLine<'a> {
+    /// Its index in the list of nodes; `null` for a root.
+    parent: Option<usize>,
     #[serde(flatten)]
     frame: FrameLine<'a>,
     wall_ms: Rounded,
@@ -378,9 +371,10 @@ struct NodeHead<'a> {
     states_ms: States,
 }
 
-impl<'a> NodeHead<'a> {
-    fn new(location: &'a Location, total: &Totals, own: &Totals) -> NodeHead<'a> {
-        NodeHead {
+impl<'a> NodeLine<'a> {
+    fn new(parent: Option<usize>, location: &'a Location, total: &Totals, own: &Totals) -> NodeLine<'a> {
+        NodeLine {
+            parent,
             frame: FrameLine::new(location),
             wall_ms: Rounded::ms(total.wall_ns),
             self_wall_ms: Rounded::ms(own.wall_ns),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! text      what people paste into a ticket
-//! json      what scripts read: sampletop/1
+//! json      what scripts read: sampletop/2
 //! classic   as the Java library perf-sampler writes its reports, for scripts that read those
 //! folded    one line per stack, for flame graph tools
 //! pprof     profile.proto, gzipped, which `go tool pprof` reads
@@ -11,7 +11,7 @@
 //! speedscope  for speedscope.app
 //! firefox   for profiler.firefox.com, along time
 //! dump      every thread's stack once, as text or JSON (sampletop-dump/1)
-//! diff      what changed from one profile to another, as text or JSON (sampletop-diff/1)
+//! diff      what changed from one profile to another, as text or JSON (sampletop-diff/2)
 //! ascii     text of any kind as printable ASCII of a bounded width
 //! dates     moments of a session as dates
 //! file      where the bytes go: whole or not at all

@@ -118,10 +118,12 @@ fn failed(path: &Path, error: &io::Error) -> String {
 /// The end of a file that grows; it is made if it is not there.
 fn open_end(path: &Path) -> Result<File, String> {
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let there = rustix::fs::open(path, flags, Mode::empty());
+    let place = file::Place::of(path)?;
+    let open = |flags, mode| rustix::fs::openat(&place.directory, place.name, flags, mode);
+    let there = open(flags, Mode::empty());
     let opened = match there {
         Err(rustix::io::Errno::NOENT) => {
-            let made = rustix::fs::open(path, flags | OFlags::CREATE | OFlags::EXCL, file::MODE).map(File::from);
+            let made = open(flags | OFlags::CREATE | OFlags::EXCL, file::MODE).map(File::from);
             made.map_err(io::Error::from).and_then(|made| file::give_to_caller(&made).map(|()| made))
         }
         Err(rustix::io::Errno::LOOP) => {
@@ -132,7 +134,13 @@ fn open_end(path: &Path) -> Result<File, String> {
     };
     let opened = opened.map_err(|error| failed(path, &error))?;
     let kind = opened.metadata().map_err(|error| failed(path, &error))?.file_type();
+    let is_foreign =
+        kind.is_file() && file::is_foreign(&place.directory, &opened).map_err(|error| failed(path, &error))?;
     match kind.is_file() || kind.is_char_device() {
+        true if is_foreign => Err(format!(
+            "`{}` is another user's file in a directory that others can write to; name a file in a directory of your own",
+            file::shown(path)
+        )),
         true => Ok(opened),
         false => Err(format!("`{}` is no regular file; name a file, or a directory", file::shown(path))),
     }
@@ -271,6 +279,42 @@ mod tests {
         assert_eq!(ours(&path) as Vec<String>, [stamp(9), "sampletop-h-42-20260102T030409Z_001.txt".to_owned()]);
         to.write(&[b'x'; 100], AT + 60 * SECOND).expect("written");
         assert_eq!(ours(&path) as Vec<String>, ["sampletop-h-42-20260102T030505Z.txt"]);
+    }
+
+    #[test]
+    fn a_file_that_another_user_planted_is_refused() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("SKIPPED: only root can give a file away");
+            return;
+        }
+        use std::os::unix::fs::{PermissionsExt, chown};
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("r.log");
+        let open = || Series::open(Some(&path), names(), Kept::default()).err();
+        let mode = |mode| std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(mode)).expect("changed");
+        std::fs::write(&path, "theirs\n").expect("written");
+        // Like /tmp. A file of our own is appended to.
+        mode(0o1777);
+        assert_eq!(open(), None);
+        chown(&path, Some(1234), None).expect("given away");
+        for others in [0o1777, 0o775, 0o757] {
+            mode(others);
+            let refused = open().expect("a refusal");
+            assert!(refused.contains(&path.display().to_string()) && refused.contains("of your own"), "{refused}");
+            assert_eq!(refused.lines().count(), 1);
+        }
+        // Their own directory: they can put another file there at any time.
+        mode(0o755);
+        chown(dir.path(), Some(1234), None).expect("given away");
+        assert!(open().is_some());
+        // Where root alone can write, root put it there.
+        chown(dir.path(), Some(0), None).expect("taken back");
+        assert_eq!(open(), None);
+        mode(0o1777);
+        let link = dir.path().join("link");
+        symlink(&path, &link).expect("linked");
+        assert!(Series::open(Some(&link), names(), Kept::default()).is_err());
+        assert_eq!(std::fs::read_to_string(&path).expect("there"), "theirs\n");
     }
 
     #[test]

@@ -34,7 +34,7 @@ impl Functions {
     }
 }
 
-/// Time of each node's stacks, ns, by node: its own and that of all below it. (Of the metric `off` the projection's totals may be less.)
+/// Time of each node's stacks, ns, by node: its own and that of all below it.
 pub fn weights(projection: &Projection, metric: Metric) -> Vec<u64> {
     let nodes = 0..projection.node_count();
     let mut weights: Vec<u64> = nodes.clone().map(|node| projection.node(node, metric).own.value(metric)).collect();

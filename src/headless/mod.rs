@@ -2,6 +2,7 @@
 //! of it runs in a test.
 
 mod report;
+mod stacks;
 #[cfg(test)]
 mod tests;
 
@@ -16,13 +17,14 @@ use std::time::{Duration, Instant};
 use crate::config::{Config, Format, TargetSpec};
 use crate::export;
 use crate::export::dump::{Dump, DumpThread};
-use crate::model::frame::{Marker, ThreadKey, ThreadKind};
+use crate::model::frame::{Marker, Ns, ThreadKey, ThreadKind};
 use crate::model::redact::Redactor;
 use crate::model::settings::Filters;
 use crate::model::snapshot::{Snapshot, Target};
-use crate::model::tables::{FrameKind, Location, StackId};
+use crate::model::tables::{FrameKind, Location};
 use crate::model::text::clean;
 use crate::model::waits::{Answer, Asked};
+use stacks::{Stacks, is_young};
 
 /// How long an export waits for names that are still being loaded.
 pub const NAMES_WITHIN: Duration = Duration::from_secs(10);
@@ -31,6 +33,8 @@ pub const NAMES_WITHIN: Duration = Duration::from_secs(10);
 pub trait Source {
     /// Waits up to `timeout` for the target's end or a request to stop.
     fn wait(&mut self, timeout: Duration) -> Waited;
+    /// Time since the first observation.
+    fn elapsed(&mut self) -> Duration;
     /// Samples so far and losses, for the progress line.
     fn progress(&mut self) -> Progress;
     /// A snapshot of this moment; with `named`, waits for names that are still being loaded.
@@ -83,14 +87,13 @@ pub struct Progress {
 /// Keeps a profile that could not be written where it was to go.
 pub type Keep<'a> = &'a dyn Fn(&Snapshot) -> Result<(), String>;
 
-/// Records until `duration` has passed (`None`: until the target ends), writes the profile, answers the exit code.
+/// Records until `duration` has passed since the first observation (`None`: until the target ends), writes the profile, answers the exit code.
 pub fn record(source: &mut dyn Source, config: &Config, duration: Option<Duration>, keep: Option<Keep<'_>>) -> i32 {
-    let started = Instant::now();
     let to_person = config.output.path.is_some() && std::io::stderr().is_terminal();
     // A COMMAND has the terminal for itself.
     let show_progress = to_person && !matches!(config.target, Some(TargetSpec::Command(_)));
     loop {
-        let left = duration.map(|d| d.saturating_sub(started.elapsed()));
+        let left = duration.map(|d| d.saturating_sub(source.elapsed()));
         if left == Some(Duration::ZERO) {
             break;
         }
@@ -100,12 +103,13 @@ pub fn record(source: &mut dyn Source, config: &Config, duration: Option<Duratio
             Waited::Ended | Waited::Interrupted => break,
         }
         if show_progress {
-            progress_line(source.progress(), started.elapsed(), duration);
+            progress_line(source.progress(), source.elapsed(), duration);
         }
     }
     if show_progress {
         eprint!("\r\x1b[K");
     }
+    let elapsed = source.elapsed();
     let Some(snapshot) = source.finish() else { return lost("recording") };
     if is_empty(&snapshot) {
         return nothing(&snapshot);
@@ -121,7 +125,7 @@ pub fn record(source: &mut dyn Source, config: &Config, duration: Option<Duratio
         }
     }
     if let (0, true, Some(path)) = (code, to_person, &config.output.path) {
-        let (losses, elapsed) = (&snapshot.health.losses, started.elapsed().as_secs_f64());
+        let (losses, elapsed) = (&snapshot.health.losses, elapsed.as_secs_f64());
         let path = path.to_string_lossy();
         let path = clean(&path, 200);
         eprintln!("{path}: {elapsed:.1} s, {} stacks, {} lost", losses.samples, losses.dropped);
@@ -170,10 +174,6 @@ fn progress_line(progress: Progress, elapsed: Duration, duration: Option<Duratio
     let _ = err.flush();
 }
 
-/// How long a running thread may take to be hit by an on-CPU sample before it is written as not sampled.
-const SAMPLED_WITHIN: Duration = Duration::from_millis(100);
-/// And so many looks more.
-const LOOKED_AGAIN: u64 = 3;
 /// How long looking at all threads may take.
 const LOOKED_WITHIN: Duration = Duration::from_secs(5);
 /// How long it may take to find out what all threads wait for.
@@ -182,30 +182,38 @@ const WAITS_WITHIN: Duration = Duration::from_secs(2);
 /// Writes every thread's stack once, in text those that are equal together unless `each` is to have its own; answers the
 /// exit code.
 pub fn dump(source: &mut dyn Source, config: &Config, each: bool) -> i32 {
+    if each && config.output.format == Format::Json {
+        eprintln!("sampletop: `--each` changes nothing in json, which lists each thread anyway");
+    }
     let started = Instant::now();
-    let mut first_look = None;
+    let mut first_tick = None;
     let mut ended = false;
-    loop {
+    let mut stacks = Stacks::default();
+    let last = loop {
         match source.wait(Duration::from_millis(10)) {
             Waited::Timeout | Waited::Asked(_) => {}
             Waited::Ended => ended = true,
             Waited::Interrupted => return 130,
         }
-        let Some(snapshot) = source.snapshot(false) else { break };
-        let ticks = snapshot.health.ticks;
-        if ticks > 0 {
-            let (since, first) = *first_look.get_or_insert_with(|| (Instant::now(), ticks));
-            let all_seen = snapshot.threads.iter().all(|t| t.stack != StackId::EMPTY);
-            // On a busy machine the time may pass without another look; a stack that was torn is whole in one of the next.
-            if all_seen || (since.elapsed() >= SAMPLED_WITHIN && ticks >= first + LOOKED_AGAIN) {
-                break;
-            }
+        let Some(snapshot) = source.snapshot(false) else { return lost("dump") };
+        let mut done = ended || started.elapsed() >= LOOKED_WITHIN;
+        if snapshot.health.ticks > 0 {
+            let (began, _) = *first_tick.get_or_insert_with(|| (Instant::now(), snapshot.at));
+            done |= stacks.take(&snapshot, began.elapsed());
         }
-        if ended || started.elapsed() >= LOOKED_WITHIN {
-            break;
+        if done {
+            break snapshot;
         }
+    };
+    // Names take longer than stacks. Meanwhile nothing is sampled, and the dump stays that of one moment.
+    source.pause(true);
+    let Some(named) = source.snapshot(true) else { return lost("dump") };
+    let took_ns = first_tick.map_or(0, |(_, at)| last.at.saturating_sub(at));
+    let mut snapshot = Snapshot { at: last.at, threads: stacks.threads(&last), ..Snapshot::clone(&named) };
+    if is_young(&last) {
+        let young = "the process began less than 5 s before: it may not have started all of its threads";
+        snapshot.notice = Some(snapshot.notice.map_or(young.into(), |notice| format!("{notice}; {young}").into()));
     }
-    let Some(snapshot) = source.snapshot(true) else { return lost("dump") };
     if snapshot.threads.is_empty() {
         let pid = snapshot.targets.first().map_or(0, |t| t.pid);
         eprintln!(
@@ -217,7 +225,7 @@ pub fn dump(source: &mut dyn Source, config: &Config, each: bool) -> i32 {
     let waits = source.waits(asked, WAITS_WITHIN);
     let mut bytes = Vec::new();
     let redactor = config.output.redact.map(|redact| Redactor::new(redact.key));
-    let dump = build_dump(&shown(&snapshot, config), &waits, &config.settings.filters, redactor.as_ref());
+    let dump = build_dump(&shown(&snapshot, config), took_ns, &waits, &config.settings.filters, redactor.as_ref());
     let written = match config.output.format {
         Format::Json => export::dump::write_json(&dump, &mut bytes),
         // The others are none for it.
@@ -231,7 +239,13 @@ pub fn dump(source: &mut dyn Source, config: &Config, each: bool) -> i32 {
 }
 
 /// The threads as the snapshot last saw them, in the order of their ids.
-fn build_dump(snapshot: &Snapshot, waits: &[Answer], filters: &Filters, redactor: Option<&Redactor>) -> Dump {
+fn build_dump(
+    snapshot: &Snapshot,
+    took_ns: Ns,
+    waits: &[Answer],
+    filters: &Filters,
+    redactor: Option<&Redactor>,
+) -> Dump {
     let tables = &snapshot.tables;
     let waits: HashMap<ThreadKey, &Answer> = waits.iter().map(|answer| (answer.asked.thread, answer)).collect();
     let mut threads: Vec<DumpThread> = snapshot
@@ -270,6 +284,7 @@ fn build_dump(snapshot: &Snapshot, waits: &[Answer], filters: &Filters, redactor
         session: Arc::clone(&snapshot.session),
         targets: Arc::clone(&snapshot.targets),
         at: snapshot.at,
+        took_ns,
         capture: Arc::clone(&snapshot.capture),
         notice: snapshot.notice.clone(),
         threads,

@@ -119,6 +119,9 @@ impl Source for Fake {
         self.turn(till);
         Waited::Timeout
     }
+    fn elapsed(&mut self) -> Duration {
+        Duration::from_nanos(self.now)
+    }
     fn progress(&mut self) -> Progress {
         Progress::default()
     }
@@ -180,11 +183,10 @@ fn every(minutes: u64) -> Reports {
     Reports { every, count: None, cumulative: false, max_lines: 200, kept: Kept::default() }
 }
 
-/// Runs them against the script: (from, till, wall seconds) of each report, in order.
-fn reports(plan: Reports, script: Vec<(u64, Happens)>) -> Vec<(String, String, f64)> {
-    let dir = tempfile::tempdir().expect("a directory");
-    let config = Config {
-        mode: Mode::Report(plan),
+/// Writes JSON of everything to `path`.
+fn config(mode: Mode, path: &std::path::Path) -> Config {
+    Config {
+        mode,
         target: None,
         subprocesses: false,
         sampling: Sampling {
@@ -195,8 +197,14 @@ fn reports(plan: Reports, script: Vec<(u64, Happens)>) -> Vec<(String, String, f
         },
         settings: Settings { range: Range::Cumulative { since: None }, ..Settings::default() },
         screen: Screen { color: false, ascii: true, mouse: false },
-        output: Output { format: Format::Json, path: Some(dir.path().into()), secure: false, redact: None, push: None },
-    };
+        output: Output { format: Format::Json, path: Some(path.into()), secure: false, redact: None, push: None },
+    }
+}
+
+/// Runs them against the script: (from, till, wall seconds) of each report, in order.
+fn reports(plan: Reports, script: Vec<(u64, Happens)>) -> Vec<(String, String, f64)> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let config = config(Mode::Report(plan), dir.path());
     assert_eq!(report(&mut Fake::new(script), &config, &plan), 0);
     let mut files: Vec<_> =
         std::fs::read_dir(dir.path()).expect("there").map(|e| e.expect("readable").path()).collect();
@@ -264,4 +272,17 @@ fn a_clock_that_is_set_shifts_what_comes_and_loses_nothing() {
     let rows = reports(every(60), vec![(60, Happens::Clock(-5 * hour)), (4000, Happens::Clock(3 * hour)), (8000, END)]);
     assert_eq!(rows.iter().map(|row| row.2).sum::<f64>(), 8000.0);
     assert!((3..=5).contains(&rows.len()), "{rows:?}");
+}
+
+#[test]
+fn a_recording_is_as_long_as_asked_for_by_the_clock_of_what_is_watched() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("p.json");
+    let duration = Some(Duration::from_secs(90));
+    let config = config(Mode::Record { duration }, &file);
+    // No second of this test passes outside.
+    assert_eq!(record(&mut Fake::new([]), &config, duration, None), 0);
+    let json: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).expect("readable")).expect("json");
+    assert_eq!(json["elapsed_ms"], 90_000.0);
+    assert_eq!(json["groups"][0]["wall_ms"], 90_000.0);
 }

@@ -12,7 +12,7 @@ use super::facts::{History, OpenBucket};
 use super::frame::{Ns, SECOND, ThreadKey};
 use super::packed::Packed;
 use super::state::{RawState, State};
-use super::tables::StackId;
+use super::tables::{NameId, StackId};
 
 /// CPU time is carried for at most 10 s, so nothing ordinary is booked further back than this.
 pub const HORIZON: Ns = 12 * SECOND;
@@ -47,6 +47,8 @@ pub struct Buckets {
     started: Ns,
     limits: Limits,
     other: StackId,
+    /// By name: its group.
+    groups: Vec<NameId>,
     open: VecDeque<Open>,
     /// Sealed, by width, each oldest first; every bucket of a wider level is older than all of a narrower one.
     levels: [VecDeque<Arc<Packed>>; 3],
@@ -64,6 +66,7 @@ impl Buckets {
             started,
             limits,
             other,
+            groups: Vec::new(),
             open: VecDeque::new(),
             levels: Default::default(),
             cumulative: FactTable::default(),
@@ -74,6 +77,11 @@ impl Buckets {
         };
         buckets.push(started, started + SECOND);
         buckets
+    }
+
+    /// The groups of names, by which facts are folded where names are too many; what was known stays.
+    pub fn set_groups(&mut self, groups: &[NameId]) {
+        self.groups.extend(groups.get(self.groups.len()..).unwrap_or_default());
     }
 
     /// Facts that were folded into others to stay within the bounds.
@@ -133,7 +141,7 @@ impl Buckets {
         let most = self.open_facts();
         let table = &mut self.open[index].table;
         if table.len() >= most {
-            self.folded += table.fold(most / 2, most / 2, self.other);
+            self.folded += table.fold(most / 2, most / 2, self.other, &self.groups);
         }
         table.entry(key)
     }
@@ -239,13 +247,14 @@ impl Buckets {
             self.cumulative.entry(&key).follow(&weights);
         }
         if self.cumulative.len() > most {
-            self.folded += self.cumulative.fold(most / 4 * 3, most / 4 * 3, self.other);
+            self.folded += self.cumulative.fold(most / 4 * 3, most / 4 * 3, self.other, &self.groups);
         }
         self.pack(0, bucket.start, bucket.end, facts);
     }
 
     fn pack(&mut self, level: usize, start: Ns, end: Ns, facts: Vec<Fact>) {
-        let (mut facts, folded) = fold(facts, self.limits.facts_per_bucket, self.hard_facts(), self.other);
+        let (mut facts, folded) =
+            fold(facts, self.limits.facts_per_bucket, self.hard_facts(), self.other, &self.groups);
         if level > 0 {
             round(&mut facts);
         }

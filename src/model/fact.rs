@@ -57,7 +57,7 @@ impl Weights {
 
 /// Threads that died at least a minute ago are one thread per name: this one.
 pub fn merged_thread(pid: u32) -> ThreadKey {
-    ThreadKey { pid, tid: 0, start: 0 }
+    ThreadKey::unknown(pid)
 }
 
 pub type Fact = (FactKey, Weights);

@@ -71,9 +71,9 @@ impl FactTable {
     }
 
     /// Folds the smallest facts until at most `limit` are left, see [`fold`]. Returns how many were folded away.
-    pub fn fold(&mut self, limit: usize, hard: usize, other: StackId) -> u64 {
+    pub fn fold(&mut self, limit: usize, hard: usize, other: StackId, groups: &[NameId]) -> u64 {
         let facts = self.facts.iter().copied().collect();
-        let (facts, folded) = fold(facts, limit, hard, other);
+        let (facts, folded) = fold(facts, limit, hard, other, groups);
         *self = FactTable::default();
         for (key, weights) in facts {
             self.entry(&key).add(&weights);
@@ -89,15 +89,19 @@ impl FactTable {
 
 /// Folds the smallest facts into the stack `other`, keeping thread, name and state, until at most `limit` are left or
 /// every (thread, name, state) has one. If these alone are more than `hard`, threads merge per name; if even the names
-/// are too many, all of a process that is in one state is one fact. Sums stay what they were. Returns how many facts
+/// are too many, names merge per group (`groups`, by name); if even the groups are, all of a process that is in one state is one fact. Sums stay what they were. Returns how many facts
 /// fewer there are.
-pub fn fold(mut facts: Vec<Fact>, limit: usize, hard: usize, other: StackId) -> (Vec<Fact>, u64) {
+pub fn fold(mut facts: Vec<Fact>, limit: usize, hard: usize, other: StackId, groups: &[NameId]) -> (Vec<Fact>, u64) {
     let before = facts.len();
     if before > limit {
         facts = fold_stacks(facts, limit, other);
     }
     if facts.len() > hard {
         facts = rename(facts, |key| FactKey { thread: merged_thread(key.thread.pid), ..key });
+    }
+    if facts.len() > hard {
+        let group = |name: NameId| groups.get(name.0 as usize).copied().unwrap_or(name);
+        facts = rename(facts, |key| FactKey { name: group(key.name), stack: other, ..key });
     }
     if facts.len() > hard {
         facts = rename(facts, |key| FactKey { name: NameId::OTHER, stack: other, ..key });
@@ -202,7 +206,7 @@ mod tests {
     #[test]
     fn the_smallest_fold_and_keep_their_thread() {
         let facts = vec![fact(1, 10, 5), fact(1, 11, 50), fact(1, 12, 7), fact(1, 13, 100), fact(2, 10, 1)];
-        let (facts, folded) = fold(facts, 4, 100, OTHER);
+        let (facts, folded) = fold(facts, 4, 100, OTHER, &[]);
         let mut other = fact(1, OTHER.0, 12);
         other.1.cpu_ns = 2 + 3;
         other.1.hits = 2;
@@ -230,13 +234,13 @@ mod tests {
     #[test]
     fn too_many_threads_merge_per_name_then_all() {
         let facts: Vec<Fact> = (0..50).map(|tid| fact(tid, 10, 3)).collect();
-        let (kept, _) = fold(facts.clone(), 10, 50, OTHER);
+        let (kept, _) = fold(facts.clone(), 10, 50, OTHER, &[]);
         assert_eq!(kept.len(), 50, "one fact per thread stays");
         let same_name: Vec<Fact> = facts.iter().map(|(k, w)| (FactKey { name: NameId(5), ..*k }, *w)).collect();
-        let (merged, folded) = fold(same_name, 10, 49, OTHER);
+        let (merged, folded) = fold(same_name, 10, 49, OTHER, &[]);
         assert_eq!((merged.len(), folded, merged[0].1.wall_ns, merged[0].1.hits), (1, 49, 150, 50));
         assert_eq!((merged[0].0.thread, merged[0].0.stack), (merged_thread(1), StackId(10)));
-        let (merged, _) = fold(facts, 10, 49, OTHER);
+        let (merged, _) = fold(facts, 10, 49, OTHER, &[]);
         assert_eq!((merged.len(), merged[0].1.wall_ns, merged[0].0.name), (1, 150, NameId::OTHER));
     }
 

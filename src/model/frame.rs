@@ -141,10 +141,17 @@ pub enum Marker {
     NotObserved = 11,
     /// Facts folded together because a bucket or the cumulative table was full.
     Other = 12,
+    /// Other code has come to this address since the stack was copied, or may have.
+    CodeReplaced = 13,
+    /// Frames in the middle of a deep stack that are not kept; how many is not told.
+    Folded = 14,
+    /// The same of a stack of which only the inner end was copied. The outer end was read later, and
+    /// had been the same before.
+    NotCopied = 15,
 }
 
 impl Marker {
-    pub const ALL: [Marker; 13] = [
+    pub const ALL: [Marker; 16] = [
         Marker::Truncated,
         Marker::TooDeep,
         Marker::NoUnwindInfo,
@@ -158,6 +165,9 @@ impl Marker {
         Marker::ThreadsGone,
         Marker::NotObserved,
         Marker::Other,
+        Marker::CodeReplaced,
+        Marker::Folded,
+        Marker::NotCopied,
     ];
 
     fn from_code(code: u8) -> Marker {
@@ -182,6 +192,9 @@ impl Marker {
             (Marker::ThreadsGone, _) => "[threads gone between looks]".into(),
             (Marker::NotObserved, _) => "[not observed]".into(),
             (Marker::Other, _) => "(other)".into(),
+            (Marker::CodeReplaced, _) => "[code was replaced]".into(),
+            (Marker::Folded, _) => "[... frames folded]".into(),
+            (Marker::NotCopied, _) => "[... frames not copied]".into(),
         }
     }
 }
@@ -193,6 +206,13 @@ pub struct ThreadKey {
     pub tid: u32,
     /// Start time, clock ticks since boot (`/proc/PID/task/TID/stat` field 22).
     pub start: u64,
+}
+
+impl ThreadKey {
+    /// Some thread of the process: it had ended before anybody could observe it.
+    pub fn unknown(pid: u32) -> ThreadKey {
+        ThreadKey { pid, tid: 0, start: 0 }
+    }
 }
 
 /// What a thread is to the runtime that its process has.
@@ -298,6 +318,8 @@ pub enum Seen {
     OnCpu,
     /// On a core or runnable, and no stack taken by this look: no observation of time.
     Running,
+    /// Runnable and off its core, with the stack in which it waits for one.
+    Ready,
     /// Blocked (S): the stack is the one it will have until it runs again.
     Blocked(Syscall),
     /// Uninterruptible (D); the system call where known.

@@ -7,14 +7,18 @@ use rustc_hash::FxHashMap;
 
 use super::frame::{FrameCode, Marker, RawFrame, RawName, ThreadKind};
 use super::futex;
+use super::project::{by_rules, internal_name};
 use super::state::FutexKind;
 use super::tables::{FrameId, NameId, Named, StackId, StackNode, Tables};
 use super::text::clean_bytes;
 
 /// At most so many stack nodes, and so many frames; beyond, a new stack is `(other)`.
 pub const MAX_STACKS: usize = 1_000_000;
-/// At most so many thread names; beyond, a new name is `(other)`.
+/// Maximum thread names, groups included; beyond, a new name is `(other)`.
 pub const MAX_NAMES: usize = 100_000;
+/// Maximum thread names before a new one is kept as its group alone: a server with a thread, and a name, per request
+/// would use up all of them otherwise.
+const MAX_RAW_NAMES: usize = MAX_NAMES / 2;
 /// Function names may take so many bytes per frame on average; beyond, a frame keeps the name it has. (What is
 /// hostile here is a target with a million symbols of 4 KiB.)
 const NAME_BYTES: usize = 128;
@@ -26,6 +30,10 @@ pub struct Interner {
     /// (caller's stack, frame) -> stack: one look-up per frame of a known stack.
     by_node: FxHashMap<(StackId, RawFrame), StackId>,
     by_name: FxHashMap<RawName, NameId>,
+    /// What `by_name` was before it was full; what is found here goes there again.
+    by_name_before: FxHashMap<RawName, NameId>,
+    /// By name: its group by the default rules, or itself.
+    groups: Vec<NameId>,
     by_text: FxHashMap<(Arc<str>, ThreadKind), NameId>,
     /// What each frame's name says about a futex wait beneath it.
     futex: Vec<Option<FutexKind>>,
@@ -46,6 +54,8 @@ impl Interner {
             by_frame: FxHashMap::default(),
             by_node: FxHashMap::default(),
             by_name: FxHashMap::default(),
+            by_name_before: FxHashMap::default(),
+            groups: Vec::new(),
             by_text: FxHashMap::default(),
             futex: Vec::new(),
             stale: false,
@@ -157,30 +167,74 @@ impl Interner {
         }
     }
 
-    /// The id of a thread's name, cleaned.
+    /// The id of a thread's name, cleaned; `(other)` of a name that a runtime gave and that is not known any more.
     pub fn name(&mut self, name: RawName) -> NameId {
+        self.name_if_known(name).unwrap_or(NameId::OTHER)
+    }
+
+    /// The same; `None` of a name that a runtime gave and that is not known any more.
+    pub fn name_if_known(&mut self, name: RawName) -> Option<NameId> {
         if let Some(known) = self.by_name.get(&name) {
-            return *known;
+            return Some(*known);
         }
-        // 15 bytes of garbage are at most 45 bytes of U+FFFD.
-        let text = clean_bytes(name.bytes(), 64);
-        let id = self.text(&text, name.kind());
-        if self.by_name.len() < MAX_NAMES {
-            self.by_name.insert(name, id);
+        let id = match self.by_name_before.get(&name) {
+            Some(known) => *known,
+            None if name.runtime_id().is_some() => return None,
+            // 15 bytes of garbage are at most 45 bytes of U+FFFD.
+            None => self.text(&clean_bytes(name.bytes(), 64), name.kind()),
+        };
+        self.remember(name, id);
+        Some(id)
+    }
+
+    /// Names that were not used since `MAX_NAMES / 2` others were are forgotten.
+    fn remember(&mut self, name: RawName, id: NameId) {
+        if self.by_name.len() >= MAX_NAMES / 2 {
+            self.by_name_before = std::mem::take(&mut self.by_name);
         }
-        id
+        self.by_name.insert(name, id);
+    }
+
+    /// By name: its group by the default rules.
+    pub fn groups(&self) -> &[NameId] {
+        &self.groups
+    }
+
+    /// The words of a thread's name.
+    pub fn name_of(&self, name: NameId) -> &str {
+        self.tables.name(name)
     }
 
     /// What a name that is an id means.
     pub fn call(&mut self, name: RawName, text: &str) {
-        if !self.by_name.contains_key(&name) && self.by_name.len() < MAX_NAMES {
+        if !self.by_name.contains_key(&name) && !self.by_name_before.contains_key(&name) {
             let id = self.text(text, name.kind());
-            self.by_name.insert(name, id);
+            self.remember(name, id);
         }
     }
 
+    /// The id of these words; of their group where there are [`MAX_RAW_NAMES`].
     pub(super) fn text(&mut self, text: &str, kind: ThreadKind) -> NameId {
         let name: (Arc<str>, ThreadKind) = (text.into(), kind);
+        if let Some(known) = self.by_text.get(&name) {
+            return *known;
+        }
+        let group = match kind {
+            ThreadKind::Internal => internal_name(text, &[]),
+            _ => by_rules(text, &[]),
+        };
+        if self.tables.names.len() >= MAX_RAW_NAMES && group != text {
+            return self.add_name((group.into(), kind));
+        }
+        let id = self.add_name(name);
+        if group != text && id != NameId::OTHER {
+            self.groups[id.0 as usize] = self.add_name((group.into(), kind));
+        }
+        id
+    }
+
+    /// A name that is its own group.
+    fn add_name(&mut self, name: (Arc<str>, ThreadKind)) -> NameId {
         if let Some(known) = self.by_text.get(&name) {
             return *known;
         }
@@ -189,6 +243,7 @@ impl Interner {
         }
         let id = NameId(self.tables.names.len() as u32);
         self.tables.names.push(name.clone());
+        self.groups.push(id);
         self.by_text.insert(name, id);
         id
     }

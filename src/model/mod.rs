@@ -6,6 +6,7 @@
 //! tables      interned raw stacks, and what their frames are called (names arrive late); interner writes them
 //! qualified   the parts of a demangled name
 //! weigh       looks -> booked time (wall, cpu, hits), exactly as ARCHITECTURE.md's "Weighing"; thread by thread
+//! unsampled   time that no sample hit, and the stacks it is shared among
 //! fact        (process, thread, name, stack, state) -> weights; fact_table adds them up
 //! facts       history as a snapshot reads it: buckets of time (packed) and the cumulative table; buckets writes it
 //! recorder    all of the above tied together: events in, views out
@@ -41,5 +42,6 @@ pub mod state;
 pub mod tables;
 pub mod text;
 pub mod thread;
+pub mod unsampled;
 pub mod waits;
 pub mod weigh;

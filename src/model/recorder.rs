@@ -1,16 +1,20 @@
 //! Events in, views out: interning, weighing and history tied together. Pure: time is what the events say.
 
 use std::collections::VecDeque;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+
+use rustc_hash::FxHasher;
 
 use super::buckets::Buckets;
 pub use super::buckets::Limits;
+use super::fact::merged_thread;
 use super::facts::History;
 use super::frame::{self, Event, Look, Losses, Marker, Ns, RawFrame, RawName, SECOND, Tick};
 use super::interner::{Carrier, Interner, MAX_STACKS};
 use super::snapshot::ThreadNow;
 use super::state::{RawState, State};
-use super::tables::{Named, Tables};
+use super::tables::{NameId, Named, Tables};
 use super::thread::{Seen, What};
 use super::weigh::{Markers, Weigher};
 
@@ -43,6 +47,9 @@ pub struct View {
 
 /// The newest ticks' lateness is kept for its 99th percentile, and as many ticks' times for the interval achieved.
 const TICKS_KEPT: usize = 1_000;
+
+/// Number of outermost frames that say what work a thread does: its start routine, and what that calls.
+const OUTERMOST: usize = 2;
 
 /// Over how long the achieved interval is taken.
 const ACHIEVED_OVER: Ns = 5 * SECOND;
@@ -117,13 +124,36 @@ impl Recorder {
         let what = match look.seen {
             frame::Seen::Running => What::Running,
             frame::Seen::OnCpu => What::OnCpu(self.interner.stack(&look.stack)),
+            frame::Seen::Ready => What::Ready(self.interner.stack(&look.stack)),
             frame::Seen::Blocked(call) => self.waits(look, RawState::of_blocked(call), Some(call)),
             frame::Seen::Disk(call) => self.waits(look, RawState::Known(State::Disk), call),
             frame::Seen::Stopped => self.waits(look, RawState::Known(State::Stopped), None),
         };
-        let name = self.interner.name(look.name);
-        self.weigher
-            .look(look.thread, Seen { at: look.at, name, what, counters: look.counters, recovered: look.recovered });
+        let gone = look.thread == merged_thread(look.thread.pid);
+        let name = match gone {
+            true => NameId::EXITED,
+            // A thread of which nothing was seen for a long time is still called what it was.
+            false => self.interner.name_if_known(look.name).or(self.weigher.name(look.thread)).unwrap_or(NameId::OTHER),
+        };
+        self.weigher.buckets().set_groups(self.interner.groups());
+        let work = self.work(name, &look.stack);
+        let Look { at, counters, recovered, .. } = *look;
+        self.weigher.look(look.thread, Seen { at, name, what, counters, recovered, work });
+    }
+
+    /// What threads that do the same work have in common: the group of their names, and the outermost calls.
+    fn work(&self, name: NameId, stack: &[RawFrame]) -> u64 {
+        // The innermost frame calls nothing.
+        let callers = stack.get(1..).unwrap_or_default();
+        if callers.is_empty() {
+            return 0;
+        }
+        let group = self.interner.groups().get(name.0 as usize).copied().unwrap_or(name);
+        let mut hasher = FxHasher::default();
+        // By its words: ids are others after a restart.
+        self.interner.name_of(group).hash(&mut hasher);
+        callers[callers.len().saturating_sub(OUTERMOST)..].hash(&mut hasher);
+        hasher.finish().max(1)
     }
 
     fn waits(&mut self, look: &Look, state: RawState, syscall: Option<frame::Syscall>) -> What {
@@ -287,5 +317,24 @@ mod tests {
         }
         let view = recorder.view();
         assert_eq!((view.ticks, view.interval_achieved_ns, view.at), (100, interval, 100 * interval));
+    }
+
+    #[test]
+    fn a_thread_keeps_the_name_its_runtime_gave_however_many_others_come() {
+        let mut recorder = Recorder::new(0, Limits::default());
+        let look = |at, id, tid| {
+            let (thread, name) = (frame::ThreadKey { pid: 7, tid, start: 1 }, RawName::of_runtime(id));
+            let (seen, counters, stack) = (frame::Seen::Running, None, Vec::new());
+            Event::Look(Look { at, thread, name, seen, counters, stack, recovered: false })
+        };
+        recorder.set_thread_name(RawName::of_runtime(1), "http-1");
+        recorder.apply(&look(0, 1, 1));
+        for id in 2..=150_000 {
+            recorder.set_thread_name(RawName::of_runtime(id), &format!("req-{id}"));
+        }
+        recorder.apply(&look(1, 1, 1));
+        recorder.apply(&look(1, 150_000, 2));
+        let view = recorder.view();
+        assert_eq!([0, 1].map(|at: usize| &**view.tables.name(view.threads[at].name)), ["http-1", "req-"]);
     }
 }

@@ -7,6 +7,8 @@ use super::state::FutexKind;
 pub const WAITS: &str = "waits";
 pub const LOOP: &str = "loop";
 pub const PLUMBING: &str = "plumbing";
+pub const MAIN: &str = "main";
+pub const JOIN: &str = "join";
 
 /// Of a futex wait beneath it.
 const FUTEX: [(&str, FutexKind); 3] =
@@ -28,7 +30,7 @@ pub fn with(name: &str, roles: &[&str]) -> String {
 /// The roles a name tells. `None`: it is no such name.
 pub fn of(name: &str) -> Option<impl Iterator<Item = &str>> {
     let (_, roles) = name.strip_suffix(']')?.rsplit_once('[')?;
-    let known = |word: &str| [WAITS, LOOP, PLUMBING].contains(&word) || to_futex(word).is_some();
+    let known = |word: &str| [WAITS, LOOP, PLUMBING, MAIN, JOIN].contains(&word) || to_futex(word).is_some();
     roles.split('+').all(known).then(|| roles.split('+'))
 }
 

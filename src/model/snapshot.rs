@@ -82,6 +82,8 @@ pub struct Health {
     /// Facts folded into `(other)`, and buckets dropped, to stay within --max-memory.
     pub folded_facts: u64,
     pub dropped_buckets: u64,
+    /// From attaching to the first observation, ns; 0 where that is not known.
+    pub startup_ns: u64,
 }
 
 /// What a thread is doing now (for the header), as of [`Snapshot::at`].

@@ -9,9 +9,7 @@ use super::interner::Carrier;
 use super::snapshot::ThreadNow;
 use super::state::{RawState, State};
 use super::tables::{NameId, StackId};
-
-/// CPU time that no sample hit waits at most so long for the next.
-pub const CARRY: Ns = 10 * SECOND;
+use super::unsampled::{CARRY, Unsampled, Weighed};
 
 /// By how much the counters of a running thread may lag: one kernel tick, at HZ=100.
 pub const COUNTER_LAG: Ns = SECOND / 100;
@@ -48,11 +46,6 @@ impl Rules {
     pub fn longest_gap(&self) -> Ns {
         SECOND.max(self.interval.saturating_mul(5))
     }
-
-    fn unsampled(&self) -> StackId {
-        let Markers { cpu_not_sampled, kernel_not_visible, .. } = self.markers;
-        if self.kernel_visible { cpu_not_sampled } else { kernel_not_visible }
-    }
 }
 
 /// A look as the account wants it: names and stacks are ids.
@@ -64,19 +57,27 @@ pub struct Seen {
     pub counters: Option<Counters>,
     /// rbp was recovered by search.
     pub recovered: bool,
+    /// See [`super::unsampled::Kind::of`]; 0 where there is no stack.
+    pub work: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub enum What {
     Running,
     OnCpu(StackId),
-    Waits { stack: StackId, state: RawState, syscall: Option<Syscall> },
+    /// Runnable, in this stack, and off the core.
+    Ready(StackId),
+    Waits {
+        stack: StackId,
+        state: RawState,
+        syscall: Option<Syscall>,
+    },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Doing {
     Unknown,
-    Ran { stack: StackId, at: Ns },
+    Ran { stack: StackId, at: Ns, state: RawState },
     Waits(Wait),
 }
 
@@ -99,10 +100,24 @@ struct Piece {
 }
 
 /// An on-CPU sample that has no CPU time yet.
-struct Sample {
-    at: Ns,
-    name: NameId,
-    stack: StackId,
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    pub at: Ns,
+    pub name: NameId,
+    pub stack: StackId,
+}
+
+/// What came of a thread's account that concerns others, since it was asked for.
+#[derive(Default)]
+pub struct Outcome {
+    /// CPU time counted since the first look.
+    pub ran: Ns,
+    /// Samples that got their CPU time.
+    pub weighed: Vec<Weighed>,
+    /// Samples that no counter of the thread will weigh: only the process's clock has their CPU time.
+    pub unweighed: Vec<Sample>,
+    /// Time that no sample of the thread will get.
+    pub unsampled: Vec<Unsampled>,
 }
 
 pub struct Thread {
@@ -114,6 +129,16 @@ pub struct Thread {
     looked: Ns,
     /// The last look was [`What::Running`].
     running: bool,
+    /// As far as is known the thread is on a core, where it is not waiting.
+    on_core: bool,
+    /// It was sampled since then.
+    sampled: bool,
+    /// When that was decided, and the run time then.
+    decided: (Ns, Ns),
+    /// It has run since the observation that `doing` is.
+    moved: bool,
+    /// See [`Seen::work`]; of the newest stack.
+    work: u64,
     /// Ticks of the process before the last look.
     round: u64,
     doing: Doing,
@@ -128,8 +153,7 @@ pub struct Thread {
     carried: VecDeque<(Ns, Ns)>,
     /// The next difference of counters covers time that nobody looked at.
     unseen_cpu: Option<(Ns, Ns)>,
-    /// CPU time counted since the first look, and not yet asked for.
-    ran: Ns,
+    outcome: Outcome,
     /// rbp was recovered by search for the stack of `doing`.
     recovered: bool,
 }
@@ -143,6 +167,11 @@ impl Thread {
             booked: seen.at,
             looked: seen.at,
             running: false,
+            on_core: false,
+            sampled: false,
+            decided: (seen.at, 0),
+            moved: true,
+            work: 0,
             round,
             doing: Doing::Unknown,
             gap: None,
@@ -152,7 +181,7 @@ impl Thread {
             samples: Vec::new(),
             carried: VecDeque::new(),
             unseen_cpu: None,
-            ran: 0,
+            outcome: Outcome::default(),
             recovered: false,
         }
     }
@@ -161,9 +190,22 @@ impl Thread {
         FactKey { thread: self.key, name: self.name, stack, state }
     }
 
-    /// CPU time by the thread's own counters since the last call.
-    pub fn take_ran(&mut self) -> Ns {
-        std::mem::take(&mut self.ran)
+    /// Since the last call.
+    pub fn take_outcome(&mut self) -> Outcome {
+        std::mem::take(&mut self.outcome)
+    }
+
+    pub fn key(&self) -> ThreadKey {
+        self.key
+    }
+
+    pub fn name(&self) -> NameId {
+        self.name
+    }
+
+    /// See [`Seen::work`].
+    pub fn work(&self) -> u64 {
+        self.work
     }
 
     /// Books what silence means: blocked and unmoved up to the newest tick (`round` ticks so far, the newest at `tick`).
@@ -203,6 +245,10 @@ impl Thread {
             self.skip(from, till, seen.counters, rules, buckets);
         }
         self.name = seen.name;
+        if seen.work != 0 {
+            self.work = seen.work;
+        }
+        self.place_on_core(seen);
         if !late && !matches!(seen.what, What::Running) {
             self.recovered = seen.recovered;
         }
@@ -213,6 +259,11 @@ impl Thread {
                     self.expire(at.saturating_sub(CARRY + 1), rules, buckets);
                 }
                 self.sample(stack, at, late, buckets);
+            }
+            // The counters say how much of the span was spent waiting for a core.
+            What::Ready(stack) if !late => {
+                self.piece(at, stack, RUN, None);
+                self.doing = Doing::Ran { stack, at, state: READY };
             }
             What::Waits { stack, state, syscall } if !late => {
                 let same = matches!(self.doing, Doing::Waits(w) if w.stack == stack && w.state == state);
@@ -225,8 +276,9 @@ impl Thread {
                 };
                 self.piece(at, stack, state, Some(from));
                 self.doing = Doing::Waits(Wait { stack, state, from, syscall });
+                self.moved = seen.counters.is_none();
             }
-            What::Waits { .. } => {}
+            What::Ready(_) | What::Waits { .. } => {}
         }
         if let Some(counters) = seen.counters {
             self.settle(counters, at, rules, buckets);
@@ -241,6 +293,30 @@ impl Thread {
             self.running = matches!(seen.what, What::Running);
             self.round = round;
         }
+    }
+
+    /// Decides which state a runnable thread has: `run` only on a core. One that was sampled since the last decision was
+    /// there then, one that ran for half of the time probably is, and one that was woken and put on a core still is. The
+    /// counters of a thread on a core lag by a tick of the kernel: within that time nothing new is known.
+    fn place_on_core(&mut self, seen: &Seen) {
+        if matches!(seen.what, What::OnCpu(_)) {
+            (self.on_core, self.sampled) = (true, true);
+        }
+        let Some(now) = seen.counters else { return };
+        let Some(before) = self.counters else {
+            (self.on_core, self.decided) = (true, (seen.at, now.run_ns));
+            return;
+        };
+        let moved = now.run_ns != before.run_ns || now.runs != before.runs;
+        let woken = matches!(self.doing, Doing::Waits(_)) && !self.running;
+        let (at, run_ns) = self.decided;
+        let span = seen.at.saturating_sub(at);
+        if moved || span >= COUNTER_LAG / 2 {
+            let ran = now.run_ns.saturating_sub(run_ns);
+            self.on_core = self.sampled || ran.saturating_mul(2) >= span || (woken && moved);
+            (self.sampled, self.decided) = (false, (seen.at, now.run_ns));
+        }
+        self.moved |= moved;
     }
 
     /// The time before `at` that nobody looked at, if any.
@@ -271,7 +347,7 @@ impl Thread {
         }
         if !late {
             self.piece(at, stack, RUN, None);
-            self.doing = Doing::Ran { stack, at };
+            self.doing = Doing::Ran { stack, at, state: RUN };
         }
     }
 
@@ -287,14 +363,14 @@ impl Thread {
     fn settle(&mut self, counters: Counters, at: Ns, rules: &Rules, buckets: &mut Buckets) {
         let Some(before) = self.counters.replace(counters) else {
             // The first reading: CPU time before it goes by the process's clock.
-            self.samples.clear();
+            self.outcome.unweighed.append(&mut self.samples);
             return self.book_pieces(0, buckets);
         };
         // Counters that went back are another thread's (an exec by one that is not the leader): a new start.
         let back = counters.run_ns < before.run_ns || counters.delay_ns < before.delay_ns;
         let ran = if back { 0 } else { counters.run_ns - before.run_ns };
         self.delay += if back { 0 } else { counters.delay_ns - before.delay_ns };
-        self.ran += ran;
+        self.outcome.ran += ran;
         self.book_pieces(self.delay, buckets);
         self.delay = self.delay.min(at.saturating_sub(self.booked));
         if let Some((from, till)) = self.unseen_cpu.take() {
@@ -361,6 +437,8 @@ impl Thread {
                 let key = FactKey { thread: self.key, name: sample.name, stack: sample.stack, state: RUN };
                 buckets.entry(sample.at, &key).cpu_ns += part;
             }
+            let Sample { at, name, stack } = sample;
+            self.outcome.weighed.push(Weighed { at, name, stack, cpu: part, renamed: name != self.name });
         }
         let mut left = shared;
         while left > 0
@@ -375,8 +453,8 @@ impl Thread {
         }
     }
 
-    /// Books CPU time that was carried since `before` or longer: to samples whose counters came early, else to the
-    /// marker that says no sample hit it.
+    /// Books CPU time that was carried since `before` or longer to samples whose counters came early; the rest is
+    /// [`Outcome::unsampled`], or in the kernel where that is not visible.
     fn expire(&mut self, before: Ns, rules: &Rules, buckets: &mut Buckets) {
         if self.carried.front().is_none_or(|(at, _)| *at > before) {
             return;
@@ -386,7 +464,11 @@ impl Thread {
             && at <= before
         {
             self.carried.pop_front();
-            buckets.entry(at, &self.fact(rules.unsampled(), RUN)).cpu_ns += cpu;
+            if rules.kernel_visible {
+                self.outcome.unsampled.push(Unsampled::Cpu { at, name: self.name, cpu });
+            } else {
+                buckets.entry(at, &self.fact(rules.markers.kernel_not_visible, RUN)).cpu_ns += cpu;
+            }
         }
     }
 
@@ -417,7 +499,7 @@ impl Thread {
         if let (Some(before), Some(now)) = (self.counters, counters) {
             ran = now.run_ns.saturating_sub(before.run_ns);
             delayed = now.delay_ns.saturating_sub(before.delay_ns);
-            self.ran += ran;
+            self.outcome.ran += ran;
             self.counters = Some(now);
         } else {
             self.unseen_cpu = Some((from, till));
@@ -433,15 +515,25 @@ impl Thread {
     }
 
     /// The time after the last observation up to `till`, to which no observation will come: a wait, or the stack of a
-    /// sample, goes on; a thread seen running without a sample was not sampled.
+    /// sample, goes on. A thread that was woken and has not been put on a core since is ready where it waited. One that
+    /// was seen running without a sample was not sampled.
     fn rest(&mut self, till: Ns, rules: &Rules, buckets: &mut Buckets) {
         if till <= self.booked {
             return;
         }
         let (stack, state, wait) = match self.doing {
             Doing::Waits(wait) if !self.running => (wait.stack, wait.state, Some(wait.from)),
+            Doing::Waits(wait) if !self.moved => (wait.stack, READY, None),
             Doing::Ran { stack, .. } if !self.running => (stack, RUN, None),
-            _ => (rules.unsampled(), RUN, None),
+            _ if rules.kernel_visible => {
+                let ready = self.delay.min(till - self.booked);
+                self.delay -= ready;
+                let (from, name) = (self.booked, self.name);
+                self.outcome.unsampled.push(Unsampled::Wall { from, till, name, ready });
+                self.booked = till;
+                return;
+            }
+            _ => (rules.markers.kernel_not_visible, RUN, None),
         };
         buckets.wall(&self.fact(stack, state), self.booked, till, self.delay, wait);
         self.delay = self.delay.saturating_sub(till - self.booked);
@@ -460,7 +552,8 @@ impl Thread {
         self.book_pieces(0, buckets);
         self.rest(at, rules, buckets);
         self.expire(Ns::MAX, rules, buckets);
-        self.samples.clear();
+        // What it did after its last counters.
+        self.outcome.unweighed.append(&mut self.samples);
         self.doing = Doing::Unknown;
         self.looked = self.looked.max(at);
     }
@@ -482,10 +575,12 @@ impl Thread {
 
     /// For the header, the waits and a dump.
     pub fn now(&self, rules: &Rules) -> ThreadNow {
+        let runnable = if self.on_core { RUN } else { READY };
         let (stack, state, since, syscall) = match self.doing {
             Doing::Waits(wait) if !self.running => (wait.stack, wait.state, wait.from, wait.syscall),
-            Doing::Ran { stack, at } => (stack, RUN, at, None),
-            _ => (rules.markers.not_sampled, RUN, self.looked, None),
+            Doing::Waits(wait) if !self.moved => (wait.stack, READY, wait.from, None),
+            Doing::Ran { stack, at, state } => (stack, if state == READY { READY } else { runnable }, at, None),
+            _ => (rules.markers.not_sampled, runnable, self.looked, None),
         };
         let run_ns = self.counters.map_or(0, |counters| counters.run_ns);
         let recovered = self.recovered && stack != rules.markers.not_sampled;

@@ -19,9 +19,10 @@ use super::frame::{Counters, Ns, SECOND, ThreadKey, Tick};
 use super::interner::Carrier;
 use super::snapshot::ThreadNow;
 use super::state::{RawState, State};
-use super::tables::NameId;
+use super::tables::{NameId, StackId};
 pub use super::thread::Markers;
-use super::thread::{COUNTER_LAG, Rules, Seen, Thread};
+use super::thread::{COUNTER_LAG, Outcome, Rules, Seen, Thread, What};
+use super::unsampled::{Donors, Kind, Orphans, Receiver};
 
 /// Threads that are dead for so long merge per name.
 const MERGE_AFTER: Ns = 60 * SECOND;
@@ -38,6 +39,8 @@ struct Process {
     /// CPU time by the counters of its threads, since their first looks.
     counted: Ns,
     clock: Option<Clock>,
+    /// Samples that only the clock weighs.
+    orphans: Orphans,
 }
 
 /// The process's own CPU clock, which includes threads that nobody ever looked at.
@@ -49,7 +52,7 @@ struct Clock {
     read: Ns,
     /// The newest reading still waits for the looks that come after it.
     due: bool,
-    /// Booked to `[threads gone between looks]`.
+    /// Booked to the stacks of threads that are gone, or to `[threads gone between looks]`.
     gone: Ns,
 }
 
@@ -62,6 +65,8 @@ pub struct Weigher {
     buckets: Buckets,
     threads: BTreeMap<ThreadKey, Thread>,
     processes: FxHashMap<u32, Process>,
+    /// Stacks for time that no sample hit.
+    donors: Donors,
     /// When threads ended; for a minute.
     dead: FxHashMap<ThreadKey, Ns>,
     /// When accounts were last looked through.
@@ -76,6 +81,7 @@ impl Weigher {
             buckets,
             threads: BTreeMap::new(),
             processes: FxHashMap::default(),
+            donors: Donors::default(),
             dead: FxHashMap::default(),
             house_kept: started,
         }
@@ -83,6 +89,11 @@ impl Weigher {
 
     pub fn buckets(&mut self) -> &mut Buckets {
         &mut self.buckets
+    }
+
+    /// What a living thread is called.
+    pub fn name(&self, key: ThreadKey) -> Option<NameId> {
+        self.threads.get(&key).map(Thread::name)
     }
 
     pub fn set_kernel_visible(&mut self, visible: bool) {
@@ -96,18 +107,29 @@ impl Weigher {
         self.rules.markers = markers;
         self.buckets = buckets;
         self.threads.values_mut().for_each(|thread| thread.renumber(carrier));
+        self.donors.renumber(started, carrier);
+        self.processes.values_mut().for_each(|process| process.orphans.renumber(carrier));
     }
 
     fn process(&mut self, pid: u32) -> &mut Process {
-        self.processes.entry(pid).or_insert(Process { round: 0, tick: 0, interval: 0, counted: 0, clock: None })
+        self.processes.entry(pid).or_insert_with(|| Process {
+            round: 0,
+            tick: 0,
+            interval: 0,
+            counted: 0,
+            clock: None,
+            orphans: Orphans::default(),
+        })
     }
 
     pub fn look(&mut self, key: ThreadKey, seen: Seen) {
-        if self.dead.contains_key(&key) {
-            // A sample that arrives after its thread's end: its CPU time is booked already.
+        let seen = Seen { at: seen.at.max(self.started), ..seen };
+        if self.dead.contains_key(&key) || key == merged_thread(key.pid) {
+            if let What::OnCpu(stack) = seen.what {
+                self.sample_of_gone(key, seen.at, seen.name, stack);
+            }
             return;
         }
-        let seen = Seen { at: seen.at.max(self.started), ..seen };
         let (round, tick, interval) = {
             let process = self.process(key.pid);
             (process.round, process.tick, process.interval)
@@ -122,8 +144,44 @@ impl Weigher {
         };
         thread.silent(round, tick.min(seen.at), &mut self.buckets);
         thread.look(&seen, round, &rules, &mut self.buckets);
-        let ran = thread.take_ran();
-        self.process(key.pid).counted += ran;
+        let (work, outcome) = (thread.work(), thread.take_outcome());
+        self.place(key, work, outcome);
+    }
+
+    /// A sample of a thread that has ended, perhaps before anybody could read its counters.
+    fn sample_of_gone(&mut self, thread: ThreadKey, at: Ns, name: NameId, stack: StackId) {
+        let key = FactKey { thread, name, stack, state: RawState::Known(State::Run) };
+        let weights = self.buckets.entry(at, &key);
+        weights.hits += 1;
+        weights.cpu_hits += 1;
+        self.wait_for_clock(at, key);
+    }
+
+    /// The process's clock has the CPU time of this sample, unless it was taken before the clock was read first.
+    fn wait_for_clock(&mut self, at: Ns, key: FactKey) {
+        let process = self.process(key.thread.pid);
+        if process.clock.is_some() {
+            process.orphans.add(at, key);
+        }
+    }
+
+    /// What a thread's account could not decide by itself.
+    fn place(&mut self, thread: ThreadKey, work: u64, outcome: Outcome) {
+        let process = self.process(thread.pid);
+        process.counted += outcome.ran;
+        let period = process.interval;
+        for sample in outcome.unweighed {
+            let state = RawState::Known(State::Run);
+            self.wait_for_clock(sample.at, FactKey { thread, name: sample.name, stack: sample.stack, state });
+        }
+        let kind = Kind::of(thread, work);
+        for sample in &outcome.weighed {
+            self.donors.add(kind, thread, sample, period);
+        }
+        let to = Receiver { thread, kind, period, marker: self.rules.markers.cpu_not_sampled };
+        for left in &outcome.unsampled {
+            self.donors.book(left, &to, &mut self.buckets);
+        }
     }
 
     /// A thread id that is used again: the former thread ended, and the record of its end was lost.
@@ -163,10 +221,13 @@ impl Weigher {
         // More than it says: what was taken for gone was a thread's whose look was lost, and was counted since.
         let too_much = clock.origin + counted + i128::from(clock.gone) - i128::from(clock.newest);
         if let Ok(too_much @ 1..) = u64::try_from(too_much) {
-            let gone = clock.gone;
-            let back = self.buckets.take_back(&key, too_much.min(gone));
-            if let Some(clock) = self.process(pid).clock.as_mut() {
-                clock.gone -= back;
+            let too_much = too_much.min(clock.gone);
+            if let Some(process) = self.processes.get_mut(&pid)
+                && let Some(clock) = process.clock.as_mut()
+            {
+                // First what has no stack.
+                let back = self.buckets.take_back(&key, too_much);
+                clock.gone -= back + process.orphans.take_back(too_much - back, &mut self.buckets);
             }
         }
     }
@@ -186,7 +247,8 @@ impl Weigher {
         let known = clock.origin + i128::from(process.counted) + i128::from(clock.gone);
         if let Ok(gone @ 1..) = u64::try_from(i128::from(clock.newest) - known) {
             clock.gone += gone;
-            self.buckets.entry(clock.read, &key).cpu_ns += gone;
+            let (orphans, period) = (&mut process.orphans, process.interval);
+            orphans.share(gone, clock.read, key, &mut self.donors, period, &mut self.buckets);
         }
     }
 
@@ -218,8 +280,8 @@ impl Weigher {
         let (round, tick) = (process.round, process.tick.min(at));
         thread.silent(round, tick, &mut self.buckets);
         thread.finish(at, counters, &rules, &mut self.buckets);
-        let ran = thread.take_ran();
-        self.process(pid).counted += ran;
+        let (work, outcome) = (thread.work(), thread.take_outcome());
+        self.place(thread.key(), work, outcome);
     }
 
     /// The process runs another program: what its threads did before is over.
@@ -238,6 +300,7 @@ impl Weigher {
         }
         self.book_gone(pid);
         self.processes.remove(&pid);
+        self.donors.process_ended(pid);
     }
 
     pub fn gap(&mut self, from: Ns, till: Ns) {
@@ -261,11 +324,21 @@ impl Weigher {
         self.house_kept = now;
         self.silent();
         let mut longest = 0;
+        let mut outcomes = Vec::new();
         for (key, thread) in &mut self.threads {
             let interval = self.processes.get(&key.pid).map_or(0, |process| process.interval);
             longest = interval.max(longest);
             thread.keep_house(now, &Rules { interval, ..self.rules }, &mut self.buckets);
+            let outcome = thread.take_outcome();
+            if !outcome.weighed.is_empty() || !outcome.unsampled.is_empty() {
+                outcomes.push((*key, thread.work(), outcome));
+            }
         }
+        for (key, work, outcome) in outcomes {
+            self.place(key, work, outcome);
+        }
+        self.donors.keep_house(now);
+        self.processes.values_mut().for_each(|process| process.orphans.keep_house(now));
         let before = self.dead.len();
         self.dead.retain(|_, ended| *ended + MERGE_AFTER > now);
         let (threads, dead) = (&self.threads, &self.dead);

@@ -3,9 +3,9 @@
 //! Symbol files are mapped and not copied: a debug file of 1 GB then costs the pages that are looked at, and the
 //! kernel can take them back at any time; a copy would be a gigabyte of ours, on a box that has other work to do.
 //! The price is SIGBUS: touching a page behind the end of a file that was truncated meanwhile (an upgrade by `cp`), or
-//! that the disk cannot deliver. A handler puts a page of zeros there and marks the mapping [`FileBytes::lost`];
-//! whoever parsed it throws the result away. The handler answers only for addresses inside mappings registered
-//! here; every other SIGBUS goes to whoever had it before.
+//! that the disk cannot deliver. The handler of [`fatal`] then has a page of zeros put there, and the mapping is marked
+//! [`FileBytes::lost`]; whoever parsed it throws the result away. Only addresses inside mappings registered here are
+//! answered for; every other SIGBUS ends the program.
 //!
 //! The bytes may also *change* under a reader (a file rewritten in place). Parsers must therefore take every byte for
 //! hostile each time they read it; [`FileBytes::unchanged`] tells afterwards whether what was read can be believed.
@@ -14,8 +14,9 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use super::fatal;
 
 /// Larger files are refused. Only address space is at stake, so this is generous.
 pub const FILE_CAP: u64 = 64 << 30;
@@ -80,7 +81,7 @@ impl FileBytes {
         if meta.len() == 0 || meta.len() > FILE_CAP {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "empty or too large"));
         }
-        install_handler()?;
+        fatal::mend_bus_faults(replace_page)?;
         let version = Version::of(&file)?;
         let len = usize::try_from(version.size).map_err(io::Error::other)?;
         let slot = MAPPINGS
@@ -133,32 +134,8 @@ impl Drop for FileBytes {
     }
 }
 
-/// What handled SIGBUS before us (the standard library's stack overflow message, usually).
-static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
-
-fn install_handler() -> io::Result<()> {
-    static INSTALLED: OnceLock<bool> = OnceLock::new();
-    let installed = *INSTALLED.get_or_init(|| {
-        // SAFETY: all-zero is a valid `sigaction`; the handler only does what a signal handler may.
-        unsafe {
-            let mut before: libc::sigaction = std::mem::zeroed();
-            if libc::sigaction(libc::SIGBUS, std::ptr::null(), &mut before) != 0 {
-                return false;
-            }
-            let _ = BEFORE.set(before);
-            let mut ours: libc::sigaction = std::mem::zeroed();
-            ours.sa_sigaction = on_sigbus as *const () as usize;
-            ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-            libc::sigemptyset(&mut ours.sa_mask);
-            libc::sigaction(libc::SIGBUS, &ours, std::ptr::null_mut()) == 0
-        }
-    });
-    if installed { Ok(()) } else { Err(io::Error::other("no handler for SIGBUS could be installed")) }
-}
-
-extern "C" fn on_sigbus(signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
-    // SAFETY: the kernel passes a valid siginfo (SA_SIGINFO); si_addr is set for SIGBUS.
-    let address = unsafe { (*info).si_addr() } as usize;
+/// Puts a page of zeros at `address` if that lies in a mapping registered here. Runs in a signal handler.
+fn replace_page(address: usize) -> bool {
     for slot in &MAPPINGS {
         let start = slot.start.load(Ordering::Acquire);
         if start == 0 || address < start || address >= slot.end.load(Ordering::Relaxed) {
@@ -182,15 +159,10 @@ extern "C" fn on_sigbus(signal: libc::c_int, info: *mut libc::siginfo_t, _contex
         };
         if placed != libc::MAP_FAILED {
             slot.lost.store(true, Ordering::Relaxed);
-            return;
+            return true;
         }
     }
-    // Not ours: the access is tried again under the action that was there before, which ends the process.
-    // SAFETY: restores an action read from the kernel, or the default; sigaction may be called in a handler.
-    unsafe {
-        let default: libc::sigaction = std::mem::zeroed();
-        libc::sigaction(signal, BEFORE.get().unwrap_or(&default), std::ptr::null_mut());
-    }
+    false
 }
 
 fn page_size() -> usize {

@@ -71,6 +71,8 @@ const BYTES_MAX: usize = 64 << 20;
 struct Inner {
     list: Vec<Arc<MappedFile>>,
     ids: HashMap<Key, FileId>,
+    /// What files are called that go by another name than their path's.
+    called: HashMap<FileId, Arc<str>>,
     bytes: usize,
 }
 
@@ -102,6 +104,16 @@ impl Files {
 
     pub fn get(&self, id: FileId) -> Option<Arc<MappedFile>> {
         self.inner.read().unwrap_or_else(PoisonError::into_inner).list.get(id.0 as usize).cloned()
+    }
+
+    /// Gives a file another name than its path's.
+    pub fn call(&self, id: FileId, name: &str) {
+        self.inner.write().unwrap_or_else(PoisonError::into_inner).called.insert(id, name.into());
+    }
+
+    /// What a file is called, if not by its path.
+    pub fn called(&self, id: FileId) -> Option<Arc<str>> {
+        self.inner.read().unwrap_or_else(PoisonError::into_inner).called.get(&id).cloned()
     }
 
     pub fn len(&self) -> usize {

@@ -12,8 +12,12 @@ use rustix::process::Pid;
 /// What the child needs, made before the fork: between fork and exec it must not allocate.
 pub(super) struct ChildPlan<'a> {
     pub(super) path: &'a CString,
+    /// What the kernel will name it after its exec: until then it would go by our name.
+    pub(super) name: &'a CStr,
     /// Ends in a null pointer.
     pub(super) argv: &'a [*const libc::c_char],
+    /// `NAME=VALUE`; ends in a null pointer.
+    pub(super) environment: &'a [*const libc::c_char],
     /// `None`: that of sampletop itself.
     pub(super) stdin: Option<RawFd>,
     pub(super) output: ChildOutput,
@@ -90,6 +94,7 @@ unsafe fn run_child(plan: &ChildPlan<'_>) -> ! {
     unsafe {
         libc::close(plan.gate_write); // or its own copy would keep the gate open
         reset_signals();
+        libc::prctl(libc::PR_SET_NAME, plan.name.as_ptr(), 0, 0, 0);
         if plan.privileged && !drop_rights() {
             fail(plan, Stage::Rights);
         }
@@ -135,8 +140,8 @@ unsafe fn run_child(plan: &ChildPlan<'_>) -> ! {
                 _ => libc::_exit(125),
             }
         }
-        // execvp only for its fallback to /bin/sh for scripts without `#!`: the path contains a slash.
-        libc::execvp(plan.path.as_ptr(), plan.argv.as_ptr());
+        // execvpe only for its fallback to /bin/sh for scripts without `#!`: the path contains a slash.
+        libc::execvpe(plan.path.as_ptr(), plan.argv.as_ptr(), plan.environment.as_ptr());
         fail(plan, Stage::Exec)
     }
 }

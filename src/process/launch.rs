@@ -20,6 +20,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, Signal, WaitOptions};
 
+use crate::config::SECRETS;
 use crate::model::text;
 
 use super::held::{self, ChildOutput, ChildPlan, Stage, read_report};
@@ -134,9 +135,13 @@ impl Launch {
     ) -> Result<Launch, LaunchError> {
         let path = find(program)?;
         let c_path = c_string(path.as_os_str())?;
+        let c_name = c_string(path.file_name().unwrap_or(path.as_os_str()))?;
         let c_args = argv.iter().map(|arg| c_string(arg)).collect::<Result<Vec<_>, _>>()?;
         let mut c_argv: Vec<_> = c_args.iter().map(|arg| arg.as_ptr()).collect();
         c_argv.push(std::ptr::null());
+        let environment = environment()?;
+        let mut c_environment: Vec<_> = environment.iter().map(|variable| variable.as_ptr()).collect();
+        c_environment.push(std::ptr::null());
         let file = match &output {
             LaunchOutput::File(path) => Some(c_string(path.as_os_str())?),
             _ => None,
@@ -151,7 +156,9 @@ impl Launch {
         };
         let plan = ChildPlan {
             path: &c_path,
+            name: &c_name,
             argv: &c_argv,
+            environment: &c_environment,
             stdin: (output != LaunchOutput::Inherit).then_some(null.as_raw_fd()),
             output: match (&output, &out_write) {
                 (LaunchOutput::Inherit, _) => ChildOutput::Inherit,
@@ -325,6 +332,12 @@ fn executable(path: &Path) -> io::Result<()> {
     }
     // access(2) asks for the real user: the caller.
     Ok(rustix::fs::access(path, rustix::fs::Access::EXEC_OK)?)
+}
+
+/// What a child gets: our environment without our secrets, which are none of its business.
+fn environment() -> Result<Vec<CString>, LaunchError> {
+    let ours = std::env::vars_os().filter(|(name, _)| SECRETS.iter().all(|secret| name != secret));
+    ours.map(|(name, value)| c_string(&[name.as_os_str(), &value].join(OsStr::new("=")))).collect()
 }
 
 /// Files written under sudo belong to the user who called it.

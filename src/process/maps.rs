@@ -162,6 +162,15 @@ impl Maps {
         self.find(address).filter(|m| m.executable)
     }
 
+    /// The mapping that `address` lies in, and where it ends; or `None`, and where the next one begins.
+    pub fn piece(&self, address: u64) -> (Option<&Mapping>, u64) {
+        let after = self.mappings.partition_point(|m| m.start <= address);
+        match after.checked_sub(1).map(|i| &self.mappings[i]) {
+            Some(mapping) if mapping.contains(address) => (Some(mapping), mapping.end),
+            _ => (None, self.mappings.get(after).map_or(u64::MAX, |next| next.start)),
+        }
+    }
+
     /// The mapping that can hold the stack a thread with this stack pointer runs on: readable and writable. An
     /// address just under the main stack as it was when the maps were read belongs to it, too: it grows.
     pub fn stack_of(&self, sp: u64) -> Option<&Mapping> {

@@ -2,8 +2,10 @@
 //! hostile: lengths bounded, loops capped.
 
 pub mod cgroup;
+pub mod fatal;
 pub mod filebytes;
 pub mod files;
+pub mod generations;
 mod held;
 pub mod ids;
 pub mod launch;
@@ -12,6 +14,7 @@ pub mod maps;
 pub mod memory;
 pub mod open;
 pub mod privileges;
+pub mod program;
 pub mod select;
 pub mod target;
 pub mod threads;

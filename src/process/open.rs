@@ -37,7 +37,7 @@ pub fn open_mapped(file: &MappedFile) -> io::Result<File> {
         return Ok(found);
     }
     for path in spellings(file) {
-        if let Some(found) = check(beneath(pid, &path, OFlags::empty())) {
+        if let Some(found) = check(beneath(pid, &path)) {
             return Ok(found);
         }
         if let Some(found) = check(place(&path)) {
@@ -50,7 +50,7 @@ pub fn open_mapped(file: &MappedFile) -> io::Result<File> {
 /// Opens a file that a process may have written, for reading, as that process sees it: beneath its root, where no link leads out; a
 /// regular file, and itself no link. May block like [`open_mapped`].
 pub fn open_beneath(pid: u32, path: &Path) -> io::Result<File> {
-    let found = beneath(pid, path, OFlags::NOFOLLOW)?;
+    let found = find_beneath(pid, path, OFlags::NOFOLLOW)?;
     Ok(File::from(reopen(&found)?.0))
 }
 
@@ -76,7 +76,12 @@ fn place(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-fn beneath(pid: u32, path: &Path, more: OFlags) -> io::Result<OwnedFd> {
+/// Finds what a process has under a path, beneath its root, links followed; does not open it.
+pub(super) fn beneath(pid: u32, path: &Path) -> io::Result<OwnedFd> {
+    find_beneath(pid, path, OFlags::empty())
+}
+
+fn find_beneath(pid: u32, path: &Path, more: OFlags) -> io::Result<OwnedFd> {
     if !path.is_absolute() {
         return Err(io::ErrorKind::NotFound.into());
     }

@@ -74,19 +74,24 @@ pub struct Reads {
 
 /// Descriptors that may still be kept open; clones share them.
 #[derive(Clone, Debug)]
-pub struct Descriptors(Arc<AtomicUsize>);
+pub struct Descriptors {
+    left: Arc<AtomicUsize>,
+    /// The second half is for the files that are read of each thread again and again.
+    reserved: usize,
+}
 
 impl Descriptors {
     pub fn new(most: usize) -> Descriptors {
-        Descriptors(Arc::new(AtomicUsize::new(most)))
+        Descriptors { left: Arc::new(AtomicUsize::new(most)), reserved: most / 2 }
     }
 
-    fn take(&self) -> bool {
-        self.0.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
+    fn take(&self, reserved: bool) -> bool {
+        let keep = if reserved { 0 } else { self.reserved };
+        self.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1).filter(|left| *left >= keep)).is_ok()
     }
 
     fn give_back(&self, number: usize) {
-        self.0.fetch_add(number, Relaxed);
+        self.left.fetch_add(number, Relaxed);
     }
 }
 
@@ -263,10 +268,15 @@ impl Tasks {
             None => {
                 self.count(|r| r.opens += 1);
                 let fd = self.open_file(tid, file)?;
-                if self.budget.take() {
+                let counters = match self.source {
+                    CounterSource::Schedstat => file == "schedstat",
+                    CounterSource::Stat => matches!(file, "stat" | "status"),
+                };
+                if self.budget.take(counters) {
                     &*kept.insert(fd)
                 } else {
-                    self.short.set(true);
+                    // A thread that waits is only asked for its counters.
+                    self.short.set(self.short.get() || counters);
                     opened = fd;
                     &opened
                 }
@@ -284,7 +294,7 @@ impl Tasks {
         let opened = openat(&self.dir, format!("{tid}/{file}"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
         if let Err(Errno::MFILE | Errno::NFILE) = opened {
             // Keep no more from now on, so that what is opened for one read finds room.
-            self.budget.0.store(0, Relaxed);
+            self.budget.left.store(0, Relaxed);
             self.short.set(true);
         }
         Ok(opened?)
@@ -532,6 +542,23 @@ mod tests {
         assert_eq!(tasks.links(), 3);
         let _ = child.kill();
         let _ = child.wait();
+    }
+
+    #[test]
+    fn the_second_half_of_the_descriptors_is_for_counters() {
+        let tasks = Tasks::open(std::process::id(), 4).expect("our own threads");
+        let mut threads = [(); 4].map(|()| tasks.thread(std::process::id()));
+        for files in &mut threads[..2] {
+            assert!(tasks.stat(files).is_ok() && tasks.doing(files).is_ok());
+        }
+        let kept = |files: &ThreadFiles| [&files.counters, &files.stat, &files.syscall].map(Option::is_some);
+        assert_eq!([kept(&threads[0]), kept(&threads[1])], [[false, true, true], [false; 3]]);
+        assert!(!tasks.short_of_descriptors());
+        for files in &mut threads {
+            assert!(tasks.counters(files).is_ok());
+        }
+        assert_eq!(threads.iter().filter(|files| files.counters.is_some()).count(), 2);
+        assert!(tasks.short_of_descriptors(), "of two the counters' file is opened for each read");
     }
 
     #[test]

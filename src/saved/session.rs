@@ -83,6 +83,7 @@ pub fn write(snapshot: &Snapshot, counts: &Counts) -> Vec<u8> {
     }
     write_health(&mut put, &snapshot.health);
     put.count(counts.tables.builds);
+    put.number(snapshot.health.startup_ns);
     put.bytes
 }
 
@@ -138,9 +139,11 @@ pub fn read(block: &[u8]) -> Option<Found> {
     let (names, frames, stacks, threads) = (count()?, count()?, count()?, count()?);
     let history = history::Counts { sealed: take.ns()?, open: take.ns()?, cumulative: take.ns()? };
     let targets: Option<Vec<Target>> = (0..take.count(8)?).map(|_| target(&mut take)).collect();
-    let health = health(&mut take)?;
+    let mut health = health(&mut take)?;
     // Before there were build ids it ended here.
     let builds = if take.0.is_empty() { 0 } else { usize::try_from(take.number()?).ok()? };
+    // And before start-up was measured here.
+    health.startup_ns = if take.0.is_empty() { 0 } else { take.ns()? };
     let tables = tables::Counts { names, frames, stacks, builds };
     let sound = session.started <= at && span.0 <= span.1 && tables.are_sound();
     sound.then_some(Found {
@@ -191,6 +194,7 @@ fn health(take: &mut Take<'_>) -> Option<Health> {
         total_cpu_percent: take.float()?,
         naming: take.flag()?,
         losses: Losses::default(),
+        startup_ns: 0,
     };
     let Losses { samples, dropped, truncated, torn, unwind_failed, no_unwind_info, bad_unwind, outside_maps, .. } =
         &mut health.losses;

@@ -7,10 +7,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use super::Failure;
+use super::memory::Trimmer;
 use super::projecting::{Answer, Projecting};
 use super::signals::{self, Caught, SIGCONT};
 use super::waiting::Waiting;
-use super::watch::{Aim, Watch, live_output_path};
+use super::watch::{Aim, Watch};
 use crate::app::{AppConfig, AppState, Effect, Input, ProcessRow, READ_WITHIN, Severity};
 use crate::config::{Config, Format, Given, TargetSpec, Wanted};
 use crate::export;
@@ -18,12 +19,12 @@ use crate::headless::NAMES_WITHIN;
 use crate::model::settings::Settings;
 use crate::model::snapshot::Snapshot;
 use crate::model::waits::Answer as WaitsFor;
-use crate::process::list;
+use crate::process::{fatal, list};
 use crate::reducer::{Asker, Publication};
 use crate::saved::Opened;
 use crate::tui::input;
 use crate::tui::pacer::Pacer;
-use crate::tui::terminal::Screen;
+use crate::tui::terminal::{self, Screen};
 
 /// How often the reducer publishes for the screen.
 const PUBLISH_EVERY: Duration = Duration::from_millis(500);
@@ -79,6 +80,7 @@ fn show(config: &Config, opened: Option<Opened>) -> Result<i32, Failure> {
     let caught = [signals::END, &[SIGCONT]].concat();
     let _signals = Caught::each(&caught, move |signal| told.send(message(signal)).is_ok())
         .map_err(|error| Failure::new(1, format!("cannot catch signals: {error}")))?;
+    fatal::before_end(terminal::give_back_in_handler);
     let screen = Screen::enter(&config.screen)
         .map_err(|error| Failure::new(1, format!("cannot take the terminal: {error}; try `record` instead")))?;
     let keys = sender.clone();
@@ -119,6 +121,8 @@ fn show(config: &Config, opened: Option<Opened>) -> Result<i32, Failure> {
         written: Vec::new(),
         end_child: false,
         saved: opened.is_some(),
+        began: Instant::now(),
+        trimmer: Trimmer::new(),
     };
     if let Some(Opened { snapshot, lost, .. }) = opened {
         live.later.push_back(Message::Snapshot(Arc::new(snapshot)));
@@ -184,12 +188,15 @@ struct Live<'a> {
     end_child: bool,
     /// A saved profile is shown.
     saved: bool,
+    /// The zero of the app's clock.
+    began: Instant,
+    trimmer: Trimmer,
 }
 
 impl Live<'_> {
     fn first(&mut self) {
         if let Ok((width, height)) = self.screen.size() {
-            self.app.update(Input::Resize { width, height });
+            self.tell(Input::Resize { width, height });
         }
         if self.lists() {
             self.list();
@@ -283,6 +290,7 @@ impl Live<'_> {
                 return self.screen.resume().err().map(terminal_failed);
             }
             Message::Snapshot(snapshot) => {
+                self.trimmer.keep_house();
                 self.last = Some(Arc::clone(&snapshot));
                 if let Some(outcome) = self.update(Input::Snapshot(snapshot)) {
                     return Some(outcome);
@@ -329,9 +337,15 @@ impl Live<'_> {
         None
     }
 
+    /// Gives the app something, at its time.
+    fn tell(&mut self, input: Input) -> Vec<Effect> {
+        self.app.set_time(self.began.elapsed());
+        self.app.update(input)
+    }
+
     /// Gives the app something and carries out what it wants; the outcome if that ends the loop.
     fn update(&mut self, input: Input) -> Option<Outcome> {
-        let mut effects: VecDeque<Effect> = self.app.update(input).into();
+        let mut effects: VecDeque<Effect> = self.tell(input).into();
         while let Some(effect) = effects.pop_front() {
             let done = match effect {
                 Effect::Quit { end_child } => {
@@ -381,7 +395,7 @@ impl Live<'_> {
                         .and_then(|aim| Watch::begin(self.config, aim, Some(publication(&self.sender))));
                     match begun {
                         Ok(watch) => self.watch = Some(watch),
-                        Err(failure) => effects.extend(self.app.update(Input::AttachFailed(failure.sentence))),
+                        Err(failure) => effects.extend(self.tell(Input::AttachFailed(failure.sentence))),
                     }
                     self.pacer.urgent();
                     Ok(())
@@ -414,7 +428,7 @@ impl Live<'_> {
         });
         if let Err(error) = thread {
             let sentence = format!("cannot start a thread to export: {error}");
-            self.app.update(Input::Notice(sentence, Severity::Error));
+            self.tell(Input::Notice(sentence, Severity::Error));
         }
     }
 
@@ -441,7 +455,7 @@ impl Live<'_> {
             })
             .collect();
         self.cpu_before = cpu_now;
-        self.app.update(Input::Processes(rows));
+        self.tell(Input::Processes(rows));
         self.pacer.urgent();
     }
 
@@ -462,13 +476,14 @@ impl Live<'_> {
                 Err(sentence) => eprintln!("sampletop: the session is not kept: {sentence}"),
             }
         }
+        let output = watch.as_ref().and_then(Watch::output);
         let leave_child = !(matches!(outcome, Outcome::Asked) && end_child);
         let child = watch.map(|watch| watch.end(leave_child));
         for path in &written {
             println!("written: {}", path.display());
         }
-        if matches!(config.target, Some(TargetSpec::Command(_))) && !config.output.secure {
-            println!("output of the command: {}", live_output_path().display());
+        if let Some(output) = output {
+            println!("output of the command: {}", output.display());
         }
         match outcome {
             Outcome::Failed(sentence) => {

@@ -5,6 +5,7 @@
 //! choosing who is watched: processes that are there, and those that come
 //! live     the live view's loop: keys, signals, snapshots -> app -> tui, and the effects back
 //! waiting  what the selected row's threads wait for, found out on a thread of its own
+//! memory   gives what was freed back to the kernel
 //! saved    profiles in files: the last session's is kept, any is opened or converted
 //! signals  SIGINT, SIGTERM, SIGHUP as messages
 //! service  what systemd is told
@@ -12,6 +13,7 @@
 
 mod choosing;
 mod live;
+mod memory;
 mod projecting;
 mod saved;
 mod service;
@@ -20,7 +22,7 @@ mod waiting;
 mod watch;
 
 use crate::config::{CaptureChoice, Config, Mode, TargetSpec, Wanted};
-use crate::process::privileges;
+use crate::process::{fatal, privileges};
 use crate::{doctor, headless};
 
 /// Why a session could not begin: the exit code and one sentence.
@@ -55,6 +57,8 @@ pub fn run(config: Config) -> i32 {
             "sampletop: names are replaced under a key of this run alone; SAMPLETOP_REDACT_KEY gives several the same"
         );
     }
+    // Without it only the second SIGSEGV from outside would end the program: no reason not to begin.
+    let _ = fatal::catch();
     let outcome = settle_rights().and_then(|()| match config.mode {
         Mode::Live => live::run(&config),
         Mode::Open { ref path, ref given } => live::open(&config, saved::shown(&config, path.as_deref())?, given),

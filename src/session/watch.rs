@@ -1,6 +1,8 @@
 //! Watched processes, from attaching to the last snapshot.
 
+use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,7 +18,7 @@ use crate::capture::{Control, Plan, Sampler, Status};
 use crate::config::{Config, TargetSpec, Wanted};
 use crate::demo;
 use crate::headless::{NAMES_WITHIN, Progress, Request, Source, Waited};
-use crate::model::frame::SECOND;
+use crate::model::frame::{Ns, SECOND};
 use crate::model::recorder::Limits;
 use crate::model::snapshot::{self, Session, Snapshot};
 use crate::model::waits::{Answer, Asked};
@@ -41,6 +43,8 @@ pub struct Aim {
     targets: Vec<Arc<Target>>,
     /// The COMMAND or demo child, if we started it; it is held before its exec.
     launch: Option<Launch>,
+    /// The file that the COMMAND's output goes to.
+    output: Option<PathBuf>,
     is_demo: bool,
     wanted: snapshot::Wanted,
     waits_for: String,
@@ -49,9 +53,10 @@ pub struct Aim {
 impl Aim {
     /// Attaches, or starts the command.
     pub fn take(config: &Config, spec: &TargetSpec) -> Result<Aim, Failure> {
+        let mut output = None;
         let launch = match spec {
             TargetSpec::Processes(_) => None,
-            TargetSpec::Command(command) => Some(Launch::prepare(command, command_output(config))?),
+            TargetSpec::Command(command) => Some(start(command, command_output(config), &mut output)?),
             TargetSpec::Demo { workload } => Some(demo::launch(*workload, LaunchOutput::Null)?),
         };
         let wanted = match (spec, &launch) {
@@ -76,7 +81,7 @@ impl Aim {
             choosing.list().name(launch.pid(), launch.command_line());
         }
         let is_demo = matches!(spec, TargetSpec::Demo { .. });
-        Ok(Aim { choosing, targets, launch, is_demo, wanted: snapshot::Wanted { title, waits }, waits_for })
+        Ok(Aim { choosing, targets, launch, output, is_demo, wanted: snapshot::Wanted { title, waits }, waits_for })
     }
 
     /// Those that come later are watched, too.
@@ -106,6 +111,7 @@ pub struct Watch {
     reducer: Reducer,
     /// The COMMAND or demo child, if we started it.
     launch: Option<Launch>,
+    output: Option<PathBuf>,
     is_demo: bool,
     stopped: Arc<AtomicBool>,
     list: List,
@@ -114,7 +120,7 @@ pub struct Watch {
 impl Watch {
     /// Begins to sample; a command that is held goes on to its exec once capture is open.
     pub fn begin(config: &Config, aim: Aim, publication: Option<Publication>) -> Result<Watch, Failure> {
-        let Aim { choosing, targets, launch, is_demo, wanted, .. } = aim;
+        let Aim { choosing, targets, launch, output, is_demo, wanted, .. } = aim;
         let files = Files::default();
         let symbols = Symbols::start(files.clone());
         let used_ns: Arc<AtomicU64> = Arc::default();
@@ -124,18 +130,23 @@ impl Watch {
             interval: config.sampling.interval,
             own_child: launch.is_some(),
             outlasts: wanted.waits,
+            once: matches!(config.mode, crate::config::Mode::Dump { .. }),
             overhead: config.sampling.max_overhead.map(|percent| Overhead { percent, reducer_ns: used_ns.clone() }),
         };
         let cores_milli = targets.iter().map(|target| target.cores_allowed()).max().unwrap_or(0);
-        let session = session_facts(config, cores_milli, wanted);
         let names = Names::default();
+        let attached = clock(rustix::time::ClockId::Monotonic);
         let (sampler, ring) = Sampler::start(targets, files, names.clone(), plan)?;
+        // What came before it is start-up, and no time of the target's.
+        let session = session_facts(config, cores_milli, wanted, sampler.began());
+        let startup_ns = sampler.began().saturating_sub(attached);
         let stopped = Arc::new(AtomicBool::new(false));
         let reducer = Reducer::start(Inputs {
             rings: vec![ring],
             symbols,
             names: names.clone(),
             session,
+            startup_ns,
             limits: Limits { history_bytes: HISTORY_BYTES, ..Limits::default() },
             conditions: conditions(sampler.status_reader(), choosing.list(), names, Arc::clone(&stopped)),
             publication,
@@ -148,12 +159,22 @@ impl Watch {
         if let Some(launch) = &mut launch {
             launch.go()?;
         }
-        Ok(Watch { following, sampler, reducer, launch, is_demo, stopped, list })
+        Ok(Watch { following, sampler, reducer, launch, output, is_demo, stopped, list })
+    }
+
+    /// The file that the COMMAND's output goes to, where it is one.
+    pub fn output(&self) -> Option<PathBuf> {
+        self.output.clone()
     }
 
     /// For a thread that may wait for names.
     pub fn asker(&self) -> Option<Asker> {
         self.reducer.asker()
+    }
+
+    /// Time since the first observation.
+    pub fn elapsed(&self) -> Duration {
+        Duration::from_nanos(clock(rustix::time::ClockId::Monotonic).saturating_sub(self.sampler.began()))
     }
 
     pub fn set_interval(&self, interval: Duration) {
@@ -221,22 +242,41 @@ fn status_code(status: ExitStatus) -> i32 {
 fn command_output(config: &Config) -> LaunchOutput {
     match (&config.mode, config.output.secure) {
         (crate::config::Mode::Live, true) => LaunchOutput::Null,
-        (crate::config::Mode::Live, false) => LaunchOutput::File(live_output_path()),
+        (crate::config::Mode::Live, false) => LaunchOutput::File(output_path(std::process::id())),
         _ => LaunchOutput::Inherit,
     }
 }
 
-/// `sampletop-output-PID.txt` in the current directory (the pid is sampletop's own).
-pub fn live_output_path() -> std::path::PathBuf {
-    std::path::PathBuf::from(format!("sampletop-output-{}.txt", std::process::id()))
+/// Starts a COMMAND. The file of its output gets the name by the process's number, which is known by now.
+fn start(command: &[OsString], to: LaunchOutput, output: &mut Option<PathBuf>) -> Result<Launch, Failure> {
+    let file = match &to {
+        LaunchOutput::File(path) => Some(path.clone()),
+        _ => None,
+    };
+    let launch = Launch::prepare(command, to)?;
+    *output = file.map(|first| {
+        let name = output_path(launch.pid());
+        let flags = rustix::fs::RenameFlags::NOREPLACE;
+        match rustix::fs::renameat_with(rustix::fs::CWD, &first, rustix::fs::CWD, &name, flags) {
+            Ok(()) => name,
+            // There is such a file already, or the file system cannot promise not to replace it.
+            Err(_) => first,
+        }
+    });
+    Ok(launch)
+}
+
+/// `sampletop-output-PID.txt` in the current directory.
+fn output_path(pid: u32) -> PathBuf {
+    PathBuf::from(format!("sampletop-output-{pid}.txt"))
 }
 
 fn no_thread(error: std::io::Error) -> Failure {
     Failure::new(1, format!("cannot start a thread: {error}"))
 }
 
-fn session_facts(config: &Config, cores_milli: u64, wanted: snapshot::Wanted) -> Session {
-    let monotonic = clock(rustix::time::ClockId::Monotonic);
+fn session_facts(config: &Config, cores_milli: u64, wanted: snapshot::Wanted, started: Ns) -> Session {
+    let ago = clock(rustix::time::ClockId::Monotonic).saturating_sub(started);
     let realtime = clock(rustix::time::ClockId::Realtime);
     let uname = rustix::system::uname();
     Session {
@@ -244,8 +284,8 @@ fn session_facts(config: &Config, cores_milli: u64, wanted: snapshot::Wanted) ->
         host: crate::model::text::clean(&uname.nodename().to_string_lossy(), 256).into_owned(),
         kernel: crate::model::text::clean(&uname.release().to_string_lossy(), 256).into_owned(),
         cores_milli,
-        started: monotonic,
-        started_unix_ns: i128::from(realtime),
+        started,
+        started_unix_ns: i128::from(realtime) - i128::from(ago),
         interval_ns: config.sampling.interval.as_nanos() as u64,
         max_overhead_percent: config.sampling.max_overhead,
         wanted,
@@ -343,6 +383,10 @@ impl Source for Timed {
                 Waited::Timeout
             }
         }
+    }
+
+    fn elapsed(&mut self) -> Duration {
+        self.watch.as_ref().map_or(Duration::ZERO, Watch::elapsed)
     }
 
     fn progress(&mut self) -> Progress {

@@ -138,6 +138,23 @@ impl Elf {
         })
     }
 
+    /// First and last address, the latter excluded, of the section of code that an address lies in, or, where there are no
+    /// section headers, of its segment.
+    pub fn code_range(&self, address: u64) -> Option<Range<u64>> {
+        if let Some(section) = self.code_section(address) {
+            return Some(section.address..section.address.saturating_add(section.size));
+        }
+        self.code_segment(address).filter(|_| self.sections.iter().all(|s| !s.executable()))
+    }
+
+    /// First and last address, the latter excluded, of the executable segment that an address lies in.
+    pub fn code_segment(&self, address: u64) -> Option<Range<u64>> {
+        let holds = |s: &&Segment| address.checked_sub(s.address).is_some_and(|into| into < s.memory_size);
+        let mut code = self.segments.iter().filter(|s| s.kind == PT_LOAD && s.flags & PF_X != 0);
+        let segment = code.find(holds)?;
+        Some(segment.address..segment.address.saturating_add(segment.memory_size))
+    }
+
     /// .eh_frame_hdr's bytes and address, by segment (there even without section headers).
     pub fn eh_frame_header<'a>(&self, bytes: &'a [u8]) -> Option<(&'a [u8], u64)> {
         let segment = self.segments.iter().find(|s| s.kind == PT_GNU_EH_FRAME)?;

@@ -4,6 +4,7 @@
 //! worker        the thread: requests in, names out, one file after the other
 //! names         one file: which source of names is asked in which order
 //! dwarf         functions, inlined functions, lines
+//! go            Go's own table of functions
 //! symtab        .symtab, .dynsym, procedure linkage table
 //! unwind_entry  where functions begin, for files without symbols
 //! debugfile     finding separate debug files
@@ -20,6 +21,7 @@ mod debugfile;
 mod demangle;
 mod dwarf;
 mod elf;
+mod go;
 mod intern;
 mod kernel;
 mod names;

@@ -1,8 +1,9 @@
 //! The names of one mapped file. What is known best comes first:
 //!
-//! debug info (its own, or of its debug file), .symtab (the same two), .dynsym, `name@plt`, then
+//! debug info (its own, or of its debug file), Go's own table of functions, .symtab (the same two), .dynsym, `name@plt`, then
 //! `libx.so!fn_1a40`: the start of the unwind entry around the address, which is the same in every run; where there is
-//! none, `libx.so!0x1a40`. Never the nearest exported name: in a stripped file that is nearly always wrong.
+//! none, `libx.so!gap_1a40`: the end of the last function before it that says where it ends. So hand-written assembly is one
+//! row per gap. A symbol with a size never names what lies behind its end: in a stripped file that is nearly always wrong.
 
 use std::cell::OnceCell;
 use std::fs::File;
@@ -11,7 +12,8 @@ use std::path::{Path, PathBuf};
 use super::debugfile::{Found, Root, SearchPath, find};
 use super::dwarf::{Debug, Place};
 use super::elf::{Elf, hex};
-use super::symtab::{Plt, SymbolTable};
+use super::go::GoNames;
+use super::symtab::{Bounds, Plt, SymbolTable};
 use super::unwind_entry::UnwindEntries;
 use super::{demangle, vdso};
 use crate::process::filebytes::{FileBytes, Version};
@@ -85,6 +87,7 @@ pub struct FileNames {
     symbols_elsewhere: bool,
     dynamic: SymbolTable,
     plt: Plt,
+    go: Option<GoNames>,
     /// Read when first needed: a file with symbols may never need them.
     entries: OnceCell<UnwindEntries>,
 }
@@ -144,6 +147,7 @@ impl FileNames {
             symbols_elsewhere: false,
             dynamic: SymbolTable::default(),
             plt: Plt::default(),
+            go: None,
             bytes,
             elf,
         };
@@ -159,6 +163,7 @@ impl FileNames {
         self.symbols = SymbolTable::read(&self.elf, bytes, ".symtab");
         self.dynamic = SymbolTable::read(&self.elf, bytes, ".dynsym");
         self.plt = Plt::read(&self.elf, bytes);
+        self.go = GoNames::read(&self.elf, bytes);
         if self.debug.is_none() {
             self.debug_file = find(&self.elf, bytes, path, roots, search);
             if let Some(found) = &self.debug_file {
@@ -210,6 +215,9 @@ impl FileNames {
 
     fn steps(&self, spot: Spot, chain: Vec<Place>) -> Vec<Step> {
         if chain.is_empty() {
+            if let Some(step) = self.go_function(spot) {
+                return vec![step];
+            }
             return vec![Step { function: self.fallback(spot), file: None, line: None }];
         }
         chain
@@ -236,18 +244,38 @@ impl FileNames {
             .collect()
     }
 
-    /// Where the unwind entry begins that covers an address.
-    fn entry(&self, address: u64) -> Option<u64> {
-        self.entries.get_or_init(|| UnwindEntries::read(&self.elf, self.bytes.get())).start(address)
+    /// By Go's own table, whose names are not mangled.
+    fn go_function(&self, spot: Spot) -> Option<Step> {
+        let (function, file, line) = self.go.as_ref()?.name(self.bytes.get(), lookup_address(&self.elf, spot)?)?;
+        Some(Step { function, file, line }).filter(|step| !step.function.is_empty())
+    }
+
+    fn entries(&self) -> &UnwindEntries {
+        self.entries.get_or_init(|| UnwindEntries::read(&self.elf, self.bytes.get()))
+    }
+
+    /// The bytes that .symtab is in.
+    fn symbol_bytes(&self) -> &[u8] {
+        match &self.debug_file {
+            Some(found) if self.symbols_elsewhere => found.bytes.bytes(),
+            _ => self.bytes.get(),
+        }
     }
 
     /// The raw name from .symtab.
     fn symbol(&self, spot: Spot) -> Option<&[u8]> {
-        let table = match &self.debug_file {
-            Some(found) if self.symbols_elsewhere => found.bytes.bytes(),
-            _ => self.bytes.get(),
-        };
-        self.symbols.name(table, lookup_address(&self.elf, spot)?, &|address| self.entry(address))
+        self.symbols.name(self.symbol_bytes(), lookup_address(&self.elf, spot)?, self)
+    }
+
+    /// Where the gap between known functions begins that an address lies in; the same for all of the gap. `None` outside code.
+    fn gap(&self, address: u64) -> Option<u64> {
+        let code = self.elf.code_range(address).or_else(|| self.elf.code_segment(address))?;
+        let ends = [
+            self.entries().end_before(address),
+            self.symbols.end_before(self.symbol_bytes(), address),
+            self.dynamic.end_before(self.bytes.get(), address),
+        ];
+        Some(ends.into_iter().flatten().fold(code.start, u64::max))
     }
 
     /// The name without debug info.
@@ -259,16 +287,28 @@ impl FileNames {
             return name;
         }
         let bytes = self.bytes.get();
-        if let Some(name) = self.dynamic.name(bytes, address, &|address| self.entry(address)).and_then(readable) {
+        if let Some(name) = self.dynamic.name(bytes, address, self).and_then(readable) {
             return name;
         }
         if let Some(name) = self.plt.name(&self.elf, bytes, address).and_then(|name| readable(&name)) {
             return name;
         }
-        match self.entry(address) {
-            Some(start) => format!("{}!fn_{start:x}", self.module),
-            None => format!("{}!{:#x}", self.module, address.wrapping_add(u64::from(!spot.exact))),
+        match (self.entry(address), self.gap(address)) {
+            (Some(start), _) => format!("{}!fn_{start:x}", self.module),
+            (None, Some(start)) => format!("{}!gap_{start:x}", self.module),
+            (None, None) => format!("{}!{:#x}", self.module, address.wrapping_add(u64::from(!spot.exact))),
         }
+    }
+}
+
+impl Bounds for FileNames {
+    fn entry(&self, address: u64) -> Option<u64> {
+        self.entries().start(address)
+    }
+
+    fn end(&self, start: u64) -> u64 {
+        let code = self.elf.code_range(start).map_or(start, |code| code.end);
+        self.entries().end(start).min(code)
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::kernel::Kernel;
-use crate::model::frame::{FrameCode, RawFrame};
+use crate::model::frame::{FileId, FrameCode, RawFrame};
 use crate::model::tables::{FrameKind, Location, Named};
 use crate::model::text::{NAME_CAP, clean_bytes};
 use crate::process::files::{FileKind, Files, MappedFile};
@@ -12,9 +12,9 @@ use crate::process::files::{FileKind, Files, MappedFile};
 /// See [`super::Symbols::placeholder`].
 pub fn named(files: &Files, kernel: &Kernel, frame: RawFrame) -> Named {
     match frame.decode() {
-        FrameCode::Code { file, offset, .. } => match files.get(file) {
+        FrameCode::Code { file: id, offset, .. } => match files.get(id) {
             Some(file) => {
-                let module = module(&file);
+                let module = module(files, id, &file);
                 pending(format!("{module}!{offset:#x}"), &module, kind(&file))
             }
             None => pending(format!("[unknown]!{offset:#x}"), "[unknown]", FrameKind::Native),
@@ -28,16 +28,19 @@ pub fn named(files: &Files, kernel: &Kernel, frame: RawFrame) -> Named {
         },
         FrameCode::Runtime { id } => pending(format!("[runtime]!{id:#x}"), "[runtime]", FrameKind::Jit),
         FrameCode::Marker { marker, file } => {
-            let module = file.and_then(|id| files.get(id)).map(|file| module(&file));
+            let module = file.and_then(|id| Some(module(files, id, &*files.get(id)?)));
             last(marker.text(module.as_deref()), module.as_deref().unwrap_or(""), FrameKind::Marker)
         }
     }
 }
 
-/// What a mapped file is called: its base name, cleaned; `[vdso]`; `[anon]`, or the name that
+/// What a mapped file is called: the name its process was started by, if it is the program, else its base name, cleaned; `[vdso]`; `[anon]`, or the name that
 /// `prctl(PR_SET_VMA_ANON_NAME)` gave the region.
-pub fn module(file: &MappedFile) -> String {
+pub fn module(files: &Files, id: FileId, file: &MappedFile) -> String {
     use std::os::unix::ffi::OsStrExt;
+    if let Some(name) = files.called(id) {
+        return name.to_string();
+    }
     let text = match file.kind {
         FileKind::Vdso => return "[vdso]".into(),
         FileKind::Regular => {
@@ -54,8 +57,8 @@ pub fn module(file: &MappedFile) -> String {
 
 /// The one name of all code in a region without symbols: `[jit]!7f0012340000` by where it begins, `[jit]!memfd:code` for
 /// generated code in a file, `[vsyscall]` for what the kernel names.
-pub fn region(file: &MappedFile) -> Named {
-    let module = module(file);
+pub fn region(files: &Files, id: FileId, file: &MappedFile) -> Named {
+    let module = module(files, id, file);
     let function = match file.kind {
         FileKind::Anonymous if module == "[vsyscall]" => return last(module.clone(), &module, FrameKind::Kernel),
         FileKind::Anonymous => format!("[jit]!{:x}", file.start),

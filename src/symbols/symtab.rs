@@ -1,5 +1,8 @@
 //! Names from .symtab, .dynsym and the procedure linkage table, each within its own bounds: an address behind the end
-//! of a symbol belongs to nobody, however near the symbol is.
+//! of a symbol has no name, however near the symbol is.
+//!
+//! Hand-written assembly often leaves the size of its functions out. A symbol of size 0 reaches up to the next symbol, and not
+//! beyond the bound that the unwind table and the sections set.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -20,6 +23,7 @@ pub const RAW_NAME_CAP: usize = 64 << 10;
 const STT_NOTYPE: u8 = 0;
 const STT_FUNC: u8 = 2;
 const STT_GNU_IFUNC: u8 = 10;
+const STB_LOCAL: u8 = 0;
 const STB_GLOBAL: u8 = 1;
 const R_X86_64_GLOB_DAT: u32 = 6;
 const R_X86_64_JUMP_SLOT: u32 = 7;
@@ -51,13 +55,14 @@ impl SymbolTable {
             return SymbolTable::default();
         };
         let data = bytes.get(symbols.range(bytes.len())).unwrap_or(&[]);
+        let names = bytes.get(strings.range(bytes.len())).unwrap_or(&[]);
         let mut found = Vec::new();
         for index in 0..(data.len() / SYMBOL_SIZE).min(SYMBOLS_CAP) {
             let Some(symbol) = symbol_at(data, index) else { break };
             let named = symbol.name != 0 && symbol.section != 0;
             let code = match symbol.kind {
                 STT_FUNC | STT_GNU_IFUNC => true,
-                STT_NOTYPE => symbol.size > 0,
+                STT_NOTYPE => symbol.size > 0 || is_untyped_function(elf, &symbol, names),
                 _ => false,
             };
             if named && code && elf.is_code(symbol.address) {
@@ -73,34 +78,65 @@ impl SymbolTable {
         self.order.is_empty()
     }
 
-    /// The raw name of the symbol that contains an address: the innermost one; of several at the same place a
-    /// function before a label, a global before a weak or local one, then the plainest name. A symbol without
-    /// a size counts only where an unwind entry begins with it and covers the address: `entry` tells where the one begins that
-    /// covers an address.
-    pub fn name<'a>(&self, bytes: &'a [u8], address: u64, entry: &dyn Fn(u64) -> Option<u64>) -> Option<&'a [u8]> {
-        let data = bytes.get(self.symbols.as_ref()?.range(bytes.len()))?;
-        let strings = bytes.get(self.strings.as_ref()?.range(bytes.len()))?;
-        let read = |position: usize| symbol_at(data, self.order[position] as usize);
-        let after =
-            self.order.partition_point(|index| symbol_at(data, *index as usize).is_some_and(|s| s.address <= address));
+    /// The raw name of the symbol that contains an address: the innermost one that says where it ends, by its size or as the
+    /// start of an unwind entry; else one without a size that begins last before the address, if `bounds` lets it reach that
+    /// far. Of several at the same place see [`Preference`].
+    pub fn name<'a>(&self, bytes: &'a [u8], address: u64, bounds: &dyn Bounds) -> Option<&'a [u8]> {
+        let (data, strings) = self.tables(bytes)?;
         let mut best: Option<(u64, Preference<'a>)> = None;
-        for position in (after.saturating_sub(NESTING)..after).rev() {
-            let Some(symbol) = read(position) else { continue };
+        let mut open: Option<(u64, Preference<'a>)> = None;
+        // Where the last symbol before the address begins: one without a size ends there.
+        let mut last = None;
+        // A function that says where it ends holds that place, and ends before the address.
+        let mut ended = false;
+        for symbol in self.before(data, address) {
             if best.as_ref().is_some_and(|(start, _)| symbol.address < *start) {
                 break;
             }
-            let Some(into) = address.checked_sub(symbol.address) else { continue };
+            let last = *last.get_or_insert(symbol.address);
             let contains = match symbol.size {
-                0 => entry(address) == Some(symbol.address),
-                size => into < size,
+                0 => bounds.entry(address) == Some(symbol.address),
+                size => address - symbol.address < size,
             };
-            let Some(name) = string_at(strings, symbol.name).filter(|_| contains) else { continue };
+            let kept = match contains {
+                true => &mut best,
+                false if symbol.size == 0 && symbol.address == last => &mut open,
+                false => {
+                    ended |= symbol.address.saturating_add(symbol.size) > last;
+                    continue;
+                }
+            };
+            let Some(name) = string_at(strings, symbol.name) else { continue };
             let preference = Preference::of(&symbol, name);
-            if best.as_ref().is_none_or(|(_, other)| preference < *other) {
-                best = Some((symbol.address, preference));
+            if kept.as_ref().is_none_or(|(_, other)| preference < *other) {
+                *kept = Some((symbol.address, preference));
             }
         }
-        best.map(|(_, preference)| preference.name)
+        let open = || open.filter(|(start, _)| !ended && address < bounds.end(*start));
+        best.or_else(open).map(|(_, preference)| preference.name)
+    }
+
+    /// Where the last symbol with a size ends that lies before an address.
+    pub fn end_before(&self, bytes: &[u8], address: u64) -> Option<u64> {
+        let (data, _) = self.tables(bytes)?;
+        let ends = self.before(data, address).filter(|symbol| symbol.size > 0);
+        ends.filter_map(|symbol| symbol.address.checked_add(symbol.size)).filter(|end| *end <= address).max()
+    }
+
+    /// The table's bytes and its strings.
+    fn tables<'a>(&self, bytes: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
+        let part = |section: &Option<Section>| bytes.get(section.as_ref()?.range(bytes.len()));
+        Some((part(&self.symbols)?, part(&self.strings)?))
+    }
+
+    /// The symbols that begin at or before an address, the last first.
+    fn before<'a>(&'a self, data: &'a [u8], address: u64) -> impl Iterator<Item = Symbol> + 'a {
+        let begins_before = |index: &u32| symbol_at(data, *index as usize).is_some_and(|s| s.address <= address);
+        let after = self.order.partition_point(begins_before);
+        let tried = &self.order[after.saturating_sub(NESTING)..after];
+        let symbols = tried.iter().rev().filter_map(|index| symbol_at(data, *index as usize));
+        // The file may have changed since its symbols were sorted.
+        symbols.filter(move |symbol| symbol.address <= address)
     }
 
     /// Bytes it occupies.
@@ -109,12 +145,31 @@ impl SymbolTable {
     }
 }
 
-/// Lower is better.
+/// What bounds code whose symbol has no size.
+pub trait Bounds {
+    /// Where the unwind entry begins that covers an address.
+    fn entry(&self, address: u64) -> Option<u64>;
+    /// Where code that begins at an address ends at the latest.
+    fn end(&self, start: u64) -> u64;
+}
+
+/// Whether a label without type and size may stand for a function: one of code, and not a jump target inside a function
+/// (`.L1`, `copy.loop`) or a mark of the assembler's (`$x`).
+fn is_untyped_function(elf: &Elf, symbol: &Symbol, names: &[u8]) -> bool {
+    let section = usize::from(symbol.section).checked_sub(1).and_then(|index| elf.sections.get(index));
+    let is_inner = || {
+        let name = string_at(names, symbol.name).unwrap_or(b"$");
+        symbol.binding == STB_LOCAL && (name.contains(&b'.') || name.starts_with(b"$"))
+    };
+    section.is_some_and(Section::executable) && !is_inner()
+}
+
+/// Lower is better: with a size, global, a function, then the plainest name.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Preference<'a> {
-    label: bool,
-    not_global: bool,
     sized: Reverse<bool>,
+    not_global: bool,
+    label: bool,
     underscores: usize,
     len: usize,
     name: &'a [u8],
@@ -123,9 +178,9 @@ struct Preference<'a> {
 impl<'a> Preference<'a> {
     fn of(symbol: &Symbol, name: &'a [u8]) -> Preference<'a> {
         Preference {
-            label: symbol.kind == STT_NOTYPE,
-            not_global: symbol.binding != STB_GLOBAL,
             sized: Reverse(symbol.size > 0),
+            not_global: symbol.binding != STB_GLOBAL,
+            label: symbol.kind == STT_NOTYPE,
             underscores: name.iter().take_while(|b| **b == b'_').count(),
             len: name.len(),
             name,

@@ -61,6 +61,23 @@ impl UnwindEntries {
         (address - start < len).then_some(start)
     }
 
+    /// Where code that begins at an address ends at the latest: with the entry that covers it, else before the next one.
+    pub fn end(&self, address: u64) -> u64 {
+        let after = self.entries.partition_point(|(start, _)| *start <= address);
+        let covers = |(start, len): &&(u64, u64)| address - start < *len;
+        match after.checked_sub(1).and_then(|at| self.entries.get(at)).filter(covers) {
+            Some((start, len)) => start.saturating_add(*len),
+            None => self.entries.get(after).map_or(u64::MAX, |(start, _)| *start),
+        }
+    }
+
+    /// Where the last entry ends that begins before an address.
+    pub fn end_before(&self, address: u64) -> Option<u64> {
+        let after = self.entries.partition_point(|(start, _)| *start <= address);
+        let (start, len) = self.entries.get(after.checked_sub(1)?)?;
+        start.checked_add(*len).filter(|end| *end <= address)
+    }
+
     /// Bytes it occupies.
     pub fn weight(&self) -> usize {
         self.entries.capacity() * size_of::<(u64, u64)>()
@@ -80,6 +97,15 @@ mod tests {
         assert_eq!(entries.start(0x1020), None);
         assert_eq!(entries.start(0x104f), Some(0x1040));
         assert_eq!(entries.start(0x1050), None);
+        assert_eq!(
+            [0xfff, 0x1000, 0x101f, 0x1020, 0x104f].map(|a| entries.end(a)),
+            [0x1000, 0x1020, 0x1020, 0x1040, 0x1050]
+        );
+        assert_eq!(entries.end(0x1050), u64::MAX);
+        assert_eq!(
+            [0xfff, 0x1010, 0x1020, 0x103f].map(|a| entries.end_before(a)),
+            [None, None, Some(0x1020), Some(0x1020)]
+        );
     }
 
     #[test]

@@ -20,9 +20,11 @@ use super::names::{FileNames, NoNames, Spot, Step, Trust};
 use super::{Resolved, placeholder};
 use crate::model::frame::{FileId, FrameCode, RawFrame};
 use crate::model::tables::{FrameKind, Location, Named, Tier};
+use crate::model::text::{NAME_CAP, clean_bytes};
 use crate::process::filebytes::Version;
 use crate::process::files::{FileKind, Files, MappedFile};
 use crate::process::open::open_mapped;
+use crate::process::program::started_as;
 
 /// Names per portion.
 const PORTION: usize = 64;
@@ -124,11 +126,16 @@ impl Worker {
                 false => Duration::ZERO,
             };
             match self.requests.recv_timeout(wait) {
-                Ok(frames) => self.sort(frames),
+                Ok(frames) => {
+                    // Markers name files, too.
+                    self.look_at_new_files();
+                    self.sort(frames);
+                }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             while let Ok(frames) = self.requests.try_recv() {
+                self.look_at_new_files();
                 self.sort(frames);
             }
             if self.shared.stop.load(Ordering::Relaxed) {
@@ -149,7 +156,13 @@ impl Worker {
     fn look_at_new_files(&mut self) {
         while self.opened.len() < self.files.len() {
             let id = FileId(self.opened.len() as u32);
-            let opened = match self.files.get(id) {
+            let file = self.files.get(id);
+            let name = file.as_ref().and_then(|file| started_as(file));
+            let name = name.map(|name| clean_bytes(name.as_encoded_bytes(), NAME_CAP)).filter(|name| !name.is_empty());
+            if let Some(name) = name {
+                self.files.call(id, &name);
+            }
+            let opened = match file {
                 Some(file) if file.kind == FileKind::Regular && self.open < OPEN_CAP => {
                     self.remember_root(file.pid);
                     open(&file).unwrap_or(Opened::Later)
@@ -214,7 +227,7 @@ impl Worker {
         }
         let resolved = match self.files.get(id) {
             Some(file) if file.kind != FileKind::Anonymous => self.name_all(id, &file, &portion),
-            Some(file) => self.region(&file, &portion),
+            Some(file) => self.region(id, &file, &portion),
             None => self.unknown(&portion),
         };
         self.results.send(resolved).ok()
@@ -257,7 +270,7 @@ impl Worker {
         loaded.used = Instant::now();
         let names = match &mut loaded.names {
             Ok(names) => names,
-            Err(NoNames::Generated) => return Ok(Some(self.region(file, portion))),
+            Err(NoNames::Generated) => return Ok(Some(self.region(id, file, portion))),
             Err(NoNames::Unreadable) => return Ok(Some(self.unknown(portion))),
         };
         let spots: Vec<Spot> = portion.iter().filter_map(|frame| spot(*frame)).collect();
@@ -268,13 +281,13 @@ impl Worker {
         }
         self.shared.damaged.fetch_add(damaged, Ordering::Relaxed);
         let build_id = names.build_id().map(|id| self.strings.get(&id));
-        let module = self.strings.get(&placeholder::module(file));
+        let module = self.strings.get(&placeholder::module(&self.files, id, file));
         let named = found.into_iter().map(|steps| self.named(steps, &module, &build_id)).collect::<Vec<_>>();
         Ok(Some(portion.iter().zip(named).map(|(frame, named)| Resolved { frame: *frame, named }).collect()))
     }
 
     fn load(&mut self, id: FileId, file: &MappedFile, trust: Trust) -> Result<FileNames, NoNames> {
-        let module = placeholder::module(file);
+        let module = placeholder::module(&self.files, id, file);
         if file.kind == FileKind::Vdso {
             return FileNames::vdso(&module).ok_or(NoNames::Unreadable);
         }
@@ -319,8 +332,8 @@ impl Worker {
     }
 
     /// Generated code, in a file or not: one row for the whole region, or every address would be a row.
-    fn region(&mut self, file: &MappedFile, portion: &[RawFrame]) -> Vec<Resolved> {
-        let named = placeholder::region(file);
+    fn region(&mut self, id: FileId, file: &MappedFile, portion: &[RawFrame]) -> Vec<Resolved> {
+        let named = placeholder::region(&self.files, id, file);
         portion.iter().map(|frame| Resolved { frame: *frame, named: named.clone() }).collect()
     }
 

@@ -173,14 +173,14 @@ impl Figures {
                 pen.space(1).put(&bar, theme.bar());
             }
             Threads => {
-                let threads = self.total.threads(elapsed);
+                let threads = self.total.threads(metric, elapsed);
                 pen.put_right(&average(threads), 5, faint(threads, 0.05));
             }
             Cpu => {
                 let cores = self.total.cores(elapsed);
                 pen.put_right(&average(cores), 5, faint(cores, 0.05));
             }
-            State => self.write_state(pen, theme, unresolved),
+            State => self.write_state(pen, app, theme, unresolved),
             Milliseconds => {
                 pen.put_right(&milliseconds(self.total.value(metric)), 9, number);
             }
@@ -192,9 +192,9 @@ impl Figures {
     }
 
     /// ` run    99%`; a state that fills the row needs no figure, nor does one that nobody can trust.
-    fn write_state(&self, pen: &mut Pen<'_>, theme: &Theme, unresolved: bool) {
+    fn write_state(&self, pen: &mut Pen<'_>, app: &AppState, theme: &Theme, unresolved: bool) {
         pen.space(1);
-        let Some((state, part)) = self.total.main_state() else {
+        let Some((state, part)) = self.total.main_state(app.view.settings.metric) else {
             pen.space(10);
             return;
         };

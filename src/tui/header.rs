@@ -10,7 +10,7 @@ use super::theme::Theme;
 use crate::app::AppState;
 use crate::app::layout::Layout;
 use crate::model::project::seconds_for_one_percent;
-use crate::model::settings::Range;
+use crate::model::settings::{Metric, Range};
 use crate::model::snapshot::{Snapshot, Target};
 use crate::model::state::State;
 
@@ -244,7 +244,7 @@ fn hidden_text(app: &AppState) -> String {
         return format!("idle hidden: {} thr (i)", hidden.idle_threads);
     }
     if hidden.idle.wall_ns > 0 {
-        return format!("idle hidden: {} thr (i)", average(hidden.idle.threads(projection.elapsed())));
+        return format!("idle hidden: {} thr (i)", average(hidden.idle.threads(Metric::Wall, projection.elapsed())));
     }
     "no idle time".into()
 }

@@ -1,61 +1,72 @@
 //! The history line: active threads over the last minutes, the shown range in brackets.
+//!
+//! A bar is a span of the session that is fixed: bars of the past keep their height, and move by whole cells. A frozen
+//! line stands still.
 
-use super::text::Pen;
+use super::text::{Pen, average, width};
 use super::theme::Theme;
 use crate::app::AppState;
-use crate::app::activity::{Activity, SECONDS};
-use crate::model::frame::SECOND;
+use crate::app::activity::SECONDS;
 
 /// What the line may span, seconds: the least that holds the whole session, ten minutes at most.
-const SPANS: [(usize, &str); 4] = [(60, " 1m "), (120, " 2m "), (300, " 5m "), (SECONDS, "10m ")];
+const SPANS: [u64; 4] = [60, 120, 300, SECONDS as u64];
+
+/// Cells of the words at the end of the line: room for the longest, so that no figure moves the bars.
+const WORDS: usize = 31;
 
 pub fn draw(pen: &mut Pen<'_>, app: &AppState, theme: &Theme) {
+    // The label, two cells for the brackets, and one at the end of the line.
+    let cells = pen.room().saturating_sub(LABEL + WORDS + 3) as u64;
+    let Some(snapshot) = app.view.snapshot.as_ref().filter(|_| cells >= 5) else { return };
     let activity = &app.view.activity;
-    let known = activity.threads.len();
-    let (seconds, label) = SPANS.iter().find(|(s, _)| *s >= known).copied().unwrap_or((SECONDS, "10m "));
-    let max = activity.threads.iter().copied().fold(0.0, f32::max);
-    let words = format!("now  active thr, max {}", super::text::average(f64::from(max)));
-    pen.put(label, theme.dim());
-    // Two cells for the brackets, one at the end of the line.
-    let cells = pen.room().saturating_sub(super::text::width(&words) + 3);
-    if cells < 5 {
-        return;
-    }
-    // Seconds from the right end: the cell `cells - 1` ends now.
-    let newest = activity.till();
-    let cell_at = |seconds_ago: f64| {
-        let at = cells as f64 - seconds_ago / seconds as f64 * cells as f64;
-        at.round().clamp(0.0, cells as f64) as usize
-    };
-    let ago = |at: u64| newest.saturating_sub(at) as f64 / SECOND as f64;
-    let (from, till) = (cell_at(ago(app.view.projection.from)), cell_at(ago(app.view.projection.till)));
+    let now = activity.seconds(snapshot.at);
+    let fits = |step: &u64| step * cells >= now.min(SECONDS as u64);
+    let step = SPANS.iter().map(|span| span.div_ceil(cells)).find(fits).unwrap_or((SECONDS as u64).div_ceil(cells));
+    // Bars are counted from the beginning of the session; this is the one after the newest.
+    let end = now.max(1).div_ceil(step);
+    let scale = activity.scale(now);
+    let cell = |bar: u64| (bar + cells).saturating_sub(end).min(cells);
+    let till = cell(activity.second_from(app.view.projection.till).div_ceil(step)).max(1);
     // The shown range has a cell at least.
-    let from = from.min(till.saturating_sub(1));
-    for cell in 0..cells {
-        if cell == from {
+    let from = cell(activity.second(app.view.projection.from) / step).min(till - 1);
+
+    let label = match step * cells {
+        span @ ..120 => format!("{span}s"),
+        span => format!("{}m", span / 60),
+    };
+    pen.put_left(&label, LABEL, theme.dim());
+    for at in 0..cells {
+        if at == from {
             pen.put("[", theme.bold());
         }
-        let shown = (from..till).contains(&cell);
-        let style = if shown { theme.bar() } else { theme.dim() };
-        pen.put(spark(activity, cell, cells, seconds, max, theme), style);
-        if cell + 1 == till {
+        let style = if (from..till).contains(&at) { theme.bar() } else { theme.dim() };
+        // The highest second of the bar, so that a spike is never averaged away.
+        let highest = (end + at).checked_sub(cells).and_then(|bar| {
+            let from = bar * step;
+            activity.highest(from, (from + step).min(now))
+        });
+        let spark = theme.glyphs.spark;
+        let glyph = highest.map_or(" ", |top| spark[((top / scale * 7.0).round() as usize).min(7)]);
+        pen.put(glyph, style);
+        if at + 1 == till {
             pen.put("]", theme.bold());
         }
     }
+    let max = activity.highest((end * step).saturating_sub(step * cells), now).unwrap_or(0.0);
+    let end = if app.is_frozen() { "   " } else { "now" };
+    let words = format!("{end}  active thr 0-{}, max {}", whole(scale), average(f64::from(max)));
+    debug_assert!(width(&words) <= WORDS, "{words}");
     pen.put(&words, theme.dim());
 }
 
-/// The highest second of the cell, so that a spike is never averaged away.
-fn spark(activity: &Activity, cell: usize, cells: usize, seconds: usize, max: f32, theme: &Theme) -> &'static str {
-    let known = activity.threads.len();
-    // Seconds before now: [newer, older).
-    let older = ((cells - cell) * seconds).div_ceil(cells);
-    let newer = ((cells - cell - 1) * seconds / cells).min(older.saturating_sub(1));
-    let (from, till) = (known.saturating_sub(older), known.saturating_sub(newer));
-    if newer >= known {
-        return " ";
+/// Cells of the label, a space included.
+const LABEL: usize = 5;
+
+/// `20`, `5k`, `2M`: a step of the scale.
+fn whole(value: f32) -> String {
+    match value {
+        v if v < 1e4 => format!("{v:.0}"),
+        v if v < 1e6 => format!("{:.0}k", v / 1e3),
+        v => format!("{:.0}M", v / 1e6),
     }
-    let top = activity.threads.range(from..till).copied().fold(0.0, f32::max);
-    let spark = theme.glyphs.spark;
-    if max <= 0.0 { spark[0] } else { spark[((top / max * 7.0).round() as usize).min(7)] }
 }

@@ -48,6 +48,18 @@ use theme::Theme;
 pub fn draw(frame: &mut Frame<'_>, app: &AppState, theme: &Theme) {
     let screen = frame.area();
     draw_screen(frame.buffer_mut(), screen, app, theme);
+    if theme.is_ascii() {
+        only_ascii(frame.buffer_mut());
+    }
+}
+
+/// Names of foreign programs may have any character.
+fn only_ascii(buffer: &mut Buffer) {
+    for cell in &mut buffer.content {
+        if !cell.symbol().is_ascii() {
+            cell.set_symbol("?");
+        }
+    }
 }
 
 fn draw_screen(buffer: &mut Buffer, screen: Rect, app: &AppState, theme: &Theme) {

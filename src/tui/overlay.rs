@@ -93,7 +93,13 @@ pub fn draw_dialog(buffer: &mut Buffer, screen: Rect, dialog: &Dialog, app: &App
 }
 
 /// Text with a cursor that is seen without colour, scrolled so that the cursor is in view.
-fn put_edit(pen: &mut Pen<'_>, edit: &LineEdit, cells: usize, theme: &Theme) {
+pub fn put_edit(pen: &mut Pen<'_>, edit: &LineEdit, cells: usize, theme: &Theme) {
+    if edit.is_proposed() {
+        // As selected text elsewhere: what is typed replaces it.
+        pen.put(&cut_start(edit.text(), cells.saturating_sub(1), theme.glyphs.cut), theme.selected())
+            .put("_", theme.dim());
+        return;
+    }
     let (left, right) = edit.halves();
     let left = cut_start(left, cells.saturating_sub(1), theme.glyphs.cut);
     let right = cut_end(right, cells.saturating_sub(width(&left)).max(1), "");

@@ -4,7 +4,8 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::footer;
-use super::text::{Pen, count, cut_end};
+use super::overlay::put_edit;
+use super::text::{Pen, count, cut_end, width};
 use super::theme::Theme;
 use crate::app::picker::Picker;
 use crate::app::{AppState, Severity};
@@ -19,6 +20,18 @@ pub fn draw(buffer: &mut Buffer, screen: Rect, picker: &Picker, app: &AppState, 
         }
         None => {
             pen.put("sampletop", theme.bold()).put("  pick a process to watch", theme.plain());
+            match picker.filter() {
+                Some(filter) => {
+                    let found = format!("  ({} of {})", picker.rows.len(), picker.len_of_all());
+                    pen.put(", filter: ", theme.plain());
+                    let room = pen.room().saturating_sub(width(&found)).min(width(filter.text()) + 1);
+                    put_edit(&mut pen, filter, room, theme);
+                    pen.put(&found, theme.dim());
+                }
+                None => {
+                    pen.put("; type to filter", theme.dim());
+                }
+            }
         }
     }
     // On a narrow screen the command matters, not whose it is.
@@ -37,7 +50,11 @@ pub fn draw(buffer: &mut Buffer, screen: Rect, picker: &Picker, app: &AppState, 
 
     let rows = app.picker_rows().min(usize::from(screen.height.saturating_sub(2)));
     if picker.rows.is_empty() {
-        let text = if picker.known { "no process that could be watched" } else { "reading the list ..." };
+        let text = match picker.filter() {
+            _ if !picker.known => "reading the list ...",
+            Some(_) if picker.len_of_all() > 0 => "no process matches (Esc shows all)",
+            _ => "no process that could be watched",
+        };
         Pen::new(buffer, screen, 2).space(1).put(text, theme.dim());
     }
     for (y, (at, row)) in picker.rows.iter().enumerate().skip(picker.list.top).take(rows).enumerate() {

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io::{self, Stdout, Write};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, Once};
+use std::sync::{Mutex, Once, OnceLock};
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use crossterm::event::{DisableMouseCapture, EnableMouseCapture};
@@ -23,6 +23,8 @@ use crate::config;
 /// True while the alternate screen is ours, so that giving it back twice does nothing.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 static HOOK: Once = Once::new();
+/// The terminal's modes before it was taken first.
+static MODES: OnceLock<libc::termios> = OnceLock::new();
 /// What threads that panicked behind the screen had to say.
 static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
@@ -69,6 +71,7 @@ impl Screen {
                 }
             }));
         });
+        remember_modes();
         let mouse = config.mouse;
         take(mouse)?;
         let written = Rc::new(Cell::new(0));
@@ -149,6 +152,33 @@ fn take(mouse: bool) -> io::Result<()> {
         restore();
     }
     entered
+}
+
+/// Keeps the terminal's modes for [`give_back_in_handler`].
+fn remember_modes() {
+    // SAFETY: all-zero is a valid `termios`; the call fills it.
+    unsafe {
+        let mut modes: libc::termios = std::mem::zeroed();
+        if libc::tcgetattr(libc::STDIN_FILENO, &mut modes) == 0 {
+            let _ = MODES.set(modes);
+        }
+    }
+}
+
+/// What [`restore`] writes.
+const GIVE_BACK: &[u8] = b"\x1b[?2026l\x1b[?1006l\x1b[?1015l\x1b[?1003l\x1b[?1002l\x1b[?1000l\x1b[?1049l\x1b[?25h";
+
+/// Gives the terminal back if it is ours, by what a handler of a fatal signal may do.
+pub fn give_back_in_handler() {
+    if TAKEN.swap(false, Ordering::SeqCst) {
+        // SAFETY: write and tcsetattr may be called in a handler.
+        unsafe {
+            libc::write(libc::STDOUT_FILENO, GIVE_BACK.as_ptr().cast(), GIVE_BACK.len());
+            if let Some(modes) = MODES.get() {
+                libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, modes);
+            }
+        }
+    }
 }
 
 /// Gives the terminal back if it is ours; errors are of no use to anybody here.

@@ -36,7 +36,7 @@ pub struct Glyphs {
     pub border: [&'static str; 6],
 }
 
-const UNICODE: Glyphs = Glyphs {
+static UNICODE: Glyphs = Glyphs {
     open: "▾",
     closed: "▸",
     hangs: "╰",
@@ -48,7 +48,7 @@ const UNICODE: Glyphs = Glyphs {
     border: ["╭", "╮", "╰", "╯", "─", "│"],
 };
 
-const ASCII: Glyphs = Glyphs {
+static ASCII: Glyphs = Glyphs {
     open: "v",
     closed: ">",
     hangs: "`",
@@ -68,6 +68,11 @@ impl Theme {
 
     pub fn with_zone(screen: &Screen, zone: TimeZone) -> Theme {
         Theme { color: screen.color, glyphs: if screen.ascii { &ASCII } else { &UNICODE }, zone }
+    }
+
+    /// Only ASCII may be written.
+    pub fn is_ascii(&self) -> bool {
+        std::ptr::eq(self.glyphs, &raw const ASCII)
     }
 
     /// The style in colour, or plain.

@@ -12,6 +12,7 @@ use crate::process::maps::Maps;
 use crate::process::memory::ReadMemory;
 use crate::unwinder::Walk;
 use crate::unwinder::framehop::code::{Code, Known, Step};
+use crate::unwinder::framehop::deep;
 use crate::unwinder::framehop::tables::Rule;
 use crate::unwinder::framehop::walk::FRAMES_MAX;
 
@@ -40,10 +41,12 @@ impl<M: ReadMemory> LibunwindUnwinder<M> {
     /// The thread must be in a ptrace-stop whose tracer is the calling thread, and stays stopped for the whole walk.
     pub fn walk_stopped(&mut self, tid: u32, out: &mut Vec<RawFrame>) -> Walk {
         self.code.refresh(Instant::now());
+        let first = out.len();
         let end = match self.frames(tid, out) {
             Ok(end) => end,
             Err(_) => Some(self.marker(Marker::BadUnwind, out)),
         };
+        deep::fold(out, first);
         Walk { end, recovered: false }
     }
 
@@ -67,7 +70,7 @@ impl<M: ReadMemory> LibunwindUnwinder<M> {
             // image it does not find in another process); and that it found no further frame proves nothing.
             match known.step {
                 Step::Table(Rule::Root) => return Ok(None),
-                Step::Unknown => return Ok(Some(self.marker(Marker::NoUnwindInfo, out))),
+                Step::Unknown | Step::Go(_) => return Ok(Some(self.marker(Marker::NoUnwindInfo, out))),
                 _ if self.in_vdso(known) => return Ok(Some(self.marker(Marker::NoUnwindInfo, out))),
                 _ => {}
             }

@@ -7,6 +7,7 @@ pub mod libunwind;
 use rustc_hash::FxHashSet;
 
 use crate::model::frame::{Marker, Ns, RawFrame, RawName};
+use crate::process::generations::CodeMapping;
 use crate::process::maps::Maps;
 
 /// User-mode registers of a thread, x86-64. `rbp` is `None` where the way of capture cannot know it.
@@ -149,11 +150,18 @@ pub type Detect = Box<dyn FnMut(&Maps) -> Detected + Send>;
 /// A way of walking. One per target process and sampler; holds its caches.
 pub trait Unwinder {
     /// Appends frames to `out`, innermost first; if the stack is not proven whole the last one is a marker.
-    /// `rip` is exact. Never panics on garbage; bounded work (at most 1,024 frames).
+    /// `rip` is exact. Never panics on garbage; bounded work. Of deep stacks the innermost and the
+    /// outermost frames are appended, at most 1,024, with a marker between them.
     ///
     /// `rbp: None` says that the thread is blocked and read as it lies: memory beyond the copied bytes may then be
     /// read from the target during the walk, so the check that the thread has not run meanwhile belongs *after* it.
     fn walk(&mut self, registers: &Registers, stack: StackBytes<'_>, out: &mut Vec<RawFrame>) -> Walk;
+
+    /// As [`Unwinder::walk`], for a thread that runs on. What lies beyond the copied bytes is read
+    /// now, and counts only where it was the same before.
+    fn walk_running(&mut self, registers: &Registers, stack: StackBytes<'_>, out: &mut Vec<RawFrame>) -> Walk {
+        self.walk(registers, stack, out)
+    }
 
     /// Threads that a runtime knows by names of its own: their ids, as their process numbers them, and the names. `moved`: those that
     /// have run since the last time, by the same ids; another's name is likely what it was, and may be told as it was for some time.
@@ -173,6 +181,24 @@ pub trait Unwinder {
     fn waits_for(&mut self) -> Option<(usize, RawFrame)> {
         None
     }
+
+    /// The stacks that are walked next were copied at `at`: they are named by the code of that instant.
+    fn set_instant(&mut self, _at: Ns) {}
+
+    /// Whether `new` takes the place of code that stacks copied before it may name.
+    fn would_replace(&self, _new: &CodeMapping) -> bool {
+        false
+    }
+
+    /// The process has new code; told in order of time.
+    fn report(&mut self, _new: &CodeMapping) {}
+
+    /// Between walks, when all that was reported has been told: reads the mappings again if it is time. `reported`: new code is
+    /// reported; `lost`: some of it was not.
+    fn revalidate(&mut self, _reported: bool, _lost: bool) {}
+
+    /// What is mapped has replaced another program: stacks copied before that do not mean it.
+    fn follows_exec(&mut self) {}
 
     /// Whether a walk that ended for want of unwind information may come further as [`Unwinder::walk_blocked`].
     fn can_resume(&self) -> bool {

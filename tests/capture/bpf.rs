@@ -67,12 +67,13 @@ impl Passes {
         let visit = self.looks.next_visit(self.turns, self.bpf.singly());
         self.bpf.begin(self.pid, visit).expect("a pass");
         let mut round = Round {
-            stacks: Some(Stacks { reader: &mut self.reader, unwinder: &mut TopOnly }),
+            stacks: Some(Stacks { reader: &mut self.reader, unwinder: &mut TopOnly, reports: None }),
             events: &mut events,
             moved: &mut moved,
             losses: &mut self.losses,
             stops_threads: false,
             turns: self.turns,
+            first_most: usize::MAX,
             pause_at: Ns::MAX,
             denied: false,
         };

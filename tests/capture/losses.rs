@@ -138,12 +138,13 @@ fn a_stack_without_a_slot_is_late_and_taken_the_next_time() {
     let (mut events, mut moved, mut losses) = (Vec::new(), Vec::new(), Losses::default());
     let mut tell = |what| {
         let mut round = Round {
-            stacks: Some(Stacks { reader: &mut reader, unwinder: &mut TopOnly }),
+            stacks: Some(Stacks { reader: &mut reader, unwinder: &mut TopOnly, reports: None }),
             events: &mut events,
             moved: &mut moved,
             losses: &mut losses,
             stops_threads: false,
             turns: 0,
+            first_most: usize::MAX,
             pause_at: Ns::MAX,
             denied: false,
         };

@@ -6,6 +6,7 @@ mod bpf_stacks;
 mod common;
 mod losses;
 mod pace;
+mod replaced;
 mod rights;
 mod rounds;
 mod several;
@@ -129,7 +130,7 @@ fn an_unmoved_thread_costs_one_read_and_sends_nothing() {
     let (mut moved, mut losses) = (Vec::new(), Losses::default());
     let mut round = |looks: &mut Looks| {
         let mut events = Vec::new();
-        let stacks = Stacks { reader: &mut reader, unwinder: &mut TopOnly };
+        let stacks = Stacks { reader: &mut reader, unwinder: &mut TopOnly, reports: None };
         let mut round = Round {
             stacks: Some(stacks),
             events: &mut events,
@@ -137,6 +138,7 @@ fn an_unmoved_thread_costs_one_read_and_sends_nothing() {
             losses: &mut losses,
             stops_threads: false,
             turns: usize::MAX,
+            first_most: usize::MAX,
             pause_at: Ns::MAX,
             denied: false,
         };
@@ -181,7 +183,7 @@ fn threads_that_come_and_go_are_all_told(choice: CaptureChoice) {
     let born = next_number(&mut target) as usize;
     // Then all have ended but the leader and the parked one.
     let lives = |events: &[Event]| {
-        let seen: BTreeSet<_> = looks(events).map(|look| look.thread).collect();
+        let seen: BTreeSet<_> = looks(events).map(|look| look.thread).filter(is_known).collect();
         let ended = |event: &Event| if let Event::ThreadEnded { thread, .. } = event { Some(*thread) } else { None };
         let ended: BTreeSet<_> = events.iter().filter_map(ended).collect();
         seen.difference(&ended).count()

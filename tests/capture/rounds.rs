@@ -7,12 +7,13 @@ pub struct Rounds {
     pub looks: Looks,
     reader: StackReader,
     turns: usize,
+    first_most: usize,
 }
 
 impl Rounds {
     pub fn of(target: &Running, turns: usize) -> Rounds {
         let looks = Looks::new(target.pid(), 10_000).expect("its threads");
-        Rounds { looks, reader: StackReader::new(Memory::new(target.pid())), turns }
+        Rounds { looks, reader: StackReader::new(Memory::new(target.pid())), turns, first_most: usize::MAX }
     }
 
     fn without_clock(self) -> Rounds {
@@ -25,12 +26,13 @@ impl Rounds {
         // A pause after each look: the round must come to its end all the same.
         loop {
             let mut round = Round {
-                stacks: Some(Stacks { reader: &mut self.reader, unwinder: &mut *unwinder }),
+                stacks: Some(Stacks { reader: &mut self.reader, unwinder: &mut *unwinder, reports: None }),
                 events: &mut events,
                 moved: &mut Vec::new(),
                 losses: &mut losses,
                 stops_threads: false,
                 turns: self.turns,
+                first_most: self.first_most,
                 pause_at: 0,
                 denied: false,
             };
@@ -40,6 +42,34 @@ impl Rounds {
         }
         (events, self.looks.reads().counters - before, losses)
     }
+}
+
+/// A process of very many threads is taken in over rounds, each of which has a bound: first observations, turns of those that
+/// wait, and the few that run.
+#[test]
+fn very_many_threads_are_taken_in_over_rounds() {
+    let program = build("cap_threads.c", "taken-in", &["-O1"]);
+    let target = Running::start(&program, &["park", "2000"]);
+    common::wait_until("all wait", || {
+        thread_states(target.pid()).iter().filter(|(state, _)| *state == 'S').count() > 2000
+    });
+    let mut rounds = Rounds { first_most: 100, ..Rounds::of(&target, 50).without_clock() };
+    let (mut seen, mut number) = (BTreeMap::new(), 0);
+    while seen.len() < 2003 {
+        let lists = rounds.looks.reads().lists;
+        let (events, counters, _) = rounds.next(&mut TopOnly);
+        number += 1;
+        assert!(number <= 2003_usize.div_ceil(100), "{} seen", seen.len());
+        assert_eq!(rounds.looks.reads().lists - lists, u64::from(number == 1), "one listing is enough");
+        for look in looks(&events) {
+            seen.insert(look.thread, matches!(look.seen, Seen::Blocked(_)));
+        }
+        assert_eq!(rounds.looks.not_read_yet(), 2003 - seen.len());
+        // Of each new one twice, to be sure of its stack. Of the first 1,000 all are read again, until they are parked.
+        let known = if seen.len() <= 1_100 { seen.len() } else { 1_000 + 50 + 4 };
+        assert!(counters as usize <= 2 * 100 + known, "{counters} reads in round {number}");
+    }
+    assert!(number >= 20 && seen.values().filter(|waits| **waits).count() == 2001, "{number} rounds, {seen:?}");
 }
 
 #[test]

@@ -21,8 +21,12 @@ use crate::support::*;
 
 /// Samples with real walks.
 fn start_walking(pid: u32, choice: CaptureChoice, files: &Files) -> (Sampler, Reader) {
+    start_walking_at(pid, choice, files, 5)
+}
+
+pub fn start_walking_at(pid: u32, choice: CaptureChoice, files: &Files, interval_ms: u64) -> (Sampler, Reader) {
     let target = Arc::new(Target::attach(pid).expect("attached"));
-    Sampler::start(vec![target], files.clone(), Default::default(), plan(choice, 5)).expect("sampling")
+    Sampler::start(vec![target], files.clone(), Default::default(), plan(choice, interval_ms)).expect("sampling")
 }
 
 /// What stacks may show: chains of functions, outermost first. Functions that are in none are left out of account.
@@ -48,15 +52,22 @@ impl Truth<'_> {
         for look in looks {
             let cut = is_cut(look);
             let all = walked(look).names(files, self.symbols);
-            let names: Vec<&str> = all.iter().rev().map(String::as_str).filter(|name| known.contains(name)).collect();
-            let is_part =
-                |chain: &&&[&str]| chain.windows(names.len().max(1)).any(|part| names.is_empty() || part == names);
-            let chain = self.chains.iter().find(is_part);
+            let of_chains = |names: &[String]| -> Vec<String> {
+                names.iter().rev().filter(|name| known.contains(name.as_str())).cloned().collect()
+            };
+            let names = of_chains(&all);
+            // Only a marker may stand for frames.
+            let sides: Vec<Vec<String>> = all.split(|name| name.starts_with('[')).map(of_chains).collect();
+            let is_part = |names: &[String], chain: &&[&str]| {
+                chain.windows(names.len().max(1)).any(|part| names.is_empty() || part == names)
+            };
+            let chain = self.chains.iter().find(|chain| sides.iter().all(|names| is_part(names, chain)));
             assert!(chain.is_some(), "no such chain: {all:?} {look:?}");
             if cut {
                 shown.cut += 1;
             } else {
-                let begins = names.is_empty() || self.chains.iter().any(|chain| chain.starts_with(&names));
+                let begins = |chain: &&[&str]| chain.get(..names.len()).is_some_and(|begin| begin == names);
+                let begins = names.is_empty() || self.chains.iter().any(begins);
                 assert!(begins, "not whole: {all:?} {look:?}");
                 shown.whole += 1;
                 shown.innermost.extend(names.last().map(|name| name.to_string()));
@@ -70,7 +81,7 @@ fn is_cut(look: &Look) -> bool {
     look.stack.iter().any(|frame| matches!(frame.decode(), FrameCode::Marker { .. }))
 }
 
-fn walked(look: &Look) -> Stack {
+pub fn walked(look: &Look) -> Stack {
     Stack { walk: sampletop::unwinder::Walk { end: None, recovered: false }, frames: look.stack.clone() }
 }
 
@@ -78,7 +89,7 @@ fn stacks<'a>(events: &'a [Event], who: &str) -> Vec<&'a Look> {
     looks(events).filter(|l| name(l).starts_with(who) && l.seen != Seen::Running).collect()
 }
 
-fn last_losses(events: &[Event]) -> Losses {
+pub fn last_losses(events: &[Event]) -> Losses {
     let last = events.iter().rev().find_map(|e| if let Event::Tick(t) = e { Some(t.losses) } else { None });
     last.expect("a tick")
 }
@@ -191,7 +202,7 @@ fn children_that_come_and_go_are_not_the_target(choice: CaptureChoice) {
     drop(sampler);
     events.extend(reader.by_ref());
     // What the children did is not there, under any name.
-    let threads: BTreeSet<_> = looks(&events).map(|look| look.thread).collect();
+    let threads: BTreeSet<_> = looks(&events).map(|look| look.thread).filter(is_known).collect();
     assert_eq!(threads.len(), 4, "{threads:?}");
     assert!(!events.iter().any(|event| matches!(event, Event::Exec { .. })));
     let symbols = [Symbols::of(&program)];

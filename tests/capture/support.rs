@@ -9,7 +9,7 @@ use sampletop::capture::parked::PARKED_AFTER;
 use sampletop::capture::ring::Reader;
 use sampletop::capture::{MakeUnwinder, Plan, Sampler, Walkers};
 use sampletop::config::{CaptureChoice, UnwinderChoice};
-use sampletop::model::frame::{Event, FileId, FrameCode, Look, Ns, RawFrame};
+use sampletop::model::frame::{Event, FileId, FrameCode, Look, Ns, RawFrame, ThreadKey};
 use sampletop::process::target::Target;
 use sampletop::unwinder::{Registers, StackBytes, Unwinder, Walk};
 
@@ -32,7 +32,15 @@ pub fn top_only() -> MakeUnwinder {
 
 pub fn plan(choice: CaptureChoice, interval_ms: u64) -> Plan {
     let interval = Duration::from_millis(interval_ms);
-    Plan { choice, unwinder: UnwinderChoice::default(), interval, own_child: false, outlasts: false, overhead: None }
+    Plan {
+        choice,
+        unwinder: UnwinderChoice::default(),
+        interval,
+        own_child: false,
+        outlasts: false,
+        overhead: None,
+        once: false,
+    }
 }
 
 pub fn start(target: &Running, choice: CaptureChoice, interval_ms: u64) -> (Sampler, Reader) {
@@ -97,6 +105,11 @@ pub fn read_for(reader: &mut Reader, time: Duration) -> Vec<Event> {
     let end = Instant::now() + time;
     read_until(reader, &mut events, |_| Instant::now() >= end);
     events
+}
+
+/// Not a thread that was sampled and had ended before it was observed.
+pub fn is_known(thread: &ThreadKey) -> bool {
+    thread.tid != 0
 }
 
 pub fn looks(events: &[Event]) -> impl Iterator<Item = &Look> {

@@ -5,7 +5,7 @@ pub mod java;
 pub mod running;
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -103,6 +103,20 @@ impl Recording {
     }
 }
 
+impl Recording {
+    /// Sends one signal and waits for the end.
+    pub fn end_by(mut self, signal: rustix::process::Signal) -> ExitStatus {
+        let child = self.0.as_mut().expect("it is ended once");
+        rustix::process::kill_process(rustix::process::Pid::from_child(child), signal).expect("our child");
+        let mut status = None;
+        wait_until(&format!("{signal:?} ends it"), || {
+            status = child.try_wait().expect("our child");
+            status.is_some()
+        });
+        status.expect("it has ended")
+    }
+}
+
 impl Drop for Recording {
     fn drop(&mut self) {
         if let Some(child) = &mut self.0 {
@@ -110,6 +124,28 @@ impl Drop for Recording {
             let _ = child.wait();
         }
     }
+}
+
+/// A group's call tree out of its flat list: the roots, each node with those below it as `children`.
+pub fn tree(group: &serde_json::Value) -> serde_json::Value {
+    let mut nodes = group["nodes"].as_array().unwrap_or_else(|| panic!("no nodes: {group}")).clone();
+    let mut roots = Vec::new();
+    // The last of the list has its children by then, the last child first.
+    while let Some(mut node) = nodes.pop() {
+        let fields = node.as_object_mut().expect("an object");
+        let below = fields.entry("children").or_insert_with(|| Vec::<serde_json::Value>::new().into());
+        below.as_array_mut().expect("a list").reverse();
+        match node["parent"].as_u64() {
+            None => roots.push(node),
+            Some(parent) => {
+                let above = nodes[parent as usize].as_object_mut().expect("an object");
+                let siblings = above.entry("children").or_insert_with(|| Vec::<serde_json::Value>::new().into());
+                siblings.as_array_mut().expect("a list").push(node);
+            }
+        }
+    }
+    roots.reverse();
+    roots.into()
 }
 
 /// For a test that cannot do its work here: says so on the real stderr (which the test harness does not swallow, and

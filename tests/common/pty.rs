@@ -6,7 +6,7 @@ use std::num::NonZero;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
+use portable_pty::{Child, CommandBuilder, ExitStatus, MasterPty, PtySize, native_pty_system};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// How long anything may take to appear. A limit against hanging, not a measure.
@@ -160,10 +160,15 @@ impl Session {
 
     /// Waits for the end; answers the exit code, with all that was written read.
     pub fn wait_end(&mut self) -> u32 {
+        self.wait_status().exit_code()
+    }
+
+    /// The same with the signal that ended it, by `strsignal`'s name.
+    pub fn wait_status(&mut self) -> ExitStatus {
         let deadline = Instant::now() + LIMIT;
-        let code = loop {
+        let status = loop {
             if let Some(status) = self.child.try_wait().expect("it can be asked") {
-                break status.exit_code();
+                break status;
             }
             assert!(Instant::now() < deadline, "still running; the screen is:\n{}", self.screen());
             if let Some(bytes) = self.read(Duration::from_millis(20)) {
@@ -174,7 +179,7 @@ impl Session {
         while let Some(bytes) = self.read(Duration::ZERO).filter(|bytes| !bytes.is_empty()) {
             self.feed(&bytes);
         }
-        code
+        status
     }
 
     fn feed(&mut self, bytes: &[u8]) {

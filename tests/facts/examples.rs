@@ -243,8 +243,9 @@ fn a_sample_from_before_the_last_look_may_still_be_the_newest_observation() {
     feed.on_cpu(8, 1, 20);
     feed.tick(10);
     feed.ended(20, 1, counters(19, 0, 1));
-    // Its span ends at 8; that the thread was seen running at 10, without a sample, is not forgotten.
-    assert_eq!(feed.rows(), ["t1 20 run wall=8 cpu=19 hits=1/1", "t1 [cpu, not sampled] run wall=12 cpu=0 hits=0/0"]);
+    // Its span ends at 8. That the thread was seen running at 10, without a sample, is not forgotten: what came after has the
+    // stack of a sample, and is no hit.
+    assert_eq!(feed.rows(), ["t1 20 run wall=20 cpu=19 hits=1/1"]);
 }
 
 #[test]
@@ -266,10 +267,10 @@ fn a_thread_that_ends() {
     ];
     assert_eq!(feed.rows(), expected);
     assert!(feed.recorder.view().threads.is_empty());
-    // A sample read after its thread's end changes nothing.
+    // A sample read after its thread's end is a hit, and has what time the process's clock knows of.
     feed.on_cpu(104, 2, 20);
     feed.ticks(100, 300);
-    assert_eq!(feed.rows(), expected);
+    assert_eq!(feed.rows()[1], "t2 20 run wall=105 cpu=0 hits=2/2");
 }
 
 #[test]
@@ -308,11 +309,10 @@ fn exec_ends_what_was_before_it() {
     feed.blocked(20, 1, READ, 21, counters(19, 0, 1));
     feed.tick(20);
     let expected = [
-        "t1 10 run wall=4 cpu=10 hits=2/2",
+        // 4..15: seen running at 10, no sample after.
+        "t1 10 run wall=15 cpu=10 hits=2/2",
         "t1 20 run wall=3 cpu=9 hits=1/1",
         "t1 21 io wall=2 cpu=0 hits=1/0 longest=2@18",
-        // 4..15: seen running at 10, no sample after.
-        "t1 [cpu, not sampled] run wall=11 cpu=0 hits=0/0",
     ];
     assert_eq!(feed.rows(), expected);
 }

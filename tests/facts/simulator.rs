@@ -193,13 +193,15 @@ impl World {
                 if lost {
                     continue;
                 }
-                if ended[index].is_none() {
+                samples += u64::from(seen == Seen::OnCpu);
+                // Its thread is not known any more.
+                let unknown = seen == Seen::OnCpu && first[index].is_none() && life.death() <= now;
+                if ended[index].is_none() && !unknown {
                     first[index].get_or_insert(at);
-                    samples += u64::from(seen == Seen::OnCpu);
                 }
                 events.push(Some(Event::Look(Look {
                     at: START + at,
-                    thread: life.key,
+                    thread: if unknown { ThreadKey::unknown(PID) } else { life.key },
                     name: RawName::new(format!("w{}", index % 2).as_bytes()),
                     seen,
                     counters,

@@ -104,7 +104,7 @@ fn an_empty_session_is_a_file_too() {
 #[test]
 fn what_is_no_profile_gets_one_sentence() {
     let sentence = |bytes: &[u8]| saved::read(bytes).expect_err("no profile").to_string();
-    for foreign in [&b""[..], b"\n", b"{\"schema\":\"sampletop/1\"}", &[0; 5000], &[0xff; 5000]] {
+    for foreign in [&b""[..], b"\n", b"{\"schema\":\"sampletop/2\"}", &[0; 5000], &[0xff; 5000]] {
         assert_eq!(
             sentence(foreign),
             "this is no profile of sampletop's; write one with `sampletop record -o NAME.sampletop`"

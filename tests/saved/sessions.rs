@@ -89,6 +89,7 @@ pub fn snapshot() -> Snapshot {
             naming: true,
             folded_facts: 17,
             dropped_buckets: 19,
+            startup_ns: 187_000_000,
         },
         tables: Tables::default(),
         history: History::default(),

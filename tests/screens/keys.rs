@@ -72,11 +72,61 @@ fn a_frozen_screen_stands_still_and_gets_names() {
     let frozen = live.press(" ").screen();
     assert!(frozen.contains("FROZEN"));
     live.send(Input::Snapshot(Arc::new(world.run(10 * SECOND).snapshot())));
-    // The history line goes on: it is about now.
-    let without_history = |s: &str| s.lines().filter(|l| !l.contains("active thr")).collect::<Vec<_>>().join("\n");
-    assert_eq!(without_history(&live.screen()), without_history(&frozen));
+    assert_eq!(live.screen(), frozen, "the history line stands still, too");
     assert!(live.press(" ").screen().contains("LIVE"));
+    let without_history = |s: &str| s.lines().filter(|l| !l.contains("active thr")).collect::<Vec<_>>().join("\n");
     assert_ne!(without_history(&live.screen()), without_history(&frozen));
+}
+
+/// The span of the line, what a full bar stands for, and the bars.
+fn bars(live: &Live) -> (String, String, Vec<char>) {
+    let screen = live.screen();
+    let line = screen.lines().find(|l| l.contains("active thr")).expect("the history line");
+    let (bars, words) = line.split_once("now").expect("it is live");
+    let scale = words.split_once(',').expect("a scale").0.to_owned();
+    (bars[..6].to_owned(), scale, bars[6..].chars().filter(|c| !"[]".contains(*c)).collect())
+}
+
+#[test]
+fn bars_of_the_past_keep_their_height() {
+    for width in [80, 117] {
+        let mut world = World::shop();
+        let mut live = Live::new(width, 24, AppConfig::default());
+        live.send(Input::Snapshot(Arc::new(world.run(2 * SECOND).snapshot())));
+        let mut before = bars(&live);
+        let (mut moved, mut stood) = (0, 0);
+        for second in 3..200 {
+            live.send(Input::Snapshot(Arc::new(world.run(SECOND).snapshot())));
+            let after = bars(&live);
+            if (&before.0, &before.1) == (&after.0, &after.1) {
+                let n = after.2.len() - 1;
+                let (moves, stands) = (after.2[..n] == before.2[1..], after.2[..n] == before.2[..n]);
+                assert!(moves || stands, "second {second}: {before:?}\n{after:?}");
+                (moved, stood) = (moved + u32::from(moves), stood + u32::from(stands));
+            }
+            before = after;
+        }
+        assert!(moved > 30 && stood > 30, "{moved} {stood}");
+    }
+}
+
+#[test]
+fn what_a_prompt_proposes_is_replaced_by_what_is_typed() {
+    let mut live = Live::shop(80, 24);
+    assert!(live.press("w5m<enter>").screen().contains("(5m)"), "{}", live.screen());
+    assert!(live.press("w<bs>s<enter>").screen().contains("(5s)"), "{}", live.screen());
+    live.effects.clear();
+    live.press("d20ms<enter>");
+    assert!(matches!(live.effects[..], [Effect::SetInterval(i)] if i == Duration::from_millis(20)));
+}
+
+#[test]
+fn a_key_without_a_meaning_says_so() {
+    let mut live = Live::shop(80, 24);
+    let plain = live.screen();
+    assert!(live.press("Q").screen().contains("no such key: Q (? help)"), "{}", live.screen());
+    assert_eq!(live.press("<esc>").screen(), plain);
+    assert!(live.press("fQ").screen().contains("no such key here: Q"), "{}", live.screen());
 }
 
 #[test]

@@ -64,7 +64,8 @@ fn stacks(snapshot: &Snapshot, settings: &Settings) -> Times {
     let mut times = Times::new();
     for group in profile["groups"].as_array().expect("groups") {
         let name = group["name"].as_str().expect("a name").to_owned();
-        let mut todo = vec![(vec![name], &group["tree"])];
+        let tree = common::tree(group);
+        let mut todo = vec![(vec![name], &tree)];
         while let Some((path, nodes)) = todo.pop() {
             for node in nodes.as_array().expect("nodes") {
                 let mut path = path.clone();
@@ -86,12 +87,8 @@ fn frames(snapshot: &Snapshot, settings: &Settings) -> Vec<(String, f64)> {
     let ms = |node: &Value| node["wall_ms"].as_f64().expect("a number");
     for group in profile["groups"].as_array().expect("groups") {
         frames.push((group["name"].as_str().expect("a name").to_owned(), ms(group)));
-        let mut todo = vec![&group["tree"]];
-        while let Some(nodes) = todo.pop() {
-            for node in nodes.as_array().expect("nodes") {
-                frames.push((node["frame"].as_str().expect("a name").to_owned(), ms(node)));
-                todo.push(&node["children"]);
-            }
+        for node in group["nodes"].as_array().expect("nodes") {
+            frames.push((node["frame"].as_str().expect("a name").to_owned(), ms(node)));
         }
     }
     frames

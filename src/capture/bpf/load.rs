@@ -84,6 +84,7 @@ enum Word {
     Process = 5,
     Listed = 6,
     Rows = 7,
+    Runnable = 8,
 }
 
 /// A thread that is to be visited alone.
@@ -300,6 +301,11 @@ impl Programs {
         }
         self.order.set(Word::Again, 0);
         Ok(filled)
+    }
+
+    /// From now on runnable threads that are off the core are read.
+    pub fn read_runnable(&mut self) {
+        self.order.set(Word::Runnable, 1);
     }
 
     /// System calls made for looking, ever.

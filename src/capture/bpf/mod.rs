@@ -246,11 +246,16 @@ impl Bpf {
     pub fn rows(&self) -> impl Iterator<Item = (Row, Copied<'_>)> {
         rows::decode(&self.buffer[..self.filled], self.boot_offset).into_iter().flatten().map(|row| {
             let copied = match &row.what {
-                What::Blocked(blocked) => self.programs.copied(blocked),
+                What::Blocked(blocked) | What::Ready(blocked) => self.programs.copied(blocked),
                 _ => Copied::default(),
             };
             (row, copied)
         })
+    }
+
+    /// Threads that are runnable, and wait for a core, are read as they lie, too: [`What::Ready`].
+    pub fn read_runnable(&mut self) {
+        self.programs.read_runnable();
     }
 
     pub fn counts(&self) -> Counts {

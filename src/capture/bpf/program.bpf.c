@@ -144,6 +144,8 @@ struct order {
     u32 listed;
     // Rows that `visit` has written.
     u32 rows;
+    // Not 0: runnable threads that are off the core are read, too.
+    u32 runnable;
 };
 struct {
     NUMBER(type, MAP_ARRAY);
@@ -216,6 +218,8 @@ struct {
 #define NO_STACK 8
 // No slot was left.
 #define LATE 16
+// With RUNS: it waits for a core, and comes with registers and stack.
+#define READY 32
 
 struct row {
     // CLOCK_MONOTONIC.
@@ -346,8 +350,9 @@ static __attribute__((always_inline)) void kernel_stack(struct task_struct *task
     }
 }
 
-// Registers and stack of a thread that is off its core; what can be said of it from now on.
-static __attribute__((always_inline)) u32 read_blocked(struct task_struct *task, struct order *order, struct row *row)
+// Registers and stack of a thread that is off its core; what can be said of it from now on. One that is runnable was preempted or
+// woken: its registers lie where the kernel saved them, until it is put on a core, which `pcount` counts before it runs.
+static __attribute__((always_inline)) u32 read_off_core(struct task_struct *task, struct order *order, struct row *row)
 {
     if (task->mm)
         registers(task, row);
@@ -358,6 +363,10 @@ static __attribute__((always_inline)) u32 read_blocked(struct task_struct *task,
     FRESH_READS;
     if (task->on_cpu || task->sched_info.pcount != row->runs)
         row->flags |= TORN;
+    if (!row->state) {
+        row->flags |= row->flags & (TORN | LATE) ? RUNS : RUNS | READY;
+        return TOLD_NOTHING;
+    }
     if (row->flags & (TORN | LATE) || !(row->sp && row->ip))
         return TOLD_NOTHING;
     if (row->state & TASK_STOPPED_OR_TRACED)
@@ -395,13 +404,13 @@ static __attribute__((always_inline)) void tell(struct seq_file *rows, struct ta
     bpf_probe_read_kernel(row.comm, sizeof(row.comm), &task->comm);
     if (row.exit_state) {
         what = TOLD_ALL;
-    } else if (task->on_cpu || !row.state) {
+    } else if (task->on_cpu || (!row.state && !order->runnable)) {
         row.flags |= RUNS;
     } else if (told && told->what == TOLD_HELD) {
         row.flags |= HELD;
         what = TOLD_HELD;
     } else {
-        what = read_blocked(task, order, &row);
+        what = read_off_core(task, order, &row);
     }
     // A row that does not fit any more is asked for again by the next read: it counts as told only when it is written.
     if (bpf_seq_write(rows, &row, sizeof(row)))

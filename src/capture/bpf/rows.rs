@@ -18,6 +18,7 @@ const RUNS: u32 = 1;
 const HELD: u32 = 2;
 const TORN: u32 = 4;
 const LATE: u32 = 16;
+const READY: u32 = 32;
 
 /// One thread, as it was at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,10 +40,11 @@ pub struct Row {
 
 /// What there is beside the counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[expect(clippy::large_enum_variant, reason = "one at a time, taken apart where it is made")]
 pub enum What {
     /// On a core, runnable, or ended.
     Nothing,
+    /// Runnable, and off its core while it was read: where it was preempted, or is to wake up. Only where that was asked for.
+    Ready(Blocked),
     /// Uninterruptible or stopped, and not moved since its stack was told.
     Held,
     /// It was put on a core while it was read. It will be told again.
@@ -148,7 +150,9 @@ fn row(bytes: &[u8], boot_offset: i64) -> Row {
         kernel_bytes: if copied { kernel_bytes } else { 0 },
     };
     let what = match flags {
-        _ if exit_state != 0 || flags & RUNS != 0 => What::Nothing,
+        _ if exit_state != 0 => What::Nothing,
+        _ if flags & (RUNS | READY) == RUNS | READY && rip != 0 && rsp != 0 => What::Ready(blocked),
+        _ if flags & RUNS != 0 => What::Nothing,
         _ if flags & HELD != 0 => What::Held,
         _ if flags & TORN != 0 => What::Torn,
         _ if flags & LATE != 0 => What::Late,
@@ -230,6 +234,9 @@ mod tests {
         let what = |flags, exit| one(&bytes(flags, 1, exit, 0, 0, 1, 1, 0)).what;
         assert_eq!(what(RUNS, 0), What::Nothing);
         assert_eq!(what(0, 0x20), What::Nothing);
+        assert!(matches!(what(RUNS | READY, 0), What::Ready(_)));
+        assert_eq!([what(RUNS | READY, 0x20), what(RUNS | TORN, 0), what(RUNS | LATE, 0)], [What::Nothing; 3]);
+        assert_eq!(one(&bytes(RUNS | READY, 0, 0, 0, 0, 0, 0, 0)).what, What::Nothing, "it has no registers");
         assert_eq!(what(HELD, 0), What::Held);
         assert_eq!((what(TORN, 0), what(TORN | 8, 0), what(LATE, 0)), (What::Torn, What::Torn, What::Late));
         assert_eq!(one(&bytes(0, 1, 0, 0, 0, 0, 0, 0)).what, What::NoRegisters);

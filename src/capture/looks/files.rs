@@ -18,6 +18,8 @@ pub(super) struct UnderWay {
     turn: usize,
 }
 
+/// Of more threads than these, one that waits at its first observation is parked at once.
+const MANY: usize = 1_000;
 /// How many looks are made before the clock is asked whether to pause.
 const LOOKS_AT_ONCE: usize = 64;
 
@@ -31,6 +33,7 @@ impl Looks {
                 // Here nobody tells of threads unasked.
                 self.again.tids.clear();
                 self.update_list(true, round);
+                self.take_in(round.first_most);
                 let most = match std::mem::take(&mut self.all) {
                     true => usize::MAX,
                     false if self.standstill.holds() => 0,
@@ -76,8 +79,23 @@ impl Looks {
         if self.asks_the_clock() {
             self.answered(self.tasks.clock(), self.turns.len(), round.turns);
         }
-        self.rounds += 1;
+        self.attaching &= !self.newcomers.is_empty();
         true
+    }
+
+    /// The next of those that were listed are read in this round: a first observation takes nine system calls and a walk, so a
+    /// round that made them of thousands of threads would last for many intervals.
+    fn take_in(&mut self, most: usize) {
+        let mut taken = 0;
+        while taken < most
+            && let Some(tid) = self.newcomers.pop()
+        {
+            // A sample may have brought it.
+            if !self.index.contains_key(&tid) {
+                self.add(tid);
+                taken += 1;
+            }
+        }
     }
 
     /// False when the thread is gone. `from`: when the round began.
@@ -103,10 +121,14 @@ impl Looks {
         }
         match self.find(index, round.stacks.is_some()) {
             Ok(found) => {
-                let state = found.state;
+                let (state, first) = (found.state, self.known[index].counters.is_none());
                 self.found(index, &found, counters, round, &mut |tasks, files, round, look| {
                     read_stack(tasks, files, state, round, look)
                 });
+                // Of thousands most have waited for long: to see them wait in every round would take longer than one has.
+                if first && self.known.len() > MANY && matches!(self.known[index].last, Last::Blocked) {
+                    self.park(index);
+                }
                 true
             }
             Err(ReadError::Gone) => {
@@ -131,10 +153,10 @@ impl Looks {
             && self.tasks.doing(&mut known.files) == Ok(Doing::Running)
         {
             let name = self.tasks.name(&mut known.files)?;
-            return Ok(Found { at: now(), name, state: b'R', start: known.key.start });
+            return Ok(Found { at: now(), name, state: b'R', ready: false, start: known.key.start });
         }
         let stat = self.tasks.stat(&mut known.files)?;
-        Ok(Found { at: now(), name: stat.name, state: stat.state, start: stat.start })
+        Ok(Found { at: now(), name: stat.name, state: stat.state, ready: false, start: stat.start })
     }
 }
 
@@ -174,6 +196,7 @@ fn read_stack(
         // It is ending and has given its registers up.
         return None;
     }
+    stacks.set_instant(look.thread.pid, look.at);
     let walk = stacks.reader.walk(pc, sp, stacks.unwinder, &mut look.stack);
     let name = stacks.unwinder.thread_name(look.at);
     let waits_for = stacks.unwinder.waits_for();

@@ -9,14 +9,15 @@
 
 mod files;
 mod rows;
+mod stacks;
 
 use std::io;
 
 use rustc_hash::FxHashMap;
 
-use crate::capture::blocked::StackReader;
 use crate::capture::bpf::Again;
 use crate::capture::looks::files::UnderWay;
+pub use crate::capture::looks::stacks::Stacks;
 use crate::capture::parked::Parked;
 use crate::capture::schedule::now;
 use crate::capture::standstill::Standstill;
@@ -24,7 +25,7 @@ use crate::model::frame::{
     Counters, Event, FrameCode, Look, Losses, Marker, Ns, RawFrame, RawName, Seen, Syscall, ThreadKey,
 };
 use crate::process::threads::{CounterSource, Descriptors, ReadError, Reads, Tasks, ThreadFiles};
-use crate::unwinder::{Unwinder, Walk};
+use crate::unwinder::Walk;
 
 /// Threads beyond these are not looked at (kernel.pid_max allows four million).
 const MOST_THREADS: usize = 100_000;
@@ -41,15 +42,12 @@ pub struct Round<'a> {
     pub stops_threads: bool,
     /// So many parked threads have their turn.
     pub turns: usize,
+    /// Maximum threads that the files of /proc are asked about for the first time; the rest wait for the next round.
+    pub first_most: usize,
     /// Pause at this time: [`Looks::round`] is to be called again.
     pub pause_at: Ns,
     /// Set when the kernel refused a stack that it was asked for.
     pub denied: bool,
-}
-
-pub struct Stacks<'a> {
-    pub reader: &'a mut StackReader,
-    pub unwinder: &'a mut dyn Unwinder,
 }
 
 /// A thread that ran since the round before.
@@ -114,11 +112,14 @@ pub struct Looks {
     /// Link count of the thread directory when it was listed last.
     links: u64,
     list_again: bool,
-    rounds: u64,
     tids: Vec<u32>,
     parked: Parked,
     /// The next round leaves nobody out.
     all: bool,
+    /// Listed, and not read yet; the next one is the last.
+    newcomers: Vec<u32>,
+    /// Threads that were there at the beginning are still among them.
+    attaching: bool,
     /// The round that is under way, if it paused.
     under_way: Option<UnderWay>,
     turns: Vec<u32>,
@@ -154,10 +155,11 @@ impl Looks {
             index: FxHashMap::default(),
             links: 0,
             list_again: true,
-            rounds: 0,
             tids: Vec::new(),
             parked: Parked::default(),
             all: false,
+            newcomers: Vec::new(),
+            attaching: true,
             under_way: None,
             turns: Vec::new(),
             standstill: Standstill::default(),
@@ -199,6 +201,11 @@ impl Looks {
     /// The next round looks at everybody, parked or not.
     pub fn leave_nobody_out(&mut self) {
         self.all = true;
+    }
+
+    /// Threads that wait for their first observation, of those that there were at the beginning.
+    pub fn not_read_yet(&self) -> usize {
+        if self.attaching { self.newcomers.len() } else { 0 }
     }
 
     /// Who `tid` is, for a sample taken at `at` between two rounds. `None`: it has ended before anybody could look. The
@@ -259,12 +266,13 @@ impl Looks {
             // Taken before the listing: a thread born during it changes the count again.
             (self.links, self.list_again) = (links, false);
             tids.truncate(MOST_THREADS);
-            for tid in &tids {
+            self.newcomers.clear();
+            for tid in tids.iter().rev() {
                 if self.index.contains_key(tid) {
                     continue;
                 }
                 if add {
-                    self.add(*tid);
+                    self.newcomers.push(*tid);
                 } else {
                     // Born since the iterator came by.
                     self.all = true;
@@ -304,7 +312,7 @@ impl Looks {
             return None;
         }
         let key = ThreadKey { pid: self.pid, tid, start };
-        let at_start = self.rounds == 0;
+        let at_start = self.attaching;
         self.index.insert(tid, self.known.len());
         self.known.push(Known {
             key,
@@ -470,7 +478,7 @@ impl Looks {
             recovered: false,
         };
         let again = unmoved && known.doubted > 0;
-        if found.state != b'R'
+        if (found.state != b'R' || found.ready)
             && let Some(walk) = read(&self.tasks, &mut known.files, round, &mut look)
         {
             // A stack that is tried again counts once, as it was found at first.
@@ -482,7 +490,7 @@ impl Looks {
             known.doubted = 0;
         }
         known.last = match look.seen {
-            Seen::OnCpu | Seen::Running => Last::Running,
+            Seen::OnCpu | Seen::Running | Seen::Ready => Last::Running,
             Seen::Blocked(_) if doubtful(&look.stack) && known.doubted < DOUBTED_MOST => {
                 known.doubted += 1;
                 self.again.tids.push(known.key.tid);
@@ -494,7 +502,7 @@ impl Looks {
             }
         };
         if !unmoved {
-            let runnable = look.seen == Seen::Running;
+            let runnable = matches!(look.seen, Seen::Running | Seen::Ready);
             round.moved.push(Moved { tid: known.key.tid, ran, delayed, runnable, at_start: known.at_start });
         }
         round.events.push(Event::Look(look));
@@ -519,6 +527,8 @@ struct Found {
     name: RawName,
     /// The letter of /proc/PID/stat.
     state: u8,
+    /// Its stack can be read although it is runnable.
+    ready: bool,
     start: u64,
 }
 
@@ -528,7 +538,10 @@ fn doubtful(stack: &[RawFrame]) -> bool {
     let end = stack.last().map(|frame| frame.decode());
     matches!(
         end,
-        Some(FrameCode::Marker { marker: Marker::BadUnwind | Marker::OutsideMaps | Marker::NoUnwindInfo, .. })
+        Some(FrameCode::Marker {
+            marker: Marker::BadUnwind | Marker::OutsideMaps | Marker::NoUnwindInfo | Marker::CodeReplaced,
+            ..
+        })
     )
 }
 
@@ -551,7 +564,7 @@ pub fn count_walk(walk: &Walk, losses: &mut Losses) {
     losses.samples += 1;
     losses.recovered += u64::from(walk.recovered);
     match walk.end {
-        Some(Marker::Truncated | Marker::TooDeep) => losses.truncated += 1,
+        Some(Marker::Truncated | Marker::TooDeep | Marker::NotCopied) => losses.truncated += 1,
         Some(reason) => {
             losses.unwind_failed += 1;
             match reason {

@@ -9,7 +9,7 @@ use crate::capture::bpf::rows::{Blocked, Copied, Row, What};
 use crate::capture::bpf::{Single, Singly, Visit};
 use crate::capture::looks::{Found, Last, Looks, Round, not_readable, seen_as};
 use crate::capture::schedule::now;
-use crate::model::frame::{Look, Marker, Ns};
+use crate::model::frame::{Look, Marker, Ns, Seen};
 use crate::process::threads::{Tasks, ThreadFiles};
 use crate::unwinder::{StackBytes, Walk};
 
@@ -92,7 +92,7 @@ impl Looks {
         if self.list_again {
             self.update_list(false, round);
         }
-        self.rounds += 1;
+        self.attaching = false;
     }
 
     /// A row of the pass that is this round, with its stack.
@@ -118,7 +118,8 @@ impl Looks {
         if same && (ended || self.unmoved(index, row.counters, 0, || row.at, round)) {
             return;
         }
-        let found = Found { at: row.at, name: row.name, state: row.state, start: row.start };
+        let ready = matches!(row.what, What::Ready(_));
+        let found = Found { at: row.at, name: row.name, state: row.state, ready, start: row.start };
         self.found(index, &found, row.counters, round, &mut |tasks, files, round, look| {
             read_stack(tasks, files, row, copied, round, look)
         });
@@ -147,7 +148,7 @@ fn read_stack(
     look: &mut Look,
 ) -> Option<Walk> {
     let blocked = match &row.what {
-        What::Blocked(blocked) => blocked,
+        What::Blocked(blocked) | What::Ready(blocked) => blocked,
         What::Torn => {
             round.losses.torn += 1;
             return None;
@@ -159,10 +160,14 @@ fn read_stack(
         // Held, and we do not know what it was told with: it is asked for again.
         What::Nothing | What::NoRegisters | What::Held => return None,
     };
+    let ready = matches!(row.what, What::Ready(_));
     let Some(stacks) = &mut round.stacks else {
-        not_readable(row.state, look);
+        if !ready {
+            not_readable(row.state, look);
+        }
         return None;
     };
+    stacks.set_instant(look.thread.pid, row.at);
     let registers = &blocked.registers;
     let bytes = StackBytes { base: registers.rsp, bytes: copied.stack };
     copied.kernel_frames(&mut look.stack);
@@ -183,13 +188,14 @@ fn read_stack(
             return None;
         }
     }
-    if let Some((at, frame)) = stacks.unwinder.waits_for()
+    if !ready
+        && let Some((at, frame)) = stacks.unwinder.waits_for()
         && stayed(tasks, files, row)
     {
         look.stack.insert(of_user + at, frame);
     }
     let Blocked { call, .. } = blocked;
-    look.seen = seen_as(row.state, Some(*call));
+    look.seen = if ready { Seen::Ready } else { seen_as(row.state, Some(*call)) };
     look.recovered = walk.recovered;
     look.name = name.unwrap_or(look.name);
     Some(walk)

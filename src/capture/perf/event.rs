@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use perf_event_open_sys::{bindings as sys, ioctls, perf_event_open};
 
 use crate::capture::cpus::online_cpus;
-use crate::capture::kernel_ring::{KERNEL_FRAMES, SAMPLE_REGISTERS, SAMPLE_TYPE};
+use crate::capture::kernel_ring::{KERNEL_FRAMES, SAMPLE_ID_TYPE, SAMPLE_REGISTERS, SAMPLE_TYPE};
 use crate::capture::perf::{SMALLEST_RING, Scope};
 use crate::model::frame::Ns;
 
@@ -68,6 +68,31 @@ pub fn holder_attr(attr: &sys::perf_event_attr) -> sys::perf_event_attr {
     holder
 }
 
+/// Asks for reports of executable memory that is mapped.
+fn report_code(attr: &mut sys::perf_event_attr) {
+    attr.set_mmap(1);
+    attr.set_mmap2(1);
+    attr.set_sample_id_all(1);
+}
+
+/// Bytes of the ring for reports of one CPU: some 400, of all processes.
+pub const REPORTS_RING: usize = 64 << 10;
+
+/// An event that samples nothing and reports what all processes map executable on its CPU.
+pub fn reports_attr(attr: &sys::perf_event_attr) -> sys::perf_event_attr {
+    let mut reports = holder_attr(attr);
+    reports.sample_type &= SAMPLE_ID_TYPE;
+    reports.sample_regs_user = 0;
+    reports.sample_stack_user = 0;
+    reports.sample_max_stack = 0;
+    reports.read_format = 0;
+    reports.set_exclude_callchain_user(0);
+    reports.set_disabled(0);
+    report_code(&mut reports);
+    reports.__bindgen_anon_2.wakeup_watermark = (REPORTS_RING / 2) as u32;
+    reports
+}
+
 /// Finds scope and attributes that the kernel accepts, by opening them.
 pub fn probe(tid: u32, cpu: u32, dump: usize) -> io::Result<(Scope, sys::perf_event_attr)> {
     let mut attr = base_attr(dump);
@@ -76,6 +101,7 @@ pub fn probe(tid: u32, cpu: u32, dump: usize) -> io::Result<(Scope, sys::perf_ev
     }
     attr.set_inherit(1);
     attr.set_inherit_thread(1);
+    report_code(&mut attr);
     first_accepted(attr, tid as i32, cpu)
         .or_else(|_| {
             attr.set_exclude_kernel(1);

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use crate::capture::ptrace::Stopper;
 use crate::capture::sampler::names::ThreadNames;
 use crate::capture::sampler::process::{Ended, Process};
-use crate::capture::sampler::{Core, descriptors_to_spend};
+use crate::capture::sampler::{Core, between_samples, descriptors_to_spend};
 use crate::capture::schedule::now;
 use crate::capture::way::{self, Kind, Setting};
 use crate::config::CaptureChoice;
-use crate::model::frame::{Event, Ns};
+use crate::model::frame::{Event, Ns, Seen};
 use crate::process::privileges;
 use crate::process::target::{AttachError, Target};
 use crate::process::threads::{process_cpu, raise_descriptor_limit};
@@ -90,8 +90,12 @@ impl Core {
     pub(super) fn replaced(&mut self, index: usize, at: Ns) {
         let process = &mut self.processes[index];
         let pid = process.pid();
+        if std::mem::take(&mut process.before_exec) {
+            forget_stacks(&mut self.events, pid);
+        }
         self.events.push(Event::Exec { at, pid });
         process.unwinder = (self.walkers.walk_copied)(pid);
+        process.unwinder.follows_exec();
         process.names = ThreadNames::default();
         process.stacks.invalidate();
         process.looks.restart();
@@ -106,6 +110,7 @@ impl Core {
         } else {
             let _ = self.start_stopper(index);
         }
+        self.processes[index].begin_walking();
     }
 
     /// It may not be looked at any more: what was gathered is not told, and only its states will be.
@@ -136,6 +141,9 @@ impl Core {
             } else if (process.ended.is_some() || process.program.between()) && privileges::borrowed() {
                 let pid = process.pid();
                 self.events.retain(|event| !matches!(event, Event::Look(look) if look.thread.pid == pid));
+            } else if process.before_exec {
+                let pid = process.pid();
+                forget_stacks(&mut self.events, pid);
             }
         }
     }
@@ -215,7 +223,8 @@ impl Core {
         Setting {
             target: &process.target,
             tasks: process.looks.tasks(),
-            interval: self.schedule.interval(),
+            interval: between_samples(self.schedule.interval(), self.once),
+            runnable: self.once,
             descriptors: descriptors_to_spend(raise_descriptor_limit()),
             own_child: self.own_child,
         }
@@ -265,6 +274,19 @@ impl Core {
         self.send(Event::ProcessEnded { at, pid });
         if process.refusal.is_some() {
             self.publish_status();
+        }
+    }
+}
+
+/// Leaves the counters of a program that waits for its exec. Its stacks are of our own code.
+fn forget_stacks(events: &mut [Event], pid: u32) {
+    for event in events {
+        if let Event::Look(look) = event
+            && look.thread.pid == pid
+            && look.seen != Seen::OnCpu
+        {
+            look.seen = Seen::Running;
+            look.stack.clear();
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashSet;
+
 use crate::capture::Walkers;
 use crate::capture::blocked::StackReader;
 use crate::capture::looks::{Looks, Moved};
@@ -25,6 +27,8 @@ pub struct Process {
     pub names: ThreadNames,
     /// Under the way `ptrace`.
     pub stopper: Option<Stopper>,
+    /// Threads of which there are samples, where one of each is wanted.
+    pub sampled: FxHashSet<u32>,
     /// Threads whose counters changed in this round.
     pub moved: Vec<Moved>,
     /// The kernel lets us read stacks of its threads.
@@ -32,6 +36,8 @@ pub struct Process {
     /// Why it may not be looked at any more, since an exec: only its states are told.
     pub refusal: Option<String>,
     pub ended: Option<Ended>,
+    /// It is a program that we started, and its exec is still to come.
+    pub before_exec: bool,
 }
 
 /// It has ended, and that has yet to be told.
@@ -57,13 +63,23 @@ impl Process {
             program,
             names: ThreadNames::default(),
             stopper: None,
+            sampled: FxHashSet::default(),
             moved: Vec::new(),
             readable: false,
             refusal: None,
             ended: None,
+            before_exec: false,
         };
         process.learn_readable();
+        process.begin_walking();
         Ok(process)
+    }
+
+    /// What is mapped from now on replaces what is there.
+    pub fn begin_walking(&mut self) {
+        if self.gives_stacks() {
+            self.unwinder.revalidate(false, false);
+        }
     }
 
     /// Asks the kernel whether stacks can be read.

@@ -86,12 +86,24 @@ impl Core {
         (parked::turns(self.schedule.interval()) / self.processes.len().max(1)).max(1)
     }
 
+    /// How many threads of one process are observed for the first time in a round. Where one stack of each is wanted, and when
+    /// sampling ends, all are: no tick after that one has to be on time.
+    fn first_most(&self) -> usize {
+        if self.once || self.ends {
+            return usize::MAX;
+        }
+        (parked::first_observations(self.schedule.interval()) / self.processes.len().max(1)).max(1)
+    }
+
     fn looks_and_round(&mut self, index: usize) -> (&mut Looks, Round<'_>) {
-        let turns = self.turns();
+        let (turns, first_most) = (self.turns(), self.first_most());
         let process = &mut self.processes[index];
         let takes_stacks = self.way.reads_stacks && process.gives_stacks();
-        let stacks =
-            takes_stacks.then_some(Stacks { reader: &mut process.stacks, unwinder: process.unwinder.as_mut() });
+        let stacks = takes_stacks.then_some(Stacks {
+            reader: &mut process.stacks,
+            unwinder: process.unwinder.as_mut(),
+            reports: self.way.perf.as_mut(),
+        });
         let round = Round {
             stacks,
             events: &mut self.events,
@@ -99,6 +111,7 @@ impl Core {
             losses: &mut self.losses,
             stops_threads: process.stopper.is_some(),
             turns,
+            first_most,
             pause_at: now() + PASS,
             denied: false,
         };

@@ -44,8 +44,8 @@ impl Core {
             // A sample whose time was taken before the last tick may have come into its ring after it.
             if let Event::Look(look) = event {
                 look.at = look.at.max(floor);
-                // A stack that has a name of its own keeps it.
-                let named = look.name.runtime_id().is_some();
+                // A stack that has a name of its own keeps it; a thread that has ended has none.
+                let named = look.name.runtime_id().is_some() || look.thread.tid == 0;
                 if !named
                     && let Some(process) = self.processes.iter_mut().find(|process| process.pid() == look.thread.pid)
                 {
@@ -54,6 +54,9 @@ impl Core {
             }
         }
         events.sort_by_key(time_of);
+        if self.first.is_none() {
+            self.first = events.iter().find(|event| matches!(event, Event::Look(_))).map(time_of);
+        }
         if let Some(last) = events.last() {
             self.floor = time_of(last);
         }
@@ -133,6 +136,10 @@ impl Core {
                     None => {}
                 }
             }
+        }
+        let waiting: usize = self.processes.iter().map(|process| process.looks.not_read_yet()).sum();
+        if waiting > 0 {
+            notices.push(format!("{waiting} threads have not been looked at yet: there are very many"));
         }
         if any(|process| process.looks.tasks().short_of_descriptors()) {
             notices.push("descriptors run short: files of threads are opened for every look; raise `ulimit -n`".into());

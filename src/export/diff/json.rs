@@ -1,4 +1,5 @@
-//! Schema `sampletop-diff/1`. Fields may be added, never removed or renamed.
+//! Schema `sampletop-diff/2`. Fields may be added, never removed or renamed. Call trees are flat lists of nodes, as in
+//! `sampletop/2`.
 //!
 //! Figures are in `unit`: of `before`, of `after`, and `change` = after - before, which as far as sampling goes lies between `low`
 //! and `high`; `resolved` says that these are on one side of 0. Rows under `--min-percent` are there, too: sums hold.
@@ -13,7 +14,6 @@ use crate::model::diff::{Change, FunctionDiff, GroupDiff, NodeDiff, Pair};
 use crate::model::project::Totals;
 use crate::model::state::State;
 
-/// The trees are written without recursion: a target may recurse as deep as it likes.
 pub(super) fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let diff = &report.diff;
     open_object(&Head::new(report), "functions", out)?;
@@ -25,28 +25,25 @@ pub(super) fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> 
     for (nth, at) in diff.ordered_groups().into_iter().enumerate() {
         let group = &diff.groups[at];
         separate(nth, out)?;
-        open_object(&GroupLine::new(report, group), "tree", out)?;
-        tree(report, group, out)?;
+        open_object(&GroupLine::new(report, group), "nodes", out)?;
+        write_group(report, group, out)?;
         out.write_all(b"]}")?;
     }
     out.write_all(b"]}\n")
 }
 
-fn tree(report: &Report<'_>, group: &GroupDiff, out: &mut dyn Write) -> io::Result<()> {
+fn write_group(report: &Report<'_>, group: &GroupDiff, out: &mut dyn Write) -> io::Result<()> {
     let diff = &report.diff;
-    let roots = diff.roots(group);
-    let root_count = roots.len();
-    let open = |node: u32, out: &mut dyn Write| {
-        open_object(&NodeLine::new(report, &diff.nodes[node as usize]), "children", out)
+    let write = |node: u32, parent, out: &mut dyn Write| {
+        Ok(serde_json::to_writer(out, &NodeLine::new(report, parent, &diff.nodes[node as usize]))?)
     };
-    write_nodes(roots, |node| diff.children(node), open, out)?;
+    let written = write_nodes(diff.roots(group), |node| diff.children(node), write, out)?;
     // The group's change is the sum of its roots', so time without a frame of its own needs a root, too.
     if group.own.before.value_ns > 0 || group.own.after.value_ns > 0 {
-        separate(root_count, out)?;
+        separate(written, out)?;
         let change = ChangeLine::new(&diff.change(&group.own));
         let (location, total) = (frameless(), change);
-        open_object(&NodeLine { frame: FrameLine::new(&location), total, own: change }, "children", out)?;
-        out.write_all(b"]}")?;
+        serde_json::to_writer(out, &NodeLine { parent: None, frame: FrameLine::new(&location), total, own: change })?;
     }
     Ok(())
 }
@@ -83,7 +80,7 @@ impl<'a> Head<'a> {
             change: Rounded(elapsed.after - elapsed.before),
         };
         Head {
-            schema: "sampletop-diff/1",
+            schema: "sampletop-diff/2",
             version: env!("CARGO_PKG_VERSION"),
             per: diff.per.word(),
             unit: diff.per.unit(),
@@ -203,6 +200,8 @@ impl<'a> GroupLine<'a> {
 
 #[derive(Serialize)]
 struct NodeLine<'a> {
+    /// Its index in the list of nodes; `null` for a root.
+    parent: Option<usize>,
     #[serde(flatten)]
     frame: FrameLine<'a>,
     total: ChangeLine,
@@ -211,8 +210,9 @@ struct NodeLine<'a> {
 }
 
 impl<'a> NodeLine<'a> {
-    fn new(report: &Report<'_>, node: &'a NodeDiff) -> NodeLine<'a> {
+    fn new(report: &Report<'_>, parent: Option<usize>, node: &'a NodeDiff) -> NodeLine<'a> {
         NodeLine {
+            parent,
             frame: FrameLine::new(&node.location),
             total: ChangeLine::new(&report.diff.change(&node.total)),
             own: ChangeLine::new(&report.diff.change(&node.own)),

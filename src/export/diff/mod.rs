@@ -4,7 +4,7 @@
 //! mod      the two profiles under one set of settings
 //! unlike   the conditions of both, and which of them differ
 //! text     for people and tickets
-//! json     for scripts: sampletop-diff/1
+//! json     for scripts: sampletop-diff/2
 //! ```
 
 mod json;

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::export::fixture::{self, MS, Stack, ran, stack, waited};
+use crate::export::fixture::{self, MS, Stack, nesting, ran, stack, waited};
 use crate::model::frame::SECOND;
 use crate::model::settings::Metric;
 use crate::model::state::State;
@@ -54,7 +54,7 @@ fn people_get_totals_first() {
 fn scripts_get_every_row() {
     let text = written(Format::Json, &fixture::service(), &after(), &Settings::default(), Per::Second);
     let value: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
-    assert_eq!([&value["schema"], &value["per"], &value["unit"]], ["sampletop-diff/1", "second", "ms/s"]);
+    assert_eq!([&value["schema"], &value["per"], &value["unit"]], ["sampletop-diff/2", "second", "ms/s"]);
     let differs: Vec<&str> = (value["conditions"].as_array().expect("a list").iter())
         .filter(|condition| condition["differs"] == true)
         .map(|condition| condition["what"].as_str().expect("text"))
@@ -72,8 +72,9 @@ fn scripts_get_every_row() {
     let names: Vec<&str> = groups.iter().map(|group| group["name"].as_str().expect("text")).collect();
     assert_eq!(names, ["worker-", "flusher", "main"]);
     assert_eq!(groups[1]["threads"], serde_json::json!({"before": 0, "after": 1}));
-    assert_eq!(groups[0]["tree"][0]["frame"], "start");
-    assert_eq!(groups[0]["tree"][0]["children"][0]["frame"], "run");
+    let nodes = &groups[0]["nodes"];
+    assert_eq!((&nodes[0]["frame"], &nodes[0]["parent"]), (&"start".into(), &serde_json::Value::Null));
+    assert_eq!((&nodes[1]["frame"], &nodes[1]["parent"]), (&"run".into(), &0.into()));
 }
 
 #[test]
@@ -140,6 +141,7 @@ proptest! {
             prop_assert!(line.len() <= 100 && line.bytes().all(|b| (b' '..=b'~').contains(&b)), "{:?}", line);
         }
         let text = written(Format::Json, &before, &after, &settings, Per::Run);
+        prop_assert!(nesting(&text) <= 6);
         let value: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
         let total = value["totals_ms"][metric.word()]["change"].as_f64().expect("a number");
         let sum = |rows: &serde_json::Value| -> f64 {
@@ -150,7 +152,9 @@ proptest! {
         prop_assert!((sum(&value["groups"]) - total).abs() < 0.01, "{} {}", sum(&value["groups"]), total);
         for group in groups {
             let of_group = group["total"]["change"].as_f64().expect("a number");
-            prop_assert!((sum(&group["tree"]) - of_group).abs() < 0.01, "{}", group["name"]);
+            let mut roots = group["nodes"].clone();
+            roots.as_array_mut().expect("a list").retain(|node| node["parent"].is_null());
+            prop_assert!((sum(&roots) - of_group).abs() < 0.01, "{}", group["name"]);
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::export::text::{Page, Row, WIDTH, head, place};
 use crate::export::{FRAMELESS, grouping, rename};
 use crate::model::diff::{Change, FunctionDiff, GroupDiff, Pair, Per};
 use crate::model::project::Totals;
-use crate::model::settings::{Range, Settings};
+use crate::model::settings::{Metric, Range, Settings};
 use crate::model::state::State;
 
 const TOP: usize = 30;
@@ -171,7 +171,10 @@ fn totals(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     line("elapsed, ms", elapsed.map(|ns| *ns as f64 / 1e6))?;
     line("wall, ms", ms(|totals| totals.wall_ns))?;
     line("cpu, ms", ms(|totals| totals.cpu_ns))?;
-    line("threads, average", projections.map(|projection| projection.total.threads(projection.elapsed())))?;
+    line(
+        "threads, average",
+        projections.map(|projection| projection.total.threads(Metric::Wall, projection.elapsed())),
+    )?;
     line("cores, average", projections.map(|projection| projection.total.cores(projection.elapsed())))?;
     let hidden = projections.map(|projection| projection.hidden.parts().map(|totals| totals.wall_ns as f64 / 1e6));
     for (nth, name) in ["threads", "daemons", "focus", "ignore", "idle"].into_iter().enumerate() {

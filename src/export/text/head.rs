@@ -7,7 +7,7 @@ use crate::export::ascii::fit;
 use crate::export::{dates, grouping, rename};
 use crate::model::frame::Ns;
 use crate::model::project::{Method, Totals};
-use crate::model::settings::Range;
+use crate::model::settings::{Metric, Range};
 use crate::model::snapshot::{Session, Target};
 
 /// One line in logfmt, for grep: what it is about and the three figures that say most.
@@ -27,7 +27,7 @@ pub fn summary(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let mut line = format!(
         "sampletop {who} s={:.1} thr={:.2} cpu={:.2}{lost}",
         seconds(elapsed),
-        projection.total.threads(elapsed),
+        projection.total.threads(Metric::Wall, elapsed),
         projection.total.cores(elapsed),
     );
     if let Some(top) = heaviest(report) {
@@ -90,6 +90,9 @@ pub fn conditions(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     page.blank()?;
     page.field("From", &format!("{} UTC", date(projection.from)))?;
     page.field("Till", &format!("{} UTC, {:.3} s", date(projection.till), seconds(projection.elapsed())))?;
+    if health.startup_ns > 0 {
+        page.field("Start-up", &format!("{} before the first look, not counted here", ms(health.startup_ns)))?;
+    }
     page.field("Capture", &snapshot.capture)?;
     let interval = format!(
         "{} asked, {} got; {} of {} looks late, 99 % by less than {}",

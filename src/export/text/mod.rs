@@ -19,7 +19,7 @@ use std::io::{self, Write};
 use super::ascii::{fit, wrap};
 use super::base;
 use crate::model::project::{Ordered, Projection, Totals, confidence, project};
-use crate::model::settings::Settings;
+use crate::model::settings::{Metric, Settings};
 use crate::model::snapshot::Snapshot;
 use crate::model::tables::Location;
 
@@ -105,8 +105,8 @@ fn legend(page: &mut Page<'_>) -> io::Result<()> {
         "TOTAL%  time in the function and all it calls, of what is shown (100 % = all threads' time shown)",
         "SELF%   time in the function itself; under the settings' metric, as TOTAL%",
         "~       too few observations for a figure: fewer than 10, and less than 10 intervals each",
-        "THR     threads in it on average       CPU   cores it used on average       HITS  observations",
-        "STATE   where most of its time went:   run   on a core             rdy   wants a core",
+        "THR     threads in it on average (cpu: on a core, off: off it)  CPU  cores used  HITS  observations",
+        "STATE   where most of that time went:  run   on a core             rdy   wants a core",
         "        lock  a mutex or rwlock        wait  a condition or queue  io    read, recv, connect, fsync",
         "        poll  epoll, select, accept    sleep                       disk  uninterruptible",
         "...N F  F, called through N functions that did nothing else",
@@ -143,9 +143,9 @@ impl Report<'_> {
     }
 }
 
-/// `io   66%`: the state most of the wall time went to.
-fn state(totals: &Totals) -> String {
-    match totals.main_state() {
+/// `io   66%`: the state most of the metric's time went to.
+fn state(totals: &Totals, metric: Metric) -> String {
+    match totals.main_state(metric) {
         Some((state, part)) => format!("{:<7} {:>3.0}%", state.word(), part * 100.0),
         None => String::new(),
     }

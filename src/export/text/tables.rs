@@ -8,6 +8,7 @@ use crate::export::ascii::fit;
 use crate::export::dates;
 use crate::model::facts::FactKey;
 use crate::model::project::{Group, Method, Node, is_of};
+use crate::model::settings::Metric;
 use crate::model::state::State;
 
 const TOP: usize = 20;
@@ -52,7 +53,7 @@ pub fn top(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
             seconds(report.value(own)),
             seconds(own.cpu_ns),
             own.hits,
-            state(own),
+            state(own, report.settings.metric),
         );
         line.push_str(&place(&location(method), WIDTH.saturating_sub(line.len())));
         page.line(&line)?;
@@ -89,7 +90,7 @@ pub fn waits(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         let tables = &report.snapshot.tables;
         let state = match thread {
             Some(fact) => Some(fact.state.resolve(tables.futex_kind(fact.stack))),
-            None => own.main_state().map(|(state, _)| state),
+            None => own.main_state(Metric::Wall).map(|(state, _)| state),
         };
         let mut line = format!(
             "{:>9.3}  {}  {:<7}  {:<15}  ",

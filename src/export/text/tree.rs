@@ -113,9 +113,9 @@ fn figures(report: &Report<'_>, total: &Totals, own: &Totals) -> String {
         report.percent(total),
         report.doubt(total),
         report.percent(own),
-        total.threads(elapsed),
+        total.threads(report.settings.metric, elapsed),
         total.cores(elapsed),
-        state(total),
+        state(total, report.settings.metric),
     )
 }
 

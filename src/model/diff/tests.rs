@@ -334,31 +334,28 @@ proptest! {
         let diff = of(&before, &after, &settings, per);
         let values = |row: &Pair<Sums>| [row.before.value_ns, row.after.value_ns];
         let plus = |a: [u64; 2], b: [u64; 2]| [a[0] + b[0], a[1] + b[1]];
-        // Off is wall without cpu of each row, at least nothing: its rows need not add up.
-        if metric != Metric::Off {
-            for node in &diff.nodes {
-                let mut sum = values(&node.own);
-                let mut child = node.first_child;
-                while child != NONE {
-                    sum = plus(sum, values(&diff.nodes[child as usize].total));
-                    child = diff.nodes[child as usize].next;
-                }
-                prop_assert_eq!(sum, values(&node.total));
+        for node in &diff.nodes {
+            let mut sum = values(&node.own);
+            let mut child = node.first_child;
+            while child != NONE {
+                sum = plus(sum, values(&diff.nodes[child as usize].total));
+                child = diff.nodes[child as usize].next;
             }
-            let mut all = [0; 2];
-            for group in &diff.groups {
-                let roots = diff.roots(group).into_iter().map(|root| values(&diff.nodes[root as usize].total));
-                prop_assert_eq!(roots.fold(values(&group.own), plus), values(&group.total));
-                all = plus(all, values(&group.total));
-            }
-            prop_assert_eq!(all, [before.total.value(metric), after.total.value(metric)]);
-            let functions = diff.functions.iter().map(|f| [f.own.before.value(metric), f.own.after.value(metric)]);
-            let frameless = diff.groups.iter().map(|group| values(&group.own));
-            prop_assert_eq!(functions.chain(frameless).fold([0; 2], plus), all);
-            if per == Per::Share && all[0] > 0 && all[1] > 0 {
-                let sum: f64 = diff.groups.iter().map(|group| diff.change_of_group(group).change).sum();
-                prop_assert!(sum.abs() < 1e-9, "{}", sum);
-            }
+            prop_assert_eq!(sum, values(&node.total));
+        }
+        let mut all = [0; 2];
+        for group in &diff.groups {
+            let roots = diff.roots(group).into_iter().map(|root| values(&diff.nodes[root as usize].total));
+            prop_assert_eq!(roots.fold(values(&group.own), plus), values(&group.total));
+            all = plus(all, values(&group.total));
+        }
+        prop_assert_eq!(all, [before.total.value(metric), after.total.value(metric)]);
+        let functions = diff.functions.iter().map(|f| [f.own.before.value(metric), f.own.after.value(metric)]);
+        let frameless = diff.groups.iter().map(|group| values(&group.own));
+        prop_assert_eq!(functions.chain(frameless).fold([0; 2], plus), all);
+        if per == Per::Share && all[0] > 0 && all[1] > 0 {
+            let sum: f64 = diff.groups.iter().map(|group| diff.change_of_group(group).change).sum();
+            prop_assert!(sum.abs() < 1e-9, "{}", sum);
         }
     }
 }

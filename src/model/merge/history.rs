@@ -11,11 +11,13 @@ use crate::model::fact_table::{BYTES_PER_FACT, FactTable, fold, rename};
 use crate::model::frame::Ns;
 use crate::model::packed::Packed;
 use crate::model::recorder::Limits;
-use crate::model::tables::StackId;
+use crate::model::tables::{NameId, StackId};
 
 pub(super) struct Joined {
     limits: Limits,
     other: StackId,
+    /// By name: its group.
+    groups: Vec<NameId>,
     /// By time; none overlaps another.
     buckets: Vec<Arc<Packed>>,
     cumulative: FactTable,
@@ -25,7 +27,20 @@ pub(super) struct Joined {
 
 impl Joined {
     pub fn new(limits: Limits, other: StackId) -> Joined {
-        Joined { limits, other, buckets: Vec::new(), cumulative: FactTable::default(), folded: 0, dropped: 0 }
+        Joined {
+            limits,
+            other,
+            groups: Vec::new(),
+            buckets: Vec::new(),
+            cumulative: FactTable::default(),
+            folded: 0,
+            dropped: 0,
+        }
+    }
+
+    /// The groups of names, by which facts are folded where names are too many; what was known stays.
+    pub fn set_groups(&mut self, groups: &[NameId]) {
+        self.groups.extend(groups.get(self.groups.len()..).unwrap_or_default());
     }
 
     /// To the sum of everything.
@@ -33,7 +48,7 @@ impl Joined {
         self.cumulative.entry(key).add(weights);
         let most = (self.limits.history_bytes / 4 / BYTES_PER_FACT).min(self.limits.cumulative_facts).max(64);
         if self.cumulative.len() > most {
-            self.folded += self.cumulative.fold(most / 4 * 3, most / 4 * 3, self.other);
+            self.folded += self.cumulative.fold(most / 4 * 3, most / 4 * 3, self.other, &self.groups);
         }
     }
 
@@ -75,7 +90,7 @@ impl Joined {
             let begin = start + nth * widest;
             let facts = rename(facts(&parts), |key| key);
             let hard = self.limits.facts_per_bucket.saturating_mul(10);
-            let (facts, folded) = fold(facts, self.limits.facts_per_bucket, hard, self.other);
+            let (facts, folded) = fold(facts, self.limits.facts_per_bucket, hard, self.other, &self.groups);
             self.folded += folded;
             self.buckets.push(Arc::new(Packed::new(begin, (begin + widest).min(end), facts)));
         }

@@ -227,6 +227,7 @@ impl Merger {
         health.losses.add(&more.losses);
         health.interval_achieved_ns = health.interval_achieved_ns.max(more.interval_achieved_ns);
         health.late_p99_ns = health.late_p99_ns.max(more.late_p99_ns);
+        health.startup_ns = health.startup_ns.saturating_add(more.startup_ns);
         health.self_cpu_percent = health.self_cpu_percent.max(more.self_cpu_percent);
         health.total_cpu_percent = health.total_cpu_percent.max(more.total_cpu_percent);
         health.naming |= more.naming;
@@ -478,7 +479,9 @@ impl Carry<'_> {
     fn name(&mut self, name: NameId) -> NameId {
         let tables = &self.snapshot.tables;
         let interner = &mut self.merger.interner;
-        *self.names.entry(name).or_insert_with(|| interner.text(tables.name(name), tables.kind(name)))
+        let carried = *self.names.entry(name).or_insert_with(|| interner.text(tables.name(name), tables.kind(name)));
+        self.merger.history.set_groups(interner.groups());
+        carried
     }
 
     fn stack(&mut self, stack: StackId) -> StackId {

@@ -19,7 +19,6 @@ pub fn projection(stacks: &[(String, Vec<Location>, Totals)]) -> Projection {
     let mut children: HashMap<(usize, u32, u32), u32> = HashMap::new();
     let mut own: Vec<(u32, Totals)> = Vec::new();
     for (name, frames, totals) in stacks {
-        projection.total.add(totals);
         let groups = &mut projection.groups;
         let nth = groups.iter().position(|g| *g.name == **name).unwrap_or_else(|| {
             let thread = ThreadKey { pid: 42, tid: 100 + groups.len() as u32, start: 5 };
@@ -55,7 +54,11 @@ pub fn projection(stacks: &[(String, Vec<Location>, Totals)]) -> Projection {
         nodes.owns.add(node, &totals);
         nodes.totals.add(node, &totals);
     }
-    nodes.totals.add_up(&nodes.parents);
+    nodes.add_up();
+    for group in &mut projection.groups {
+        nodes.add_up_off(group.first_root, &mut group.own, &mut group.total);
+        projection.total.add(&group.total);
+    }
     let line_of = (0..locations.len() as u32).collect();
     nodes.places = Arc::new(Places { locations, line_of });
     projection.nodes = nodes;

@@ -13,6 +13,7 @@ pub(super) const NONE: u32 = u32::MAX;
 pub(super) struct Columns {
     wall_ns: Vec<u64>,
     cpu_ns: Vec<u64>,
+    off_ns: Vec<u64>,
     hits: Vec<u64>,
     cpu_hits: Vec<u64>,
     /// The longest wait and when it began; empty where nobody waited.
@@ -24,13 +25,15 @@ pub(super) struct Columns {
 impl Columns {
     pub fn new(rows: usize) -> Columns {
         let zeros = || vec![0; rows];
-        Columns { wall_ns: zeros(), cpu_ns: zeros(), hits: zeros(), cpu_hits: zeros(), ..Columns::default() }
+        let (wall_ns, cpu_ns, off_ns) = (zeros(), zeros(), zeros());
+        Columns { wall_ns, cpu_ns, off_ns, hits: zeros(), cpu_hits: zeros(), ..Columns::default() }
     }
 
     pub fn add(&mut self, row: u32, totals: &Totals) {
         let at = row as usize;
         self.wall_ns[at] += totals.wall_ns;
         self.cpu_ns[at] += totals.cpu_ns;
+        self.off_ns[at] += totals.off_ns;
         self.hits[at] += totals.hits;
         self.cpu_hits[at] += totals.cpu_hits;
         let rows = self.wall_ns.len();
@@ -52,6 +55,7 @@ impl Columns {
         Totals {
             wall_ns: self.wall_ns[at],
             cpu_ns: self.cpu_ns[at],
+            off_ns: self.off_ns[at],
             hits: self.hits[at],
             cpu_hits: self.cpu_hits[at],
             longest_ns,
@@ -66,14 +70,25 @@ impl Columns {
         match metric {
             Metric::Wall => self.wall_ns[at],
             Metric::Cpu => self.cpu_ns[at],
-            Metric::Off => self.wall_ns[at].saturating_sub(self.cpu_ns[at]),
+            Metric::Off => self.off_ns[at],
         }
+    }
+
+    /// Sets a row's time off a core by its other sums.
+    pub fn settle_off(&mut self, row: u32) -> u64 {
+        let at = row as usize;
+        self.off_ns[at] = self.wall_ns[at].saturating_sub(self.cpu_ns[at]);
+        self.off_ns[at]
+    }
+
+    pub fn set_off(&mut self, row: u32, off_ns: u64) {
+        self.off_ns[row as usize] = off_ns;
     }
 
     /// Gives every row its children's sums; `parents` come before their children.
     pub fn add_up(&mut self, parents: &[u32]) {
-        let Columns { wall_ns, cpu_ns, hits, cpu_hits, longest: waits, states_ns } = self;
-        for column in [wall_ns, cpu_ns, hits, cpu_hits].into_iter().chain(states_ns).filter(|c| !c.is_empty()) {
+        let Columns { wall_ns, cpu_ns, off_ns, hits, cpu_hits, longest: waits, states_ns } = self;
+        for column in [wall_ns, cpu_ns, off_ns, hits, cpu_hits].into_iter().chain(states_ns).filter(|c| !c.is_empty()) {
             for (row, parent) in parents.iter().enumerate().rev().filter(|(_, parent)| **parent != NONE) {
                 column[*parent as usize] += column[row];
             }

@@ -125,6 +125,55 @@ mod tests {
     }
 
     #[test]
+    fn wall_time_ready_for_a_core_is_sampled_and_not_measured() {
+        let mut shown = on_cpu(900 * MS, 90);
+        let mut row = on_cpu(40 * MS, 10);
+        // In the same stack it waited for a core for 60 ms.
+        row.wall_ns += 60 * MS;
+        row.states_ns[State::Rdy as usize] = 60 * MS;
+        row.settle_off();
+        shown.add(&row);
+        let c = confidence(&row, &shown, Metric::Wall, 10 * MS);
+        // 100 ms of 1,000 by 100 hits: as on a core.
+        assert!((c.low - 0.0552).abs() < 5e-5 && (c.high - 0.1744).abs() < 5e-5, "{c:?}");
+        // With a wait of 100 ms beside it: that is known to one interval, and the rest is as sure as before.
+        row.add(&waited(100 * MS, 1));
+        shown.add(&waited(100 * MS, 0));
+        let c = confidence(&row, &shown, Metric::Wall, 10 * MS);
+        let (low, high) = wilson(100.0 / 1100.0, 100);
+        let (low, high) = (low + 90.0 / 1100.0, high + 110.0 / 1100.0);
+        assert!((c.low - low).abs() < 1e-9 && (c.high - high).abs() < 1e-9, "{c:?}");
+    }
+
+    #[test]
+    fn time_off_a_core_is_measured_also_where_it_was_spent_ready() {
+        let mut row = on_cpu(40 * MS, 10);
+        row.wall_ns += 60 * MS;
+        row.states_ns[State::Rdy as usize] = 60 * MS;
+        row.settle_off();
+        let mut shown = waited(540 * MS, 5);
+        shown.settle_off();
+        shown.add(&row);
+        // 60 of 600 ms, and nothing of it is a guess by hits.
+        let c = confidence(&row, &shown, Metric::Off, 10 * MS);
+        assert!((c.low - 0.1).abs() < 1e-9 && (c.high - 0.1).abs() < 1e-9, "{c:?}");
+        // Two waits beside it are known to one interval each.
+        row.add(&waited(0, 2));
+        let c = confidence(&row, &shown, Metric::Off, 10 * MS);
+        let error = 20.0 / 600.0;
+        assert!((c.low - (0.1 - error)).abs() < 1e-9 && (c.high - (0.1 + error)).abs() < 1e-9, "{c:?}");
+    }
+
+    #[test]
+    fn nothing_is_known_of_a_part_of_nothing() {
+        let nothing = Totals::default();
+        for metric in Metric::ALL {
+            let c = confidence(&nothing, &nothing, metric, 10 * MS);
+            assert_eq!(c, Confidence { low: 0.0, high: 1.0, unresolved: true });
+        }
+    }
+
+    #[test]
     fn few_light_hits_are_unresolved() {
         let shown = on_cpu(10_000 * MS, 1000);
         let of = |row: &Totals, metric| confidence(row, &shown, metric, 10 * MS).unresolved;
@@ -143,5 +192,7 @@ mod tests {
         assert_eq!(seconds_for_one_percent(&on_cpu(MS, 1000), Metric::Wall, 5 * SECOND), Some(0.0));
         assert_eq!(seconds_for_one_percent(&waited(MS, 3), Metric::Cpu, 5 * SECOND), None);
         assert_eq!(seconds_for_one_percent(&waited(MS, 0), Metric::Wall, 5 * SECOND), None);
+        // Hits and no time yet: there is no rate, and not "no time at all is missing".
+        assert_eq!(seconds_for_one_percent(&on_cpu(MS, 500), Metric::Cpu, 0), None);
     }
 }

@@ -3,6 +3,7 @@
 use regex::Regex;
 
 use super::idle::{self, Mark, Wait};
+use super::monitor;
 use super::rows::Rows;
 use super::safepoint;
 use crate::model::settings::{Grouping, Settings};
@@ -22,7 +23,7 @@ pub(super) struct Verdict {
     pub stops: Stops,
 }
 
-/// What a frame says about a stop at a safepoint.
+/// What a frame says about a stop at a safepoint, or about entering a monitor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Stops {
     #[default]
@@ -31,6 +32,8 @@ pub(super) enum Stops {
     Way,
     /// It stands for one: nothing below it matters.
     Here,
+    /// It stands for entering a monitor: below it only a stop matters, which takes its place.
+    Enters,
 }
 
 /// What they say of a stack: of all its frames, hidden ones included.
@@ -133,6 +136,7 @@ fn judge_function(settings: &Settings, location: &Location, mark: Mark) -> Verdi
         anonymous: location.is_unnamed_kernel(),
         stops: match location {
             stop if safepoint::is_marker(stop) => Stops::Here,
+            enters if monitor::is_frame(enters) => Stops::Enters,
             way if safepoint::is_way(way) => Stops::Way,
             _ => Stops::No,
         },

@@ -6,6 +6,11 @@
 //! * a *loop* that waits for work and also runs the tasks: idle only while nothing but the wait itself is below it.
 //!   A callback that waits for something of its own, below the same loop, stays visible.
 //!
+//! A Java `main` that itself calls a wait for the end of others (`Thread.join` and its like) is idle,
+//! too: what it waits for is shown where it happens. `main` must be the outermost Java method and
+//! the direct caller. A request that joins its workers, or a method that `main` calls and that
+//! joins, does the program's own waiting and stays visible.
+//!
 //! The states io, lock and disk are never idle and poll always is, so these lists decide about wait and sleep. A thread that a
 //! runtime made for itself waits for nothing but work: of it no frame needs to be known.
 
@@ -75,6 +80,8 @@ const LOOPS: &[&str] = &[
     r"GangWorker::loop|WorkerThread::run|G1Concurrent[A-Za-z]+Thread::run_service|NMethodSweeper::sweeper_loop",
     r"[ZX](Director|Driver[A-Za-z]*|Stat|Uncommitter|Unmapper)::(run_service|run_thread|thread_loop)",
     r"Shenandoah[A-Za-z]*Thread::run_service|signal_thread_entry|VMThread::loop",
+    // The launcher's Java thread after `main` has returned. It also runs the hooks at the end.
+    r"Threads::destroy_vm|jni_DestroyJavaVM(_inner)?",
     r"java\.util\.concurrent\.ForkJoinPool\.runWorker",
     r"java\.util\.TimerThread\.mainLoop|org\.jboss\.threads\.EnhancedQueueExecutor\$ThreadBody\.run",
     r"org\.apache\.catalina\.core\.StandardServer\.await",
@@ -110,8 +117,15 @@ const PLUMBING: &[&str] = &[
 /// The C library and the dynamic loader, whose inner functions have no names on most machines.
 const C_LIBRARY: &[&str] = &[r"(libc|libpthread|ld)[-.].*"];
 
-static LISTS: LazyLock<[Regex; 4]> = LazyLock::new(|| {
-    [WAITS, LOOPS, PLUMBING, C_LIBRARY].map(|list| {
+/// Java methods that wait for the end of others.
+const JOINS: &[&str] = &[
+    r"java\.lang\.Thread\.join",
+    r"java\.util\.concurrent\.CountDownLatch\.await",
+    r"java\.util\.concurrent\.[A-Za-z]+\.awaitTermination",
+];
+
+static LISTS: LazyLock<[Regex; 5]> = LazyLock::new(|| {
+    [WAITS, LOOPS, PLUMBING, C_LIBRARY, JOINS].map(|list| {
         let any = format!("^(?:{})$", list.join("|"));
         Regex::new(&any).expect("the shipped lists are regular expressions")
     })
@@ -125,20 +139,30 @@ pub(in crate::model) enum Mark {
     Waits,
     Loop,
     Plumbing,
+    /// A Java method called `main`.
+    Main,
+    /// A Java method that waits for the end of others.
+    Join,
+    /// Any other Java method.
+    Java,
 }
 
 /// What the shipped list says of a frame.
 pub(in crate::model) fn mark(location: &Location) -> Mark {
-    let [waits, loops, plumbing, c_library] = &*LISTS;
+    let [waits, loops, plumbing, c_library, joins] = &*LISTS;
     let name = &location.function;
+    let is_java = location.kind == FrameKind::Java;
+    let otherwise = if is_java { Mark::Java } else { Mark::Nothing };
     if let Some(roles) = role::of(name) {
         let mut marks = roles.filter_map(|role| match role {
             role::WAITS => Some(Mark::Waits),
             role::LOOP => Some(Mark::Loop),
             role::PLUMBING => Some(Mark::Plumbing),
+            role::MAIN => Some(Mark::Main),
+            role::JOIN => Some(Mark::Join),
             _ => None,
         });
-        return marks.next().unwrap_or_default();
+        return marks.next().unwrap_or(otherwise);
     }
     if location.kind == FrameKind::Kernel {
         Mark::Plumbing
@@ -148,17 +172,25 @@ pub(in crate::model) fn mark(location: &Location) -> Mark {
         Mark::Loop
     } else if plumbing.is_match(name) || c_library.is_match(&location.module) {
         Mark::Plumbing
+    } else if is_java && name.ends_with(".main") {
+        Mark::Main
+    } else if is_java && joins.is_match(name) {
+        Mark::Join
     } else {
-        Mark::Nothing
+        otherwise
     }
 }
 
 /// What the frames from the outermost down to here say.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Wait {
-    /// If it waits, then for something of its own.
+    /// No frame of the program's own language has been met that says otherwise.
     #[default]
+    Outside,
+    /// If it waits, then for something of its own.
     Own,
+    /// In `main`, the outermost Java method, and in nothing that it calls.
+    InMain,
     /// In a loop, with nothing but plumbing below it.
     InLoop,
     /// A frame that only waits for work was met.
@@ -172,6 +204,9 @@ impl Wait {
             (Wait::ForWork, _) | (_, Mark::Waits) => Wait::ForWork,
             (_, Mark::Loop) => Wait::InLoop,
             (Wait::InLoop, Mark::Plumbing) => Wait::InLoop,
+            (Wait::Outside, Mark::Nothing | Mark::Plumbing) => Wait::Outside,
+            (Wait::Outside, Mark::Main) => Wait::InMain,
+            (Wait::InMain, Mark::Join) => Wait::ForWork,
             _ => Wait::Own,
         }
     }
@@ -180,7 +215,7 @@ impl Wait {
     pub(super) fn is_idle(self, kind: ThreadKind, state: State) -> bool {
         match state {
             State::Poll => true,
-            State::Wait | State::Sleep => self != Wait::Own || kind == ThreadKind::Internal,
+            State::Wait | State::Sleep => matches!(self, Wait::InLoop | Wait::ForWork) || kind == ThreadKind::Internal,
             State::Run | State::Rdy | State::Lock | State::Io | State::Disk | State::Stopped => false,
         }
     }
@@ -295,6 +330,56 @@ mod tests {
         }
         let task = ["java.util.concurrent.ForkJoinPool.runWorker", "shop.Task.exec", "java.lang.Object.wait"];
         assert!(!is_idle(State::Wait, &task));
+    }
+
+    /// Outermost first; Java methods as they are named, native functions behind `!`.
+    fn is_idle_java(frames: &[&str]) -> bool {
+        let frame = |name: &&str| match name.contains("::") || name.contains('!') {
+            true => location(name),
+            false => Location { kind: FrameKind::Java, ..location(name) },
+        };
+        frames
+            .iter()
+            .fold(Wait::default(), |wait, name| wait.below(mark(&frame(name))))
+            .is_idle(ThreadKind::Plain, State::Wait)
+    }
+
+    #[test]
+    fn a_main_that_only_waits_for_others_to_end_is_idle() {
+        let (start, park) =
+            (["libc.so.6!clone3", "libjli.so!JavaMain", "JavaCalls::call_helper"], "os::PlatformEvent::park");
+        let below_main =
+            |frames: &[&'static str]| is_idle_java(&[&start[..], frames, &[park, "libc.so.6!futex"]].concat());
+        let wait = ["java.lang.Object.wait", "libjvm.so!JVM_MonitorWait", "ObjectMonitor::wait"];
+        let joins = ["shop.Main.main", "java.lang.Thread.join", "java.lang.Thread.join"];
+        assert!(below_main(&[&joins[..], &wait].concat()));
+        assert!(below_main(&["shop.Main.main", "java.util.concurrent.CountDownLatch.await", "a.Sync.acquire"]));
+        assert!(below_main(&["shop.Main.main", "java.util.concurrent.ThreadPoolExecutor.awaitTermination"]));
+        // A stripped virtual machine.
+        assert!(below_main(&[&joins[..], &["java.lang.Object.wait", "libjvm.so!fn_1a40"]].concat()));
+        // Another method joins, the program calls `main`, or `main` waits for something of its own.
+        for other in [
+            &["shop.Main.main", "shop.Main.compute", "java.lang.Thread.join"][..],
+            &["java.lang.Thread.run", "shop.Request.run", "java.lang.Thread.join"],
+            &["java.lang.Thread.run", "shop.Main.main", "java.lang.Thread.join"],
+            &["shop.Main.domain", "java.lang.Thread.join"],
+            &["shop.Main.main", "java.lang.Object.wait"],
+            &["shop.Main.main", "shop.Thread.join"],
+            &["shop.Main.main"],
+            &["java.lang.Thread.join"],
+        ] {
+            assert!(!below_main(&[other, &wait].concat()), "{other:?}");
+        }
+        // A native `main` has no such method below it.
+        assert!(!is_idle(State::Wait, &["main", "java.lang.Thread.join"]));
+    }
+
+    #[test]
+    fn the_launcher_waits_for_the_end_of_others_and_not_for_its_hooks() {
+        let end = ["JavaMain", "jni_DestroyJavaVM", "Threads::destroy_vm"];
+        let cond = ["Monitor::wait", "os::PlatformMonitor::wait", "libc.so.6!futex"];
+        assert!(is_idle(State::Wait, &[&end[..], &cond].concat()));
+        assert!(!is_idle(State::Wait, &[&end[..], &["java.lang.Shutdown.shutdown"], &cond].concat()));
     }
 
     #[test]

@@ -26,7 +26,9 @@ pub(super) struct At {
 
 impl At {
     fn value(&self, metric: Metric) -> u64 {
-        Totals { wall_ns: self.wall_ns, cpu_ns: self.cpu_ns, ..Totals::default() }.value(metric)
+        let mut totals = Totals { wall_ns: self.wall_ns, cpu_ns: self.cpu_ns, ..Totals::default() };
+        totals.settle_off();
+        totals.value(metric)
     }
 }
 

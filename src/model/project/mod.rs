@@ -8,6 +8,7 @@ mod group;
 mod idle;
 mod lines;
 mod methods;
+mod monitor;
 mod nodes;
 mod ordered;
 mod read;
@@ -38,6 +39,7 @@ pub use confidence::{Confidence, HITS_NEEDED, confidence, seconds_for_one_percen
 pub use group::{ALL, INTERNAL, NO_MATCH, UNNAMED, by_rules, internal_name};
 pub(in crate::model) use idle::{Mark, mark};
 pub use methods::Method;
+pub(in crate::model) use monitor::is_enter as is_monitor_enter;
 pub use nodes::Siblings;
 pub use ordered::{Node, Ordered};
 pub use samples::{Frame, Sample, Samples, samples};
@@ -80,6 +82,11 @@ pub struct Hidden {
 }
 
 impl Hidden {
+    fn settle_off(&mut self) {
+        let Hidden { idle, idle_threads: _, threads, daemons, focus, ignore } = self;
+        [idle, threads, daemons, focus, ignore].into_iter().for_each(Totals::settle_off);
+    }
+
     /// All that is hidden, in the order in which it is.
     pub fn parts(&self) -> [&Totals; 5] {
         [&self.threads, &self.daemons, &self.focus, &self.ignore, &self.idle]

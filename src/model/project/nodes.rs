@@ -152,6 +152,23 @@ impl Nodes {
         &self.places.locations[location as usize]
     }
 
+    /// Gives every node the sums of those below it. Time off a core is decided here, where a node's own time is known: stack by
+    /// stack one sample's wall and CPU time would be compared, which are of different spans and differ both ways.
+    pub fn add_up(&mut self) {
+        for (node, own) in (0..).zip(&self.own).filter(|(_, own)| **own != NONE) {
+            let off_ns = self.owns.settle_off(*own);
+            self.totals.set_off(node, off_ns);
+        }
+        self.totals.add_up(&self.parents);
+    }
+
+    /// The time off a core of a group, whose own time is of stacks without a node.
+    pub fn add_up_off(&self, first_root: u32, own: &mut Totals, total: &mut Totals) {
+        own.settle_off();
+        let roots = self.siblings(first_root).map(|root| self.totals.value(root, Metric::Off));
+        total.off_ns = own.off_ns + roots.sum::<u64>();
+    }
+
     pub fn own(&self, node: u32) -> Totals {
         match self.own[node as usize] {
             NONE => Totals::default(),

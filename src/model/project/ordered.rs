@@ -156,9 +156,9 @@ impl<'a> Ordered<'a> {
             SortColumn::Total => by_total(),
             // Groups have no self time to speak of: they fall back to their totals.
             SortColumn::SelfTime => b.own(metric).cmp(&a.own(metric)).then_with(by_total),
-            SortColumn::Threads => b.total(Metric::Wall).cmp(&a.total(Metric::Wall)),
+            SortColumn::Threads => by_total(),
             SortColumn::Cpu => b.total(Metric::Cpu).cmp(&a.total(Metric::Cpu)),
-            SortColumn::State => a.state_rank().cmp(&b.state_rank()).then_with(by_total),
+            SortColumn::State => a.state_rank(metric).cmp(&b.state_rank(metric)).then_with(by_total),
             SortColumn::Name => by_name(),
         };
         let by_column = if self.reverse { by_column.reverse() } else { by_column };
@@ -170,8 +170,8 @@ impl<'a> Ordered<'a> {
 trait Figures {
     fn total(&self, metric: Metric) -> u64;
     fn own(&self, metric: Metric) -> u64;
-    /// Of the main state, in display order; a row without wall time last.
-    fn state_rank(&self) -> u8;
+    /// Of the main state, in display order; a row without time last.
+    fn state_rank(&self, metric: Metric) -> u8;
 }
 
 /// (total, self)
@@ -184,8 +184,8 @@ impl Figures for (&Totals, &Totals) {
         self.1.value(metric)
     }
 
-    fn state_rank(&self) -> u8 {
-        self.0.main_state().map_or(u8::MAX, |(state, _)| state as u8)
+    fn state_rank(&self, metric: Metric) -> u8 {
+        self.0.main_state(metric).map_or(u8::MAX, |(state, _)| state as u8)
     }
 }
 
@@ -199,9 +199,9 @@ impl Figures for (&Projection, u32) {
         self.0.nodes.own_value(self.1, metric)
     }
 
-    fn state_rank(&self) -> u8 {
+    fn state_rank(&self, metric: Metric) -> u8 {
         let total = self.0.total(self.1);
-        (&total, &total).state_rank()
+        (&total, &total).state_rank(metric)
     }
 }
 

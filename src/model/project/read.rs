@@ -168,7 +168,8 @@ impl<'a> Reader<'a> {
         } else {
             self.hidden.idle_threads = self.idle.iter().filter(|(idle, busy)| *idle && !*busy).count() as u32;
         }
-        let Reader { scratch, threads, hidden, .. } = self;
+        let Reader { scratch, threads, mut hidden, .. } = self;
+        hidden.settle_off();
         let cells = std::mem::take(&mut scratch.cells);
         if !only_idle {
             scratch.seen.retain(|seen| !cells[seen.cell as usize].idle);

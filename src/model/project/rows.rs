@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::lines::Places;
+use super::monitor;
 use super::safepoint;
 use super::units::unit;
 use crate::model::frame::FrameCode;
@@ -71,9 +72,12 @@ impl Rows {
         let named = tables.named(frame);
         let start = self.list.len() as u32;
         for location in named.locations.iter() {
-            let id = match safepoint::is_stop(location) {
-                true => self.location_id(&safepoint::marker()),
-                false => self.location_id(location),
+            let id = if safepoint::is_stop(location) {
+                self.location_id(&safepoint::marker())
+            } else if monitor::is_enter(location) {
+                self.location_id(&monitor::frame())
+            } else {
+                self.location_id(location)
             };
             self.list.push(id);
         }

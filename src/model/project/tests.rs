@@ -132,13 +132,17 @@ fn of_kind(name: &str) -> (&str, ThreadKind) {
     }
 }
 
-/// `name:line` in module `app`, file `app.rs`; an inlined one in tier inlined.
+/// `name:line` in module `app`, file `app.rs`; an inlined one in tier inlined; `*name` is code of
+/// HotSpot's.
 fn location(text: &str, inlined: bool) -> Location {
     let (function, line) = match text.rsplit_once(':').and_then(|(f, line)| Some((f, line.parse().ok()?))) {
         Some((function, line)) => (function, Some(line)),
         None => (text, None),
     };
     let (module, function) = function.split_once('!').unwrap_or(("app", function));
+    if let Some(stub) = function.strip_prefix('*') {
+        return Location { module: "[jvm]".into(), ..Location::named(stub, FrameKind::Jit) };
+    }
     Location {
         function: function.into(),
         module: module.into(),

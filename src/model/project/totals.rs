@@ -9,6 +9,8 @@ use crate::model::state::State;
 pub struct Totals {
     pub wall_ns: u64,
     pub cpu_ns: u64,
+    /// Time off a core: wall minus cpu of a row's own time, at least 0, and the sum of that below it.
+    pub off_ns: u64,
     pub hits: u64,
     pub cpu_hits: u64,
     pub longest_ns: u64,
@@ -22,6 +24,7 @@ impl Totals {
     pub fn add(&mut self, other: &Totals) {
         self.wall_ns += other.wall_ns;
         self.cpu_ns += other.cpu_ns;
+        self.off_ns += other.off_ns;
         self.hits += other.hits;
         self.cpu_hits += other.cpu_hits;
         self.add_longest(other.longest_ns, other.longest_from);
@@ -38,17 +41,22 @@ impl Totals {
         }
     }
 
+    /// Sets the time off a core of a row's own time, or of time that is not divided into rows.
+    pub fn settle_off(&mut self) {
+        self.off_ns = self.wall_ns.saturating_sub(self.cpu_ns);
+    }
+
     /// True where no time at all was booked.
     pub fn is_empty(&self) -> bool {
         self.wall_ns == 0 && self.cpu_ns == 0
     }
 
-    /// What the metric draws, ns; `off` is floored at 0 per row, so that rows of it need not add up.
+    /// What the metric draws, ns.
     pub fn value(&self, metric: Metric) -> u64 {
         match metric {
             Metric::Wall => self.wall_ns,
             Metric::Cpu => self.cpu_ns,
-            Metric::Off => self.wall_ns.saturating_sub(self.cpu_ns),
+            Metric::Off => self.off_ns,
         }
     }
 
@@ -65,9 +73,9 @@ impl Totals {
         ratio(self.value(metric), shown.value(metric))
     }
 
-    /// How many threads were in it on average: wall / elapsed (column THR).
-    pub fn threads(&self, elapsed: Ns) -> f64 {
-        ratio(self.wall_ns, elapsed)
+    /// How many threads were in it on average (column THR); under the metric cpu those on a core, under off the others.
+    pub fn threads(&self, metric: Metric, elapsed: Ns) -> f64 {
+        ratio(self.value(metric), elapsed)
     }
 
     /// How many cores it used on average: cpu / elapsed (column CPU).
@@ -75,13 +83,21 @@ impl Totals {
         ratio(self.cpu_ns, elapsed)
     }
 
-    /// The state most of its wall time was spent in (tie: the first in display order), and that state's part, 0..=1.
-    pub fn main_state(&self) -> Option<(State, f64)> {
+    /// The state most of the metric's time was spent in (tie: the first in display order), and that state's part, 0..=1.
+    pub fn main_state(&self, metric: Metric) -> Option<(State, f64)> {
+        let of = |state: State| match (metric, state) {
+            (Metric::Wall, _) => self.states_ns[state as usize],
+            (Metric::Cpu, State::Run) => self.cpu_ns,
+            (Metric::Cpu, _) => 0,
+            (Metric::Off, State::Run) => self.states_ns[state as usize].saturating_sub(self.cpu_ns),
+            (Metric::Off, _) => self.states_ns[state as usize],
+        };
         let (state, ns) = State::ALL
             .into_iter()
-            .map(|state| (state, self.states_ns[state as usize]))
+            .map(|state| (state, of(state)))
             .reduce(|best, next| if next.1 > best.1 { next } else { best })?;
-        (ns > 0).then(|| (state, ratio(ns, self.wall_ns)))
+        let all = State::ALL.into_iter().map(of).sum();
+        (ns > 0).then(|| (state, ratio(ns, all)))
     }
 }
 
@@ -95,24 +111,29 @@ mod tests {
 
     #[test]
     fn off_is_wall_minus_cpu_and_never_negative() {
-        let row = Totals { wall_ns: 10, cpu_ns: 4, ..Totals::default() };
+        let mut row = Totals { wall_ns: 10, cpu_ns: 4, ..Totals::default() };
+        row.settle_off();
         assert_eq!([Metric::Wall, Metric::Cpu, Metric::Off].map(|m| row.value(m)), [10, 4, 6]);
-        let late = Totals { wall_ns: 4, cpu_ns: 10, ..Totals::default() };
+        let mut late = Totals { wall_ns: 4, cpu_ns: 10, ..Totals::default() };
+        late.settle_off();
         assert_eq!(late.value(Metric::Off), 0);
+        row.add(&late);
+        assert_eq!(row.value(Metric::Off), 6, "it adds up");
     }
 
     #[test]
     fn thr_and_cores_are_per_elapsed_time() {
-        let row = Totals { wall_ns: 61, cpu_ns: 20, ..Totals::default() };
-        assert_eq!((row.threads(10), row.cores(10)), (6.1, 2.0));
-        assert_eq!((row.threads(0), row.cores(0)), (0.0, 0.0));
+        let row = Totals { wall_ns: 61, cpu_ns: 20, off_ns: 42, ..Totals::default() };
+        assert_eq!(Metric::ALL.map(|metric| row.threads(metric, 10)), [6.1, 2.0, 4.2]);
+        assert_eq!((row.cores(10), row.cores(0)), (2.0, 0.0));
+        assert_eq!(Metric::ALL.map(|metric| row.threads(metric, 0)), [0.0; 3]);
     }
 
     #[test]
     fn share_is_of_what_is_shown() {
-        let row = Totals { wall_ns: 30, cpu_ns: 5, ..Totals::default() };
-        let shown = Totals { wall_ns: 60, cpu_ns: 50, ..Totals::default() };
-        assert_eq!([Metric::Wall, Metric::Cpu, Metric::Off].map(|m| row.share(m, &shown)), [0.5, 0.1, 2.5]);
+        let row = Totals { wall_ns: 30, cpu_ns: 5, off_ns: 25, ..Totals::default() };
+        let shown = Totals { wall_ns: 60, cpu_ns: 50, off_ns: 50, ..Totals::default() };
+        assert_eq!([Metric::Wall, Metric::Cpu, Metric::Off].map(|m| row.share(m, &shown)), [0.5, 0.1, 0.5]);
         assert_eq!(row.share(Metric::Wall, &Totals::default()), 0.0);
     }
 
@@ -134,12 +155,29 @@ mod tests {
     #[test]
     fn the_main_state_is_where_most_time_went() {
         let mut row = Totals::default();
-        assert_eq!(row.main_state(), None);
+        let main = |row: &Totals| row.main_state(Metric::Wall);
+        assert_eq!(main(&row), None);
         row.wall_ns = 10;
         row.states_ns[State::Io as usize] = 6;
         row.states_ns[State::Run as usize] = 4;
-        assert_eq!(row.main_state(), Some((State::Io, 0.6)));
+        assert_eq!(main(&row), Some((State::Io, 0.6)));
         row.states_ns[State::Run as usize] = 6;
-        assert_eq!(row.main_state().map(|(s, _)| s), Some(State::Run));
+        assert_eq!(main(&row).map(|(s, _)| s), Some(State::Run));
+    }
+
+    #[test]
+    fn the_main_state_is_of_the_metric() {
+        let mut row = Totals { wall_ns: 20, cpu_ns: 2, ..Totals::default() };
+        for (state, ns) in [(State::Run, 5), (State::Rdy, 12), (State::Io, 3)] {
+            row.states_ns[state as usize] = ns;
+        }
+        let states = Metric::ALL.map(|metric| row.main_state(metric));
+        assert_eq!(states, [Some((State::Rdy, 0.6)), Some((State::Run, 1.0)), Some((State::Rdy, 12.0 / 18.0))]);
+        // Waits have no CPU time, and running takes all of its own.
+        let waits = Totals { cpu_ns: 0, ..row };
+        assert_eq!(waits.main_state(Metric::Cpu), None);
+        let mut runs = Totals { wall_ns: 5, cpu_ns: 5, ..Totals::default() };
+        runs.states_ns[State::Run as usize] = 5;
+        assert_eq!(runs.main_state(Metric::Off), None);
     }
 }

@@ -42,8 +42,8 @@ struct Place {
     attach: u32,
     /// The interesting cut: the next shown frame still belongs to it.
     one_more: bool,
-    /// The thread was stopped here: frames further in are the stop's.
-    stopped: bool,
+    /// The thread was stopped here, or enters a monitor: frames further in are part of that.
+    within: Stops,
 }
 
 /// A node with more children has them in a hash table. Fewer are found faster one by one, where they lie: a table of all
@@ -51,7 +51,7 @@ struct Place {
 /// (The tests' trees are small, and are to reach the table.)
 const FEW: u32 = if cfg!(test) { 2 } else { 16 };
 
-const NOWHERE: Place = Place { walk: 0, deepest: NONE, attach: NONE, one_more: false, stopped: false };
+const NOWHERE: Place = Place { walk: 0, deepest: NONE, attach: NONE, one_more: false, within: Stops::No };
 
 /// Memory that is used again for the next projection.
 #[derive(Default)]
@@ -172,7 +172,10 @@ impl Builder<'_> {
                 nodes.owns.add(nodes.own[node as usize], totals);
             }
         }
-        nodes.totals.add_up(&nodes.parents);
+        nodes.add_up();
+        for group in &mut groups {
+            nodes.add_up_off(group.first_root, &mut group.own, &mut group.total);
+        }
         if self.scratch.several {
             nodes.set_lines(self.scratch.seen_at_several(&nodes));
         }
@@ -211,15 +214,21 @@ impl Builder<'_> {
         while let Some(stack) = scratch.stacks.pop() {
             for location in self.rows.of_frame(self.tables.top(stack)) {
                 let verdict = self.verdicts.of_location(*location);
-                if place.stopped {
+                if place.within == Stops::Here || (place.within == Stops::Enters && verdict.stops != Stops::Here) {
                     continue;
                 }
+                if verdict.stops == Stops::Enters {
+                    place.within = Stops::Enters;
+                }
                 if verdict.stops == Stops::Here {
-                    place.stopped = true;
+                    place.within = Stops::Here;
                     // What led here is not shown.
                     let mut caller = place.deepest;
                     while caller != NONE
-                        && self.verdicts.of_location(scratch.entries[caller as usize].location).stops == Stops::Way
+                        && matches!(
+                            self.verdicts.of_location(scratch.entries[caller as usize].location).stops,
+                            Stops::Way | Stops::Enters
+                        )
                     {
                         caller = scratch.entries[caller as usize].parent;
                     }

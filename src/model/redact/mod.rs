@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::frame::{Marker, ThreadKind};
 use super::futex;
-use super::project::{self, Mark, by_rules, mark};
+use super::project::{self, Mark, by_rules, is_monitor_enter, mark};
 use super::role;
 use super::settings::{Filter, Grouping, Settings};
 use super::snapshot::{Session, Snapshot, Target, Wanted};
@@ -114,6 +114,10 @@ impl Redactor {
         if kind == FrameKind::Java && is_of_java(function, module) {
             return Location { file: file.clone().filter(|file| !file.contains('/')), ..location.clone() };
         }
+        // The virtual machine's own code, whose name decides what is one row.
+        if kind == FrameKind::Jit && is_monitor_enter(location) {
+            return location.clone();
+        }
         let is_public = is_public(kind, base(module));
         let module: Arc<str> = match module.rsplit_once('/') {
             Some((folder, base)) if is_public => format!("{}/{base}", self.key.words(folder)).into(),
@@ -132,10 +136,12 @@ impl Redactor {
         let was = mark(old);
         if mark(&new) != was {
             roles.extend(match was {
-                Mark::Nothing => None,
+                Mark::Nothing | Mark::Java => None,
                 Mark::Waits => Some(role::WAITS),
                 Mark::Loop => Some(role::LOOP),
                 Mark::Plumbing => Some(role::PLUMBING),
+                Mark::Main => Some(role::MAIN),
+                Mark::Join => Some(role::JOIN),
             });
         }
         let kind = |location: &Location| futex::kind_of(std::slice::from_ref(location));

@@ -11,9 +11,10 @@ pub use summary::summary;
 
 use super::frame::{Ns, SECOND, Syscall, ThreadKey};
 use super::futex;
+use super::project::is_monitor_enter;
 use super::snapshot::{Snapshot, ThreadNow};
-use super::state::State;
-use super::tables::{StackId, Tables};
+use super::state::{FutexKind, State};
+use super::tables::{FrameKind, Location, StackId, Tables};
 
 /// A wait that is asked about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,7 +36,21 @@ pub enum Lock {
     RwLock,
     /// A lock, but none of the C library's.
     Other,
+    /// `synchronized` in Java.
+    Monitor,
+    /// `LockSupport.park` in Java.
+    Park,
+    /// The same, in `Condition.await`.
+    ParkOnCondition,
+    /// `Object.wait` in Java.
+    ObjectWait,
+    /// Asleep: some runtimes sleep on a futex.
+    Sleep,
 }
+
+/// Java's methods that park, and what they are called from in `Condition.await`.
+const PARK: [&str; 2] = ["jdk.internal.misc.Unsafe.park", "sun.misc.Unsafe.park"];
+const CONDITION: &str = "java.util.concurrent.locks.AbstractQueuedSynchronizer$ConditionObject";
 
 impl Asked {
     /// The wait that `thread` was last seen in; `None` where it runs or its system call is not known.
@@ -44,25 +59,51 @@ impl Asked {
         if matches!(state, State::Run | State::Rdy | State::Stopped) {
             return None;
         }
-        let lock = if state == State::Lock { lock_kind(&snapshot.tables, thread.stack) } else { Lock::No };
+        let lock = of_names(&snapshot.tables, thread.stack);
+        // Whether it is a lock was decided with the state.
+        let lock = match (state, lock) {
+            (State::Lock, Lock::No) => Lock::Other,
+            (State::Lock, _) | (_, Lock::Park | Lock::ParkOnCondition | Lock::ObjectWait | Lock::Sleep) => lock,
+            _ => Lock::No,
+        };
         Some(Asked { thread: thread.thread, call: thread.syscall?, lock })
     }
 }
 
-/// What the innermost function is that says the futex is a lock. glibc's `__lll_lock_wait` says only that something is.
-fn lock_kind(tables: &Tables, stack: StackId) -> Lock {
-    let names = tables.frames_innermost_first(stack).flat_map(|frame| tables.named(frame).locations.iter().rev());
-    let mut locks = names.filter(|location| futex::kind_of(std::slice::from_ref(location)).is_some());
-    let kind = |function: &str| {
-        let plain = function.trim_start_matches('_').trim_start_matches("GI_").trim_start_matches('_');
-        match plain {
-            _ if plain.starts_with("pthread_mutex_") => Some(Lock::Mutex),
-            _ if plain.starts_with("pthread_rwlock_") => Some(Lock::RwLock),
-            _ if plain.starts_with("lll_") => None,
-            _ => Some(Lock::Other),
+/// What the innermost function is that says what the futex is. glibc's `__lll_lock_wait` says only
+/// that something is a lock.
+fn of_names(tables: &Tables, stack: StackId) -> Lock {
+    let frames = tables.frames_innermost_first(stack);
+    let mut locations = frames
+        .flat_map(|frame| tables.named(frame).locations.iter().rev())
+        .filter(|location| location.kind != FrameKind::Kernel);
+    while let Some(location) = locations.next() {
+        let function = &*location.function;
+        let is_java = location.kind == FrameKind::Java;
+        if is_java && PARK.contains(&function) {
+            let mut callers = locations.take_while(|caller| caller.function.starts_with("java.util.concurrent."));
+            let waits = |caller: &Location| {
+                caller.function.strip_prefix(CONDITION).is_some_and(|method| method.starts_with(".await"))
+            };
+            return if callers.any(waits) { Lock::ParkOnCondition } else { Lock::Park };
         }
-    };
-    locks.find_map(|location| kind(&location.function)).unwrap_or(Lock::Other)
+        let kind = futex::kind_of(std::slice::from_ref(location));
+        let plain = function.trim_start_matches('_').trim_start_matches("GI_").trim_start_matches('_');
+        match kind {
+            None => {}
+            Some(FutexKind::Sleep) => return Lock::Sleep,
+            Some(FutexKind::Wait) if is_java || function == "ObjectMonitor::wait" => return Lock::ObjectWait,
+            Some(FutexKind::Wait) => return Lock::No,
+            Some(FutexKind::Lock) if plain.starts_with("pthread_mutex_") => return Lock::Mutex,
+            Some(FutexKind::Lock) if plain.starts_with("pthread_rwlock_") => return Lock::RwLock,
+            Some(FutexKind::Lock) if plain.starts_with("lll_") => {}
+            Some(FutexKind::Lock) if function.starts_with("ObjectMonitor::") || is_monitor_enter(location) => {
+                return Lock::Monitor;
+            }
+            Some(FutexKind::Lock) => return Lock::Other,
+        }
+    }
+    Lock::No
 }
 
 /// What was found out about a wait. Everything in it is optional, and cleaned.
@@ -124,6 +165,7 @@ pub const NAMED: usize = 4;
 pub fn describe(asked: &Asked, facts: &Facts) -> Option<WaitsFor> {
     let (what, object) = read_call(asked.call)?;
     let plain = |object: String| WaitsFor { what, fd: None, object };
+    let plain_of = |what: &'static str| WaitsFor { what, fd: None, object: String::new() };
     let file = |fd: i32| facts.files.iter().find(|(of, _)| *of == fd).map_or(String::new(), |(_, file)| file.clone());
     Some(match object {
         Object::Nothing => plain(String::new()),
@@ -163,6 +205,14 @@ pub fn describe(asked: &Asked, facts: &Facts) -> Option<WaitsFor> {
                 Lock::RwLock => ("rwlock", None),
                 Lock::Other => ("lock", None),
                 Lock::No => ("futex", None),
+                // The address is the thread's own and says nothing.
+                Lock::Monitor => return Some(plain_of("monitor enter")),
+                Lock::Park => return Some(plain_of("park")),
+                Lock::ParkOnCondition => {
+                    return Some(WaitsFor { what: "park", fd: None, object: format!("on {CONDITION}") });
+                }
+                Lock::ObjectWait => return Some(plain_of("Object.wait")),
+                Lock::Sleep => return Some(plain_of("sleep")),
             };
             WaitsFor { what, fd: None, object: held.unwrap_or_else(|| format!("{at:#x}")) }
         }

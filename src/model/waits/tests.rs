@@ -159,6 +159,15 @@ fn locks() {
     assert_eq!(futex(private, Lock::Mutex, None), "mutex 0x7f001234");
     assert_eq!(futex(6 | private, Lock::Other, Some("worker-3")), "mutex held by worker-3");
     assert_eq!(futex(13, Lock::No, None), "mutex 0x7f001234");
+    for (lock, said) in [
+        (Lock::Monitor, "monitor enter"),
+        (Lock::Park, "park"),
+        (Lock::ParkOnCondition, "park on java.util.concurrent.locks.AbstractQueuedSynchronizer$ConditionObject"),
+        (Lock::ObjectWait, "Object.wait"),
+        (Lock::Sleep, "sleep"),
+    ] {
+        assert_eq!(futex(private | 9, lock, Some("worker-3")), said);
+    }
 }
 
 fn wait(what: &'static str, fd: Option<i32>, object: &str) -> WaitsFor {

@@ -26,7 +26,7 @@ const NAME: Declared = (THREAD, "name");
 
 /// Java threads that HotSpot has for itself, and what the names of its other threads begin with, as far as the kernel keeps them
 /// (src/hotspot/share: `set_name` and `os::create_thread`). JDK 26 leaves out the middle: `VM Peri..Thread`.
-const OWN_JAVA: [&str; 9] = [
+const OWN_JAVA: [&str; 10] = [
     "C1 CompilerThread",
     "C2 CompilerThread",
     "JVMCI CompilerThread",
@@ -36,6 +36,8 @@ const OWN_JAVA: [&str; 9] = [
     "Notification Thread",
     "Signal Dispatcher",
     "Attach Listener",
+    // The launcher's thread after `main` has returned: it waits for the other threads to end.
+    "DestroyJavaVM",
 ];
 const OWN: [&[u8]; 21] = [
     b"VM Thread",

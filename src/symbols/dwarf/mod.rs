@@ -30,6 +30,7 @@ use self::lines::Lines;
 use self::open::{Dwarf, Open, Unit};
 use self::sections::Sections;
 use self::unit::Functions;
+use super::demangle;
 use super::elf::Elf;
 
 type Reader<'a> = gimli::EndianSlice<'a, gimli::LittleEndian>;
@@ -41,6 +42,9 @@ const ROWS_KEPT: usize = 4 << 20;
 const BATCH_CPU_NS: u64 = 500_000_000;
 const BATCH_CPU_NS_PER_BYTE: u64 = 50;
 const BATCH_CPU_NS_MAX: u64 = 20_000_000_000;
+
+/// Functions within types within functions are followed that far.
+const FUNCTIONS_DEEP: usize = 8;
 
 /// One function at an address: as written in the debug info, not yet demangled.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -234,17 +238,28 @@ impl<'a> Batch<'a> {
     /// An entry, not yet with a line, named by its linkage name, wherever in the chain of origins that is, else by its
     /// plain one behind the scopes it stands in.
     fn place(&mut self, number: usize, entry: usize, tables: &mut HashMap<usize, Tables>) -> Result<Place, Unusable> {
+        let (name, linkage) = match self.called(number, entry)? {
+            Called::Linkage(name) => (Some(name), true),
+            Called::Plain { name, number, entry } => (Some(self.scoped(name, number, entry, tables)?), false),
+            Called::Nothing => (None, false),
+        };
+        Ok(Place { name, linkage, file: None, line: None })
+    }
+
+    fn called(&mut self, number: usize, entry: usize) -> Result<Called, Unusable> {
         let (mut number, mut entry) = (number, entry);
-        let mut plain = None;
+        let mut called = Called::Nothing;
         // Concrete -> abstract -> declaration is 3; more is a loop.
         for _ in 0..16 {
             let Some(unit) = self.unit(number)? else { break };
             let Some(described) = unit::describe(self.dwarf, &unit, entry) else { break };
             self.budget.steps(described.steps)?;
-            if described.linkage_name.is_some() {
-                return Ok(Place { name: described.linkage_name, linkage: true, file: None, line: None });
+            if let Some(name) = described.linkage_name {
+                return Ok(Called::Linkage(name));
             }
-            plain = plain.or(described.name.map(|name| (name, number, entry)));
+            if let (Called::Nothing, Some(name)) = (&called, described.name) {
+                called = Called::Plain { name, number, entry };
+            }
             match described.origin {
                 Some(unit::Origin::Here(next)) => entry = next,
                 Some(unit::Origin::Elsewhere(offset)) => match self.index.entry(offset) {
@@ -254,14 +269,11 @@ impl<'a> Batch<'a> {
                 None => break,
             }
         }
-        let name = match plain {
-            Some((name, number, entry)) => Some(self.scoped(name, number, entry, tables)?),
-            None => None,
-        };
-        Ok(Place { name, linkage: false, file: None, line: None })
+        Ok(called)
     }
 
-    /// `work` -> `shop::(anonymous namespace)::work`. C has no scopes, so its names stay.
+    /// `work` -> `shop::(anonymous namespace)::work`, and a lambda's `operator()` -> `shop::work::{lambda:17}::operator()`, by
+    /// the line where it stands. C has no scopes, so its names stay.
     fn scoped(
         &mut self,
         name: Vec<u8>,
@@ -269,22 +281,40 @@ impl<'a> Batch<'a> {
         entry: usize,
         tables: &mut HashMap<usize, Tables>,
     ) -> Result<Vec<u8>, Unusable> {
-        let Some(unit) = self.unit(number)? else { return Ok(name) };
-        self.read_functions(number, &unit, tables)?;
-        let scopes = tables.get(&number).and_then(|table| table.functions.as_ref());
-        let mut name = name;
-        for scope in scopes.map_or(Vec::new(), |functions| functions.scopes(entry)) {
-            let Some(described) = unit::describe(self.dwarf, &unit, scope) else { break };
-            self.budget.steps(described.steps)?;
-            let outer = match (described.name, described.tag) {
-                (Some(outer), _) => outer,
-                (None, gimli::DW_TAG_namespace) => b"(anonymous namespace)".to_vec(),
-                (None, _) => b"{unnamed}".to_vec(),
-            };
-            if outer.len() + name.len() > super::symtab::RAW_NAME_CAP {
-                break;
+        let (mut name, mut number, mut entry) = (name, number, entry);
+        // Each round reaches the next function around it.
+        for _ in 0..FUNCTIONS_DEEP {
+            let Some(unit) = self.unit(number)? else { break };
+            self.read_functions(number, &unit, tables)?;
+            let scopes = tables.get(&number).and_then(|table| table.functions.as_ref());
+            let mut around = None;
+            for scope in scopes.map_or(Vec::new(), |functions| functions.scopes(entry)) {
+                let Some(described) = unit::describe(self.dwarf, &unit, scope) else { return Ok(name) };
+                self.budget.steps(described.steps)?;
+                let outer = match (described.name, described.tag) {
+                    (_, gimli::DW_TAG_subprogram) => {
+                        around = Some(scope);
+                        break;
+                    }
+                    (Some(outer), _) => outer,
+                    (None, gimli::DW_TAG_namespace) => b"(anonymous namespace)".to_vec(),
+                    (None, _) => unnamed(&name, described.line),
+                };
+                if !prefix(&mut name, &outer) {
+                    return Ok(name);
+                }
             }
-            name = [&outer, &b"::"[..], &name].concat();
+            let Some(function) = around else { break };
+            match self.called(number, function)? {
+                Called::Linkage(linkage) => {
+                    prefix(&mut name, demangle::readable(&linkage).as_bytes());
+                    break;
+                }
+                Called::Plain { name: outer, number: next, entry: at } if prefix(&mut name, &outer) => {
+                    (number, entry) = (next, at);
+                }
+                Called::Plain { .. } | Called::Nothing => break,
+            }
         }
         Ok(name)
     }
@@ -297,4 +327,31 @@ impl<'a> Batch<'a> {
         let header = self.index.offset(number).and_then(|at| self.dwarf.unit_header(gimli::DebugInfoOffset(at)).ok());
         Ok(self.open.unit(self.dwarf, number, header))
     }
+}
+
+/// How an entry is called.
+enum Called {
+    Linkage(Vec<u8>),
+    /// Not with its scopes: they are those of this entry.
+    Plain {
+        name: Vec<u8>,
+        number: usize,
+        entry: usize,
+    },
+    Nothing,
+}
+
+/// A type without a name that stands around `inner`: what is called is a lambda.
+fn unnamed(inner: &[u8], line: Option<u64>) -> Vec<u8> {
+    let what = if inner.starts_with(b"operator()") { "lambda" } else { "unnamed" };
+    line.map_or_else(|| format!("{{{what}}}"), |line| format!("{{{what}:{line}}}")).into_bytes()
+}
+
+/// Puts a scope before a name; `false` if that would be too long.
+fn prefix(name: &mut Vec<u8>, outer: &[u8]) -> bool {
+    let fits = outer.len() + name.len() <= super::symtab::RAW_NAME_CAP;
+    if fits {
+        *name = [outer, b"::", name].concat();
+    }
+    fits
 }

@@ -105,6 +105,8 @@ struct Scope {
     end: u32,
     /// Position of the scope around it; [`OUTERMOST`] for none.
     parent: u32,
+    /// Offset of the entry of the innermost function around it that stands in `parent`; [`OUTERMOST`] for none.
+    function: u32,
 }
 
 const OUTERMOST: u32 = u32::MAX;
@@ -130,6 +132,8 @@ impl Functions {
         let mut entries = unit.entries_raw(None)?;
         // The scopes around the current entry, with their depth.
         let mut open: Vec<(isize, u32)> = Vec::new();
+        // The functions around it, with their depth: a function's name is part of those of the types in it.
+        let mut inside: Vec<(isize, u32)> = Vec::new();
         while !entries.is_empty() {
             let (depth, entry) = (entries.next_depth(), entries.next_offset().0);
             let abbreviation = entries.read_abbreviation()?;
@@ -142,15 +146,22 @@ impl Functions {
                     self.scopes[scope as usize].end = u32::try_from(entry).unwrap_or(u32::MAX);
                 }
             }
+            while inside.last().is_some_and(|(outer, _)| *outer >= depth) {
+                inside.pop();
+            }
             if abbreviation.tag() != gimli::DW_TAG_subprogram {
                 if is_scope(abbreviation) && open.len() < SCOPES_DEEP && self.scopes.len() < SCOPES_CAP {
-                    let parent = open.last().map_or(OUTERMOST, |(_, scope)| *scope);
+                    let (outside, parent) = open.last().copied().unwrap_or((isize::MIN, OUTERMOST));
+                    let function = inside.last().filter(|(at, _)| *at > outside).map_or(OUTERMOST, |(_, entry)| *entry);
                     open.push((depth, self.scopes.len() as u32));
                     let begin = u32::try_from(entry).unwrap_or(u32::MAX);
-                    self.scopes.push(Scope { begin, end: u32::MAX, parent });
+                    self.scopes.push(Scope { begin, end: u32::MAX, parent, function });
                 }
                 entries.skip_attributes(abbreviation.attributes())?;
                 continue;
+            }
+            if abbreviation.has_children() && inside.len() < SCOPES_DEEP {
+                inside.push((depth, u32::try_from(entry).unwrap_or(OUTERMOST)));
             }
             let mut code = Code::default();
             for spec in abbreviation.attributes() {
@@ -169,7 +180,7 @@ impl Functions {
         Ok(Ok(()))
     }
 
-    /// The entries of the scopes around an entry, innermost first.
+    /// The entries of the scopes around an entry, innermost first, up to that of a function that holds one of them.
     pub fn scopes(&self, entry: usize) -> Vec<usize> {
         let Ok(entry) = u32::try_from(entry) else { return Vec::new() };
         let mut around = Vec::new();
@@ -178,6 +189,10 @@ impl Functions {
         while let Some(scope) = self.scopes.get(next as usize) {
             if scope.end > entry {
                 around.push(scope.begin as usize);
+                if scope.function != OUTERMOST {
+                    around.push(scope.function as usize);
+                    break;
+                }
             }
             // A parent always stands before what is in it.
             next = scope.parent;
@@ -330,6 +345,8 @@ pub struct Described {
     pub linkage_name: Option<Vec<u8>>,
     pub name: Option<Vec<u8>>,
     pub origin: Option<Origin>,
+    /// Where it was declared.
+    pub line: Option<u64>,
     pub tag: gimli::DwTag,
     /// Work it took, for a [`Budget`].
     pub steps: usize,
@@ -340,7 +357,8 @@ pub fn describe(dwarf: &Dwarf<'_>, unit: &Unit<'_>, entry: usize) -> Option<Desc
     let mut entries = unit.entries_raw(Some(UnitOffset(entry))).ok()?;
     let abbreviation = entries.read_abbreviation().ok()??;
     let (tag, attributes) = (abbreviation.tag(), abbreviation.attributes());
-    let mut described = Described { linkage_name: None, name: None, origin: None, tag, steps: 1 + attributes.len() };
+    let steps = 1 + attributes.len();
+    let mut described = Described { linkage_name: None, name: None, origin: None, line: None, tag, steps };
     let mut searched = 0;
     let mut text = |value| {
         let text: Reader<'_> = dwarf.attr_string(unit, value).ok()?;
@@ -357,6 +375,7 @@ pub fn describe(dwarf: &Dwarf<'_>, unit: &Unit<'_>, entry: usize) -> Option<Desc
                 described.linkage_name = text(attribute.value());
             }
             gimli::DW_AT_name => described.name = text(attribute.value()),
+            gimli::DW_AT_decl_line => described.line = attribute.udata_value(),
             gimli::DW_AT_abstract_origin | gimli::DW_AT_specification => {
                 described.origin = match attribute.value() {
                     AttributeValue::UnitRef(offset) => Some(Origin::Here(offset.0)),

@@ -43,7 +43,7 @@ fn classify(before: &[u8; LONGEST as usize], return_address: u64) -> Option<Call
 }
 
 /// Bytes of ModRM, SIB and displacement.
-fn modrm_length(modrm: u8, sib: Option<u8>) -> usize {
+pub fn modrm_length(modrm: u8, sib: Option<u8>) -> usize {
     let (mode, rm) = (modrm >> 6, modrm & 7);
     let has_sib = mode != 3 && rm == 4;
     let displacement = match mode {

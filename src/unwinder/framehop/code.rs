@@ -1,5 +1,6 @@
 //! What is known of the process's code: mappings, images, and how to leave the frame at each address met so far.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,13 +9,16 @@ use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{FrameAddress, Unwinder as _};
 use rustc_hash::FxHashMap;
 
-use crate::model::frame::{FileId, FrameCode, Marker, RawFrame};
+use crate::model::frame::{FileId, FrameCode, Marker, Ns, RawFrame};
 use crate::process::files::Files;
+use crate::process::generations::{CodeMapping, Generations, monotonic};
 use crate::process::maps::{Backing, Mapping, Maps};
 use crate::process::memory::ReadMemory;
 use crate::unwinder::framehop::calls::{self, CallSite};
+use crate::unwinder::framehop::flow::{self, Flow};
+use crate::unwinder::framehop::go::GoFrame;
 use crate::unwinder::framehop::images::{Image, TABLES_MAX};
-use crate::unwinder::framehop::tables::{Context, Rule, Tables};
+use crate::unwinder::framehop::tables::{Context, READ, Rule, Tables};
 
 /// Addresses of user code end here (x86-64, four- and five-level paging alike).
 const USER_END: u64 = 1 << 56;
@@ -27,16 +31,19 @@ const CACHES: usize = 8;
 const PLACES: usize = 509;
 /// Images remembered, with tables or without.
 const IMAGES_MAX: usize = 8192;
+/// Images kept of what is not mapped any more: it may come again.
+const RETIRED_MAX: usize = 64;
+/// Replaced ranges whose addresses are forgotten one by one; beyond that all are.
+const STALE_MAX: usize = 64;
 
 /// Mappings are read again at least this often while stacks are walked: code may have been replaced at the same place.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// But so seldom that reading costs at most this fraction of the time (1/500); and for an unknown address 1/20.
 const SHARE: u32 = 500;
 const SHARE_UNKNOWN: u32 = 20;
+/// Where new code is not reported the mappings are read before stacks are walked: for at most 1/100 of the time.
+const SHARE_UNREPORTED: u32 = 100;
 const LOOK_AGAIN_UNKNOWN: Duration = Duration::from_millis(10);
-
-/// What reading a few bytes of another process costs, in the unit of [`Context::spend`].
-pub const READ: usize = 256;
 
 /// How the frame at an address is left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,6 +53,8 @@ pub enum Step {
     Signal,
     /// Has pushed nothing: the return address is on top.
     Leaf,
+    /// As Go's own table says.
+    Go(GoFrame),
     /// No unwind information.
     Unknown,
 }
@@ -76,7 +85,16 @@ pub struct Code {
     files: Files,
     pid: u32,
     source: Source,
-    pub maps: Maps,
+    /// As of the instant of the stack that is walked, if new code is reported.
+    pub maps: Generations,
+    /// As they are now; only where new code is reported.
+    live: Maps,
+    /// When the stack that is walked was copied.
+    pub at: Ns,
+    /// New code is reported.
+    reported: bool,
+    /// Reports are missing since the mappings were read.
+    lost: bool,
     read_at: Option<Instant>,
     /// They were read during this walk.
     of_this_walk: bool,
@@ -84,13 +102,20 @@ pub struct Code {
     pub readings: u64,
     cost: Duration,
     /// By [`Image::start`].
-    images: FxHashMap<u64, Image>,
+    images: BTreeMap<u64, Image>,
+    /// Of code that is not mapped any more, the oldest first.
+    retired: Vec<Image>,
+    /// Of both.
     tables_size: usize,
     /// Images that were loaded by mappings which have not been read again since; and whether one of them has gone meanwhile.
     fresh: Vec<u64>,
     fresh_gone: bool,
     known: FxHashMap<(u64, bool), Known>,
+    /// Where other code has come since the last walk.
+    stale: Vec<(u64, u64)>,
     calls: FxHashMap<u64, Option<CallSite>>,
+    /// By a function's start and an instruction.
+    flows: FxHashMap<(u64, u64), Flow>,
     pub context: Box<Context>,
     unwinder: UnwinderX86_64<Arc<[u8]>>,
     caches: Vec<CacheX86_64>,
@@ -104,17 +129,24 @@ impl Code {
             files,
             pid,
             source,
-            maps: Maps::default(),
+            maps: Generations::default(),
+            live: Maps::default(),
+            at: Ns::MAX,
+            reported: false,
+            lost: false,
             read_at: None,
             of_this_walk: false,
             readings: 0,
             cost: Duration::ZERO,
-            images: FxHashMap::default(),
+            images: BTreeMap::new(),
+            retired: Vec::new(),
             tables_size: 0,
             fresh: Vec::new(),
             fresh_gone: false,
             known: FxHashMap::default(),
+            stale: Vec::new(),
             calls: FxHashMap::default(),
+            flows: FxHashMap::default(),
             context: Box::default(),
             unwinder: UnwinderX86_64::new(),
             caches: (0..CACHES).map(|_| CacheX86_64::new()).collect(),
@@ -124,13 +156,16 @@ impl Code {
 
     /// Forgets everything; mappings are read again before the next walk.
     pub fn invalidate(&mut self) {
-        self.maps = Maps::default();
+        self.maps = Generations::default();
         self.read_at = None;
         self.images.clear();
+        self.retired.clear();
         self.tables_size = 0;
         self.fresh.clear();
         self.known.clear();
+        self.stale.clear();
         self.calls.clear();
+        self.flows.clear();
         self.unwinder = UnwinderX86_64::new();
         // A rule of before must not be found again should framehop's 16-bit generation have come round.
         self.caches = (0..CACHES).map(|_| CacheX86_64::new()).collect();
@@ -139,9 +174,86 @@ impl Code {
     /// Reads the mappings again when it is time. A walk begins.
     pub fn refresh(&mut self, now: Instant) {
         self.of_this_walk = false;
-        let due = self.read_at.is_none_or(|at| now.duration_since(at) >= LOOK_AGAIN.max(self.cost * SHARE));
+        // Reports of what a reading would show may not have come yet: then readings are made between walks.
+        let due = self.read_at.is_none_or(|at| !self.reported && self.is_old(now.duration_since(at)));
         if due {
             self.read_maps(now);
+        }
+        self.forget_stale();
+    }
+
+    fn is_old(&self, age: Duration) -> bool {
+        age >= LOOK_AGAIN.max(self.cost * SHARE)
+    }
+
+    /// Between walks, when all reports have been taken in. `reported`: there are such; `lost`: some are missing.
+    pub fn revalidate(&mut self, reported: bool, lost: bool) {
+        self.reported = reported;
+        self.lost |= lost;
+        let now = Instant::now();
+        let due = self.read_at.is_none_or(|at| {
+            let age = now.duration_since(at);
+            match reported {
+                _ if self.lost || self.maps.is_full() => age >= self.cost * SHARE_UNKNOWN,
+                true => self.is_old(age),
+                false => age >= self.cost * SHARE_UNREPORTED,
+            }
+        });
+        if due {
+            self.read_maps(now);
+        }
+    }
+
+    /// As if the mappings had been read long ago.
+    #[cfg(test)]
+    pub fn forget_age(&mut self) {
+        self.cost = Duration::ZERO;
+    }
+
+    /// New code is there.
+    pub fn report(&mut self, new: &CodeMapping) {
+        let replaced = self.maps.report(new);
+        for range in replaced {
+            self.replace(range);
+        }
+    }
+
+    /// Other code is at these addresses now.
+    fn replace(&mut self, (start, end): (u64, u64)) {
+        let gone: Vec<u64> =
+            self.images.range(..end).filter(|(_, image)| image.end() > start).map(|(start, _)| *start).collect();
+        for start in gone {
+            self.retire(start);
+        }
+        self.stale.push((start, end));
+    }
+
+    fn forget_stale(&mut self) {
+        let stale = std::mem::take(&mut self.stale);
+        if stale.is_empty() {
+            return;
+        }
+        self.calls.clear();
+        if stale.len() > STALE_MAX {
+            self.known.clear();
+        } else {
+            // A return address may lie just behind its code.
+            self.known.retain(|(pc, _), _| !stale.iter().any(|(start, end)| start <= pc && pc <= end));
+        }
+    }
+
+    fn retire(&mut self, start: u64) {
+        self.unwinder.remove_module(start);
+        let Some(image) = self.images.remove(&start) else { return };
+        if self.fresh.contains(&start) {
+            // Nothing says that its tables are of what was mapped.
+            self.tables_size -= image.size();
+            return;
+        }
+        self.retired.push(image);
+        if self.retired.len() > RETIRED_MAX {
+            let oldest = self.retired.remove(0);
+            self.tables_size -= oldest.size();
         }
     }
 
@@ -160,13 +272,40 @@ impl Code {
     /// memory: a library that has taken another's place would stand under the other's name. If not, they are forgotten.
     pub fn settle(&mut self) -> bool {
         if !self.fresh.is_empty() {
-            self.read_maps(Instant::now());
-            self.fresh.clear();
+            self.read_live();
+            for start in std::mem::take(&mut self.fresh) {
+                let live = if self.reported { &self.live } else { self.maps.read_last() };
+                let Some(image) = self.images.get(&start) else {
+                    self.fresh_gone = true;
+                    continue;
+                };
+                if !image.still_in(live) {
+                    self.fresh_gone = true;
+                    self.tables_size -= image.size();
+                    self.images.remove(&start);
+                    self.unwinder.remove_module(start);
+                }
+            }
         }
-        !std::mem::take(&mut self.fresh_gone)
+        let gone = std::mem::take(&mut self.fresh_gone);
+        if gone {
+            self.known.clear();
+        }
+        !gone
+    }
+
+    /// The mappings as they are now, for what is read from memory. Where new code is reported they may show what has yet to be.
+    fn read_live(&mut self) {
+        if self.reported {
+            self.live = (self.source)().unwrap_or_default();
+            self.of_this_walk = true;
+        } else {
+            self.read_maps(Instant::now());
+        }
     }
 
     fn read_maps(&mut self, now: Instant) {
+        let begin = monotonic();
         // An error says that the process is gone; then there is nothing to walk either.
         let maps = (self.source)().unwrap_or_default();
         self.read_at = Some(now);
@@ -175,19 +314,20 @@ impl Code {
         self.cost = now.elapsed();
         // Code generated at run time is patched in place.
         self.calls.clear();
-        let gone: Vec<u64> = self.images.values().filter(|i| !i.still_in(&maps)).map(Image::start).collect();
-        let moved = self.maps.iter().any(|m| m.executable && maps.find(m.start) != Some(m));
-        self.fresh_gone |= gone.iter().any(|start| self.fresh.contains(start));
+        self.flows.clear();
+        let moved = self.maps.read_last().iter().any(|m| m.executable && maps.find(m.start) != Some(m));
+        let replaced = self.maps.read(maps, begin, monotonic(), std::mem::take(&mut self.lost));
+        let gone: Vec<u64> =
+            self.images.values().filter(|i| !i.still_in(self.maps.read_last())).map(Image::start).collect();
         for start in gone {
-            if let Some(image) = self.images.remove(&start) {
-                self.tables_size -= image.tables.as_ref().map_or(0, Tables::size);
-            }
-            self.unwinder.remove_module(start);
+            self.retire(start);
         }
-        if moved {
+        if moved || !replaced.is_empty() {
             self.known.clear();
         }
-        self.maps = maps;
+        if self.reported {
+            self.live = self.maps.read_last().clone();
+        }
     }
 
     /// The frame at `pc` and how to leave it; `exact` if `pc` itself is executing, else it is a return address and
@@ -227,13 +367,21 @@ impl Code {
         let step = match mapping.backing {
             Backing::Vsyscall => Step::Leaf,
             _ => {
-                let rule = image_of(&self.images, &self.maps, &mapping)
+                let rule = image_of(&self.images, &mapping)
                     .and_then(|image| image.tables.as_ref()?.rule(address, &mut self.context));
-                rule.map_or(Step::Unknown, Step::Table)
+                match rule {
+                    Some(rule) => Step::Table(rule),
+                    None => self.go_frame(memory, &mapping, address).map_or(Step::Unknown, Step::Go),
+                }
             }
         };
         let cache = if matches!(step, Step::Table(Rule::Plain { .. })) { self.cache_for(address) } else { 0 };
         Some(Known { frame, step, cache })
+    }
+
+    fn go_frame(&mut self, memory: &impl ReadMemory, mapping: &Mapping, address: u64) -> Option<GoFrame> {
+        let table = image_of(&self.images, mapping)?.go?;
+        table.frame(memory, address, &mut self.context)
     }
 
     fn cache_for(&mut self, address: u64) -> u8 {
@@ -253,7 +401,7 @@ impl Code {
     /// is always exact: nothing called it.
     fn trampoline(&self, memory: &impl ReadMemory, pc: u64, exact: bool) -> Option<RawFrame> {
         const FORMS: [&[u8]; 2] = [&[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05], &[0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05]];
-        let mapping = self.maps.find_code(pc)?;
+        let mapping = self.code_at(pc)?;
         let found = FORMS.iter().any(|form| {
             let mut code = [0; 9];
             let code = &mut code[..form.len()];
@@ -265,48 +413,98 @@ impl Code {
         found.then(|| self.frame(mapping, pc, true))
     }
 
+    /// Whether the code at `address` may be other code than the stack means.
+    #[inline]
+    pub fn replaced(&self, address: u64) -> bool {
+        self.maps.replaced(address, self.at)
+    }
+
+    fn code_at(&self, address: u64) -> Option<&Mapping> {
+        self.maps.find_code(address).filter(|_| !self.replaced(address))
+    }
+
     /// The mapping of code around `address`, whose image is loaded then, if it has one.
     fn load_around(&mut self, memory: &impl ReadMemory, address: u64) -> Option<Mapping> {
-        let mapping = self.maps.find_code(address)?;
+        let mapping = self.code_at(address)?;
         let has_none = matches!(mapping.backing, Backing::Anonymous | Backing::Vsyscall);
-        if has_none || image_of(&self.images, &self.maps, mapping).is_some() || self.images.len() >= IMAGES_MAX {
+        if has_none || image_of(&self.images, mapping).is_some() || self.images.len() >= IMAGES_MAX {
             return Some(mapping.clone());
         }
-        if !self.of_this_walk {
-            self.read_maps(Instant::now());
+        let mapping = mapping.clone();
+        if self.bring_back(memory, &mapping) {
+            return Some(mapping);
         }
-        let mapping = self.maps.find_code(address)?.clone();
-        if image_of(&self.images, &self.maps, &mapping).is_none() {
+        if !self.of_this_walk {
+            self.read_live();
+        }
+        let mut mapping = self.code_at(address)?.clone();
+        if self.reported
+            && let Some(live) = self.live.find_code(mapping.start)
+            && (live.start, live.offset, &live.path) == (mapping.start, mapping.offset, &mapping.path)
+            && *live != mapping
+        {
+            self.maps.correct(&mapping, live);
+            mapping = live.clone();
+        }
+        if image_of(&self.images, &mapping).is_none() {
             self.load(memory, &mapping);
         }
         Some(mapping)
+    }
+
+    /// What was known of this mapping when it was there before, if it has the same contents.
+    fn bring_back(&mut self, memory: &impl ReadMemory, mapping: &Mapping) -> bool {
+        let Some(index) = self.retired.iter().position(|image| image.maps(mapping)) else { return false };
+        let image = self.retired.remove(index);
+        if image.is_unchanged(memory, mapping, self.pid) {
+            self.install(image);
+            return true;
+        }
+        self.tables_size -= image.size();
+        false
     }
 
     fn load(&mut self, memory: &impl ReadMemory, mapping: &Mapping) {
         if mapping.backing == Backing::Anonymous {
             return;
         }
-        let image = Image::load(memory, &self.maps, mapping, self.pid, TABLES_MAX.saturating_sub(self.tables_size));
-        if let Some(tables) = &image.tables {
-            self.tables_size += tables.size();
-            if tables.framehop_reaches() {
-                let range = image.start()..image.end();
-                let module = framehop::Module::new(String::new(), range, tables.base(), tables.for_framehop());
-                self.unwinder.add_module(module);
-            }
+        while self.tables_size > TABLES_MAX / 2 && !self.retired.is_empty() {
+            self.tables_size -= self.retired.remove(0).size();
         }
-        self.fresh.push(image.start());
+        let budget = TABLES_MAX.saturating_sub(self.tables_size);
+        let live = if self.reported { &self.live } else { self.maps.read_last() };
+        let image = if live.find(mapping.start) == Some(mapping) {
+            let image = Image::load(memory, live, mapping, self.pid, budget);
+            self.fresh.push(image.start());
+            image
+        } else {
+            // Other code lies there by now.
+            Image::of_file(mapping, self.pid, budget)
+        };
+        self.tables_size += image.size();
+        self.install(image);
+    }
+
+    fn install(&mut self, image: Image) {
+        if let Some(tables) = &image.tables
+            && tables.framehop_reaches()
+        {
+            let range = image.start()..image.end();
+            let module = framehop::Module::new(String::new(), range, tables.base(), tables.for_framehop());
+            self.unwinder.add_module(module);
+        }
         self.images.insert(image.start(), image);
     }
 
     /// The image whose code `address` lies in.
     pub fn image(&self, address: u64) -> Option<&Image> {
-        image_of(&self.images, &self.maps, self.maps.find_code(address)?)
+        image_of(&self.images, self.code_at(address)?)
     }
 
     /// Tables of the image around `address`, and the room to evaluate a row in.
     pub fn tables(&mut self, address: u64) -> Option<(&Tables, &mut Context)> {
-        let image = image_of(&self.images, &self.maps, self.maps.find_code(address)?)?;
+        let image =
+            image_of(&self.images, self.maps.find_code(address).filter(|_| !self.maps.replaced(address, self.at))?)?;
         Some((image.tables.as_ref()?, &mut self.context))
     }
 
@@ -320,7 +518,7 @@ impl Code {
     /// The call before `return_address`, if that lies in executable memory and there is one.
     pub fn call_before(&mut self, memory: &impl ReadMemory, return_address: u64) -> Option<CallSite> {
         // Nothing else on a stack looks like code as often as small numbers and stack addresses do: the mapping first.
-        self.maps.find_code(return_address.wrapping_sub(1))?;
+        self.code_at(return_address.wrapping_sub(1))?;
         if let Some(site) = self.calls.get(&return_address) {
             return *site;
         }
@@ -328,9 +526,27 @@ impl Code {
         let site = calls::call_before(memory, return_address);
         if self.calls.len() >= KNOWN_MAX {
             self.calls.clear();
+            self.flows.clear();
         }
         self.calls.insert(return_address, site);
         site
+    }
+
+    /// What the stack is like at `pc`, on the ways of the function that begins at `start`.
+    pub fn flow(&mut self, memory: &impl ReadMemory, start: u64, pc: u64) -> Flow {
+        if let Some(flow) = self.flows.get(&(start, pc)) {
+            return *flow;
+        }
+        let flow = flow::follow(memory, start, pc, &mut self.context);
+        if self.context.exhausted() {
+            // Not all ways may have been seen.
+            return Flow::default();
+        }
+        if self.flows.len() >= KNOWN_MAX {
+            self.flows.clear();
+        }
+        self.flows.insert((start, pc), flow);
+        flow
     }
 
     /// One step by framehop. Only for addresses whose [`Rule`] is `Plain`: then it neither guesses nor evaluates
@@ -354,9 +570,11 @@ impl Code {
     }
 }
 
-fn image_of<'a>(images: &'a FxHashMap<u64, Image>, maps: &Maps, mapping: &Mapping) -> Option<&'a Image> {
-    let start = maps.loaded_with(mapping).first().map_or(mapping.start, |first| first.start);
-    images.get(&start)
+/// Others may lie between the pieces of one.
+const NESTED_MAX: usize = 4;
+
+fn image_of<'a>(images: &'a BTreeMap<u64, Image>, mapping: &Mapping) -> Option<&'a Image> {
+    images.range(..=mapping.start).rev().take(NESTED_MAX).map(|(_, image)| image).find(|image| image.maps(mapping))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 use crate::process::maps::{Backing, Mapping, Maps};
 use crate::process::memory::ReadMemory;
 use crate::process::open::open_mapped;
+use crate::unwinder::framehop::go::{GoTable, Loaded};
 use crate::unwinder::framehop::tables::Tables;
 
 /// Bytes of one table; the largest known programs have about 30 MB.
@@ -25,22 +26,43 @@ pub struct Image {
     /// Where the program or library begins to run (ELF entry); 0 if unknown.
     pub entry: u64,
     pub tables: Option<Tables>,
+    /// Go's own description of its functions.
+    pub go: Option<GoTable>,
+    /// What the file begins with, build id included as a rule.
+    header: Vec<u8>,
 }
 
+/// Bytes of [`Image::header`].
+const HEADER: usize = 4096;
+
 impl Image {
-    /// The image that `mapping`, which is executable, belongs to. Without tables where there is no ELF file, or none
+    /// The image that `mapping`, which is executable and mapped now, belongs to. Without tables where there is no ELF file, or none
     /// with unwind tables.
     pub fn load(memory: &impl ReadMemory, maps: &Maps, mapping: &Mapping, pid: u32, budget: usize) -> Image {
         let loaded = maps.loaded_with(mapping);
         let pieces = if loaded.is_empty() { vec![mapping.clone()] } else { loaded.to_vec() };
         let headers = loaded.first().and_then(|first| Headers::read(&|at, buf| memory.read(first.start + at, buf)));
         let bias = headers.as_ref().and_then(|headers| headers.bias(mapping));
-        let mut image = Image { pieces, entry: 0, tables: None };
+        let mut image = Image { pieces, entry: 0, tables: None, go: None, header: Vec::new() };
         if let (Some(headers), Some(bias)) = (&headers, bias) {
             image.entry = bias.wrapping_add(headers.entry);
             image.tables = headers.tables_in_memory(memory, bias, budget as u64);
+            image.go = GoTable::find(memory, &headers.loaded(memory, bias), mapping, pid);
+        }
+        if let Some(at) = image.header_in_memory() {
+            image.header = bytes(&|at, buf| memory.read(at, buf), at, HEADER as u64).unwrap_or_default();
         }
         if image.tables.is_none() && mapping.backing == Backing::File {
+            image.read_file(mapping, pid);
+        }
+        image.tables = image.tables.filter(|tables| tables.size() <= budget);
+        image
+    }
+
+    /// The image of a mapping that was there, by the file alone.
+    pub fn of_file(mapping: &Mapping, pid: u32, budget: usize) -> Image {
+        let mut image = Image { pieces: vec![mapping.clone()], entry: 0, tables: None, go: None, header: Vec::new() };
+        if mapping.backing == Backing::File {
             image.read_file(mapping, pid);
         }
         image.tables = image.tables.filter(|tables| tables.size() <= budget);
@@ -54,6 +76,37 @@ impl Image {
         let Some(bias) = headers.bias(mapping) else { return };
         self.entry = bias.wrapping_add(headers.entry);
         self.tables = headers.tables_in_file(&read, bias);
+        if self.header.is_empty() {
+            self.header = bytes(&read, 0, HEADER as u64).unwrap_or_default();
+        }
+    }
+
+    fn header_in_memory(&self) -> Option<u64> {
+        let first = &self.pieces[0];
+        (first.offset == 0 && first.readable).then_some(first.start)
+    }
+
+    /// Whether `mapping`, which has come again, begins like this: a file may be written anew in place, or another may get its inode.
+    pub fn is_unchanged(&self, memory: &impl ReadMemory, mapping: &Mapping, pid: u32) -> bool {
+        let same = |read: &Read<'_>, at| {
+            !self.header.is_empty() && bytes(read, at, self.header.len() as u64).as_ref() == Some(&self.header)
+        };
+        if let Some(at) = self.header_in_memory()
+            && same(&|at, buf: &mut [u8]| memory.read(at, buf), at)
+        {
+            return true;
+        }
+        open_mapped(&mapping.mapped_file(pid)).is_ok_and(|file| same(&|at, buf: &mut [u8]| read_at(&file, at, buf), 0))
+    }
+
+    /// Whether `mapping` is one of those that it was loaded from.
+    pub fn maps(&self, mapping: &Mapping) -> bool {
+        self.pieces.iter().any(|piece| piece == mapping)
+    }
+
+    /// Bytes of its tables.
+    pub fn size(&self) -> usize {
+        self.tables.as_ref().map_or(0, Tables::size)
     }
 
     /// The lowest address: by this an image is known.
@@ -107,13 +160,18 @@ struct Segment {
 
 /// What is used of an ELF file's headers.
 struct Headers {
+    /// ET_EXEC, ET_DYN ...
+    kind: u64,
     entry: u64,
     segments: Vec<Segment>,
     /// Offset and number of section headers, and which of them holds the names.
     sections: (u64, u64, u64),
 }
 
+const ET_EXEC: u64 = 2;
 const PT_LOAD: u32 = 1;
+const PT_INTERP: u32 = 3;
+const PT_NOTE: u32 = 4;
 const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 const PF_X: u32 = 1;
 
@@ -144,6 +202,7 @@ impl Headers {
             (0, 0, 0)
         };
         Some(Headers {
+            kind: number(&header, 16, 2),
             entry: number(&header, 24, 8),
             segments: table.chunks_exact(56).map(segment).collect(),
             sections,
@@ -161,6 +220,34 @@ impl Headers {
         })?;
         let shift = code.address.wrapping_sub(code.offset);
         Some(mapping.start.wrapping_sub(mapping.offset).wrapping_sub(shift))
+    }
+
+    /// What finding Go's table asks for.
+    fn loaded(&self, memory: &impl ReadMemory, bias: u64) -> Loaded {
+        let segments = |code: bool| {
+            let wanted = self.segments.iter().filter(move |s| s.kind == PT_LOAD && (s.flags & PF_X != 0) == code);
+            wanted.map(|s| (bias.wrapping_add(s.address), s.file_size)).collect()
+        };
+        let has = |kind| self.segments.iter().any(|s| s.kind == kind);
+        Loaded {
+            bias,
+            likely: self.has_go_note(memory, bias) || !has(PT_GNU_EH_FRAME),
+            // One that is static and moved about looks like a library.
+            program: self.kind == ET_EXEC || has(PT_INTERP),
+            code: segments(true),
+            data: segments(false),
+        }
+    }
+
+    /// Whether Go's linker has left its note: owner `Go`, kind 4.
+    fn has_go_note(&self, memory: &impl ReadMemory, bias: u64) -> bool {
+        const NOTE: [u8; 16] = *b"\x04\0\0\0....\x04\0\0\0Go\0\0";
+        self.segments.iter().filter(|s| s.kind == PT_NOTE).any(|s| {
+            let mut notes = [0; 512];
+            let read = memory.read(bias.wrapping_add(s.address), &mut notes);
+            let is_note = |w: &[u8]| w[..4] == NOTE[..4] && w[8..] == NOTE[8..];
+            notes[..read].windows(NOTE.len()).step_by(4).any(is_note)
+        })
     }
 
     /// The lowest loaded address.

@@ -6,9 +6,15 @@
 //! images    loads unwind tables from the target's memory, or its files
 //! tables    the checked tables of one image: functions, rules
 //! rows      rows that framehop cannot step over, evaluated here
+//! go        frames of Go code, by Go's own table
+//! goroutine leaving them, also from one stack to another
 //! recover   frame records: verified, or searched for where rbp is unknown
+//! flow      how deep the stack is at an instruction, by following code
+//! followed  leaving frames by that
 //! calls     what machine code says about a return address
 //! entering  how far generated code has come with its frame
+//! deep      what is kept of a deep stack
+//! outer     the outermost frames of threads that run, where they were not copied
 //! stack     words of the stack: copied, or read from a thread that stays where it is
 //! ```
 //!
@@ -19,8 +25,14 @@
 
 mod calls;
 pub(super) mod code;
+pub(super) mod deep;
 mod entering;
+mod flow;
+mod followed;
+mod go;
+mod goroutine;
 mod images;
+mod outer;
 mod recover;
 mod rows;
 mod stack;
@@ -36,13 +48,15 @@ use rustc_hash::FxHashSet;
 
 use crate::model::frame::{Marker, Ns, RawFrame, RawName};
 use crate::process::files::Files;
+use crate::process::generations::CodeMapping;
 use crate::process::maps::Maps;
 use crate::process::memory::ReadMemory;
 use crate::unwinder::{Detect, Detected, Generated, Registers, StackBytes, Unwinder, Walk};
 
 use code::{Code, Source};
+use outer::Outers;
 use rows::Left;
-use stack::Stack;
+use stack::{Stack, Trace};
 use walk::{Crossing, Walker};
 
 /// A walk is made again if what it loaded was not what is mapped, so often in all.
@@ -58,6 +72,29 @@ pub struct FramehopUnwinder<M> {
     window: Vec<u8>,
     /// Of the last walk.
     crossing: Option<Crossing>,
+    /// Where it was traced: what it has read, and the end of the mapping that it ended in.
+    trace: Option<(Trace, u64)>,
+    /// Where the stack ends that the last walk ended on.
+    ended_in: u64,
+    outers: Outers,
+    /// A stack beyond what was copied may be walked again.
+    outer_due: Option<Instant>,
+}
+
+/// Stacks of running threads are walked to their ends for at most this part of the time.
+const OUTER_SHARE: u32 = 50;
+
+/// How a walk gets at the stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Reading {
+    /// What was copied, and nothing else.
+    Copied,
+    /// The same; what is read is put down.
+    Traced,
+    /// The thread stays where it is: what was not copied is read from memory.
+    AtRest,
+    /// The thread runs: what was not copied is read as it is now, and put down.
+    Moving,
 }
 
 impl<M: ReadMemory> FramehopUnwinder<M> {
@@ -75,6 +112,10 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
             left: Vec::new(),
             window: Vec::new(),
             crossing: None,
+            trace: None,
+            ended_in: 0,
+            outers: Outers::default(),
+            outer_due: None,
         }
     }
 
@@ -87,6 +128,8 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
     /// Forgets everything known about the process's code: after an exec, or when mappings are known to have changed.
     pub fn invalidate(&mut self) {
         self.code.invalidate();
+        self.outers.clear();
+        self.outer_due = None;
         self.runtime = Runtime { detect: self.runtime.detect.take(), ..Runtime::default() };
     }
 }
@@ -117,7 +160,7 @@ impl Runtime {
         {
             self.looked_at = code.readings;
             self.starting = None;
-            match detect(&code.maps) {
+            match detect(code.maps.read_last()) {
                 Detected::Nothing => {}
                 Detected::Starting => self.starting = Some(now),
                 Detected::Runtime(found) => self.found = Some(found),
@@ -126,7 +169,7 @@ impl Runtime {
         let found = self.found.as_deref_mut()?;
         if self.mapped != code.readings {
             self.mapped = code.readings;
-            found.mapped(&code.maps);
+            found.mapped(code.maps.read_last());
         }
         found.begin();
         Some(found)
@@ -136,7 +179,11 @@ impl Runtime {
 impl<M: ReadMemory> Unwinder for FramehopUnwinder<M> {
     fn walk(&mut self, registers: &Registers, stack: StackBytes<'_>, out: &mut Vec<RawFrame>) -> Walk {
         // Only a thread that is read as it lies, blocked, is still where it was when its stack was copied.
-        self.walk_copy(registers, stack, registers.rbp.is_none(), out)
+        self.walk_copy(registers, stack, if registers.rbp.is_none() { Reading::AtRest } else { Reading::Copied }, out)
+    }
+
+    fn walk_running(&mut self, registers: &Registers, stack: StackBytes<'_>, out: &mut Vec<RawFrame>) -> Walk {
+        self.walk_running_at(registers, stack, Instant::now(), out)
     }
 
     fn thread_names(&mut self, moved: Option<&FxHashSet<u32>>) -> Vec<(u32, RawName)> {
@@ -152,34 +199,152 @@ impl<M: ReadMemory> Unwinder for FramehopUnwinder<M> {
         Some((frame, self.runtime.found.as_deref_mut()?.waits_for(sp, callee)?))
     }
 
+    fn set_instant(&mut self, at: Ns) {
+        self.code.at = at;
+    }
+
+    fn would_replace(&self, new: &CodeMapping) -> bool {
+        self.code.maps.would_replace(new)
+    }
+
+    fn report(&mut self, new: &CodeMapping) {
+        self.code.report(new);
+    }
+
+    fn revalidate(&mut self, reported: bool, lost: bool) {
+        self.code.revalidate(reported, lost);
+    }
+
+    fn follows_exec(&mut self) {
+        self.code.maps.follows_exec();
+    }
+
     fn can_resume(&self) -> bool {
         self.runtime.found.as_deref().is_some_and(Generated::can_resume)
     }
 
     fn walk_blocked(&mut self, registers: &Registers, stack: StackBytes<'_>, out: &mut Vec<RawFrame>) -> Walk {
-        self.walk_copy(registers, stack, true, out)
+        self.walk_copy(registers, stack, Reading::AtRest, out)
     }
 }
 
 impl<M: ReadMemory> FramehopUnwinder<M> {
-    /// `stays`: what was not copied is read from memory.
     fn walk_copy(
         &mut self,
         registers: &Registers,
         stack: StackBytes<'_>,
-        stays: bool,
+        reading: Reading,
+        out: &mut Vec<RawFrame>,
+    ) -> Walk {
+        let first = out.len();
+        let walk = self.walk_unfolded(registers, stack, reading, out);
+        self.fold(first, out);
+        walk
+    }
+
+    fn walk_running_at(
+        &mut self,
+        registers: &Registers,
+        stack: StackBytes<'_>,
+        now: Instant,
+        out: &mut Vec<RawFrame>,
+    ) -> Walk {
+        let first = out.len();
+        let maps = &self.code.maps;
+        let end = || maps.stack_of(registers.rsp).map(|mapping| mapping.end);
+        let reading = if self.outers.follows(end) { Reading::Traced } else { Reading::Copied };
+        let walk = self.walk_unfolded(registers, stack, reading, out);
+        let walk = match walk.end {
+            Some(Marker::Truncated) => self.beyond_copy(registers, stack, walk, now, first, out),
+            end => {
+                if let (None, Some((trace, at))) = (end, self.trace.take()) {
+                    self.outers.walked(at, &out[first..], &trace, now);
+                }
+                walk
+            }
+        };
+        self.fold(first, out);
+        walk
+    }
+
+    fn fold(&mut self, first: usize, out: &mut Vec<RawFrame>) {
+        let before = out.len();
+        deep::fold(out, first);
+        if out.len() != before {
+            self.forget_folded(first, out);
+        }
+    }
+
+    /// A place among frames that are not kept is none.
+    fn forget_folded(&mut self, first: usize, out: &[RawFrame]) {
+        let missing = [Marker::Folded, Marker::NotCopied].map(RawFrame::marker);
+        let kept = out[first..].iter().position(|frame| missing.contains(frame));
+        self.crossing = self.crossing.filter(|crossing| kept.is_none_or(|kept| crossing.frame < kept));
+    }
+
+    /// The stack of a running thread goes on beyond what was copied: appends what is known of its
+    /// outermost frames.
+    fn beyond_copy(
+        &mut self,
+        registers: &Registers,
+        stack: StackBytes<'_>,
+        walk: Walk,
+        now: Instant,
+        first: usize,
+        out: &mut Vec<RawFrame>,
+    ) -> Walk {
+        let Some(end) = self.code.maps.stack_of(registers.rsp).map(|mapping| mapping.end) else { return walk };
+        if self.ended_in != end {
+            // It had gone over to another stack, whose outermost frames these are not.
+            return walk;
+        }
+        let outer = self.outers.of_sample(end, &self.memory, now);
+        if self.outers.wants_walk(end, now) && self.outer_due.is_none_or(|due| now >= due) {
+            let began = Instant::now();
+            let mut frames = Vec::new();
+            let whole = self.walk_unfolded(registers, stack, Reading::Moving, &mut frames).end.is_none();
+            if let Some((trace, at)) = self.trace.take()
+                && whole
+                && at == end
+            {
+                self.outers.walked(end, &frames, &trace, now);
+            }
+            self.outer_due = Some(now + began.elapsed() * OUTER_SHARE);
+            // What is remembered of the last walk is to be that of the sample.
+            out.truncate(first);
+            let again = self.walk_unfolded(registers, stack, Reading::Copied, out);
+            if again.end != Some(Marker::Truncated) {
+                return again;
+            }
+        }
+        if outer.is_empty() {
+            return walk;
+        }
+        // In place of the marker.
+        out.pop();
+        deep::join(out, first, Marker::NotCopied, &outer);
+        self.forget_folded(first, out);
+        Walk { end: None, recovered: true }
+    }
+
+    fn walk_unfolded(
+        &mut self,
+        registers: &Registers,
+        stack: StackBytes<'_>,
+        reading: Reading,
         out: &mut Vec<RawFrame>,
     ) -> Walk {
         let now = Instant::now();
         self.code.refresh(now);
         let first = out.len();
         for _ in 0..ATTEMPTS {
-            let walk = self.walk_once(registers, stack, stays, now, out);
+            let walk = self.walk_once(registers, stack, reading, now, out);
             if self.code.settle() {
                 return walk;
             }
             out.truncate(first);
         }
+        self.trace = None;
         out.push(RawFrame::marker(Marker::BadUnwind));
         Walk { end: Some(Marker::BadUnwind), recovered: false }
     }
@@ -188,18 +353,20 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
         &mut self,
         registers: &Registers,
         stack: StackBytes<'_>,
-        stays: bool,
+        reading: Reading,
         now: Instant,
         out: &mut Vec<RawFrame>,
     ) -> Walk {
         self.code.context.begin();
         let generated = self.runtime.begin(&self.code, now);
         self.left.clear();
-        let live = stays.then_some(&self.memory);
+        let live = matches!(reading, Reading::AtRest | Reading::Moving).then_some(&self.memory);
+        let stack = Stack::new(stack, live, std::mem::take(&mut self.window));
+        let traced = matches!(reading, Reading::Traced | Reading::Moving);
         let walker = Walker {
             code: &mut self.code,
             memory: &self.memory,
-            stack: Stack::new(stack, live, std::mem::take(&mut self.window)),
+            stack: if traced { stack.traced() } else { stack },
             registers,
             left: &mut self.left,
             out,
@@ -207,10 +374,12 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
             signals: 0,
             gap: None,
             crossing: None,
-            at_rest: stays,
+            at_rest: reading == Reading::AtRest,
             generated,
         };
-        let (walk, stack, crossing) = walker.walk();
+        let (walk, mut stack, crossing) = walker.walk();
+        self.ended_in = stack.end();
+        self.trace = stack.take_trace().map(|trace| (trace, self.ended_in));
         self.window = stack.into_window();
         self.crossing = crossing;
         walk

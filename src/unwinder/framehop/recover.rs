@@ -6,10 +6,10 @@
 
 use crate::process::memory::ReadMemory;
 use crate::unwinder::framehop::calls::{self, CallSite};
-use crate::unwinder::framehop::code::{Code, Known, READ, Step};
+use crate::unwinder::framehop::code::{Code, Step};
 use crate::unwinder::framehop::rows::{Frame, lowest_saved};
 use crate::unwinder::framehop::stack::Stack;
-use crate::unwinder::framehop::tables::Rule;
+use crate::unwinder::framehop::tables::{READ, Rule};
 
 /// Stack words searched for a record when the frame's size cannot be told from its code: 128 KiB.
 const SEARCH: u64 = 128 << 10;
@@ -120,20 +120,25 @@ impl<M: ReadMemory> Search<'_, '_, M> {
     }
 
     /// The frame record of the code at `pc`, which has no unwind information, at `rbp`: verified by a second record
-    /// that it links to.
-    pub fn fallback(&mut self, pc: u64, sp: u64, rbp: u64) -> Option<Record> {
+    /// that it links to. `proven`: the code has a record there; then a caller that has unwind information, and so keeps
+    /// none, is as good (a thread's first function, whose caller is the C library).
+    pub fn fallback(&mut self, pc: u64, sp: u64, rbp: u64, proven: bool) -> Option<Record> {
         let record = self.record(rbp, sp, None)?;
-        (self.may_be_of(record, pc) && self.linked(record)).then_some(record)
+        let verified = self.linked(record) || proven && self.described(record);
+        (self.may_be_of(record, pc) && verified).then_some(record)
+    }
+
+    /// Whether the caller's frame is left by unwind information.
+    fn described(&mut self, record: Record) -> bool {
+        let caller = self.code.known(self.memory, record.return_address, false);
+        caller.is_some_and(|known| matches!(known.step, Step::Table(_)))
     }
 
     /// The frame record at `rbp` of code that is known to have made one, whoever jumped to it: verified by a second record that it
     /// links to, or by a caller whose frame is left by unwind information.
     pub fn made(&mut self, sp: u64, rbp: u64) -> Option<Record> {
         let record = self.record(rbp, sp, None)?;
-        let described = |known: Known| matches!(known.step, Step::Table(_));
-        let verified =
-            self.linked(record) || self.code.known(self.memory, record.return_address, false).is_some_and(described);
-        verified.then_some(record)
+        (self.linked(record) || self.described(record)).then_some(record)
     }
 
     /// As [`Search::fallback`] without knowing rbp: the first record whose call leads here.

@@ -20,6 +20,15 @@ pub enum Missing {
     Outside,
 }
 
+/// What a walk has read, so that it can be told later whether it would come the same way.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Trace {
+    /// Addresses on the stack, and what was there.
+    pub words: Vec<(u64, u64)>,
+    /// Where each step began: how many frames there were, and how many words were read.
+    pub frames: Vec<(u32, u32)>,
+}
+
 /// The stack a walk is on.
 pub struct Stack<'a, M> {
     copied: StackBytes<'a>,
@@ -32,13 +41,30 @@ pub struct Stack<'a, M> {
     windows: u32,
     /// The first read that failed.
     missing: Option<Missing>,
+    trace: Option<Trace>,
 }
 
 impl<'a, M: ReadMemory> Stack<'a, M> {
     /// `window` lends its room; it is given back by [`Stack::into_window`].
     pub fn new(copied: StackBytes<'a>, live: Option<&'a M>, mut window: Vec<u8>) -> Stack<'a, M> {
         window.clear();
-        Stack { copied, live, bounds: (0, 0), window, window_at: 0, windows: 0, missing: None }
+        Stack { copied, live, bounds: (0, 0), window, window_at: 0, windows: 0, missing: None, trace: None }
+    }
+
+    /// What is read is put down from now on.
+    pub fn traced(self) -> Stack<'a, M> {
+        Stack { trace: Some(Trace::default()), ..self }
+    }
+
+    /// A step of the walk begins; `frames` have been found.
+    pub fn step_begins(&mut self, frames: usize) {
+        if let Some(trace) = &mut self.trace {
+            trace.frames.push((frames as u32, trace.words.len() as u32));
+        }
+    }
+
+    pub fn take_trace(&mut self) -> Option<Trace> {
+        self.trace.take()
     }
 
     pub fn into_window(self) -> Vec<u8> {
@@ -73,9 +99,17 @@ impl<'a, M: ReadMemory> Stack<'a, M> {
             .and_then(|at| self.copied.bytes.get(at..at.checked_add(8)?))
             .filter(|_| self.inside(address))
         {
-            return Some(u64::from_le_bytes(bytes.try_into().expect("8 bytes")));
+            let word = u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
+            if let Some(trace) = &mut self.trace {
+                trace.words.push((address, word));
+            }
+            return Some(word);
         }
-        self.fetch(address)
+        let found = self.fetch(address);
+        if let (Some(trace), Some(word)) = (&mut self.trace, found) {
+            trace.words.push((address, word));
+        }
+        found
     }
 
     fn inside(&self, address: u64) -> bool {

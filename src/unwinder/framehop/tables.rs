@@ -23,6 +23,9 @@ const FUNCTIONS_MAX: usize = 4 << 20;
 /// milliseconds; the largest real walk in tests/unwinding.rs takes 32,000, cold.
 const WORK_MAX: u64 = 16 << 20;
 
+/// What reading a few bytes of another process costs, in the unit of [`Context::spend`].
+pub const READ: usize = 256;
+
 /// The room to evaluate rows in, and how much work the current walk has left. Every single step of a walk is bounded, but
 /// their product is not: rows ask for registers, which are found by running the rows of all frames inside, ...
 pub struct Context {

@@ -8,32 +8,33 @@ use crate::process::memory::ReadMemory;
 use crate::unwinder::framehop::calls::{self, CallSite};
 use crate::unwinder::framehop::code::{Code, Known, Step};
 use crate::unwinder::framehop::entering::{self, Stage};
-use crate::unwinder::framehop::recover::Search;
+use crate::unwinder::framehop::recover::{Record, Search};
 use crate::unwinder::framehop::rows::{self, Frame, Left, RowError};
 use crate::unwinder::framehop::stack::{Missing, RED_ZONE, Stack};
 use crate::unwinder::framehop::tables::{Rule, SavedRbp};
 use crate::unwinder::{General, Generated, Habit, Leave, Place, Registers, Walk};
 
-/// Frames of one stack, its marker included.
-pub const FRAMES_MAX: usize = 1024;
-/// Signal handlers interrupted by signals: more says that the stack is garbage.
-const SIGNALS_MAX: u32 = 16;
+/// Maximum frames walked of one stack, its marker included; fewer in the tests, whose stacks are
+/// small.
+pub const FRAMES_MAX: usize = if cfg!(test) { 1_500 } else { 16_384 };
+/// Maximum changes of stack, by signals and by Go: more says that the stack is garbage.
+pub(super) const SIGNALS_MAX: u32 = 16;
 
 /// Where the walk is.
 #[derive(Clone, Copy, Debug)]
-struct Cursor {
-    pc: u64,
+pub(super) struct Cursor {
+    pub pc: u64,
     /// `pc` is executing (the innermost frame, or one that a signal interrupted), not a return address.
-    exact: bool,
-    sp: u64,
-    rbp: Option<u64>,
+    pub exact: bool,
+    pub sp: u64,
+    pub rbp: Option<u64>,
     /// Known for exact frames only.
-    general: Option<General>,
+    pub general: Option<General>,
 }
 
 impl Cursor {
     /// Behind a call that was made at `pc`.
-    fn caller(pc: u64, sp: u64, rbp: Option<u64>) -> Cursor {
+    pub fn caller(pc: u64, sp: u64, rbp: Option<u64>) -> Cursor {
         Cursor { pc, exact: false, sp, rbp, general: None }
     }
 
@@ -49,8 +50,10 @@ impl Cursor {
 
 /// What follows a frame.
 #[derive(Clone, Copy)]
-enum Next {
+pub(super) enum Next {
     Frame(Cursor),
+    /// On another stack, which the walk has entered.
+    Across(Cursor),
     /// Proven to be the outermost.
     Whole,
     /// It ends here, for this reason.
@@ -111,6 +114,10 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
             if self.out.len() - first >= FRAMES_MAX - 1 {
                 return self.end(Marker::TooDeep, None);
             }
+            if self.code.replaced(cursor.address()) {
+                return self.end(Marker::CodeReplaced, None);
+            }
+            self.stack.step_begins(self.out.len() - first);
             let mut made = None;
             if on_stack {
                 let frame = self.out.len() - first;
@@ -188,6 +195,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
                     Some(next) => cursor = next,
                     None => return self.end(marker, Some(known)),
                 },
+                Next::Across(next) => cursor = next,
                 Next::Frame(next) if known.step == Step::Signal => cursor = next,
                 // The stack pointer rises with every frame, inside the same mapping.
                 Next::Frame(next) if next.sp > cursor.sp && self.stack.holds(next.sp) => cursor = next,
@@ -278,7 +286,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
     }
 
     /// Finds the mapping that `sp` points into.
-    fn enter(&mut self, sp: u64) -> bool {
+    pub(super) fn enter(&mut self, sp: u64) -> bool {
         if self.code.maps.stack_of(sp).is_none() {
             self.code.refresh_for_unknown();
         }
@@ -294,6 +302,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
             Step::Table(Rule::Root) => Next::Whole,
             Step::Table(Rule::Plain { from_rbp, rbp }) => self.plain(cursor, known, from_rbp, rbp),
             Step::Table(Rule::Described) => self.described(cursor),
+            Step::Go(frame) => self.go_code(cursor, frame),
             Step::Signal => self.interrupted(cursor),
             Step::Leaf => self.leaf(cursor).map_or_else(|| self.failed(), Next::Frame),
             Step::Unknown => self.without_information(cursor),
@@ -301,7 +310,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
     }
 
     /// Why a read failed: not copied, or not a stack at all.
-    fn failed(&mut self) -> Next {
+    pub(super) fn failed(&mut self) -> Next {
         match self.stack.take_missing() {
             Some(Missing::NotCopied) => Next::End(Marker::Truncated),
             _ => Next::End(Marker::BadUnwind),
@@ -439,17 +448,31 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         {
             return Next::Frame(caller);
         }
+        if let Some(next) = self.by_code(cursor) {
+            return next;
+        }
+        // Words were tried that need not be there.
+        self.stack.take_missing();
         self.by_records(cursor, false)
+    }
+
+    /// The frame record of the code at `cursor`, verified. `made`: it is known to have one, whoever called it; `proven`: where it is now.
+    fn record_of(&mut self, cursor: Cursor, made: bool, proven: bool) -> Option<Record> {
+        let mut search = Search { code: self.code, memory: self.memory, stack: &mut self.stack };
+        match cursor.rbp {
+            Some(rbp) if made => search.made(cursor.sp, rbp),
+            Some(rbp) => search.fallback(cursor.pc, cursor.sp, rbp, proven),
+            None => search.search_fallback(cursor.pc, cursor.sp),
+        }
     }
 
     /// By frame records, if two of them verify; `made`: the code is known to have one.
     fn by_records(&mut self, cursor: Cursor, made: bool) -> Next {
-        let mut search = Search { code: self.code, memory: self.memory, stack: &mut self.stack };
-        let record = match cursor.rbp {
-            Some(rbp) if made => search.made(cursor.sp, rbp),
-            Some(rbp) => search.fallback(cursor.pc, cursor.sp, rbp),
-            None => search.search_fallback(cursor.pc, cursor.sp),
-        };
+        let mut record = self.record_of(cursor, made, false);
+        // The last one before code that keeps none links to no other.
+        if record.is_none() && !made && cursor.rbp.is_some() && self.has_record(cursor.pc) {
+            record = self.record_of(cursor, made, true);
+        }
         let Some(record) = record else {
             return match self.stack.take_missing() {
                 Some(Missing::NotCopied) => Next::End(Marker::Truncated),
@@ -469,6 +492,10 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         let top = self.stack.word(cursor.sp)?;
         let Some(CallSite::Direct(start)) = self.code.call_before(self.memory, top) else { return None };
         if start > cursor.pc || cursor.pc - start > NEAR || self.code.function(self.memory, start).is_some() {
+            return None;
+        }
+        // A word that an earlier call left behind in the frame.
+        if self.code.flow(self.memory, start, cursor.pc).depth.is_some_and(|depth| depth > 0) {
             return None;
         }
         let in_frame = calls::prologue(self.memory, start, cursor.pc).is_some();

@@ -200,6 +200,55 @@ fn threads_that_a_virtual_machine_stopped_say_so() {
 }
 
 #[test]
+fn a_monitor_is_one_row_whatever_ran_the_method() {
+    let mut world = World::new();
+    let enter = "ObjectSynchronizer::enter;ObjectMonitor::enter";
+    for (way, time) in [
+        (format!("InterpreterRuntime::monitorenter;{enter};ObjectMonitor::EnterI;wait"), 1),
+        (format!("*_complete_monitor_locking_Java;SharedRuntime::complete_monitor_locking_C;{enter};wait"), 2),
+        ("*C2 Runtime complete_monitor_locking".into(), 4),
+        (format!("*monitorenter_nofpu Runtime1 stub;Runtime1::monitorenter;{enter}"), 8),
+        ("*monitor enter;libjvm.so!fn_1a40;wait".into(), 16),
+    ] {
+        world.fact("main", &format!("start;run;{way}"), State::Lock, time);
+    }
+    world.fact("main", "start;run;InterpreterRuntime::monitorexit", State::Run, 32);
+    // Who was notified enters again.
+    world.fact("main", "start;run;ObjectMonitor::wait;ObjectMonitor::enter;wait", State::Lock, 64);
+    // It has entered, and is stopped.
+    let stop = "SafepointMechanism::process;SafepointSynchronize::block;wait";
+    world.fact("main", &format!("start;run;InterpreterRuntime::monitorenter;{enter};{stop}"), State::Wait, 128);
+    assert_shows(
+        world.shows(&Settings::default()),
+        "
+        main 255 0
+          start 255 0
+            run 255 0
+              [JVM safepoint] 128 128
+              ObjectMonitor::wait 64 0
+                monitor enter 64 64
+              InterpreterRuntime::monitorexit 32 32
+              monitor enter 31 31
+        ",
+    );
+    // What is inside of it is still found.
+    let focus = with(Filters { focus: Filter::set(Regex::new("EnterI").unwrap()), ..Filters::default() });
+    assert_eq!(world.project(&focus).total.wall_ns, 1);
+    let hide = with(Filters { hide: Filter::set(Regex::new("^monitor enter$").unwrap()), ..Filters::default() });
+    assert_shows(
+        world.shows(&hide),
+        "
+        main 255 0
+          start 255 0
+            run 255 31
+              [JVM safepoint] 128 128
+              ObjectMonitor::wait 64 64
+              InterpreterRuntime::monitorexit 32 32
+        ",
+    );
+}
+
+#[test]
 fn frames_of_the_kernel_can_be_taken_out() {
     let mut world = World::new();
     world.fact("main", "start;read;vmlinux!vfs_read;vmlinux!read_zero", State::Run, 3);

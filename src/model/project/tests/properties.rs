@@ -147,6 +147,12 @@ fn sum<'a>(totals: impl IntoIterator<Item = &'a Totals>) -> Totals {
     })
 }
 
+/// Off is floored row by row, so what it sums to is no sum of facts: see
+/// [`off_is_within_its_bounds_and_parents_have_what_their_children_have`].
+fn without_off(totals: Totals) -> Totals {
+    Totals { off_ns: 0, ..totals }
+}
+
 /// Everything there is, as one sum.
 fn everything(facts: &[FactSpec]) -> Totals {
     facts.iter().fold(Totals::default(), |mut sum, fact| {
@@ -245,7 +251,11 @@ impl OracleRow {
 
     /// Heaviest first, then the lowest.
     fn line(&self, metric: Metric) -> Option<u32> {
-        let value = |wall_ns, cpu_ns| Totals { wall_ns, cpu_ns, ..Totals::default() }.value(metric);
+        let value = |wall_ns, cpu_ns: u64| {
+            let mut totals = Totals { wall_ns, cpu_ns, ..Totals::default() };
+            totals.settle_off();
+            totals.value(metric)
+        };
         let mut lines: Vec<_> =
             self.lines.iter().map(|(l, wall, cpu)| (u64::MAX - value(*wall, *cpu), l.line.is_none(), l.line)).collect();
         lines.sort();
@@ -435,19 +445,19 @@ proptest! {
     ) {
         let projection = world(&facts).project(&settings);
         let oracle = Oracle::new(&facts, &settings);
-        prop_assert_eq!(projection.total, oracle.shown);
-        prop_assert_eq!(projection.hidden.parts().map(|part| *part), oracle.hidden);
+        prop_assert_eq!(without_off(projection.total), oracle.shown);
+        prop_assert_eq!(projection.hidden.parts().map(|part| without_off(*part)), oracle.hidden);
 
         let groups: BTreeMap<String, _> = projection
             .groups
             .iter()
-            .map(|g| (g.name.to_string(), (g.total, g.own, g.threads.iter().map(|t| t.thread.tid).collect())))
+            .map(|g| (g.name.to_string(), (without_off(g.total), without_off(g.own), g.threads.iter().map(|t| t.thread.tid).collect())))
             .collect();
         prop_assert_eq!(&groups, &oracle.groups);
         let shown = rows(&projection, &settings);
         prop_assert_eq!(shown.keys().collect::<Vec<_>>(), oracle.rows.keys().collect::<Vec<_>>());
         for ((key, (location, total, own)), expected) in shown.iter().zip(oracle.rows.values()) {
-            prop_assert_eq!((total, own), (&expected.total, &expected.own), "{:?}", key);
+            prop_assert_eq!((without_off(*total), without_off(*own)), (expected.total, expected.own), "{:?}", key);
             prop_assert_eq!(location.line, expected.line(settings.metric), "{:?}", key);
         }
         let methods: BTreeMap<String, &Method> =
@@ -455,7 +465,8 @@ proptest! {
         prop_assert_eq!(methods.len(), projection.methods().len(), "a method, twice");
         prop_assert_eq!(methods.keys().collect::<Vec<_>>(), oracle.methods.keys().collect::<Vec<_>>());
         for ((name, method), expected) in methods.iter().zip(oracle.methods.values()) {
-            prop_assert_eq!((method.total, method.own), (expected.total, expected.own), "{}", name);
+            let found = (without_off(method.total), without_off(method.own));
+            prop_assert_eq!(found, (expected.total, expected.own), "{}", name);
             prop_assert_eq!(method.threads as usize, expected.threads.len(), "{}", name);
             prop_assert_eq!(method.location(settings.metric).line, expected.line(settings.metric), "{}", name);
         }
@@ -465,7 +476,8 @@ proptest! {
     fn sums_add_up(facts in prop::collection::vec(fact(), 0..60), settings in settings()) {
         let projection = world(&facts).project(&settings);
         let nodes: Vec<_> = (0..projection.node_count()).map(|node| projection.node(node, Metric::Wall)).collect();
-        prop_assert_eq!(sum(projection.hidden.parts().into_iter().chain([&projection.total])), everything(&facts));
+        let all = sum(projection.hidden.parts().into_iter().chain([&projection.total]));
+        prop_assert_eq!(without_off(all), everything(&facts));
         prop_assert_eq!(sum(projection.groups.iter().map(|g| &g.total)), projection.total);
         for group in &projection.groups {
             let roots = projection.roots(group).map(|root| &nodes[root as usize].total);
@@ -501,8 +513,39 @@ proptest! {
         changed.roll_up = other.roll_up;
         let mut world = world(&facts);
         let (before, after) = (world.project(&settings), world.project(&changed));
-        prop_assert_eq!(before.total, after.total);
+        prop_assert_eq!(without_off(before.total), without_off(after.total));
         prop_assert_eq!(before.hidden, after.hidden);
+    }
+
+    /// No row is above its caller's, whatever the metric; `off` is at least what wall and CPU time say, and at most wall.
+    #[test]
+    fn off_is_within_its_bounds_and_parents_have_what_their_children_have(
+        facts in prop::collection::vec(fact(), 0..60),
+        settings in settings(),
+    ) {
+        let projection = world(&facts).project(&settings);
+        let off = |totals: &Totals| totals.value(Metric::Off);
+        let mut all = 0;
+        for group in &projection.groups {
+            let roots: u64 = projection.roots(group).map(|root| projection.value(root, Metric::Off)).sum();
+            prop_assert_eq!(off(&group.total), off(&group.own) + roots);
+            prop_assert_eq!(off(&group.own), group.own.wall_ns.saturating_sub(group.own.cpu_ns));
+            all += off(&group.total);
+        }
+        prop_assert_eq!(all, off(&projection.total));
+        let settled = |totals: &&Totals| off(totals) == totals.wall_ns.saturating_sub(totals.cpu_ns);
+        prop_assert!(projection.hidden.parts().iter().all(settled));
+        for node in 0..projection.node_count() {
+            let Node { total, own, .. } = projection.node(node, Metric::Off);
+            let children: u64 = projection.children(node).map(|child| projection.value(child, Metric::Off)).sum();
+            prop_assert_eq!(off(&total), off(&own) + children);
+            prop_assert_eq!(off(&own), own.wall_ns.saturating_sub(own.cpu_ns));
+            prop_assert!(off(&total) >= total.wall_ns.saturating_sub(total.cpu_ns) && off(&total) <= total.wall_ns);
+        }
+        // Where nothing has more CPU than wall time it is the difference.
+        if facts.iter().all(|fact| fact.cpu_ns <= fact.wall_ns) {
+            prop_assert_eq!(off(&projection.total), projection.total.wall_ns - projection.total.cpu_ns);
+        }
     }
 
     #[test]

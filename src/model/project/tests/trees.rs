@@ -89,7 +89,7 @@ fn totals_carry_states_hits_and_the_longest_wait() {
     *world.fact("work-1", "start;main:10;pay", State::Io, 20) =
         Weights { wall_ns: 20, hits: 2, longest_ns: 15, longest_from: 3, ..Weights::default() };
     let projection = world.project(&Settings::default());
-    let mut expected = Totals { wall_ns: 95, cpu_ns: 35, hits: 5, cpu_hits: 2, ..Totals::default() };
+    let mut expected = Totals { wall_ns: 95, cpu_ns: 35, off_ns: 60, hits: 5, cpu_hits: 2, ..Totals::default() };
     (expected.longest_ns, expected.longest_from) = (15, 3);
     expected.states_ns[State::Run as usize] = 35;
     expected.states_ns[State::Io as usize] = 60;

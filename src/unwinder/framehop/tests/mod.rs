@@ -1,7 +1,10 @@
 //! Walks of made-up stacks, where every byte is known; and of garbage.
 
+mod followed;
 mod garbage;
+mod go;
 mod image;
+mod replaced;
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -361,9 +364,68 @@ fn rows_that_lead_through_all_other_rows_exhaust_the_walk_not_us() {
 fn endless_stacks_end() {
     let mut world = world();
     let in_1 = call(&world.memory, 1, 1);
-    world.memory.put_words(SP, &[in_1; 0x800]);
-    let (names, walk) = world.walk(at(1), Some(0), 0x4000);
-    assert_eq!((names.len(), walk), (1024, ends(Marker::TooDeep)));
+    world.memory.put_words(SP, &[in_1; 0x1000]);
+    let (names, walk) = world.walk(at(1), Some(0), 0x8000);
+    // Nothing lies outside of this recursion.
+    assert_eq!((names.len(), walk), (66, ends(Marker::TooDeep)));
+}
+
+/// Puts `depth` frames of function 1 there, called by 4, called by 0; 4 is executing in it all.
+fn put_recursion(memory: &Fake, depth: usize) {
+    let (in_1, in_4, in_0) = (call(memory, 1, 4), call(memory, 4, 1), call(memory, 0, 4));
+    assert_eq!(in_1, call(memory, 1, 1));
+    let mut words = [7, in_1].repeat(depth);
+    words.extend([7, in_4, 7, in_0]);
+    memory.put_words(SP, &words);
+}
+
+#[test]
+fn deep_stacks_keep_both_ends() {
+    let mut world = world();
+    put_recursion(&world.memory, 1_200);
+    let (names, walk) = world.walk(at(4), Some(0), 0x8000);
+    assert_eq!((names.len(), walk), (65 + 3, WHOLE));
+    assert_eq!((&*names[0], &*names[1], &*names[64]), ("4!", "1", "1"));
+    assert_eq!(names[65..], ["Folded", "4", "0"]);
+    // As it lies, of which little was copied.
+    assert_eq!(world.walk(at(4), None, 0x100), (names.clone(), WHOLE));
+    put_recursion(&world.memory, 700);
+    assert_eq!(world.walk(at(4), None, 0x100), (names, WHOLE));
+}
+
+#[test]
+fn of_a_thread_that_runs_the_outermost_frames_count_once_they_stood_for_some_looks() {
+    let mut world = world();
+    put_recursion(&world.memory, 1_200);
+    let begin = Instant::now();
+    let look = |world: &mut World, n: u32| {
+        let mut bytes = vec![0; 0x1000];
+        world.memory.read(SP, &mut bytes);
+        let registers = Registers { rip: at(4), rsp: SP, rbp: Some(0), ..Registers::default() };
+        let mut out = Vec::new();
+        let copied = StackBytes { base: SP, bytes: &bytes };
+        let walk = world.unwinder.walk_running_at(&registers, copied, begin + Duration::from_millis(10) * n, &mut out);
+        (out.iter().map(|frame| world.name(*frame)).collect::<Vec<_>>(), walk)
+    };
+    for n in 0..7 {
+        let (names, walk) = look(&mut world, n);
+        assert_eq!((names.len(), walk), (0x100 + 2, ends(Marker::Truncated)), "look {n}");
+    }
+    let (names, walk) = look(&mut world, 7);
+    // It is told from a stack that was copied whole.
+    assert_eq!((names.len(), walk), (65 + 3, Walk { end: None, recovered: true }));
+    assert_eq!(names[64..], ["1", "NotCopied", "4", "0"]);
+    // Something else stands where 4 would return to 0.
+    let last = SP + 8 * (2 * 1_200 + 3);
+    world.memory.put_words(last, &[call(&world.memory, 1, 4)]);
+    let (names, walk) = look(&mut world, 8);
+    assert_eq!((names.len(), walk), (0x100 + 2, ends(Marker::Truncated)));
+    // Nothing is left of what was known of another program.
+    put_recursion(&world.memory, 1_200);
+    world.unwinder.invalidate();
+    for n in 9..18 {
+        assert_eq!(look(&mut world, n).1.end, if n < 16 { Some(Marker::Truncated) } else { None }, "look {n}");
+    }
 }
 
 #[test]

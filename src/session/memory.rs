@@ -1,0 +1,66 @@
+//! Gives memory that was freed back to the kernel.
+//!
+//! The reducer, the projector and the view each free what another of them allocated, chunk by chunk, so the C library's
+//! arenas are full of free pages: half of the resident memory after 30 minutes of a target that makes 60 threads a
+//! second. The C library gives back the end of an arena by itself, never its middle.
+
+use std::time::{Duration, Instant};
+
+/// A call takes some milliseconds at 150 MB; ten seconds of churn free a few megabytes.
+const EVERY: Duration = Duration::from_secs(10);
+
+/// When memory was given back last.
+pub struct Trimmer {
+    last: Instant,
+}
+
+impl Trimmer {
+    pub fn new() -> Trimmer {
+        Trimmer { last: Instant::now() }
+    }
+
+    /// Gives back what is free, if it is time.
+    pub fn keep_house(&mut self) {
+        if self.last.elapsed() >= EVERY {
+            trim();
+            self.last = Instant::now();
+        }
+    }
+}
+
+#[cfg(target_env = "gnu")]
+fn trim() {
+    // SAFETY: may be called at any time by any thread; it takes the arenas' locks one after the other.
+    unsafe { libc::malloc_trim(0) };
+}
+
+/// Other C libraries have no such call; musl's gives back by itself.
+#[cfg(not(target_env = "gnu"))]
+fn trim() {}
+
+#[cfg(all(test, target_env = "gnu"))]
+mod tests {
+    use super::*;
+
+    /// Anonymous memory of this process that is resident, bytes.
+    fn resident() -> usize {
+        let status = std::fs::read_to_string("/proc/self/status").expect("of ourselves");
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("the kernel says it");
+        line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") << 10
+    }
+
+    #[test]
+    fn what_another_thread_freed_goes_back_to_the_kernel() {
+        const CHUNK: usize = 16 << 10;
+        let chunks = || (0..(128 << 20) / CHUNK).map(|_| vec![1u8; CHUNK]).collect::<Vec<_>>();
+        let mut chunks = std::thread::spawn(chunks).join().expect("it ends");
+        let full = resident();
+        // What is kept lies at the end, so that the C library gives nothing back by itself.
+        chunks.drain(..chunks.len() - 1);
+        // Other tests allocate meanwhile: half of it is proof enough.
+        assert!(resident() + (64 << 20) > full, "the C library gave it back by itself: nothing is proven");
+        trim();
+        assert!(resident() + (64 << 20) < full, "{} of {full}", resident());
+        drop(chunks);
+    }
+}

@@ -1,0 +1,167 @@
+//! What is kept of a stack that is deeper than what is shown of it: its innermost and its outermost
+//! frames.
+//!
+//! The number of frames between them is no part of the stack, so that a recursion whose depth
+//! changes stays one stack.
+
+use rustc_hash::FxHashMap;
+
+use crate::model::frame::{FrameCode, Marker, RawFrame};
+
+/// Frames kept at the inner end of a deep stack.
+const INNER: usize = 128;
+/// Frames kept at its outer end; the largest application servers have 300 above a request's own
+/// code.
+pub const OUTER: usize = 512;
+
+/// Inner frames for each time that a frame has to occur among them to be one of a recursion.
+const RECURS: usize = 32;
+
+/// Leaves out the middle of `frames[first..]`, innermost frame first, where that is deeper than
+/// what is kept.
+pub fn fold(frames: &mut Vec<RawFrame>, first: usize) {
+    if frames.len() - first > INNER + OUTER {
+        let outer = frames.split_off(frames.len() - OUTER);
+        join(frames, first, Marker::Folded, &outer);
+    }
+}
+
+/// Appends the outermost frames, innermost first, to `frames[first..]`, the innermost ones, behind
+/// a marker for those between them.
+pub fn join(frames: &mut Vec<RawFrame>, first: usize, between: Marker, outer: &[RawFrame]) {
+    let count = frames.len() - first;
+    // The same number of frames although the frames that were copied are now one more and now one
+    // less.
+    let kept: usize = if count >= INNER { INNER } else { 1 << count.max(1).ilog2() };
+    frames.truncate(first + kept);
+    let mut often: FxHashMap<RawFrame, usize> = FxHashMap::default();
+    for frame in &frames[first..] {
+        *often.entry(*frame).or_default() += 1;
+    }
+    let enough = (kept / RECURS).max(2);
+    let recurs = |frame: &RawFrame| often.get(frame).is_some_and(|times| *times >= enough);
+    let inner = inner_end(&frames[first..], recurs);
+    frames.truncate(first + inner);
+    // What lies outside of the recursion, and of the recursion nothing, however deep it was
+    // entered.
+    let outside = outer.iter().rev().take_while(|frame| !recurs(frame)).count().max(1);
+    let outer = &outer[outer.len().saturating_sub(outside)..];
+    let is_marker = |frame: &RawFrame| matches!(frame.decode(), FrameCode::Marker { .. });
+    // A marker alone says itself that frames are missing.
+    if outer.len() != 1 || !outer.iter().all(is_marker) {
+        frames.push(RawFrame::marker(between));
+    }
+    frames.extend_from_slice(outer);
+}
+
+/// How many of `frames`, the innermost ones, are kept. Of a recursion that goes on behind them it is
+/// always the same number: what its innermost call has called is one row, however deep that call is.
+/// The outermost frame kept is the same one, whichever function of the recursion is the innermost.
+fn inner_end(frames: &[RawFrame], recurs: impl Fn(&RawFrame) -> bool) -> usize {
+    let kept = frames.len();
+    let (Some(begin), Some(true)) = (frames.iter().position(&recurs), frames.last().map(&recurs)) else {
+        return kept;
+    };
+    let end = begin + (kept / 2).max(1);
+    let Some(lowest) = frames.get(begin..end).and_then(|calls| calls.iter().filter(|frame| recurs(frame)).min()) else {
+        return kept;
+    };
+    frames[..end].iter().rposition(|frame| frame == lowest).map_or(kept, |at| at + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FOLDED: Marker = Marker::Folded;
+
+    fn frame(id: u64) -> RawFrame {
+        RawFrame::new(FrameCode::Runtime { id })
+    }
+
+    /// Innermost first: `leaf`, then the recursion, then main and the start.
+    fn stack(depth: usize) -> Vec<RawFrame> {
+        let mut frames = vec![frame(9)];
+        frames.extend((0..depth).map(|_| frame(3)));
+        frames.extend([2, 1, 0].map(frame));
+        frames
+    }
+
+    fn folded(mut frames: Vec<RawFrame>) -> Vec<RawFrame> {
+        fold(&mut frames, 0);
+        frames
+    }
+
+    #[test]
+    fn a_stack_that_fits_stays_whole() {
+        let fits = stack(INNER + OUTER - 4);
+        assert_eq!(folded(fits.clone()), fits);
+    }
+
+    #[test]
+    fn the_depth_of_a_recursion_is_no_part_of_the_stack() {
+        let deep = folded(stack(6_000));
+        assert_eq!(deep, folded(stack(16_000)));
+        assert_eq!(deep, folded(stack(INNER + OUTER - 3)), "one frame too many");
+        assert_eq!(deep[..2], [frame(9), frame(3)]);
+        let end = 1 + INNER / 2;
+        assert_eq!(deep[end..], [RawFrame::marker(FOLDED), frame(2), frame(1), frame(0)]);
+        // What the innermost call has called makes no difference to what lies outside of it.
+        let mut further = stack(6_000);
+        further.splice(..1, [8, 7, 9].map(frame));
+        assert_eq!(folded(further)[3..], deep[1..]);
+        // Two functions that call each other; one more of both.
+        let mutual = |depth: u64| {
+            let mut frames: Vec<_> = (0..depth).map(|n| frame(3 + n % 2)).collect();
+            frames.extend([2, 1, 0].map(frame));
+            folded(frames)
+        };
+        assert_eq!(mutual(2_000), mutual(2_002));
+        let (even, odd) = (mutual(2_000), mutual(2_001));
+        let outermost = |frames: &[RawFrame]| frames.iter().rev().take(6).copied().collect::<Vec<_>>();
+        assert_eq!(outermost(&even), outermost(&odd));
+    }
+
+    #[test]
+    fn what_is_called_once_in_a_while_is_no_recursion() {
+        // A function that the handler has called, and that the recursion's innermost frame calls,
+        // too.
+        let mut frames = vec![frame(7)];
+        frames.extend((0..3_000).map(|_| frame(3)));
+        frames.extend([2, 7, 1, 0].map(frame));
+        let folded = folded(frames);
+        assert_eq!(folded[1 + INNER / 2..], [RawFrame::marker(FOLDED), frame(2), frame(7), frame(1), frame(0)]);
+    }
+
+    #[test]
+    fn frames_that_do_not_recur_are_kept_by_number() {
+        let frames: Vec<_> = (0..2_000).map(frame).collect();
+        let folded = folded(frames.clone());
+        assert_eq!(folded[..INNER], frames[..INNER]);
+        assert_eq!(folded[INNER], RawFrame::marker(FOLDED));
+        assert_eq!(folded[INNER + 1..], frames[2_000 - OUTER..]);
+    }
+
+    #[test]
+    fn what_was_there_before_stays_and_a_marker_at_the_end_is_one_marker() {
+        let mut frames = vec![frame(99); 5];
+        frames.extend((0..3_000).map(|_| frame(3)));
+        frames.push(RawFrame::marker(Marker::TooDeep));
+        fold(&mut frames, 5);
+        assert_eq!(frames.len(), 5 + INNER / 2 + 1);
+        assert_eq!((frames[4], frames[5 + INNER / 2]), (frame(99), RawFrame::marker(Marker::TooDeep)));
+    }
+
+    #[test]
+    fn few_inner_frames_are_a_number_that_seldom_changes() {
+        for (copied, kept) in [(0, 0), (1, 1), (31, 8), (32, 16), (33, 16), (63, 16), (100, 32), (127, 32), (500, 64)] {
+            let mut frames = vec![frame(3); copied];
+            join(&mut frames, 0, FOLDED, &[frame(3), frame(3), frame(2), frame(1)]);
+            assert_eq!(frames[kept], RawFrame::marker(FOLDED), "{copied}");
+        }
+        // The outermost frame stays, whatever it is.
+        let mut frames = vec![frame(3); 64];
+        join(&mut frames, 0, FOLDED, &[frame(3)]);
+        assert_eq!(frames[32..], [RawFrame::marker(FOLDED), frame(3)]);
+    }
+}

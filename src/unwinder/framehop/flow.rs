@@ -1,0 +1,494 @@
+//! How deep the stack is at an instruction, by following a function's code from its start: for code without unwind
+//! information (musl's, hand-written assembly).
+//!
+//! Compiled code has one depth at each instruction, whatever way leads there. All ways that are found must agree; what is
+//! not understood ends a way, or leaves the depth unknown.
+
+use rustc_hash::FxHashSet;
+
+use crate::process::memory::ReadMemory;
+use crate::unwinder::framehop::tables::{Context, READ};
+
+/// Maximum instructions followed; the longest functions that are met here have some hundred.
+const INSTRUCTIONS_MAX: usize = 2048;
+/// Maximum functions that hand over to each other.
+const ENTRIES_MAX: usize = 16;
+/// Maximum pieces of code read.
+const PIECES_MAX: usize = 64;
+/// Bytes of code read at a time.
+const PIECE: usize = 256;
+/// The longest instruction (Intel SDM 2.3.11).
+const LONGEST: usize = 15;
+/// Maximum bytes of a frame.
+const DEPTH_MAX: i64 = 1 << 20;
+
+/// What is known of the stack at an instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+struct State {
+    /// Bytes between the stack pointer and the return address; `None` where the code aligns the stack, say.
+    depth: Option<i64>,
+    /// Where rbp was saved, in bytes below the return address.
+    saved: Option<i64>,
+    /// The depth that rbp points at, where it is a frame pointer.
+    frame: Option<i64>,
+}
+
+/// What following a function's code has found of one instruction in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Flow {
+    /// It is reached.
+    pub reached: bool,
+    /// Bytes between the stack pointer and the return address there, on all ways.
+    pub depth: Option<u64>,
+    /// Where rbp was saved, in bytes below the return address; `None`: it is the caller's still.
+    pub saved: Option<u64>,
+    /// rbp points at a frame record there: the caller's rbp, and the return address right above.
+    pub framed: bool,
+    /// Some way ends in a jump to a function that the code does not name.
+    pub jumps_away: bool,
+}
+
+/// Follows the code from `start`, and says what the stack is like at `pc`.
+pub fn follow(memory: &impl ReadMemory, start: u64, pc: u64, context: &mut Context) -> Flow {
+    let mut flow = Flow::default();
+    let mut code = Code { memory, at: 0, piece: Vec::new(), pieces: 0 };
+    let mut open = vec![(start, State { depth: Some(0), ..State::default() })];
+    let mut seen = FxHashSet::default();
+    let mut there: Option<State> = None;
+    // Where functions begin. Behind a call that does not return stands the next function, which may jump here.
+    let mut entries = vec![start];
+    while let Some((at, state)) = open.pop() {
+        let jumped_into = state.depth != Some(0) && entries.contains(&at);
+        if jumped_into || !seen.insert((at, state)) {
+            continue;
+        }
+        if seen.len() > INSTRUCTIONS_MAX || context.spend(8).is_none() {
+            return Flow::default();
+        }
+        if at == pc {
+            flow.reached = true;
+            if there.is_some_and(|there| (there.depth, there.saved) != (state.depth, state.saved)) {
+                return Flow { reached: true, ..Flow::default() };
+            }
+            let frame = there.map_or(state.frame, |there| there.frame.filter(|frame| state.frame == Some(*frame)));
+            there = Some(State { frame, ..state });
+        }
+        let Some(bytes) = code.bytes(at, context) else { continue };
+        let Some(instruction) = decode(bytes) else { continue };
+        let next = at.wrapping_add(instruction.length as u64);
+        let Some(state) = apply(state, instruction.effect) else { continue };
+        match instruction.goes {
+            Goes::On => open.push((next, state)),
+            Goes::Nowhere => {}
+            Goes::Either(by) => open.extend([(next, state), (next.wrapping_add_signed(by), state)]),
+            Goes::To(by) => {
+                let target = next.wrapping_add_signed(by);
+                if state.depth == Some(0) && entries.len() < ENTRIES_MAX {
+                    entries.push(target);
+                }
+                open.push((target, state));
+            }
+            Goes::Through(by) => match memory.read_u64(next.wrapping_add_signed(by)) {
+                Some(target) if context.spend(READ).is_some() => open.push((target, state)),
+                _ => {}
+            },
+            Goes::Away => flow.jumps_away |= state.depth == Some(0),
+        }
+    }
+    if let Some(state) = there {
+        flow.depth = state.depth.and_then(|depth| u64::try_from(depth).ok()).filter(|depth| depth.is_multiple_of(8));
+        flow.framed = state.frame == Some(8) && state.saved == Some(8);
+        flow.saved = state.saved.and_then(|saved| u64::try_from(saved).ok());
+    }
+    flow
+}
+
+/// Reads code by pieces.
+struct Code<'m, M> {
+    memory: &'m M,
+    at: u64,
+    piece: Vec<u8>,
+    pieces: usize,
+}
+
+impl<M: ReadMemory> Code<'_, M> {
+    fn bytes(&mut self, at: u64, context: &mut Context) -> Option<&[u8]> {
+        let inside = |from: u64, piece: &[u8]| {
+            at.checked_sub(from).and_then(|into| usize::try_from(into).ok()).filter(|into| *into < piece.len())
+        };
+        let whole = inside(self.at, &self.piece).is_some_and(|into| self.piece.len() - into >= LONGEST);
+        if !whole {
+            if self.pieces == PIECES_MAX {
+                return None;
+            }
+            self.pieces += 1;
+            context.spend(READ)?;
+            self.piece.resize(PIECE, 0);
+            let read = self.memory.read(at, &mut self.piece);
+            self.piece.truncate(read);
+            self.at = at;
+        }
+        inside(self.at, &self.piece).map(|into| &self.piece[into..])
+    }
+}
+
+/// What an instruction does to the stack pointer and rbp.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Effect {
+    Nothing,
+    /// Moves the stack pointer down by so much.
+    Down(i64),
+    PushRbp,
+    PopRbp,
+    /// rbp = rsp
+    Frame,
+    /// rsp = rbp
+    Unframe,
+    Leave,
+    /// Sets the stack pointer to what is not followed.
+    Lost,
+    /// Sets rbp to some value.
+    NoFrame,
+}
+
+/// Where execution goes on; jumps by how much behind the instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Goes {
+    On,
+    Nowhere,
+    Either(i64),
+    To(i64),
+    /// Through the word there.
+    Through(i64),
+    Away,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Instruction {
+    length: usize,
+    effect: Effect,
+    goes: Goes,
+}
+
+fn apply(state: State, effect: Effect) -> Option<State> {
+    let mut next = state;
+    match effect {
+        Effect::Nothing => {}
+        Effect::Down(by) => next.depth = state.depth.map(|depth| depth + by),
+        Effect::PushRbp => {
+            next.depth = state.depth.map(|depth| depth + 8);
+            // A second time it is some value.
+            next.saved = state.saved.or(next.depth);
+        }
+        Effect::PopRbp => {
+            next.depth = state.depth.map(|depth| depth - 8);
+            next.frame = None;
+            if state.saved == state.depth {
+                next.saved = None;
+            }
+        }
+        Effect::Frame => next.frame = state.depth,
+        Effect::Unframe => next.depth = state.frame,
+        Effect::Leave => {
+            next.depth = state.frame.map(|frame| frame - 8);
+            if state.saved == state.frame {
+                next.saved = None;
+            }
+            next.frame = None;
+        }
+        Effect::Lost => next.depth = None,
+        Effect::NoFrame => next.frame = None,
+    }
+    next.depth.is_none_or(|depth| (0..=DEPTH_MAX).contains(&depth)).then_some(next)
+}
+
+/// The instruction that `code` begins with. `None` for what does not occur in plain compiled code, or is cut off.
+fn decode(code: &[u8]) -> Option<Instruction> {
+    let byte = |at: usize| code.get(at).copied();
+    let (mut at, mut narrow) = (0, false);
+    while matches!(byte(at)?, 0x66 | 0xf2 | 0xf3 | 0xf0 | 0x2e | 0x36 | 0x3e | 0x26 | 0x64 | 0x65) {
+        narrow |= byte(at)? == 0x66;
+        at += 1;
+        if at == LONGEST {
+            return None;
+        }
+    }
+    let rex = byte(at).filter(|byte| byte & 0xf0 == 0x40);
+    at += usize::from(rex.is_some());
+    let (wide, high_reg, high_rm) =
+        (rex.is_some_and(|r| r & 8 != 0), rex.is_some_and(|r| r & 4 != 0), rex.is_some_and(|r| r & 1 != 0));
+    let opcode = byte(at)?;
+    at += 1;
+    // Bytes of the immediate behind the opcode.
+    let full = if narrow { 2 } else { 4 };
+    let plain = |length: usize, effect, goes| (length <= code.len()).then_some(Instruction { length, effect, goes });
+    let signed = |at: usize, size: usize| -> Option<i64> {
+        let bytes = code.get(at..at + size)?;
+        Some(match size {
+            1 => i64::from(bytes[0] as i8),
+            _ => i64::from(i32::from_le_bytes(bytes.try_into().ok()?)),
+        })
+    };
+    let on = |length| plain(length, Effect::Nothing, Goes::On);
+    match opcode {
+        0x50..=0x57 => {
+            let effect = if opcode == 0x55 && !high_rm { Effect::PushRbp } else { Effect::Down(8) };
+            return plain(at, effect, Goes::On);
+        }
+        0x5c if !high_rm => return plain(at, Effect::Lost, Goes::On),
+        0x58..=0x5f => {
+            let effect = if opcode == 0x5d && !high_rm { Effect::PopRbp } else { Effect::Down(-8) };
+            return plain(at, effect, Goes::On);
+        }
+        0x6a => return plain(at + 1, Effect::Down(8), Goes::On),
+        0x68 => return plain(at + 4, Effect::Down(8), Goes::On),
+        0x9c => return plain(at, Effect::Down(8), Goes::On),
+        0x9d => return plain(at, Effect::Down(-8), Goes::On),
+        0x70..=0x7f | 0xe0..=0xe3 => return plain(at + 1, Effect::Nothing, Goes::Either(signed(at, 1)?)),
+        0xeb => return plain(at + 1, Effect::Nothing, Goes::To(signed(at, 1)?)),
+        0xe9 => return plain(at + 4, Effect::Nothing, Goes::To(signed(at, 4)?)),
+        0xe8 => return on(at + 4),
+        0xc3 | 0xf4 => return plain(at, Effect::Nothing, Goes::Nowhere),
+        0xc2 => return plain(at + 2, Effect::Nothing, Goes::Nowhere),
+        0xc9 => return plain(at, Effect::Leave, Goes::On),
+        0x90..=0x99 | 0xa4..=0xa7 | 0xaa..=0xaf | 0xf5 | 0xf8 | 0xf9 | 0xfc | 0xfd => return on(at),
+        0x04 | 0x0c | 0x14 | 0x1c | 0x24 | 0x2c | 0x34 | 0x3c | 0xa8 | 0xb0..=0xb7 => return on(at + 1),
+        0x05 | 0x0d | 0x15 | 0x1d | 0x25 | 0x2d | 0x35 | 0x3d | 0xa9 => return on(at + full),
+        0xbd if !high_rm => return plain(at + if wide { 8 } else { full }, Effect::NoFrame, Goes::On),
+        0xb8..=0xbf => return on(at + if wide { 8 } else { full }),
+        _ => {}
+    }
+    // The others have a ModRM byte.
+    let (two, opcode) = if opcode == 0x0f { (true, byte(at)?) } else { (false, opcode) };
+    at += usize::from(two);
+    let mut immediate = 0;
+    if two {
+        match opcode {
+            0x05 | 0x31 | 0xa2 | 0x77 | 0xc8..=0xcf => return on(at),
+            0x0b => return plain(at, Effect::Nothing, Goes::Nowhere),
+            0x80..=0x8f => return plain(at + 4, Effect::Nothing, Goes::Either(signed(at, 4)?)),
+            0x38 => at += 1,
+            0x3a => (at, immediate) = (at + 1, 1),
+            0x70..=0x73 | 0xa4 | 0xac | 0xba | 0xc2 | 0xc4..=0xc6 => immediate = 1,
+            0x10..=0x1f | 0x28..=0x2f | 0x40..=0x6f | 0x74..=0x76 | 0x78..=0x7f | 0x90..=0x9f => {}
+            0xa3 | 0xa5 | 0xab | 0xad..=0xb1 | 0xb3 | 0xb6..=0xb8 | 0xbb..=0xc1 | 0xc7 | 0xd0..=0xff => {}
+            _ => return None,
+        }
+    } else {
+        match opcode {
+            0x00..=0x3f if opcode & 7 < 4 => {}
+            0x63 | 0x84..=0x8b | 0x8d | 0x8f | 0xd0..=0xd3 | 0xd8..=0xdf | 0xfe | 0xff => {}
+            0x6b | 0x80 | 0x83 | 0xc0 | 0xc1 | 0xc6 => immediate = 1,
+            0x69 | 0x81 | 0xc7 => immediate = full,
+            0xf6 | 0xf7 => {}
+            _ => return None,
+        }
+    }
+    let modrm = byte(at)?;
+    let (mode, reg, rm) = (modrm >> 6, modrm >> 3 & 7, modrm & 7);
+    if !two && reg < 2 {
+        immediate = match opcode {
+            0xf6 => 1,
+            0xf7 => full,
+            _ => immediate,
+        };
+    }
+    let behind = at + super::calls::modrm_length(modrm, byte(at + 1));
+    let length = behind + immediate;
+    let direct = mode == 3;
+    if two {
+        // Moves under a condition, and of smaller values.
+        let sets = matches!(opcode, 0x40..=0x4f | 0xaf | 0xb6..=0xbf) && reg == 4 && !high_reg;
+        return plain(length, if sets { Effect::Lost } else { Effect::Nothing }, Goes::On);
+    }
+    let goes = match (opcode, reg) {
+        // Through a word at a place relative to the next instruction, or through what cannot be told.
+        (0xff, 4) if mode == 0 && rm == 5 => Goes::Through(signed(at + 1, 4)?),
+        (0xff, 4 | 5) => Goes::Away,
+        _ => Goes::On,
+    };
+    let (rsp_rm, rsp_reg) = (direct && rm == 4 && !high_rm, reg == 4 && !high_reg);
+    let (rbp_rm, rbp_reg) = (direct && rm == 5 && !high_rm, reg == 5 && !high_reg);
+    let compares = matches!(opcode, 0x81 | 0x83) && reg == 7 || opcode == 0xf7 && reg < 2;
+    let effect = match opcode {
+        0xff if reg == 6 => Effect::Down(8),
+        0x8f => Effect::Down(-8),
+        0x81 | 0x83 if rsp_rm && wide && reg == 5 => Effect::Down(signed(behind, immediate)?),
+        0x81 | 0x83 if rsp_rm && wide && reg == 0 => Effect::Down(-signed(behind, immediate)?),
+        0x81 | 0x83 if rsp_rm && reg != 7 => Effect::Lost,
+        // lea rsp, [rsp + n]
+        0x8d if rsp_reg && !high_rm && rm == 4 && byte(at + 1) == Some(0x24) && (mode == 1 || mode == 2) => {
+            Effect::Down(-signed(at + 2, if mode == 1 { 1 } else { 4 })?)
+        }
+        0x89 if direct && wide && modrm == 0xe5 && !high_reg && !high_rm => Effect::Frame,
+        0x8b if direct && wide && modrm == 0xec && !high_reg && !high_rm => Effect::Frame,
+        0x89 if direct && wide && modrm == 0xec && !high_reg && !high_rm => Effect::Unframe,
+        0x8b if direct && wide && modrm == 0xe5 && !high_reg && !high_rm => Effect::Unframe,
+        // Results in a register of 32 or 64 bits: of the second operand, or of the first.
+        0x01 | 0x09 | 0x11 | 0x19 | 0x21 | 0x29 | 0x31 | 0x87 | 0x89 | 0xc1 | 0xc7 | 0xd1 | 0xd3 | 0xf7 if rsp_rm => {
+            Effect::Lost
+        }
+        0xff if rsp_rm && reg < 2 => Effect::Lost,
+        0x03 | 0x0b | 0x13 | 0x1b | 0x23 | 0x2b | 0x33 | 0x63 | 0x69 | 0x6b | 0x87 | 0x8b | 0x8d if rsp_reg => {
+            Effect::Lost
+        }
+        0x01 | 0x09 | 0x11 | 0x19 | 0x21 | 0x29 | 0x31 | 0x81 | 0x83 | 0x87 | 0x89 | 0xc1 | 0xc7 | 0xd1 | 0xd3
+        | 0xf7
+            if rbp_rm && !compares =>
+        {
+            Effect::NoFrame
+        }
+        0x03 | 0x0b | 0x13 | 0x1b | 0x23 | 0x2b | 0x33 | 0x63 | 0x69 | 0x6b | 0x87 | 0x8b | 0x8d if rbp_reg => {
+            Effect::NoFrame
+        }
+        _ => Effect::Nothing,
+    };
+    plain(length, effect, goes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::unwinder::framehop::tests::Code as Bytes;
+    use proptest::prelude::*;
+    use std::cell::Cell;
+
+    fn at(code: &[u8], pc: u64) -> Flow {
+        follow(&Bytes(code.to_vec()), 0x1000, 0x1000 + pc, &mut Context::default())
+    }
+
+    fn depth(code: &[u8], pc: u64) -> Option<u64> {
+        at(code, pc).depth
+    }
+
+    #[test]
+    fn every_way_is_followed() {
+        #[rustfmt::skip]
+        let code = [
+            0x41, 0x54,                         // 00 push r12
+            0x55,                               // 02 push rbp
+            0x48, 0x83, 0xec, 0x18,             // 03 sub rsp, 24
+            0x85, 0xff,                         // 07 test edi, edi
+            0x74, 0x0a,                         // 09 je 15
+            0xe8, 0, 0, 0, 0,                   // 0b call
+            0x48, 0x83, 0xc4, 0x18,             // 10 add rsp, 24
+            0x5d,                               // 14 pop rbp
+            0x6a, 0x07,                         // 15 push 7 (on two ways)
+            0xc3,                               // 17 ret
+        ];
+        assert_eq!([0, 2, 3, 7, 0x10, 0x14].map(|pc| depth(&code, pc)), [0, 8, 16, 40, 40, 16].map(Some));
+        assert_eq!((at(&code, 0x10).saved, at(&code, 2).saved), (Some(16), None));
+        assert_eq!(at(&code, 0x15), Flow { reached: true, ..Flow::default() }, "two depths are none");
+        assert!(!at(&code, 0x11).reached, "no instruction begins there");
+    }
+
+    #[test]
+    fn frames_alignment_and_jumps() {
+        #[rustfmt::skip]
+        let code = [
+            0x55,                               // 00 push rbp
+            0x48, 0x89, 0xe5,                   // 01 mov rbp, rsp
+            0x48, 0x83, 0xe4, 0xf0,             // 04 and rsp, -16
+            0x48, 0x89, 0xfb,                   // 08 mov rbx, rdi
+            0xc9,                               // 0b leave
+            0xff, 0xe0,                         // 0c jmp rax
+        ];
+        assert_eq!(at(&code, 8), Flow { reached: true, depth: None, saved: Some(8), framed: true, jumps_away: true });
+        assert_eq!(at(&code, 0x0c), Flow { reached: true, depth: Some(0), jumps_away: true, ..Flow::default() });
+        // jmp [rip + 2], behind it the word; there: push rax; nop.
+        let mut slot = vec![0xff, 0x25, 2, 0, 0, 0, 0xcc, 0xcc];
+        slot.extend(0x1010u64.to_le_bytes());
+        slot.extend([0x50, 0x90, 0x90]);
+        assert_eq!(depth(&slot, 0x11), Some(8));
+    }
+
+    #[test]
+    fn what_stands_behind_a_call_that_does_not_return_is_another_function() {
+        #[rustfmt::skip]
+        let code = [
+            0x50,                               // 00 push rax
+            0x90,                               // 01 nop
+            0xe8, 0, 0, 0, 0,                   // 02 call abort
+            0x31, 0xf6,                         // 07 the next one: xor esi, esi
+            0xeb, 0xf5,                         // 09 jmp 00
+        ];
+        assert_eq!(depth(&code, 1), Some(8));
+        assert_eq!(follow(&Bytes(code.to_vec()), 0x1007, 0x1001, &mut Context::default()).depth, Some(8));
+    }
+
+    /// Instructions as gcc and clang write them, each followed by `push rax`: its length is right if that is met.
+    #[test]
+    fn lengths_of_instructions() {
+        for instruction in [
+            &[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0][..],      // mov rax, 15
+            &[0x48, 0xb8, 1, 2, 3, 4, 5, 6, 7, 8],       // movabs rax
+            &[0x66, 0xc7, 0x47, 0x02, 1, 0],             // mov word [rdi + 2], 1
+            &[0xf6, 0x05, 1, 0, 0, 0, 1],                // test byte [rip + 1], 1
+            &[0xf7, 0xd8],                               // neg eax
+            &[0x0f, 0xb6, 0x04, 0x25, 0, 0, 0, 0],       // movzx eax, byte [0]
+            &[0x64, 0x48, 0x8b, 0x04, 0x25, 0, 0, 0, 0], // mov rax, fs:[0]
+            &[0xf0, 0x0f, 0xb1, 0x0f],                   // lock cmpxchg [rdi], ecx
+            &[0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0],          // nop
+            &[0xf3, 0x0f, 0x1e, 0xfa],                   // endbr64
+            &[0x66, 0x0f, 0x70, 0xc0, 0],                // pshufd
+            &[0xf2, 0x0f, 0x10, 0x44, 0x24, 8],          // movsd xmm0, [rsp + 8]
+            &[0x4c, 0x89, 0xe7],                         // mov rdi, r12
+            &[0x49, 0x89, 0xe4],                         // mov r12, rsp
+            &[0x48, 0x39, 0xdc],                         // cmp rsp, rbx
+            &[0x0f, 0x05],                               // syscall
+            &[0xff, 0xd0],                               // call rax
+            &[0xff, 0x15, 0, 0, 0, 0],                   // call [rip]
+        ] {
+            let code = [instruction, &[0x50, 0x90]].concat();
+            assert_eq!(depth(&code, code.len() as u64 - 1), Some(8), "{instruction:x?}");
+        }
+        // push rbp; mov rbp, rsp; mov ebp, eax; nop
+        let framed = [0x55, 0x48, 0x89, 0xe5, 0x89, 0xc5, 0x90];
+        assert_eq!([4, 6].map(|pc| at(&framed, pc).framed), [true, false]);
+        // mov rsp, rax; add rsp, rax; pop rsp; lea rsp, [rbp - 8]: not followed.
+        for lost in [&[0x48, 0x89, 0xc4][..], &[0x48, 0x01, 0xc4], &[0x5c], &[0x48, 0x8d, 0x65, 0xf8]] {
+            let code = [lost, &[0x50, 0x90]].concat();
+            assert_eq!(at(&code, code.len() as u64 - 1), Flow { reached: true, ..Flow::default() }, "{lost:x?}");
+        }
+    }
+
+    /// Counts what is read.
+    struct Counted(Bytes, Cell<usize>);
+
+    impl ReadMemory for Counted {
+        fn read(&self, address: u64, buf: &mut [u8]) -> usize {
+            self.1.set(self.1.get() + 1);
+            self.0.read(address, buf)
+        }
+    }
+
+    /// Each jump is to another one far away, so that each piece is read for one instruction.
+    #[test]
+    fn jumps_without_end_are_not_followed() {
+        const FAR: usize = 0x200;
+        let mut code = vec![0x90; FAR * 4 * PIECES_MAX];
+        for jump in code.chunks_exact_mut(FAR) {
+            jump[..5].copy_from_slice(&[0xe9, 0xfb, 1, 0, 0]);
+        }
+        let counted = Counted(Bytes(code), Cell::new(0));
+        let there = |jumps: usize| {
+            let pc = 0x1000 + (FAR * jumps) as u64;
+            follow(&counted, 0x1000, pc, &mut Context::default()).reached
+        };
+        assert!(there(PIECES_MAX - 1));
+        counted.1.set(0);
+        assert!(!there(2 * PIECES_MAX));
+        assert_eq!(counted.1.get(), PIECES_MAX);
+    }
+
+    proptest! {
+        #[test]
+        fn any_code_is_followed_within_bounds(code in prop::collection::vec(any::<u8>(), 0..600), pc in 0u64..600) {
+            let counted = Counted(Bytes(code), Cell::new(0));
+            let flow = follow(&counted, 0x1000, 0x1000 + pc, &mut Context::default());
+            prop_assert!(counted.1.get() <= PIECES_MAX + INSTRUCTIONS_MAX, "{} reads", counted.1.get());
+            prop_assert!(flow.depth.is_none_or(|depth| depth <= DEPTH_MAX as u64));
+            prop_assert!(flow.depth.is_none() || flow.reached);
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Go code: its frames are described by Go's own table, `pclntab`, instead of `.eh_frame`.
+//!
+//! Goroutines have stacks of their own, and some functions leave them for the stack of the thread (`g0`): by hand, so
+//! that the table does not say where the caller is. [`Role`] tells these functions apart, by their names in the table
+//! (runtime/asm_amd64.s and sys_linux_amd64.s of Go 1.18 to 1.27).
+
+use std::os::unix::fs::FileExt;
+
+use crate::pclntab::{ALIGNMENT, BEGINS, Bytes, HEADER, Header, MODULE_TEXT, Table};
+use crate::process::maps::{Backing, Mapping};
+use crate::process::memory::ReadMemory;
+use crate::process::open::open_mapped;
+use crate::unwinder::framehop::tables::{Context, READ};
+
+/// How the frame of a Go function is left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GoFrame {
+    /// Bytes from the stack pointer to the return address, as the table has it.
+    pub size: u64,
+    /// Where the function begins.
+    pub start: u64,
+    pub role: Role,
+}
+
+/// What a function does with stacks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    Plain,
+    /// Nothing called it.
+    Outermost,
+    /// Calls a function at the bottom of the thread's stack, for good: the goroutine it came from is put aside.
+    Bottom,
+    /// Calls a function at the bottom of the thread's stack, for its caller on a goroutine's.
+    SystemStack,
+    /// Calls C at the bottom of the thread's stack, for its caller on a goroutine's.
+    Cgo,
+    /// Its return address is that of an instruction that did not call: it was made to look like a call.
+    Injected,
+    /// C has called it. Its return address on the goroutine's stack was made to look like a call,
+    /// too: the frames of C lie on the thread's stack.
+    Callback,
+    /// Sets the stack pointer for other reasons: calls the vDSO on the thread's stack, say.
+    Switches,
+}
+
+impl Role {
+    fn of(name: &[u8], outermost: bool, writes: bool) -> Role {
+        match name {
+            b"runtime.mcall" | b"runtime.morestack" => Role::Bottom,
+            b"runtime.systemstack" => Role::SystemStack,
+            b"runtime.asmcgocall" => Role::Cgo,
+            b"runtime.sigpanic" | b"runtime.asyncPreempt" => Role::Injected,
+            // The caller that it sets up is where `asmcgocall` pretends to be.
+            b"runtime.cgocallback" => Role::Callback,
+            // The kernel called it, and left a frame of its own.
+            b"runtime.sigtramp" => Role::Plain,
+            _ if outermost => Role::Outermost,
+            _ if writes => Role::Switches,
+            _ => Role::Plain,
+        }
+    }
+}
+
+/// The table of one image.
+#[derive(Clone, Copy, Debug)]
+pub struct GoTable {
+    header: Header,
+    text: u64,
+    at: u64,
+}
+
+/// A table in the target's memory.
+struct InMemory<'m, M> {
+    memory: &'m M,
+    at: u64,
+}
+
+impl<M: ReadMemory> Bytes for InMemory<'_, M> {
+    fn read(&self, offset: u64, buf: &mut [u8]) -> usize {
+        self.at.checked_add(offset).map_or(0, |at| self.memory.read(at, buf))
+    }
+}
+
+/// Maximum section headers of a file in which the table is looked for.
+const SECTIONS_MAX: u64 = 4096;
+const NAMES_MAX: u64 = 1 << 20;
+/// Maximum bytes of memory in which it is looked for where there are no section headers.
+const SCANNED_MAX: u64 = 128 << 20;
+const SCANNED_AT_ONCE: u64 = 1 << 20;
+
+/// What the headers of an image say of it.
+pub struct Loaded {
+    /// What is added to the file's addresses.
+    pub bias: u64,
+    /// It has the note of Go's linker, or no unwind tables.
+    pub likely: bool,
+    /// It is a program, not a library.
+    pub program: bool,
+    /// Address and size, in the process, of what is code and of what is not.
+    pub code: Vec<(u64, u64)>,
+    pub data: Vec<(u64, u64)>,
+}
+
+impl Loaded {
+    fn is_code(&self, address: u64) -> bool {
+        self.code.iter().any(|(start, size)| address.checked_sub(*start).is_some_and(|into| into < *size))
+    }
+}
+
+impl GoTable {
+    /// The table of an image, of which `mapping` is a piece of code.
+    pub fn find(memory: &impl ReadMemory, loaded: &Loaded, mapping: &Mapping, pid: u32) -> Option<GoTable> {
+        // Go's linker writes a note of its own unless it is told not to, and no unwind tables unless there is C, too. So
+        // libraries of other languages are told apart without opening a file.
+        if !loaded.likely && !loaded.program {
+            return None;
+        }
+        let (at, module) = match in_sections(mapping, pid) {
+            Some((at, module)) => (loaded.bias.wrapping_add(at), module.map(|module| loaded.bias.wrapping_add(module))),
+            None if loaded.likely => (scan(memory, &loaded.data)?, None),
+            None => return None,
+        };
+        let mut bytes = [0; HEADER];
+        memory.read_exact(at, &mut bytes)?;
+        let header = Header::parse(&bytes)?;
+        let in_module = || memory.read_u64(module?.checked_add(8 * MODULE_TEXT)?);
+        let text = Some(header.text).filter(|text| loaded.is_code(*text)).or_else(in_module)?;
+        let table = GoTable { header, text, at };
+        let (start, end) = table.open(memory)?.range()?;
+        let code = loaded.is_code(start) && loaded.is_code(end.wrapping_sub(1));
+        code.then_some(table)
+    }
+
+    fn open<'m, M: ReadMemory>(&self, memory: &'m M) -> Option<Table<InMemory<'m, M>>> {
+        Table::new(self.header, self.text, InMemory { memory, at: self.at })
+    }
+
+    /// How the frame is left whose code is at `address`.
+    pub fn frame(&self, memory: &impl ReadMemory, address: u64, context: &mut Context) -> Option<GoFrame> {
+        /// Small reads of one look-up: the index, by halves, and three pieces.
+        const READS: usize = 40;
+        context.spend(READS * READ)?;
+        let table = self.open(memory)?;
+        let function = table.function(address)?;
+        let name = table.name(&function)?;
+        let role = Role::of(&name, function.is_outermost(), function.writes_stack_pointer());
+        let size = match role {
+            // Its size decides nothing.
+            Role::Outermost => 0,
+            _ => table.frame_size(&function, address)?,
+        };
+        Some(GoFrame { size, start: function.start, role })
+    }
+}
+
+/// By the section headers of the file: addresses of the table, and of the module data where that is a section.
+fn in_sections(mapping: &Mapping, pid: u32) -> Option<(u64, Option<u64>)> {
+    if mapping.backing != Backing::File {
+        return None;
+    }
+    let file = open_mapped(&mapping.mapped_file(pid)).ok()?;
+    let read = |at, length: u64| {
+        let mut bytes = vec![0; usize::try_from(length).ok()?];
+        file.read_exact_at(&mut bytes, at).ok().map(|()| bytes)
+    };
+    let number = |bytes: &[u8], at: usize, size: usize| {
+        bytes[at..at + size].iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
+    };
+    let header = read(0, 64)?;
+    let (at, size, count) = (number(&header, 40, 8), number(&header, 58, 2), number(&header, 60, 2));
+    let names = number(&header, 62, 2);
+    if size != 64 || count > SECTIONS_MAX || names >= count {
+        return None;
+    }
+    let table = read(at, 64 * count)?;
+    let section = |index: u64| &table[64 * index as usize..64 * (index as usize + 1)];
+    let length = number(section(names), 32, 8);
+    let names = read(number(section(names), 24, 8), length.min(NAMES_MAX))?;
+    let address = |wanted: &[u8]| {
+        let found = (0..count).find(|index| {
+            let name = names.get(number(section(*index), 0, 4) as usize..);
+            name.and_then(|name| name.strip_prefix(wanted)).is_some_and(|rest| rest.first() == Some(&0))
+        });
+        found.map(|index| number(section(index), 16, 8))
+    };
+    let table = address(b".gopclntab").or_else(|| address(b".data.rel.ro.gopclntab"))?;
+    Some((table, address(b".go.module")))
+}
+
+/// By the table's first bytes, in what is loaded and is no code.
+fn scan(memory: &impl ReadMemory, data: &[(u64, u64)]) -> Option<u64> {
+    let mut left = SCANNED_MAX;
+    for (start, size) in data {
+        let (mut at, end) = (*start, start.checked_add(*size)?);
+        while at < end && left > 0 {
+            let length = SCANNED_AT_ONCE.min(end - at).min(left);
+            let mut bytes = vec![0; length as usize];
+            let read = memory.read(at, &mut bytes);
+            // Pieces begin at multiples of the alignment, as segments do.
+            let first = at.next_multiple_of(ALIGNMENT as u64) - at;
+            let words = bytes[..read].get(first as usize..).unwrap_or(&[]).chunks_exact(ALIGNMENT);
+            for (number, word) in words.enumerate() {
+                if BEGINS.iter().any(|begin| word == begin) {
+                    let found = at + first + (number * ALIGNMENT) as u64;
+                    let mut header = [0; HEADER];
+                    if memory.read_exact(found, &mut header).is_some() && Header::parse(&header).is_some() {
+                        return Some(found);
+                    }
+                }
+            }
+            at += length;
+            left -= length;
+        }
+    }
+    None
+}

@@ -1,0 +1,65 @@
+//! Walks of made-up Go code: `f` of a made-up table called `g`, and may be a function that changes stacks.
+
+use super::*;
+use crate::pclntab::tests::made_up::named;
+
+/// Return addresses in `f`, 24 bytes below its own, and in `top`, the outermost function.
+const IN_F: u64 = image::CODE + 0x20;
+const IN_TOP: u64 = image::CODE + 0x58;
+/// A goroutine's stack.
+const OTHER: u64 = STACK + 0x10_0000;
+
+/// What a walk from `g` gives: for each frame its marker, if it is one, and how the walk ends. Behind
+/// the frame of `f` lies a return address in `top`: a true one, or one that an earlier call left.
+fn walk(f: &[u8]) -> (Vec<Option<Marker>>, Walk) {
+    let mut world = world_of(Vec::new());
+    // No unwind tables: so Go's own is looked for.
+    world.memory.put(IMAGE + 64 + 2 * 56, &[0; 4]);
+    world.memory.put(IMAGE + 0x600, &named(1, image::CODE, [f, b"g", b"runtime.top"]));
+    world.memory.put(IN_F - 5, &[0xe8]);
+    world.memory.put(IN_TOP - 5, &[0xe8]);
+    world.maps.lock().unwrap().push_str("7f0000100000-7f0000110000 rw-p 00000000 00:00 0\n");
+    world.memory.put_words(SP, &[IN_F, 0, 0, OTHER + 0x100, IN_TOP]);
+    let registers = Registers { rip: image::CODE + 0x48, rsp: SP, rbp: Some(OTHER + 0x100), ..Registers::default() };
+    let mut bytes = vec![0; 0x100];
+    assert!(world.memory.read_exact(SP, &mut bytes).is_some());
+    let mut out = Vec::new();
+    let walk = world.unwinder.walk(&registers, StackBytes { base: SP, bytes: &bytes }, &mut out);
+    let marker = |frame: &RawFrame| match frame.decode() {
+        FrameCode::Marker { marker, .. } => Some(marker),
+        _ => None,
+    };
+    (out.iter().map(marker).collect(), walk)
+}
+
+#[test]
+fn a_plain_function_is_left_by_its_size() {
+    assert_eq!(walk(b"main.f"), (vec![None; 3], WHOLE));
+    // Names that only begin or end like those of functions that change stacks.
+    for plain in [&b"runtime.mcall1"[..], b"runtime.morestack_noctxt", b"main.mcall", b"runtime.systemstack_switch"] {
+        assert_eq!(walk(plain), (vec![None; 3], WHOLE), "{}", String::from_utf8_lossy(plain));
+    }
+}
+
+#[test]
+fn what_lies_beyond_mcall_and_morestack_is_left_behind() {
+    for bottom in [&b"runtime.mcall"[..], b"runtime.morestack"] {
+        assert_eq!(walk(bottom), (vec![None; 2], WHOLE), "{}", String::from_utf8_lossy(bottom));
+    }
+}
+
+#[test]
+fn a_goroutine_that_was_not_copied_is_missing_behind_systemstack() {
+    for calls in [&b"runtime.systemstack"[..], b"runtime.asmcgocall"] {
+        let expected = (vec![None, None, Some(Marker::Truncated)], ends(Marker::Truncated));
+        assert_eq!(walk(calls), expected, "{}", String::from_utf8_lossy(calls));
+    }
+}
+
+#[test]
+fn c_that_calls_back_is_missing_behind_cgocallback() {
+    let expected = (vec![None, None, Some(Marker::NotCopied), None], ends(Marker::NotCopied));
+    assert_eq!(walk(b"runtime.cgocallback"), expected);
+    // An injected call leaves nothing out.
+    assert_eq!(walk(b"runtime.sigpanic"), (vec![None; 3], WHOLE));
+}

@@ -1,0 +1,221 @@
+//! Stacks of Go programs, as their own runtime prints them: blocked in system calls and in C, called back from C, and
+//! running; static, moved about by the loader, stripped, with C. And names of stripped programs, as nm has those of their
+//! twins with symbols. `SAMPLETOP_TEST_GO` names another `go` than the one on the path.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::Running;
+use sampletop::symbols::{Spot, name_image};
+
+/// What a stack may end in, outermost: of a goroutine, or of a thread.
+const OUTERMOST: [&str; 5] =
+    ["runtime.goexit", "runtime.mstart", "runtime.mcall", "runtime.morestack", "runtime.rt0_go"];
+
+/// Functions that Go inlines here: a stripped program's names do not tell them apart from what they are inlined into.
+const INLINED: [&str; 2] = ["main.main.func1", "main.goCallback"];
+
+/// Builds go_stacks.go, with C or without.
+fn build(variant: &str, cgo: bool, flags: &[&str]) -> PathBuf {
+    let targets = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/targets");
+    let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("go_stacks-{variant}-{}", std::process::id()));
+    let go = std::env::var("SAMPLETOP_TEST_GO").unwrap_or("go".into());
+    let mut command = Command::new(go);
+    command.env("CGO_ENABLED", if cgo { "1" } else { "0" }).current_dir(targets);
+    command.args(["build", "-o"]).arg(&out).args(flags).arg("go_stacks.go");
+    command.arg(if cgo { "go_stacks_cgo.go" } else { "go_stacks_plain.go" });
+    let output = command.output().expect("go is needed");
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    out
+}
+
+/// Every thread's frames, innermost first, as `sampletop dump` shows them.
+fn dump(pid: u32) -> Vec<Vec<String>> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
+    let output = command.args(["dump", "-p", &pid.to_string()]).output().expect("our program");
+    let text = String::from_utf8(output.stdout).expect("text");
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    let mut stacks: Vec<Vec<String>> = Vec::new();
+    for line in text.lines() {
+        let Some(frame) = line.trim_start().strip_prefix('#') else { continue };
+        let (number, name) = frame.split_once(' ').expect("a number and a name");
+        if number == "0" {
+            stacks.push(Vec::new());
+        }
+        let name = name.trim_start().split("  ").next().expect("a name");
+        stacks.last_mut().expect("0 comes first").push(name.to_owned());
+    }
+    stacks
+}
+
+/// The program's own functions of each goroutine, innermost first, as its runtime prints them.
+fn as_the_runtime_says(running: &mut Running) -> Vec<Vec<String>> {
+    running.child.stdin.as_mut().expect("it is piped").write_all(b"\n").expect("it reads");
+    let mut goroutines: Vec<Vec<String>> = Vec::new();
+    for line in running.lines.by_ref().map(|line| line.expect("text")).take_while(|line| line != "end") {
+        if line.starts_with("goroutine ") {
+            goroutines.push(Vec::new());
+        } else if line.starts_with("main.") {
+            // Arguments follow the name; a method's receiver may stand in brackets, too.
+            let name = line.rsplit_once('(').expect("arguments").0;
+            goroutines.last_mut().expect("it has a head").push(name.to_owned());
+        }
+    }
+    goroutines
+}
+
+fn own(stack: &[String], stripped: bool) -> Vec<String> {
+    let wanted = |name: &&String| {
+        // Wrappers that the compiler makes are not shown by Go's runtime.
+        name.starts_with("main.") && !name.contains(".gowrap") && !(stripped && INLINED.contains(&name.as_str()))
+    };
+    stack.iter().filter(wanted).cloned().collect()
+}
+
+fn check_blocked(variant: &str, cgo: bool, flags: &[&str]) {
+    let stripped = variant.contains("stripped");
+    let mut running = Running::start(&build(variant, cgo, flags), &[]);
+    let stacks = dump(running.pid());
+    for stack in &stacks {
+        let last = stack.last().expect("frames");
+        assert!(OUTERMOST.contains(&last.as_str()), "{variant}: {stack:#?}");
+        // C without symbols has none.
+        let named = |name: &String| !name.contains("!fn_") && !name.contains("!0x");
+        assert!(cgo || stack.iter().all(named), "{variant}: {stack:#?}");
+    }
+    let chains = |stacks: &[Vec<String>]| {
+        let mut chains: Vec<_> = stacks.iter().map(|stack| own(stack, stripped)).filter(|c| !c.is_empty()).collect();
+        chains.sort();
+        chains
+    };
+    let (ours, theirs) = (chains(&stacks), chains(&as_the_runtime_says(&mut running)));
+    let kinds = if cgo { 7 } else { 5 };
+    assert_eq!(theirs.len(), kinds + 1, "{variant}: each goroutine, and the main one: {theirs:#?}");
+    assert_eq!(ours, theirs, "{variant}");
+    // Each of these is among them, called by C or calling it.
+    if cgo {
+        let has = |names: &[&str]| {
+            stacks.iter().any(|s| {
+                let mut rest = s.iter();
+                names.iter().all(|name| rest.any(|frame| frame == name))
+            })
+        };
+        assert!(
+            has(&["runtime.asmcgocall", "runtime.cgocall", "main._Cfunc_read_in_c", "main.special"]),
+            "{stacks:#?}"
+        );
+        let gap = "[... frames not copied]";
+        assert!(
+            has(&["main.read", "runtime.cgocallback", gap, "runtime.cgocall", "main._Cfunc_call_back"]),
+            "{stacks:#?}"
+        );
+        // C that has called back is on the thread's stack: a marker stands for it, and for nothing else.
+        for stack in &stacks {
+            let behind = |(at, _): (usize, &String)| at > 0 && stack[at - 1] == "runtime.cgocallback";
+            let gaps = stack.iter().enumerate().filter(|(_, name)| *name == gap).map(behind);
+            let called_back = stack.iter().filter(|name| *name == "runtime.cgocallback").count();
+            assert_eq!(gaps.collect::<Vec<_>>(), vec![true; called_back], "{stack:#?}");
+        }
+    }
+}
+
+#[test]
+fn blocked_goroutines() {
+    check_blocked("static", false, &[]);
+}
+
+#[test]
+fn blocked_goroutines_stripped_and_moved_about() {
+    check_blocked("pie-stripped", false, &["-buildmode=pie", "-ldflags=-s -w"]);
+}
+
+#[test]
+fn blocked_goroutines_without_a_build_id() {
+    check_blocked("no-id-stripped", false, &["-ldflags=-s -w -buildid="]);
+}
+
+#[test]
+fn blocked_goroutines_and_c() {
+    check_blocked("cgo", true, &[]);
+}
+
+#[test]
+fn blocked_goroutines_and_c_stripped_and_moved_about() {
+    check_blocked("cgo-pie-stripped", true, &["-buildmode=pie", "-ldflags=-s -w"]);
+}
+
+/// Stacks of running threads, outermost first.
+fn running_stacks(pid: u32) -> Vec<Vec<String>> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("stacks.folded");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
+    command.args(["record", "-p", &pid.to_string(), "-d", "2s", "--metric", "cpu", "--idle", "-o"]).arg(&out);
+    let output = command.output().expect("our program");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = std::fs::read_to_string(out).expect("it is written");
+    let frames = |line: &str| line.rsplit_once(' ').expect("a weight").0.split(';').skip(1).map(String::from).collect();
+    text.lines().map(frames).collect()
+}
+
+#[test]
+fn running_goroutines() {
+    let running = Running::start(&build("running", true, &[]), &["spin", "spin_in_c"]);
+    let stacks = running_stacks(running.pid());
+    let chain = |middle: &[&'static str]| {
+        let chain = ["runtime.goexit", "main.main.gowrap1", "main.main.func1"];
+        [&chain, middle].concat()
+    };
+    let go = chain(&["main.outer", "main.spin"]);
+    let c = chain(&["main.special", "main._Cfunc_spin_in_c", "runtime.cgocall", "runtime.asmcgocall"]);
+    let mut seen = (false, false);
+    for stack in stacks {
+        if stack.iter().any(|name| name == "main.spin" || name == "main.leaf") {
+            assert!(stack.iter().map(String::as_str).zip(&go).all(|(a, b)| a == *b), "{stack:#?}");
+            seen.0 = true;
+        }
+        if let Some(at) = stack.iter().position(|name| name == "spin_in_c") {
+            // The goroutine's stack is not the one that the kernel copied.
+            let marked = stack[0].starts_with("[truncated") && stack[1] == "runtime.asmcgocall";
+            assert!(marked || stack[..at].iter().map(String::as_str).zip(&c).all(|(a, b)| a == *b), "{stack:#?}");
+            seen.1 = true;
+        }
+        assert!(!stack.iter().any(|name| name.starts_with("[no unwind info")), "{stack:#?}");
+    }
+    assert_eq!(seen, (true, true));
+}
+
+#[test]
+fn stripped_programs_have_the_names_of_their_twins() {
+    let flags = |more: &[&'static str]| [&["-trimpath"], more].concat();
+    let twin = build("twin", false, &flags(&[]));
+    let stripped = std::fs::read(build("stripped", false, &flags(&["-ldflags=-s -w"]))).expect("it was built");
+    let output = Command::new("nm").arg(&twin).output().expect("nm is needed");
+    let mut functions = BTreeMap::new();
+    for line in String::from_utf8(output.stdout).expect("text").lines() {
+        let fields: Vec<&str> = line.splitn(3, ' ').collect();
+        if let [address, "t" | "T", name] = fields[..]
+            && !["runtime.text", "runtime.etext", "go:textfipsstart", "go:textfipsend"].contains(&name)
+        {
+            functions.insert(u64::from_str_radix(address, 16).expect("hex"), name.trim_end_matches(".abi0").to_owned());
+        }
+    }
+    assert!(functions.len() > 1500, "{}", functions.len());
+    // A static program of Go's own linker: code lies at its offset from 0x400000.
+    let spot = |address: &u64| Spot { offset: address - 0x40_0000, exact: true };
+    let spots: Vec<Spot> = functions.keys().map(spot).collect();
+    let named = name_image("twin", stripped, &spots).expect("an ELF file");
+    let mut other = Vec::new();
+    let mut lines = 0;
+    for ((address, name), steps) in functions.iter().zip(&named) {
+        lines += usize::from(steps[0].line.is_some());
+        if steps.len() != 1 || steps[0].function.replace('·', ".") != *name {
+            other.push(format!("{address:x} {name}: {steps:?}"));
+        }
+    }
+    assert!(other.is_empty(), "{other:#?}");
+    assert!(lines * 10 > functions.len() * 9, "{lines} of {} functions have a first line", functions.len());
+}
