@@ -67,7 +67,7 @@ const USAGE_ERRORS: &[(&[&str], &[&str])] = &[
     (&["dump", "--", "ls"], &["dump", "-p PID"]),
     (&["dump", "-p", "1", "--metric", "cpu"], &["--metric", "`dump`"]),
     (&["dump", "-p", "1", "--format", "folded"], &["dump", "text", "json"]),
-    (&["demo", "-p", "1"], &["--pid", "demo"]),
+    (&["demo", "--pid", "1"], &["--pid", "demo"]),
     (&["demo", "--", "ls"], &["demo", "-- COMMAND"]),
     (&["demo", "--once", "-d", "exit"], &["--duration exit"]),
     (&["--qqq"], &["--qqq", "--help"]),

@@ -45,13 +45,20 @@ fn files_that_are_named_exist() {
 /// Every option that a page mentions is one that `--help` knows.
 #[test]
 fn options_that_are_named_exist() {
-    let help = std::process::Command::new(env!("CARGO_BIN_EXE_sampletop")).arg("--help").output().expect("it runs");
-    let help = String::from_utf8(help.stdout).expect("text");
+    let help = |args: &[&str]| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_sampletop")).args(args).output().expect("it runs");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let subcommands = ["record", "report", "open", "diff", "merge", "dump", "demo", "doctor"];
+    let help = help(&["--help"]) + &subcommands.map(|name| help(&[name, "--help"])).concat();
     let readme = fs::read_to_string(root().join("README.md")).expect("README.md");
     // Of other programs.
     let foreign =
         ["--release", "--example", "--path", "--target", "--call-graph", "--port", "--help", "--perf-basic-prof"];
     let foreign = [&foreign[..], &["--interpreted-frames-native-stack"]].concat();
+    // Of builds with the feature `libunwind`.
+    let optional: &[&str] = if cfg!(feature = "libunwind") { &[] } else { &["--unwinder"] };
+    let foreign = [&foreign[..], optional].concat();
     let word = |rest: &str| -> String { rest.chars().take_while(|c| c.is_ascii_lowercase() || *c == '-').collect() };
     let mut seen = 0;
     for (at, _) in readme.match_indices("--") {

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::job::{Job, job, refuse_idle_options};
 use super::push::push;
+use super::typed::{Job, Typed};
 use super::values::{self, STDOUT, Times, shown};
-use super::{CliExit, Surroundings, Typed};
+use super::{CliExit, Surroundings};
 use crate::config::{
     self, CaptureChoice, Config, Format, Given, Kept, Mode, Output, Redact, Reports, Sampling, Screen, TargetSpec,
     UnwinderChoice, Wanted, Workload,
@@ -63,8 +63,7 @@ pub fn config(typed: Typed, surroundings: &Surroundings) -> Result<Config, CliEx
 }
 
 fn build(typed: Typed, surroundings: &Surroundings) -> Result<Config, String> {
-    let job = job(&typed, surroundings)?;
-    refuse_idle_options(job, &typed)?;
+    let job = typed.job;
     let target = target(job, &typed)?;
     let mode = mode(job, &typed, target.as_ref())?;
     let format = format(job, &typed)?;
@@ -88,20 +87,20 @@ fn build(typed: Typed, surroundings: &Surroundings) -> Result<Config, String> {
         );
     }
     let to_terminal =
-        surroundings.stdout_is_terminal && typed.output.as_ref().is_none_or(|path| path.as_os_str() == STDOUT);
+        surroundings.stdout_is_terminal && typed.output.output.as_ref().is_none_or(|path| path.as_os_str() == STDOUT);
     if format.is_binary() && to_terminal {
         let extension = format.extensions()[0];
         return Err(format!("a .{extension} file is no text for a terminal; name one with `-o FILE`"));
     }
     let screen = Screen {
-        color: !(typed.no_color || surroundings.no_color || surroundings.dumb),
-        ascii: typed.ascii || surroundings.not_utf8 && !typed.unicode,
-        mouse: typed.mouse,
+        color: !(typed.screen.no_color || surroundings.no_color || surroundings.dumb),
+        ascii: typed.screen.ascii || surroundings.not_utf8 && !typed.screen.unicode,
+        mouse: typed.screen.mouse,
     };
-    let redact = if typed.redact { Some(redact(&typed, surroundings)?) } else { None };
+    let redact = if typed.output.redact { Some(redact(&typed, surroundings)?) } else { None };
     let push = push(&typed, surroundings)?;
-    let path = typed.output.filter(|path| path.as_os_str() != STDOUT);
-    let subprocesses = typed.subprocesses;
+    let path = typed.output.output.filter(|path| path.as_os_str() != STDOUT);
+    let subprocesses = typed.target.subprocesses;
     Ok(Config {
         mode,
         target,
@@ -109,7 +108,7 @@ fn build(typed: Typed, surroundings: &Surroundings) -> Result<Config, String> {
         sampling,
         settings,
         screen,
-        output: Output { format, path, secure: typed.secure, redact, push },
+        output: Output { format, path, secure: typed.screen.secure, redact, push },
     })
 }
 
@@ -150,10 +149,10 @@ fn target(job: Job, typed: &Typed) -> Result<Option<TargetSpec>, String> {
 
 /// By `-p`, `--name`, `--pidfile`, `--unit` or `--cgroup`.
 fn processes(typed: &Typed) -> Result<Option<Wanted>, String> {
-    let mut pids = typed.pid.iter().map(|text| values::pid(text)).collect::<Result<Vec<u32>, _>>()?;
+    let mut pids = typed.target.pid.iter().map(|text| values::pid(text)).collect::<Result<Vec<u32>, _>>()?;
     pids.sort_unstable();
     pids.dedup();
-    let name = typed.name.as_ref().map(|text| values::regex("--name", text)).transpose()?;
+    let name = typed.target.name.as_ref().map(|text| values::regex("--name", text)).transpose()?;
     if pids.len() > Wanted::AT_ONCE {
         let (given, most) = (pids.len(), Wanted::AT_ONCE);
         return Err(format!("`--pid` names {given} processes: at most {most} are watched at once"));
@@ -164,16 +163,16 @@ fn processes(typed: &Typed) -> Result<Option<Wanted>, String> {
     let mut wanted: Vec<Wanted> = Vec::new();
     wanted.extend((!pids.is_empty()).then_some(Wanted::Pids(pids)));
     wanted.extend(name.map(Wanted::Name));
-    if let Some(path) = &typed.pidfile {
+    if let Some(path) = &typed.target.pidfile {
         if path.as_os_str().is_empty() {
             return Err("`--pidfile ''` names no file".into());
         }
         wanted.push(Wanted::Pidfile(path.clone()));
     }
-    if let Some(unit) = &typed.unit {
+    if let Some(unit) = &typed.target.unit {
         wanted.push(Wanted::Unit(values::unit(unit)?));
     }
-    if let Some(path) = &typed.cgroup {
+    if let Some(path) = &typed.target.cgroup {
         if path.as_os_str().is_empty() {
             return Err("`--cgroup ''` names no control group; `/` is all of them".into());
         }
@@ -217,17 +216,22 @@ fn mode(job: Job, typed: &Typed, target: Option<&TargetSpec>) -> Result<Mode, St
         Job::Open => Mode::Open { path: file(typed), given: Box::default() },
         Job::Convert => Mode::Convert { path: file(typed), given: Box::default(), max_lines: max_lines(typed)? },
         Job::Diff => {
-            let [_, before, after] = typed.words.as_slice() else {
-                return Err("`diff` compares two profiles: `sampletop diff BEFORE AFTER`".into());
+            let [before, after] = typed.files.as_slice() else {
+                return Err(match typed.files.get(2) {
+                    Some(file) => {
+                        format!("`{}` is one profile too many; `diff` compares two", shown(&file.to_string_lossy()))
+                    }
+                    None => "`diff` compares two profiles: `sampletop diff BEFORE AFTER`".into(),
+                });
             };
             let per = match &typed.per {
                 Some(text) => values::word("--per", text, &Per::ALL, Per::word)?,
                 None => Per::default(),
             };
-            Mode::Diff { before: before.into(), after: after.into(), per, given: Box::default() }
+            Mode::Diff { before: before.clone(), after: after.clone(), per, given: Box::default() }
         }
         Job::Merge => {
-            let files: Vec<PathBuf> = typed.words.iter().skip(1).map(PathBuf::from).collect();
+            let files = typed.files.clone();
             if files.is_empty() {
                 return Err("`merge` needs profiles: `sampletop merge FILE... -o OUT.sampletop`".into());
             }
@@ -250,7 +254,7 @@ fn mode(job: Job, typed: &Typed, target: Option<&TargetSpec>) -> Result<Mode, St
 
 /// The profile that is named behind the word.
 fn file(typed: &Typed) -> Option<PathBuf> {
-    typed.words.get(1).map(PathBuf::from)
+    typed.files.first().cloned()
 }
 
 fn max_lines(typed: &Typed) -> Result<Option<usize>, String> {
@@ -259,35 +263,35 @@ fn max_lines(typed: &Typed) -> Result<Option<usize>, String> {
 }
 
 fn reports(typed: &Typed) -> Result<Reports, String> {
-    let every = match typed.every.as_deref().map(str::trim) {
+    let every = match typed.report.every.as_deref().map(str::trim) {
         // Who looks at a server's time line does not want to wait for a quarter of an hour.
-        None if typed.push.is_some() => Some(EVERY_PUSHED),
+        None if typed.push.push.is_some() => Some(EVERY_PUSHED),
         None => Some(EVERY),
         // With a unit or without.
         Some(text) if text.trim_end_matches(char::is_alphabetic) == "0" => None,
         Some(text) => Some(values::time(text, &EVERIES)?),
     };
     let number = |option, text: &Option<String>| text.as_ref().map(|text| values::count(option, text)).transpose();
-    if typed.cumulative && typed.window.is_some() {
+    if typed.report.cumulative && typed.view.window.is_some() {
         return Err("`--cumulative` tells all since the start, `--window` the last of it; use one of them".into());
     }
-    if typed.cumulative && typed.push.is_some() {
+    if typed.report.cumulative && typed.push.push.is_some() {
         return Err("`--cumulative` tells the same time again and again, which a server that is pushed to adds up; leave one of them out".into());
     }
     Ok(Reports {
         every,
-        count: number("--count", &typed.count)?,
-        cumulative: typed.cumulative,
+        count: number("--count", &typed.report.count)?,
+        cumulative: typed.report.cumulative,
         max_lines: max_lines(typed)?.unwrap_or(MAX_LINES),
         kept: Kept {
-            files: number("--keep", &typed.keep)?,
-            bytes: typed.max_bytes.as_ref().map(|text| values::bytes("--max-bytes", text)).transpose()?,
+            files: number("--keep", &typed.report.keep)?,
+            bytes: typed.report.max_bytes.as_ref().map(|text| values::bytes("--max-bytes", text)).transpose()?,
         },
     })
 }
 
 fn format(job: Job, typed: &Typed) -> Result<Format, String> {
-    let format = match (&typed.format, &typed.output) {
+    let format = match (&typed.output.format, &typed.output.output) {
         (Some(text), _) => values::word("--format", text, Format::ALL, Format::word)?,
         // Logs are called as people like.
         (None, Some(path)) if job == Job::Report => by_extension(path).unwrap_or_default(),
@@ -312,22 +316,22 @@ fn by_extension(path: &Path) -> Result<Format, String> {
 }
 
 fn sampling(typed: &Typed) -> Result<Sampling, String> {
-    let interval = match &typed.interval {
+    let interval = match &typed.sampling.interval {
         Some(text) => values::time(text, &INTERVALS)?,
         None => INTERVAL,
     };
-    let capture = match &typed.capture {
+    let capture = match &typed.sampling.backend.capture {
         Some(text) => values::word("--capture", text, &CaptureChoice::ALL, CaptureChoice::word)?,
         None => CaptureChoice::default(),
     };
-    let unwinder = match &typed.unwinder {
+    let unwinder = match &typed.sampling.backend.unwinder {
         Some(text) => values::word("--unwinder", text, UnwinderChoice::ALL, UnwinderChoice::word)?,
         None => UnwinderChoice::default(),
     };
     if unwinder != UnwinderChoice::Framehop && capture != CaptureChoice::Ptrace {
         return Err(format!("`--unwinder {}` needs `--capture ptrace`", unwinder.word()));
     }
-    let max_overhead = match (&typed.max_overhead, &typed.interval) {
+    let max_overhead = match (&typed.sampling.max_overhead, &typed.sampling.interval) {
         (Some(text), _) => Some(values::overhead(text)?),
         // Who names an interval wants that one.
         (None, Some(_)) => None,
@@ -346,30 +350,30 @@ fn settings(job: Job, given: &Given) -> Settings {
 }
 
 fn given(typed: &Typed) -> Result<Given, String> {
-    let window = typed.window.as_ref().map(|text| values::time(text, &WINDOWS)).transpose()?;
+    let window = typed.view.window.as_ref().map(|text| values::time(text, &WINDOWS)).transpose()?;
     let metric = |text: &String| values::word("--metric", text, &Metric::ALL, Metric::word);
     let roll_up = |text: &String| values::word("--by", text, &RollUp::ALL, RollUp::word);
     Ok(Given {
-        metric: typed.metric.as_ref().map(metric).transpose()?,
-        roll_up: typed.by.as_ref().map(roll_up).transpose()?,
-        grouping: typed.group.as_ref().map(|text| values::grouping(text)).transpose()?,
-        rename: typed.rename.iter().map(|text| values::rename(text)).collect::<Result<_, _>>()?,
+        metric: typed.view.metric.as_ref().map(metric).transpose()?,
+        roll_up: typed.view.by.as_ref().map(roll_up).transpose()?,
+        grouping: typed.view.group.as_ref().map(|text| values::grouping(text)).transpose()?,
+        rename: typed.view.rename.iter().map(|text| values::rename(text)).collect::<Result<_, _>>()?,
         filters: Filters {
-            interesting: match typed.interesting.is_empty() {
+            interesting: match typed.view.interesting.is_empty() {
                 true => Filter::default(),
-                false => Filter::set(values::prefixes(&typed.interesting)?),
+                false => Filter::set(values::prefixes(&typed.view.interesting)?),
             },
-            focus: filter("--focus", &typed.focus, values::regex)?,
-            ignore: filter("--ignore", &typed.ignore, values::regex)?,
-            hide: filter("--hide", &typed.hide, values::regex)?,
-            no_kernel: typed.no_kernel,
-            threads: filter("--threads", &typed.threads, values::regex)?,
-            skip_daemon: typed.skip_daemon,
-            min_percent: filter("--min-percent", &typed.min_percent, values::percent)?,
+            focus: filter("--focus", &typed.view.focus, values::regex)?,
+            ignore: filter("--ignore", &typed.view.ignore, values::regex)?,
+            hide: filter("--hide", &typed.view.hide, values::regex)?,
+            no_kernel: typed.view.frames.no_kernel,
+            threads: filter("--threads", &typed.view.threads, values::regex)?,
+            skip_daemon: typed.view.frames.skip_daemon,
+            min_percent: filter("--min-percent", &typed.view.min_percent, values::percent)?,
         },
         range: window.map(|window| Range::Rolling(ns(window))),
-        idle: typed.idle,
-        idle_at: typed.idle_at.iter().map(|text| values::regex("--idle-at", text)).collect::<Result<_, _>>()?,
+        idle: typed.view.idle,
+        idle_at: typed.view.idle_at.iter().map(|text| values::regex("--idle-at", text)).collect::<Result<_, _>>()?,
     })
 }
 
@@ -380,14 +384,14 @@ const KEY_MIN: usize = 16;
 
 fn redact(typed: &Typed, surroundings: &Surroundings) -> Result<Redact, String> {
     let by_name = [
-        ("--threads", typed.threads.is_some()),
-        ("--interesting", !typed.interesting.is_empty()),
-        ("--focus", typed.focus.is_some()),
-        ("--ignore", typed.ignore.is_some()),
-        ("--hide", typed.hide.is_some()),
-        ("--rename", !typed.rename.is_empty()),
-        ("--idle-at", !typed.idle_at.is_empty()),
-        ("--group frame:", typed.group.as_deref().is_some_and(|group| group.trim().starts_with("frame:"))),
+        ("--threads", typed.view.threads.is_some()),
+        ("--interesting", !typed.view.interesting.is_empty()),
+        ("--focus", typed.view.focus.is_some()),
+        ("--ignore", typed.view.ignore.is_some()),
+        ("--hide", typed.view.hide.is_some()),
+        ("--rename", !typed.view.rename.is_empty()),
+        ("--idle-at", !typed.view.idle_at.is_empty()),
+        ("--group frame:", typed.view.group.as_deref().is_some_and(|group| group.trim().starts_with("frame:"))),
     ];
     if let Some((option, _)) = by_name.iter().find(|(_, given)| *given) {
         return Err(format!("`--redact` replaces the names that `{option}` goes by; leave one of them out"));

@@ -2,8 +2,9 @@
 
 use ureq::http::Uri;
 
+use super::Surroundings;
+use super::typed::Typed;
 use super::values::{self, STDOUT, shown};
-use super::{Surroundings, Typed};
 use crate::config::{self, Push, Secret, Token};
 
 const SPOOL_BYTES: u64 = 64 << 20;
@@ -18,43 +19,43 @@ const LABEL_MAX: usize = 1024;
 const TAKEN: [&str; 2] = ["group", "idle"];
 
 pub fn push(typed: &Typed, surroundings: &Surroundings) -> Result<Option<Push>, String> {
-    let Some(text) = &typed.push else { return Ok(None) };
+    let Some(text) = &typed.push.push else { return Ok(None) };
     let address = address(text)?;
     let token = token(typed, surroundings)?;
     if token.is_some() && !address.encrypted && !address.loopback {
         return Err("`--push` over http:// would show the token to everybody on the way; use https://".into());
     }
-    let tenant = typed.push_tenant.as_deref().map(|text| match is_word(text) {
+    let tenant = typed.push.push_tenant.as_deref().map(|text| match is_word(text) {
         true => Ok(text.to_owned()),
         false => {
             Err(format!("`--push-tenant {}` is no tenant's name: letters, digits and signs, no blank", shown(text)))
         }
     });
     let mut labels: Vec<(String, String)> = Vec::new();
-    for text in &typed.push_label {
+    for text in &typed.push.push_label {
         let (key, value) = label(text)?;
         if labels.iter().any(|(other, _)| *other == key) {
             return Err(format!("`--push-label {key}=` is given twice; a label has one value"));
         }
         labels.push((key, value));
     }
-    let alone = typed.output.is_none();
+    let alone = typed.output.output.is_none();
     if let (true, Some(option)) = (alone, written(typed)) {
         return Err(format!(
             "`{option}` is about reports that are written, and `--push` alone writes none; add `-o FILE`, or `-o {STDOUT}`"
         ));
     }
-    if typed.push_spool.as_ref().is_some_and(|path| path.as_os_str().is_empty()) {
+    if typed.push.push_spool.as_ref().is_some_and(|path| path.as_os_str().is_empty()) {
         return Err("`--push-spool ''` names no directory".into());
     }
     let spool_bytes =
-        typed.push_spool_bytes.as_ref().map(|text| values::bytes("--push-spool-bytes", text)).transpose()?;
+        typed.push.push_spool_bytes.as_ref().map(|text| values::bytes("--push-spool-bytes", text)).transpose()?;
     Ok(Some(Push {
         endpoint: address.endpoint,
         token,
         tenant: tenant.transpose()?,
         labels,
-        spool: typed.push_spool.clone(),
+        spool: typed.push.push_spool.clone(),
         spool_bytes: spool_bytes.unwrap_or(SPOOL_BYTES),
         alone,
     }))
@@ -62,7 +63,7 @@ pub fn push(typed: &Typed, surroundings: &Surroundings) -> Result<Option<Push>, 
 
 /// An option that says how reports are written.
 fn written(typed: &Typed) -> Option<&'static str> {
-    [("--format", typed.format.is_some()), ("--max-lines", typed.max_lines.is_some())]
+    [("--format", typed.output.format.is_some()), ("--max-lines", typed.max_lines.is_some())]
         .into_iter()
         .find_map(|(option, given)| given.then_some(option))
 }
@@ -109,7 +110,7 @@ fn address(text: &str) -> Result<Address, String> {
 }
 
 fn token(typed: &Typed, surroundings: &Surroundings) -> Result<Option<Token>, String> {
-    match (&typed.push_token_file, &surroundings.push_token) {
+    match (&typed.push.push_token_file, &surroundings.push_token) {
         (Some(path), _) if path.as_os_str().is_empty() => Err("`--push-token-file ''` names no file".into()),
         // What is said here and now counts more than what the environment says to all.
         (Some(path), _) => Ok(Some(Token::File(path.clone()))),

@@ -97,17 +97,63 @@ fn a_command_keeps_its_own_options() {
 }
 
 #[test]
-fn options_mean_the_same_on_both_sides_of_the_word() {
-    for line in
-        ["--rename s/a/b/ -p 7 record --rename s/c/d/ -d 3s", "record --rename s/a/b/ --rename s/c/d/ -d 3s -p 7"]
-    {
-        let config = on(&PIPE, line);
-        assert!(matches!(config.mode, Mode::Record { duration: Some(d) } if d == Duration::from_secs(3)), "{line}");
-        assert!(pids(&config) == [7], "{line}");
-        let rules: Vec<_> =
-            config.settings.rename.iter().map(|r| (r.pattern.as_str().to_owned(), r.text.clone())).collect();
-        assert_eq!(rules, [("a".into(), "b".into()), ("c".into(), "d".into())], "{line}");
+fn options_stand_behind_their_subcommand() {
+    let config = on(&PIPE, "record --rename s/a/b/ -p 7 --rename s/c/d/ -d 3s");
+    assert!(matches!(config.mode, Mode::Record { duration: Some(d) } if d == Duration::from_secs(3)));
+    assert!(pids(&config) == [7]);
+    let rules = config.settings.rename.iter().map(|rule| (rule.pattern.as_str(), rule.text.as_str()));
+    assert_eq!(rules.collect::<Vec<_>>(), [("a", "b"), ("c", "d")]);
+    for line in ["-p 7 record", "--metric cpu record -p 7", "-i 5ms dump -p 7"] {
+        assert!(refused(&PIPE, line).contains("stand behind it"), "{line}");
     }
+    // But for those of the screen, which stand in aliases.
+    assert!(!on(&TERMINAL, "--no-color --ascii open x").screen.color);
+    assert!(on(&TERMINAL, "--no-color --ascii open x").screen.ascii);
+    assert!(!on(&TERMINAL, "--ascii open x --unicode").screen.ascii);
+    assert!(on(&PIPE, "--secure record -p 7").output.secure);
+    assert!(on(&PIPE, "record -p 7 --mouse --secure").output.secure);
+}
+
+#[test]
+fn what_was_meant_is_suggested() {
+    for (line, meant) in [
+        ("record -p 1 --fcous x", "`--focus`"),
+        ("recrod -p 1", "`record`"),
+        ("merg a b", "`merge`"),
+        ("record --every 5m", "report"),
+        ("record -p 1 --each", "dump"),
+        ("4321", "`-p 4321`"),
+        ("record 4321", "`-p 4321`"),
+        ("myserver", "`-- myserver`"),
+        ("dump -p 1 x", "`sampletop dump --help`"),
+        ("record --zzz", "`sampletop record --help`"),
+    ] {
+        let message = refused(&TERMINAL, line);
+        assert!(message.contains(meant), "{line}: {message}");
+    }
+    // An option of no other subcommand.
+    assert!(!refused(&TERMINAL, "record -p 1 --fcous x").contains("does nothing"));
+}
+
+#[test]
+fn completions_and_the_manual_know_all_subcommands() {
+    let printed = |line: &str| {
+        let exit = parse_in(words(line).into_iter(), &PIPE).expect_err("no run");
+        assert_eq!((exit.code, exit.to_stdout), (0, true), "{line}");
+        exit.message
+    };
+    let mut texts: Vec<String> =
+        ["bash", "elvish", "fish", "powershell", "zsh"].map(|shell| printed(&format!("completions {shell}"))).into();
+    texts.push(printed("man").to_lowercase().replace("\\-", "-"));
+    for text in texts {
+        for name in
+            ["record", "report", "open", "diff", "merge", "dump", "demo", "doctor", "max-overhead", "push-spool"]
+        {
+            assert!(text.contains(name), "{name} is missing: {text}");
+        }
+    }
+    assert!(refused(&PIPE, "completions").contains("bash"));
+    assert!(refused(&PIPE, "completions tcsh").contains("none of bash"));
 }
 
 #[test]
@@ -213,7 +259,7 @@ fn two_profiles_are_compared() {
     };
     let (before, after, per, given) = diff("diff a.sampletop b.sampletop --metric cpu");
     assert_eq!((&*before, &*after, per, given.metric), ("a.sampletop", "b.sampletop", Per::Run, Some(Metric::Cpu)));
-    assert_eq!(diff("--per share diff a b").2, Per::Share);
+    assert_eq!(diff("diff a b --per share").2, Per::Share);
     assert_eq!(on(&PIPE, "diff a b -o d.json").output.format, Format::Json);
     assert!(refused(&PIPE, "diff a b -o d.pb.gz").contains("pprof"));
     assert_eq!(on(&TERMINAL, "diff a b").output.format, Format::Text);
@@ -315,7 +361,7 @@ fn everything_that_is_shown_can_be_set() {
 
 #[test]
 fn a_doctor_is_asked_about_this_machine_or_one_process() {
-    for (line, json) in [("doctor", false), ("doctor --json", true), ("--json doctor -p 7", true)] {
+    for (line, json) in [("doctor", false), ("doctor --json", true), ("doctor --json -p 7", true)] {
         let config = on(&PIPE, line);
         assert!(matches!(config.mode, Mode::Doctor { json: found } if found == json), "{line}");
         assert_eq!(config.target.is_some(), line.contains("-p"), "{line}");
@@ -485,20 +531,27 @@ fn a_push_that_cannot_be_meant_is_refused() {
 
 #[test]
 fn the_definitions_are_sound_and_the_help_fits() {
-    use clap::CommandFactory;
-    Typed::command().debug_assert();
-    let exit = parse_in(words("--help").into_iter(), &TERMINAL).expect_err("help is no run");
-    assert_eq!((exit.code, exit.to_stdout), (0, true));
-    assert!(exit.message.lines().count() < 90, "{}", exit.message);
+    options::definitions().debug_assert();
+    let help = |line: &str| {
+        let exit = parse_in(words(line).into_iter(), &TERMINAL).expect_err("help is no run");
+        assert_eq!((exit.code, exit.to_stdout), (0, true), "{line}");
+        exit.message
+    };
+    let all = help("--help");
+    assert!(all.contains("--interval") && all.contains("Examples:"), "{all}");
     for absent in ["--config", "__workload"] {
-        assert!(!exit.message.contains(absent), "{absent} does not exist yet");
+        assert!(!all.contains(absent), "{absent} does not exist yet");
     }
-    // One line per option: a line that starts with more blanks than an option's own is a continuation.
-    let help = Typed::command().term_width(80).render_help().to_string();
-    assert!(help.contains("--interval") && help.contains("Examples:"), "{help}");
-    for line in help.lines() {
-        assert!(!line.starts_with("           "), "this help does not fit: {line}");
-        assert!(line.len() <= 80, "{line}");
+    assert!(help("record --help").lines().count() < 40 && help("record -h").contains("Example: sampletop record"));
+    let mut definitions = options::definitions().term_width(80);
+    definitions.build();
+    for sub in std::iter::once(&definitions).chain(definitions.get_subcommands()) {
+        let help = sub.clone().term_width(80).render_help().to_string();
+        for line in help.lines() {
+            // More blanks than before an option are a continuation.
+            assert!(!line.starts_with("           "), "this help does not fit: {line}");
+            assert!(line.len() <= 80, "{line}");
+        }
     }
 }
 
@@ -507,7 +560,7 @@ proptest! {
     #[test]
     fn any_arguments_get_an_answer(args in proptest::collection::vec(
         prop_oneof![
-            proptest::sample::select(vec!["record", "dump", "demo", "doctor", "--json", "-p", "--name", "--cgroup", "--subprocesses", "--", "-i", "-d", "--rename", "--group", "--once",
+            proptest::sample::select(vec!["record", "report", "open", "diff", "merge", "completions", "man", "--secure", "dump", "demo", "doctor", "--json", "-p", "--name", "--cgroup", "--subprocesses", "--", "-i", "-d", "--rename", "--group", "--once",
                 "-o", "--idle", "--idle-at", "1s", "7", "exit", "s/a/b/", "frame:x", "x.json", "--format", "--by"]).prop_map(String::from),
             "-{0,2}[a-z]{0,8}=?\\PC{0,8}",
         ], 0..8))

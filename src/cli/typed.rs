@@ -1,0 +1,203 @@
+//! What was typed, the same shape for every subcommand; what a subcommand has no option for is at its default.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use super::Surroundings;
+use super::options::{
+    CommandLine, MaxLinesOption, OutputOptions, PushOptions, ReportOptions, SamplingOptions, ScreenOptions, Sub,
+    TargetOptions, ViewOptions,
+};
+use super::values::STDOUT;
+
+/// What is to be done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Job {
+    #[default]
+    Live,
+    DemoLive,
+    DemoOnce,
+    Record,
+    Report,
+    Open,
+    /// Writes a saved profile in another format (`open -o`, `report FILE`).
+    Convert,
+    Diff,
+    Merge,
+    Dump,
+    Doctor,
+}
+
+#[derive(Default)]
+pub struct Typed {
+    pub job: Job,
+    pub files: Vec<PathBuf>,
+    /// Behind `--`.
+    pub command: Vec<OsString>,
+    pub target: TargetOptions,
+    pub sampling: SamplingOptions,
+    pub duration: Option<String>,
+    pub view: ViewOptions,
+    pub output: OutputOptions,
+    pub max_lines: Option<String>,
+    pub report: ReportOptions,
+    pub push: PushOptions,
+    pub screen: ScreenOptions,
+    pub workload: Option<String>,
+    pub per: Option<String>,
+    pub each: bool,
+    pub json: bool,
+}
+
+/// Brings what clap has read into one shape. Errors name an option that does nothing where it stands.
+pub fn typed(line: CommandLine, surroundings: &Surroundings) -> Result<Typed, String> {
+    let CommandLine { subcommand, target, sampling, view, screen: outer, command } = line;
+    let Some(subcommand) = subcommand else {
+        return Ok(Typed { target, sampling, view, screen: outer, command, ..Typed::default() });
+    };
+    if (&target, &sampling, &view) != (&Default::default(), &Default::default(), &Default::default()) {
+        let name = word(&subcommand);
+        return Err(format!("options of `{name}` stand behind it, as in `sampletop {name} -p PID`"));
+    }
+    let mut typed = of_subcommand(subcommand, surroundings)?;
+    // A shell alias may hold them before the subcommand.
+    let screen = &mut typed.screen;
+    screen.no_color |= outer.no_color;
+    screen.mouse |= outer.mouse;
+    screen.secure |= outer.secure;
+    if !screen.ascii && !screen.unicode {
+        (screen.ascii, screen.unicode) = (outer.ascii, outer.unicode);
+    }
+    refuse_contradictions(&typed)?;
+    Ok(typed)
+}
+
+fn of_subcommand(subcommand: Sub, surroundings: &Surroundings) -> Result<Typed, String> {
+    let rest = Typed::default;
+    let one = |file: Option<PathBuf>| file.into_iter().collect();
+    Ok(match subcommand {
+        Sub::Record { target, sampling, duration, view, output, screen, command } => {
+            let duration = duration.duration;
+            Typed { job: Job::Record, target, sampling, duration, view, output, screen, command, ..rest() }
+        }
+        Sub::Report { file, target, sampling, view, output, report, max_lines, push, screen, command } => {
+            let live = (target, sampling, report, push);
+            if file.is_some() && live != Default::default() {
+                return Err(format!(
+                    "`{}` does nothing for a saved profile; leave it, or the file, out",
+                    first_given(&live)
+                ));
+            }
+            let job = if file.is_some() { Job::Convert } else { Job::Report };
+            let (target, sampling, report, push) = live;
+            let max_lines = max_lines.max_lines;
+            let files = one(file);
+            Typed { job, files, target, sampling, view, output, report, max_lines, push, screen, command, ..rest() }
+        }
+        Sub::Open { file, view, output, max_lines: MaxLinesOption { max_lines }, screen, command } => {
+            let job = if output.output.is_some() || output.format.is_some() { Job::Convert } else { Job::Open };
+            if job == Job::Open && max_lines.is_some() {
+                return Err("`--max-lines` does nothing for the live view; name an output with `-o FILE`".into());
+            }
+            Typed { job, files: one(file), view, output, max_lines, screen, command, ..rest() }
+        }
+        Sub::Diff { files, per, view, output, screen, command } => {
+            Typed { job: Job::Diff, files, per, view, output, screen, command, ..rest() }
+        }
+        Sub::Merge { files, view, output, max_lines, screen, command } => {
+            let max_lines = max_lines.max_lines;
+            Typed { job: Job::Merge, files, view, output, max_lines, screen, command, ..rest() }
+        }
+        Sub::Dump { target, backend, frames, each, output, screen, command } => {
+            let sampling = SamplingOptions { backend, ..SamplingOptions::default() };
+            let view = ViewOptions { frames, ..ViewOptions::default() };
+            Typed { job: Job::Dump, target, sampling, view, each, output, screen, command, ..rest() }
+        }
+        Sub::Demo { workload, once, sampling, duration, view, output, screen, command } => {
+            let job = if once || !surroundings.stdout_is_terminal { Job::DemoOnce } else { Job::DemoLive };
+            let duration = duration.duration;
+            let idle = [
+                ("--duration", duration.is_some()),
+                ("--output", output.output.is_some()),
+                ("--format", output.format.is_some()),
+                ("--redact", output.redact),
+            ];
+            if let (Job::DemoLive, Some((option, _))) = (job, idle.iter().find(|(_, given)| *given)) {
+                return Err(format!("`{option}` does nothing for the live view of `demo`; add `--once`"));
+            }
+            Typed { job, workload, sampling, duration, view, output, screen, command, ..rest() }
+        }
+        Sub::Doctor { pid, json, screen, command } => {
+            let target = TargetOptions { pid, ..TargetOptions::default() };
+            Typed { job: Job::Doctor, target, json, screen, command, ..rest() }
+        }
+        // Printed before this is asked.
+        Sub::Completions { screen, .. } | Sub::Man { screen } => Typed { screen, ..rest() },
+    })
+}
+
+/// The first option that a report of a saved profile has no use for.
+fn first_given(live: &(TargetOptions, SamplingOptions, ReportOptions, PushOptions)) -> &'static str {
+    let (target, sampling, report, push) = live;
+    let options = [
+        ("--pid", !target.pid.is_empty()),
+        ("--name", target.name.is_some()),
+        ("--pidfile", target.pidfile.is_some()),
+        ("--unit", target.unit.is_some()),
+        ("--cgroup", target.cgroup.is_some()),
+        ("--subprocesses", target.subprocesses),
+        ("--interval", sampling.interval.is_some()),
+        ("--max-overhead", sampling.max_overhead.is_some()),
+        ("--capture", sampling.backend.capture.is_some()),
+        ("--unwinder", sampling.backend.unwinder.is_some()),
+        ("--every", report.every.is_some()),
+        ("--count", report.count.is_some()),
+        ("--cumulative", report.cumulative),
+        ("--keep", report.keep.is_some()),
+        ("--max-bytes", report.max_bytes.is_some()),
+        ("--push", *push != PushOptions::default()),
+    ];
+    options.iter().find(|(_, given)| *given).map_or("--push", |(option, _)| option)
+}
+
+fn refuse_contradictions(typed: &Typed) -> Result<(), String> {
+    let push = &typed.push;
+    let with_push = [
+        ("--push-label", !push.push_label.is_empty()),
+        ("--push-token-file", push.push_token_file.is_some()),
+        ("--push-tenant", push.push_tenant.is_some()),
+        ("--push-spool", push.push_spool.is_some()),
+        ("--push-spool-bytes", push.push_spool_bytes.is_some()),
+    ];
+    if let (None, Some((option, _))) = (&push.push, with_push.iter().find(|(_, given)| *given)) {
+        return Err(format!("`{option}` does nothing without `--push URL`"));
+    }
+    if !typed.screen.secure {
+        return Ok(());
+    }
+    if typed.output.output.as_deref().is_some_and(|path| path.as_os_str() != STDOUT) {
+        return Err("`--secure` writes no files, so it does not go together with `--output`".into());
+    }
+    if push.push.is_some() {
+        return Err(
+            "`--secure` writes no files, but profiles that cannot be pushed wait in one; leave one of them out".into(),
+        );
+    }
+    Ok(())
+}
+
+/// How a subcommand is called.
+fn word(subcommand: &Sub) -> &'static str {
+    match subcommand {
+        Sub::Record { .. } => "record",
+        Sub::Report { .. } => "report",
+        Sub::Open { .. } => "open",
+        Sub::Diff { .. } => "diff",
+        Sub::Merge { .. } => "merge",
+        Sub::Dump { .. } => "dump",
+        Sub::Demo { .. } => "demo",
+        Sub::Doctor { .. } => "doctor",
+        Sub::Completions { .. } => "completions",
+        Sub::Man { .. } => "man",
+    }
+}
