@@ -20,6 +20,8 @@
 //! Dependencies between modules point downward only; `tests/architecture.rs` checks them and
 //! ARCHITECTURE.md draws them.
 
+#![deny(unsafe_code)]
+
 pub mod app;
 pub mod capture;
 pub mod cli;

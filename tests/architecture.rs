@@ -1,5 +1,6 @@
-//! What ARCHITECTURE.md says about the modules, checked against the source: who may use whom, how long a file may be,
-//! and where `unsafe` is. It reads the `crate::` paths of every file under src/, those in `use` lines and elsewhere.
+//! What ARCHITECTURE.md says about the modules, checked against the source: who may use whom, which external
+//! crates a module may use, and how long a file may be. It reads the paths of every file under src/, those in `use` lines
+//! and elsewhere. (Where `unsafe` may stand is checked by the compiler: src/lib.rs denies it.)
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -22,7 +23,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "export",
             "headless",
             "import",
-            "capture::ring",
             "model",
             "process",
             "reducer",
@@ -66,25 +66,55 @@ const ANYONE: &[&str] = &["model::frame", "model::text", "config"];
 /// Not even these for the pure part.
 const PURE: &str = "model";
 
-/// `unsafe` is only where the kernel or a C library is talked to.
-const MAY_BE_UNSAFE: &[(&str, &str)] = &[
-    ("src/capture/bpf/load.rs", "the system call bpf, and maps that the kernel shares with us"),
-    ("src/capture/kernel_ring.rs", "reads the ring that the kernel shares with us"),
-    ("src/capture/kernel_ring/tests.rs", "plays the kernel in a ring"),
-    ("src/capture/perf.rs", "ioctls of perf's events"),
-    ("src/capture/perf/event.rs", "perf_event_open and its ioctls"),
-    ("src/capture/ptrace.rs", "ptrace and waitid"),
-    ("src/process/memory.rs", "process_vm_readv"),
-    ("src/process/open.rs", "maps a page of a file to learn its device number"),
-    ("src/process/threads.rs", "reads the CPU clock of another process"),
-    ("src/demo/truth.rs", "reads the CPU clock of another thread"),
-    ("src/process/fatal.rs", "handles fatal signals"),
-    ("src/process/filebytes.rs", "maps files, and replaces their lost pages"),
-    ("src/process/held.rs", "fork, and what is allowed between fork and exec"),
-    ("src/push/resolve.rs", "tells the C library where to look up hosts"),
-    ("src/session/memory.rs", "tells the C library to give memory back"),
-    ("src/tui/terminal.rs", "stops itself at Ctrl-Z, and gives the terminal back in a handler"),
+/// Which modules may use an external crate, besides [`EVERYWHERE`].
+const CRATES: &[(&str, &[&str])] = &[
+    ("aya", &["capture"]),
+    ("aya_obj", &["capture"]),
+    ("base64", &["push", "tui"]),
+    ("clap", &["cli"]),
+    ("clap_complete", &["cli"]),
+    ("clap_mangen", &["cli"]),
+    ("cpp_demangle", &["symbols"]),
+    ("crossterm", &["tui"]),
+    ("flate2", &["export", "import", "saved"]),
+    ("framehop", &["unwinder"]),
+    ("gimli", &["symbols", "unwinder"]),
+    ("humantime", &["app", "cli", "tui"]),
+    ("inferno", &["export"]),
+    ("jiff", &["export", "push", "tui"]),
+    ("libc", &["capture", "demo", "doctor", "export", "process", "runtimes", "session", "tui"]),
+    ("object", &["symbols"]),
+    ("percent_encoding", &["push"]),
+    ("perf_event_open_sys", &["capture"]),
+    ("prost", &["export", "import"]),
+    ("ratatui", &["tui"]),
+    ("remoteprocess", &["process"]),
+    ("ringbuf", &["capture::ring"]),
+    ("rustc_demangle", &["symbols"]),
+    (
+        "rustix",
+        &["capture", "demo", "doctor", "export", "process", "push", "reducer", "runtimes", "session", "symbols", "tui"],
+    ),
+    ("rustls", &["push"]),
+    ("rustls_native_certs", &["push"]),
+    ("sd_notify", &["session"]),
+    ("serde", &["export"]),
+    ("serde_json", &["demo", "doctor", "export", "headless", "saved"]),
+    ("signal_hook", &["session"]),
+    ("siphasher", &["model", "push"]),
+    ("strsim", &["cli"]),
+    ("unicode_segmentation", &["app", "tui"]),
+    ("unicode_width", &["tui"]),
+    ("unwind", &["unwinder"]),
+    // `cli` reads an address with it, and connects to none.
+    ("ureq", &["cli", "push"]),
 ];
+
+/// Without input and output: tables' hashes, patterns.
+const EVERYWHERE: &[&str] = &["regex", "rustc_hash"];
+
+/// Of tests alone.
+const OF_TESTS: &[&str] = &["insta", "proptest", "rcgen", "tempfile", "vt100"];
 
 const LINES_CAP: usize = 600;
 
@@ -94,6 +124,8 @@ const MAY_BE_LONG: &[(&str, &str)] = &[];
 #[test]
 fn modules_use_only_what_is_below_them() {
     let mut wrong = Vec::new();
+    let mut unused: BTreeSet<(&str, &str)> =
+        MAY_USE.iter().flat_map(|(from, below)| below.iter().map(|to| (*from, *to))).collect();
     for file in source() {
         let (from, _) = file.module();
         let Some((_, below)) = MAY_USE.iter().find(|(name, _)| *name == from) else {
@@ -105,12 +137,53 @@ fn modules_use_only_what_is_below_them() {
             let word = used.join("::");
             let within = |place: &&str| word == **place || word.starts_with(&format!("{place}::"));
             let free = from != PURE && ANYONE.iter().any(&within);
+            unused.retain(|(user, place)| *user != from || !(within(place) || *place == to));
             if to != from && !free && !below.iter().any(|place| within(place) || *place == to) {
                 wrong.push(format!("{}: `{from}` may not use `{word}`", file.path));
             }
         }
     }
     assert!(wrong.is_empty(), "edges that ARCHITECTURE.md does not allow:\n  {}", wrong.join("\n  "));
+    assert!(unused.is_empty(), "permissions that no file uses: {unused:?}");
+}
+
+#[test]
+fn external_crates_stay_where_their_work_is() {
+    let names = dependencies();
+    let mut wrong = Vec::new();
+    let mut unused: BTreeSet<(&str, &str)> =
+        CRATES.iter().flat_map(|(name, users)| users.iter().map(|user| (*name, *user))).collect();
+    for file in source() {
+        let (from, _) = file.module();
+        for name in file.crates(&names) {
+            let allowed = CRATES.iter().any(|(other, users)| *other == name && users.contains(&from.as_str()));
+            unused.retain(|(other, user)| *other != name || *user != from);
+            if !allowed && !EVERYWHERE.contains(&name.as_str()) && !OF_TESTS.contains(&name.as_str()) {
+                wrong.push(format!("{}: `{from}` may not use the crate `{name}`", file.path));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "crates in other modules than their own:\n  {}", wrong.join("\n  "));
+    assert!(unused.is_empty(), "permissions that no file uses: {unused:?}");
+    let unknown: Vec<&str> = CRATES.iter().map(|(name, _)| *name).filter(|name| !names.contains(*name)).collect();
+    assert!(unknown.is_empty(), "no dependencies: {unknown:?}");
+}
+
+/// The dependencies in Cargo.toml, as they are named in code.
+fn dependencies() -> BTreeSet<String> {
+    let manifest = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).expect("Cargo.toml");
+    let mut section = "";
+    let mut names = BTreeSet::new();
+    for line in manifest.lines() {
+        if line.starts_with('[') {
+            section = line;
+        } else if matches!(section, "[dependencies]" | "[dev-dependencies]")
+            && let Some((name, _)) = line.split_once('=').filter(|(name, _)| !name.starts_with('#'))
+        {
+            names.insert(name.trim().replace('-', "_"));
+        }
+    }
+    names
 }
 
 #[test]
@@ -139,13 +212,6 @@ fn no_module_uses_itself_by_a_detour() {
             panic!("{what} that use each other in a circle: {}", cycle.join(" -> "));
         }
     }
-}
-
-#[test]
-fn unsafe_is_only_where_the_kernel_is_talked_to() {
-    let found: Vec<String> =
-        source().iter().filter(|file| file.shipped().iter().any(|t| t == "unsafe")).map(|f| f.path.clone()).collect();
-    compare("`unsafe`", &found, MAY_BE_UNSAFE);
 }
 
 #[test]
@@ -183,6 +249,17 @@ impl SourceFile {
         let tests = ["#", "[", "cfg", "(", "test", ")", "]", "mod"];
         let end = self.tokens.windows(tests.len()).position(|w| w.iter().eq(tests.iter()));
         &self.tokens[..end.unwrap_or(self.tokens.len())]
+    }
+
+    /// The external crates that it names in paths.
+    fn crates(&self, names: &BTreeSet<String>) -> BTreeSet<String> {
+        let of_path = |at: usize| {
+            let word = &self.tokens[at];
+            let first = at == 0 || self.tokens[at - 1] != "::";
+            let path = self.tokens.get(at + 1).is_some_and(|next| next == "::");
+            (first && path && names.contains(word)).then(|| word.clone())
+        };
+        (0..self.tokens.len()).filter_map(of_path).collect()
     }
 
     /// Every path from the root of the crate that it names, by `crate::`, by the crate's name, or by `super`.

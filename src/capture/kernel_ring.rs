@@ -1,5 +1,7 @@
 //! A perf event's memory-mapped ring: the kernel writes records, we read them where they lie.
 
+#![expect(unsafe_code, reason = "reads the ring that the kernel shares with us")]
+
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::ptr::addr_of_mut;

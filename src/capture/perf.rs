@@ -4,6 +4,8 @@
 //! `bpf` a filter in the kernel drops them before they take room. Without, there is one inherited event per (thread, CPU) for
 //! threads that run, all of a CPU into one ring: a ring per thread would hit the memlock limit at about 69 threads.
 
+#![expect(unsafe_code, reason = "ioctls of perf's events")]
+
 mod event;
 pub mod refused;
 mod reports;

@@ -10,6 +10,8 @@
 //! The kernel ties a tracee to the thread that seized it, so that all of this runs on one helper thread, and the sampler
 //! never waits for it.
 
+#![expect(unsafe_code, reason = "ptrace and waitid")]
+
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};

@@ -6,6 +6,8 @@
 //!   "functions":[{"name":"method_100ms","calls":1,"cpu_ms":50.0,"wall_ms":100.0}]}]}
 //! ```
 
+#![expect(unsafe_code, reason = "reads the CPU clock of another thread")]
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 

@@ -5,6 +5,8 @@
 //! program by a signal that was sent, and passes faults on. What must happen before the end is [`before_end`]'s; faults
 //! that can be mended are [`mend_bus_faults`]'s.
 
+#![expect(unsafe_code, reason = "handles fatal signals")]
+
 use std::io;
 use std::sync::OnceLock;
 

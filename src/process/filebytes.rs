@@ -10,6 +10,8 @@
 //! The bytes may also *change* under a reader (a file rewritten in place). Parsers must therefore take every byte for
 //! hostile each time they read it; [`FileBytes::unchanged`] tells afterwards whether what was read can be believed.
 
+#![expect(unsafe_code, reason = "maps files, and replaces their lost pages")]
+
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;

@@ -2,6 +2,8 @@
 //! output, and waits at the gate. Nothing in it may allocate or take a lock: other threads of the parent may have held
 //! any lock when it was forked.
 
+#![expect(unsafe_code, reason = "fork, and what is allowed between fork and exec")]
+
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{self, Read};

@@ -363,6 +363,7 @@ fn failed(what: &'static str) -> impl FnOnce(io::Error) -> LaunchError {
 }
 
 #[cfg(test)]
+#[expect(unsafe_code, reason = "asks the C library what the test needs")]
 mod tests {
     use std::io::Read;
 

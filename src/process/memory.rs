@@ -1,5 +1,7 @@
 //! Reading another process's memory without stopping it.
 
+#![expect(unsafe_code, reason = "process_vm_readv")]
+
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicI32, Ordering};

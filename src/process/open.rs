@@ -1,5 +1,7 @@
 //! Opening the files a target has mapped: the very file, wherever it lives, and nothing else.
 
+#![expect(unsafe_code, reason = "maps a page of a file to learn its device number")]
+
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};

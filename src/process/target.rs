@@ -454,6 +454,7 @@ pub fn unix_ns_of(start: u64) -> i128 {
 }
 
 #[cfg(test)]
+#[expect(unsafe_code, reason = "asks the C library what the test needs")]
 mod tests {
     use super::*;
     use std::io::Write;

@@ -4,6 +4,8 @@
 //! of `syscall` 0.7 us, of `stat` 1 us; open, read and close is three to six times that. Where all cores are busy and the
 //! thread runs: `schedstat` 1.5 us, `comm` 0.7, `syscall` 1.1, `stat` 3.7.
 
+#![expect(unsafe_code, reason = "reads the CPU clock of another process")]
+
 use std::cell::Cell;
 use std::fs;
 use std::io;

@@ -1,5 +1,7 @@
 //! How names of servers become addresses where sampletop needs no shared library.
 
+#![allow(unsafe_code, reason = "tells the C library where to look up hosts")]
+
 /// glibc asks the modules that /etc/nsswitch.conf names for hosts, and loads them: a program that is linked statically gets the machine's
 /// libraries, made for another glibc than its own, into its process. These two are within it. Measured with strace: without this
 /// `hosts: files myhostname resolve dns` looks for libnss_myhostname.so.2 and libnss_resolve.so.2, with it no library and no daemon is asked.

@@ -4,6 +4,8 @@
 //! arenas are full of free pages: half of the resident memory after 30 minutes of a target that makes 60 threads a
 //! second. The C library gives back the end of an arena by itself, never its middle.
 
+#![expect(unsafe_code, reason = "tells the C library to give memory back")]
+
 use std::time::{Duration, Instant};
 
 /// A call takes some milliseconds at 150 MB; ten seconds of churn free a few megabytes.

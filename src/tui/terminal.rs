@@ -1,5 +1,7 @@
 //! The terminal while the view has it: raw mode and the alternate screen, given back on drop, panic and suspend.
 
+#![expect(unsafe_code, reason = "stops itself at Ctrl-Z, and gives the terminal back in a handler")]
+
 use std::cell::Cell;
 use std::io::{self, Stdout, Write};
 use std::rc::Rc;

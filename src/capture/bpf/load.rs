@@ -1,5 +1,7 @@
 //! Puts the programs into the kernel, and reads what they say: the only place that knows of maps and links.
 
+#![expect(unsafe_code, reason = "the system call bpf, and maps that the kernel shares with us")]
+
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};

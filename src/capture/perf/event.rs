@@ -1,5 +1,7 @@
 //! One event of perf's: the attributes that this kernel accepts, found out by opening it, and what can be asked of it.
 
+#![expect(unsafe_code, reason = "perf_event_open and its ioctls")]
+
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
