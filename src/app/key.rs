@@ -29,7 +29,7 @@ pub enum Key {
 }
 
 impl fmt::Display for Key {
-    /// As help and README name it.
+    /// As help and the documents name it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Key::Char(' ') => f.write_str("Space"),

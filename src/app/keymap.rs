@@ -1,4 +1,4 @@
-//! The one table of keys: it drives dispatch, the footer, the help page and the README.
+//! The one table of keys: it drives dispatch, the footer, the help page and docs/guide/keys.md.
 
 use std::fmt::Write;
 
@@ -76,7 +76,7 @@ pub struct Binding {
     pub places: &'static [Place],
     /// Heading it stands under in help.
     pub section: &'static str,
-    /// One line, for help and README.
+    /// One line, for help and docs/guide/keys.md.
     pub doc: &'static str,
     /// Shown in the footer, most useful first; `None` for the rest.
     pub hint: Option<Hint>,
@@ -209,7 +209,7 @@ pub fn hints(place: Place) -> Vec<(Key, &'static str)> {
     hints.into_iter().map(|(_, key, word)| (key, word)).collect()
 }
 
-/// The README's table of keys.
+/// The table of docs/guide/keys.md.
 pub fn markdown() -> String {
     let mut text = String::from("| key | what it does |\n|---|---|\n");
     for binding in TABLE {

@@ -5,7 +5,7 @@
 //! state       what a thread is doing, by system call; a futex wait by the names above it (futex)
 //! tables      interned raw stacks, and what their frames are called (names arrive late); interner writes them
 //! qualified   the parts of a demangled name
-//! weigh       looks -> booked time (wall, cpu, hits), exactly as ARCHITECTURE.md's "Weighing"; thread by thread
+//! weigh       looks -> booked time (wall, cpu, hits), exactly as docs/design/weighing.md says; thread by thread
 //! unsampled   time that no sample hit, and the stacks it is shared among
 //! fact        (process, thread, name, stack, state) -> weights; fact_table adds them up
 //! facts       history as a snapshot reads it: buckets of time (packed) and the cumulative table; buckets writes it
