@@ -315,10 +315,82 @@ mod tests {
         assert_eq!((pids(&picker), picker.pick(ms(2_000))), (vec![10, 210, 7], Ok(10)));
     }
 
+    #[test]
+    fn of_equal_weight_more_threads_come_first_then_the_lower_number() {
+        let threads = |pid, threads| ProcessRow { threads, ..row(pid, 0.0) };
+        let unknown = ProcessRow { cpu_percent: None, ..threads(9, 7) };
+        assert_eq!(pids(&of(vec![threads(4, 3), threads(2, 3), threads(5, 8), unknown, row(1, 0.1)])), [1, 5, 9, 2, 4]);
+    }
+
+    #[test]
+    fn a_row_that_is_pressed_can_be_picked_at_once_and_is_followed() {
+        let mut picker = of(vec![row(1, 5.0), row(2, 9.0), row(3, 1.0)]);
+        picker.press(1);
+        assert_eq!(picker.pick(ms(1)), Ok(1));
+        picker.set(vec![row(3, 99.0), row(1, 5.0), row(4, 50.0)], ms(9), HEIGHT);
+        assert_eq!((pids(&picker), picker.pick(ms(9))), (vec![1, 3, 4], Ok(1)));
+    }
+
+    #[test]
+    fn the_line_of_a_process_that_ended_is_the_next_one_s_and_that_is_followed() {
+        let mut picker = of((1..=5).map(|pid| row(pid, 0.0)).collect());
+        picker.step(Step::Down(2), HEIGHT);
+        picker.set([1, 2, 4, 5].map(|pid| row(pid, 0.0)).into(), ms(1_000), HEIGHT);
+        assert_eq!((picker.pick(ms(1_000)), picker.pick(ms(1_300))), (Err(Refusal::Moved), Ok(4)));
+        picker.set([4, 5].map(|pid| row(pid, 0.0)).into(), ms(2_000), HEIGHT);
+        assert_eq!(picker.pick(ms(2_000)), Ok(4), "it stays under the cursor");
+        // None is left: the list begins anew, heaviest first.
+        picker.set(vec![], ms(3_000), HEIGHT);
+        assert_eq!(picker.pick(ms(3_300)), Err(Refusal::NoMatch));
+        picker.set(vec![row(7, 1.0), row(8, 2.0)], ms(4_000), HEIGHT);
+        picker.set(vec![row(7, 2.0), row(8, 1.0)], ms(5_000), HEIGHT);
+        assert_eq!(pids(&picker), [7, 8]);
+    }
+
+    #[test]
+    fn sorting_keeps_the_filter_and_the_row_that_was_meant() {
+        let mut picker = of(services());
+        typed(&mut picker, "s");
+        picker.step(Step::Last, HEIGHT);
+        let mut rows = services();
+        rows[1].cpu_percent = Some(400.0);
+        picker.set(rows, ms(1_000), HEIGHT);
+        assert_eq!((pids(&picker), picker.pick(ms(1_000))), (vec![10, 210], Ok(210)));
+        picker.sort(HEIGHT);
+        assert_eq!((pids(&picker), picker.pick(ms(1_000))), (vec![210, 10], Ok(210)));
+    }
+
+    #[test]
+    fn a_process_that_comes_and_matches_is_picked_after_a_while() {
+        let mut picker = of(services());
+        typed(&mut picker, "sshd");
+        assert!(picker.rows.is_empty() && picker.len_of_all() == 3);
+        let mut rows = services();
+        rows.push(named(7, "sshd", 0.0));
+        picker.set(rows, ms(2_000), HEIGHT);
+        assert_eq!((picker.pick(ms(2_299)), picker.pick(ms(2_300))), (Err(Refusal::Moved), Ok(7)));
+    }
+
+    #[test]
+    fn keys_of_the_filter_take_back_why_an_attempt_failed_and_others_do_not() {
+        for (key, taken) in [(Key::Char('a'), true), (Key::Char('\u{7}'), false), (Key::Down, false), (Key::Esc, false)]
+        {
+            let mut picker = Picker { error: Some("it ended".into()), ..of(services()) };
+            assert_eq!((picker.key(key, HEIGHT), picker.error.is_none()), (taken, taken), "{key}");
+        }
+        // Words and all of it are taken back, too.
+        let mut picker = of(services());
+        for (key, left, found) in [(Key::Ctrl('w'), "java ", 1), (Key::Ctrl('u'), "", 3)] {
+            typed(&mut picker, if left.is_empty() { "x" } else { "java xx" });
+            assert!(picker.rows.is_empty() && picker.key(key, HEIGHT));
+            assert_eq!((picker.filter().map_or("", LineEdit::text), picker.rows.len()), (left, found));
+        }
+    }
+
     proptest! {
         /// Whatever happens, Enter picks what was under the cursor for 300 ms, or what a key put there.
         #[test]
-        fn enter_never_picks_a_row_that_just_came(steps in prop::collection::vec((0u8..4, prop::collection::vec((1u32..9, 0u32..5), 0..8), 1u64..500), 1..30)) {
+        fn enter_never_picks_a_row_that_just_came(steps in prop::collection::vec((0u8..7, prop::collection::vec((1u32..9, 0u32..5), 0..8), 1u64..500), 1..30)) {
             let (mut picker, mut now) = (Picker::default(), 0);
             // What is under the cursor, and since when it may be meant.
             let mut shown: Option<(u32, u64)> = None;
@@ -331,7 +403,15 @@ mod tests {
                         now + 300
                     }
                     2 => { picker.step(Step::Down(1), HEIGHT); now }
-                    _ => { picker.step(Step::Up(1), HEIGHT); now }
+                    3 => { picker.step(Step::Up(1), HEIGHT); now }
+                    4 => { picker.key(Key::Char(char::from(b'0' + pause as u8 % 9)), HEIGHT); now }
+                    5 if !picker.filter.text().is_empty() => { picker.key(Key::Backspace, HEIGHT); now }
+                    _ => {
+                        if let Some(row) = (pause as usize).checked_rem(picker.rows.len()) {
+                            picker.press(row);
+                        }
+                        now
+                    }
                 };
                 shown = match (picker.under(), shown) {
                     (Some(pid), Some((before, _))) if before == pid && what < 2 => shown,

@@ -118,8 +118,8 @@ pub struct KernelRing {
     size: usize,
     /// How far we have read; the kernel's positions only ever grow.
     tail: u64,
-    /// How far [`KernelRing::scan`] has come.
-    scanned: u64,
+    /// How far [`KernelRing::scan`] has come, where it is used.
+    scanned: Option<u64>,
     scratch: Vec<u8>,
 }
 
@@ -135,7 +135,7 @@ impl KernelRing {
         let base = unsafe {
             mmap(std::ptr::null_mut(), page + size, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, event, 0)?
         };
-        Ok(KernelRing { base: base.cast(), page, size, tail: 0, scanned: 0, scratch: Vec::new() })
+        Ok(KernelRing { base: base.cast(), page, size, tail: 0, scanned: None, scratch: Vec::new() })
     }
 
     fn control(&self) -> *mut sys::perf_event_mmap_page {
@@ -155,7 +155,8 @@ impl KernelRing {
         }
     }
 
-    /// Hands each record to `f` until the ring is empty, or `f` answers false: that record stays for the next time.
+    /// Hands each record to `f` until the ring is empty, or `f` answers false: that record stays for the next time. So does what
+    /// [`KernelRing::scan`] would hand over and has not come to yet: it was written since.
     pub fn drain(&mut self, mut f: impl FnMut(Record<'_>) -> bool) {
         let head = self.head();
         let mut scratch = std::mem::take(&mut self.scratch);
@@ -179,6 +180,10 @@ impl KernelRing {
                 self.tail = head;
                 break;
             }
+            let unseen = self.scanned.is_some_and(|scanned| scanned <= self.tail);
+            if unseen && kind != sys::PERF_RECORD_SAMPLE {
+                break;
+            }
             let body = self.record(self.tail, size, &mut scratch).get(header.len()..).unwrap_or_default();
             if !f(parse(kind, body)) {
                 break;
@@ -198,7 +203,7 @@ impl KernelRing {
             return;
         }
         let mut scratch = std::mem::take(&mut self.scratch);
-        let mut at = self.scanned.max(self.tail);
+        let mut at = self.scanned.unwrap_or_default().max(self.tail);
         while at < head {
             let mut header = [0; 8];
             let left = (head - at) as usize;
@@ -216,7 +221,7 @@ impl KernelRing {
             }
             at += size as u64;
         }
-        self.scanned = at;
+        self.scanned = Some(at);
         self.scratch = scratch;
     }
 

@@ -90,11 +90,17 @@ fn has_stack(tables: &Tables, stack: StackId) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
     use super::*;
-    use crate::headless::tests::named;
+    use crate::config::Mode;
+    use crate::headless::tests::{config, named};
+    use crate::headless::{Progress, Source, Waited, dump};
     use crate::model::frame::{Counters, Event, Look, Losses, RawName, Seen, Syscall, Tick};
     use crate::model::recorder::{Limits, Recorder};
+    use crate::model::snapshot;
     use crate::model::state::{RawState, State};
+    use crate::model::waits::{Answer, Asked};
 
     const SOON: Duration = Duration::from_millis(10);
     const LATER: Duration = Duration::from_millis(500);
@@ -198,5 +204,116 @@ mod tests {
             assert_eq!(stacks.take(&target.see(1, Seen::Stopped).tick(1, age_s), SOON), done);
             assert!(stacks.take(&target.tick(TICKS, age_s), CAME_LATER));
         }
+    }
+
+    #[test]
+    fn the_newest_stack_that_was_found_counts() {
+        let (mut target, mut stacks) = (Target::new(), Stacks::default());
+        stacks.take(&target.see(1, waits()).tick(1, 60), SOON);
+        let ready = target.see(1, Seen::Ready).tick(1, 60);
+        stacks.take(&ready, SOON);
+        let last = target.see(1, Seen::Running).tick(1, 60);
+        stacks.take(&last, SOON);
+        assert_eq!(stacks.threads(&last)[0].state, RawState::Known(State::Rdy));
+    }
+
+    #[test]
+    fn an_age_is_that_of_the_snapshot() {
+        let mut target = Target::new();
+        for (seconds, young) in [(0, true), (3, true), (4, false)] {
+            let mut snapshot = target.tick(0, 1);
+            snapshot.at = snapshot.session.started + seconds * SECOND;
+            assert_eq!(is_young(&snapshot), young, "{seconds} s after it was 1 s old");
+        }
+    }
+
+    /// Gives one snapshot after the other, the last one for ever, and writes down what it is asked for.
+    #[derive(Default)]
+    struct Script {
+        waits: VecDeque<Waited>,
+        snapshots: VecDeque<Snapshot>,
+        asked: Vec<&'static str>,
+    }
+
+    impl Source for Script {
+        fn wait(&mut self, _: Duration) -> Waited {
+            assert!(self.asked.len() < 1_000, "it never ends");
+            self.waits.pop_front().unwrap_or(Waited::Timeout)
+        }
+        fn elapsed(&mut self) -> Duration {
+            Duration::ZERO
+        }
+        fn progress(&mut self) -> Progress {
+            Progress::default()
+        }
+        fn snapshot(&mut self, named: bool) -> Option<Arc<Snapshot>> {
+            self.asked.push(if named { "named" } else { "snapshot" });
+            if self.snapshots.len() > 1 { self.snapshots.pop_front() } else { self.snapshots.front().cloned() }
+                .map(Arc::new)
+        }
+        fn waits(&mut self, _: Vec<Asked>, _: Duration) -> Vec<Answer> {
+            self.asked.push("waits");
+            Vec::new()
+        }
+        fn cut(&mut self) -> Option<Arc<Snapshot>> {
+            None
+        }
+        fn pause(&mut self, pause: bool) {
+            self.asked.push(if pause { "pause" } else { "resume" });
+        }
+        fn living(&mut self) -> Vec<snapshot::Target> {
+            Vec::new()
+        }
+        fn unix_ns(&mut self) -> i128 {
+            0
+        }
+        fn finish(&mut self) -> Option<Arc<Snapshot>> {
+            None
+        }
+    }
+
+    /// The exit code, the dump, and what was asked for.
+    fn dumped(mut script: Script) -> (i32, serde_json::Value, Vec<&'static str>) {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("dump.json");
+        let code = dump(&mut script, &config(Mode::Dump { each: false }, &path), false);
+        let dump =
+            std::fs::read(path).map_or(serde_json::Value::Null, |json| serde_json::from_slice(&json).expect("JSON"));
+        (code, dump, script.asked)
+    }
+
+    fn states(dump: &serde_json::Value) -> Vec<&str> {
+        dump["threads"].as_array().expect("threads").iter().filter_map(|thread| thread["state"].as_str()).collect()
+    }
+
+    #[test]
+    fn a_dump_has_stacks_of_several_snapshots_and_is_named_while_nothing_is_sampled() {
+        let mut target = Target::new();
+        let nothing = target.tick(0, 60);
+        let first = target.see(1, waits()).see(2, Seen::Running).tick(1, 60);
+        let last = target.see(1, Seen::Running).see(2, Seen::Ready).tick(1, 60);
+        let later = target.see(1, Seen::Running).see(2, Seen::Running).tick(1, 60);
+        let (code, dump, asked) =
+            dumped(Script { snapshots: [nothing, first, last, later].into(), ..Script::default() });
+        assert_eq!((code, states(&dump)), (0, vec!["io", "rdy"]));
+        assert_eq!((&dump["took_ms"], &dump["notice"]), (&10.0.into(), &serde_json::Value::Null));
+        assert_eq!(asked, ["snapshot", "snapshot", "snapshot", "pause", "named", "waits"]);
+    }
+
+    #[test]
+    fn a_dump_of_a_process_that_ended_has_what_was_seen() {
+        let mut target = Target::new();
+        let running = target.see(1, Seen::Running).tick(1, 1);
+        let script = |waits: &[Waited], snapshots: &[&Snapshot]| Script {
+            waits: waits.iter().copied().collect(),
+            snapshots: snapshots.iter().copied().cloned().collect(),
+            asked: Vec::new(),
+        };
+        let (code, dump, asked) = dumped(script(&[Waited::Ended], &[&running]));
+        assert_eq!((code, states(&dump).len(), asked[..2].to_vec()), (0, 1, vec!["snapshot", "pause"]));
+        let notice = dump["notice"].as_str().expect("it is young");
+        assert!(notice.starts_with("the process began less than 5 s before"), "{notice}");
+        assert_eq!(dumped(script(&[Waited::Ended], &[&Target::new().tick(0, 60)])).0, 6, "without threads");
+        assert_eq!(dumped(script(&[Waited::Timeout, Waited::Interrupted], &[&running])).0, 130);
     }
 }

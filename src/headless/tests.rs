@@ -184,7 +184,7 @@ fn every(minutes: u64) -> Reports {
 }
 
 /// Writes JSON of everything to `path`.
-fn config(mode: Mode, path: &std::path::Path) -> Config {
+pub(super) fn config(mode: Mode, path: &std::path::Path) -> Config {
     Config {
         mode,
         target: None,

@@ -323,6 +323,39 @@ mod tests {
     use super::*;
 
     #[test]
+    fn names_that_differ_by_a_number_have_one_group() {
+        let mut interner = Interner::new(MAX_STACKS);
+        let [seven, eight, main] =
+            [&b"worker-7"[..], b"worker-8", b"main"].map(|name| interner.name(RawName::new(name)));
+        let group = |name: NameId| interner.groups()[name.0 as usize];
+        assert!(seven != eight && group(seven) == group(eight) && group(seven) != seven);
+        assert_eq!((group(main), group(group(seven))), (main, group(seven)));
+    }
+
+    #[test]
+    fn a_name_of_a_runtime_s_is_known_until_too_many_others_were_used_since() {
+        let mut interner = Interner::new(MAX_STACKS);
+        let name = RawName::of_runtime;
+        interner.call(name(1), "first");
+        let first = interner.name(name(1));
+        for id in 2..=MAX_NAMES as u64 / 2 + 1 {
+            interner.call(name(id), "other");
+        }
+        // It keeps its meaning, and is used again.
+        interner.call(name(1), "renamed");
+        assert_eq!(interner.name_if_known(name(1)), Some(first));
+        for id in 2..=MAX_NAMES as u64 / 2 {
+            interner.call(name(1 << 32 | id), "other");
+        }
+        assert_eq!(interner.name_if_known(name(1)), Some(first));
+        for id in 2..=MAX_NAMES as u64 + 2 {
+            interner.call(name(2 << 32 | id), "other");
+        }
+        assert_eq!((interner.name_if_known(name(1)), interner.name(name(1))), (None, NameId::OTHER));
+        assert!(interner.by_name.len() + interner.by_name_before.len() <= MAX_NAMES);
+    }
+
+    #[test]
     fn one_name_of_two_kinds_of_threads_is_two() {
         let mut interner = Interner::new(MAX_STACKS);
         let (plain, long) = (RawName::new(b"pool"), RawName::of_runtime(7));

@@ -77,3 +77,93 @@ extern "C" fn on_signal(signal: libc::c_int, info: *mut libc::siginfo_t, _contex
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+
+    use super::*;
+
+    const WHAT: &str = "SAMPLETOP_TEST_OF_A_FATAL_SIGNAL";
+
+    /// How a process ends that does this, and what it says: handlers are those of a whole process.
+    fn process(what: &str) -> (Option<i32>, String) {
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        command.args(["--exact", "process::fatal::tests::in_a_process_of_its_own", "--nocapture"]).env(WHAT, what);
+        let output = command.output().expect("it starts");
+        (output.status.signal(), String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
+    fn say(text: &[u8]) {
+        // SAFETY: writes bytes that live as long as the program.
+        unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
+    }
+
+    #[expect(unconditional_recursion, reason = "the stack is to overflow")]
+    fn overflow(depth: u64) -> u64 {
+        std::hint::black_box([depth; 64])[0] + overflow(depth + 1)
+    }
+
+    #[test]
+    fn in_a_process_of_its_own() {
+        let Ok(what) = std::env::var(WHAT) else { return };
+        before_end(|| say(b"the end\n"));
+        let raised = match &*what {
+            "a signal that is ignored" => {
+                // SAFETY: the process is this test's own.
+                unsafe { libc::signal(libc::SIGQUIT, libc::SIG_IGN) };
+                libc::SIGQUIT
+            }
+            "SIGBUS that is ignored" => {
+                // SAFETY: as above.
+                unsafe { libc::signal(libc::SIGBUS, libc::SIG_IGN) };
+                libc::SIGBUS
+            }
+            "SIGBUS that was sent" => {
+                mend_bus_faults(|_| true).expect("a handler");
+                libc::SIGBUS
+            }
+            _ => 0,
+        };
+        catch().expect("handlers");
+        match &*what {
+            "a fault" => {
+                // SAFETY: none: nothing is mapped at the first page, so that it faults.
+                unsafe { std::ptr::without_provenance_mut::<u8>(8).write_volatile(1) };
+            }
+            "an overflow" => println!("{}", overflow(1)),
+            // SAFETY: ends this process, or does nothing.
+            _ => drop(unsafe { libc::raise(raised) }),
+        }
+        say(b"alive\n");
+    }
+
+    #[test]
+    fn each_ends_by_its_signal_after_what_must_happen_before() {
+        for (what, signal) in [("a fault", libc::SIGSEGV), ("SIGBUS that is ignored", libc::SIGBUS)] {
+            let (ended_by, said) = process(what);
+            assert_eq!(ended_by, Some(signal), "{what}: {said}");
+            assert!(said.contains("the end") && !said.contains("alive"), "{what}: {said}");
+        }
+    }
+
+    #[test]
+    fn what_was_ignored_stays_ignored() {
+        let (ended_by, said) = process("a signal that is ignored");
+        assert_eq!((ended_by, said.contains("alive"), said.contains("the end")), (None, true, false), "{said}");
+    }
+
+    #[test]
+    fn a_signal_that_was_sent_is_no_fault_that_could_be_mended() {
+        assert_eq!(process("SIGBUS that was sent").0, Some(libc::SIGBUS));
+    }
+
+    /// By the standard library's own handler, which comes second.
+    #[test]
+    fn an_overflow_of_the_stack_is_told() {
+        let (ended_by, said) = process("an overflow");
+        assert_eq!(ended_by, Some(libc::SIGABRT), "{said}");
+        assert!(said.contains("has overflowed its stack") && said.contains("the end"), "{said}");
+    }
+}

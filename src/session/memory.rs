@@ -23,10 +23,18 @@ impl Trimmer {
 
     /// Gives back what is free, if it is time.
     pub fn keep_house(&mut self) {
-        if self.last.elapsed() >= EVERY {
+        if self.is_due(Instant::now()) {
             trim();
-            self.last = Instant::now();
         }
+    }
+
+    /// Whether it is time again; if so the next time is counted from now.
+    fn is_due(&mut self, now: Instant) -> bool {
+        let due = now.saturating_duration_since(self.last) >= EVERY;
+        if due {
+            self.last = now;
+        }
+        due
     }
 }
 
@@ -49,6 +57,14 @@ mod tests {
         let status = std::fs::read_to_string("/proc/self/status").expect("of ourselves");
         let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("the kernel says it");
         line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") << 10
+    }
+
+    #[test]
+    fn memory_is_given_back_every_ten_seconds_however_often_that_is_asked() {
+        let mut trimmer = Trimmer::new();
+        let begin = trimmer.last;
+        let times: Vec<u64> = (0..350).filter(|at| trimmer.is_due(begin + Duration::from_millis(at * 100))).collect();
+        assert_eq!(times, [100, 200, 300]);
     }
 
     #[test]

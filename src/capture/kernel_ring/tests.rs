@@ -162,6 +162,44 @@ fn code_that_is_mapped_is_told_ahead_of_samples_and_once() {
     assert_eq!(seen[16], (16, 0x10000, "/lib/long-name.so".into()));
 }
 
+/// Code that is mapped while samples are taken out of the ring.
+#[test]
+fn what_is_written_after_a_scan_stays_for_the_next_one() {
+    let mut fake = Fake::new(4096);
+    let drained = |fake: &mut Fake| {
+        let mut times = Vec::new();
+        fake.ring.drain(|record| {
+            times.push(match record {
+                Record::Sample(Sample { at, .. }) | Record::Mapped(Mapped { at, .. }) => at,
+                _ => 0,
+            });
+            true
+        });
+        times
+    };
+    fake.write(&mapped(1, 0x1000, b"/lib/a.so"));
+    assert_eq!(drained(&mut fake), [1], "a ring that is never scanned");
+    fake.write(&mapped(2, 0x1000, b"/lib/b.so"));
+    fake.ring.scan(|_| {});
+    fake.write(&[sample(3, &[1; 16]), mapped(4, 0x1000, b"/lib/c.so"), sample(5, &[1; 16])].concat());
+    assert_eq!(drained(&mut fake), [2, 3]);
+    assert_eq!(drained(&mut fake), [0; 0]);
+    let mut scanned = Vec::new();
+    fake.ring.scan(|record| {
+        if let Record::Mapped(Mapped { at, .. }) = record {
+            scanned.push(at);
+        }
+    });
+    assert_eq!((scanned, drained(&mut fake)), (vec![4], vec![4, 5]));
+    // Reports that were lost are told in the same way.
+    let lost: Vec<u8> = [1u64, 42].iter().flat_map(|w| w.to_ne_bytes()).collect();
+    fake.write(&record(sys::PERF_RECORD_LOST, &lost));
+    assert_eq!(drained(&mut fake), [0; 0]);
+    let mut told = 0;
+    fake.ring.scan(|record| told += if let Record::Lost(lost) = record { lost } else { 0 });
+    assert_eq!((told, drained(&mut fake)), (42, vec![0]));
+}
+
 #[test]
 fn a_refused_record_stays() {
     let mut fake = Fake::new(4096);
@@ -236,6 +274,7 @@ proptest! {
         let mut fake = Fake::new(4096);
         for chunk in chunks {
             fake.write(&chunk);
+            fake.ring.scan(|_| {});
             fake.ring.drain(|_| true);
             prop_assert_eq!(fake.ring.tail, fake.head);
         }

@@ -236,6 +236,49 @@ fn wall_time_of_ten_periods_is_spent_in_one_stack() {
     }
 }
 
+#[test]
+fn a_sample_of_another_name_does_not_say_what_others_lack() {
+    let mut donors = Donors::default();
+    donors.add(kind(), thread(1), &Weighed { renamed: true, ..weighed(START, 20, MS) }, PERIOD);
+    donors.add(kind(), thread(3), &weighed(START, 21, PERIOD), PERIOD);
+    assert_eq!(drawn(&mut donors, 2, START, 2), [(21, 2)].into());
+}
+
+#[test]
+fn wall_time_goes_to_what_was_sampled_around_its_end() {
+    let mut buckets = buckets();
+    let (from, till) = (START + OLDEST - SECOND, START + OLDEST + SECOND);
+    let left = Unsampled::Wall { from, till, name: NAME, ready: 0 };
+    donors(&[(1, 20, MS)]).book(&left, &receiver(1), &mut buckets);
+    assert_eq!(booked(&mut buckets).into_keys().map(|(stack, _)| stack).collect::<Vec<_>>(), [MARKER.0]);
+}
+
+/// By thread and stack, ms.
+fn cpu_by_thread(buckets: &mut Buckets) -> Vec<(u32, u32, Ns)> {
+    let mut sums: BTreeMap<_, Ns> = BTreeMap::new();
+    let at = START + 100 * SECOND;
+    buckets.history(at).read(Range::Cumulative { since: None }, at, &mut |key, weights| {
+        *sums.entry((key.thread.tid, key.stack.0)).or_default() += weights.cpu_ns / MS;
+    });
+    sums.into_iter().map(|((tid, stack), ms)| (tid, stack, ms)).collect()
+}
+
+#[test]
+fn the_clock_s_time_goes_to_the_samples_that_wait_then_to_stacks_like_theirs() {
+    let (mut buckets, mut orphans, mut donors) = (buckets(), Orphans::default(), Donors::default());
+    orphans.add(START, key(5, StackId(20)));
+    orphans.add(START, key(6, StackId(20)));
+    let mut share = |ms: Ns| orphans.share(ms * MS, START + MS, key(0, MARKER), &mut donors, PERIOD, &mut buckets);
+    share(10);
+    // Those have theirs.
+    share(4);
+    assert_eq!(cpu_by_thread(&mut buckets), [(0, 20, 4), (5, 20, 5), (6, 20, 5)]);
+    // Without any sample it has no stack.
+    let mut buckets = self::buckets();
+    Orphans::default().share(7 * MS, START, key(0, MARKER), &mut Donors::default(), PERIOD, &mut buckets);
+    assert_eq!(cpu_by_thread(&mut buckets), [(0, MARKER.0, 7)]);
+}
+
 /// Bookings of 3, 4 and 5 ms, a ms apart; the second and the third to one stack.
 fn orphans(buckets: &mut Buckets) -> Orphans {
     let mut orphans = Orphans::default();

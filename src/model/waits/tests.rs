@@ -1,4 +1,7 @@
 use super::*;
+use crate::model::frame::{FrameCode, RawFrame};
+use crate::model::interner::Interner;
+use crate::model::tables::Named;
 
 fn asked(number: i32, args: [u64; 6], lock: Lock) -> Asked {
     Asked { thread: ThreadKey { pid: 1, tid: 2, start: 3 }, call: Syscall { number, args }, lock }
@@ -193,4 +196,50 @@ fn peers_that_all_differ_are_not_listed() {
     waits.extend([wait("read", Some(1), "pipe"), wait("read", Some(1), "pipe")]);
     let expected = [(40, "recv fd.."), (9, "sleep"), (2, "read fd 1 pipe")].map(|(n, text)| (n, text.to_owned()));
     assert_eq!(summary(waits.iter()), expected);
+}
+
+/// Innermost first; `!` before the kernel's functions, `::` in those of HotSpot, `.` in those of Java.
+fn named_wait(frames: &[&str]) -> Lock {
+    let mut interner = Interner::new(1 << 10);
+    let raw: Vec<RawFrame> = (1..=frames.len() as u64).map(|id| RawFrame::new(FrameCode::Runtime { id })).collect();
+    let stack = interner.stack(&raw);
+    for (raw, name) in raw.iter().zip(frames) {
+        let (kind, module) = match name {
+            name if name.starts_with('!') => (FrameKind::Kernel, ""),
+            name if name.contains("::") => (FrameKind::Native, "libjvm.so"),
+            name if name.contains('.') => (FrameKind::Java, ""),
+            name if name.contains(' ') => (FrameKind::Jit, "[jvm]"),
+            _ => (FrameKind::Native, "libc.so.6"),
+        };
+        let location = Location { module: module.into(), ..Location::named(name.trim_start_matches('!'), kind) };
+        interner.set_named(*raw, Named { locations: [location].into(), pending: false, build_id: None });
+    }
+    of_names(&interner.tables(), stack)
+}
+
+#[test]
+fn what_a_futex_is_to_the_functions_above_it() {
+    let (park, support) = ("jdk.internal.misc.Unsafe.park", "java.util.concurrent.locks.LockSupport.park");
+    let condition = |method: &str| format!("{CONDITION}.{method}");
+    let (awaits, signals) = (condition("awaitNanos"), condition("signal"));
+    for (frames, lock) in [
+        (&["pthread_cond_wait", park, support, "shop.Pool.run"][..], Lock::Park),
+        (&["sun.misc.Unsafe.park", support], Lock::Park),
+        (&[park, support, &awaits, "java.util.concurrent.LinkedBlockingQueue.take"], Lock::ParkOnCondition),
+        (&[park, support, &signals, "shop.Pool.run"], Lock::Park),
+        (&[park, support, "shop.Pool.take", &awaits], Lock::Park),
+        (&["pthread_cond_wait", "ObjectMonitor::wait", "java.lang.Object.wait"], Lock::ObjectWait),
+        (&["java.lang.Object.wait", "shop.Queue.take"], Lock::ObjectWait),
+        (&["pthread_cond_wait", "ObjectMonitor::enter", "shop.Shop.pay"], Lock::Monitor),
+        (&["pthread_cond_wait", "monitor enter", "shop.Shop.pay"], Lock::Monitor),
+        (&["pthread_cond_timedwait", "JVM_Sleep", "java.lang.Thread.sleep"], Lock::Sleep),
+        (&["!nanosleep", "syscall", "main"], Lock::No),
+        (&["!mutex_lock", "__lll_lock_wait", "___pthread_mutex_lock", "main"], Lock::Mutex),
+        (&["__pthread_rwlock_wrlock", "main"], Lock::RwLock),
+        (&["g_mutex_lock_slowpath", "main"], Lock::Other),
+        (&["std::sys::Condvar::wait", "pthread_mutex_lock", "main"], Lock::No),
+        (&["syscall", "main"], Lock::No),
+    ] {
+        assert_eq!(named_wait(frames), lock, "{frames:?}");
+    }
 }

@@ -35,6 +35,92 @@ fn functions_frames_names_and_lines() {
     }
 }
 
+/// Overwrites a number of so many bytes.
+fn put(bytes: &mut [u8], at: usize, size: usize, value: u64) {
+    bytes[at..at + size].copy_from_slice(&value.to_le_bytes()[..size]);
+}
+
+fn word(bytes: &[u8], number: usize) -> usize {
+    u64::from_le_bytes(bytes[8 * number..8 * number + 8].try_into().expect("8 bytes")) as usize
+}
+
+/// Where the index of functions is, and what it says of `f`.
+fn entry_of_f(bytes: &[u8]) -> (usize, usize) {
+    let index = word(bytes, 8);
+    let entry = u32::from_le_bytes(bytes[index + 4..index + 8].try_into().expect("4 bytes"));
+    (index, index + entry as usize)
+}
+
+#[test]
+fn a_function_begins_where_the_one_before_ends() {
+    for layout in 0..BEGINS.len() {
+        let bytes = made_up(layout);
+        let table = open(&bytes).expect("a table");
+        let name = |address| table.function(address).and_then(|function| table.name(&function));
+        let names = [0x103f, 0x1040, 0x104f, 0x1050].map(name);
+        assert_eq!(names, [&b"f"[..], b"g", b"g", b"runtime.top"].map(|name| Some(name.to_vec())));
+    }
+}
+
+#[test]
+fn heads_that_are_none() {
+    let is_table = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = made_up(1);
+        change(&mut bytes);
+        open(&bytes).is_some()
+    };
+    assert!(is_table(&|_| {}));
+    assert!(!is_table(&|bytes| put(bytes, 8, 8, 0)), "no functions");
+    assert!(!is_table(&|bytes| put(bytes, 8, 8, FUNCTIONS_MAX + 1)));
+    assert!(!is_table(&|bytes| put(bytes, 16, 8, SIZE_MAX)), "too many files");
+    assert!(!is_table(&|bytes| put(bytes, 24, 8, 0)), "no address");
+    assert!(!is_table(&|bytes| put(bytes, 32, 8, 71)), "names within the head");
+    let (names, units) = (word(&made_up(1), 4) as u64, word(&made_up(1), 5) as u64);
+    assert!(!is_table(&|bytes| {
+        put(bytes, 32, 8, units);
+        put(bytes, 40, 8, names);
+    }));
+    assert!(!is_table(&|bytes| {
+        let (index, _) = entry_of_f(bytes);
+        put(bytes, index + 8, 4, 0x51);
+    }));
+}
+
+#[test]
+fn entries_that_contradict_themselves_say_nothing() {
+    let mut bytes = made_up(1);
+    let (_, entry) = entry_of_f(&bytes);
+    let values = word(&bytes, 7);
+    // The first change of its frame's size.
+    put(&mut bytes, values + 3, 1, 0x2e);
+    put(&mut bytes, entry + 4, 4, 0);
+    let table = open(&bytes).expect("a table");
+    let f = table.function(0x1000).expect("f");
+    assert_eq!((table.frame_size(&f, 0x1003), table.frame_size(&f, 0x1004)), (Some(0), None), "23 bytes");
+    assert_eq!(table.name(&f), None, "nothing is no name");
+    put(&mut bytes, entry, 4, 1);
+    assert_eq!(open(&bytes).expect("a table").function(0x1000), None, "the index has another start");
+}
+
+#[test]
+fn steps_and_names_without_end_are_not_read_to_it() {
+    const ENDLESS: usize = 1 << 20;
+    for (field, base, endless, most) in [(16, 7, [2, 0], STEPS_MAX as usize), (4, 4, [b'x'; 2], NAME_MAX)] {
+        let mut bytes = made_up(1);
+        let (_, entry) = entry_of_f(&bytes);
+        let at = bytes.len() - word(&bytes, base);
+        put(&mut bytes, entry + field, 4, at as u64);
+        bytes.extend(std::iter::repeat_n(endless, ENDLESS / 2).flatten());
+        let counted = Counted(&bytes, std::cell::Cell::new(0));
+        let header = Header::parse(bytes[..HEADER].try_into().expect("72 bytes")).expect("a head");
+        let table = Table::new(header, header.text, &counted).expect("a table");
+        let f = table.function(0x1000).expect("f");
+        counted.1.set(0);
+        let found = if field == 4 { table.name(&f).is_some() } else { table.frame_size(&f, 0x1000).is_some() };
+        assert!(!found && counted.1.get() <= most / PIECE + 1, "{} reads", counted.1.get());
+    }
+}
+
 /// Counts what is read.
 struct Counted<'b>(&'b [u8], std::cell::Cell<usize>);
 

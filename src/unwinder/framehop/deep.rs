@@ -153,6 +153,45 @@ mod tests {
     }
 
     #[test]
+    fn whichever_function_of_a_recursion_is_the_innermost_the_outermost_one_kept_is_the_same() {
+        for first in [0, 1] {
+            let mut frames: Vec<_> = (first..2_000).map(|n| frame(3 + n % 2)).collect();
+            frames.extend([2, 1, 0].map(frame));
+            let folded = folded(frames);
+            let marker = folded.iter().position(|frame| *frame == RawFrame::marker(FOLDED)).expect("it is deep");
+            assert_eq!(folded[marker - 1], frame(3), "{first}");
+        }
+    }
+
+    #[test]
+    fn what_a_recursion_calls_once_does_not_end_it() {
+        let mut frames = stack(3_000);
+        frames[31] = frame(1);
+        let end = 1 + INNER / 2;
+        assert_eq!(folded(frames)[end], RawFrame::marker(FOLDED));
+    }
+
+    #[test]
+    fn a_recursion_that_is_over_within_the_inner_end_is_kept() {
+        let frames: Vec<_> = (0..100).map(|_| frame(3)).chain((10..2_000).map(frame)).collect();
+        assert_eq!(folded(frames.clone())[..INNER], frames[..INNER]);
+    }
+
+    #[test]
+    fn what_occurs_often_enough_is_a_recursion() {
+        for (times, kept) in [(INNER / RECURS - 1, 3), (INNER / RECURS, 2)] {
+            let mut frames: Vec<_> = (100..100 + INNER as u64).map(frame).collect();
+            (0..times).for_each(|n| frames[9 * n] = frame(7));
+            join(&mut frames, 0, FOLDED, &[7, 1, 0].map(frame));
+            assert_eq!(frames.len(), INNER + 1 + kept, "{times}");
+        }
+        // Few were copied: each of them occurs once.
+        let mut frames = [11, 12, 13, 14].map(frame).to_vec();
+        join(&mut frames, 0, FOLDED, &[9, 12, 0].map(frame));
+        assert_eq!(frames.len(), 4 + 1 + 3);
+    }
+
+    #[test]
     fn few_inner_frames_are_a_number_that_seldom_changes() {
         for (copied, kept) in [(0, 0), (1, 1), (31, 8), (32, 16), (33, 16), (63, 16), (100, 32), (127, 32), (500, 64)] {
             let mut frames = vec![frame(3); copied];

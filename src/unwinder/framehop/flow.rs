@@ -452,6 +452,65 @@ mod tests {
         }
     }
 
+    /// Depth, and where rbp was saved, at the end of the code.
+    fn end(code: &[u8]) -> (bool, Option<u64>, Option<u64>) {
+        let flow = at(code, code.len() as u64 - 1);
+        (flow.reached, flow.depth, flow.saved)
+    }
+
+    #[test]
+    fn what_instructions_do_to_the_stack() {
+        #[rustfmt::skip]
+        let known: [(&[u8], u64, Option<u64>); 14] = [
+            (&[0x41, 0x55, 0x90], 8, None),                         // push r13
+            (&[0x55, 0x55, 0x90], 16, Some(8)),                     // push rbp, twice
+            (&[0x55, 0x5d, 0x90], 0, None),                         // push rbp; pop rbp
+            (&[0x55, 0x41, 0x5d, 0x90], 0, Some(8)),                // push rbp; pop r13
+            (&[0x50, 0x41, 0x5c, 0x90], 0, None),                   // push rax; pop r12
+            (&[0x6a, 1, 0x90], 8, None),                            // push 1
+            (&[0x68, 1, 0, 0, 0, 0x90], 8, None),                   // push 1, as 4 bytes
+            (&[0xff, 0x36, 0x90], 8, None),                         // push [rsi]
+            (&[0x50, 0x8f, 0x07, 0x90], 0, None),                   // push rax; pop [rdi]
+            (&[0x48, 0x8d, 0x64, 0x24, 0xf8, 0x90], 8, None),       // lea rsp, [rsp - 8]
+            (&[0x50, 0x48, 0x8d, 0x64, 0x24, 8, 0x90], 0, None),    // push rax; lea rsp, [rsp + 8]
+            (&[0xf7, 0xc7, 1, 0, 0, 0, 0x50, 0x90], 8, None),       // test edi, 1; push rax
+            (&[0x48, 0x81, 0xec, 0, 1, 0, 0, 0x90], 256, None),     // sub rsp, 256
+            (&[0x9c, 0x9d, 0x50, 0x90], 8, None),                   // pushf; popf; push rax
+        ];
+        for (code, depth, saved) in known {
+            assert_eq!(end(code), (true, Some(depth), saved), "{code:x?}");
+        }
+        // sub rsp, 4; cmove rsp, rax; inc rsp
+        for code in [&[0x48, 0x83, 0xec, 4, 0x90][..], &[0x48, 0x0f, 0x44, 0xe0, 0x90], &[0x48, 0xff, 0xc4, 0x90]] {
+            assert_eq!(end(code), (true, None, None), "{code:x?}");
+        }
+        assert!(!end(&[0x58, 0x90]).0, "nothing was pushed");
+        assert!(!at(&[0x90; 4000], 3000).reached, "too long");
+    }
+
+    #[test]
+    fn ways_that_differ_in_rbp_only() {
+        // je 05; push rbp; jmp 06; (05) push rax; (06) nop
+        let saved = [0x74, 3, 0x55, 0xeb, 1, 0x50, 0x90];
+        assert_eq!(end(&saved), (true, None, None));
+        // push rbp; je 05; jmp 08; (05) mov rbp, rsp; (08) nop
+        let record = [0x55, 0x74, 2, 0xeb, 3, 0x48, 0x89, 0xe5, 0x90];
+        assert_eq!((end(&record), at(&record, 8).framed), ((true, Some(8), Some(8)), false));
+        // push rbp; mov rbp, rsp; cmp rbp, 8; nop
+        assert!(at(&[0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xfd, 8, 0x90], 8).framed);
+        // push rax; mov rbp, rsp; nop: no record.
+        assert!(!at(&[0x50, 0x48, 0x89, 0xe5, 0x90], 4).framed);
+        // push rax; jmp rax: it does not hand over.
+        assert!(!at(&[0x50, 0xff, 0xe0], 1).jumps_away);
+    }
+
+    #[test]
+    fn where_another_function_was_handed_over_to_it_begins() {
+        // (00) push rax; nop; jmp 00; (07) xor esi, esi; jmp 00
+        let code = [0x50, 0x90, 0xeb, 0xfc, 0xcc, 0xcc, 0xcc, 0x31, 0xf6, 0xeb, 0xf5];
+        assert_eq!(follow(&Bytes(code.to_vec()), 0x1007, 0x1001, &mut Context::default()).depth, Some(8));
+    }
+
     /// Counts what is read.
     struct Counted(Bytes, Cell<usize>);
 

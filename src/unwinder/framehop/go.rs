@@ -214,3 +214,28 @@ fn scan(memory: &impl ReadMemory, data: &[(u64, u64)]) -> Option<u64> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_that_leave_a_stack_are_known_by_name_whatever_the_table_says() {
+        for (name, role) in [
+            ("mcall", Role::Bottom),
+            ("morestack", Role::Bottom),
+            ("systemstack", Role::SystemStack),
+            ("asmcgocall", Role::Cgo),
+            ("sigpanic", Role::Injected),
+            ("asyncPreempt", Role::Injected),
+            ("cgocallback", Role::Callback),
+            ("sigtramp", Role::Plain),
+        ] {
+            for (outermost, writes) in [(false, false), (true, true)] {
+                assert_eq!(Role::of(format!("runtime.{name}").as_bytes(), outermost, writes), role, "{name}");
+            }
+        }
+        let of = |outermost, writes| Role::of(b"main.mcall", outermost, writes);
+        assert_eq!([of(false, false), of(false, true), of(true, true)], [Role::Plain, Role::Switches, Role::Outermost]);
+    }
+}

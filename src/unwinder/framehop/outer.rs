@@ -290,6 +290,17 @@ mod tests {
     }
 
     #[test]
+    fn no_more_stacks_are_remembered_than_a_bound() {
+        let memory = Words(RefCell::new(vec![2, 1, 0]));
+        let (mut outers, begin) = (Outers::default(), Instant::now());
+        let (frames, trace) = walk(&memory);
+        for n in 0..2 * STACKS_MAX as u64 {
+            outers.walked(END + 0x1000 * n, &frames, &trace, begin);
+            assert!(outers.stacks.len() <= STACKS_MAX);
+        }
+    }
+
+    #[test]
     fn what_cannot_be_read_or_lies_elsewhere_proves_nothing() {
         let memory = Words(RefCell::new(vec![5, 4, 3, 2, 1, 0]));
         let begin = Instant::now();
