@@ -66,6 +66,8 @@ pub enum Control {
     Pause,
     Resume,
     Use(CaptureChoice),
+    /// A child of ours that was held has gone on to its exec: it is looked at now, not with the next tick.
+    Started,
     Stop,
 }
 

@@ -305,7 +305,12 @@ impl Core {
                 self.look_again();
             }
             Control::Use(choice) => self.use_way(choice),
-            Control::Pause | Control::Resume | Control::Stop => {}
+            Control::Started if self.looking() => {
+                let at = now();
+                self.schedule.resume(at);
+                self.tick(at);
+            }
+            Control::Pause | Control::Resume | Control::Started | Control::Stop => {}
         }
     }
 

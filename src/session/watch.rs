@@ -158,6 +158,7 @@ impl Watch {
         let mut launch = launch;
         if let Some(launch) = &mut launch {
             launch.go()?;
+            sampler.control(Control::Started);
         }
         Ok(Watch { following, sampler, reducer, launch, output, is_demo, stopped, list })
     }

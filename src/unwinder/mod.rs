@@ -93,8 +93,9 @@ pub enum Habit {
 
 /// Code that a runtime made while the program ran: it has no unwind information, the runtime knows how its frames are left.
 pub trait Generated: Send {
-    /// A walk begins.
-    fn begin(&mut self);
+    /// A walk begins, of a stack that was copied at `copied`; `running`: of a thread that ran on. Frames are named by the code of
+    /// that instant, or the walk ends in [`Marker::CodeReplaced`].
+    fn begin(&mut self, copied: Ns, running: bool);
 
     /// What the process has mapped, as it was read last.
     fn mapped(&mut self, _: &Maps) {}

@@ -4,6 +4,7 @@ mod bpf;
 mod bpf_stacks;
 #[path = "../common/mod.rs"]
 mod common;
+mod held;
 mod losses;
 mod pace;
 mod replaced;

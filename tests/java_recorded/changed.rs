@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use sampletop::model::frame::{FrameCode, RawFrame};
+use sampletop::model::frame::{FrameCode, Ns, RawFrame};
 use sampletop::model::text::NAME_CAP;
 use sampletop::process::files::Files;
 use sampletop::process::maps::Maps;
@@ -111,7 +111,7 @@ pub fn look(all: &[Recording], data: &[u8]) {
 
 /// As the unwinder does it, but for native frames.
 fn walk(jvm: &mut dyn Generated, memory: &Changed, start: Place, out: &mut Vec<RawFrame>) {
-    jvm.begin();
+    jvm.begin(Ns::MAX, true);
     // Ends of native code that cannot be walked.
     if matches!(jvm.resume(start.sp, &mut |at| memory.read_u64(at), out), Some((at, _)) if at <= start.sp) {
         panic!("it goes back");

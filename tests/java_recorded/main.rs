@@ -17,6 +17,7 @@ mod recording;
 
 use std::collections::BTreeSet;
 
+use sampletop::model::frame::Ns;
 use sampletop::process::memory::ReadMemory;
 use sampletop::runtimes::jvm::Jvm;
 use sampletop::runtimes::names::Names;
@@ -36,7 +37,7 @@ fn walk(
     names: &Names,
     segment: &Segment,
 ) -> (Vec<Frame>, Option<Point>) {
-    jvm.begin();
+    jvm.begin(Ns::MAX, true);
     let (mut at, mut out) = (Some(segment.enter), Vec::new());
     while let Some(Point { pc, .. }) = at.filter(|at| jvm.covers(at.pc.wrapping_sub(1))) {
         at = match jvm.leave(at.unwrap_or_default().place(), &mut |at| memory.read_u64(at), &mut out) {

@@ -67,8 +67,8 @@ struct Watched<G> {
 }
 
 impl<G: Generated> Generated for Watched<G> {
-    fn begin(&mut self) {
-        self.inner.begin();
+    fn begin(&mut self, copied: Ns, running: bool) {
+        self.inner.begin(copied, running);
     }
 
     fn thread_names(&mut self, moved: Option<&FxHashSet<u32>>) -> Vec<(u32, RawName)> {

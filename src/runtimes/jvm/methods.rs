@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use crate::model::frame::Ns;
 use crate::model::tables::{FrameKind, Location, Tier};
 use crate::model::text::{NAME_CAP, clean};
+use crate::process::generations::monotonic;
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::layout::Layout;
 use crate::runtimes::jvm::normal::class_name;
+use crate::runtimes::jvm::replaced::Replaced;
 use crate::runtimes::jvm::scopes::Scope;
 use crate::runtimes::jvm::unsigned5::Unsigned5;
 
@@ -73,6 +76,12 @@ pub struct Methods {
     round: u64,
     /// Given out so far.
     serials: u64,
+    /// When the stack that is walked was copied.
+    copied: Ns,
+    /// Where methods were that are not there any more.
+    replaced: Replaced,
+    /// A method was asked for that may be younger than the stack.
+    doubt: bool,
 }
 
 /// A method, and what was read to know it: as long as that is there unchanged it is the same.
@@ -143,6 +152,16 @@ impl Methods {
         used
     }
 
+    /// What is asked for next is on a stack that was copied then.
+    pub fn set_instant(&mut self, copied: Ns) {
+        (self.copied, self.doubt) = (copied, false);
+    }
+
+    /// Whether a frame was named since the last time by a method that may be younger than the stack.
+    pub fn take_doubt(&mut self) -> bool {
+        std::mem::take(&mut self.doubt)
+    }
+
     /// The memory that says which method is at this address.
     pub fn evidence(&self, at: u64) -> &[(u64, usize)] {
         self.known.get(&at).map_or(&[], |met| &met.evidence.pieces)
@@ -167,15 +186,24 @@ impl Methods {
                 self.used.push(at);
             }
             (met.checked, met.used) = (self.round, self.round);
+            self.doubt |= self.replaced.since(self.copied, at);
             return Some(met.method.clone());
         }
         let before = self.known.remove(&at);
         self.size -= before.as_ref().map_or(0, Met::size);
         let mut evidence = Evidence::default();
-        let mut method = read(memory, layout, at, &mut evidence)?;
-        method.serial = before.as_ref().map_or(0, |before| before.method.serial);
-        // Something changed that says nothing about which method it is: a flag, a counter.
-        if before.is_none_or(|before| *before.method != method) {
+        let mut read = read(memory, layout, at, &mut evidence);
+        if let (Some(method), Some(before)) = (&mut read, &before) {
+            method.serial = before.method.serial;
+        }
+        // Otherwise something changed that says nothing about which method it is: a flag, a counter.
+        let differs = before.as_ref().is_none_or(|before| read.as_ref() != Some(&*before.method));
+        if differs && before.is_some() {
+            self.replaced.add(at..at + 1, monotonic());
+        }
+        self.doubt |= self.replaced.since(self.copied, at);
+        let mut method = read?;
+        if differs {
             self.serials += 1;
             method.serial = self.serials;
         }

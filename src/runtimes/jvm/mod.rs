@@ -8,6 +8,7 @@
 //! scopes      compiled code -> methods inlined there
 //! methods     `Method` -> class, name, file, lines
 //! normal      what generated classes are called
+//! replaced    where code and methods have given way to others
 //! walk        leaving a frame of generated code
 //!   compiled, interpreter, stub   one each
 //! anchors     where Java code was left, for walks that come no further; what a thread waits for
@@ -20,6 +21,8 @@
 //! ```
 //!
 //! Everything is read with the target running. What was read is believed for [`BELIEVED`], then compared with what is there.
+//! A stack that was copied while its thread ran is told by what was compared after that. Where something else was found meanwhile,
+//! the stack may be older than that, and ends in a marker.
 
 mod anchors;
 mod compiled;
@@ -31,6 +34,7 @@ mod limited;
 mod methods;
 mod normal;
 mod objects;
+mod replaced;
 mod scopes;
 mod structs;
 mod stub;
@@ -42,13 +46,13 @@ mod walk;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::model::frame::RawFrame;
+use crate::model::frame::{Ns, RawFrame};
 use crate::model::tables::{FrameKind, Location, Tier};
 use crate::model::text::{NAME_CAP, clean};
+use crate::process::generations::monotonic;
 use crate::process::memory::ReadMemory;
 use crate::runtimes::names::Names;
 pub use library::{library, nameless};
@@ -62,13 +66,14 @@ use layout::Layout;
 use limited::Limited;
 use methods::Methods;
 use objects::Objects;
+use replaced::Replaced;
 use scopes::Scopes;
 use structs::Structs;
 use virtuals::Virtuals;
 
 /// For so long code is taken to be what it was: a tick at 100 Hz. Freed code is used again only after a safepoint at which
 /// no thread was in it.
-const BELIEVED: Duration = Duration::from_millis(10);
+const BELIEVED: Ns = 10_000_000;
 /// Blobs and methods that are compared in one call; a method is nine pieces.
 const MET_AT_ONCE: usize = 128;
 /// Blobs remembered; 64 MiB of code has some 40,000.
@@ -142,7 +147,11 @@ pub struct Jvm<M> {
     pid: Option<u32>,
     /// What was checked in this round is believed.
     round: u64,
-    round_began: Instant,
+    round_began: Ns,
+    /// When the stack that is walked was copied.
+    copied: Ns,
+    /// Where blobs were that are not there any more.
+    replaced: Replaced,
 }
 
 impl<M: ReadMemory> Jvm<M> {
@@ -195,7 +204,9 @@ impl<M: ReadMemory> Jvm<M> {
             nameless: None,
             pid: None,
             round: 0,
-            round_began: Instant::now(),
+            round_began: monotonic(),
+            copied: Ns::MAX,
+            replaced: Replaced::default(),
         }
     }
 
@@ -214,9 +225,12 @@ impl<M: ReadMemory> Jvm<M> {
         self.objects.as_ref().err()
     }
 
-    /// A walk begins: what was believed for long enough is looked at again.
-    fn begin(&mut self, now: Instant) {
+    /// A walk begins, of a stack that was copied at `copied`, `running`: of a thread that ran on. What was believed for long enough
+    /// is looked at again; of a thread that ran on, what was last looked at before the stack was copied.
+    fn begin(&mut self, now: Ns, copied: Ns, running: bool) {
         self.handler = None;
+        self.copied = copied;
+        self.methods.set_instant(copied);
         self.virtuals.begin();
         self.anchors.begin();
         if self.memory.begin(limited::WALK) {
@@ -224,7 +238,7 @@ impl<M: ReadMemory> Jvm<M> {
             self.known.clear();
             (self.scopes_size, self.facts) = (0, 0);
         }
-        if now.duration_since(self.round_began) >= BELIEVED {
+        if now >= self.round_began + BELIEVED || running && (self.round_began..now).contains(&copied) {
             self.round += 1;
             self.round_began = now;
             self.check_again();
@@ -289,14 +303,16 @@ impl<M: ReadMemory> Jvm<M> {
                 (known.checked, known.used) = (self.round, self.round);
                 return Some(known.blob.clone());
             }
+            let place = known_place(&known.blob);
             self.forget(start);
+            self.replaced.add(place, monotonic());
         }
         let blob = Arc::new(self.code.find(&self.memory, &self.layout, pc)?);
+        self.forget_beneath(&blob);
         if self.known.len() >= BLOBS_MAX {
             self.known.clear();
             (self.scopes_size, self.facts) = (0, 0);
         }
-        self.forget(blob.start);
         let known = Known {
             blob: blob.clone(),
             checked: self.round,
@@ -308,6 +324,23 @@ impl<M: ReadMemory> Jvm<M> {
         self.known.insert(blob.start, known);
         self.used.push(blob.start);
         Some(blob)
+    }
+
+    /// Blobs that lay where this one was found are not there any more.
+    fn forget_beneath(&mut self, found: &Blob) {
+        let Range { start, end } = known_place(found);
+        while let Some((at, known)) = self.known.range(..end).next_back()
+            && known.blob.code_end > start
+        {
+            let (at, place) = (*at, known_place(&known.blob));
+            self.forget(at);
+            self.replaced.add(place, monotonic());
+        }
+    }
+
+    /// Whether what lies at `pc` may be younger than the stack that is walked.
+    fn may_be_younger(&self, pc: u64) -> bool {
+        self.replaced.since(self.copied, pc)
     }
 
     fn forget(&mut self, start: u64) {
@@ -322,7 +355,9 @@ impl<M: ReadMemory> Jvm<M> {
         if let Some(scopes) = self.known.get(&blob.start).and_then(|known| known.scopes.clone()) {
             return scopes;
         }
-        let scopes = Arc::new(Scopes::read(&self.memory, &self.layout, blob).unwrap_or_default());
+        let scopes = Scopes::read(&self.memory, &self.layout, blob);
+        // They may be those of other code already.
+        let scopes = Arc::new(scopes.filter(|_| unchanged(&self.memory, &self.layout, blob)).unwrap_or_default());
         if self.scopes_size + scopes.size() > SCOPES_MAX {
             self.known.values_mut().for_each(|known| known.scopes = None);
             self.scopes_size = 0;
@@ -451,6 +486,10 @@ impl<M: ReadMemory> Jvm<M> {
         self.facts += 1;
         Some(known)
     }
+}
+
+fn known_place(blob: &Blob) -> Range<u64> {
+    blob.start..blob.code_end
 }
 
 /// Where a blob's header lies, and that of its block before it.

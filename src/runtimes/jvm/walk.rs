@@ -1,10 +1,9 @@
 //! Leaving a frame of generated code: which kind it is decides how.
 
-use std::time::Instant;
-
 use rustc_hash::FxHashSet;
 
 use crate::model::frame::{Marker, Ns, RawFrame, RawName};
+use crate::process::generations::monotonic;
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::Jvm;
 use crate::runtimes::jvm::heap::{Blob, Kind};
@@ -37,8 +36,8 @@ pub struct Caller {
 }
 
 impl<M: ReadMemory + Send> Generated for Jvm<M> {
-    fn begin(&mut self) {
-        Jvm::begin(self, Instant::now());
+    fn begin(&mut self, copied: Ns, running: bool) {
+        Jvm::begin(self, monotonic(), copied, running);
     }
 
     fn thread_names(&mut self, moved: Option<&FxHashSet<u32>>) -> Vec<(u32, RawName)> {
@@ -55,7 +54,11 @@ impl<M: ReadMemory + Send> Generated for Jvm<M> {
 
     fn leave(&mut self, place: Place, word: &mut dyn FnMut(u64) -> Option<u64>, out: &mut Vec<RawFrame>) -> Leave {
         let looked_up = if place.exact { place.pc } else { place.pc.wrapping_sub(1) };
-        let Some(blob) = self.blob(looked_up) else {
+        let blob = self.blob(looked_up);
+        if self.may_be_younger(looked_up) {
+            return Leave::End(Marker::CodeReplaced);
+        }
+        let Some(blob) = blob else {
             out.push(self.stub_frame("generated code"));
             return Leave::End(Marker::BadUnwind);
         };
@@ -64,7 +67,15 @@ impl<M: ReadMemory + Send> Generated for Jvm<M> {
         if !place.exact && self.handler.is_none() && !self.returns_to(place.pc) {
             return Leave::End(Marker::BadUnwind);
         }
-        self.leave_blob(&blob, Here { place, word }, out)
+        let before = out.len();
+        self.methods.take_doubt();
+        let left = self.leave_blob(&blob, Here { place, word }, out);
+        // Compiled code keeps its methods alive.
+        if blob.kind == Kind::Interpreter && self.methods.take_doubt() {
+            out.truncate(before);
+            return Leave::End(Marker::CodeReplaced);
+        }
+        left
     }
 
     fn resume(

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashSet;
 
-use crate::model::frame::{RawFrame, RawName};
+use crate::model::frame::{Ns, RawFrame, RawName};
 use crate::process::ids::pid_inside;
 use crate::process::maps::{Backing, Mapping, Maps};
 use crate::process::open::open_beneath;
@@ -150,7 +150,7 @@ impl PerfMap {
 }
 
 impl Generated for PerfMap {
-    fn begin(&mut self) {
+    fn begin(&mut self, _: Ns, _: bool) {
         self.begin_at(Instant::now());
     }
 
@@ -338,7 +338,7 @@ mod tests {
     /// As a walk does, later.
     fn walk(map: &mut PerfMap) {
         map.looked_at = None;
-        map.begin();
+        map.begin(Ns::MAX, false);
     }
 
     #[test]

@@ -89,6 +89,8 @@ const OUTER_SHARE: u32 = 50;
 enum Reading {
     /// What was copied, and nothing else.
     Copied,
+    /// The same, of a thread that runs on.
+    Running,
     /// The same; what is read is put down.
     Traced,
     /// The thread stays where it is: what was not copied is read from memory.
@@ -152,7 +154,7 @@ struct Runtime {
 
 impl Runtime {
     /// A walk begins.
-    fn begin(&mut self, code: &Code, now: Instant) -> Option<&mut dyn Generated> {
+    fn begin(&mut self, code: &Code, now: Instant, reading: Reading) -> Option<&mut dyn Generated> {
         let again = self.starting.is_some_and(|at| now.duration_since(at) >= STARTING);
         if self.found.is_none()
             && (again || self.looked_at != code.readings)
@@ -171,7 +173,9 @@ impl Runtime {
             self.mapped = code.readings;
             found.mapped(code.maps.read_last());
         }
-        found.begin();
+        // What stands on the stack of a thread at rest has not been replaced meanwhile.
+        let copied = if reading == Reading::AtRest { Ns::MAX } else { code.at };
+        found.begin(copied, matches!(reading, Reading::Running | Reading::Traced | Reading::Moving));
         Some(found)
     }
 }
@@ -252,7 +256,7 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
         let first = out.len();
         let maps = &self.code.maps;
         let end = || maps.stack_of(registers.rsp).map(|mapping| mapping.end);
-        let reading = if self.outers.follows(end) { Reading::Traced } else { Reading::Copied };
+        let reading = if self.outers.follows(end) { Reading::Traced } else { Reading::Running };
         let walk = self.walk_unfolded(registers, stack, reading, out);
         let walk = match walk.end {
             Some(Marker::Truncated) => self.beyond_copy(registers, stack, walk, now, first, out),
@@ -312,7 +316,7 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
             self.outer_due = Some(now + began.elapsed() * OUTER_SHARE);
             // What is remembered of the last walk is to be that of the sample.
             out.truncate(first);
-            let again = self.walk_unfolded(registers, stack, Reading::Copied, out);
+            let again = self.walk_unfolded(registers, stack, Reading::Running, out);
             if again.end != Some(Marker::Truncated) {
                 return again;
             }
@@ -358,7 +362,7 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
         out: &mut Vec<RawFrame>,
     ) -> Walk {
         self.code.context.begin();
-        let generated = self.runtime.begin(&self.code, now);
+        let generated = self.runtime.begin(&self.code, now, reading);
         self.left.clear();
         let live = matches!(reading, Reading::AtRest | Reading::Moving).then_some(&self.memory);
         let stack = Stack::new(stack, live, std::mem::take(&mut self.window));

@@ -213,6 +213,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         let left = generated.leave(Place { pc, exact, sp, rbp, general }, &mut |at| stack.word(at), self.out);
         let next = match left {
             Leave::To { pc, sp, rbp } => Next::Frame(Cursor::caller(pc, sp, rbp)),
+            Leave::End(Marker::CodeReplaced) => Next::End(Marker::CodeReplaced),
             Leave::End(_) => self.failed(),
             Leave::AsCode { start, habit } => return Some(Made::AsCode { start, habit }),
             Leave::Unknown => return None,

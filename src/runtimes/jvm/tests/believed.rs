@@ -4,6 +4,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
+use crate::model::frame::Marker;
+use crate::unwinder::{Generated, Leave, Place};
 use layout::{CodePlace, Number, Width};
 
 /// Bytes from 0 on.
@@ -133,7 +135,7 @@ impl<M: ReadMemory> Jvm<M> {
     /// A walk begins, so much later that nothing is believed.
     fn later(&mut self) {
         let now = self.round_began + BELIEVED;
-        self.begin(now);
+        self.begin(now, Ns::MAX, false);
     }
 
     /// What the compiled frame at a distance from the code's beginning is called.
@@ -174,7 +176,7 @@ fn compiled_code_is_the_same_however_hot_it_gets() {
     assert!(jvm.called(16).is_some());
     let reads = world.reads();
     for walk in 0..100 {
-        jvm.begin(jvm.round_began + BELIEVED / 100 * walk);
+        jvm.begin(jvm.round_began + BELIEVED / 100 * walk, Ns::MAX, false);
         assert!(jvm.blob(pc).is_some() && jvm.called(16).is_some());
     }
     assert_eq!(world.reads(), reads);
@@ -218,6 +220,62 @@ fn another_method_at_the_same_place_has_its_own_name() {
     world.number(METHOD, layout.method.const_method, 1 << 40);
     jvm.later();
     assert!(jvm.interpreted_frame(METHOD, Some(5)).is_none());
+}
+
+/// What the frame that returns to the record of [`world`] is called on a stack that was copied at `copied`, of a thread that ran on.
+fn called_at(jvm: &mut Jvm<&World>, start: u64, copied: Ns) -> Result<String, Marker> {
+    jvm.begin(monotonic(), copied, true);
+    let place = Place { pc: start + 0x400 + 16, exact: false, sp: 0x7000_0000, rbp: None, general: None };
+    let mut out = Vec::new();
+    match jvm.leave(place, &mut |_| Some(0), &mut out) {
+        Leave::End(marker) => Err(marker),
+        _ => Ok(jvm.names.named(out[0]).expect("a name").locations[0].function.to_string()),
+    }
+}
+
+#[test]
+fn stacks_from_before_code_was_replaced_are_not_named_by_either() {
+    let layout = layout_17();
+    let (world, blob) = world(&layout);
+    let mut jvm = jvm_of(&world, &layout);
+    assert_eq!(called_at(&mut jvm, blob, monotonic()).as_deref(), Ok("Gen1.run"));
+    let before = monotonic();
+    symbol(&world, &layout, CLASS_SYMBOL, "Gen2");
+    world.number(blob, layout.blob.compile_id, 78);
+    let after = monotonic();
+    // Nobody knows at which moment between the two readings it was replaced.
+    for copied in [before, after] {
+        assert_eq!(called_at(&mut jvm, blob, copied), Err(Marker::CodeReplaced));
+    }
+    assert_eq!(called_at(&mut jvm, blob, monotonic()).as_deref(), Ok("Gen2.run"));
+    assert_eq!(called_at(&mut jvm, blob, before), Err(Marker::CodeReplaced));
+    assert_eq!(called_at(&mut jvm, blob, Ns::MAX).as_deref(), Ok("Gen2.run"), "a thread at rest");
+    // Freed, and nothing is there yet.
+    let before = monotonic();
+    world.put(HEAP + layout.code_heap.block_used, &[0]);
+    assert_eq!(called_at(&mut jvm, blob, before), Err(Marker::CodeReplaced));
+}
+
+#[test]
+fn stacks_from_before_a_method_was_replaced_are_in_doubt() {
+    let layout = layout_17();
+    let (world, _) = world(&layout);
+    let mut jvm = jvm_of(&world, &layout);
+    let mut doubt = |copied: Ns| {
+        jvm.begin(monotonic(), copied, true);
+        (jvm.interpreted_frame(METHOD, Some(5)).is_some(), jvm.methods.take_doubt())
+    };
+    assert_eq!(doubt(monotonic()), (true, false));
+    let before = monotonic();
+    symbol(&world, &layout, CLASS_SYMBOL, "Gen2");
+    assert_eq!((doubt(before), doubt(monotonic()), doubt(before)), ((true, true), (true, false), (true, true)));
+    // A flag of the pool says nothing about the method.
+    let before = monotonic();
+    world.change(POOL + 60);
+    assert_eq!(doubt(before), (true, false));
+    let before = monotonic();
+    world.number(METHOD, layout.method.const_method, 1 << 40);
+    assert_eq!(doubt(before), (false, true));
 }
 
 #[test]

@@ -118,7 +118,7 @@ proptest! {
         let stack = 0x7000_0000u64;
         let place = Place { pc: 0x10_0000 + pc, exact, sp: stack + sp * 8, rbp: rbp.map(|rbp| stack + rbp * 8), general };
         let mut out = Vec::new();
-        Generated::begin(&mut jvm);
+        Generated::begin(&mut jvm, Ns::MAX, true);
         let left = jvm.leave(place, &mut |at| at.checked_sub(stack).map(|at| at.wrapping_mul(seed)), &mut out);
         prop_assert!(out.len() == 1 || (out.is_empty() && !exact));
         prop_assert!(out.iter().all(|frame| jvm.names.named(*frame).is_some()));
