@@ -103,6 +103,29 @@ fn both_ends_of_deep_native_stacks_are_kept() {
 }
 
 #[test]
+fn a_stack_that_was_not_copied_to_its_end_says_why() {
+    if !need_root("samples by bpf") {
+        return;
+    }
+    const DEEPER: &str = "[truncated: stack deeper than the 63 KiB copied]";
+    const MISSING: &str = "[truncated: a page of the stack was not in memory]";
+    let program = build("untouched.c", "untouched", &["-O1"]);
+    for capture in ["bpf", "perf"] {
+        let running = Running::start(&program, &[]);
+        let stacks = record(running.pid(), &["--capture", capture]);
+        let ends = |thread: &str, text: &str| share(&stacks, thread, |stack| has(stack, &[text]));
+        // Nothing is known of a stack before its eighth observation.
+        assert!(ends("touched", DEEPER) > 0.0, "{capture}: {stacks:#?}");
+        assert_eq!(ends("touched", MISSING), 0.0, "{capture}: {stacks:#?}");
+        // The first sample finds the pages missing, and has them read. Later ones are whole.
+        assert!(ends("untouched", MISSING) > 0.0, "{capture}: {stacks:#?}");
+        assert_eq!(ends("untouched", DEEPER), 0.0, "{capture}: {stacks:#?}");
+        let whole = |stack: &[String]| has(stack, &["start_thread"]) && !has(stack, &[NOT_COPIED]);
+        assert!(share(&stacks, "untouched", whole) > 0.5, "{capture}: {stacks:#?}");
+    }
+}
+
+#[test]
 fn both_ends_of_deep_java_stacks_are_kept() {
     if !can_test() {
         return;

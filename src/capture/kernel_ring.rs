@@ -43,6 +43,8 @@ pub struct Sample<'a> {
     pub registers: Option<Registers>,
     /// From rsp upwards; empty when none could be copied.
     pub stack: &'a [u8],
+    /// Bytes that the kernel had room for. It copies fewer where a page is not in memory.
+    pub stack_room: usize,
 }
 
 /// The kernel's part of a sample: addresses, innermost first, between marks that say whose they are.
@@ -295,7 +297,7 @@ fn parse_sample<'a>(bytes: &mut Bytes<'a>) -> Option<Sample<'a>> {
         stack = &reserved[..filled.min(room)];
     }
     // Ids of other pid namespaces read as 0, those of tasks already released as -1: neither is anybody's target.
-    Some(Sample { id, pid: ids as u32, tid: (ids >> 32) as u32, at, kernel, registers, stack })
+    Some(Sample { id, pid: ids as u32, tid: (ids >> 32) as u32, at, kernel, registers, stack, stack_room: room })
 }
 
 /// `{ u32 pid, tid; u64 addr, len, pgoff; u32 maj, min; u64 ino, ino_generation; u32 prot, flags; char filename[]; }`, then, as

@@ -77,6 +77,22 @@ impl RawFrame {
         RawFrame::new(FrameCode::Marker { marker, file: Some(file) })
     }
 
+    /// The marker of a stack that goes on behind the `kib` KiB that were copied of it.
+    pub fn truncated(kib: u32) -> RawFrame {
+        RawFrame(RawFrame::marker(Marker::Truncated).0 | u64::from(kib))
+    }
+
+    /// What a marker is called, in brackets; `file` names the mapped file concerned. `None` for other frames.
+    pub fn marker_text(self, file: Option<&str>) -> Option<String> {
+        match self.decode() {
+            FrameCode::Marker { marker: Marker::Truncated, .. } if self.0 as u32 > 0 => {
+                Some(format!("{DEEPER_THAN}{}{COPIED}", self.0 as u32))
+            }
+            FrameCode::Marker { marker, .. } => Some(marker.text(file)),
+            _ => None,
+        }
+    }
+
     /// The packed word, for the ring.
     pub fn bits(self) -> u64 {
         self.0
@@ -97,10 +113,12 @@ impl RawFrame {
             },
             1 => FrameCode::Kernel { address: 0xffff_0000_0000_0000 | payload },
             2 => FrameCode::Runtime { id: payload & ((1 << 60) - 1) },
-            _ => FrameCode::Marker {
-                marker: Marker::from_code((payload >> 32) as u8),
-                file: (payload as u32).checked_sub(1).map(FileId),
-            },
+            _ => {
+                let marker = Marker::from_code((payload >> 32) as u8);
+                // Of a truncated stack the word holds the size of the copy.
+                let file = if marker == Marker::Truncated { None } else { (payload as u32).checked_sub(1) };
+                FrameCode::Marker { marker, file: file.map(FileId) }
+            }
         }
     }
 }
@@ -110,6 +128,10 @@ impl fmt::Debug for RawFrame {
         self.decode().fmt(f)
     }
 }
+
+/// Text around the size of the copy in the marker of a truncated stack.
+const DEEPER_THAN: &str = "[truncated: stack deeper than the ";
+const COPIED: &str = " KiB copied]";
 
 /// Why a stack ends early, or what stands where no stack could be had.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -148,10 +170,12 @@ pub enum Marker {
     /// The same of a stack of which only the inner end was copied. The outer end was read later, and
     /// had been the same before.
     NotCopied = 15,
+    /// A page of the stack of a running thread was not in memory; the kernel copied what lies below it.
+    PageMissing = 16,
 }
 
 impl Marker {
-    pub const ALL: [Marker; 16] = [
+    pub const ALL: [Marker; 17] = [
         Marker::Truncated,
         Marker::TooDeep,
         Marker::NoUnwindInfo,
@@ -168,6 +192,7 @@ impl Marker {
         Marker::CodeReplaced,
         Marker::Folded,
         Marker::NotCopied,
+        Marker::PageMissing,
     ];
 
     fn from_code(code: u8) -> Marker {
@@ -195,7 +220,15 @@ impl Marker {
             (Marker::CodeReplaced, _) => "[code was replaced]".into(),
             (Marker::Folded, _) => "[... frames folded]".into(),
             (Marker::NotCopied, _) => "[... frames not copied]".into(),
+            (Marker::PageMissing, _) => "[truncated: a page of the stack was not in memory]".into(),
         }
+    }
+
+    /// Whether this is the text of a marker that concerns no file.
+    pub fn is_text(text: &str) -> bool {
+        let size = text.strip_prefix(DEEPER_THAN).and_then(|rest| rest.strip_suffix(COPIED));
+        size.is_some_and(|size| size.bytes().all(|byte| byte.is_ascii_digit()))
+            || Marker::ALL.iter().any(|marker| marker.text(None) == text)
     }
 }
 
@@ -487,6 +520,20 @@ mod tests {
             assert_eq!(RawFrame::new(code).decode(), code);
             assert_eq!(RawFrame::from_bits(RawFrame::new(code).bits()).decode(), code);
         }
+    }
+
+    #[test]
+    fn a_truncated_stack_names_the_size_of_its_copy() {
+        let frame = RawFrame::truncated(63);
+        assert_eq!(frame.decode(), FrameCode::Marker { marker: Marker::Truncated, file: None });
+        assert_eq!(
+            RawFrame::from_bits(frame.bits()).marker_text(None).as_deref(),
+            Some("[truncated: stack deeper than the 63 KiB copied]")
+        );
+        assert_eq!(RawFrame::truncated(0), RawFrame::marker(Marker::Truncated));
+        assert!(Marker::is_text(&frame.marker_text(None).expect("a marker")));
+        assert!(!Marker::is_text("[truncated: stack deeper than the secret KiB copied]"));
+        assert_eq!(RawFrame::new(FrameCode::Kernel { address: 0 }).marker_text(None), None);
     }
 
     #[test]

@@ -138,7 +138,7 @@ impl Named {
             FrameCode::Code { offset, .. } => (format!("0x{offset:x}"), FrameKind::Native, true),
             FrameCode::Kernel { .. } => (KERNEL.into(), FrameKind::Kernel, true),
             FrameCode::Runtime { id } => (format!("#{id}"), FrameKind::Jit, true),
-            FrameCode::Marker { marker, .. } => (marker.text(None), FrameKind::Marker, false),
+            FrameCode::Marker { .. } => (frame.marker_text(None).unwrap_or_default(), FrameKind::Marker, false),
         };
         let location =
             Location { function: function.into(), module: "".into(), file: None, line: None, kind, tier: None };

@@ -27,9 +27,13 @@ pub fn named(files: &Files, kernel: &Kernel, frame: RawFrame) -> Named {
             (function, module, false) => pending(function, &module, FrameKind::Kernel),
         },
         FrameCode::Runtime { id } => pending(format!("[runtime]!{id:#x}"), "[runtime]", FrameKind::Jit),
-        FrameCode::Marker { marker, file } => {
+        FrameCode::Marker { file, .. } => {
             let module = file.and_then(|id| Some(module(files, id, &*files.get(id)?)));
-            last(marker.text(module.as_deref()), module.as_deref().unwrap_or(""), FrameKind::Marker)
+            last(
+                frame.marker_text(module.as_deref()).unwrap_or_default(),
+                module.as_deref().unwrap_or(""),
+                FrameKind::Marker,
+            )
         }
     }
 }

@@ -159,8 +159,14 @@ pub trait Unwinder {
     fn walk(&mut self, registers: &Registers, stack: StackBytes<'_>, out: &mut Vec<RawFrame>) -> Walk;
 
     /// As [`Unwinder::walk`], for a thread that runs on. What lies beyond the copied bytes is read
-    /// now, and counts only where it was the same before.
-    fn walk_running(&mut self, registers: &Registers, stack: StackBytes<'_>, out: &mut Vec<RawFrame>) -> Walk {
+    /// now, and counts only where it was the same before. `room`: bytes that were asked for.
+    fn walk_running(
+        &mut self,
+        registers: &Registers,
+        stack: StackBytes<'_>,
+        _room: usize,
+        out: &mut Vec<RawFrame>,
+    ) -> Walk {
         self.walk(registers, stack, out)
     }
 

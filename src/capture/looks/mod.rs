@@ -564,7 +564,7 @@ pub fn count_walk(walk: &Walk, losses: &mut Losses) {
     losses.samples += 1;
     losses.recovered += u64::from(walk.recovered);
     match walk.end {
-        Some(Marker::Truncated | Marker::TooDeep | Marker::NotCopied) => losses.truncated += 1,
+        Some(Marker::Truncated | Marker::TooDeep | Marker::NotCopied | Marker::PageMissing) => losses.truncated += 1,
         Some(reason) => {
             losses.unwind_failed += 1;
             match reason {

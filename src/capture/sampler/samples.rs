@@ -67,7 +67,7 @@ impl Core {
             let mut frames = Vec::with_capacity(64);
             sample.kernel.frames(deepest, &mut frames);
             if let Some(registers) = &sample.registers {
-                self.walk(index, sample.tid, sample.at, registers, sample.stack, frames);
+                self.walk(index, sample.tid, sample.at, registers, (sample.stack, sample.stack_room), frames);
             } else if !frames.is_empty() {
                 // Its memory is gone (exit, exec), or it works in the kernel alone (io_uring).
                 frames.push(RawFrame::marker(Marker::NotReadable));
@@ -76,11 +76,19 @@ impl Core {
         });
     }
 
-    /// `frames`: those further in, of the kernel.
-    fn walk(&mut self, index: usize, tid: u32, at: Ns, registers: &Registers, stack: &[u8], mut frames: Vec<RawFrame>) {
+    /// `room`: bytes of stack that were asked for. `frames`: those further in, of the kernel.
+    fn walk(
+        &mut self,
+        index: usize,
+        tid: u32,
+        at: Ns,
+        registers: &Registers,
+        (stack, room): (&[u8], usize),
+        mut frames: Vec<RawFrame>,
+    ) {
         let bytes = StackBytes { base: registers.rsp, bytes: stack };
         self.processes[index].unwinder.set_instant(at);
-        let walk = self.processes[index].unwinder.walk_running(registers, bytes, &mut frames);
+        let walk = self.processes[index].unwinder.walk_running(registers, bytes, room, &mut frames);
         let name = self.processes[index].unwinder.thread_name(at);
         self.sampled(index, tid, at, name, frames, &walk);
     }
@@ -128,7 +136,7 @@ impl Core {
                 }
                 match outcome.caught {
                     Some(Caught { at, stack: CaughtStack::Copied { registers, bytes } }) => {
-                        self.walk(index, outcome.tid, at, &registers, &bytes, Vec::with_capacity(48));
+                        self.walk(index, outcome.tid, at, &registers, (&bytes, bytes.len()), Vec::with_capacity(48));
                     }
                     Some(Caught { at, stack: CaughtStack::Walked { frames, walk } }) => {
                         self.sampled(index, outcome.tid, at, None, frames, &walk);

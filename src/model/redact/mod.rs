@@ -199,7 +199,7 @@ pub fn settings(settings: &Settings) -> (Settings, bool) {
 /// `[no unwind info: libfoo.so]`: the words are ours, the name is not.
 fn marker(key: &Key, text: &str) -> String {
     let inner = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
-    let own = |text: &str| OWN_MARKERS.contains(&text) || Marker::ALL.iter().any(|marker| marker.text(None) == text);
+    let own = |text: &str| OWN_MARKERS.contains(&text) || Marker::is_text(text);
     match inner.and_then(|inner| inner.split_once(": ")) {
         _ if own(text) => text.to_owned(),
         Some((why @ ("no unwind info" | "unwind failed"), file)) => format!("[{why}: {}]", key.words(file)),

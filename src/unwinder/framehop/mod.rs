@@ -15,6 +15,7 @@
 //! entering  how far generated code has come with its frame
 //! deep      what is kept of a deep stack
 //! outer     the outermost frames of threads that run, where they were not copied
+//! pages     pages of stacks that were not in memory when the kernel copied
 //! stack     words of the stack: copied, or read from a thread that stays where it is
 //! ```
 //!
@@ -33,6 +34,7 @@ mod go;
 mod goroutine;
 mod images;
 mod outer;
+mod pages;
 mod recover;
 mod rows;
 mod stack;
@@ -55,6 +57,7 @@ use crate::unwinder::{Detect, Detected, Generated, Registers, StackBytes, Unwind
 
 use code::{Code, Source};
 use outer::Outers;
+use pages::{PageReader, missing_pages};
 use rows::Left;
 use stack::{Stack, Trace};
 use walk::{Crossing, Walker};
@@ -79,6 +82,8 @@ pub struct FramehopUnwinder<M> {
     outers: Outers,
     /// A stack beyond what was copied may be walked again.
     outer_due: Option<Instant>,
+    /// Pages of stacks may be read again.
+    pages: PageReader,
 }
 
 /// Stacks of running threads are walked to their ends for at most this part of the time.
@@ -118,6 +123,7 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
             ended_in: 0,
             outers: Outers::default(),
             outer_due: None,
+            pages: PageReader::default(),
         }
     }
 
@@ -186,8 +192,16 @@ impl<M: ReadMemory> Unwinder for FramehopUnwinder<M> {
         self.walk_copy(registers, stack, if registers.rbp.is_none() { Reading::AtRest } else { Reading::Copied }, out)
     }
 
-    fn walk_running(&mut self, registers: &Registers, stack: StackBytes<'_>, out: &mut Vec<RawFrame>) -> Walk {
-        self.walk_running_at(registers, stack, Instant::now(), out)
+    fn walk_running(
+        &mut self,
+        registers: &Registers,
+        stack: StackBytes<'_>,
+        room: usize,
+        out: &mut Vec<RawFrame>,
+    ) -> Walk {
+        let now = Instant::now();
+        let walk = self.walk_running_at(registers, stack, now, out);
+        if walk.end == Some(Marker::Truncated) { self.explain_truncated(stack, room, now, out) } else { walk }
     }
 
     fn thread_names(&mut self, moved: Option<&FxHashSet<u32>>) -> Vec<(u32, RawName)> {
@@ -268,6 +282,24 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
             }
         };
         self.fold(first, out);
+        walk
+    }
+
+    /// Says of a truncated stack, whose marker comes last, why its copy ended. Pages that were not in memory
+    /// are read, so that the next sample has them.
+    fn explain_truncated(&mut self, stack: StackBytes<'_>, room: usize, now: Instant, out: &mut [RawFrame]) -> Walk {
+        let mut walk = Walk { end: Some(Marker::Truncated), recovered: false };
+        let end = self.code.maps.stack_of(stack.base).map(|mapping| mapping.end);
+        // Of another stack, to which the walk went over, nothing was to be copied.
+        let (Some(marker), Some(end)) = (out.last_mut(), end.filter(|end| *end == self.ended_in)) else { return walk };
+        match missing_pages(stack, room, end) {
+            Some(missing) => {
+                walk.end = Some(Marker::PageMissing);
+                *marker = RawFrame::marker(Marker::PageMissing);
+                self.pages.read(&self.memory, missing, now);
+            }
+            None => *marker = RawFrame::truncated((stack.bytes.len() >> 10) as u32),
+        }
         walk
     }
 
