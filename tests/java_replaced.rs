@@ -70,7 +70,7 @@ fn has_hidden_classes(home: &Path) -> bool {
 
 fn record(home: &Path, capture: &str) -> Told {
     let classes = compile(home, "Generations.java");
-    let target = start(home, &classes, OPTIONS, &["20000000"]);
+    let target = start(home, &classes, OPTIONS, &["Generations", "20000000"]);
     let file = classes.join(format!("{capture}.folded"));
     let arguments =
         ["record", "-p", &target.pid().to_string(), "--capture", capture, "-d", "3s", "--metric", "cpu", "-o"];
