@@ -1,12 +1,14 @@
-//! What each stage costs, by itself: looking at a thread, walking, the ring, reducing, publishing, projecting, a key.
+//! What each stage costs, by itself: looking at a thread, walking, the ring, reducing, publishing,
+//! projecting, a key.
 //!
 //! ```text
 //! cargo bench --bench stages [-- NAME]
 //! ```
 //!
-//! The stages up to the walk look at real threads: the built-in workload's pool, at rest. The rest works on a profile made
-//! here: 100,000 distinct stacks of 24 frames in 50 threads, which make a tree of 211,290 nodes. First of all it prints how
-//! many bytes a steady redraw sends to a terminal, and how long a key takes to its frame.
+//! The stages up to the walk look at real threads: the built-in workload's pool, at rest. The rest
+//! works on a profile made here: 100,000 distinct stacks of 24 frames in 50 threads, which make a
+//! tree of 211,290 nodes. First of all it prints how many bytes a steady redraw sends to a
+//! terminal, and how long a key takes to its frame.
 
 use std::cell::Cell;
 use std::io::{BufRead, BufReader, Write};
@@ -24,7 +26,8 @@ use sampletop::app::{AppConfig, AppState, Effect, Input, READ_WITHIN};
 use sampletop::capture::blocked::StackReader;
 use sampletop::capture::ring;
 use sampletop::model::frame::{
-    Counters, Event, FileId, FrameCode, Look, Losses, Ns, RawFrame, RawName, SECOND, Seen, ThreadKey, Tick,
+    Counters, Event, FileId, FrameCode, Look, Losses, Ns, RawFrame, RawName, SECOND, Seen,
+    ThreadKey, Tick,
 };
 use sampletop::model::project::Projector;
 use sampletop::model::recorder::{Limits, Recorder};
@@ -59,7 +62,8 @@ struct World {
 impl World {
     /// Every stack once, over 100 s.
     fn full() -> World {
-        let mut world = World { recorder: Recorder::new(STARTED, Limits::default()), looks: 0, at: STARTED };
+        let mut world =
+            World { recorder: Recorder::new(STARTED, Limits::default()), looks: 0, at: STARTED };
         world.look(STACKS);
         world
     }
@@ -73,8 +77,10 @@ impl World {
             }
         }
         for frame in self.recorder.take_unnamed() {
-            self.recorder
-                .set_named(frame, Named { locations: Arc::new([location(frame)]), pending: false, build_id: None });
+            self.recorder.set_named(
+                frame,
+                Named { locations: Arc::new([location(frame)]), pending: false, build_id: None },
+            );
         }
     }
 
@@ -143,7 +149,9 @@ fn look(at: Ns, n: u64) -> Event {
     Event::Look(Look {
         at,
         thread: ThreadKey { pid: PID, tid: PID + thread as u32, start: 1 },
-        name: RawName::new(format!("worker{}-{thread}", (b'a' + (thread % 10) as u8) as char).as_bytes()),
+        name: RawName::new(
+            format!("worker{}-{thread}", (b'a' + (thread % 10) as u8) as char).as_bytes(),
+        ),
         seen: Seen::OnCpu,
         counters: Some(Counters { run_ns: at - STARTED, delay_ns: 0, runs: n }),
         stack: stack(n % STACKS),
@@ -151,9 +159,11 @@ fn look(at: Ns, n: u64) -> Event {
     })
 }
 
-/// A path through a tree that forks into ten at each of the five innermost levels. Innermost frame first.
+/// A path through a tree that forks into ten at each of the five innermost levels. Innermost frame
+/// first.
 fn stack(n: u64) -> Vec<RawFrame> {
-    let frame = |id: u64| RawFrame::new(FrameCode::Code { file: FileId(0), offset: 16 * id, exact: false });
+    let frame =
+        |id: u64| RawFrame::new(FrameCode::Code { file: FileId(0), offset: 16 * id, exact: false });
     let mut rest = n;
     let mut frames = Vec::with_capacity(FRAMES as usize);
     for level in 0..5 {
@@ -204,12 +214,16 @@ impl Pool {
             .spawn()
             .expect("the workload starts");
         let mut ready = String::new();
-        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut ready).expect("it speaks");
+        BufReader::new(child.stdout.take().expect("piped"))
+            .read_line(&mut ready)
+            .expect("it speaks");
         let tasks = Tasks::open(child.id(), 1_000).expect("ours to look at");
-        let comm = |tid: u32| std::fs::read_to_string(format!("/proc/{}/task/{tid}/comm", child.id()));
+        let comm =
+            |tid: u32| std::fs::read_to_string(format!("/proc/{}/task/{tid}/comm", child.id()));
         let mut tids = Vec::new();
         tasks.list(&mut tids).expect("it lives");
-        let tid = tids.into_iter().find(|tid| comm(*tid).is_ok_and(|name| name == "pool-thread-7\n"));
+        let tid =
+            tids.into_iter().find(|tid| comm(*tid).is_ok_and(|name| name == "pool-thread-7\n"));
         Pool { tasks, tid: tid.expect("a thread that waits in read"), child }
     }
 
@@ -343,7 +357,13 @@ impl View {
         let sent = Sent::default();
         let backend = CrosstermBackend::new(sent.clone());
         let terminal = Terminal::with_options(backend, options).expect("it only counts");
-        let mut view = View { app: AppState::new(config), projector: Projector::default(), terminal, sent, theme };
+        let mut view = View {
+            app: AppState::new(config),
+            projector: Projector::default(),
+            terminal,
+            sent,
+            theme,
+        };
         view.app.update(Input::Resize { width: 120, height: 40 });
         view.take(snapshot);
         view
@@ -375,13 +395,16 @@ impl View {
     /// Bytes that went to the terminal.
     fn draw(&mut self) -> usize {
         self.sent.0.set(0);
-        self.terminal.draw(|frame| sampletop::tui::draw(frame, &self.app, &self.theme)).expect("drawn");
+        self.terminal
+            .draw(|frame| sampletop::tui::draw(frame, &self.app, &self.theme))
+            .expect("drawn");
         self.sent.0.get()
     }
 }
 
-/// From a key to its frame, 120 x 40, with every line of the hottest path open. The frame of a key that reads history
-/// again is drawn with the answer where that comes soon enough, else without; then the figures follow in another one.
+/// From a key to its frame, 120 x 40, with every line of the hottest path open. The frame of a key
+/// that reads history again is drawn with the answer where that comes soon enough, else without;
+/// then the figures follow in another one.
 fn key_to_frame() {
     let mut view = View::new(Arc::clone(full()), settings());
     view.press(Key::Home);
@@ -423,7 +446,8 @@ fn key_to_frame() {
             times.sort_unstable();
             [times.len() / 2, times.len() * 99 / 100 - 1].map(|at| times[at].as_secs_f64() * 1e3)
         };
-        let ([frame, frame_p99], [figure, figure_p99]) = (median_and_p99(frames), median_and_p99(figures));
+        let ([frame, frame_p99], [figure, figure_p99]) =
+            (median_and_p99(frames), median_and_p99(figures));
         println!("{what:<22} {frame:>20.2} {frame_p99:>6.2} {figure:>26.2} {figure_p99:>6.2}");
     }
     println!();

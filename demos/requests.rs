@@ -1,11 +1,13 @@
-//! A Rust server in small: a pool that serves requests, and renames its threads to the request they serve.
+//! A Rust server in small: a pool that serves requests, and renames its threads to the request they
+//! serve.
 //!
 //!     rustc --edition 2021 -O -g -o /tmp/requests demos/requests.rs && /tmp/requests
 //!     sudo "$(command -v sampletop)" -p "$(pidof requests)"
 //!
-//! What to see: a thread counts for the name it had at that moment, so the groups `GET /search`, `GET /cart` and
-//! `POST /order` appear beside `worker-`, which is what the threads are called while they wait. In them `search`, `cart`
-//! and `order`: 60, 30 and 10 % of the requests' CPU time; `order` also waits for a disk that is not there (asleep).
+//! What to see: a thread counts for the name it had at that moment, so the groups `GET /search`,
+//! `GET /cart` and `POST /order` appear beside `worker-`, which is what the threads are called
+//! while they wait. In them `search`, `cart` and `order`: 60, 30 and 10 % of the requests' CPU
+//! time; `order` also waits for a disk that is not there (asleep).
 //!
 //!     requests [SECONDS]    how long (default 0: until killed)
 

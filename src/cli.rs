@@ -1,4 +1,5 @@
-//! The command line: clap's definitions, and every check that needs no look at the system beyond this terminal.
+//! The command line: clap's definitions, and every check that needs no look at the system beyond
+//! this terminal.
 //!
 //! ```text
 //! cli/options  the subcommands, their options, the help
@@ -25,7 +26,8 @@ use clap::FromArgMatches;
 use crate::config::{self, Config, Mode, WORKLOAD_ARGUMENT};
 use options::{CommandLine, Sub};
 
-/// The command line asks for no run: help, the version, a completion script, the manual, or a usage error.
+/// The command line asks for no run: help, the version, a completion script, the manual, or a usage
+/// error.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CliExit {
     /// 0 or 2.
@@ -39,7 +41,11 @@ pub struct CliExit {
 impl CliExit {
     /// A usage error; `sentence` has no line end.
     fn usage(sentence: impl AsRef<str>) -> CliExit {
-        CliExit { code: 2, message: format!("sampletop: {}\n", sentence.as_ref()), to_stdout: false }
+        CliExit {
+            code: 2,
+            message: format!("sampletop: {}\n", sentence.as_ref()),
+            to_stdout: false,
+        }
     }
 
     /// What was asked for; `text` has its line end.
@@ -77,8 +83,9 @@ pub fn parse(args: impl Iterator<Item = OsString>) -> Result<Config, CliExit> {
     parse_in(args, &surroundings)
 }
 
-/// What the locale says of the terminal's characters: the first of its variables that is set decides. Where none is, as in
-/// most containers, nothing was said, and nearly all terminals know UTF-8.
+/// What the locale says of the terminal's characters: the first of its variables that is set
+/// decides. Where none is, as in most containers, nothing was said, and nearly all terminals know
+/// UTF-8.
 fn is_not_utf8(variable: impl Fn(&str) -> Option<OsString>) -> bool {
     let set = |name: &&str| variable(name).filter(|value| !value.is_empty());
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(set);
@@ -88,18 +95,26 @@ fn is_not_utf8(variable: impl Fn(&str) -> Option<OsString>) -> bool {
     })
 }
 
-fn parse_in(args: impl Iterator<Item = OsString>, surroundings: &Surroundings) -> Result<Config, CliExit> {
+fn parse_in(
+    args: impl Iterator<Item = OsString>,
+    surroundings: &Surroundings,
+) -> Result<Config, CliExit> {
     let args: Vec<OsString> = args.collect();
     if args.get(1).is_some_and(|word| word == WORKLOAD_ARGUMENT) {
-        return Ok(Config { mode: Mode::Workload { args: args[2..].to_vec() }, ..build::defaults() });
+        return Ok(Config {
+            mode: Mode::Workload { args: args[2..].to_vec() },
+            ..build::defaults()
+        });
     }
     let mut definitions = options::definitions();
     let matches = definitions.try_get_matches_from_mut(args.iter()).map_err(|error| {
-        let named = definitions.get_subcommands().find(|sub| args.iter().any(|word| *word == *sub.get_name()));
+        let named = definitions
+            .get_subcommands()
+            .find(|sub| args.iter().any(|word| *word == *sub.get_name()));
         errors::exit(error, named.map(clap::Command::get_name))
     })?;
-    let line =
-        CommandLine::from_arg_matches(&matches).map_err(|error| errors::exit(error, matches.subcommand_name()))?;
+    let line = CommandLine::from_arg_matches(&matches)
+        .map_err(|error| errors::exit(error, matches.subcommand_name()))?;
     match &line.subcommand {
         Some(Sub::Completions { shell, .. }) => return Err(completions(shell.as_deref())),
         Some(Sub::Man { .. }) => return Err(manual()),

@@ -43,8 +43,9 @@ pub enum Wanted {
 }
 
 impl Wanted {
-    /// At most so many processes are watched at once. Each is looked at by itself in every tick, for some ten microseconds even
-    /// if it sleeps: so many cost 6 to 9 % of a core at 100 Hz, and the default bound of 3 % makes that a look every 20 or 30 ms.
+    /// At most so many processes are watched at once. Each is looked at by itself in every tick,
+    /// for some ten microseconds even if it sleeps: so many cost 6 to 9 % of a core at 100 Hz, and
+    /// the default bound of 3 % makes that a look every 20 or 30 ms.
     pub const AT_ONCE: usize = 64;
 
     /// Those that come later are watched, too.
@@ -65,7 +66,8 @@ pub enum Workload {
 }
 
 impl Workload {
-    pub const ALL: [Workload; 5] = [Workload::All, Workload::Mixed, Workload::Mass, Workload::Pool, Workload::Locks];
+    pub const ALL: [Workload; 5] =
+        [Workload::All, Workload::Mixed, Workload::Mass, Workload::Pool, Workload::Locks];
 
     /// The word on the command line.
     pub fn word(self) -> &'static str {
@@ -209,10 +211,15 @@ impl Format {
     /// Of the longest extension that the name ends in: `a.speedscope.json` is not json.
     pub fn of_name(name: &str) -> Option<Format> {
         let name = name.to_ascii_lowercase();
-        let ends =
-            |extension: &str| name.strip_suffix(extension).is_some_and(|stem| stem.len() > 1 && stem.ends_with('.'));
-        let all = Format::ALL.iter().flat_map(|format| format.extensions().iter().map(move |e| (e.len(), *format, *e)));
-        all.filter(|(_, _, extension)| ends(extension)).max_by_key(|(length, ..)| *length).map(|(_, format, _)| format)
+        let ends = |extension: &str| {
+            name.strip_suffix(extension).is_some_and(|stem| stem.len() > 1 && stem.ends_with('.'))
+        };
+        let all = Format::ALL
+            .iter()
+            .flat_map(|format| format.extensions().iter().map(move |e| (e.len(), *format, *e)));
+        all.filter(|(_, _, extension)| ends(extension))
+            .max_by_key(|(length, ..)| *length)
+            .map(|(_, format, _)| format)
     }
 
     /// Bytes that are no text.
@@ -225,7 +232,8 @@ impl Format {
 #[derive(Clone, Debug)]
 pub struct Sampling {
     pub interval: Duration,
-    /// Percent of one core that sampletop itself may use before it looks less often; `None`: the interval is kept.
+    /// Percent of one core that sampletop itself may use before it looks less often; `None`: the
+    /// interval is kept.
     pub max_overhead: Option<f64>,
     pub capture: CaptureChoice,
     pub unwinder: UnwinderChoice,
@@ -316,12 +324,13 @@ pub enum Mode {
     Diff { before: PathBuf, after: PathBuf, per: Per, given: Box<Given> },
     /// Several saved profiles as one.
     Merge { files: Vec<PathBuf>, given: Box<Given>, max_lines: Option<usize> },
-    /// Every thread's stack once; in text, threads with equal stacks together, unless `each` is to have its own.
+    /// Every thread's stack once; in text, threads with equal stacks together, unless `each` is to
+    /// have its own.
     Dump { each: bool },
     /// What is permitted here, and what would unlock more.
     Doctor { json: bool },
-    /// This process *is* the built-in workload, watched by the sampletop that started it; `args` are what
-    /// follows [`WORKLOAD_ARGUMENT`]. Nothing else of the configuration counts.
+    /// This process *is* the built-in workload, watched by the sampletop that started it; `args`
+    /// are what follows [`WORKLOAD_ARGUMENT`]. Nothing else of the configuration counts.
     Workload { args: Vec<std::ffi::OsString> },
 }
 

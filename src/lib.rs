@@ -1,11 +1,11 @@
 //! sampletop: `top` for call stacks.
 //!
 //! ```text
-//! target --> capture --> unwinder + runtimes --> ring --> reducer --> Snapshot --> app --> tui
-//!          registers,    addresses and         lock-free  names,      immutable,   keys ->   draws
-//!          stack bytes,  runtime frames        words,     facts,      published    state ->
-//!          run counters  (no names yet)        never      buckets     <= 10 Hz     projection
-//!                                              blocks                     '--> export (files), headless
+//! target --> capture --> unwinder, --> ring --> reducer --> Snapshot --> app --> tui
+//!          registers,    runtimes    lock-free  names,      immutable,   keys ->   draws
+//!          stack bytes,  (no names   words,     facts,      published    state ->
+//!          run counters  yet)        never      buckets     <= 10 Hz     projection
+//!                                    blocks                     '--> export (files), headless
 //! ```
 //!
 //! Six rules everything here keeps:

@@ -1,7 +1,9 @@
-//! Drains the ring, asks for names, folds facts, publishes snapshots. Its thread is the only writer of the model.
+//! Drains the ring, asks for names, folds facts, publishes snapshots. Its thread is the only writer
+//! of the model.
 //!
-//! It never waits for a symbol file: a frame stands under a placeholder until its name arrives, and the stacks that
-//! were folded meanwhile are renamed with it. Only an explicit [`Reducer::snapshot`] waits, and for a bounded time.
+//! It never waits for a symbol file: a frame stands under a placeholder until its name arrives, and
+//! the stacks that were folded meanwhile are renamed with it. Only an explicit
+//! [`Reducer::snapshot`] waits, and for a bounded time.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,9 +21,11 @@ use crate::model::snapshot::{Health, Session, Snapshot, Target};
 use crate::runtimes::names::Names;
 use crate::symbols::Symbols;
 
-/// How often the ring is drained: 25 wake-ups a second cost nothing, and the ring holds many times as much.
+/// How often the ring is drained: 25 wake-ups a second cost nothing, and the ring holds many times
+/// as much.
 const DRAIN_EVERY: Duration = Duration::from_millis(40);
-/// The same where nobody waits for snapshots and the ring was all but empty: to wake up is what costs then.
+/// The same where nobody waits for snapshots and the ring was all but empty: to wake up is what
+/// costs then.
 const REST: Duration = Duration::from_millis(100);
 const ALL_BUT_EMPTY: usize = 250;
 /// The span over which own CPU is averaged.
@@ -54,22 +58,26 @@ pub struct Inputs {
     pub conditions: Box<dyn FnMut() -> Conditions + Send>,
     /// Where snapshots are published by themselves; `None`: only when asked for.
     pub publication: Option<Publication>,
-    /// The reducer writes here how much CPU time it has used, ns: whoever holds sampletop's use down has to know.
+    /// The reducer writes here how much CPU time it has used, ns: whoever holds sampletop's use
+    /// down has to know.
     pub used_ns: Arc<AtomicU64>,
 }
 
-/// For so long after the first snapshot they come every [`YOUNG_EVERY`]: the first rows and their names are waited for.
+/// For so long after the first snapshot they come every [`YOUNG_EVERY`]: the first rows and their
+/// names are waited for.
 const YOUNG: Duration = Duration::from_secs(1);
 const YOUNG_EVERY: Duration = Duration::from_millis(100);
 
-/// Who gets every new snapshot, and how often once the first second is over (at most 10 Hz). Called on the reducer's thread: it must not block.
+/// Who gets every new snapshot, and how often once the first second is over (at most 10 Hz). Called
+/// on the reducer's thread: it must not block.
 pub struct Publication {
     pub every: Duration,
     pub to: Box<dyn FnMut(Arc<Snapshot>) + Send>,
 }
 
 enum Command {
-    /// Answer with a snapshot once all names are there, or after so long without; `cut`: history begins again then.
+    /// Answer with a snapshot once all names are there, or after so long without; `cut`: history
+    /// begins again then.
     Snapshot { names_within: Duration, cut: bool, reply: SyncSender<Arc<Snapshot>> },
     /// Drain what is left, book what is carried, answer and end.
     Finish { names_within: Duration, reply: SyncSender<Arc<Snapshot>> },
@@ -84,8 +92,9 @@ pub struct Reducer {
 impl Reducer {
     pub fn start(inputs: Inputs) -> std::io::Result<Reducer> {
         let (commands, receiver) = channel();
-        let thread =
-            std::thread::Builder::new().name("reducer".into()).spawn(move || Worker::new(inputs).run(&receiver))?;
+        let thread = std::thread::Builder::new()
+            .name("reducer".into())
+            .spawn(move || Worker::new(inputs).run(&receiver))?;
         Ok(Reducer { asker: Some(Asker { commands }), thread: Some(thread) })
     }
 
@@ -99,13 +108,14 @@ impl Reducer {
         self.asker.as_ref()?.cut(names_within)
     }
 
-    /// A handle for another thread, which may wait. The reducer's thread ends only when all of them are gone or
-    /// [`Reducer::finish`] was called.
+    /// A handle for another thread, which may wait. The reducer's thread ends only when all of them
+    /// are gone or [`Reducer::finish`] was called.
     pub fn asker(&self) -> Option<Asker> {
         self.asker.clone()
     }
 
-    /// Like [`Reducer::snapshot`], and the last: what is still carried is booked. The sampler must have stopped.
+    /// Like [`Reducer::snapshot`], and the last: what is still carried is booked. The sampler must
+    /// have stopped.
     pub fn finish(mut self, names_within: Duration) -> Option<Arc<Snapshot>> {
         let (reply, answer) = sync_channel(1);
         self.asker.as_ref()?.commands.send(Command::Finish { names_within, reply }).ok()?;
@@ -202,7 +212,11 @@ impl Worker {
             }
             match commands.recv_timeout(wait) {
                 Ok(Command::Snapshot { names_within, cut, reply }) => {
-                    let snapshot = if cut { self.cut(names_within) } else { self.named_snapshot(names_within) };
+                    let snapshot = if cut {
+                        self.cut(names_within)
+                    } else {
+                        self.named_snapshot(names_within)
+                    };
                     let _ = reply.send(snapshot);
                 }
                 Ok(Command::Finish { names_within, reply }) => {
@@ -217,7 +231,11 @@ impl Worker {
             }
             let drained = self.drain();
             let any = drained > 0;
-            wait = if self.publication.is_none() && drained < ALL_BUT_EMPTY { REST } else { DRAIN_EVERY };
+            wait = if self.publication.is_none() && drained < ALL_BUT_EMPTY {
+                REST
+            } else {
+                DRAIN_EVERY
+            };
             self.used_ns.store(cpu_clock(ClockId::ThreadCPUTime), Ordering::Relaxed);
             let now = Instant::now();
             if self.publication.is_some() && due.map_or(any, |due| now >= due) {
@@ -225,7 +243,13 @@ impl Worker {
                 if let Some(publication) = &mut self.publication {
                     (publication.to)(snapshot);
                     let young = now < *first.get_or_insert(now) + YOUNG;
-                    due = Some(now + if young { publication.every.min(YOUNG_EVERY) } else { publication.every });
+                    due = Some(
+                        now + if young {
+                            publication.every.min(YOUNG_EVERY)
+                        } else {
+                            publication.every
+                        },
+                    );
                 }
             }
         }
@@ -290,8 +314,8 @@ impl Worker {
         }
     }
 
-    /// A snapshot of now, with the names that come in time. Watching begins with it anew: history, and the clocks, since the one on
-    /// the wall may have been set.
+    /// A snapshot of now, with the names that come in time. Watching begins with it anew: history,
+    /// and the clocks, since the one on the wall may have been set.
     fn cut(&mut self, names_within: Duration) -> Arc<Snapshot> {
         self.drain();
         let last = self.snapshot();
@@ -314,10 +338,14 @@ impl Worker {
         let ago = i128::from(cpu_clock(ClockId::Monotonic).saturating_sub(at));
         let started_unix_ns = i128::from(cpu_clock(ClockId::Realtime)) - ago;
         // Another session: ids of stacks mean others now.
-        self.session = Arc::new(Session { started: at, started_unix_ns, ..Session::clone(&self.session) });
-        let remembered: Vec<(u32, u64)> = (self.conditions)().targets.iter().map(|t| (t.pid, t.start)).collect();
+        self.session =
+            Arc::new(Session { started: at, started_unix_ns, ..Session::clone(&self.session) });
+        let remembered: Vec<(u32, u64)> =
+            (self.conditions)().targets.iter().map(|t| (t.pid, t.start)).collect();
         self.over.retain(|over| remembered.contains(over));
-        self.over.extend(last.targets.iter().filter(|target| target.ended.is_some()).map(|t| (t.pid, t.start)));
+        self.over.extend(
+            last.targets.iter().filter(|target| target.ended.is_some()).map(|t| (t.pid, t.start)),
+        );
         self.ended.clear();
     }
 
@@ -402,14 +430,16 @@ struct OwnCpu {
 }
 
 impl OwnCpu {
-    /// Whatever was used up to now was used to begin: the sampler may have loaded programs into the kernel.
+    /// Whatever was used up to now was used to begin: the sampler may have loaded programs into the
+    /// kernel.
     fn begin() -> OwnCpu {
         OwnCpu { readings: VecDeque::from([(Instant::now(), 0, 0)]) }
     }
 
     /// Of the two threads, and of all.
     fn percents(&mut self, sampler_ns: u64) -> (f64, f64) {
-        let (both, all) = (sampler_ns + cpu_clock(ClockId::ThreadCPUTime), cpu_clock(ClockId::ProcessCPUTime));
+        let (both, all) =
+            (sampler_ns + cpu_clock(ClockId::ThreadCPUTime), cpu_clock(ClockId::ProcessCPUTime));
         let now = Instant::now();
         self.readings.push_back((now, both, all));
         // Keep one reading from before the span, so that the average covers all of it.
@@ -451,7 +481,8 @@ mod tests {
         let mut own = OwnCpu::begin();
         std::thread::sleep(Duration::from_millis(2));
         // What the sampler had used before the reducer began is in both.
-        let sampler = cpu_clock(ClockId::ProcessCPUTime).saturating_sub(cpu_clock(ClockId::ThreadCPUTime));
+        let sampler =
+            cpu_clock(ClockId::ProcessCPUTime).saturating_sub(cpu_clock(ClockId::ThreadCPUTime));
         let (two, all) = own.percents(sampler);
         assert!(two > 0.0 && two <= all, "{two} {all}");
     }
@@ -493,7 +524,10 @@ mod tests {
         }
         worker.drain();
         let snapshot = worker.snapshot();
-        assert_eq!(snapshot.targets.iter().map(|target| target.ended).collect::<Vec<_>>(), [Some(7), Some(8)]);
+        assert_eq!(
+            snapshot.targets.iter().map(|target| target.ended).collect::<Vec<_>>(),
+            [Some(7), Some(8)]
+        );
         assert_eq!(worker.ended, [(7, 7), (8, 8)]);
     }
 

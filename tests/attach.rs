@@ -23,9 +23,13 @@ impl Sleeper {
     fn of(uid: u32) -> Sleeper {
         let mut command = Command::new("sleep");
         command.arg("1000").stdout(Stdio::null()).uid(uid).gid(uid);
-        let sleeper = Sleeper(command.spawn().expect("sleep, and root to change users, are needed"));
+        let sleeper =
+            Sleeper(command.spawn().expect("sleep, and root to change users, are needed"));
         // The new program is there when its name is; until then it is a copy of this one.
-        while !std::fs::read_to_string(format!("/proc/{}/comm", sleeper.pid())).unwrap().starts_with("sleep") {
+        while !std::fs::read_to_string(format!("/proc/{}/comm", sleeper.pid()))
+            .unwrap()
+            .starts_with("sleep")
+        {
             std::thread::yield_now();
         }
         sleeper
@@ -43,8 +47,9 @@ impl Drop for Sleeper {
     }
 }
 
-/// Runs `ask` on a thread with these real and effective user and group ids (Linux keeps them per thread; only the C
-/// library changes them for all). `keep`: the capabilities stay, as those of a program installed with setcap.
+/// Runs `ask` on a thread with these real and effective user and group ids (Linux keeps them per
+/// thread; only the C library changes them for all). `keep`: the capabilities stay, as those of a
+/// program installed with setcap.
 fn as_user<T: Send>(real: u32, effective: u32, keep: bool, ask: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
@@ -53,8 +58,16 @@ fn as_user<T: Send>(real: u32, effective: u32, keep: bool, ask: impl FnOnce() ->
                 if keep {
                     assert_eq!(libc::prctl(libc::PR_SET_KEEPCAPS, 1, 0, 0, 0), 0);
                 }
-                assert_eq!(libc::syscall(libc::SYS_setresgid, real, effective, effective), 0, "needs root");
-                assert_eq!(libc::syscall(libc::SYS_setresuid, real, effective, effective), 0, "needs root");
+                assert_eq!(
+                    libc::syscall(libc::SYS_setresgid, real, effective, effective),
+                    0,
+                    "needs root"
+                );
+                assert_eq!(
+                    libc::syscall(libc::SYS_setresuid, real, effective, effective),
+                    0,
+                    "needs root"
+                );
             }
             if keep {
                 let sets = rustix::thread::capabilities(None).unwrap();
@@ -91,10 +104,12 @@ fn a_setuid_sampletop_refuses() {
 
 #[test]
 fn a_32_bit_process_cannot_be_profiled() {
-    let flags = ["-m32", "-nostdlib", "-static", "-fno-pie", "-no-pie", "-fno-stack-protector", "-O1"];
+    let flags =
+        ["-m32", "-nostdlib", "-static", "-fno-pie", "-no-pie", "-fno-stack-protector", "-O1"];
     // Without the libraries that the common builder adds: there are none for 32 bits.
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/targets/uw_32bit.c");
-    let program = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("uw_32bit-{}", std::process::id()));
+    let program = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("uw_32bit-{}", std::process::id()));
     let built = Command::new("cc").args(flags).arg(root).arg("-o").arg(&program).status();
     assert!(built.expect("cc is needed").success());
     let running = Running::start(&program, &[]);
@@ -109,7 +124,10 @@ fn a_thread_is_named_as_one() {
     let running = Running::start(&program, &[]);
     let pid = running.pid();
     let ids = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
-    let tid = ids.map(|e| e.unwrap().file_name().to_str().unwrap().parse().unwrap()).find(|tid| *tid != pid).unwrap();
+    let tid = ids
+        .map(|e| e.unwrap().file_name().to_str().unwrap().parse().unwrap())
+        .find(|tid| *tid != pid)
+        .unwrap();
     assert_eq!(Target::attach(tid).unwrap_err(), AttachError::ThreadOf { tid, pid });
 }
 
@@ -123,16 +141,28 @@ fn a_deleted_program_is_read_all_the_same() {
     std::fs::write(&program, b"not the program").unwrap();
     Target::attach(pid).unwrap();
     let maps = Maps::read(pid).unwrap();
-    let mapping = maps.iter().find(|m| m.executable && m.path.as_ref() == program).expect("without ` (deleted)`");
+    let mapping = maps
+        .iter()
+        .find(|m| m.executable && m.path.as_ref() == program)
+        .expect("without ` (deleted)`");
     assert!(mapping.deleted);
     let file = mapping.mapped_file(pid);
     assert_eq!(file.kind, FileKind::Regular);
     let mut magic = [0; 4];
-    std::io::Read::read_exact(&mut open_mapped(&file).expect("root may follow map_files"), &mut magic).unwrap();
+    std::io::Read::read_exact(
+        &mut open_mapped(&file).expect("root may follow map_files"),
+        &mut magic,
+    )
+    .unwrap();
     assert_eq!(&magic, b"\x7fELF");
     // Its unwind tables come from its memory.
     let entry = mapping.start + 0x10;
-    let sp = maps.iter().find(|m| m.readable && m.writable && m.path.as_os_str() == "[stack]").unwrap().end - 64;
+    let sp = maps
+        .iter()
+        .find(|m| m.readable && m.writable && m.path.as_os_str() == "[stack]")
+        .unwrap()
+        .end
+        - 64;
     let mut unwinder = FramehopUnwinder::new(Memory::new(pid), Files::default(), pid);
     let mut out = Vec::new();
     let registers = Registers { rip: entry, rsp: sp, rbp: Some(0), ..Registers::default() };
@@ -150,7 +180,10 @@ fn a_kernel_thread_cannot_be_profiled() {
         status.contains("\nKthread:\t1\n")
     });
     let Some(pid) = kernel else {
-        return common::skipped("kernel threads", "none is visible here (a pid namespace, or Linux before 6.8)");
+        return common::skipped(
+            "kernel threads",
+            "none is visible here (a pid namespace, or Linux before 6.8)",
+        );
     };
     let error = Target::attach(pid).unwrap_err();
     assert_eq!(error.exit_code(), 5, "{error}");

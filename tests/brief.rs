@@ -1,5 +1,5 @@
-//! Threads that are hardly ever sampled one by one, and recordings that are hardly longer than their start: every figure has
-//! its stack, and elapsed time is what was observed.
+//! Threads that are hardly ever sampled one by one, and recordings that are hardly longer than
+//! their start: every figure has its stack, and elapsed time is what was observed.
 
 mod common;
 
@@ -24,7 +24,9 @@ fn record(target: &mut Running, way: &str, during: impl FnOnce(&Recording, &mut 
     let dir = tempfile::tempdir().expect("a folder");
     let file = dir.path().join("p.json");
     let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
-    command.args(["record", "-p", &target.pid().to_string(), "--capture", way, "--idle", "-o"]).arg(&file);
+    command
+        .args(["record", "-p", &target.pid().to_string(), "--capture", way, "--idle", "-o"])
+        .arg(&file);
     let recording = Recording::start(&mut command);
     during(&recording, target);
     let output = recording.end();
@@ -44,15 +46,17 @@ fn sums(profile: &Value, field: &str) -> (f64, f64, f64) {
         for node in group["nodes"].as_array().expect("nodes") {
             let frame = node["frame"].as_str().expect("text");
             spin += if frame == "spin" { ms(node, field) } else { 0.0 };
-            let stands_for_time = ["[cpu, not sampled]", "[threads gone between looks]"].contains(&frame);
+            let stands_for_time =
+                ["[cpu, not sampled]", "[threads gone between looks]"].contains(&frame);
             marked += if stands_for_time { ms(node, field) } else { 0.0 };
         }
     }
     (all, spin, marked)
 }
 
-/// 500 ms of CPU time are some 50 samples. Every second with more than a few ms has one: without any there are 100 ms by a
-/// chance of e^-10 at most. The rest of the time is the kernel's, to make threads and end them.
+/// 500 ms of CPU time are some 50 samples. Every second with more than a few ms has one: without
+/// any there are 100 ms by a chance of e^-10 at most. The rest of the time is the kernel's, to make
+/// threads and end them.
 fn one_after_the_other(way: &str) {
     let mut target = start(&["brief", "250", "2000"]);
     let profile = record(&mut target, way, |_, target| go(target));
@@ -92,8 +96,9 @@ fn threads_that_run_in_short_bursts_have_no_time_without_a_stack() {
     assert!(marked <= 0.02 * all, "{marked} of {all} ms have no stack");
 }
 
-/// They wait for a core nearly all the time: in the stacks in which they had to leave it. Each has some 19 samples; that one of
-/// the 16 has none, so that no stack of it is known, has a chance of 16 e^-19 = 9e-8.
+/// They wait for a core nearly all the time: in the stacks in which they had to leave it. Each has
+/// some 19 samples; that one of the 16 has none, so that no stack of it is known, has a chance of
+/// 16 e^-19 = 9e-8.
 #[test]
 fn threads_that_want_one_core_are_ready_where_they_run() {
     if !common::need_root("samples all CPUs") {
@@ -105,8 +110,15 @@ fn threads_that_want_one_core_are_ready_where_they_run() {
         recording.until_used(target.pid(), 3_000);
     });
     let (all, spin, marked) = sums(&profile, "wall_ms");
-    assert!(marked <= 0.02 * all && spin >= 0.9 * all, "{spin} of {all} ms are in spin, {marked} have no stack");
-    let states = profile["groups"].as_array().expect("groups").iter().map(|group| ms(&group["states_ms"], "rdy"));
+    assert!(
+        marked <= 0.02 * all && spin >= 0.9 * all,
+        "{spin} of {all} ms are in spin, {marked} have no stack"
+    );
+    let states = profile["groups"]
+        .as_array()
+        .expect("groups")
+        .iter()
+        .map(|group| ms(&group["states_ms"], "rdy"));
     assert!(states.clone().sum::<f64>() >= 0.8 * all, "{all} ms of threads for one core");
 }
 
@@ -118,13 +130,24 @@ fn elapsed_time_is_what_threads_were_observed() {
     let dir = tempfile::tempdir().expect("a folder");
     let file = dir.path().join("p.json");
     let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
-    command.args(["record", "-d", "500ms", "--idle", "-p", &target.pid().to_string(), "-o"]).arg(&file);
+    command
+        .args(["record", "-d", "500ms", "--idle", "-p", &target.pid().to_string(), "-o"])
+        .arg(&file);
     let output = command.output().expect("it starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let profile: Value = serde_json::from_slice(&std::fs::read(&file).expect("the profile")).expect("JSON");
+    let profile: Value =
+        serde_json::from_slice(&std::fs::read(&file).expect("the profile")).expect("JSON");
     let (elapsed, interval) = (ms(&profile, "elapsed_ms"), ms(&profile, "interval_ms"));
-    assert!(elapsed >= 500.0 && ms(&profile["health"], "startup_ms") > 0.0, "{elapsed} {}", profile["health"]);
-    let threads = profile["groups"].as_array().expect("groups").iter().map(|group| (group, &group["threads"]));
+    assert!(
+        elapsed >= 500.0 && ms(&profile["health"], "startup_ms") > 0.0,
+        "{elapsed} {}",
+        profile["health"]
+    );
+    let threads = profile["groups"]
+        .as_array()
+        .expect("groups")
+        .iter()
+        .map(|group| (group, &group["threads"]));
     let mut seen = 0;
     for (group, threads) in threads {
         let threads = threads.as_array().expect("threads").len();

@@ -1,4 +1,5 @@
-//! The real program and what it says to a wrong command line: one sentence on stderr, exit code 2, nothing else.
+//! The real program and what it says to a wrong command line: one sentence on stderr, exit code 2,
+//! nothing else.
 
 use std::os::unix::ffi::OsStringExt;
 use std::process::{Command, Output, Stdio};
@@ -123,5 +124,8 @@ fn help_and_version_go_to_stdout() {
         let text = String::from_utf8(output.stdout).expect("UTF-8");
         assert!(text.contains("sampletop"), "{args:?}: {text}");
     }
-    assert_eq!(run(&["-V"]).stdout, format!("sampletop {}\n", env!("CARGO_PKG_VERSION")).into_bytes());
+    assert_eq!(
+        run(&["-V"]).stdout,
+        format!("sampletop {}\n", env!("CARGO_PKG_VERSION")).into_bytes()
+    );
 }

@@ -19,7 +19,17 @@ type Stacks = Vec<(Vec<String>, u64)>;
 
 fn record(pid: u32, more: &[&str]) -> Stacks {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
-    let command = command.args(["record", "-p", &pid.to_string(), "-d", "6s", "--format", "folded", "--group", "name"]);
+    let command = command.args([
+        "record",
+        "-p",
+        &pid.to_string(),
+        "-d",
+        "6s",
+        "--format",
+        "folded",
+        "--group",
+        "name",
+    ]);
     let text = output(command.args(["--idle"]).args(more));
     let line = |line: &str| {
         let (stack, time) = line.rsplit_once(' ')?;
@@ -62,7 +72,9 @@ fn check(stacks: &Stacks, thread: &str, handler: &str, recursion: &str, what: &s
     assert!(below > 0.5, "{what} {thread}: {below} below {handler}: {rows:#?}");
     let deep = share(stacks, thread, |stack| has(stack, &[FOLDED, NOT_COPIED]));
     assert!(deep > 0.5, "{what} {thread}: {deep} is deep: {rows:#?}");
-    for (stack, _) in stacks.iter().filter(|(stack, _)| stack[0] == thread && has(stack, &[handler])) {
+    for (stack, _) in
+        stacks.iter().filter(|(stack, _)| stack[0] == thread && has(stack, &[handler]))
+    {
         let place = |name: &str| stack.iter().position(|frame| frame == name);
         let Some(between) = place(FOLDED).or(place(NOT_COPIED)) else { continue };
         assert!(place(handler) < Some(between), "{what}: {stack:?}");
@@ -76,7 +88,9 @@ fn both_ends_of_deep_native_stacks_are_kept() {
     if !need_root("samples by bpf") {
         return;
     }
-    for (variant, flags) in [("deep-fp", &["-O2", "-fno-omit-frame-pointer"][..]), ("deep-nofp", &["-O2"])] {
+    for (variant, flags) in
+        [("deep-fp", &["-O2", "-fno-omit-frame-pointer"][..]), ("deep-nofp", &["-O2"])]
+    {
         let program = build("deep.c", variant, flags);
         let running = Running::start(&program, &[]);
         for capture in ["bpf", "perf"] {
@@ -87,14 +101,19 @@ fn both_ends_of_deep_native_stacks_are_kept() {
             }
             // A recursion of changing depth is one row: its frames below the marker are always the
             // same number.
-            let spin = stacks.iter().filter(|(stack, _)| stack[0] == "spin" && has(stack, &[NOT_COPIED]));
-            let place = |(stack, _): &(Vec<String>, u64)| stack.iter().position(|frame| frame == "leaf_spin");
+            let spin =
+                stacks.iter().filter(|(stack, _)| stack[0] == "spin" && has(stack, &[NOT_COPIED]));
+            let place = |(stack, _): &(Vec<String>, u64)| {
+                stack.iter().position(|frame| frame == "leaf_spin")
+            };
             let depths: BTreeSet<usize> = spin.filter_map(place).collect();
             assert!(depths.len() <= 2, "{what}: {depths:?}");
             // Each of two callers has the recursion for 3 ms: which of them had it at a sample is
-            // not to be guessed. Of 2^7 chains of eight observations one shows the same caller throughout,
-            // and half of these are wrong.
-            let guessed = |stack: &[String]| has(stack, &[NOT_COPIED]) && has(stack, &["turn_left", "turn_right"]);
+            // not to be guessed. Of 2^7 chains of eight observations one shows the same caller
+            // throughout, and half of these are wrong.
+            let guessed = |stack: &[String]| {
+                has(stack, &[NOT_COPIED]) && has(stack, &["turn_left", "turn_right"])
+            };
             let guessed = share(&stacks, "turn", guessed);
             assert!(guessed < 0.1, "{what}: {guessed} has a caller");
             check(&stacks, "turn", "start_thread", "down_turn", &what);
@@ -146,8 +165,11 @@ fn both_ends_of_deep_java_stacks_are_kept() {
 /// It says of a deep stack the innermost 1,024 frames.
 fn the_inner_end_is_what_jstack_says(home: &Path, pid: u32, what: &str) {
     let judge = output(Command::new(home.join("bin/jstack")).arg(pid.to_string()));
-    let judged =
-        judge.lines().skip_while(|line| !line.starts_with("\"rest\"")).skip(1).take_while(|line| !line.is_empty());
+    let judged = judge
+        .lines()
+        .skip_while(|line| !line.starts_with("\"rest\""))
+        .skip(1)
+        .take_while(|line| !line.is_empty());
     let judged = judged.filter_map(|line| {
         let (name, _) = line.trim_start().strip_prefix("at ")?.split_once('(')?;
         Some(name.rsplit_once('/').map_or(name, |(_, name)| name).to_owned())
@@ -159,7 +181,9 @@ fn the_inner_end_is_what_jstack_says(home: &Path, pid: u32, what: &str) {
     let rest = threads.iter().find(|thread| thread["name"] == "rest").expect("the thread");
     assert_eq!(rest["complete"], false, "frames are missing in the middle");
     let frames = rest["frames"].as_array().expect("frames").iter();
-    let inner = frames.take_while(|frame| frame["kind"] != "marker").filter(|frame| frame["kind"] == "java");
+    let inner = frames
+        .take_while(|frame| frame["kind"] != "marker")
+        .filter(|frame| frame["kind"] == "java");
     let inner: Vec<&str> = inner.map(|frame| frame["frame"].as_str().expect("a name")).collect();
     assert!(inner.len() > 60, "{what}: {inner:?}");
     assert_eq!(inner, judged.take(inner.len()).collect::<Vec<_>>(), "{what}");

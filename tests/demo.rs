@@ -1,4 +1,5 @@
-//! The built-in workload does what it says: its threads, its functions, its own measurements, its end.
+//! The built-in workload does what it says: its threads, its functions, its own measurements, its
+//! end.
 
 mod common;
 
@@ -44,7 +45,9 @@ fn truth_when(running: &mut Running, good: impl Fn(&Value) -> bool) -> Value {
 fn threads_of(pid: u32) -> Vec<String> {
     let mut names: Vec<String> = std::fs::read_dir(format!("/proc/{pid}/task"))
         .expect("it runs")
-        .map(|entry| std::fs::read_to_string(entry.expect("a thread").path().join("comm")).expect("a name"))
+        .map(|entry| {
+            std::fs::read_to_string(entry.expect("a thread").path().join("comm")).expect("a name")
+        })
         .map(|name| name.trim_end().to_owned())
         .collect();
     names.sort();
@@ -81,10 +84,17 @@ fn every_part_has_its_threads_by_name() {
 /// (calls, cpu ms, wall ms) of a function of a thread; zeros if it was not called.
 fn function(truth: &Value, thread: &str, name: &str) -> (u64, f64, f64) {
     let threads = truth["threads"].as_array().expect("threads");
-    let thread = threads.iter().find(|t| t["name"] == thread).unwrap_or_else(|| panic!("no thread {thread}: {truth}"));
+    let thread = threads
+        .iter()
+        .find(|t| t["name"] == thread)
+        .unwrap_or_else(|| panic!("no thread {thread}: {truth}"));
     let functions = thread["functions"].as_array().expect("functions");
     functions.iter().find(|f| f["name"] == name).map_or((0, 0.0, 0.0), |f| {
-        (f["calls"].as_u64().expect("calls"), f["cpu_ms"].as_f64().expect("cpu"), f["wall_ms"].as_f64().expect("wall"))
+        (
+            f["calls"].as_u64().expect("calls"),
+            f["cpu_ms"].as_f64().expect("cpu"),
+            f["wall_ms"].as_f64().expect("wall"),
+        )
     })
 }
 
@@ -92,17 +102,29 @@ fn function(truth: &Value, thread: &str, name: &str) -> (u64, f64, f64) {
 fn mixed_burns_half_and_sleeps_half_of_what_its_names_say() {
     let mut running = start("mixed");
     // method_50ms ends a round: when it was called twice, so were all before it.
-    let truth = truth_when(&mut running, |t| (1..=3).all(|n| function(t, &format!("mixed-{n}"), "method_50ms").0 >= 2));
+    let truth = truth_when(&mut running, |t| {
+        (1..=3).all(|n| function(t, &format!("mixed-{n}"), "method_50ms").0 >= 2)
+    });
     for thread in ["mixed-1", "mixed-2", "mixed-3"] {
-        for (name, milliseconds, calls_per_round) in
-            [("method_1ms", 1.0, 3), ("method_50ms", 50.0, 2), ("method_100ms", 100.0, 3), ("method_500ms", 500.0, 1)]
-        {
+        for (name, milliseconds, calls_per_round) in [
+            ("method_1ms", 1.0, 3),
+            ("method_50ms", 50.0, 2),
+            ("method_100ms", 100.0, 3),
+            ("method_500ms", 500.0, 1),
+        ] {
             let (calls, cpu, wall) = function(&truth, thread, name);
             assert!(calls >= calls_per_round, "{thread} {name}: {calls}");
-            // Lower bounds only, and exact ones: the loop burns until the thread's clock says so, and sleeps at least
-            // as long as it asked for. How much more a loaded machine makes of it is not asserted.
-            assert!(cpu >= calls as f64 * milliseconds / 2.0, "{thread} {name}: {cpu} ms of CPU in {calls} calls");
-            assert!(wall >= calls as f64 * milliseconds, "{thread} {name}: {wall} ms in {calls} calls");
+            // Lower bounds only, and exact ones: the loop burns until the thread's clock says so,
+            // and sleeps at least as long as it asked for. How much more a loaded machine makes of
+            // it is not asserted.
+            assert!(
+                cpu >= calls as f64 * milliseconds / 2.0,
+                "{thread} {name}: {cpu} ms of CPU in {calls} calls"
+            );
+            assert!(
+                wall >= calls as f64 * milliseconds,
+                "{thread} {name}: {wall} ms in {calls} calls"
+            );
         }
     }
 }
@@ -111,7 +133,8 @@ fn mixed_burns_half_and_sleeps_half_of_what_its_names_say() {
 fn what_it_measures_fits_together() {
     let mut running = start("all");
     let first = truth(&mut running);
-    let later = truth_when(&mut running, |t| function(t, "mass-1", "call_tiny_100_million_times").0 >= 1);
+    let later =
+        truth_when(&mut running, |t| function(t, "mass-1", "call_tiny_100_million_times").0 >= 1);
     assert_eq!(later["pid"], running.pid());
     let elapsed = |t: &Value| t["elapsed_ms"].as_f64().expect("elapsed");
     assert!(elapsed(&later) > elapsed(&first));
@@ -119,20 +142,34 @@ fn what_it_measures_fits_together() {
     assert_eq!(threads.len(), 50);
     for thread in threads {
         let sum = |field: &str| -> f64 {
-            thread["functions"].as_array().expect("functions").iter().map(|f| f[field].as_f64().expect("ms")).sum()
+            thread["functions"]
+                .as_array()
+                .expect("functions")
+                .iter()
+                .map(|f| f[field].as_f64().expect("ms"))
+                .sum()
         };
         let cpu = thread["cpu_ms"].as_f64().expect("cpu");
-        assert!(cpu > 0.0 && sum("cpu_ms") <= cpu + 1e-6, "its functions use no more than the thread: {thread}");
+        assert!(
+            cpu > 0.0 && sum("cpu_ms") <= cpu + 1e-6,
+            "its functions use no more than the thread: {thread}"
+        );
         // The whole is read after its parts.
         assert!(sum("wall_ms") <= elapsed(&later) + 1e-6, "{thread}");
         let tid = thread["tid"].as_i64().expect("tid");
-        let comm = std::fs::read_to_string(format!("/proc/{}/task/{tid}/comm", running.pid())).expect("it lives");
+        let comm = std::fs::read_to_string(format!("/proc/{}/task/{tid}/comm", running.pid()))
+            .expect("it lives");
         assert_eq!(comm.trim_end(), thread["name"].as_str().expect("a name"));
     }
     // Those that wait say where, although they never came back from it.
-    for (thread, name) in [(39, "wait_in_read"), (40, "wait_in_sleep"), (37, "wait_in_epoll"), (38, "wait_in_futex")] {
+    for (thread, name) in
+        [(39, "wait_in_read"), (40, "wait_in_sleep"), (37, "wait_in_epoll"), (38, "wait_in_futex")]
+    {
         let (calls, _, wall) = function(&later, &format!("pool-thread-{thread}"), name);
-        assert!(calls == 0 && wall > 0.0, "pool-thread-{thread} is in {name}: {calls} calls, {wall} ms");
+        assert!(
+            calls == 0 && wall > 0.0,
+            "pool-thread-{thread} is in {name}: {calls} calls, {wall} ms"
+        );
     }
 }
 
@@ -149,7 +186,10 @@ fn the_pool_wakes_two_and_the_locks_contend() {
         held_long(t) && (2..=4).all(|n| function(t, &format!("locks-{n}"), "hold_briefly").0 >= 1)
     });
     let (calls, cpu, wall) = function(&truth, "locks-1", "hold_too_long");
-    assert!(cpu >= calls as f64 * 10.0 && wall >= calls as f64 * 40.0, "{calls} calls, {cpu} ms, {wall} ms");
+    assert!(
+        cpu >= calls as f64 * 10.0 && wall >= calls as f64 * 40.0,
+        "{calls} calls, {cpu} ms, {wall} ms"
+    );
 }
 
 #[test]
@@ -193,10 +233,11 @@ fn no_files_and_no_network() {
     for entry in std::fs::read_dir(format!("/proc/{}/fd", running.pid())).expect("it runs") {
         let entry = entry.expect("a descriptor");
         let number: u32 = entry.file_name().to_string_lossy().parse().expect("a number");
-        let what = std::fs::read_link(entry.path()).expect("it stays open").to_string_lossy().into_owned();
+        let what =
+            std::fs::read_link(entry.path()).expect("it stays open").to_string_lossy().into_owned();
         let harmless = what.starts_with("anon_inode:") || what.starts_with("pipe:");
-        let inherited =
-            std::fs::read_link(format!("/proc/self/fd/{number}")).is_ok_and(|ours| ours == Path::new(&what));
+        let inherited = std::fs::read_link(format!("/proc/self/fd/{number}"))
+            .is_ok_and(|ours| ours == Path::new(&what));
         assert!(harmless || inherited, "descriptor {number} is {what}");
     }
 }
@@ -213,7 +254,8 @@ fn gone(pid: Pid) -> bool {
 fn it_dies_with_its_parent_however_that_ends() {
     // A shell that starts it in the background, says its pid and waits.
     let script = format!("'{PROGRAM}' __workload all $$ & echo $!; wait");
-    let mut parent = Command::new("sh").args(["-c", &script]).stdout(Stdio::piped()).spawn().expect("sh runs");
+    let mut parent =
+        Command::new("sh").args(["-c", &script]).stdout(Stdio::piped()).spawn().expect("sh runs");
     let mut text = String::new();
     let mut stdout = parent.stdout.take().expect("piped");
     while !(text.contains("ready\n") && text.lines().count() == 2) {
@@ -221,7 +263,8 @@ fn it_dies_with_its_parent_however_that_ends() {
         assert_eq!(stdout.read(&mut byte).expect("it speaks"), 1, "it ended: {text}");
         text.push(byte[0].into());
     }
-    let pid = text.lines().find_map(|line| line.parse().ok()).and_then(Pid::from_raw).expect("a pid");
+    let pid =
+        text.lines().find_map(|line| line.parse().ok()).and_then(Pid::from_raw).expect("a pid");
     assert!(rustix::process::test_kill_process(pid).is_ok());
     parent.kill().expect("ours");
     parent.wait().expect("it ended");
@@ -235,7 +278,11 @@ fn it_dies_with_its_parent_however_that_ends() {
 #[test]
 fn a_parent_that_is_already_gone_is_noticed() {
     // Pid 1 is not our parent (unless this test is started by it directly, which no harness does).
-    let output = Command::new(PROGRAM).args(["__workload", "all", "1"]).stdin(Stdio::null()).output().expect("it runs");
+    let output = Command::new(PROGRAM)
+        .args(["__workload", "all", "1"])
+        .stdin(Stdio::null())
+        .output()
+        .expect("it runs");
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("parent"), "{output:?}");
 }
@@ -243,9 +290,14 @@ fn a_parent_that_is_already_gone_is_noticed() {
 #[test]
 fn nonsense_is_refused() {
     let me = std::process::id().to_string();
-    for args in [&["__workload"][..], &["__workload", "all"], &["__workload", "none", &me], &["__workload", "all", "x"]]
-    {
-        let output = Command::new(PROGRAM).args(args).stdin(Stdio::null()).output().expect("it runs");
+    for args in [
+        &["__workload"][..],
+        &["__workload", "all"],
+        &["__workload", "none", &me],
+        &["__workload", "all", "x"],
+    ] {
+        let output =
+            Command::new(PROGRAM).args(args).stdin(Stdio::null()).output().expect("it runs");
         assert_eq!(output.status.code(), Some(2), "{args:?}");
     }
 }

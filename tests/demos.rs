@@ -32,7 +32,9 @@ fn work_says_what_it_spent_and_ends_with_its_input() {
 fn names_of(pid: u32) -> Vec<String> {
     std::fs::read_dir(format!("/proc/{pid}/task"))
         .expect("it runs")
-        .map(|entry| std::fs::read_to_string(entry.expect("a thread").path().join("comm")).expect("a name"))
+        .map(|entry| {
+            std::fs::read_to_string(entry.expect("a thread").path().join("comm")).expect("a name")
+        })
         .map(|name| name.trim_end().to_owned())
         .collect()
 }
@@ -51,9 +53,11 @@ fn blocked_has_as_many_as_it_was_asked_for() {
 
 #[test]
 fn the_others_compile_start_and_end() {
-    for (source, flags) in
-        [("locks.c", C), ("shapes.cpp", C), ("requests.rs", &["--edition", "2021", "-O", "-g", "-D", "warnings"][..])]
-    {
+    for (source, flags) in [
+        ("locks.c", C),
+        ("shapes.cpp", C),
+        ("requests.rs", &["--edition", "2021", "-O", "-g", "-D", "warnings"][..]),
+    ] {
         let program = common::build(&format!("../../demos/{source}"), "demo", flags);
         let mut running = Running::start(&program, &["1"]);
         assert_eq!(running.child.wait().expect("it ends").code(), Some(0), "{source}");
@@ -63,13 +67,18 @@ fn the_others_compile_start_and_end() {
 #[test]
 fn those_in_java_compile_start_and_end() {
     let demos = Path::new(env!("CARGO_MANIFEST_DIR")).join("demos/java");
-    let classes = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("demos-java-{}", std::process::id()));
+    let classes = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("demos-java-{}", std::process::id()));
     let mut javac = Command::new("javac");
     javac.args(["-Xlint:all", "-Werror", "-d"]).arg(&classes);
     let sources = ["Shop", "Sampling"].map(|name| demos.join(name).with_extension("java"));
     match javac.args(&sources).output() {
-        Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
-        Err(error) => return skipped("those_in_java_compile_start_and_end", &format!("no javac: {error}")),
+        Ok(output) => {
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr))
+        }
+        Err(error) => {
+            return skipped("those_in_java_compile_start_and_end", &format!("no javac: {error}"));
+        }
     }
     for class in ["Shop", "Sampling"] {
         let classes = classes.to_string_lossy();

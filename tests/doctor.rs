@@ -14,7 +14,8 @@ const NOBODY: u32 = 65_534;
 
 fn json(output: &Output) -> Value {
     let words = String::from_utf8_lossy(&output.stderr);
-    let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {words}"));
+    let answer: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {words}"));
     assert_eq!(answer["schema"], "sampletop-doctor/1");
     answer
 }
@@ -30,10 +31,13 @@ fn sampletop(program: &Path, uid: Option<u32>, args: &[&str]) -> Output {
 
 fn works(answer: &Value, way: &str) -> bool {
     let ways = answer["ways"].as_array().expect("ways");
-    ways.iter().find(|found| found["name"] == way).expect(way)["works"].as_bool().expect("yes or no")
+    ways.iter().find(|found| found["name"] == way).expect(way)["works"]
+        .as_bool()
+        .expect("yes or no")
 }
 
-/// Each way works if the doctor says so, and only then; for root and for nobody, with its own process and another's.
+/// Each way works if the doctor says so, and only then; for root and for nobody, with its own
+/// process and another's.
 #[test]
 fn what_a_doctor_says_is_what_record_does() {
     if !need_root("plays other users") {
@@ -51,8 +55,10 @@ fn what_a_doctor_says_is_what_record_does() {
     for (owner, asker) in [(0, 0), (NOBODY, NOBODY), (0, NOBODY), (NOBODY, 0)] {
         let mut command = Command::new(&target);
         command.arg("10").uid(owner).gid(owner).stdin(std::process::Stdio::piped());
-        let mut child = command.stdout(std::process::Stdio::piped()).spawn().expect("the target starts");
-        let lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().expect("piped")));
+        let mut child =
+            command.stdout(std::process::Stdio::piped()).spawn().expect("the target starts");
+        let lines =
+            std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().expect("piped")));
         let mut running = Running { child, lines };
         assert_eq!(running.lines.next().expect("a line").expect("text"), "ready");
         let pid = running.pid().to_string();
@@ -61,21 +67,39 @@ fn what_a_doctor_says_is_what_record_does() {
         assert_eq!(answer["target"]["pid"], running.pid(), "{answer}");
         let mut any = false;
         for way in ["bpf", "perf", "cpu-only", "states", "ptrace"] {
-            let record = sampletop(&program, Some(asker), &["record", "-p", &pid, "-d", "100ms", "--capture", way]);
+            let record = sampletop(
+                &program,
+                Some(asker),
+                &["record", "-p", &pid, "-d", "100ms", "--capture", way],
+            );
             let error = String::from_utf8_lossy(&record.stderr);
             let code = record.status.code().expect("an end");
             assert!(code == 0 || code == 4, "{error}");
-            assert_eq!(works(&answer, way), code == 0, "{asker} at {owner}'s by {way}: {error} {answer}");
+            assert_eq!(
+                works(&answer, way),
+                code == 0,
+                "{asker} at {owner}'s by {way}: {error} {answer}"
+            );
             any |= way != "states" && code == 0;
         }
         assert_eq!(output.status.code(), Some(if any { 0 } else { 4 }), "{answer}");
         if let Some(best) = answer["best"].as_str() {
-            let record = sampletop(&program, Some(asker), &["record", "-p", &pid, "-d", "100ms", "--format", "json"]);
+            let record = sampletop(
+                &program,
+                Some(asker),
+                &["record", "-p", &pid, "-d", "100ms", "--format", "json"],
+            );
             let profile: Value = serde_json::from_slice(&record.stdout).expect("json");
             assert_eq!(profile["capture"], best, "{asker} at {owner}'s");
         } else {
-            assert!(answer["target"]["refused"].as_str().expect("why").contains("belongs to user root"), "{answer}");
-            assert!(answer["change"]["line"].as_str().expect("a line").starts_with("sudo "), "{answer}");
+            assert!(
+                answer["target"]["refused"].as_str().expect("why").contains("belongs to user root"),
+                "{answer}"
+            );
+            assert!(
+                answer["change"]["line"].as_str().expect("a line").starts_with("sudo "),
+                "{answer}"
+            );
         }
     }
 }
@@ -92,7 +116,11 @@ fn pids_that_cannot_be_watched_are_refused_as_everywhere() {
     ] {
         let output = sampletop(program, None, args);
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!((output.status.code(), error.lines().count()), (Some(code), 1), "{args:?}: {error}");
+        assert_eq!(
+            (output.status.code(), error.lines().count()),
+            (Some(code), 1),
+            "{args:?}: {error}"
+        );
         assert!(output.stdout.is_empty());
     }
 }
@@ -103,7 +131,13 @@ fn without_a_process_it_tells_of_the_machine() {
     let output = sampletop(program, None, &["doctor"]);
     let report = String::from_utf8_lossy(&output.stdout).into_owned();
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("a kernel");
-    for words in ["Ways of capture, the best first", "Seen here", release.trim(), "seccomp", "capabilities, bounding"] {
+    for words in [
+        "Ways of capture, the best first",
+        "Seen here",
+        release.trim(),
+        "seccomp",
+        "capabilities, bounding",
+    ] {
         assert!(report.contains(words), "{words}: {report}");
     }
     let answer = json(&sampletop(program, None, &["doctor", "--json"]));

@@ -23,7 +23,11 @@ fn threads(dump: &Value, kind: &str) -> Vec<(String, String, Vec<String>)> {
     threads
         .filter(|thread| thread["name"].as_str().expect("text").starts_with(kind))
         .map(|thread| {
-            let frames = thread["frames"].as_array().expect("frames").iter().map(|frame| text(&frame["frame"]));
+            let frames = thread["frames"]
+                .as_array()
+                .expect("frames")
+                .iter()
+                .map(|frame| text(&frame["frame"]));
             (text(&thread["name"]), text(&thread["state"]), frames.collect())
         })
         .collect()
@@ -31,13 +35,15 @@ fn threads(dump: &Value, kind: &str) -> Vec<(String, String, Vec<String>)> {
 
 /// Run time of a thread, ms.
 fn ran(target: &Running, tid: &str) -> u64 {
-    let text = std::fs::read_to_string(format!("/proc/{}/task/{tid}/schedstat", target.pid())).expect("it lives");
+    let text = std::fs::read_to_string(format!("/proc/{}/task/{tid}/schedstat", target.pid()))
+        .expect("it lives");
     text.split(' ').next().and_then(|ns| ns.parse::<u64>().ok()).expect("a number") / 1_000_000
 }
 
-/// Of 8 threads on a few cores some run and the others wait for a core; each has its stack, twenty times. By `perf` a thread has to
-/// be hit: one that gets a twentieth of a core within the second that a dump may take is missed by 50 samples in a row, so
-/// with a probability below 1e-20. Where a machine is so busy that one gets less, nothing is asked of its stack.
+/// Of 8 threads on a few cores some run and the others wait for a core; each has its stack, twenty
+/// times. By `perf` a thread has to be hit: one that gets a twentieth of a core within the second
+/// that a dump may take is missed by 50 samples in a row, so with a probability below 1e-20. Where
+/// a machine is so busy that one gets less, nothing is asked of its stack.
 fn busy_threads_have_stacks(way: &str) {
     if !common::need_root("samples all CPUs") {
         return;
@@ -59,18 +65,23 @@ fn busy_threads_have_stacks(way: &str) {
         let wall = begin.elapsed().as_millis() as u64;
         let busy = threads(&dump, "busy-");
         assert_eq!(busy.len(), 8, "{dump}");
-        for ((name, state, frames), (tid, before)) in busy.into_iter().zip(tids.iter().zip(before)) {
+        for ((name, state, frames), (tid, before)) in busy.into_iter().zip(tids.iter().zip(before))
+        {
             if way == "perf" && 20 * (ran(&target, tid) - before) < wall {
                 continue;
             }
             let outer = frames.iter().position(|frame| frame == "burn_outer");
-            assert!(outer.is_some_and(|at| at > 0), "dump {round} by {way}: {name} {state} {frames:?}");
+            assert!(
+                outer.is_some_and(|at| at > 0),
+                "dump {round} by {way}: {name} {state} {frames:?}"
+            );
             assert!(state == "run" || state == "rdy", "{state}");
             waited_for_a_core += usize::from(state == "rdy");
         }
         assert!(dump["took_ms"].as_f64().expect("ms") < 5_000.0, "{dump}");
     }
-    // By `bpf` stacks of those that wait for a core are read as they lie. By `perf` counters may say so, too.
+    // By `bpf` stacks of those that wait for a core are read as they lie. By `perf` counters may
+    // say so, too.
     assert!(waited_for_a_core > 0 || way == "perf");
 }
 
@@ -97,7 +108,10 @@ fn a_thread_that_runs_and_blocks_in_turn_has_a_stack() {
             assert_eq!(turning.len(), 12);
             for (name, state, frames) in turning {
                 let outer = frames.iter().position(|frame| frame == "turn_outer");
-                assert!(outer.is_some_and(|at| at > 0), "dump {round} by {way}: {name} {state} {frames:?}");
+                assert!(
+                    outer.is_some_and(|at| at > 0),
+                    "dump {round} by {way}: {name} {state} {frames:?}"
+                );
             }
         }
     }

@@ -1,14 +1,16 @@
-//! Profiles as files, from what a sampler would have seen: events -> recorder -> snapshot -> every format.
+//! Profiles as files, from what a sampler would have seen: events -> recorder -> snapshot -> every
+//! format.
 //!
-//! The golden files are under tests/snapshots; `INSTA_UPDATE=always cargo test --test export` writes them anew.
+//! The golden files are under tests/snapshots; `INSTA_UPDATE=always cargo test --test export`
+//! writes them anew.
 
 use std::sync::Arc;
 
 use sampletop::config::Format;
 use sampletop::export;
 use sampletop::model::frame::{
-    Counters, Event, FileId, FrameCode, Look, Losses, Marker, Ns, RawFrame, RawName, SECOND, Seen, Syscall, ThreadKey,
-    Tick,
+    Counters, Event, FileId, FrameCode, Look, Losses, Marker, Ns, RawFrame, RawName, SECOND, Seen,
+    Syscall, ThreadKey, Tick,
 };
 use sampletop::model::recorder::{Limits, Recorder};
 use sampletop::model::settings::{Filter, Metric, Range, RollUp, Settings};
@@ -41,7 +43,8 @@ const RECVFROM: Syscall = Syscall { number: 45, args: [37, 0, 4096, 0, 0, 0] };
 const FUTEX: Syscall = Syscall { number: 202, args: [0x7000, 128, 2, 0, 0, 0] };
 
 fn frame(name: &str) -> RawFrame {
-    let offset = FRAMES.iter().position(|f| f.0 == name).unwrap_or_else(|| panic!("{name} is no frame"));
+    let offset =
+        FRAMES.iter().position(|f| f.0 == name).unwrap_or_else(|| panic!("{name} is no frame"));
     RawFrame::new(FrameCode::Code { file: FileId(1), offset: offset as u64, exact: false })
 }
 
@@ -74,7 +77,15 @@ fn thread(tid: u32) -> ThreadKey {
     ThreadKey { pid: PID, tid, start: 7 }
 }
 
-fn look(at: Ns, tid: u32, name: &str, seen: Seen, run_ns: u64, runs: u64, stack: Vec<RawFrame>) -> Event {
+fn look(
+    at: Ns,
+    tid: u32,
+    name: &str,
+    seen: Seen,
+    run_ns: u64,
+    runs: u64,
+    stack: Vec<RawFrame>,
+) -> Event {
     Event::Look(Look {
         at,
         thread: thread(tid),
@@ -86,12 +97,14 @@ fn look(at: Ns, tid: u32, name: &str, seen: Seen, run_ns: u64, runs: u64, stack:
     })
 }
 
-/// Four seconds of a shop. Main waits in epoll; worker-1 computes, three of four samples in `round`; worker-2 waits
-/// for the database for two seconds, then for a mutex; worker-3 waits for the database, and its stack is cut.
+/// Four seconds of a shop. Main waits in epoll; worker-1 computes, three of four samples in
+/// `round`; worker-2 waits for the database for two seconds, then for a mutex; worker-3 waits for
+/// the database, and its stack is cut.
 fn shop() -> Snapshot {
     let base = "_start main shop::serve";
     let checkout = format!("{base} shop::Cart<Item>::checkout");
-    let computing = [format!("{checkout} shop::price shop::round"), format!("{checkout} größe\u{4e16}")];
+    let computing =
+        [format!("{checkout} shop::price shop::round"), format!("{checkout} größe\u{4e16}")];
     let mut recorder = Recorder::new(START, Limits::default());
     for n in 0..=400_u64 {
         let at = START + n * 10 * MS;
@@ -186,7 +199,11 @@ fn written(format: Format, settings: &Settings) -> String {
 
 /// The rows of the longest waits.
 fn waits(text: &str) -> Vec<&str> {
-    text.lines().skip_while(|l| !l.starts_with("10 LONGEST")).skip(2).take_while(|l| !l.is_empty()).collect()
+    text.lines()
+        .skip_while(|l| !l.starts_with("10 LONGEST"))
+        .skip(2)
+        .take_while(|l| !l.is_empty())
+        .collect()
 }
 
 fn json(settings: &Settings) -> Value {
@@ -195,7 +212,10 @@ fn json(settings: &Settings) -> Value {
 
 fn group<'a>(profile: &'a Value, name: &str) -> &'a Value {
     let groups = profile["groups"].as_array().expect("groups");
-    groups.iter().find(|g| g["name"] == name).unwrap_or_else(|| panic!("no group {name}: {profile}"))
+    groups
+        .iter()
+        .find(|g| g["name"] == name)
+        .unwrap_or_else(|| panic!("no group {name}: {profile}"))
 }
 
 /// The node reached by these functions from a root.
@@ -204,7 +224,10 @@ fn node<'a>(group: &'a Value, path: &[&str]) -> &'a Value {
     let mut at = None;
     for name in path {
         let is_it = |node: &Value| node["frame"] == *name && node["parent"].as_u64() == at;
-        let found = nodes.iter().position(is_it).unwrap_or_else(|| panic!("no {name} below {at:?}: {group}"));
+        let found = nodes
+            .iter()
+            .position(is_it)
+            .unwrap_or_else(|| panic!("no {name} below {at:?}: {group}"));
         at = Some(found as u64);
     }
     &nodes[at.expect("a path") as usize]
@@ -218,7 +241,10 @@ fn text_is_what_it_was() {
 #[test]
 fn json_is_what_it_was() {
     // The very bytes, but for a line break before every node.
-    insta::assert_snapshot!("json", written(Format::Json, &whole()).replace("{\"parent\"", "\n{\"parent\""));
+    insta::assert_snapshot!(
+        "json",
+        written(Format::Json, &whole()).replace("{\"parent\"", "\n{\"parent\"")
+    );
 }
 
 #[test]
@@ -236,21 +262,30 @@ fn json_says_what_happened() {
         workers["threads"][0],
         serde_json::json!({"pid": 4321, "tid": 4322, "name": "worker-1", "kind": "plain"})
     );
-    // Three threads for four seconds, one of them on a core. The look that found worker-2 in another wait takes the
-    // 10 ms since the look before.
+    // Three threads for four seconds, one of them on a core. The look that found worker-2 in
+    // another wait takes the 10 ms since the look before.
     assert_eq!((&workers["wall_ms"], &workers["cpu_ms"]), (&12_000.0.into(), &4000.0.into()));
     assert_eq!(workers["states_ms"]["run"], 4000.0);
     assert_eq!(workers["states_ms"]["io"], 5990.0);
     let checkout = ["_start", "main", "shop::serve", "shop::Cart<Item>::checkout"];
-    let round = node(workers, &[&checkout[..], &["shop::price", "shop::round", "shop::half_up"]].concat());
+    let round =
+        node(workers, &[&checkout[..], &["shop::price", "shop::round", "shop::half_up"]].concat());
     assert_eq!((&round["self_wall_ms"], &round["self_cpu_ms"]), (&3000.0.into(), &3000.0.into()));
     assert_eq!((&round["self_hits"], &round["tier"]), (&300.into(), &"inlined".into()));
-    let lock = node(workers, &[&checkout[..], &["shop::Stock::take", "pthread_mutex_lock"]].concat());
-    assert_eq!((&lock["self_wall_ms"], &lock["states_ms"]["lock"]), (&2010.0.into(), &2010.0.into()));
+    let lock =
+        node(workers, &[&checkout[..], &["shop::Stock::take", "pthread_mutex_lock"]].concat());
+    assert_eq!(
+        (&lock["self_wall_ms"], &lock["states_ms"]["lock"]),
+        (&2010.0.into(), &2010.0.into())
+    );
     let query = node(workers, &[&checkout[..], &["pg::query", "recv"]].concat());
     assert_eq!((&query["longest_ms"], &query["hits"]), (&1990.0.into(), &1.into()));
-    let marker =
-        &workers["nodes"].as_array().expect("nodes").iter().find(|n| n["kind"] == "marker").expect("a cut stack");
+    let marker = &workers["nodes"]
+        .as_array()
+        .expect("nodes")
+        .iter()
+        .find(|n| n["kind"] == "marker")
+        .expect("a cut stack");
     assert_eq!(marker["wall_ms"], 4000.0);
     // Idle time is there, whatever the settings.
     assert_eq!(group(&profile, "shop")["states_ms"]["poll"], 4000.0);
@@ -266,7 +301,10 @@ fn filters_and_grouping_are_those_of_the_settings() {
     settings.grouping = sampletop::model::settings::Grouping::Thread;
     let profile = json(&settings);
     assert_eq!((&profile["metric"], &profile["rolled_up"]), (&"cpu".into(), &"line".into()));
-    assert_eq!((&profile["settings"]["group"], &profile["settings"]["focus"]), (&"thread".into(), &"price".into()));
+    assert_eq!(
+        (&profile["settings"]["group"], &profile["settings"]["focus"]),
+        (&"thread".into(), &"price".into())
+    );
     let groups = profile["groups"].as_array().expect("groups");
     assert_eq!(groups.len(), 1, "{profile}");
     assert_eq!(groups[0]["wall_ms"], 3000.0);
@@ -279,7 +317,10 @@ fn folded_hides_idle_time_unless_it_is_asked_for() {
     assert!(!written(Format::Folded, &whole()).contains("epoll_wait"));
     let all = written(Format::Folded, &Settings { idle: true, ..whole() });
     assert!(all.contains("shop;_start;main;shop::serve;epoll_wait 4000000\n"), "{all}");
-    let sum: u64 = all.lines().map(|l| l.rsplit_once(' ').expect("a value").1.parse::<u64>().expect("a number")).sum();
+    let sum: u64 = all
+        .lines()
+        .map(|l| l.rsplit_once(' ').expect("a value").1.parse::<u64>().expect("a number"))
+        .sum();
     assert_eq!(sum, 16_000_000);
 }
 
@@ -287,25 +328,43 @@ fn folded_hides_idle_time_unless_it_is_asked_for() {
 fn the_longest_waits_name_their_threads() {
     let text = written(Format::Text, &whole());
     let waits = waits(&text);
-    assert!(waits[0].contains("4.000  2026-01-02 03:04:05.123  io       worker-3         recv"), "{text}");
     assert!(
-        waits[1].contains("2.010  2026-01-02 03:04:07.113  lock     worker-2         pthread_mutex_lock"),
+        waits[0].contains("4.000  2026-01-02 03:04:05.123  io       worker-3         recv"),
         "{text}"
     );
-    assert!(waits[2].contains("1.990  2026-01-02 03:04:05.123  io       worker-2         recv"), "{text}");
+    assert!(
+        waits[1].contains(
+            "2.010  2026-01-02 03:04:07.113  lock     worker-2         pthread_mutex_lock"
+        ),
+        "{text}"
+    );
+    assert!(
+        waits[2].contains("1.990  2026-01-02 03:04:05.123  io       worker-2         recv"),
+        "{text}"
+    );
 }
 
 #[test]
 fn waits_that_began_together_keep_their_own_threads() {
     let mut recorder = Recorder::new(START, Limits::default());
-    let waiting = [(4322, "worker-1", RECVFROM, "pg::query recv"), (4323, "worker-2", FUTEX, "pthread_mutex_lock")];
+    let waiting = [
+        (4322, "worker-1", RECVFROM, "pg::query recv"),
+        (4323, "worker-2", FUTEX, "pthread_mutex_lock"),
+    ];
     for (tid, name, call, stack) in waiting {
         let stack = frames(&format!("_start main {stack}"));
         recorder.apply(&look(START, tid, name, Seen::Blocked(call), MS, 3, stack));
     }
     let tick = |at| {
         let losses = Losses { samples: 2, ..Losses::default() };
-        Event::Tick(Tick { at, pid: PID, late_ns: 0, process_cpu_ns: None, interval_ns: 10 * MS, losses })
+        Event::Tick(Tick {
+            at,
+            pid: PID,
+            late_ns: 0,
+            process_cpu_ns: None,
+            interval_ns: 10 * MS,
+            losses,
+        })
     };
     for n in 0..=50 {
         recorder.apply(&tick(START + n * 10 * MS));

@@ -1,6 +1,7 @@
-//! Stacks of Go programs, as their own runtime prints them: blocked in system calls and in C, called back from C, and
-//! running; static, moved about by the loader, stripped, with C. And names of stripped programs, as nm has those of their
-//! twins with symbols. `SAMPLETOP_TEST_GO` names another `go` than the one on the path.
+//! Stacks of Go programs, as their own runtime prints them: blocked in system calls and in C,
+//! called back from C, and running; static, moved about by the loader, stripped, with C. And names
+//! of stripped programs, as nm has those of their twins with symbols. `SAMPLETOP_TEST_GO` names
+//! another `go` than the one on the path.
 
 mod common;
 
@@ -16,13 +17,15 @@ use sampletop::symbols::{Spot, name_image};
 const OUTERMOST: [&str; 5] =
     ["runtime.goexit", "runtime.mstart", "runtime.mcall", "runtime.morestack", "runtime.rt0_go"];
 
-/// Functions that Go inlines here: a stripped program's names do not tell them apart from what they are inlined into.
+/// Functions that Go inlines here: a stripped program's names do not tell them apart from what they
+/// are inlined into.
 const INLINED: [&str; 2] = ["main.main.func1", "main.goCallback"];
 
 /// Builds go_stacks.go, with C or without.
 fn build(variant: &str, cgo: bool, flags: &[&str]) -> PathBuf {
     let targets = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/targets");
-    let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("go_stacks-{variant}-{}", std::process::id()));
+    let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("go_stacks-{variant}-{}", std::process::id()));
     let go = std::env::var("SAMPLETOP_TEST_GO").unwrap_or("go".into());
     let mut command = Command::new(go);
     command.env("CGO_ENABLED", if cgo { "1" } else { "0" }).current_dir(targets);
@@ -56,7 +59,9 @@ fn dump(pid: u32) -> Vec<Vec<String>> {
 fn as_the_runtime_says(running: &mut Running) -> Vec<Vec<String>> {
     running.child.stdin.as_mut().expect("it is piped").write_all(b"\n").expect("it reads");
     let mut goroutines: Vec<Vec<String>> = Vec::new();
-    for line in running.lines.by_ref().map(|line| line.expect("text")).take_while(|line| line != "end") {
+    for line in
+        running.lines.by_ref().map(|line| line.expect("text")).take_while(|line| line != "end")
+    {
         if line.starts_with("goroutine ") {
             goroutines.push(Vec::new());
         } else if line.starts_with("main.") {
@@ -71,7 +76,9 @@ fn as_the_runtime_says(running: &mut Running) -> Vec<Vec<String>> {
 fn own(stack: &[String], stripped: bool) -> Vec<String> {
     let wanted = |name: &&String| {
         // Wrappers that the compiler makes are not shown by Go's runtime.
-        name.starts_with("main.") && !name.contains(".gowrap") && !(stripped && INLINED.contains(&name.as_str()))
+        name.starts_with("main.")
+            && !name.contains(".gowrap")
+            && !(stripped && INLINED.contains(&name.as_str()))
     };
     stack.iter().filter(wanted).cloned().collect()
 }
@@ -88,7 +95,8 @@ fn check_blocked(variant: &str, cgo: bool, flags: &[&str]) {
         assert!(cgo || stack.iter().all(named), "{variant}: {stack:#?}");
     }
     let chains = |stacks: &[Vec<String>]| {
-        let mut chains: Vec<_> = stacks.iter().map(|stack| own(stack, stripped)).filter(|c| !c.is_empty()).collect();
+        let mut chains: Vec<_> =
+            stacks.iter().map(|stack| own(stack, stripped)).filter(|c| !c.is_empty()).collect();
         chains.sort();
         chains
     };
@@ -105,17 +113,30 @@ fn check_blocked(variant: &str, cgo: bool, flags: &[&str]) {
             })
         };
         assert!(
-            has(&["runtime.asmcgocall", "runtime.cgocall", "main._Cfunc_read_in_c", "main.special"]),
+            has(&[
+                "runtime.asmcgocall",
+                "runtime.cgocall",
+                "main._Cfunc_read_in_c",
+                "main.special"
+            ]),
             "{stacks:#?}"
         );
         let gap = "[... frames not copied]";
         assert!(
-            has(&["main.read", "runtime.cgocallback", gap, "runtime.cgocall", "main._Cfunc_call_back"]),
+            has(&[
+                "main.read",
+                "runtime.cgocallback",
+                gap,
+                "runtime.cgocall",
+                "main._Cfunc_call_back"
+            ]),
             "{stacks:#?}"
         );
-        // C that has called back is on the thread's stack: a marker stands for it, and for nothing else.
+        // C that has called back is on the thread's stack: a marker stands for it, and for nothing
+        // else.
         for stack in &stacks {
-            let behind = |(at, _): (usize, &String)| at > 0 && stack[at - 1] == "runtime.cgocallback";
+            let behind =
+                |(at, _): (usize, &String)| at > 0 && stack[at - 1] == "runtime.cgocallback";
             let gaps = stack.iter().enumerate().filter(|(_, name)| *name == gap).map(behind);
             let called_back = stack.iter().filter(|name| *name == "runtime.cgocallback").count();
             assert_eq!(gaps.collect::<Vec<_>>(), vec![true; called_back], "{stack:#?}");
@@ -153,11 +174,15 @@ fn running_stacks(pid: u32) -> Vec<Vec<String>> {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().join("stacks.folded");
     let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
-    command.args(["record", "-p", &pid.to_string(), "-d", "2s", "--metric", "cpu", "--idle", "-o"]).arg(&out);
+    command
+        .args(["record", "-p", &pid.to_string(), "-d", "2s", "--metric", "cpu", "--idle", "-o"])
+        .arg(&out);
     let output = command.output().expect("our program");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = std::fs::read_to_string(out).expect("it is written");
-    let frames = |line: &str| line.rsplit_once(' ').expect("a weight").0.split(';').skip(1).map(String::from).collect();
+    let frames = |line: &str| {
+        line.rsplit_once(' ').expect("a weight").0.split(';').skip(1).map(String::from).collect()
+    };
     text.lines().map(frames).collect()
 }
 
@@ -170,7 +195,8 @@ fn running_goroutines() {
         [&chain, middle].concat()
     };
     let go = chain(&["main.outer", "main.spin"]);
-    let c = chain(&["main.special", "main._Cfunc_spin_in_c", "runtime.cgocall", "runtime.asmcgocall"]);
+    let c =
+        chain(&["main.special", "main._Cfunc_spin_in_c", "runtime.cgocall", "runtime.asmcgocall"]);
     let mut seen = (false, false);
     for stack in stacks {
         if stack.iter().any(|name| name == "main.spin" || name == "main.leaf") {
@@ -180,7 +206,10 @@ fn running_goroutines() {
         if let Some(at) = stack.iter().position(|name| name == "spin_in_c") {
             // The goroutine's stack is not the one that the kernel copied.
             let marked = stack[0].starts_with("[truncated") && stack[1] == "runtime.asmcgocall";
-            assert!(marked || stack[..at].iter().map(String::as_str).zip(&c).all(|(a, b)| a == *b), "{stack:#?}");
+            assert!(
+                marked || stack[..at].iter().map(String::as_str).zip(&c).all(|(a, b)| a == *b),
+                "{stack:#?}"
+            );
             seen.1 = true;
         }
         assert!(!stack.iter().any(|name| name.starts_with("[no unwind info")), "{stack:#?}");
@@ -192,15 +221,20 @@ fn running_goroutines() {
 fn stripped_programs_have_the_names_of_their_twins() {
     let flags = |more: &[&'static str]| [&["-trimpath"], more].concat();
     let twin = build("twin", false, &flags(&[]));
-    let stripped = std::fs::read(build("stripped", false, &flags(&["-ldflags=-s -w"]))).expect("it was built");
+    let stripped =
+        std::fs::read(build("stripped", false, &flags(&["-ldflags=-s -w"]))).expect("it was built");
     let output = Command::new("nm").arg(&twin).output().expect("nm is needed");
     let mut functions = BTreeMap::new();
     for line in String::from_utf8(output.stdout).expect("text").lines() {
         let fields: Vec<&str> = line.splitn(3, ' ').collect();
         if let [address, "t" | "T", name] = fields[..]
-            && !["runtime.text", "runtime.etext", "go:textfipsstart", "go:textfipsend"].contains(&name)
+            && !["runtime.text", "runtime.etext", "go:textfipsstart", "go:textfipsend"]
+                .contains(&name)
         {
-            functions.insert(u64::from_str_radix(address, 16).expect("hex"), name.trim_end_matches(".abi0").to_owned());
+            functions.insert(
+                u64::from_str_radix(address, 16).expect("hex"),
+                name.trim_end_matches(".abi0").to_owned(),
+            );
         }
     }
     assert!(functions.len() > 1500, "{}", functions.len());
@@ -217,5 +251,9 @@ fn stripped_programs_have_the_names_of_their_twins() {
         }
     }
     assert!(other.is_empty(), "{other:#?}");
-    assert!(lines * 10 > functions.len() * 9, "{lines} of {} functions have a first line", functions.len());
+    assert!(
+        lines * 10 > functions.len() * 9,
+        "{lines} of {} functions have a first line",
+        functions.len()
+    );
 }

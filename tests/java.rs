@@ -1,4 +1,5 @@
-//! Java stacks and thread names against `jstack`, frame by frame with lines, on every JDK of this machine.
+//! Java stacks and thread names against `jstack`, frame by frame with lines, on every JDK of this
+//! machine.
 
 mod common;
 
@@ -18,7 +19,8 @@ type Frame = (String, String);
 fn jstack(jdk: &Jdk, target: &Jvm) -> BTreeMap<u64, (String, Vec<Frame>)> {
     static THREAD: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r#"^"(.*)" .*\bnid=(0x[0-9a-f]+|\d+)"#).expect("a pattern"));
-    static FRAME: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\s+at ([^(]+)\((.*)\)$").expect("a pattern"));
+    static FRAME: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"^\s+at ([^(]+)\((.*)\)$").expect("a pattern"));
     let mut threads: BTreeMap<u64, (String, Vec<Frame>)> = BTreeMap::new();
     let mut current = None;
     let utf8 = ["-J-Dfile.encoding=UTF-8", "-J-Dstdout.encoding=UTF-8"];
@@ -26,7 +28,9 @@ fn jstack(jdk: &Jdk, target: &Jvm) -> BTreeMap<u64, (String, Vec<Frame>)> {
     let text = output(&mut jdk.on("jstack", &utf8, target)).replace(")\tat ", ")\n\tat ");
     for line in text.lines() {
         if let Some(found) = THREAD.captures(line) {
-            let id = found[2].strip_prefix("0x").map_or(found[2].parse(), |hex| u64::from_str_radix(hex, 16));
+            let id = found[2]
+                .strip_prefix("0x")
+                .map_or(found[2].parse(), |hex| u64::from_str_radix(hex, 16));
             let id = id.expect("a number");
             threads.insert(id, (found[1].to_string(), Vec::new()));
             current = Some(id);
@@ -44,9 +48,11 @@ fn jstack(jdk: &Jdk, target: &Jvm) -> BTreeMap<u64, (String, Vec<Frame>)> {
 
 /// Without the numbers that generated classes have.
 fn normal(method: &str) -> String {
-    static ADDRESS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"/(0x[0-9a-f]+|\d+)\.").expect("a pattern"));
-    static NUMBER: LazyLock<Regex> =
-        LazyLock::new(|| Regex::new(r"(\$\$Lambda|Generated\w+Accessor)\$?\d+").expect("a pattern"));
+    static ADDRESS: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"/(0x[0-9a-f]+|\d+)\.").expect("a pattern"));
+    static NUMBER: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r"(\$\$Lambda|Generated\w+Accessor)\$?\d+").expect("a pattern")
+    });
     let method = ADDRESS.replace_all(method, ".");
     let method = NUMBER.replace_all(&method, "$1");
     method.rsplit('/').next().unwrap_or_default().to_string()
@@ -72,13 +78,17 @@ fn dump(targets: &[&Jvm], options: &[&str]) -> Vec<Thread> {
     }
     let report: Value = serde_json::from_str(&output(&mut command)).expect("json");
     let told = report["targets"].as_array().expect("targets");
-    assert!(told.len() == targets.len() && told.iter().all(|target| target["runtime"] == "jvm"), "{told:?}");
+    assert!(
+        told.len() == targets.len() && told.iter().all(|target| target["runtime"] == "jvm"),
+        "{told:?}"
+    );
     let threads = report["threads"].as_array().expect("threads");
     let text = |value: &Value| value.as_str().map(str::to_string);
     let thread = |thread: &Value| {
         let frames = thread["frames"].as_array().expect("frames");
         let java = frames.iter().filter(|frame| frame["kind"] == "java").map(|frame| {
-            let place = match (frame["tier"].as_str(), text(&frame["file"]), frame["line"].as_u64()) {
+            let place = match (frame["tier"].as_str(), text(&frame["file"]), frame["line"].as_u64())
+            {
                 (Some("native"), ..) => "Native Method".to_string(),
                 (_, None, _) => "Unknown Source".to_string(),
                 (_, Some(file), None) => file,
@@ -87,7 +97,11 @@ fn dump(targets: &[&Jvm], options: &[&str]) -> Vec<Thread> {
             (text(&frame["frame"]).expect("a name"), place)
         });
         let all = frames.iter().map(|frame| {
-            (text(&frame["kind"]).unwrap_or_default(), text(&frame["frame"]).unwrap_or_default(), text(&frame["tier"]))
+            (
+                text(&frame["kind"]).unwrap_or_default(),
+                text(&frame["frame"]).unwrap_or_default(),
+                text(&frame["tier"]),
+            )
         });
         Thread {
             pid: thread["pid"].as_u64().expect("an id"),
@@ -110,30 +124,43 @@ fn blocked(jdk: &Jdk, options: &[&str], seed: &str) -> Jvm {
     let classes = jdk.compile("Blocked.java");
     let target = jdk.start(&classes, options, &["Blocked", seed, &THREADS.to_string()]);
     // The virtual machine says that a thread waits a moment before it does.
-    let waits = |(state, name): &(char, String)| *state == 'S' || !name.starts_with("a thread with");
+    let waits =
+        |(state, name): &(char, String)| *state == 'S' || !name.starts_with("a thread with");
     wait_until("all wait", || states(target.pid()).iter().all(waits));
     target
 }
 
-/// Compares every blocked thread's Java frames and name with jstack's. Returns the tiers that were met.
+/// Compares every blocked thread's Java frames and name with jstack's. Returns the tiers that were
+/// met.
 fn check(jdk: &Jdk, options: &[&str], seed: &str, capture: &[&str]) -> BTreeSet<String> {
     let what = format!("{} {options:?} seed {seed} {capture:?}", jdk.name());
     let target = blocked(jdk, options, seed);
     compare(&dump(&[&target], capture), &target, jdk, options, &what)
 }
 
-fn compare(ours: &[Thread], target: &Jvm, jdk: &Jdk, options: &[&str], what: &str) -> BTreeSet<String> {
+fn compare(
+    ours: &[Thread],
+    target: &Jvm,
+    jdk: &Jdk,
+    options: &[&str],
+    what: &str,
+) -> BTreeSet<String> {
     let theirs = jstack(jdk, target);
-    let ours: Vec<&Thread> = ours.iter().filter(|thread| thread.pid == u64::from(target.pid())).collect();
+    let ours: Vec<&Thread> =
+        ours.iter().filter(|thread| thread.pid == u64::from(target.pid())).collect();
     let mut tiers = BTreeSet::new();
     let mut compared = 0;
     for thread in ours.iter().filter(|thread| thread.name.starts_with("a thread with")) {
         let told = theirs.get(&thread.tid);
-        let (name, frames) = told.unwrap_or_else(|| panic!("{what}: jstack has no {} {}", thread.tid, thread.name));
-        // ZGC moves objects while the program runs, and references are put right when the program follows them (jstack does): until then
-        // what they lead to is gone, and there is the kernel's name.
-        let zgc = options.contains(&"-XX:+UseZGC") && name.as_bytes().get(..15) == Some(thread.name.as_bytes());
-        // jstack does not know characters beyond 16 bits, and that of JDK 11 tears others apart where its buffer ends.
+        let (name, frames) =
+            told.unwrap_or_else(|| panic!("{what}: jstack has no {} {}", thread.tid, thread.name));
+        // ZGC moves objects while the program runs, and references are put right when the program
+        // follows them (jstack does): until then what they lead to is gone, and there is the
+        // kernel's name.
+        let zgc = options.contains(&"-XX:+UseZGC")
+            && name.as_bytes().get(..15) == Some(thread.name.as_bytes());
+        // jstack does not know characters beyond 16 bits, and that of JDK 11 tears others apart
+        // where its buffer ends.
         let ascii = |name: &str| name.chars().filter(char::is_ascii).collect::<String>();
         let torn = name.contains('\u{fffd}') && ascii(name) == ascii(&thread.name);
         let ours = if zgc || torn { name } else { &thread.name };
@@ -144,14 +171,27 @@ fn compare(ours: &[Thread], target: &Jvm, jdk: &Jdk, options: &[&str], what: &st
             "{what}"
         );
         assert!(thread.complete, "{what}: {} {:?}", thread.name, thread.all);
-        tiers.extend(thread.all.iter().filter(|(kind, ..)| kind == "java").filter_map(|(.., tier)| tier.clone()));
+        tiers.extend(
+            thread
+                .all
+                .iter()
+                .filter(|(kind, ..)| kind == "java")
+                .filter_map(|(.., tier)| tier.clone()),
+        );
         // The kind of waiting is the ninth of the number.
-        let number: usize = name.split_ascii_whitespace().nth(6).and_then(|word| word.parse().ok()).expect("a number");
-        let state = ["sleep", "wait", "wait", "lock", "wait", "lock", "wait", "wait", "poll"][number % 9];
-        // Before JDK 13 it polls the one descriptor first, which might as well be read; and a lock is known by names, which some
-        // packages of the library do not have.
-        let polls_one =
-            thread.java.first().is_some_and(|(method, _)| method == "java.net.PlainSocketImpl.socketAccept");
+        let number: usize = name
+            .split_ascii_whitespace()
+            .nth(6)
+            .and_then(|word| word.parse().ok())
+            .expect("a number");
+        let state =
+            ["sleep", "wait", "wait", "lock", "wait", "lock", "wait", "wait", "poll"][number % 9];
+        // Before JDK 13 it polls the one descriptor first, which might as well be read; and a lock
+        // is known by names, which some packages of the library do not have.
+        let polls_one = thread
+            .java
+            .first()
+            .is_some_and(|(method, _)| method == "java.net.PlainSocketImpl.socketAccept");
         let nameless = thread.all.iter().any(|(_, function, _)| function.starts_with("libjvm.so!"));
         let state = match state {
             "poll" if polls_one => "io",
@@ -163,7 +203,10 @@ fn compare(ours: &[Thread], target: &Jvm, jdk: &Jdk, options: &[&str], what: &st
     }
     assert_eq!(compared, THREADS, "{what}");
     // Native frames are below and above.
-    assert!(ours.iter().all(|thread| !thread.complete || thread.all.last().is_some_and(|(kind, ..)| kind == "native")));
+    assert!(
+        ours.iter().all(|thread| !thread.complete
+            || thread.all.last().is_some_and(|(kind, ..)| kind == "native"))
+    );
     tiers
 }
 
@@ -181,19 +224,39 @@ fn blocked_stacks_are_what_jstack_says() {
             ("4", &["-XX:-TieredCompilation", "-Xbatch"]),
             ("5", &["-XX:+UseZGC"]),
             ("6", &["-XX:+UseShenandoahGC"]),
-            ("7", &["-XX:+UseParallelGC", "-XX:-UseCompressedOops", "-XX:-UseCompressedClassPointers", "-Xshare:off"]),
-            ("8", &["-XX:+UseSerialGC", "-XX:+UseCompactObjectHeaders", "-XX:-SegmentedCodeCache", "-Xshare:off"]),
+            (
+                "7",
+                &[
+                    "-XX:+UseParallelGC",
+                    "-XX:-UseCompressedOops",
+                    "-XX:-UseCompressedClassPointers",
+                    "-Xshare:off",
+                ],
+            ),
+            (
+                "8",
+                &[
+                    "-XX:+UseSerialGC",
+                    "-XX:+UseCompactObjectHeaders",
+                    "-XX:-SegmentedCodeCache",
+                    "-Xshare:off",
+                ],
+            ),
             ("9", &["-XX:+PreserveFramePointer"]),
         ] {
             tiers.extend(check(jdk, options, seed, &[]));
         }
         let all = ["c1", "c2", "inlined", "interpreted", "native"].map(String::from);
-        assert!(all.iter().all(|tier| tiers.contains(tier)), "{}: not all were met: {tiers:?}", jdk.name());
+        assert!(
+            all.iter().all(|tier| tiers.contains(tier)),
+            "{}: not all were met: {tiers:?}",
+            jdk.name()
+        );
     }
 }
 
-/// The library of the virtual machine is mapped by a path that is another file here, or none; in a container threads have
-/// other numbers, too.
+/// The library of the virtual machine is mapped by a path that is another file here, or none; in a
+/// container threads have other numbers, too.
 #[test]
 fn in_chroots_and_containers_they_are_the_same() {
     if !can_test() {
@@ -206,7 +269,8 @@ fn in_chroots_and_containers_they_are_the_same() {
             let ours = dump(&[&target], &["--capture", capture]);
             compare(&ours, &target, &jdk, &[], &format!("{} {capture}", jdk.name()));
             // Names of native frames come from files, which are elsewhere there.
-            let mut native = ours.iter().flat_map(|thread| &thread.all).filter(|(kind, ..)| kind == "native");
+            let mut native =
+                ours.iter().flat_map(|thread| &thread.all).filter(|(kind, ..)| kind == "native");
             assert!(native.all(|(_, function, _)| !function.contains("!0x")), "{}", jdk.name());
         }
     }
@@ -320,16 +384,30 @@ fn busy_threads_are_walked_to_their_end() {
             let target = jdk.start(&classes, options, &["Busy"]);
             let mut record = Command::new(env!("CARGO_BIN_EXE_sampletop"));
             let pid = target.pid().to_string();
-            record.args(["record", "-p", &pid, "-i", "2ms", "--capture", capture, "--format", "folded"]);
+            record.args([
+                "record",
+                "-p",
+                &pid,
+                "-i",
+                "2ms",
+                "--capture",
+                capture,
+                "--format",
+                "folded",
+            ]);
             record.args(["--no-kernel", "--group", "name", "--metric", "cpu"]);
             let recording = Recording::start(&mut record);
             recording.until_used(target.pid(), 6_000);
             let output = recording.end();
             assert!(output.status.success(), "{what}: {}", String::from_utf8_lossy(&output.stderr));
             let told = Told::read(&String::from_utf8(output.stdout).expect("text"));
-            println!("{what}: {} us in whole stacks, {} us in broken ones", told.whole, told.broken);
+            println!(
+                "{what}: {} us in whole stacks, {} us in broken ones",
+                told.whole, told.broken
+            );
             assert!(told.whole > 1_000_000, "{what}: {} us", told.whole);
-            // One of a thousand, and five standard deviations of the few samples that these are (and three, for their skew).
+            // One of a thousand, and five standard deviations of the few samples that these are
+            // (and three, for their skew).
             let expected = (told.whole + told.broken) as f64 / INTERVAL_US * 0.001;
             let broken = told.broken as f64 / INTERVAL_US;
             assert!(
@@ -339,12 +417,18 @@ fn busy_threads_are_walked_to_their_end() {
                 told.ends
             );
             assert!(told.wrong.is_empty(), "{what}: {:?}", told.wrong);
-            // A loop that is counted has no place in JDK 8's optimised code where the compiler kept what is running: it is its caller's.
+            // A loop that is counted has no place in JDK 8's optimised code where the compiler kept
+            // what is running: it is its caller's.
             let kept = |method: &&str| !(*method == "hot" && jdk.name().contains("java-8-"));
-            for method in
-                ["loop", "work", "hot", "rec", "catches", "maps", "copies"].iter().filter(|method| kept(method))
+            for method in ["loop", "work", "hot", "rec", "catches", "maps", "copies"]
+                .iter()
+                .filter(|method| kept(method))
             {
-                assert!(told.methods.contains(*method), "{what}: {method} is not among {:?}", told.methods);
+                assert!(
+                    told.methods.contains(*method),
+                    "{what}: {method} is not among {:?}",
+                    told.methods
+                );
             }
         }
     }

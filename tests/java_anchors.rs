@@ -1,5 +1,5 @@
-//! Java threads that wait in native code without unwind information: their stacks go on at the Java code that called it, and say that
-//! frames are missing between.
+//! Java threads that wait in native code without unwind information: their stacks go on at the Java
+//! code that called it, and say that frames are missing between.
 
 mod common;
 
@@ -9,7 +9,8 @@ use common::java::{JDKS, can_test, compile, output, start};
 use common::{build, wait_until, wait_until_all_sleep};
 use serde_json::Value;
 
-/// The frames of the thread that waits, innermost first: those of the program, of the library by `native`, and markers.
+/// The frames of the thread that waits, innermost first: those of the program, of the library by
+/// `native`, and markers.
 fn stack(pid: u32, capture: &str) -> Option<Vec<String>> {
     let mut dump = Command::new(env!("CARGO_BIN_EXE_sampletop"));
     dump.args(["dump", "-p", &pid.to_string(), "--capture", capture, "--format", "json"]);
@@ -17,11 +18,15 @@ fn stack(pid: u32, capture: &str) -> Option<Vec<String>> {
     let threads = dump["threads"].as_array().expect("threads").iter();
     let stacks = threads.map(|thread| thread["frames"].as_array().expect("frames"));
     let name = |frame: &Value| frame["frame"].as_str().expect("a name").to_owned();
-    let main = stacks.into_iter().find(|frames| frames.iter().any(|frame| name(frame) == "Anchors.block"))?;
+    let main = stacks
+        .into_iter()
+        .find(|frames| frames.iter().any(|frame| name(frame) == "Anchors.block"))?;
     let told = main.iter().filter_map(|frame| match frame["kind"].as_str() {
         Some("marker") => Some(name(frame)),
         Some("java") => Some(name(frame)),
-        _ if frame["module"].as_str().is_some_and(|module| module.contains("anchors")) => Some("native".to_owned()),
+        _ if frame["module"].as_str().is_some_and(|module| module.contains("anchors")) => {
+            Some("native".to_owned())
+        }
         _ => None,
     });
     Some(told.collect())
@@ -35,15 +40,20 @@ fn java_goes_on_behind_native_code_that_nobody_can_walk() {
     for home in JDKS.iter() {
         let classes = compile(home, "Anchors.java");
         let id = home.file_name().expect("a name").to_string_lossy();
-        let (include, linux) =
-            (format!("-I{}", home.join("include").display()), format!("-I{}", home.join("include/linux").display()));
+        let (include, linux) = (
+            format!("-I{}", home.join("include").display()),
+            format!("-I{}", home.join("include/linux").display()),
+        );
         let bare = ["-shared", "-fPIC", "-O2", "-fomit-frame-pointer"];
-        let no_tables = ["-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-fno-exceptions"];
-        let library = build("anchors.c", &id, &[&bare[..], &no_tables, &[&include, &linux]].concat());
+        let no_tables =
+            ["-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-fno-exceptions"];
+        let library =
+            build("anchors.c", &id, &[&bare[..], &no_tables, &[&include, &linux]].concat());
         let file = library.file_name().expect("a name").to_string_lossy().into_owned();
         let gap = format!("[no unwind info: {file}]");
         for options in [&["-Xint"][..], &["-Xcomp"], &[]] {
-            let target = start(home, &classes, options, &["Anchors", library.to_str().expect("text")]);
+            let target =
+                start(home, &classes, options, &["Anchors", library.to_str().expect("text")]);
             for capture in ["bpf", "perf"] {
                 let mut found = None;
                 wait_until("it is where it waits", || {
@@ -51,9 +61,21 @@ fn java_goes_on_behind_native_code_that_nobody_can_walk() {
                     found.is_some()
                 });
                 wait_until_all_sleep(target.pid());
-                let expected =
-                    ["native", &gap, "Anchors.block", "Anchors.inner", "native", &gap, "Anchors.outer", "Anchors.main"];
-                assert_eq!(stack(target.pid(), capture).expect("it waits"), expected, "{id} {options:?} {capture}");
+                let expected = [
+                    "native",
+                    &gap,
+                    "Anchors.block",
+                    "Anchors.inner",
+                    "native",
+                    &gap,
+                    "Anchors.outer",
+                    "Anchors.main",
+                ];
+                assert_eq!(
+                    stack(target.pid(), capture).expect("it waits"),
+                    expected,
+                    "{id} {options:?} {capture}"
+                );
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Virtual machines at any moment of their lives: who their threads are, while they start, after an exec, in a container; and that they
-//! do not notice being looked at.
+//! Virtual machines at any moment of their lives: who their threads are, while they start, after an
+//! exec, in a container; and that they do not notice being looked at.
 
 mod common;
 
@@ -23,21 +23,27 @@ fn sampletop(args: &[&str]) -> String {
 /// What `dump` says of a process's threads: by id, name and kind.
 fn dump(pid: u32) -> BTreeMap<u64, (String, String)> {
     let report: Value =
-        serde_json::from_str(&sampletop(&["dump", "-p", &pid.to_string(), "--format", "json"])).expect("JSON");
+        serde_json::from_str(&sampletop(&["dump", "-p", &pid.to_string(), "--format", "json"]))
+            .expect("JSON");
     let text = |value: &Value| value.as_str().expect("text").to_owned();
-    let thread =
-        |thread: &Value| (thread["tid"].as_u64().expect("an id"), (text(&thread["name"]), text(&thread["kind"])));
+    let thread = |thread: &Value| {
+        (thread["tid"].as_u64().expect("an id"), (text(&thread["name"]), text(&thread["kind"])))
+    };
     report["threads"].as_array().expect("threads").iter().map(thread).collect()
 }
 
-/// What jstack says: by id, the name, and whether it is a daemon; of the virtual machine's own threads `None`.
+/// What jstack says: by id, the name, and whether it is a daemon; of the virtual machine's own
+/// threads `None`.
 fn jstack(home: &Path, pid: u32) -> BTreeMap<u64, (String, Option<bool>)> {
-    static THREAD: LazyLock<Regex> =
-        LazyLock::new(|| Regex::new(r#"^"(.*?)" (#\d+ )?(.*)\bnid=(0x[0-9a-f]+|\d+)"#).expect("a pattern"));
+    static THREAD: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r#"^"(.*?)" (#\d+ )?(.*)\bnid=(0x[0-9a-f]+|\d+)"#).expect("a pattern")
+    });
     let text = output(Command::new(home.join("bin/jstack")).arg(pid.to_string()));
     let found = text.lines().filter_map(|line| THREAD.captures(line));
     let thread = |found: regex::Captures<'_>| {
-        let id = found[4].strip_prefix("0x").map_or(found[4].parse(), |hex| u64::from_str_radix(hex, 16));
+        let id = found[4]
+            .strip_prefix("0x")
+            .map_or(found[4].parse(), |hex| u64::from_str_radix(hex, 16));
         let daemon = found.get(2).map(|_| found[3].split(' ').any(|word| word == "daemon"));
         (id.expect("a number"), (found[1].to_owned(), daemon))
     };
@@ -50,8 +56,11 @@ fn threads_are_of_the_kind_that_jstack_says() {
         return;
     }
     for home in JDKS.iter() {
-        for collector in ["-XX:+UseG1GC", "-XX:+UseSerialGC", "-XX:+UseParallelGC", "-XX:+UseShenandoahGC"] {
-            let target = start(home, &compile(home, "Life.java"), &[collector], &["Life", "threads"]);
+        for collector in
+            ["-XX:+UseG1GC", "-XX:+UseSerialGC", "-XX:+UseParallelGC", "-XX:+UseShenandoahGC"]
+        {
+            let target =
+                start(home, &compile(home, "Life.java"), &[collector], &["Life", "threads"]);
             let what = format!("{} {collector}", home.display());
             let (theirs, ours) = (jstack(home, target.pid()), dump(target.pid()));
             let mut seen: BTreeMap<&str, u32> = BTreeMap::new();
@@ -64,7 +73,11 @@ fn threads_are_of_the_kind_that_jstack_says() {
                     continue;
                 };
                 // Those without a Java object have the kernel's 15 letters.
-                let same = if daemon.is_some() { name == called } else { called.starts_with(name.as_str()) };
+                let same = if daemon.is_some() {
+                    name == called
+                } else {
+                    called.starts_with(name.as_str())
+                };
                 assert!(same, "{what}: {name}, not {called}");
                 let expected = match daemon {
                     Some(false) => &["plain"][..],
@@ -78,7 +91,8 @@ fn threads_are_of_the_kind_that_jstack_says() {
             }
             // Ours, and the one that waits for them.
             assert_eq!(seen.get("plain"), Some(&4), "{what}: {ours:?}");
-            let daemons = ours.values().filter(|(_, kind)| kind == "daemon").map(|(name, _)| name.as_str());
+            let daemons =
+                ours.values().filter(|(_, kind)| kind == "daemon").map(|(name, _)| name.as_str());
             let daemons: BTreeSet<&str> = daemons.collect();
             for name in ["a daemon of the program", "Finalizer", "Reference Handler"] {
                 assert!(daemons.contains(name), "{what}: {ours:?}");
@@ -94,7 +108,9 @@ fn groups(report: &str) -> BTreeMap<String, f64> {
     let groups = report["groups"].as_array().expect("groups");
     groups
         .iter()
-        .map(|group| (group["name"].as_str().expect("a name").into(), group["wall_ms"].as_f64().expect("ms")))
+        .map(|group| {
+            (group["name"].as_str().expect("a name").into(), group["wall_ms"].as_f64().expect("ms"))
+        })
         .collect()
 }
 
@@ -106,8 +122,11 @@ fn a_thread_has_the_name_of_the_time() {
     let home = &JDKS[0];
     let target = start(home, &compile(home, "Life.java"), &[], &["Life", "names"]);
     let pid = target.pid().to_string();
-    let told = groups(&sampletop(&["record", "-p", &pid, "-d", "4s", "--format", "json", "--group", "name"]));
-    // Half a second each. Where reading names takes long the kernel's stand for some of them, which are no other's.
+    let told = groups(&sampletop(&[
+        "record", "-p", &pid, "-d", "4s", "--format", "json", "--group", "name",
+    ]));
+    // Half a second each. Where reading names takes long the kernel's stand for some of them, which
+    // are no other's.
     for name in ["first of the requests", "second of the requests"] {
         let [whole, short] = [name, &name[..15]].map(|name| told.get(name).copied().unwrap_or(0.0));
         assert!(whole > 0.0 && (1_450.0..=2_550.0).contains(&(whole + short)), "{name}: {told:?}");
@@ -127,9 +146,13 @@ fn it_does_not_notice_and_jstack_works_meanwhile() {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !over.load(Ordering::Relaxed) {
-                    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it lives").flatten();
-                    let mut status = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("status")).ok());
-                    let found = status.any(|status| !status.lines().any(|line| line == "TracerPid:\t0"));
+                    let tasks =
+                        std::fs::read_dir(format!("/proc/{pid}/task")).expect("it lives").flatten();
+                    let mut status = tasks.filter_map(|task| {
+                        std::fs::read_to_string(task.path().join("status")).ok()
+                    });
+                    let found =
+                        status.any(|status| !status.lines().any(|line| line == "TracerPid:\t0"));
                     traced.fetch_or(found, Ordering::Relaxed);
                     std::thread::sleep(Duration::from_millis(1));
                 }
@@ -157,14 +180,18 @@ fn it_does_not_notice_and_jstack_works_meanwhile() {
             over.store(true, Ordering::Relaxed);
             assert!(done.status.success());
             for found in [meanwhile, afterwards] {
-                assert!(found.values().any(|(name, _)| name == "another worker of it"), "{found:?}");
+                assert!(
+                    found.values().any(|(name, _)| name == "another worker of it"),
+                    "{found:?}"
+                );
             }
         });
         assert!(!traced.into_inner(), "{}: a thread was traced", home.display());
     }
 }
 
-/// Microseconds of stacks with this method in them, and whether all of them show it under its callers in order.
+/// Microseconds of stacks with this method in them, and whether all of them show it under its
+/// callers in order.
 fn worked(report: &str, what: &str) -> u64 {
     let mut sum = 0;
     for line in report.lines().filter(|line| line.contains(";Life.burn")) {
@@ -183,14 +210,30 @@ fn it_can_be_looked_at_from_its_first_moment() {
     for home in JDKS.iter() {
         let (java, classes) = (home.join("bin/java"), compile(home, "Life.java"));
         let (java, classes) = (java.to_str().expect("text"), classes.to_str().expect("text"));
-        let format = ["-d", "exit", "--format", "folded", "--metric", "cpu", "--no-kernel", "--capture", "bpf"];
+        let format = [
+            "-d",
+            "exit",
+            "--format",
+            "folded",
+            "--metric",
+            "cpu",
+            "--no-kernel",
+            "--capture",
+            "bpf",
+        ];
         // As soon as it is there, and later.
         for delay in [0, 20, 60, 150] {
             let mut command = Command::new(java);
-            let mut child = command.args(["-cp", classes, "Life", "work", "1000"]).spawn().expect("java starts");
+            let mut child = command
+                .args(["-cp", classes, "Life", "work", "1000"])
+                .spawn()
+                .expect("java starts");
             std::thread::sleep(Duration::from_millis(delay));
             let what = format!("{java} after {delay} ms");
-            let worked = worked(&sampletop(&[&["record", "-p", &child.id().to_string()], &format[..]].concat()), &what);
+            let worked = worked(
+                &sampletop(&[&["record", "-p", &child.id().to_string()], &format[..]].concat()),
+                &what,
+            );
             child.wait().expect("it ends");
             // It reads until it can, at most 10 ms after that.
             assert!(worked > 700_000, "{what}: {worked} us");
@@ -214,9 +257,15 @@ fn names_are_found_in_containers() {
     let jdk = Jdk::apart(&JDKS[0], true);
     let target = jdk.start(&jdk.compile("Life.java"), &[], &["Life", "threads"]);
     let threads = dump(target.pid());
-    for expected in [("a worker of the program", "plain"), ("a daemon of the program", "daemon"), ("java", "internal")]
-    {
-        let found = threads.values().filter(|(name, kind)| (name.as_str(), kind.as_str()) == expected).count();
+    for expected in [
+        ("a worker of the program", "plain"),
+        ("a daemon of the program", "daemon"),
+        ("java", "internal"),
+    ] {
+        let found = threads
+            .values()
+            .filter(|(name, kind)| (name.as_str(), kind.as_str()) == expected)
+            .count();
         assert_eq!(found, 1, "{expected:?}: {threads:?}");
     }
 }
@@ -229,9 +278,22 @@ fn one_that_another_starts_is_watched_too() {
     for home in JDKS.iter() {
         let mut target = start(home, &compile(home, "Life.java"), &[], &["Life", "starts", "2000"]);
         let mut record = Command::new(env!("CARGO_BIN_EXE_sampletop"));
-        record.args(["record", "-p", &target.pid().to_string(), "--subprocesses", "--group", "process"]);
+        record.args([
+            "record",
+            "-p",
+            &target.pid().to_string(),
+            "--subprocesses",
+            "--group",
+            "process",
+        ]);
         // The format that is flat: compilers' stacks may be deep.
-        let recording = Recording::start(record.args(["--format", "folded", "--metric", "wall", "--no-kernel"]));
+        let recording = Recording::start(record.args([
+            "--format",
+            "folded",
+            "--metric",
+            "wall",
+            "--no-kernel",
+        ]));
         target.child.stdin.as_mut().expect("piped").write_all(b"\n").expect("it listens");
         let other = target.lines.next().expect("a line").expect("text");
         target.child.wait().expect("it ends");
@@ -240,13 +302,21 @@ fn one_that_another_starts_is_watched_too() {
         let report = String::from_utf8(output.stdout).expect("text");
         let of = |pid: &str| -> String {
             let begin = format!("{pid} ");
-            report.lines().filter(|line| line.starts_with(&begin)).map(|line| format!("{line}\n")).collect()
+            report
+                .lines()
+                .filter(|line| line.starts_with(&begin))
+                .map(|line| format!("{line}\n"))
+                .collect()
         };
         let (one, other) = (of(&target.pid().to_string()), of(&other));
         // It is found within half a second, and its virtual machine is there 0.2 s later.
         let worked = worked(&other, &format!("{} by another", home.display()));
         assert!(worked > 1_000_000, "{}: {worked} us", home.display());
-        assert!(one.contains(";Life.main;Life.starts;") && !one.contains(";Life.burn"), "{}: {one}", home.display());
+        assert!(
+            one.contains(";Life.main;Life.starts;") && !one.contains(";Life.burn"),
+            "{}: {one}",
+            home.display()
+        );
         assert!(!other.contains(";Life.starts"), "{}: {other}", home.display());
     }
 }

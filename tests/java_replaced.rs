@@ -1,4 +1,5 @@
-//! Compiled Java methods that take the place of others: a sample is named by the method of its instant.
+//! Compiled Java methods that take the place of others: a sample is named by the method of its
+//! instant.
 
 mod common;
 
@@ -47,7 +48,9 @@ impl Told {
                 _ => None,
             });
             let bits: Vec<u64> = bits.collect();
-            let Some((_, number)) = stack.split_once(".burn").filter(|_| bits.len() == BITS) else { continue };
+            let Some((_, number)) = stack.split_once(".burn").filter(|_| bits.len() == BITS) else {
+                continue;
+            };
             let spelled = bits.iter().fold(0, |number, bit| number << 1 | bit);
             let named: u64 = number[..6].parse().expect("a number");
             if named % (1 << BITS) == spelled {
@@ -64,7 +67,9 @@ impl Told {
 /// `defineHiddenClass` came with JDK 15.
 fn has_hidden_classes(home: &Path) -> bool {
     let release = std::fs::read_to_string(home.join("release")).unwrap_or_default();
-    let version = release.split_once("JAVA_VERSION=\"").and_then(|(_, version)| version.split(['.', '-', '"']).next());
+    let version = release
+        .split_once("JAVA_VERSION=\"")
+        .and_then(|(_, version)| version.split(['.', '-', '"']).next());
     version.and_then(|version| version.parse().ok()).is_some_and(|version: u32| version >= 15)
 }
 
@@ -72,9 +77,23 @@ fn record(home: &Path, capture: &str) -> Told {
     let classes = compile(home, "Generations.java");
     let target = start(home, &classes, OPTIONS, &["Generations", "20000000"]);
     let file = classes.join(format!("{capture}.folded"));
-    let arguments =
-        ["record", "-p", &target.pid().to_string(), "--capture", capture, "-d", "3s", "--metric", "cpu", "-o"];
-    let done = Command::new(env!("CARGO_BIN_EXE_sampletop")).args(arguments).arg(&file).output().expect("it starts");
+    let arguments = [
+        "record",
+        "-p",
+        &target.pid().to_string(),
+        "--capture",
+        capture,
+        "-d",
+        "3s",
+        "--metric",
+        "cpu",
+        "-o",
+    ];
+    let done = Command::new(env!("CARGO_BIN_EXE_sampletop"))
+        .args(arguments)
+        .arg(&file)
+        .output()
+        .expect("it starts");
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     Told::read(&std::fs::read_to_string(&file).expect("a report"))
 }
@@ -88,7 +107,11 @@ fn no_method_has_the_time_of_the_one_that_was_in_its_place() {
         for capture in ["bpf", "perf"] {
             let told = record(home, capture);
             // Each method burns for some 30 ms: the first sample of each is in doubt.
-            assert!(told.right > 100_000 && told.replaced > 0, "{} {capture}: {told:?}", home.display());
+            assert!(
+                told.right > 100_000 && told.replaced > 0,
+                "{} {capture}: {told:?}",
+                home.display()
+            );
             // At most one sample.
             assert!(told.wrong <= 25_000, "{} {capture}: {told:?}", home.display());
         }

@@ -1,5 +1,5 @@
-//! Time of known shares: what sampletop says of a Java program against what the program measures of itself, and against the virtual
-//! machine's own sampler (Flight Recorder).
+//! Time of known shares: what sampletop says of a Java program against what the program measures of
+//! itself, and against the virtual machine's own sampler (Flight Recorder).
 
 mod common;
 
@@ -14,14 +14,16 @@ use serde_json::Value;
 
 const METHODS: [&str; 3] = ["red", "green", "blue"];
 
-/// Standard deviations that are allowed: six comparisons for each of two JDKs err together once in two million runs.
+/// Standard deviations that are allowed: six comparisons for each of two JDKs err together once in
+/// two million runs.
 const Z: f64 = 5.5;
 
 /// What the thread has spent in each method so far, ns by its own clock.
 fn spent(target: &mut Running) -> [f64; 3] {
     target.child.stdin.as_mut().expect("piped").write_all(b"\n").expect("it listens");
     let line = target.lines.next().expect("a line").expect("text");
-    let numbers: Vec<f64> = line.split(' ').map(|number| number.parse().expect("a number")).collect();
+    let numbers: Vec<f64> =
+        line.split(' ').map(|number| number.parse().expect("a number")).collect();
     numbers.try_into().expect("three")
 }
 
@@ -35,7 +37,8 @@ fn deviation(share: f64, looks: f64) -> f64 {
     (share * (1.0 - share) / looks).sqrt()
 }
 
-/// What a sampler says of the methods: how often it found the thread in each, and which part of that at its loop.
+/// What a sampler says of the methods: how often it found the thread in each, and which part of
+/// that at its loop.
 struct Told {
     looks: f64,
     shares: [f64; 3],
@@ -52,7 +55,8 @@ impl Told {
         });
         let mut at_loops = loops();
         for (at, method) in METHODS.iter().enumerate() {
-            let here = found.get(&(method.to_string(), at_loops[at] as u64)).copied().unwrap_or(0.0);
+            let here =
+                found.get(&(method.to_string(), at_loops[at] as u64)).copied().unwrap_or(0.0);
             at_loops[at] = here / all[at];
         }
         Told { looks, shares: shares(all), at_loops }
@@ -84,8 +88,13 @@ impl Told {
         let mut jfr = Command::new(home.join("bin/jfr"));
         let text = output(jfr.args(["print", "--events", "jdk.ExecutionSample"]).arg(file));
         let mut found = BTreeMap::new();
-        for event in text.split("jdk.ExecutionSample {").filter(|event| event.contains("sampledThread = \"shares\"")) {
-            let innermost = event.split_once("stackTrace = [").and_then(|(_, stack)| stack.trim_start().lines().next());
+        for event in text
+            .split("jdk.ExecutionSample {")
+            .filter(|event| event.contains("sampledThread = \"shares\""))
+        {
+            let innermost = event
+                .split_once("stackTrace = [")
+                .and_then(|(_, stack)| stack.trim_start().lines().next());
             let Some((method, line)) =
                 innermost.and_then(|text| text.strip_prefix("Shares.")?.split_once("(int) line: "))
             else {
@@ -102,9 +111,11 @@ impl Told {
 fn loops() -> [f64; 3] {
     let source = include_str!("targets/Shares.java");
     METHODS.map(|method| {
-        let mut lines =
-            (1..).zip(source.lines()).skip_while(|(_, line)| !line.contains(&format!(" {method}(int n) {{")));
-        let (number, _) = lines.find(|(_, line)| line.trim_start().starts_with("for ")).expect("a loop");
+        let mut lines = (1..)
+            .zip(source.lines())
+            .skip_while(|(_, line)| !line.contains(&format!(" {method}(int n) {{")));
+        let (number, _) =
+            lines.find(|(_, line)| line.trim_start().starts_with("for ")).expect("a loop");
         f64::from(number)
     })
 }
@@ -120,11 +131,15 @@ fn methods_and_lines_get_their_shares() {
         // In the background code would be compiled again while it is measured.
         let mut target = start(home, &classes, &["-Xbatch"], &["Shares"]);
         let pid = target.pid().to_string();
-        let jcmd = |command: &[&str]| output(Command::new(home.join("bin/jcmd")).arg(&pid).args(command));
+        let jcmd =
+            |command: &[&str]| output(Command::new(home.join("bin/jcmd")).arg(&pid).args(command));
         jcmd(&["JFR.start", "name=peer", "settings=profile"]);
         let before = spent(&mut target);
         let mut record = Command::new(env!("CARGO_BIN_EXE_sampletop"));
-        record.args(["record", "-p", &pid, "-i", "2ms", "--format", "json", "--group", "name", "--by", "line"]);
+        record.args([
+            "record", "-p", &pid, "-i", "2ms", "--format", "json", "--group", "name", "--by",
+            "line",
+        ]);
         let recording = Recording::start(&mut record);
         recording.until_used(target.pid(), 6_000);
         let profile = recording.end();
@@ -147,9 +162,12 @@ fn methods_and_lines_get_their_shares() {
         );
         println!("{what}");
         assert!(ours.looks > 500.0 && peers.looks > 50.0, "{what}");
-        let far = |told: &Told, at: usize| (told.shares[at] - truth[at]).abs() > Z * deviation(truth[at], told.looks);
-        // Flight Recorder leaves out the looks that it cannot walk, some methods' more often than others': once, beside other load,
-        // it had 0.14, 0.09 and 0.77 where the thread's clock said 0.21, 0.15 and 0.64. Then it is no judge.
+        let far = |told: &Told, at: usize| {
+            (told.shares[at] - truth[at]).abs() > Z * deviation(truth[at], told.looks)
+        };
+        // Flight Recorder leaves out the looks that it cannot walk, some methods' more often than
+        // others': once, beside other load, it had 0.14, 0.09 and 0.77 where the thread's clock
+        // said 0.21, 0.15 and 0.64. Then it is no judge.
         let is_judge = (0..METHODS.len()).all(|at| !far(&peers, at));
         if !is_judge {
             println!("Flight Recorder contradicts the thread's own clock and is not compared with");
@@ -157,7 +175,10 @@ fn methods_and_lines_get_their_shares() {
         for (at, truth) in truth.into_iter().enumerate() {
             assert!(!far(&ours, at), "{what}");
             let by_both = deviation(truth, ours.looks).hypot(deviation(truth, peers.looks));
-            assert!(!is_judge || (ours.shares[at] - peers.shares[at]).abs() <= Z * by_both, "{what}");
+            assert!(
+                !is_judge || (ours.shares[at] - peers.shares[at]).abs() <= Z * by_both,
+                "{what}"
+            );
             assert!(ours.at_loops[at] >= 0.98, "{what}");
         }
     }

@@ -1,5 +1,5 @@
-//! What threads of a virtual machine do, in words: waiting for work, for a lock, asleep, stopped at a safepoint; and what rows
-//! are made of by class, package and module.
+//! What threads of a virtual machine do, in words: waiting for work, for a lock, asleep, stopped at
+//! a safepoint; and what rows are made of by class, package and module.
 
 mod common;
 
@@ -55,7 +55,8 @@ fn who_waits_for_work_sleeps_or_waits_for_a_lock_is_told_apart() {
     }
 }
 
-/// Distributions may strip the virtual machine. Who wants a monitor is told all the same, and nobody else.
+/// Distributions may strip the virtual machine. Who wants a monitor is told all the same, and
+/// nobody else.
 #[test]
 fn without_symbols_locks_are_told_apart_too() {
     if !can_test() {
@@ -70,7 +71,8 @@ fn without_symbols_locks_are_told_apart_too() {
             let profile = at_rest(jvm.child.id(), &what, &["--capture", capture]);
             for group in list(&profile["groups"]) {
                 let tree = common::tree(group);
-                let mut todo: Vec<(&Value, &str)> = list(&tree).iter().map(|node| (node, "")).collect();
+                let mut todo: Vec<(&Value, &str)> =
+                    list(&tree).iter().map(|node| (node, "")).collect();
                 let mut callers = Vec::new();
                 while let Some((node, caller)) = todo.pop() {
                     let frame = node["frame"].as_str().expect("a frame");
@@ -82,7 +84,10 @@ fn without_symbols_locks_are_told_apart_too() {
                 }
                 let wants = name(group) == "lock-monitor";
                 assert_eq!(callers.len(), usize::from(wants), "{what}: {group}");
-                assert!(callers.iter().all(|caller| caller.starts_with("States.lambda")), "{callers:?}");
+                assert!(
+                    callers.iter().all(|caller| caller.starts_with("States.lambda")),
+                    "{callers:?}"
+                );
             }
         }
     }
@@ -94,7 +99,11 @@ struct Stripped(PathBuf);
 impl Stripped {
     fn new(home: &Path) -> Stripped {
         let home = home.canonicalize().expect("it is there");
-        let name = format!("stripped-{}-{}", home.file_name().expect("a name").display(), std::process::id());
+        let name = format!(
+            "stripped-{}-{}",
+            home.file_name().expect("a name").display(),
+            std::process::id()
+        );
         let copy = Stripped(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name));
         output(Command::new("cp").arg("-a").arg(&home).arg(&copy.0));
         output(Command::new("strip").arg(copy.0.join("lib/server/libjvm.so")));
@@ -126,18 +135,29 @@ fn at_rest(pid: u32, what: &str, more: &[&str]) -> Value {
             assert_eq!(spent(state) > 0.0, state == expected, "{what} {}: {group}", name(group));
         }
     }
-    assert_eq!(met, 22, "{what}: {}", list(&profile["groups"]).iter().map(name).collect::<Vec<_>>().join(", "));
+    assert_eq!(
+        met,
+        22,
+        "{what}: {}",
+        list(&profile["groups"]).iter().map(name).collect::<Vec<_>>().join(", ")
+    );
     profile
 }
 
-/// What the virtual machine's own threads and resting pools wait for is hidden: of what is left nobody waits.
+/// What the virtual machine's own threads and resting pools wait for is hidden: of what is left
+/// nobody waits.
 fn who_waits_for_work_is_hidden(pid: u32, what: &str) {
     let own = "^(VM |GC Thread#|G1 |C[12] CompilerThread|Service Thread|Sweeper thread|Monitor Deflation)";
-    let rest = ["^idle-", own, "^(Reference Handler|Finalizer|Common-Cleaner|Signal Dispatcher|Notification Thread)$"];
+    let rest = [
+        "^idle-",
+        own,
+        "^(Reference Handler|Finalizer|Common-Cleaner|Signal Dispatcher|Notification Thread)$",
+    ];
     for threads in rest {
         let text = record(pid, &["--group", "name", "--format", "text", "--threads", threads]);
         let only_idle = text.contains("shown, because there is nothing else");
-        let waits: Vec<_> = shown_states(&text).into_iter().filter(|(state, _)| *state == "wait").collect();
+        let waits: Vec<_> =
+            shown_states(&text).into_iter().filter(|(state, _)| *state == "wait").collect();
         assert!(only_idle || waits.is_empty(), "{what}: {waits:?}\n{text}");
     }
 }
@@ -151,9 +171,12 @@ fn threads_that_are_stopped_say_so_and_wait_for_no_lock() {
         let classes = compile(home, "States.java");
         let jvm = start(home, &classes, &["-XX:+UseSerialGC"], &["States", "collect"]);
         let profile = profile(jvm.child.id(), &["--group", "name"]);
-        // While objects are moved a name may not be readable at first: then a thread has two groups.
+        // While objects are moved a name may not be readable at first: then a thread has two
+        // groups.
         let mut stopped = BTreeSet::new();
-        for group in list(&profile["groups"]).iter().filter(|group| name(group).starts_with("stopped-")) {
+        for group in
+            list(&profile["groups"]).iter().filter(|group| name(group).starts_with("stopped-"))
+        {
             let tree = common::tree(group);
             let mut todo: Vec<(&Value, &str)> = list(&tree).iter().map(|node| (node, "")).collect();
             let mut met = false;
@@ -165,8 +188,15 @@ fn threads_that_are_stopped_say_so_and_wait_for_no_lock() {
                     met = true;
                     assert!(!caller.starts_with("Safepoint"), "called by {caller}");
                     let states = &node["states_ms"];
-                    assert_eq!((&states["lock"], &states["sleep"]), (&0.0.into(), &0.0.into()), "{node}");
-                    assert!(list(&node["children"]).is_empty() && node["kind"] == "marker", "{node}");
+                    assert_eq!(
+                        (&states["lock"], &states["sleep"]),
+                        (&0.0.into(), &0.0.into()),
+                        "{node}"
+                    );
+                    assert!(
+                        list(&node["children"]).is_empty() && node["kind"] == "marker",
+                        "{node}"
+                    );
                 }
                 todo.extend(list(&node["children"]).iter().map(|child| (child, frame)));
             }
@@ -187,9 +217,11 @@ fn what_java_waits_for_is_said_in_its_words() {
         let classes = compile(home, "States.java");
         let jvm = start(home, &classes, &[], &["States"]);
         let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
-        let dump = output(command.args(["dump", "-p", &jvm.child.id().to_string(), "--format", "json"]));
+        let dump =
+            output(command.args(["dump", "-p", &jvm.child.id().to_string(), "--format", "json"]));
         let dump: Value = serde_json::from_str(&dump).expect("json");
-        let condition = "park on java.util.concurrent.locks.AbstractQueuedSynchronizer$ConditionObject";
+        let condition =
+            "park on java.util.concurrent.locks.AbstractQueuedSynchronizer$ConditionObject";
         for (thread, wait) in [
             ("sleep-holder", "sleep"),
             ("sleep-unit", "sleep"),
@@ -202,7 +234,10 @@ fn what_java_waits_for_is_said_in_its_words() {
             ("idle-poll", condition),
             ("lock-monitor", "monitor enter"),
         ] {
-            let found = list(&dump["threads"]).iter().find(|found| found["name"] == thread).expect("the thread");
+            let found = list(&dump["threads"])
+                .iter()
+                .find(|found| found["name"] == thread)
+                .expect("the thread");
             assert_eq!(found["waits_for"], wait, "{} {thread}", home.display());
         }
     }
@@ -235,10 +270,15 @@ fn one_monitor_is_one_row_and_who_waits_for_the_end_of_others_is_idle() {
             let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
             let dump = output(command.args(["dump", "-p", &pid.to_string(), "--each"]));
             assert!(
-                dump.contains("InterpreterRuntime::monitorenter") && dump.contains("ObjectMonitor::enter"),
+                dump.contains("InterpreterRuntime::monitorenter")
+                    && dump.contains("ObjectMonitor::enter"),
                 "{dump}"
             );
-            assert!(dump.contains("Runtime1::monitorenter") || dump.contains("complete_monitor_locking_C"), "{dump}");
+            assert!(
+                dump.contains("Runtime1::monitorenter")
+                    || dump.contains("complete_monitor_locking_C"),
+                "{dump}"
+            );
 
             let only_idle = |thread: &str| {
                 let more = ["--group", "name", "--format", "text", "--threads", thread];
@@ -259,17 +299,28 @@ fn rows_are_classes_packages_or_modules() {
         let classes = compile(home, "States.java");
         let jvm = start(home, &classes, &[], &["States"]);
         for (by, thread, expected) in [
-            ("class", "idle-linked", &["States", "java.util.concurrent.LinkedBlockingQueue", "java.lang.Thread"][..]),
+            (
+                "class",
+                "idle-linked",
+                &["States", "java.util.concurrent.LinkedBlockingQueue", "java.lang.Thread"][..],
+            ),
             ("class", "lock-monitor", &["States", "[jvm]"]),
             (
                 "package",
                 "idle-linked",
-                &["(no package)", "java.util.concurrent", "java.util.concurrent.locks", "libjvm.so"],
+                &[
+                    "(no package)",
+                    "java.util.concurrent",
+                    "java.util.concurrent.locks",
+                    "libjvm.so",
+                ],
             ),
             ("module", "lock-monitor", &["[java]", "[jvm]", "libjvm.so", "libc.so.6"]),
         ] {
-            let profile =
-                profile(jvm.child.id(), &["--by", by, "--group", "name", "--threads", &format!("^{thread}$")]);
+            let profile = profile(
+                jvm.child.id(),
+                &["--by", by, "--group", "name", "--threads", &format!("^{thread}$")],
+            );
             assert_eq!(profile["rolled_up"], by);
             let mut met = Vec::new();
             let mut todo: Vec<(&Value, &Value)> = Vec::new();
@@ -278,16 +329,30 @@ fn rows_are_classes_packages_or_modules() {
                 todo.extend(list(tree).iter().map(|node| (node, &Value::Null)));
             }
             while let Some((node, caller)) = todo.pop() {
-                assert_ne!((&node["frame"], &node["kind"]), (&caller["frame"], &caller["kind"]), "two of one in a row");
+                assert_ne!(
+                    (&node["frame"], &node["kind"]),
+                    (&caller["frame"], &caller["kind"]),
+                    "two of one in a row"
+                );
                 assert!(node["line"].is_null() && node["tier"].is_null(), "{node}");
-                let sum: f64 = list(&node["children"]).iter().map(|child| child["wall_ms"].as_f64().expect("ms")).sum();
-                let (total, own) = (node["wall_ms"].as_f64().expect("ms"), node["self_wall_ms"].as_f64().expect("ms"));
+                let sum: f64 = list(&node["children"])
+                    .iter()
+                    .map(|child| child["wall_ms"].as_f64().expect("ms"))
+                    .sum();
+                let (total, own) = (
+                    node["wall_ms"].as_f64().expect("ms"),
+                    node["self_wall_ms"].as_f64().expect("ms"),
+                );
                 assert!((total - own - sum).abs() < 0.01, "{total} is not {own} + {sum}");
                 met.push(node["frame"].as_str().expect("a frame").to_owned());
                 todo.extend(list(&node["children"]).iter().map(|child| (child, node)));
             }
             for row in expected {
-                assert!(met.iter().any(|name| name == row), "{} by {by}: no {row} in {met:?}", home.display());
+                assert!(
+                    met.iter().any(|name| name == row),
+                    "{} by {by}: no {row} in {met:?}",
+                    home.display()
+                );
             }
             assert!(met.iter().all(|name| !name.contains("$$Lambda")), "{met:?}");
         }
@@ -303,23 +368,36 @@ fn its_own_threads_are_a_group_and_daemons_can_be_left_out() {
         let classes = compile(home, "States.java");
         let jvm = start(home, &classes, &["-XX:+UseG1GC"], &["States"]);
         let everything = profile(jvm.child.id(), &[]);
-        let own = list(&everything["groups"]).iter().find(|group| name(group) == "[JVM]").expect("a group of its own");
+        let own = list(&everything["groups"])
+            .iter()
+            .find(|group| name(group) == "[JVM]")
+            .expect("a group of its own");
         assert!(list(&own["threads"]).iter().all(|thread| thread["kind"] == "internal"), "{own}");
         let roots = list(&own["nodes"]).iter().filter(|node| node["parent"].is_null());
         let rows: Vec<_> = roots.map(|row| (&row["frame"], &row["kind"])).collect();
         for row in ["VM Thread", "C2 CompilerThread", "GC Thread"] {
-            assert!(rows.contains(&(&row.into(), &"thread".into())), "{}: no {row} in {rows:?}", home.display());
+            assert!(
+                rows.contains(&(&row.into(), &"thread".into())),
+                "{}: no {row} in {rows:?}",
+                home.display()
+            );
         }
         let kind = |everything: &Value, of: &str| -> Vec<String> {
             let groups = list(&everything["groups"]).iter();
             let threads = groups.flat_map(|group| list(&group["threads"]).to_vec());
-            threads.filter(|thread| thread["name"] == of).map(|thread| thread["kind"].to_string()).collect()
+            threads
+                .filter(|thread| thread["name"] == of)
+                .map(|thread| thread["kind"].to_string())
+                .collect()
         };
         assert_eq!(kind(&everything, "lock-monitor"), ["\"daemon\""], "{}", home.display());
         assert_eq!(kind(&everything, "idle-fixed"), ["\"plain\""], "{}", home.display());
 
         let without = profile(jvm.child.id(), &["--skip-daemon"]);
-        assert!(kind(&without, "lock-monitor").is_empty() && kind(&without, "VM Thread").is_empty(), "{without}");
+        assert!(
+            kind(&without, "lock-monitor").is_empty() && kind(&without, "VM Thread").is_empty(),
+            "{without}"
+        );
         assert_eq!(kind(&without, "idle-fixed").len(), 1);
         assert!(without["settings"]["hidden_ms"]["daemons"].as_f64().expect("ms") > 0.0);
     }

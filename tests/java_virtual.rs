@@ -1,5 +1,6 @@
-//! Virtual threads: stacks go by the names of those who are mounted, never by another's. The program's methods are named like the
-//! threads that call them, so each stack itself says which name is right.
+//! Virtual threads: stacks go by the names of those who are mounted, never by another's. The
+//! program's methods are named like the threads that call them, so each stack itself says which
+//! name is right.
 
 mod common;
 
@@ -14,7 +15,8 @@ use serde_json::Value;
 /// The kinds of threads, by the first letters of their names, and those without a name.
 const KINDS: [&str; 9] = ["a", "b", "c", "d", "e", "f", "g", "h", "nameless"];
 const HOLDER: &str = "holds its carrier";
-/// Standard deviations that are allowed: nine comparisons for each of two JDKs err together once in 1.4 million runs.
+/// Standard deviations that are allowed: nine comparisons for each of two JDKs err together once in
+/// 1.4 million runs.
 const Z: f64 = 5.5;
 
 /// 17, 25, ...; 1 for JDK 8.
@@ -22,7 +24,11 @@ fn version(jdk: &Jdk) -> u32 {
     let said = jdk.tool("java").arg("-version").output().expect("it runs").stderr;
     let said = String::from_utf8_lossy(&said);
     let version = said.split_once("version \"").expect("it says its version").1;
-    version.split(['.', '-', '"', '_']).next().and_then(|number| number.parse().ok()).expect("a number")
+    version
+        .split(['.', '-', '"', '_'])
+        .next()
+        .and_then(|number| number.parse().ok())
+        .expect("a number")
 }
 
 /// How much each kind has done so far.
@@ -47,12 +53,14 @@ impl Told {
             let tree = common::tree(group);
             let mut todo: Vec<&Value> = tree.as_array().expect("a tree").iter().collect();
             while let Some(node) = todo.pop() {
-                let method = node["frame"].as_str().and_then(|frame| frame.strip_prefix("Virtual."));
+                let method =
+                    node["frame"].as_str().and_then(|frame| frame.strip_prefix("Virtual."));
                 match method.filter(|method| KINDS.contains(method) || *method == "held") {
                     Some(method) => {
                         let group = group["name"].as_str().expect("a name");
                         let number = |of: &str| node[of].as_f64().expect("a number");
-                        *told.hits.entry((method.into(), group.into())).or_default() += number("hits");
+                        *told.hits.entry((method.into(), group.into())).or_default() +=
+                            number("hits");
                         *told.cpu.entry(method.into()).or_default() += number("cpu_hits");
                     }
                     None => todo.extend(node["children"].as_array().expect("children")),
@@ -92,8 +100,8 @@ fn record(jdk: &Jdk, options: &[&str], more: &[&str], ms: u64) -> (Told, Vec<f64
     let classes = jdk.compile("Virtual.java");
     let scheduler = "-Djdk.virtualThreadScheduler.parallelism=3";
     let exports = "--add-exports=java.base/jdk.internal.vm=ALL-UNNAMED";
-    // In the background code would be compiled again while it is measured. Of methods that are inlined side by side an interrupted
-    // instruction may count as the next one's.
+    // In the background code would be compiled again while it is measured. Of methods that are
+    // inlined side by side an interrupted instruction may count as the next one's.
     let apart = ["-Xbatch", "-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,Virtual::*"];
     let options = [&apart[..], &[scheduler, exports], options].concat();
     let mut target = jdk.start(&classes, &options, &["Virtual"]);
@@ -130,7 +138,10 @@ fn record(jdk: &Jdk, options: &[&str], more: &[&str], ms: u64) -> (Told, Vec<f64
 fn with_virtual_threads() -> Vec<&'static Jdk> {
     let jdks: Vec<&Jdk> = EVERY_JDK.iter().filter(|jdk| version(jdk) >= 21).collect();
     if jdks.is_empty() {
-        skipped(std::thread::current().name().unwrap_or("java_virtual"), "no JDK from 21 on in /usr/lib/jvm");
+        skipped(
+            std::thread::current().name().unwrap_or("java_virtual"),
+            "no JDK from 21 on in /usr/lib/jvm",
+        );
     }
     jdks
 }
@@ -155,7 +166,10 @@ fn who_is_mounted_goes_by_its_own_name() {
             let truth = work_of_kind / work.iter().sum::<f64>();
             let found = told.cpu.get(*kind).copied().unwrap_or(0.0) / looks;
             let allowed = Z * (truth * (1.0 - truth) / looks).sqrt() + 2.0 / looks;
-            assert!((truth - found).abs() <= allowed, "{kind}: {found} of {truth}, {looks} looks; {what}");
+            assert!(
+                (truth - found).abs() <= allowed,
+                "{kind}: {found} of {truth}, {looks} looks; {what}"
+            );
         }
         let notice = "its virtual threads are visible while they are mounted";
         assert!(dump.contains("frames on the heap") || dump.contains(notice), "{dump}");
@@ -172,7 +186,10 @@ fn it_never_goes_by_anothers() {
         for (options, more) in [
             (&["-XX:+UseZGC"][..], &["--capture", "bpf"][..]),
             (&["-XX:+UseParallelGC", "-Xmn8m"], &["--capture", "perf"]),
-            (&["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"], &["--capture", "perf", "-i", "50ms"]),
+            (
+                &["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"],
+                &["--capture", "perf", "-i", "50ms"],
+            ),
         ] {
             let (told, _, _) = record(jdk, options, more, 1_500);
             let (own, carriers, wrong) = told.by_name();

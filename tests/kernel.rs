@@ -35,11 +35,19 @@ struct Stack {
 
 impl Stack {
     fn kernel(&self) -> Vec<&str> {
-        self.frames.iter().filter(|(_, kind)| kind == "kernel").map(|(name, _)| name.as_str()).collect()
+        self.frames
+            .iter()
+            .filter(|(_, kind)| kind == "kernel")
+            .map(|(name, _)| name.as_str())
+            .collect()
     }
 
     fn user(&self) -> Vec<&str> {
-        self.frames.iter().filter(|(_, kind)| kind != "kernel").map(|(name, _)| name.as_str()).collect()
+        self.frames
+            .iter()
+            .filter(|(_, kind)| kind != "kernel")
+            .map(|(name, _)| name.as_str())
+            .collect()
     }
 }
 
@@ -52,10 +60,16 @@ fn number(value: &Value) -> f64 {
 }
 
 fn group<'a>(profile: &'a Value, name: &str) -> &'a Value {
-    profile["groups"].as_array().expect("groups").iter().find(|group| group["name"] == name).expect("the group")
+    profile["groups"]
+        .as_array()
+        .expect("groups")
+        .iter()
+        .find(|group| group["name"] == name)
+        .expect("the group")
 }
 
-/// For how long the program was looked at, ms: its threads are there all the time, one in each group.
+/// For how long the program was looked at, ms: its threads are there all the time, one in each
+/// group.
 fn life(profile: &Value) -> f64 {
     let groups = profile["groups"].as_array().expect("groups").iter();
     groups.map(|group| number(&group["wall_ms"])).fold(0.0, f64::max)
@@ -81,7 +95,8 @@ fn stacks(group: &Value) -> Vec<Stack> {
 
 /// Which part of the CPU time is in stacks like this.
 fn share(stacks: &[Stack], is: impl Fn(&Stack) -> bool) -> f64 {
-    let of = |stacks: &mut dyn Iterator<Item = &Stack>| stacks.map(|stack| stack.cpu_ms).sum::<f64>();
+    let of =
+        |stacks: &mut dyn Iterator<Item = &Stack>| stacks.map(|stack| stack.cpu_ms).sum::<f64>();
     of(&mut stacks.iter().filter(|stack| is(stack))) / of(&mut stacks.iter())
 }
 
@@ -104,18 +119,30 @@ fn functions_of_the_kernel_stand_above_those_that_called_it(way: &str) {
     // It does nothing else, and 2 s of it are 200 samples.
     let reads = |stack: &Stack| {
         let order = ["read_zeros", "vfs_read"].map(|name| place(stack, name));
-        let zeros = stack.frames.iter().rposition(|(name, kind)| kind == "kernel" && name.contains("zero"));
+        let zeros =
+            stack.frames.iter().rposition(|(name, kind)| kind == "kernel" && name.contains("zero"));
         matches!((order, zeros), ([Some(user), Some(called)], Some(innermost)) if user < called && called < innermost)
     };
-    assert!(share(&zero, reads) > 0.8, "{:?}", zero.iter().map(|s| (&s.frames, s.cpu_ms)).collect::<Vec<_>>());
+    assert!(
+        share(&zero, reads) > 0.8,
+        "{:?}",
+        zero.iter().map(|s| (&s.frames, s.cpu_ms)).collect::<Vec<_>>()
+    );
     let user = stacks(group(&profile, "user"));
-    assert!(share(&user, |stack| stack.kernel().is_empty()) > 0.8, "timers and the scheduler alone interrupt it");
+    assert!(
+        share(&user, |stack| stack.kernel().is_empty()) > 0.8,
+        "timers and the scheduler alone interrupt it"
+    );
     for stack in zero.iter().chain(&user) {
         // Once in the kernel, a stack stays there.
         let kinds: Vec<&str> = stack.frames.iter().map(|(_, kind)| kind.as_str()).collect();
         let first = kinds.iter().position(|kind| *kind == "kernel").unwrap_or(kinds.len());
         assert!(kinds[first..].iter().all(|kind| *kind == "kernel"), "{:?}", stack.frames);
-        assert!(first > 0 || kinds.is_empty(), "some function of the program called it: {:?}", stack.frames);
+        assert!(
+            first > 0 || kinds.is_empty(),
+            "some function of the program called it: {:?}",
+            stack.frames
+        );
     }
     let modules = |node: &Value| node["kind"] != "kernel" || node["module"] == "vmlinux";
     assert!(each(group(&profile, "zero"), &modules));
@@ -162,18 +189,28 @@ fn without_the_kernel_its_time_is_the_callers() {
         let (cpu, user) = users.swap_remove(0);
         (cpu / all, user)
     };
-    let ((share_with, user_with), (share_without, user_without)) = (hottest(with), hottest(without));
+    let ((share_with, user_with), (share_without, user_without)) =
+        (hottest(with), hottest(without));
     assert_eq!(user_with, user_without);
-    assert!(user_with.contains(&"read_zeros".to_owned()) && user_with.last().is_some_and(|name| name.contains("read")));
+    assert!(
+        user_with.contains(&"read_zeros".to_owned())
+            && user_with.last().is_some_and(|name| name.contains("read"))
+    );
     assert!(share_with > 0.8 && share_without > 0.8, "{share_with} {share_without}");
     // The thread is there all the time, whoever shares the machine with it.
     for (group, life) in [with, without].into_iter().zip(lives) {
         let (wall, cpu) = (number(&group["wall_ms"]), number(&group["cpu_ms"]));
         let of_roots = |field: &str| {
-            let roots = group["nodes"].as_array().expect("nodes").iter().filter(|node| node["parent"].is_null());
+            let roots = group["nodes"]
+                .as_array()
+                .expect("nodes")
+                .iter()
+                .filter(|node| node["parent"].is_null());
             roots.map(|node| number(&node[field])).sum::<f64>()
         };
-        assert!((of_roots("wall_ms") - wall).abs() < 0.01 && (of_roots("cpu_ms") - cpu).abs() < 0.01);
+        assert!(
+            (of_roots("wall_ms") - wall).abs() < 0.01 && (of_roots("cpu_ms") - cpu).abs() < 0.01
+        );
         assert!(wall > 0.9 * life, "{wall} of {life}");
     }
 }
@@ -204,14 +241,21 @@ fn an_uninterruptible_thread_shows_where_in_the_kernel_it_is() {
     let stack = fs::read_to_string(format!("{folder}/stack")).expect("root may");
     let judged: Vec<String> = stack
         .lines()
-        .filter_map(|line| Some(line.split_once("] ")?.1.split('+').next()?.split('.').next()?.to_owned()))
+        .filter_map(|line| {
+            Some(line.split_once("] ")?.1.split('+').next()?.split('.').next()?.to_owned())
+        })
         .collect();
     assert!(judged.len() >= 3, "{stack}");
     let dump = |more: &[&str]| {
         let pid = pid.to_string();
-        let dump = json(&sampletop(&[&["dump", "-p", &pid, "--format", "json", "--capture", "bpf"], more].concat()));
+        let dump = json(&sampletop(
+            &[&["dump", "-p", &pid, "--format", "json", "--capture", "bpf"], more].concat(),
+        ));
         let threads = dump["threads"].as_array().expect("threads").clone();
-        threads.into_iter().find(|thread| thread["tid"] == tid.parse::<u32>().expect("a number")).expect("the thread")
+        threads
+            .into_iter()
+            .find(|thread| thread["tid"] == tid.parse::<u32>().expect("a number"))
+            .expect("the thread")
     };
     let thread = dump(&[]);
     assert_eq!((text(&thread["state"]), text(&thread["name"])), ("disk", "vfork"));
@@ -221,13 +265,24 @@ fn an_uninterruptible_thread_shows_where_in_the_kernel_it_is() {
         .iter()
         .map(|frame| (text(&frame["frame"]).to_owned(), text(&frame["kind"]).to_owned()))
         .collect();
-    let (kernel, user) = frames.split_at(frames.iter().position(|(_, kind)| kind != "kernel").expect("user frames"));
+    let (kernel, user) =
+        frames.split_at(frames.iter().position(|(_, kind)| kind != "kernel").expect("user frames"));
     assert_eq!(kernel.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>(), judged);
     assert!(user.first().is_some_and(|(name, _)| name.contains("vfork")), "{user:?}");
     assert!(user.iter().all(|(_, kind)| kind != "kernel"));
     // Held: told in every round, read once, and the same.
     let pid = pid.to_string();
-    let profile = json(&sampletop(&["record", "-p", &pid, "-d", "2s", "--format", "json", "--capture", "bpf"]));
+    let profile = json(&sampletop(&[
+        "record",
+        "-p",
+        &pid,
+        "-d",
+        "2s",
+        "--format",
+        "json",
+        "--capture",
+        "bpf",
+    ]));
     let path = |nodes: &Value| {
         let (mut path, mut nodes) = (BTreeSet::new(), nodes.clone());
         while let Some(node) = nodes.as_array().and_then(|nodes| nodes.first()).cloned() {
@@ -240,7 +295,10 @@ fn an_uninterruptible_thread_shows_where_in_the_kernel_it_is() {
     let held = path(&common::tree(group(&profile, "vfork")));
     assert!(judged.iter().all(|name| held.contains(name)), "{held:?}");
     let without = dump(&["--no-kernel"]);
-    assert!(without["frames"].as_array().expect("frames").iter().all(|frame| frame["kind"] != "kernel"), "{without}");
+    assert!(
+        without["frames"].as_array().expect("frames").iter().all(|frame| frame["kind"] != "kernel"),
+        "{without}"
+    );
 }
 
 #[test]
@@ -260,7 +318,10 @@ fn functions_without_names_are_one_frame() {
             env!("CARGO_BIN_EXE_sampletop"),
             target.pid()
         );
-        let output = Command::new("unshare").args(["--mount", "sh", "-c", &line]).output().expect("util-linux is here");
+        let output = Command::new("unshare")
+            .args(["--mount", "sh", "-c", &line])
+            .output()
+            .expect("util-linux is here");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).expect("text")
     };

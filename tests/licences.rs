@@ -1,8 +1,10 @@
-//! The licences of everything that is linked: each is one that a binary package may be given away under.
+//! The licences of everything that is linked: each is one that a binary package may be given away
+//! under.
 
 use std::process::Command;
 
-/// Licences that ask for no more than their text, or (CDDL) for their own files to stay as they are.
+/// Licences that ask for no more than their text, or (CDDL) for their own files to stay as they
+/// are.
 const ALLOWED: [&str; 12] = [
     "0BSD",
     "Apache-2.0",
@@ -18,7 +20,8 @@ const ALLOWED: [&str; 12] = [
     "Zlib",
 ];
 
-/// Whether one alternative of an SPDX expression is allowed. Parentheses stand only around alternatives of a sum.
+/// Whether one alternative of an SPDX expression is allowed. Parentheses stand only around
+/// alternatives of a sum.
 fn is_allowed(expression: &str) -> bool {
     let sum = |parts: &str| parts.split(" AND ").all(|part| ALLOWED.contains(&part.trim()));
     match expression.split_once(") AND ") {
@@ -41,7 +44,9 @@ fn every_crate_may_be_given_away() {
     assert!(packages.len() > 100, "the crates are found at all");
     let refused: Vec<String> = packages
         .iter()
-        .map(|package| (package["name"].as_str().unwrap_or(""), package["license"].as_str().unwrap_or("none")))
+        .map(|package| {
+            (package["name"].as_str().unwrap_or(""), package["license"].as_str().unwrap_or("none"))
+        })
         .filter(|(_, licence)| !is_allowed(licence))
         .map(|(name, licence)| format!("{name}: {licence}"))
         .collect();

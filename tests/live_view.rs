@@ -1,4 +1,5 @@
-//! The live view as a user has it: the real program on a pseudo terminal, watching the built-in workload.
+//! The live view as a user has it: the real program on a pseudo terminal, watching the built-in
+//! workload.
 
 mod common;
 #[path = "common/pty.rs"]
@@ -50,8 +51,8 @@ fn every_view_and_setting_key_leaves_it_running() {
     let (mut session, _dir) = demo(&[], 24, 80);
     session.wait_for("a tree", |s| s.contains("mixed-"));
     for keys in [
-        "2", "1", "\t", "\t", "m", "m", "m", "b", "b", "t", "t", "t", "t", "t", "E", "C", "i", "i", "r", "r", "o", "c",
-        "0", "0",
+        "2", "1", "\t", "\t", "m", "m", "m", "b", "b", "t", "t", "t", "t", "t", "E", "C", "i", "i",
+        "r", "r", "o", "c", "0", "0",
     ] {
         session.press(keys);
     }
@@ -83,21 +84,27 @@ fn an_arrow_key_torn_apart_presses_nothing_else() {
 
 #[test]
 fn a_signal_gives_the_terminal_back() {
-    for signal in [rustix::process::Signal::TERM, rustix::process::Signal::HUP, rustix::process::Signal::INT] {
+    for signal in
+        [rustix::process::Signal::TERM, rustix::process::Signal::HUP, rustix::process::Signal::INT]
+    {
         let (mut session, _dir) = demo(&["--workload", "mixed"], 24, 80);
         session.wait_for("a tree", |s| s.contains("mixed-"));
-        let pid = rustix::process::Pid::from_raw(session.child.process_id().expect("a pid") as i32).expect("a pid");
+        let pid = rustix::process::Pid::from_raw(session.child.process_id().expect("a pid") as i32)
+            .expect("a pid");
         rustix::process::kill_process(pid, signal).expect("our own child");
         assert_eq!(session.wait_end(), 0, "{signal:?}");
         assert_given_back(&session);
     }
 }
 
-/// The first one, too: the standard library's handler takes SIGSEGV and SIGBUS for faults that will happen again.
+/// The first one, too: the standard library's handler takes SIGSEGV and SIGBUS for faults that will
+/// happen again.
 #[test]
 fn a_fatal_signal_from_outside_ends_it_and_gives_the_terminal_back() {
     use rustix::process::Signal;
-    for (signal, name) in [(Signal::SEGV, "Segmentation fault"), (Signal::BUS, "Bus error"), (Signal::QUIT, "Quit")] {
+    for (signal, name) in
+        [(Signal::SEGV, "Segmentation fault"), (Signal::BUS, "Bus error"), (Signal::QUIT, "Quit")]
+    {
         let (mut session, _dir) = demo(&["--workload", "mixed"], 24, 80);
         session.wait_for("a tree", |s| s.contains("mixed-"));
         let pid = session.child.process_id().expect("a pid");
@@ -114,15 +121,19 @@ fn quitting_a_recording_by_its_key_ends_it() {
     let pid = session.child.process_id().expect("a pid");
     let catches = || {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
-        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("a mask").trim();
-        u64::from_str_radix(caught, 16).expect("hex") & 1 << (rustix::process::Signal::QUIT.as_raw() - 1) != 0
+        let caught =
+            status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("a mask").trim();
+        u64::from_str_radix(caught, 16).expect("hex")
+            & 1 << (rustix::process::Signal::QUIT.as_raw() - 1)
+            != 0
     };
     common::wait_until("it catches SIGQUIT", catches);
     session.press("\u{1c}");
     assert_eq!(session.wait_status().signal(), Some("Quit"));
 }
 
-/// What a shell does when a job is stopped from outside: its own modes, its own text, and later `fg`.
+/// What a shell does when a job is stopped from outside: its own modes, its own text, and later
+/// `fg`.
 #[test]
 fn a_stop_from_outside_and_going_on_gives_the_whole_screen_again() {
     let (mut session, _dir) = demo(&["--workload", "mixed"], 24, 80);
@@ -131,7 +142,8 @@ fn a_stop_from_outside_and_going_on_gives_the_whole_screen_again() {
     session.stop_and_take_the_terminal(pid);
     session.scribble("\x1b[?1049l\x1b[2J\x1b[Hprompt$ ");
     session.signal(pid, rustix::process::Signal::CONT);
-    let screen = session.wait_for("the view", |s| s.contains("FUNCTION, :line") && s.contains("LIVE"));
+    let screen =
+        session.wait_for("the view", |s| s.contains("FUNCTION, :line") && s.contains("LIVE"));
     assert!(!screen.contains("prompt$"), "{screen}");
     assert!(session.on_alternate_screen());
     // In the modes of a shell a key would wait for the end of its line.
@@ -200,25 +212,31 @@ fn export_writes_a_report_and_names_it_again_at_the_end() {
     }
     let report = std::fs::read_to_string(report).expect("the report");
     assert!(report.contains("method_500ms"), "{report}");
-    let opened = sampletop::saved::read(&std::fs::read(saved).expect("the profile")).expect("it opens");
+    let opened =
+        sampletop::saved::read(&std::fs::read(saved).expect("the profile")).expect("it opens");
     assert_eq!(opened.lost, None);
     let settings = Settings { range: Range::Cumulative { since: None }, ..opened.settings };
     let mut folded = Vec::new();
-    export::write(Format::Folded, &opened.snapshot, &settings, &mut folded).expect("memory takes it");
+    export::write(Format::Folded, &opened.snapshot, &settings, &mut folded)
+        .expect("memory takes it");
     assert!(String::from_utf8_lossy(&folded).contains("method_500ms"));
 }
 
 #[test]
 fn the_result_stays_when_the_command_ends() {
     let dir = tempfile::tempdir().expect("a folder");
-    let mut session = Session::start(&["--", "sh", "-c", "echo hello; sleep 0.7; exit 3"], 24, 80, dir.path());
+    let mut session =
+        Session::start(&["--", "sh", "-c", "echo hello; sleep 0.7; exit 3"], 24, 80, dir.path());
     let screen = session.wait_for("EXITED", |s| s.contains("EXITED"));
     let pid = screen.split_whitespace().next().expect("the header begins with it").to_owned();
     session.press("q");
     assert_eq!(session.wait_end(), 3, "the command's own status");
     assert_given_back(&session);
-    let is_output = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("sampletop-output-");
-    let output = std::fs::read_dir(dir.path()).expect("the folder").filter_map(Result::ok).find(is_output);
+    let is_output = |entry: &std::fs::DirEntry| {
+        entry.file_name().to_string_lossy().starts_with("sampletop-output-")
+    };
+    let output =
+        std::fs::read_dir(dir.path()).expect("the folder").filter_map(Result::ok).find(is_output);
     let output = output.expect("a file");
     assert_eq!(std::fs::read_to_string(output.path()).expect("its output"), "hello\n");
     assert_eq!(output.file_name().to_string_lossy(), format!("sampletop-output-{pid}.txt"));
@@ -236,14 +254,19 @@ fn a_name_is_waited_for_and_taken_up_again() {
     let name = program.file_name().expect("a name").to_str().expect("text").to_owned();
     let dir = tempfile::tempdir().expect("a folder");
     let mut session = Session::start(&["--name", &name, "--group", "process"], 24, 120, dir.path());
-    session.wait_for("the waiting", |s| s.contains(&format!("waiting for a process called {name}")));
+    session
+        .wait_for("the waiting", |s| s.contains(&format!("waiting for a process called {name}")));
     let first = Running::start(&program, &["spin", "red"]);
     let pid = format!("{} ", first.pid());
-    session.wait_for("its tree", |s| s.contains("LIVE") && s.contains("1 process: ") && s.contains(&pid));
+    session.wait_for("its tree", |s| {
+        s.contains("LIVE") && s.contains("1 process: ") && s.contains(&pid)
+    });
     drop(first);
-    let screen = session.wait_for("its end", |s| s.contains("WAITING") && s.contains("no process: "));
+    let screen =
+        session.wait_for("its end", |s| s.contains("WAITING") && s.contains("no process: "));
     assert!(screen.contains(&pid), "what it did stays: {screen}");
-    let (second, third) = (Running::start(&program, &["spin", "blue"]), Running::start(&program, &["spin", "red"]));
+    let (second, third) =
+        (Running::start(&program, &["spin", "blue"]), Running::start(&program, &["spin", "red"]));
     let pids = [second.pid(), third.pid()].map(|pid| format!("{pid} "));
     let screen = session.wait_for("the next", |s| {
         s.contains("LIVE") && s.contains("2 processes: ") && pids.iter().all(|pid| s.contains(pid))

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use regex::Regex;
 use sampletop::model::frame::{
-    Counters, Event, FileId, FrameCode, Look, Losses, Ns, RawFrame, RawName, SECOND, Seen, Syscall, ThreadKey, Tick,
+    Counters, Event, FileId, FrameCode, Look, Losses, Ns, RawFrame, RawName, SECOND, Seen, Syscall,
+    ThreadKey, Tick,
 };
 use sampletop::model::project::{Projection, Projector, Totals, project};
 use sampletop::model::recorder::{Limits, Recorder};
@@ -21,8 +22,15 @@ const FUTEX: i32 = 202;
 const READ: i32 = 0;
 
 /// What frames are called; the number is the frame's offset.
-const FUNCTIONS: &[&str] =
-    &["start", "main", "cart", "pay", "rayon_core::sleep::Sleep::sleep", "copy", "pthread_cond_wait"];
+const FUNCTIONS: &[&str] = &[
+    "start",
+    "main",
+    "cart",
+    "pay",
+    "rayon_core::sleep::Sleep::sleep",
+    "copy",
+    "pthread_cond_wait",
+];
 
 fn frame(function: usize) -> RawFrame {
     RawFrame::new(FrameCode::Code { file: FileId(1), offset: function as u64, exact: false })
@@ -309,18 +317,27 @@ fn four_workers_are_one_group_with_their_shares() {
         run.tick();
     }
     run.name_frames();
-    let projection = project(&run.snapshot(), &Settings { range: EVERYTHING, ..Settings::default() });
+    let projection =
+        project(&run.snapshot(), &Settings { range: EVERYTHING, ..Settings::default() });
     let [group] = &projection.groups[..] else { panic!("one group: {:?}", projection.groups) };
     assert_eq!((&*group.name, group.threads.len()), ("work-", 4));
     let shares: BTreeMap<&str, (u64, u64)> = projection
         .methods()
         .iter()
         .map(|m| {
-            let percent = |totals: &Totals| (totals.share(Metric::Cpu, &projection.total) * 100.0).round() as u64;
+            let percent = |totals: &Totals| {
+                (totals.share(Metric::Cpu, &projection.total) * 100.0).round() as u64
+            };
             (&*m.location(Metric::Wall).function, (percent(&m.total), percent(&m.own)))
         })
         .collect();
-    let expected = [("cart", (60, 60)), ("copy", (10, 10)), ("main", (100, 0)), ("pay", (40, 30)), ("start", (100, 0))];
+    let expected = [
+        ("cart", (60, 60)),
+        ("copy", (10, 10)),
+        ("main", (100, 0)),
+        ("pay", (40, 30)),
+        ("start", (100, 0)),
+    ];
     assert_eq!(shares, BTreeMap::from(expected));
     assert_eq!(projection.total.threads(Metric::Wall, projection.elapsed()).round(), 4.0);
 }
@@ -347,10 +364,12 @@ fn a_parked_pool_is_idle_until_nothing_else_is_left() {
     assert_eq!((only.total.wall_ns, only.hidden.threads.wall_ns), (2 * SECOND, 2 * SECOND));
 }
 
-/// A server with a thread, and a name, per request: the raw names go beyond what is kept, their groups do not.
+/// A server with a thread, and a name, per request: the raw names go beyond what is kept, their
+/// groups do not.
 #[test]
 fn each_of_very_many_names_stays_in_its_group() {
-    const KINDS: [&str; 10] = ["req", "pay", "cart", "mail", "sync", "scan", "push", "pull", "warm", "evict"];
+    const KINDS: [&str; 10] =
+        ["req", "pay", "cart", "mail", "sync", "scan", "push", "pull", "warm", "evict"];
     const THREADS: u32 = 300_000;
     let mut run = Run::new();
     let mut expected: BTreeMap<String, u64> = BTreeMap::new();
@@ -370,9 +389,13 @@ fn each_of_very_many_names_stays_in_its_group() {
     run.recorder.close(run.at);
     run.name_frames();
     let snapshot = run.snapshot();
-    let settings = Settings { metric: Metric::Cpu, range: EVERYTHING, idle: true, ..Settings::default() };
+    let settings =
+        Settings { metric: Metric::Cpu, range: EVERYTHING, idle: true, ..Settings::default() };
     let projection = project(&snapshot, &settings);
-    let found: BTreeMap<String, u64> =
-        projection.groups.iter().map(|group| (group.name.to_string(), group.total.cpu_ns)).collect();
+    let found: BTreeMap<String, u64> = projection
+        .groups
+        .iter()
+        .map(|group| (group.name.to_string(), group.total.cpu_ns))
+        .collect();
     assert_eq!(found, expected);
 }

@@ -46,7 +46,10 @@ fn a_profile_is_written_in_other_formats_under_other_settings() {
     assert!(cpu(&all) >= 100.0, "{}", cpu(&all));
     assert!(all["groups"].as_array().expect("groups").iter().any(|group| group["name"] == "work-"));
     // What is given goes before what was saved; nothing of the profile is lost by that.
-    let by_process = json(&sampletop(&["open", "p.sampletop", "--format", "json", "--group", "process"], dir.path()));
+    let by_process = json(&sampletop(
+        &["open", "p.sampletop", "--format", "json", "--group", "process"],
+        dir.path(),
+    ));
     let groups = by_process["groups"].as_array().expect("groups");
     assert_eq!(groups.len(), 1);
     assert!(groups[0]["name"].as_str().expect("text").starts_with(&target.pid().to_string()));
@@ -61,13 +64,17 @@ fn a_profile_is_written_in_other_formats_under_other_settings() {
     assert!(folded.lines().any(|line| line.contains(";sixty ")), "{folded}");
     // Folded stacks are read, too; below the group that they have then.
     let again = sampletop(&["open", "p.folded", "--format", "folded"], dir.path());
-    let (again, mut lines) = (String::from_utf8_lossy(&again.stdout).into_owned(), Vec::from_iter(folded.lines()));
-    let mut below: Vec<&str> = again.lines().map(|line| line.strip_prefix("(all);").expect("the group")).collect();
+    let (again, mut lines) =
+        (String::from_utf8_lossy(&again.stdout).into_owned(), Vec::from_iter(folded.lines()));
+    let mut below: Vec<&str> =
+        again.lines().map(|line| line.strip_prefix("(all);").expect("the group")).collect();
     lines.sort_unstable();
     below.sort_unstable();
     assert_eq!(below, lines);
     // As it was, byte for byte.
-    assert!(sampletop(&["open", "p.sampletop", "-o", "again.sampletop"], dir.path()).status.success());
+    assert!(
+        sampletop(&["open", "p.sampletop", "-o", "again.sampletop"], dir.path()).status.success()
+    );
     let again = json(&sampletop(&["open", "again.sampletop", "--format", "json"], dir.path()));
     assert_eq!(again, all);
 }
@@ -111,9 +118,11 @@ fn the_live_view_keeps_its_session_and_shows_it_again() {
     drop(target);
 
     let mut session = Session::start(&["open"], 24, 80, dir.path());
-    let screen = session.wait_for("the same group", |screen| screen.contains(&format!("{pid} work")));
+    let screen =
+        session.wait_for("the same group", |screen| screen.contains(&format!("{pid} work")));
     assert!(screen.contains("SAVED"), "{screen}");
-    // How far the hottest path opens by itself depends on how much of the main thread's read was seen.
+    // How far the hottest path opens by itself depends on how much of the main thread's read was
+    // seen.
     session.press("E");
     session.wait_for("the same tree", |screen| screen.contains("one_round"));
     session.press("X");
@@ -124,24 +133,30 @@ fn the_live_view_keeps_its_session_and_shows_it_again() {
     session.wait_for("an export", |screen| screen.contains("saved "));
     session.press("q");
     assert_eq!(session.wait_end(), 0);
-    assert!(!String::from_utf8_lossy(&session.raw).contains("sampletop open"), "it is kept already");
+    assert!(
+        !String::from_utf8_lossy(&session.raw).contains("sampletop open"),
+        "it is kept already"
+    );
 }
 
 /// Prints how many nodes there are, after reading all of the file.
-const IN_PYTHON: &str = "import json,sys; print(sum(len(g['nodes']) for g in json.load(sys.stdin)['groups']))";
+const IN_PYTHON: &str =
+    "import json,sys; print(sum(len(g['nodes']) for g in json.load(sys.stdin)['groups']))";
 
 #[test]
 fn common_readers_read_json_of_stacks_2000_frames_deep() {
     let dir = tempfile::tempdir().expect("a folder");
     let frames: Vec<String> = (0..2_000).map(|at| format!("f{at}")).collect();
     for (file, times) in [("one.folded", 50_000), ("two.folded", 70_000)] {
-        std::fs::write(dir.path().join(file), format!("{} {times}\n", frames.join(";"))).expect("written");
+        std::fs::write(dir.path().join(file), format!("{} {times}\n", frames.join(";")))
+            .expect("written");
     }
     let readers: [(&str, &[&str]); 2] =
         [("jq", &["[.groups[].nodes | length] | add"]), ("python3", &["-c", IN_PYTHON])];
-    for args in
-        [&["open", "one.folded", "--format", "json"][..], &["diff", "one.folded", "two.folded", "--format", "json"]]
-    {
+    for args in [
+        &["open", "one.folded", "--format", "json"][..],
+        &["diff", "one.folded", "two.folded", "--format", "json"],
+    ] {
         let output = sampletop(args, dir.path());
         std::fs::write(dir.path().join("p.json"), &output.stdout).expect("written");
         // With the default limit of depth.
@@ -149,13 +164,22 @@ fn common_readers_read_json_of_stacks_2000_frames_deep() {
         let nodes = read["groups"][0]["nodes"].as_array().expect("nodes");
         assert_eq!(nodes.len(), 2_000);
         assert!(nodes.iter().enumerate().all(|(at, node)| node["frame"] == format!("f{at}")));
-        assert!(nodes.iter().enumerate().all(|(at, node)| node["parent"].as_u64() == (at as u64).checked_sub(1)));
+        assert!(
+            nodes
+                .iter()
+                .enumerate()
+                .all(|(at, node)| node["parent"].as_u64() == (at as u64).checked_sub(1))
+        );
         for (reader, how) in readers {
             let text = std::fs::File::open(dir.path().join("p.json")).expect("readable");
             let found = Command::new(reader).args(how).stdin(text).output();
             let found = found.unwrap_or_else(|error| panic!("{reader} is needed: {error}"));
             let said = String::from_utf8_lossy(&found.stderr);
-            assert_eq!(String::from_utf8_lossy(&found.stdout).trim(), "2000", "{reader} of {args:?}: {said}");
+            assert_eq!(
+                String::from_utf8_lossy(&found.stdout).trim(),
+                "2000",
+                "{reader} of {args:?}: {said}"
+            );
         }
     }
 }

@@ -1,5 +1,6 @@
-//! Code of other compilers than a process's own: named by what the process writes into its perf map. Node, which a JIT compiler made,
-//! and a program that makes one function and says what we want of it.
+//! Code of other compilers than a process's own: named by what the process writes into its perf
+//! map. Node, which a JIT compiler made, and a program that makes one function and says what we
+//! want of it.
 
 mod common;
 
@@ -13,7 +14,8 @@ use common::{Recording, Running, build, need_root, skipped};
 use serde_json::Value;
 
 fn sampletop(args: &[&str]) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_sampletop")).args(args).output().expect("sampletop runs");
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_sampletop")).args(args).output().expect("sampletop runs");
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("text")
 }
@@ -35,7 +37,10 @@ fn dump(pid: u32, thread: &str, options: &[&str]) -> (Vec<Frame>, bool) {
     let report = sampletop(&[&["dump", "-p", &pid, "--format", "json"], options].concat());
     let report: Value = serde_json::from_str(&report).expect("JSON");
     let threads = report["threads"].as_array().expect("threads");
-    let found = threads.iter().find(|found| found["name"] == thread).unwrap_or_else(|| panic!("no {thread}: {report}"));
+    let found = threads
+        .iter()
+        .find(|found| found["name"] == thread)
+        .unwrap_or_else(|| panic!("no {thread}: {report}"));
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let frame = |frame: &Value| Frame {
         name: text(&frame["frame"]).expect("a name"),
@@ -45,24 +50,34 @@ fn dump(pid: u32, thread: &str, options: &[&str]) -> (Vec<Frame>, bool) {
         kind: text(&frame["kind"]).expect("a kind"),
         tier: text(&frame["tier"]),
     };
-    (found["frames"].as_array().expect("frames").iter().map(frame).collect(), found["complete"] == true)
+    (
+        found["frames"].as_array().expect("frames").iter().map(frame).collect(),
+        found["complete"] == true,
+    )
 }
 
 /// Whether node is here. Its name for the switches that are used has not changed for years.
 fn can_test_node() -> bool {
-    let there =
-        Command::new("node").arg("--version").stdout(Stdio::null()).status().is_ok_and(|status| status.success());
+    let there = Command::new("node")
+        .arg("--version")
+        .stdout(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success());
     if !there {
         skipped(std::thread::current().name().unwrap_or("perf_maps"), "no node (Debian: nodejs)");
     }
     there && need_root("reads another process by every way of capture")
 }
 
-/// Switches by which functions run as code of one compiler, the word for that in the script and in a report.
+/// Switches by which functions run as code of one compiler, the word for that in the script and in
+/// a report.
 const TIERS: [(&[&str], &str); 3] = [
     (&["--perf-basic-prof"], "optimized"),
     (&["--perf-basic-prof", "--sparkplug", "--no-opt"], "baseline"),
-    (&["--perf-basic-prof", "--interpreted-frames-native-stack", "--no-opt", "--no-sparkplug"], "interpreted"),
+    (
+        &["--perf-basic-prof", "--interpreted-frames-native-stack", "--no-opt", "--no-sparkplug"],
+        "interpreted",
+    ),
 ];
 
 /// A program of Node; its map goes with it.
@@ -71,11 +86,16 @@ struct Node(Running);
 impl Node {
     fn start(switches: &[&str], tier: &str, what: &str) -> Node {
         let script = format!("{}/tests/targets/jit.js", env!("CARGO_MANIFEST_DIR"));
-        // It has a log besides the map, for which there is no use here. (Node 20 writes it to its standard output where
-        // /dev/null is named.)
-        let log = format!("--logfile={}/node-{}.log", env!("CARGO_TARGET_TMPDIR"), std::process::id());
-        let always = ["--allow-natives-syntax", "--no-turbo-inlining", "--no-logfile-per-isolate", &log];
-        Node(Running::start(Path::new("node"), &[&always, switches, &[&script, tier, what]].concat()))
+        // It has a log besides the map, for which there is no use here. (Node 20 writes it to its
+        // standard output where /dev/null is named.)
+        let log =
+            format!("--logfile={}/node-{}.log", env!("CARGO_TARGET_TMPDIR"), std::process::id());
+        let always =
+            ["--allow-natives-syntax", "--no-turbo-inlining", "--no-logfile-per-isolate", &log];
+        Node(Running::start(
+            Path::new("node"),
+            &[&always, switches, &[&script, tier, what]].concat(),
+        ))
     }
 }
 
@@ -110,10 +130,17 @@ fn waiting_javascript_is_named_from_its_map() {
             assert_eq!(names[..4], ["rest", "inner", "middle", "outer"], "{what}: {frames:#?}");
             for frame in &ours[..4] {
                 let expected = (Some(line_of(&frame.name)), "jit", Some(tier));
-                assert_eq!((frame.line, frame.kind.as_str(), frame.tier.as_deref()), expected, "{what}: {frame:?}");
+                assert_eq!(
+                    (frame.line, frame.kind.as_str(), frame.tier.as_deref()),
+                    expected,
+                    "{what}: {frame:?}"
+                );
             }
             // The wait itself below it, and the program's start above.
-            assert!(frames[0].kind == "native" && frames[0].module.starts_with("libc"), "{what}: {frames:#?}");
+            assert!(
+                frames[0].kind == "native" && frames[0].module.starts_with("libc"),
+                "{what}: {frames:#?}"
+            );
             let last = frames.last().expect("a frame");
             assert!(complete && last.kind == "native", "{what}: {frames:#?}");
         }
@@ -132,7 +159,17 @@ fn busy_javascript_is_named_from_its_map() {
         for capture in ["bpf", "perf"] {
             let what = format!("{tier} {capture}");
             let mut record = Command::new(env!("CARGO_BIN_EXE_sampletop"));
-            record.args(["record", "-p", &pid, "-i", "2ms", "--capture", capture, "--format", "folded"]);
+            record.args([
+                "record",
+                "-p",
+                &pid,
+                "-i",
+                "2ms",
+                "--capture",
+                capture,
+                "--format",
+                "folded",
+            ]);
             record.args(["--no-kernel", "--group", "name", "--metric", "cpu"]);
             let recording = Recording::start(&mut record);
             recording.until_used(node.0.pid(), 2_000);
@@ -150,8 +187,11 @@ fn busy_javascript_is_named_from_its_map() {
                 }
                 *(if frames[0].starts_with('[') { &mut broken } else { &mut whole }) += value;
                 // Of our functions, in order, without the builtins between them.
-                let chain: Vec<&str> =
-                    frames.iter().copied().filter(|name| ["outer", "middle", "inner", "burn"].contains(name)).collect();
+                let chain: Vec<&str> = frames
+                    .iter()
+                    .copied()
+                    .filter(|name| ["outer", "middle", "inner", "burn"].contains(name))
+                    .collect();
                 wrong.extend(
                     chain
                         .windows(2)
@@ -159,11 +199,15 @@ fn busy_javascript_is_named_from_its_map() {
                         .map(|call| format!("{call:?}")),
                 );
                 // Those that were left out would be seen from outside.
-                if chain.first().is_some_and(|first| *first != "outer") && !frames[0].starts_with('[') {
+                if chain.first().is_some_and(|first| *first != "outer")
+                    && !frames[0].starts_with('[')
+                {
                     wrong.insert(format!("{chain:?} without outer"));
                 }
                 // Nobody else calls it.
-                if frames.iter().any(|frame| frame.contains("BitwiseOr")) && chain.last() != Some(&"burn") {
+                if frames.iter().any(|frame| frame.contains("BitwiseOr"))
+                    && chain.last() != Some(&"burn")
+                {
                     wrong.insert(format!("{chain:?} without burn"));
                 }
                 if chain.last() == Some(&"burn") {
@@ -172,7 +216,8 @@ fn busy_javascript_is_named_from_its_map() {
             }
             assert!(wrong.is_empty(), "{what}: {wrong:?}");
             assert!(whole > 500_000, "{what}: {whole} us");
-            let ends: Vec<&str> = report.lines().filter(|line| line.starts_with("node;[")).collect();
+            let ends: Vec<&str> =
+                report.lines().filter(|line| line.starts_with("node;[")).collect();
             assert!(broken * 50 <= whole, "{what}: {broken} of {whole} us are broken\n{ends:#?}");
             assert!(burning * 10 >= whole * 9, "{what}: {burning} of {whole} us burn");
         }
@@ -188,7 +233,10 @@ fn javascript_without_a_map_has_no_names() {
     let node = Node::start(&[], "optimized", "wait");
     let (frames, _) = dump(node.0.pid(), "node", &[]);
     assert!(frames.iter().all(|frame| frame.name != "rest"), "{frames:#?}");
-    assert!(frames.iter().any(|frame| frame.kind == "jit" && frame.name.starts_with("[jit]!")), "{frames:#?}");
+    assert!(
+        frames.iter().any(|frame| frame.kind == "jit" && frame.name.starts_with("[jit]!")),
+        "{frames:#?}"
+    );
 }
 
 /// The program that makes one function; its map goes with it.
@@ -215,7 +263,8 @@ impl Made {
         self.running.lines.next().expect("an answer").expect("text")
     }
 
-    /// Waits until code that took the place of other code has its name: 100 ms after it was written into the map.
+    /// Waits until code that took the place of other code has its name: 100 ms after it was written
+    /// into the map.
     fn settle(&self) {
         let written = std::fs::metadata(&self.map).and_then(|meta| meta.modified()).expect("a map");
         while written.elapsed().is_ok_and(|age| age.as_millis() < 100) {
@@ -223,7 +272,8 @@ impl Made {
         }
     }
 
-    /// What the function is called in which the thread waits. Its code shows how its frame is left, named or not.
+    /// What the function is called in which the thread waits. Its code shows how its frame is left,
+    /// named or not.
     fn called(&self) -> String {
         called(self.running.pid())
     }
@@ -234,7 +284,8 @@ fn called(pid: u32) -> String {
     let rest = frames.iter().position(|frame| frame.name == "rest").expect("it waits");
     let made = &frames[rest + 1];
     assert_eq!(made.kind, "jit", "{frames:#?}");
-    let callers: Vec<&str> = frames[rest + 2..].iter().take(2).map(|frame| frame.name.as_str()).collect();
+    let callers: Vec<&str> =
+        frames[rest + 2..].iter().take(2).map(|frame| frame.name.as_str()).collect();
     assert_eq!((callers, complete), (vec!["run_made", "run"], true), "{frames:#?}");
     made.name.clone()
 }
@@ -272,13 +323,16 @@ fn a_map_is_read_as_it_grows() {
         "cpu",
         "--no-kernel",
     ]);
-    let recording = record.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("sampletop runs");
+    let recording =
+        record.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("sampletop runs");
     let cpu = |pid: u32| -> u64 {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it lives");
-        let fields: Vec<&str> = stat.rsplit_once(')').expect("a name").1.split_ascii_whitespace().collect();
+        let fields: Vec<&str> =
+            stat.rsplit_once(')').expect("a name").1.split_ascii_whitespace().collect();
         fields[11].parse::<u64>().expect("utime") + fields[12].parse::<u64>().expect("stime")
     };
-    // The map is found while it is looked for; then a second of the program's own time under each name.
+    // The map is found while it is looked for; then a second of the program's own time under each
+    // name.
     let target = made.running.pid();
     let is_read = |map: &Path| {
         let files = std::fs::read_dir(format!("/proc/{}/fd", recording.id())).expect("it lives");
@@ -298,10 +352,13 @@ fn a_map_is_read_as_it_grows() {
         }
     }
     made.running.child.kill().expect("killed");
-    let report = String::from_utf8(recording.wait_with_output().expect("it ends").stdout).expect("text");
+    let report =
+        String::from_utf8(recording.wait_with_output().expect("it ends").stdout).expect("text");
     let of = |name: &str| -> u64 {
-        let values =
-            report.lines().filter(|line| line.contains(&format!(";{name} "))).map(|line| line.rsplit_once(' '));
+        let values = report
+            .lines()
+            .filter(|line| line.contains(&format!(";{name} ")))
+            .map(|line| line.rsplit_once(' '));
         values.map(|value| value.expect("a value").1.parse::<u64>().expect("a number")).sum()
     };
     assert!(of("first one") > 500_000 && of("second one") > 500_000, "{report}");
@@ -314,7 +371,9 @@ fn hostile_maps_do_no_harm() {
     }
     let mut made = Made::start("hostile", "wait");
     made.tell("raw \\xff\\xfe\\x00\\x00garbage\\x0a");
-    made.tell("raw ffffffffffffffff ffffffffffffffff everything\\x0a0 8000000000000000 everything\\x0a");
+    made.tell(
+        "raw ffffffffffffffff ffffffffffffffff everything\\x0a0 8000000000000000 everything\\x0a",
+    );
     made.tell(&format!("raw 1 1 {}\\x0a", "x".repeat(60_000)));
     // Over a library that has unwind information and names of its own.
     made.tell("over nonsense");
@@ -339,12 +398,24 @@ fn maps_of_others_are_not_read() {
     symlink(&aside, &map).expect("a link");
     assert!(made.called().starts_with("[jit]!"), "through a link");
     std::fs::remove_file(&map).expect("removed");
-    rustix::fs::mknodat(rustix::fs::CWD, &map, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).expect("a FIFO");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &map,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RWXU,
+        0,
+    )
+    .expect("a FIFO");
     assert!(made.called().starts_with("[jit]!"), "a FIFO");
     std::fs::rename(&aside, &map).expect("renamed");
     assert_eq!(made.called(), "mine", "as it was");
     let times = std::fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH);
-    std::fs::File::options().append(true).open(&map).expect("opened").set_times(times).expect("made older");
+    std::fs::File::options()
+        .append(true)
+        .open(&map)
+        .expect("opened")
+        .set_times(times)
+        .expect("made older");
     assert!(made.called().starts_with("[jit]!"), "of a process that had this number before");
     made.tell("raw \\x0a");
     assert_eq!(made.called(), "mine", "as it was");
@@ -360,13 +431,17 @@ fn maps_are_found_in_containers() {
     }
     let program = build("jit.c", "container", &["-O1"]);
     // The program may lie in what is hidden.
-    let script = format!("exec 3<{} && mount -t tmpfs none /tmp && exec /proc/self/fd/3 wait", program.display());
+    let script = format!(
+        "exec 3<{} && mount -t tmpfs none /tmp && exec /proc/self/fd/3 wait",
+        program.display()
+    );
     let args = ["--pid", "--mount", "--mount-proc", "--fork", "--kill-child", "sh", "-c", &script];
     let mut made = Made::of(Running::start(Path::new("unshare"), &args));
     assert_eq!(made.map, Path::new("/tmp/perf-1.map"));
     made.tell("say inside");
     let children =
-        std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", made.running.pid())).expect("the child");
+        std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", made.running.pid()))
+            .expect("the child");
     assert_eq!(called(children.trim().parse().expect("one child")), "inside");
     made.map = PathBuf::from("/nowhere");
 }

@@ -1,4 +1,5 @@
-//! pprof profiles: written, they show the same in `go tool pprof`; of Go and of sampletop, they are read.
+//! pprof profiles: written, they show the same in `go tool pprof`; of Go and of sampletop, they are
+//! read.
 
 mod common;
 #[path = "saved/sessions.rs"]
@@ -49,7 +50,15 @@ type Flat = BTreeMap<String, (i64, i64)>;
 /// By `go tool pprof -top`.
 fn top(file: &str, kind: &str, dir: &Path) -> Flat {
     let kind = format!("-sample_index={kind}");
-    let args = ["-top", "-unit=ns", &kind, "-nodecount=1000000", "-nodefraction=0", "-edgefraction=0", file];
+    let args = [
+        "-top",
+        "-unit=ns",
+        &kind,
+        "-nodecount=1000000",
+        "-nodefraction=0",
+        "-edgefraction=0",
+        file,
+    ];
     let text = go_tool(&args, dir);
     let rows = text.lines().skip_while(|line| !line.trim_start().starts_with("flat ")).skip(1);
     let row = |line: &str| {
@@ -107,7 +116,8 @@ fn decoded(bytes: &[u8]) -> Profile {
 fn by_labels(bytes: &[u8], kind: &str, keys: &[&str]) -> BTreeMap<Vec<String>, i64> {
     let profile = decoded(bytes);
     let text = |at: i64| profile.string_table[at as usize].as_str();
-    let at = profile.sample_type.iter().position(|of| text(of.r#type) == kind).expect("it is there");
+    let at =
+        profile.sample_type.iter().position(|of| text(of.r#type) == kind).expect("it is there");
     let mut sums = BTreeMap::new();
     for sample in &profile.sample {
         let value = |key: &&str| {
@@ -127,7 +137,10 @@ fn what_is_pushed_is_the_same_time_in_fewer_series() {
         let snapshot = sessions::session(seed, 120, false);
         let whole_one = written(&snapshot, &whole());
         let intervals = export::pprof::intervals(&snapshot, &whole()).expect("memory takes it");
-        assert_eq!(intervals.iter().map(|interval| interval.metric).collect::<Vec<_>>(), [Metric::Cpu, Metric::Wall]);
+        assert_eq!(
+            intervals.iter().map(|interval| interval.metric).collect::<Vec<_>>(),
+            [Metric::Cpu, Metric::Wall]
+        );
         for interval in &intervals {
             let (kind, keys) = match interval.metric {
                 Metric::Wall => ("wall", &["group", "idle"][..]),
@@ -138,16 +151,24 @@ fn what_is_pushed_is_the_same_time_in_fewer_series() {
             assert!(sums.len() > 1 && by_labels(&interval.bytes, kind, &["thread"]).len() == 1);
             std::fs::write(dir.path().join("p.pb.gz"), &interval.bytes).expect("written");
             let shown = project(&snapshot, &Settings { idle: true, ..whole() });
-            assert_eq!(top("p.pb.gz", kind, dir.path()), flat(&shown, interval.metric), "seed {seed}, {kind}");
+            assert_eq!(
+                top("p.pb.gz", kind, dir.path()),
+                flat(&shown, interval.metric),
+                "seed {seed}, {kind}"
+            );
             let profile = decoded(&interval.bytes);
             assert_eq!(i128::from(profile.time_nanos), interval.from_unix_ns);
-            assert_eq!(i128::from(profile.duration_nanos), interval.till_unix_ns - interval.from_unix_ns);
+            assert_eq!(
+                i128::from(profile.duration_nanos),
+                interval.till_unix_ns - interval.from_unix_ns
+            );
         }
     }
     // Where nothing was seen there is nothing to send.
     let mut nobody = whole();
     nobody.filters.threads = Filter::set(regex::Regex::new("no such thread").expect("a pattern"));
-    let none = export::pprof::intervals(&sessions::session(3, 20, false), &nobody).expect("memory takes it");
+    let none = export::pprof::intervals(&sessions::session(3, 20, false), &nobody)
+        .expect("memory takes it");
     assert!(none.is_empty());
 }
 
@@ -168,7 +189,12 @@ fn go_tool_pprof_shows_the_same_numbers() {
         for metric in [Metric::Wall, Metric::Cpu, settings.metric] {
             let expected = flat(&shown, metric);
             assert!(expected.len() > 5, "{expected:?}");
-            assert_eq!(top("p.pb.gz", metric.word(), dir.path()), expected, "seed {seed}, {}", metric.word());
+            assert_eq!(
+                top("p.pb.gz", metric.word(), dir.path()),
+                expected,
+                "seed {seed}, {}",
+                metric.word()
+            );
         }
         // The settings' metric is what is shown first.
         let first = go_tool(&["-top", "p.pb.gz"], dir.path());
@@ -182,7 +208,8 @@ fn labels_lines_and_remarks_are_there() {
     let snapshot = sessions::session(3, 120, false);
     std::fs::write(dir.path().join("p.pb.gz"), written(&snapshot, &whole())).expect("written");
     let tags = go_tool(&["-tags", "-unit=ns", "p.pb.gz"], dir.path());
-    for label in ["thread:", "group:", "state:", "pid:", "tid:", "work-1", "work-", "run", "idle:"] {
+    for label in ["thread:", "group:", "state:", "pid:", "tid:", "work-1", "work-", "run", "idle:"]
+    {
         assert!(tags.contains(label), "{label}: {tags}");
     }
     let remarks = go_tool(&["-comments", "p.pb.gz"], dir.path());
@@ -210,11 +237,13 @@ fn paths(snapshot: &Snapshot) -> Paths {
     let projection = project(snapshot, &settings);
     let mut paths = Paths::new();
     for group in &projection.groups {
-        let mut todo: Vec<(u32, Vec<String>)> = projection.roots(group).map(|root| (root, Vec::new())).collect();
+        let mut todo: Vec<(u32, Vec<String>)> =
+            projection.roots(group).map(|root| (root, Vec::new())).collect();
         while let Some((at, mut path)) = todo.pop() {
             let node = projection.node(at, Metric::Wall);
             path.push(node.location.function.to_string());
-            let (states, cpu, hits) = paths.entry((group.name.to_string(), path.clone())).or_default();
+            let (states, cpu, hits) =
+                paths.entry((group.name.to_string(), path.clone())).or_default();
             states.iter_mut().zip(node.own.states_ns).for_each(|(sum, ns)| *sum += ns);
             *cpu += node.own.cpu_ns;
             *hits += node.own.hits;
@@ -238,7 +267,11 @@ fn builds(snapshot: &Snapshot) -> BTreeSet<(String, String, String)> {
         for named in tables.frames_innermost_first(key.stack).map(|frame| tables.named(frame)) {
             let Some(build_id) = &named.build_id else { continue };
             let Location { function, module, .. } = &named.locations[0];
-            builds.insert((function.to_string(), module.trim_matches(['[', ']']).to_owned(), build_id.to_string()));
+            builds.insert((
+                function.to_string(),
+                module.trim_matches(['[', ']']).to_owned(),
+                build_id.to_string(),
+            ));
         }
     });
     builds
@@ -278,7 +311,8 @@ fn several_builds_of_a_file_are_several_mappings() {
     assert_eq!(of("libc.so.6"), ["93e52a1c73ed1a5c72b4f7a4b0c0a6b4c8b1d6e7"]);
     assert_eq!(of("[kernel]"), ["48dc540c8b76393804ca8088dbfa7d42911a9444"]);
     assert_eq!(of("[java]"), [""]);
-    // Modules are rows of one name whatever build they are; of which one is told only where all of it is of one.
+    // Modules are rows of one name whatever build they are; of which one is told only where all of
+    // it is of one.
     let by_module = Settings { roll_up: RollUp::Module, ..whole() };
     std::fs::write(dir.path().join("m.pb.gz"), written(&snapshot, &by_module)).expect("written");
     let shown = project(&snapshot, &Settings { idle: true, ..by_module });
@@ -292,12 +326,16 @@ fn build_ids_are_those_of_the_files_that_ran() {
     let target = Running::start(&program, &["zero", "user"]);
     let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
     let pid = target.pid().to_string();
-    let recording = Recording::start(command.args(["record", "-p", &pid, "-o", "p.sampletop"]).current_dir(dir.path()));
+    let recording = Recording::start(
+        command.args(["record", "-p", &pid, "-o", "p.sampletop"]).current_dir(dir.path()),
+    );
     recording.until_used(target.pid(), 500);
     assert!(recording.end().status.success());
     let mut expected = BTreeSet::new();
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("it runs");
-    let libc = maps.lines().find_map(|line| line.split_whitespace().last().filter(|path| path.contains("/libc.so.6")));
+    let libc = maps
+        .lines()
+        .find_map(|line| line.split_whitespace().last().filter(|path| path.contains("/libc.so.6")));
     for file in [program.as_path(), Path::new(libc.expect("it has one"))] {
         let name = file.file_name().expect("a name").to_string_lossy().into_owned();
         expected.insert((name, readelf(file)));
@@ -307,8 +345,22 @@ fn build_ids_are_those_of_the_files_that_ran() {
     let notes = dir.path().join("notes");
     std::fs::copy("/sys/kernel/notes", &notes).expect("the kernel has notes");
     let mut objcopy = Command::new("objcopy");
-    objcopy.args(["-I", "binary", "-O", "elf64-x86-64", "--rename-section", ".data=.note.gnu.build-id"]);
-    assert!(objcopy.arg(&notes).arg(dir.path().join("notes.o")).status().expect("objcopy is needed").success());
+    objcopy.args([
+        "-I",
+        "binary",
+        "-O",
+        "elf64-x86-64",
+        "--rename-section",
+        ".data=.note.gnu.build-id",
+    ]);
+    assert!(
+        objcopy
+            .arg(&notes)
+            .arg(dir.path().join("notes.o"))
+            .status()
+            .expect("objcopy is needed")
+            .success()
+    );
     // Whoever is not root sees no kernel.
     if rustix::process::geteuid().is_root() {
         expected.insert(("vmlinux".to_owned(), readelf(&dir.path().join("notes.o"))));
@@ -325,7 +377,8 @@ fn build_ids_are_those_of_the_files_that_ran() {
     assert!(first.contains(&format!("Build ID: {id}")), "{first}");
     // The other formats that have a place for it.
     let json: Value =
-        serde_json::from_str(&sampletop(&["open", "p.pb.gz", "--format", "json"], dir.path())).expect("json");
+        serde_json::from_str(&sampletop(&["open", "p.pb.gz", "--format", "json"], dir.path()))
+            .expect("json");
     let listed = json["modules"].as_array().expect("a list");
     assert!(listed.iter().any(|module| module["build_id"] == *id), "{listed:?}");
     let firefox = sampletop(&["open", "p.sampletop", "--format", "firefox"], dir.path());
@@ -369,14 +422,17 @@ fn a_recorded_program_is_the_same_in_every_tool() {
     let target = Running::start(&program, &[]);
     let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
     let pid = target.pid().to_string();
-    let recording = Recording::start(command.args(["record", "-p", &pid, "-o", "p.sampletop"]).current_dir(dir.path()));
+    let recording = Recording::start(
+        command.args(["record", "-p", &pid, "-o", "p.sampletop"]).current_dir(dir.path()),
+    );
     recording.until_used(target.pid(), 500);
     assert!(recording.end().status.success());
 
     sampletop(&["open", "p.sampletop", "-o", "p.pb.gz"], dir.path());
     // Both are wall time; of the functions that json tells to a thousandth of a ms.
     let json = |file: &str| -> Value {
-        serde_json::from_str(&sampletop(&["open", file, "--format", "json"], dir.path())).expect("json")
+        serde_json::from_str(&sampletop(&["open", file, "--format", "json"], dir.path()))
+            .expect("json")
     };
     let (own, again) = (json("p.sampletop"), json("p.pb.gz"));
     let sixty = top("p.pb.gz", "cpu", dir.path())["sixty"].0 as f64 / 1e6;
@@ -385,13 +441,19 @@ fn a_recorded_program_is_the_same_in_every_tool() {
         let mut todo: Vec<&Value> = profile["groups"].as_array().expect("groups").iter().collect();
         while let Some(node) = todo.pop() {
             todo.extend(node["nodes"].as_array().into_iter().flatten());
-            found += if node["frame"] == "sixty" { node["self_cpu_ms"].as_f64().expect("ms") } else { 0.0 };
+            found += if node["frame"] == "sixty" {
+                node["self_cpu_ms"].as_f64().expect("ms")
+            } else {
+                0.0
+            };
         }
         assert!((found - sixty).abs() < 0.01 && sixty > 100.0, "{found} and {sixty}");
     }
-    // Group by group, function by function, state by state; only how long one wait took is not told by pprof.
+    // Group by group, function by function, state by state; only how long one wait took is not told
+    // by pprof.
     let [own, again] = [own, again].map(|mut profile| {
-        let mut todo: Vec<&mut Value> = profile["groups"].as_array_mut().expect("groups").iter_mut().collect();
+        let mut todo: Vec<&mut Value> =
+            profile["groups"].as_array_mut().expect("groups").iter_mut().collect();
         while let Some(node) = todo.pop() {
             let Value::Object(node) = node else { panic!("no object") };
             node.remove("longest_ms");
@@ -411,9 +473,11 @@ fn a_recorded_program_is_the_same_in_every_tool() {
 /// A Go program's profiles of itself: of its CPU time and of its memory.
 static OF_GO: LazyLock<(PathBuf, PathBuf)> = LazyLock::new(|| {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-    let files = ["cpu", "heap"].map(|kind| folder.join(format!("go-{}-{kind}.pprof", std::process::id())));
+    let files =
+        ["cpu", "heap"].map(|kind| folder.join(format!("go-{}-{kind}.pprof", std::process::id())));
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/targets/profiled.go");
-    let output = Command::new("go").arg("run").arg(source).args(&files).output().expect("go is needed");
+    let output =
+        Command::new("go").arg("run").arg(source).args(&files).output().expect("go is needed");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let [cpu, heap] = files;
     (cpu, heap)
@@ -424,14 +488,16 @@ fn a_profile_of_gos_is_read() {
     let dir = tempfile::tempdir().expect("a folder");
     let file = OF_GO.0.to_str().expect("text");
     let by_go = top(file, "cpu", dir.path());
-    let opened = import::read(&std::fs::read(file).expect("a file")).expect("a profile").expect("with time");
+    let opened =
+        import::read(&std::fs::read(file).expect("a file")).expect("a profile").expect("with time");
     assert_eq!((opened.lost, opened.settings.metric), (None, Metric::Cpu));
     let ours = flat(&project(&opened.snapshot, &opened.settings), Metric::Cpu);
     assert_eq!(ours, by_go);
     assert!(ours["main.burn"].1 > 100_000_000, "{ours:?}");
     let text = sampletop(&["report", file], dir.path());
     assert!(
-        text.contains("main.burn") && text.contains("Capture      pprof: samples in count, cpu in nanoseconds"),
+        text.contains("main.burn")
+            && text.contains("Capture      pprof: samples in count, cpu in nanoseconds"),
         "{text}"
     );
     assert!(text.starts_with("sampletop profile=profiled s="), "{text}");
@@ -445,9 +511,17 @@ fn a_profile_of_gos_is_read() {
 fn a_profile_without_time_is_refused_in_one_sentence() {
     let dir = tempfile::tempdir().expect("a folder");
     let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
-    let output = command.arg("report").arg(&OF_GO.1).current_dir(dir.path()).output().expect("sampletop starts");
+    let output = command
+        .arg("report")
+        .arg(&OF_GO.1)
+        .current_dir(dir.path())
+        .output()
+        .expect("sampletop starts");
     let sentence = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{sentence}");
-    assert!(sentence.contains("this pprof profile tells no time (alloc_objects in count, "), "{sentence}");
+    assert!(
+        sentence.contains("this pprof profile tells no time (alloc_objects in count, "),
+        "{sentence}"
+    );
     assert_eq!(sentence.lines().count(), 1, "{sentence}");
 }

@@ -1,4 +1,5 @@
-//! `report --push`: what a server gets is what the reports say; servers that are down, slow, or not who they say they are.
+//! `report --push`: what a server gets is what the reports say; servers that are down, slow, or not
+//! who they say they are.
 
 mod common;
 #[path = "push/server.rs"]
@@ -26,15 +27,32 @@ struct Pushing {
 }
 
 impl Pushing {
-    /// With its state in `state`, and nothing of this test's environment that could lead it elsewhere.
-    fn start(target: &Running, server: &Server, state: &Path, args: &[&str], env: &[(&str, &str)]) -> Pushing {
+    /// With its state in `state`, and nothing of this test's environment that could lead it
+    /// elsewhere.
+    fn start(
+        target: &Running,
+        server: &Server,
+        state: &Path,
+        args: &[&str],
+        env: &[(&str, &str)],
+    ) -> Pushing {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
         let (pid, address) = (target.pid().to_string(), server.address());
         command.args(["report", "-p", &pid, "--every", "1s", "--push", &address]).args(args);
-        for name in ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR"] {
+        for name in [
+            "HTTPS_PROXY",
+            "https_proxy",
+            "ALL_PROXY",
+            "all_proxy",
+            "SSL_CERT_FILE",
+            "SSL_CERT_DIR",
+        ] {
             command.env_remove(name);
         }
-        command.env_remove("SAMPLETOP_PUSH_TOKEN").env("XDG_STATE_HOME", state).envs(env.iter().copied());
+        command
+            .env_remove("SAMPLETOP_PUSH_TOKEN")
+            .env("XDG_STATE_HOME", state)
+            .envs(env.iter().copied());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("sampletop starts");
         let said = Arc::new(Mutex::new(Vec::new()));
@@ -100,7 +118,13 @@ fn kind(profile: &Profile) -> String {
     let text = |at: i64| profile.string_table[at as usize].as_str();
     let [only] = profile.sample_type[..] else { panic!("one type: {:?}", profile.sample_type) };
     let period = profile.period_type.expect("a period");
-    format!("{}:{}:{}:{}", text(only.r#type), text(only.unit), text(period.r#type), text(period.unit))
+    format!(
+        "{}:{}:{}:{}",
+        text(only.r#type),
+        text(only.unit),
+        text(period.r#type),
+        text(period.unit)
+    )
 }
 
 /// ms of each group, as the labels of samples say.
@@ -110,7 +134,8 @@ fn groups(profile: &Profile) -> BTreeMap<String, f64> {
     for sample in &profile.sample {
         let labels: Vec<&str> = sample.label.iter().map(|label| text(label.key)).collect();
         assert!(labels == ["group"] || labels == ["group", "idle"], "{labels:?}");
-        *groups.entry(text(sample.label[0].str).to_owned()).or_default() += sample.value[0] as f64 / 1e6;
+        *groups.entry(text(sample.label[0].str).to_owned()).or_default() +=
+            sample.value[0] as f64 / 1e6;
     }
     groups
 }
@@ -118,8 +143,9 @@ fn groups(profile: &Profile) -> BTreeMap<String, f64> {
 /// Those of a report, by `wall_ms` or `cpu_ms`.
 fn groups_of(report: &Value, figure: &str) -> BTreeMap<String, f64> {
     let groups = report["groups"].as_array().expect("groups").iter();
-    let groups =
-        groups.map(|group| (group["name"].as_str().expect("a name").into(), group[figure].as_f64().expect("ms")));
+    let groups = groups.map(|group| {
+        (group["name"].as_str().expect("a name").into(), group[figure].as_f64().expect("ms"))
+    });
     groups.filter(|(_, ms)| *ms > 0.0).collect()
 }
 
@@ -139,17 +165,28 @@ fn unix_ms(time: &Value) -> i64 {
 }
 
 fn reports(folder: &Path) -> Vec<Value> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().map(|entry| entry.expect("readable").path());
-    let mut files: Vec<PathBuf> = entries.filter(|path| path.extension().is_some_and(|of| of == "json")).collect();
+    let entries = std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .map(|entry| entry.expect("readable").path());
+    let mut files: Vec<PathBuf> =
+        entries.filter(|path| path.extension().is_some_and(|of| of == "json")).collect();
     files.sort();
-    files.iter().map(|path| serde_json::from_slice(&std::fs::read(path).expect("whole")).expect("json")).collect()
+    files
+        .iter()
+        .map(|path| serde_json::from_slice(&std::fs::read(path).expect("whole")).expect("json"))
+        .collect()
 }
 
 /// The files that wait, whatever folder they are in.
 fn waiting(state: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for folder in std::fs::read_dir(state.join("sampletop/push")).into_iter().flatten().flatten() {
-        files.extend(std::fs::read_dir(folder.path()).expect("a folder").map(|entry| entry.expect("readable").path()));
+        files.extend(
+            std::fs::read_dir(folder.path())
+                .expect("a folder")
+                .map(|entry| entry.expect("readable").path()),
+        );
     }
     files.retain(|path| path.extension().is_some_and(|of| of == "ingest"));
     files.sort();
@@ -162,23 +199,38 @@ fn the_server_gets_what_the_reports_say() {
     let server = Server::start(Mode::Answers(200), None);
     let (folder, state) = (dir.path().join("reports"), dir.path().join("state"));
     let place = format!("{}/", folder.display());
-    let args =
-        ["-o", &place, "--format", "json", "--push-label", "service_name=shop", "--push-label", "region=eu west"];
+    let args = [
+        "-o",
+        &place,
+        "--format",
+        "json",
+        "--push-label",
+        "service_name=shop",
+        "--push-label",
+        "region=eu west",
+    ];
     let args = [&args[..], &["--push-tenant", "t1"]].concat();
     let token = "a-token-that-nobody-may-see";
-    let pushing = Pushing::start(&target, &server, &state, &args, &[("SAMPLETOP_PUSH_TOKEN", token)]);
+    let pushing =
+        Pushing::start(&target, &server, &state, &args, &[("SAMPLETOP_PUSH_TOKEN", token)]);
     wait_until("three reports", || reports(&folder).len() >= 3);
-    let command_line = std::fs::read(format!("/proc/{}/cmdline", pushing.child.id())).expect("it runs");
+    let command_line =
+        std::fs::read(format!("/proc/{}/cmdline", pushing.child.id())).expect("it runs");
     let said = Arc::clone(&pushing.said);
     let (out, last) = pushing.end();
     let (reports, got) = (reports(&folder), server.got());
-    assert_eq!((out.as_str(), last), ("", format!("sampletop: {} profiles were pushed", got.len())));
+    assert_eq!(
+        (out.as_str(), last),
+        ("", format!("sampletop: {} profiles were pushed", got.len()))
+    );
     assert_eq!(waiting(&state), Vec::<PathBuf>::new());
     assert!(got.len() >= 4, "two whole seconds at least");
 
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let mut rest = got.iter();
-    for (report, figure) in reports.iter().flat_map(|report| figures(report).map(move |figure| (report, figure))) {
+    for (report, figure) in
+        reports.iter().flat_map(|report| figures(report).map(move |figure| (report, figure)))
+    {
         let got = rest.next().expect("each has its own");
         let profile = unpack(&got.body);
         let metric = figure.trim_end_matches("_ms");
@@ -187,7 +239,11 @@ fn the_server_gets_what_the_reports_say() {
         let (from, till) = (unix_ms(&report["from"]), unix_ms(&report["till"]));
         let end = profile.time_nanos + profile.duration_nanos;
         assert!((end / 1_000_000 - till).abs() <= 1 && profile.time_nanos / 1_000_000 == from);
-        assert!(got.line.starts_with("POST /ingest?name=shop%7B") && got.line.ends_with(" HTTP/1.1"), "{}", got.line);
+        assert!(
+            got.line.starts_with("POST /ingest?name=shop%7B") && got.line.ends_with(" HTTP/1.1"),
+            "{}",
+            got.line
+        );
         let expected = [
             ("name", format!("shop{{region=eu west,host={host}}}")),
             ("from", (from / 1000).to_string()),
@@ -204,11 +260,19 @@ fn the_server_gets_what_the_reports_say() {
         let (pushed, reported) = (groups(&profile), groups_of(report, figure));
         assert!(pushed.keys().eq(reported.keys()), "{pushed:?} {reported:?}");
         for (name, ms) in &reported {
-            assert!((pushed[name] - ms).abs() < 0.01, "{figure} of {name}: {} and {ms}", pushed[name]);
+            assert!(
+                (pushed[name] - ms).abs() < 0.01,
+                "{figure} of {name}: {} and {ms}",
+                pushed[name]
+            );
         }
         if metric == "wall" {
             let mut reported = BTreeSet::new();
-            report["groups"].as_array().expect("groups").iter().for_each(|group| frames(group, &mut reported));
+            report["groups"]
+                .as_array()
+                .expect("groups")
+                .iter()
+                .for_each(|group| frames(group, &mut reported));
             let name = |of: &Function| profile.string_table[of.name as usize].clone();
             assert_eq!(profile.function.iter().map(name).collect::<BTreeSet<_>>(), reported);
         }
@@ -228,7 +292,8 @@ fn the_server_gets_what_the_reports_say() {
 fn assert_in_order(taken: &[Got]) {
     let starts: Vec<i64> = taken.iter().map(|got| unpack(&got.body).time_nanos).collect();
     assert!(starts.is_sorted(), "{starts:?}");
-    let distinct: BTreeSet<(String, Vec<u8>)> = taken.iter().map(|got| (got.line.clone(), got.body.clone())).collect();
+    let distinct: BTreeSet<(String, Vec<u8>)> =
+        taken.iter().map(|got| (got.line.clone(), got.body.clone())).collect();
     assert_eq!(distinct.len(), taken.len(), "nothing comes twice");
 }
 
@@ -241,7 +306,10 @@ fn a_server_that_was_down_gets_all_in_order_also_from_the_run_before() {
     let said = pushing.said();
     let (out, last) = pushing.end();
     let before = waiting(dir.path());
-    assert_eq!(last, format!("sampletop: 0 profiles were pushed, {} wait for the next run", before.len()));
+    assert_eq!(
+        last,
+        format!("sampletop: 0 profiles were pushed, {} wait for the next run", before.len())
+    );
     assert_eq!(out, "", "what is pushed is not written, too");
     let [only] = &said[..] else { panic!("it is told once: {said:?}") };
     assert!(only.contains("it answers 503: not today; profiles wait in `"), "{only}");
@@ -265,10 +333,17 @@ fn what_waits_has_a_bound() {
     let (target, dir) = (target(), tempfile::tempdir().expect("a folder"));
     let server = Server::start(Mode::Answers(503), None);
     let bound = 4000;
-    let pushing = Pushing::start(&target, &server, dir.path(), &["--push-spool-bytes", &bound.to_string()], &[]);
+    let pushing = Pushing::start(
+        &target,
+        &server,
+        dir.path(),
+        &["--push-spool-bytes", &bound.to_string()],
+        &[],
+    );
     pushing.wait_until_it_says("is full: the oldest of its");
     let (_, last) = pushing.end();
-    let bytes: u64 = waiting(dir.path()).iter().map(|path| path.metadata().expect("there").len()).sum();
+    let bytes: u64 =
+        waiting(dir.path()).iter().map(|path| path.metadata().expect("there").len()).sum();
     assert!(bytes <= bound && bytes > 0, "{bytes}");
     assert!(last.contains("wait for the next run, ") && last.ends_with(" were dropped"), "{last}");
 }
@@ -279,13 +354,15 @@ fn a_server_that_never_answers_holds_nothing_up() {
     let server = Server::start(Mode::Hangs, None);
     let (folder, state) = (dir.path().join("reports"), dir.path().join("state"));
     let place = format!("{}/", folder.display());
-    let pushing = Pushing::start(&target, &server, &state, &["-o", &place, "--format", "json"], &[]);
+    let pushing =
+        Pushing::start(&target, &server, &state, &["-o", &place, "--format", "json"], &[]);
     wait_until("it hangs", || server.hanging() == 1);
     let before = reports(&folder).len();
     wait_until("three reports more", || reports(&folder).len() >= before + 3);
     let (_, last) = pushing.end();
     let reports = reports(&folder);
-    let ticks: Vec<u64> = reports.iter().map(|report| report["health"]["ticks"].as_u64().expect("a count")).collect();
+    let ticks: Vec<u64> =
+        reports.iter().map(|report| report["health"]["ticks"].as_u64().expect("a count")).collect();
     assert!(ticks[1..ticks.len() - 1].iter().all(|ticks| *ticks > 0), "{ticks:?}");
     for pair in reports.windows(2) {
         assert_eq!(pair[0]["till"], pair[1]["from"]);
@@ -318,7 +395,10 @@ fn a_certificate_has_to_be_trusted_and_to_be_the_servers() {
         (said.lock().expect("readable").concat(), last, waiting(&state).len())
     };
     let (said, last, waits) = run(&server, &another, "a");
-    assert!(said.contains("its certificate is not trusted") && said.contains("SSL_CERT_FILE"), "{said}");
+    assert!(
+        said.contains("its certificate is not trusted") && said.contains("SSL_CERT_FILE"),
+        "{said}"
+    );
     assert!(waits >= 2);
     assert_eq!(last, format!("sampletop: 0 profiles were pushed, {waits} wait for the next run"));
     let (said, ..) = run(&impostor, &another, "b");
@@ -333,11 +413,18 @@ fn a_certificate_has_to_be_trusted_and_to_be_the_servers() {
     // A file that is not there is said at once.
     let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
     let (pid, address) = (target.pid().to_string(), server.address());
-    command.args(["report", "-p", &pid, "--push", &address, "--push-spool"]).arg(dir.path().join("c"));
-    let output =
-        command.env("SSL_CERT_FILE", dir.path().join("none")).env_remove("SSL_CERT_DIR").output().expect("it runs");
+    command
+        .args(["report", "-p", &pid, "--push", &address, "--push-spool"])
+        .arg(dir.path().join("c"));
+    let output = command
+        .env("SSL_CERT_FILE", dir.path().join("none"))
+        .env_remove("SSL_CERT_DIR")
+        .output()
+        .expect("it runs");
     assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("no certificate authorities are found"));
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("no certificate authorities are found")
+    );
 }
 
 #[test]
@@ -365,11 +452,18 @@ fn a_token_is_for_the_server_that_was_named() {
     let (target, dir) = (target(), tempfile::tempdir().expect("a folder"));
     let another = Server::start(Mode::Answers(200), None);
     let server = Server::start(Mode::Moved(another.port()), None);
-    let pushing = Pushing::start(&target, &server, dir.path(), &[], &[("SAMPLETOP_PUSH_TOKEN", "t0k3n")]);
-    let moved = format!("it answers 307: it is at http://127.0.0.1:{}/ingest; see to the address", another.port());
+    let pushing =
+        Pushing::start(&target, &server, dir.path(), &[], &[("SAMPLETOP_PUSH_TOKEN", "t0k3n")]);
+    let moved = format!(
+        "it answers 307: it is at http://127.0.0.1:{}/ingest; see to the address",
+        another.port()
+    );
     pushing.wait_until_it_says(&moved);
     let (_, last) = pushing.end();
-    assert!(another.got().is_empty() && last.starts_with("sampletop: 0 profiles were pushed"), "{last}");
+    assert!(
+        another.got().is_empty() && last.starts_with("sampletop: 0 profiles were pushed"),
+        "{last}"
+    );
 }
 
 #[test]
@@ -381,12 +475,17 @@ fn two_runs_do_not_share_what_waits() {
     let second = |args: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
         let (pid, address) = (target.pid().to_string(), server.address());
-        command.args(["report", "-p", &pid, "--every", "1s", "--count", "2", "--push", &address]).args(args);
+        command
+            .args(["report", "-p", &pid, "--every", "1s", "--count", "2", "--push", &address])
+            .args(args);
         let output = command.env("XDG_STATE_HOME", dir.path()).output().expect("it runs");
         (output.status.code(), String::from_utf8(output.stderr).expect("text"))
     };
     let (code, said) = second(&[]);
-    assert!(code == Some(1) && said.contains("another sampletop pushes the same service"), "{code:?} {said}");
+    assert!(
+        code == Some(1) && said.contains("another sampletop pushes the same service"),
+        "{code:?} {said}"
+    );
     let (code, said) = second(&["--push-label", "service_name=another"]);
     assert_eq!(code, Some(0), "{said}");
     first.end();
@@ -404,16 +503,30 @@ fn names_that_are_replaced_in_reports_are_replaced_here() {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let bytes = |redact: &[&str], state: &str| {
         let before = server.got().len();
-        Pushing::start(&target, &server, &dir.path().join(state), &[redact, &["--count", "2"]].concat(), &[]).ended();
+        Pushing::start(
+            &target,
+            &server,
+            &dir.path().join(state),
+            &[redact, &["--count", "2"]].concat(),
+            &[],
+        )
+        .ended();
         let got = &server.got()[before..];
-        let text = got
-            .iter()
-            .map(|got| format!("{} {}", got.query("name").expect("a name"), unpack(&got.body).string_table.concat()));
+        let text = got.iter().map(|got| {
+            format!(
+                "{} {}",
+                got.query("name").expect("a name"),
+                unpack(&got.body).string_table.concat()
+            )
+        });
         text.collect::<String>().to_lowercase()
     };
     let plain = bytes(&[], "plain");
     let host = format!("host={}}}", host.to_lowercase());
-    assert!(plain.contains("zebra") && plain.contains(&host), "they are there to be found: {plain}");
+    assert!(
+        plain.contains("zebra") && plain.contains(&host),
+        "they are there to be found: {plain}"
+    );
     let redacted = bytes(&["--redact"], "redacted");
     for secret in SECRETS.iter().copied().chain([&*host]) {
         assert!(!redacted.contains(secret), "{secret}: {redacted}");

@@ -1,4 +1,5 @@
-//! What a user gets from `record` and `dump`: known programs, judged by what they measured of themselves.
+//! What a user gets from `record` and `dump`: known programs, judged by what they measured of
+//! themselves.
 
 mod common;
 
@@ -29,13 +30,19 @@ fn record(pid: u32, ms: u64, more: &[&str], dir: &Path) -> Value {
 fn group<'a>(profile: &'a Value, name: &str) -> &'a Value {
     let groups = profile["groups"].as_array().expect("groups");
     let found = groups.iter().find(|g| g["name"] == name);
-    found.unwrap_or_else(|| panic!("no group {name:?} in {:?}", groups.iter().map(|g| &g["name"]).collect::<Vec<_>>()))
+    found.unwrap_or_else(|| {
+        panic!("no group {name:?} in {:?}", groups.iter().map(|g| &g["name"]).collect::<Vec<_>>())
+    })
 }
 
 /// CPU ms of the outermost nodes called `name` below these.
 fn cpu_of(nodes: &Value, name: &str) -> f64 {
     nodes.as_array().expect("a tree").iter().fold(0.0, |sum, node| {
-        sum + if node["frame"] == name { node["cpu_ms"].as_f64().expect("ms") } else { cpu_of(&node["children"], name) }
+        sum + if node["frame"] == name {
+            node["cpu_ms"].as_f64().expect("ms")
+        } else {
+            cpu_of(&node["children"], name)
+        }
     })
 }
 
@@ -51,8 +58,9 @@ const FUNCTIONS: [&str; 3] = ["sixty", "thirty", "ten"];
 
 /// Family-wise error: 3 functions x 10 runs, two-sided at z = 5.6 each: 30 x 2.2e-8 = 7e-7.
 const Z: f64 = 5.6;
-/// A sample stands for the CPU time since the thread's last one. Where threads share cores, how many of the kernel's samples
-/// in a row hit others is random, at most as a geometric distribution is: its variance makes twice that of equal weights.
+/// A sample stands for the CPU time since the thread's last one. Where threads share cores, how
+/// many of the kernel's samples in a row hit others is random, at most as a geometric distribution
+/// is: its variance makes twice that of equal weights.
 const WEIGHTS_VARY: f64 = 2.0;
 
 fn shares(variant: &str, flags: &[&str], way: &str) {
@@ -71,8 +79,12 @@ fn shares(variant: &str, flags: &[&str], way: &str) {
     assert!(profile["capture"].as_str().expect("text").starts_with(way), "{}", profile["capture"]);
     let work = group(&profile, "work-");
     let tree = common::tree(work);
-    let mut names: Vec<&str> =
-        work["threads"].as_array().expect("threads").iter().map(|t| t["name"].as_str().expect("text")).collect();
+    let mut names: Vec<&str> = work["threads"]
+        .as_array()
+        .expect("threads")
+        .iter()
+        .map(|t| t["name"].as_str().expect("text"))
+        .collect();
     names.sort_unstable();
     assert_eq!(names, ["work-1", "work-2", "work-3", "work-4"]);
     let hits = work["cpu_hits"].as_f64().expect("hits");
@@ -146,9 +158,15 @@ fn five_hundred_blocked_threads_are_whole_and_busy_ones_right() {
     assert_eq!(threads.len(), 503);
     for thread in threads {
         let name = thread["name"].as_str().expect("text");
-        let frames: Vec<&str> =
-            thread["frames"].as_array().expect("frames").iter().map(|f| f["frame"].as_str().expect("text")).collect();
-        let Some((way, _)) = name.split_once('-').filter(|_| thread["tid"] != thread["pid"]) else { continue };
+        let frames: Vec<&str> = thread["frames"]
+            .as_array()
+            .expect("frames")
+            .iter()
+            .map(|f| f["frame"].as_str().expect("text"))
+            .collect();
+        let Some((way, _)) = name.split_once('-').filter(|_| thread["tid"] != thread["pid"]) else {
+            continue;
+        };
         assert_eq!(thread["complete"], true, "{name}: {frames:?}");
         let at = frames.iter().position(|f| *f == format!("wait_in_{way}"));
         let at = at.unwrap_or_else(|| panic!("{name} is not in wait_in_{way}: {frames:?}"));
@@ -159,7 +177,8 @@ fn five_hundred_blocked_threads_are_whole_and_busy_ones_right() {
     let dir = tempfile::tempdir().expect("a folder");
     let profile = record(target.pid(), 3_000, &["--capture", "perf"], dir.path());
     let burner = group(&profile, "burner");
-    let (cpu, inner) = (burner["cpu_ms"].as_f64().expect("ms"), cpu_of(&common::tree(burner), "burn_inner"));
+    let (cpu, inner) =
+        (burner["cpu_ms"].as_f64().expect("ms"), cpu_of(&common::tree(burner), "burn_inner"));
     assert!(inner / cpu > 0.9, "burn_inner has {inner} of {cpu} ms");
     // Each blocked thread's whole life in the recording is one wait.
     for way in ["read", "mutex", "epoll", "sleep", "poll"] {
@@ -169,9 +188,17 @@ fn five_hundred_blocked_threads_are_whole_and_busy_ones_right() {
         let number = |of: &Value, key: &str| of[key].as_f64().expect("ms");
         let (mean, longest) = (number(group, "wall_ms") / 100.0, number(group, "longest_ms"));
         // A thread is known from its first look on, the first thread a little longer than the last.
-        assert!(mean <= longest + 0.001 && longest <= number(&profile, "elapsed_ms"), "{way}: {mean} {longest}");
+        assert!(
+            mean <= longest + 0.001 && longest <= number(&profile, "elapsed_ms"),
+            "{way}: {mean} {longest}"
+        );
         assert!(mean > 0.5 * longest, "{way}: {mean} of {longest} ms");
-        assert_eq!(group["states_ms"][state_in(way)], group["wall_ms"], "{way}: {}", group["states_ms"]);
+        assert_eq!(
+            group["states_ms"][state_in(way)],
+            group["wall_ms"],
+            "{way}: {}",
+            group["states_ms"]
+        );
     }
 }
 
@@ -189,15 +216,21 @@ fn a_command_has_its_own_input_output_and_exit_status() {
         "read line; echo got $line; echo words >&2; i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; exit 7",
     ]);
     let piped = std::process::Stdio::piped;
-    let mut child = recording.stdin(piped()).stdout(piped()).stderr(piped()).spawn().expect("sampletop starts");
+    let mut child =
+        recording.stdin(piped()).stdout(piped()).stderr(piped()).spawn().expect("sampletop starts");
     child.stdin.take().expect("piped").write_all(b"a line\n").expect("it listens");
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(7));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "got a line\n");
     assert_eq!(String::from_utf8_lossy(&output.stderr), "words\n");
-    let profile: Value = serde_json::from_slice(&std::fs::read(&file).expect("the profile")).expect("JSON");
-    // From its first instruction: the kernel's exec, or the loader, comes before any thread is looked at.
-    assert!(profile["targets"][0]["command"].as_str().expect("text").starts_with("sh -c read"), "{profile}");
+    let profile: Value =
+        serde_json::from_slice(&std::fs::read(&file).expect("the profile")).expect("JSON");
+    // From its first instruction: the kernel's exec, or the loader, comes before any thread is
+    // looked at.
+    assert!(
+        profile["targets"][0]["command"].as_str().expect("text").starts_with("sh -c read"),
+        "{profile}"
+    );
 }
 
 /// Modules of the frames of a process, and its functions.
@@ -205,8 +238,11 @@ fn dumped(pid: u32) -> (Vec<String>, Vec<String>) {
     let output = sampletop(&["dump", "-p", &pid.to_string(), "--format", "json"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let dump: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let frames =
-        dump["threads"].as_array().expect("threads").iter().flat_map(|t| t["frames"].as_array().expect("frames"));
+    let frames = dump["threads"]
+        .as_array()
+        .expect("threads")
+        .iter()
+        .flat_map(|t| t["frames"].as_array().expect("frames"));
     let texts = |frames: &mut dyn Iterator<Item = &Value>, field: &str| -> Vec<String> {
         frames.map(|frame| frame[field].as_str().expect("text").to_owned()).collect()
     };
@@ -249,8 +285,14 @@ fn a_program_is_called_what_it_was_started_as() {
         found.sort();
         found.dedup();
         assert_eq!(found, [called]);
-        assert!(functions.iter().filter(|name| own(name)).all(|name| name.contains(called)), "{functions:?}");
-        assert!(functions.iter().any(|name| name.starts_with(&format!("{called}!"))), "{functions:?}");
+        assert!(
+            functions.iter().filter(|name| own(name)).all(|name| name.contains(called)),
+            "{functions:?}"
+        );
+        assert!(
+            functions.iter().any(|name| name.starts_with(&format!("{called}!"))),
+            "{functions:?}"
+        );
     }
 }
 
@@ -259,12 +301,19 @@ fn what_is_started_does_not_get_our_secrets() {
     let dir = tempfile::tempdir().expect("a folder");
     let start = |args: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
-        command.args(args).current_dir(dir.path()).env("XDG_STATE_HOME", dir.path()).env("KEPT", "a value");
-        command.env("SAMPLETOP_PUSH_TOKEN", "a-secret").env("SAMPLETOP_REDACT_KEY", "a-secret-of-16-letters");
+        command
+            .args(args)
+            .current_dir(dir.path())
+            .env("XDG_STATE_HOME", dir.path())
+            .env("KEPT", "a value");
+        command
+            .env("SAMPLETOP_PUSH_TOKEN", "a-secret")
+            .env("SAMPLETOP_REDACT_KEY", "a-secret-of-16-letters");
         let piped = std::process::Stdio::piped;
         command.stdin(piped()).stdout(piped()).stderr(piped()).spawn().expect("sampletop starts")
     };
-    let output = start(&["record", "-o", "p.json", "--", "env"]).wait_with_output().expect("it ends");
+    let output =
+        start(&["record", "-o", "p.json", "--", "env"]).wait_with_output().expect("it ends");
     let given = String::from_utf8_lossy(&output.stdout);
     assert!(given.lines().any(|line| line == "KEPT=a value"), "{given}");
     let is_secret = |name: &str| matches!(name, "SAMPLETOP_PUSH_TOKEN" | "SAMPLETOP_REDACT_KEY");
@@ -274,14 +323,21 @@ fn what_is_started_does_not_get_our_secrets() {
     let demo = start(&["demo", "--once", "-d", "1h"]);
     let pid = demo.id();
     let environment = || {
-        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("it runs");
+        let children =
+            std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("it runs");
         let child = children.split_whitespace().next()?.to_owned();
-        std::fs::read(format!("/proc/{child}/environ")).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        std::fs::read(format!("/proc/{child}/environ"))
+            .ok()
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
     };
     common::wait_until("the workload runs without them", || {
         environment().is_some_and(|given| given.contains("KEPT=") && !given.contains("a-secret"))
     });
-    rustix::process::kill_process(rustix::process::Pid::from_child(&demo), rustix::process::Signal::INT).expect("ours");
+    rustix::process::kill_process(
+        rustix::process::Pid::from_child(&demo),
+        rustix::process::Signal::INT,
+    )
+    .expect("ours");
     demo.wait_with_output().expect("it ends");
 }
 
@@ -294,7 +350,11 @@ fn each_thread_of_a_dump_in_json_is_a_warning() {
     let output = command.output().expect("it starts");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
-    assert_eq!(said.lines().filter(|line| line.contains("`--each` changes nothing in json")).count(), 1, "{said}");
+    assert_eq!(
+        said.lines().filter(|line| line.contains("`--each` changes nothing in json")).count(),
+        1,
+        "{said}"
+    );
     let dump: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(dump["threads"].as_array().expect("threads").len(), 5);
 }
@@ -316,18 +376,24 @@ fn a_profile_whose_place_is_gone_is_kept() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("cannot write") && said.contains("`sampletop open -o FILE`"), "{said}");
     let mut open = Command::new(env!("CARGO_BIN_EXE_sampletop"));
-    let opened = open.args(["open", "--format", "json"]).env("XDG_STATE_HOME", dir.path()).output().expect("it starts");
+    let opened = open
+        .args(["open", "--format", "json"])
+        .env("XDG_STATE_HOME", dir.path())
+        .output()
+        .expect("it starts");
     let profile: Value = serde_json::from_slice(&opened.stdout).expect("JSON");
     assert!(group(&profile, "work-")["cpu_ms"].as_f64().is_some_and(|ms| ms > 0.0), "{profile}");
 }
 
-/// By the first one, also where the standard library has a handler, and sampletop one for files that were truncated.
+/// By the first one, also where the standard library has a handler, and sampletop one for files
+/// that were truncated.
 #[test]
 fn a_fatal_signal_from_outside_ends_a_recording() {
     use rustix::process::Signal;
     let dir = tempfile::tempdir().expect("a folder");
     let target = Running::start(&common::build("rec_many.c", "fatal", &["-O1"]), &["3"]);
-    for signal in [Signal::SEGV, Signal::BUS, Signal::ILL, Signal::FPE, Signal::ABORT, Signal::QUIT] {
+    for signal in [Signal::SEGV, Signal::BUS, Signal::ILL, Signal::FPE, Signal::ABORT, Signal::QUIT]
+    {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
         command.args(["record", "-p", &target.pid().to_string()]).current_dir(dir.path());
         // What a script starts in the background has it ignored, and so would everything below.

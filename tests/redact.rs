@@ -1,4 +1,5 @@
-//! What `--redact` writes, in every format: no name of the program is in it, and every figure is what it was.
+//! What `--redact` writes, in every format: no name of the program is in it, and every figure is
+//! what it was.
 
 mod common;
 
@@ -36,7 +37,11 @@ fn unpacked(bytes: &[u8]) -> Vec<u8> {
 /// In small letters, as text and as the two bytes of a JavaScript string.
 fn found(bytes: &[u8], secrets: &[&str]) -> Vec<String> {
     let text = String::from_utf8_lossy(&unpacked(bytes)).to_lowercase();
-    secrets.iter().filter(|secret| text.contains(**secret)).map(|secret| (*secret).to_owned()).collect()
+    secrets
+        .iter()
+        .filter(|secret| text.contains(**secret))
+        .map(|secret| (*secret).to_owned())
+        .collect()
 }
 
 fn target(dir: &Path) -> Running {
@@ -50,11 +55,15 @@ fn target(dir: &Path) -> Running {
 
 /// Every figure of a profile, whatever things are called.
 fn figures(value: &Value) -> String {
-    const NAMES: &[&str] = &["name", "frame", "file", "module", "command", "host", "version", "notice", "build_id"];
+    const NAMES: &[&str] =
+        &["name", "frame", "file", "module", "command", "host", "version", "notice", "build_id"];
     match value {
         Value::Object(fields) => {
             let fields = fields.iter().filter(|(name, _)| !NAMES.contains(&name.as_str()));
-            fields.map(|(name, value)| format!("{name}={}", figures(value))).collect::<Vec<_>>().join(" ")
+            fields
+                .map(|(name, value)| format!("{name}={}", figures(value)))
+                .collect::<Vec<_>>()
+                .join(" ")
         }
         Value::Array(list) => {
             let mut list: Vec<String> = list.iter().map(figures).collect();
@@ -71,16 +80,21 @@ fn no_name_is_in_any_format_and_no_figure_changes() {
     let (dir, target) = (dir.path(), target(dir.path()));
     let pid = target.pid().to_string();
     let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
-    let recording = Recording::start(command.args(["record", "-p", &pid, "-o", "p.sampletop"]).current_dir(dir));
+    let recording = Recording::start(
+        command.args(["record", "-p", &pid, "-o", "p.sampletop"]).current_dir(dir),
+    );
     recording.until_used(target.pid(), 300);
     assert!(recording.end().status.success());
     let read = |name: &str| std::fs::read(dir.join(name)).expect("written");
     let plain = read("p.sampletop");
     assert_eq!(found(&plain, SECRETS), SECRETS, "the test sees what it looks for");
-    let json: Value =
-        serde_json::from_slice(&sampletop(&["open", "p.sampletop", "--format", "json"], dir).stdout).expect("JSON");
-    let builds: Vec<&str> =
-        (json["modules"].as_array().expect("a list").iter()).filter_map(|module| module["build_id"].as_str()).collect();
+    let json: Value = serde_json::from_slice(
+        &sampletop(&["open", "p.sampletop", "--format", "json"], dir).stdout,
+    )
+    .expect("JSON");
+    let builds: Vec<&str> = (json["modules"].as_array().expect("a list").iter())
+        .filter_map(|module| module["build_id"].as_str())
+        .collect();
     assert!(builds.len() > 1 && found(&plain, &builds) == builds, "{builds:?}");
     let secrets = &[SECRETS, &builds].concat()[..];
 
@@ -88,7 +102,19 @@ fn no_name_is_in_any_format_and_no_figure_changes() {
         let args = ["open", "p.sampletop", "--redact", "--format", format.word(), "-o", "out"];
         sampletop(&args, dir);
         assert_eq!(found(&read("out"), secrets), [""; 0], "{}", format.word());
-        sampletop(&["merge", "p.sampletop", "p.sampletop", "--redact", "--format", format.word(), "-o", "merged"], dir);
+        sampletop(
+            &[
+                "merge",
+                "p.sampletop",
+                "p.sampletop",
+                "--redact",
+                "--format",
+                format.word(),
+                "-o",
+                "merged",
+            ],
+            dir,
+        );
         assert_eq!(found(&read("merged"), secrets), [""; 0], "merged, {}", format.word());
     }
     for (args, plain) in [
@@ -96,7 +122,10 @@ fn no_name_is_in_any_format_and_no_figure_changes() {
         (&["dump", "-p", &pid, "--each"], &["zebra", "quagga", "okapi", "gnusecret"]),
         (&["dump", "-p", &pid, "--format", "json"], &["zebra", "quagga", "okapi", "gnusecret"]),
         (&["diff", "p.sampletop", "p.sampletop"], &["quagga", "okapi", "gnusecret"]),
-        (&["diff", "p.sampletop", "p.sampletop", "--format", "json"], &["zebra", "quagga", "okapi", "gnusecret"]),
+        (
+            &["diff", "p.sampletop", "p.sampletop", "--format", "json"],
+            &["zebra", "quagga", "okapi", "gnusecret"],
+        ),
         (&["record", "-p", &pid, "-d", "300ms"], &["zebra", "quagga", "okapi", "gnusecret"]),
     ] {
         let missing = found(&sampletop(args, dir).stdout, plain).len() < plain.len();
@@ -118,14 +147,35 @@ fn no_name_is_in_any_format_and_no_figure_changes() {
         .iter()
         .filter_map(|thread| thread["waits_for"].as_str())
         .collect();
-    assert_eq!(waits.iter().filter(|waits| waits.starts_with("mutex held by ")).count(), 2, "{waits:?}");
+    assert_eq!(
+        waits.iter().filter(|waits| waits.starts_with("mutex held by ")).count(),
+        2,
+        "{waits:?}"
+    );
     // Names of reports' files have the host's in them, and what was asked for.
-    sampletop(&["report", "--name", "gnusecret", "--every", "1s", "--count", "1", "-o", "reports/", "--redact"], dir);
+    sampletop(
+        &[
+            "report",
+            "--name",
+            "gnusecret",
+            "--every",
+            "1s",
+            "--count",
+            "1",
+            "-o",
+            "reports/",
+            "--redact",
+        ],
+        dir,
+    );
     for entry in std::fs::read_dir(dir.join("reports")).expect("made") {
         let path = entry.expect("readable").path();
         let name = path.file_name().expect("a name").to_string_lossy().into_owned();
         assert_eq!(
-            (found(name.as_bytes(), SECRETS), found(&std::fs::read(&path).expect("there"), SECRETS)),
+            (
+                found(name.as_bytes(), SECRETS),
+                found(&std::fs::read(&path).expect("there"), SECRETS)
+            ),
             (vec![], vec![])
         );
     }
@@ -133,17 +183,28 @@ fn no_name_is_in_any_format_and_no_figure_changes() {
     // Figures: of JSON, of a redacted profile that is opened again, and what idle time is.
     sampletop(&["open", "p.sampletop", "--redact", "-o", "r.sampletop"], dir);
     let json = |args: &[&str]| -> Value {
-        serde_json::from_slice(&sampletop(&[args, &["--format", "json"]].concat(), dir).stdout).expect("JSON")
+        serde_json::from_slice(&sampletop(&[args, &["--format", "json"]].concat(), dir).stdout)
+            .expect("JSON")
     };
     for by in ["function", "class", "module"] {
         let plain = figures(&json(&["open", "p.sampletop", "--by", by]));
-        assert_eq!(figures(&json(&["open", "p.sampletop", "--by", by, "--redact"])), plain, "by {by}");
-        assert_eq!(figures(&json(&["open", "r.sampletop", "--by", by])), plain, "by {by}, opened again");
+        assert_eq!(
+            figures(&json(&["open", "p.sampletop", "--by", by, "--redact"])),
+            plain,
+            "by {by}"
+        );
+        assert_eq!(
+            figures(&json(&["open", "r.sampletop", "--by", by])),
+            plain,
+            "by {by}, opened again"
+        );
     }
     let lines = |args: &[&str]| -> Vec<String> {
         let text = String::from_utf8(sampletop(args, dir).stdout).expect("ASCII");
         let kept = |line: &&str| {
-            ["Idle ", "run ", "lock ", "wait ", "io ", "sleep ", "all "].iter().any(|word| line.starts_with(word))
+            ["Idle ", "run ", "lock ", "wait ", "io ", "sleep ", "all "]
+                .iter()
+                .any(|word| line.starts_with(word))
         };
         text.lines().filter(kept).map(str::to_owned).collect()
     };
@@ -151,7 +212,8 @@ fn no_name_is_in_any_format_and_no_figure_changes() {
     assert!(expected.len() > 3, "{expected:?}");
     assert_eq!(lines(&["report", "p.sampletop", "--redact"]), expected);
     assert_eq!(lines(&["report", "r.sampletop"]), expected);
-    // Under one key the same names: a redacted profile can be compared with another. Under another key they are others.
+    // Under one key the same names: a redacted profile can be compared with another. Under another
+    // key they are others.
     let names = |key: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
         command.args(["open", "p.sampletop", "--redact", "--format", "folded"]).current_dir(dir);

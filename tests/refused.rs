@@ -1,5 +1,5 @@
-//! Where a filter of system calls forbids what sampletop would like to use, as containers have it: it takes the next way
-//! or says what is missing. The whole program, started under such a filter.
+//! Where a filter of system calls forbids what sampletop would like to use, as containers have it:
+//! it takes the next way or says what is missing. The whole program, started under such a filter.
 
 mod common;
 
@@ -25,7 +25,10 @@ fn program_without(program: &Path, calls: &'static [libc::c_long], args: &[&str]
 
 fn refuse(call: libc::c_long) -> std::io::Result<()> {
     let statement = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
-    let unlike = |k: u32| libc::sock_filter { jf: 1, ..statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, k) };
+    let unlike = |k: u32| libc::sock_filter {
+        jf: 1,
+        ..statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, k)
+    };
     let mut filter = [
         // The number of the call is the first word of seccomp_data.
         statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0),
@@ -52,15 +55,24 @@ fn target(test: &str) -> Running {
     Running::start(&program, &["10"])
 }
 
-fn record(calls: &'static [libc::c_long], target: &Running, more: &[&str]) -> (Option<i32>, String, String) {
+fn record(
+    calls: &'static [libc::c_long],
+    target: &Running,
+    more: &[&str],
+) -> (Option<i32>, String, String) {
     let pid = target.pid().to_string();
-    let output = sampletop_without(calls, &[&["record", "-p", &pid, "-d", "1s", "--format", "text"], more].concat());
+    let output = sampletop_without(
+        calls,
+        &[&["record", "-p", &pid, "-d", "1s", "--format", "text"], more].concat(),
+    );
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
 fn line<'a>(text: &'a str, begin: &str) -> &'a str {
-    text.lines().find(|line| line.starts_with(begin)).unwrap_or_else(|| panic!("no {begin}:\n{text}"))
+    text.lines()
+        .find(|line| line.starts_with(begin))
+        .unwrap_or_else(|| panic!("no {begin}:\n{text}"))
 }
 
 #[test]
@@ -96,10 +108,22 @@ fn a_doctor_finds_the_filter() {
     for (calls, code) in [(&[PERF][..], 0), (&[PERF, PTRACE], 4)] {
         let output = sampletop_without(calls, &["doctor", "--json", "-p", &pid]);
         let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("json");
-        assert_eq!((output.status.code(), &answer["best"]), (Some(code), &"states".into()), "{answer}");
+        assert_eq!(
+            (output.status.code(), &answer["best"]),
+            (Some(code), &"states".into()),
+            "{answer}"
+        );
         assert_eq!(answer["self"]["seccomp"], "filter");
-        let perf = answer["ways"].as_array().expect("ways").iter().find(|way| way["name"] == "perf").expect("perf");
-        assert!(perf["lacks"].as_str().expect("why").contains("filter of system calls"), "{answer}");
+        let perf = answer["ways"]
+            .as_array()
+            .expect("ways")
+            .iter()
+            .find(|way| way["name"] == "perf")
+            .expect("perf");
+        assert!(
+            perf["lacks"].as_str().expect("why").contains("filter of system calls"),
+            "{answer}"
+        );
     }
 }
 
@@ -122,7 +146,8 @@ fn blocked_stacks_are_read_without_process_vm_readv() {
     let (code, report, _) = record(&[READ], &target, &["--idle", "--capture", "perf"]);
     assert_eq!((code, line(&report, "Capture").ends_with(" perf")), (Some(0), true), "{report}");
     assert!(line(&report, "Losses").contains("unwind failed 0"), "{report}");
-    // Ten threads in five ways of waiting, each under its own three functions and the start of a thread.
+    // Ten threads in five ways of waiting, each under its own three functions and the start of a
+    // thread.
     for wait in ["...7 __libc_read", "...6 epoll_wait", "...7 __clock_nanosleep"] {
         assert!(report.contains(wait), "{wait}: {report}");
     }
@@ -131,7 +156,8 @@ fn blocked_stacks_are_read_without_process_vm_readv() {
 #[test]
 fn a_demo_that_cannot_start_its_threads_says_so() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
-    // Looking by the other ways takes descriptors, too: which of the two runs out of them first would be a race.
+    // Looking by the other ways takes descriptors, too: which of the two runs out of them first
+    // would be a race.
     command.args(["demo", "-d", "1s", "--capture", "states"]);
     // SAFETY: between fork and exec only a system call is made.
     unsafe {
@@ -191,24 +217,43 @@ fn helper_inside_a_container() {
             let name = way["name"].as_str().expect("a name");
             let args = ["record", "-p", &pid, "-d", "300ms", "--format", "json", "--capture", name];
             let record = program_without(&program, calls, &args);
-            assert_eq!(record.status.success(), way["works"] == true, "{name}: {record:?} {answer}");
+            assert_eq!(
+                record.status.success(),
+                way["works"] == true,
+                "{name}: {record:?} {answer}"
+            );
         }
-        let record = program_without(&program, calls, &["record", "-p", &pid, "-d", "1s", "--format", "json"]);
+        let record = program_without(
+            &program,
+            calls,
+            &["record", "-p", &pid, "-d", "1s", "--format", "json"],
+        );
         let error = String::from_utf8_lossy(&record.stderr);
         match record.status.code() {
             Some(0) => {
                 let profile = json(&record);
                 assert_eq!(profile["capture"], best);
                 let stacks = profile["groups"].to_string();
-                let whole = ["burn_inner", "wait_outer"].iter().all(|function| stacks.contains(function));
+                let whole =
+                    ["burn_inner", "wait_outer"].iter().all(|function| stacks.contains(function));
                 assert_eq!(whole, best == "perf", "{stacks}");
-                let text = program_without(&program, calls, &["record", "-p", &pid, "-d", "500ms", "--format", "text"]);
+                let text = program_without(
+                    &program,
+                    calls,
+                    &["record", "-p", &pid, "-d", "500ms", "--format", "text"],
+                );
                 let text = String::from_utf8_lossy(&text.stdout).into_owned();
                 assert!(line(&text, "Capture").ends_with(&format!(" {best}")), "{text}");
-                assert!(best != "states" || line(&text, "Notice").contains("perf_event_open"), "{text}");
+                assert!(
+                    best != "states" || line(&text, "Notice").contains("perf_event_open"),
+                    "{text}"
+                );
             }
             // Stopping a foreign process has to be asked for.
-            code => assert!(code == Some(4) && calls == [PERF] && error.contains("--capture ptrace"), "{error}"),
+            code => assert!(
+                code == Some(4) && calls == [PERF] && error.contains("--capture ptrace"),
+                "{error}"
+            ),
         }
     }
 }
@@ -221,8 +266,9 @@ fn in_a_container_without_root_the_best_way_is_taken_and_said() {
     }
     let folder = tempfile::tempdir_in("/tmp").expect("a folder");
     std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).expect("its mode");
-    let copy =
-        |from: &Path, name: &str| std::fs::copy(from, folder.path().join(name)).map(|_| folder.path().join(name));
+    let copy = |from: &Path, name: &str| {
+        std::fs::copy(from, folder.path().join(name)).map(|_| folder.path().join(name))
+    };
     copy(Path::new(env!("CARGO_BIN_EXE_sampletop")), "sampletop").expect("copied");
     copy(&build("rec_many.c", "container", &["-O1"]), "target").expect("copied");
     let this = copy(&std::env::current_exe().expect("this program"), "tests").expect("copied");
@@ -230,7 +276,14 @@ fn in_a_container_without_root_the_best_way_is_taken_and_said() {
     let user = 1 << 30 | std::process::id();
     let contained = |args: &[&str]| {
         let mut command = Command::new("unshare");
-        command.args(["--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child"]);
+        command.args([
+            "--user",
+            "--map-root-user",
+            "--pid",
+            "--fork",
+            "--mount-proc",
+            "--kill-child",
+        ]);
         command.args(args).env(INSIDE, folder.path()).current_dir("/").uid(user).gid(user);
         command
     };
@@ -239,8 +292,10 @@ fn in_a_container_without_root_the_best_way_is_taken_and_said() {
         let why = String::from_utf8_lossy(&tried.stderr).into_owned();
         return skipped("in_a_container_without_root_the_best_way_is_taken_and_said", &why);
     }
-    let helper = [this.to_str().expect("text"), "--exact", "helper_inside_a_container", "--nocapture"];
+    let helper =
+        [this.to_str().expect("text"), "--exact", "helper_inside_a_container", "--nocapture"];
     let output = contained(&helper).output().expect("it starts again");
-    let words = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let words = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && words.contains("1 passed"), "{words}");
 }

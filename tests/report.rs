@@ -19,7 +19,12 @@ struct Reporting {
 impl Reporting {
     fn start(args: &[&str]) -> Reporting {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
-        command.arg("report").args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command
+            .arg("report")
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().expect("sampletop starts");
         let errors = BufReader::new(child.stderr.take().expect("piped")).lines();
         Reporting { child, errors }
@@ -60,7 +65,12 @@ fn wall_ms(report: &Value) -> f64 {
 }
 
 fn pids(report: &Value) -> Vec<u64> {
-    report["targets"].as_array().expect("targets").iter().map(|target| target["pid"].as_u64().expect("a pid")).collect()
+    report["targets"]
+        .as_array()
+        .expect("targets")
+        .iter()
+        .map(|target| target["pid"].as_u64().expect("a pid"))
+        .collect()
 }
 
 #[test]
@@ -88,14 +98,21 @@ fn each_begins_where_the_last_ended_and_all_time_is_in_one() {
     let text = |report: &Value, name: &str| report[name].as_str().expect("text").to_owned();
     for pair in reports.windows(2) {
         assert_eq!(text(&pair[0], "till"), text(&pair[1], "from"));
-        assert!(pair[1]["health"]["ticks"].as_u64().expect("a count") < 1_000, "it is that report's own");
+        assert!(
+            pair[1]["health"]["ticks"].as_u64().expect("a count") < 1_000,
+            "it is that report's own"
+        );
     }
-    // The threads were there all the time. What one did since the last look at it, or before the first, is missing until it is
-    // looked at: never more, and less than a second, which is what a report lost or counted twice would make.
+    // The threads were there all the time. What one did since the last look at it, or before the
+    // first, is missing until it is looked at: never more, and less than a second, which is what a
+    // report lost or counted twice would make.
     let mut sum = 0.0;
     for report in &reports {
         sum += wall_ms(report) - threads * report["elapsed_ms"].as_f64().expect("ms");
-        assert!((-threads * 500.0..threads).contains(&sum), "{sum} ms of {threads} threads, {report}");
+        assert!(
+            (-threads * 500.0..threads).contains(&sum),
+            "{sum} ms of {threads} threads, {report}"
+        );
     }
 }
 
@@ -109,12 +126,15 @@ fn restarts_are_followed_and_told() {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("reports/");
     let place = path.to_str().expect("text").to_owned();
-    let mut reporting = Reporting::start(&["--name", &name, "--every", "0", "--format", "json", "-o", &place]);
+    let mut reporting =
+        Reporting::start(&["--name", &name, "--every", "0", "--format", "json", "-o", &place]);
     assert!(reporting.says().contains("waiting for a process called"));
     // A log that is rotated meanwhile is no reason for an end.
     wait_until("its signals", || {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", reporting.child.id())).expect("it runs");
-        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("a mask").trim();
+        let status = std::fs::read_to_string(format!("/proc/{}/status", reporting.child.id()))
+            .expect("it runs");
+        let caught =
+            status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("a mask").trim();
         u64::from_str_radix(caught, 16).expect("a number") & 1 != 0
     });
     reporting.signal(Signal::HUP);
@@ -125,12 +145,16 @@ fn restarts_are_followed_and_told() {
     assert_eq!(reporting.says(), format!("sampletop: process {one} has ended"));
     let second = Running::start(&program, &[]);
     let two = u64::from(second.pid());
-    assert!(reporting.says().starts_with(&format!("sampletop: process {two} is watched from now on: ")));
+    assert!(
+        reporting.says().starts_with(&format!("sampletop: process {two} is watched from now on: "))
+    );
     // A report that was asked for; the one after it does not know the first process any more.
     reporting.signal(Signal::USR1);
     let files = || {
-        let entries = std::fs::read_dir(&path).expect("there").map(|entry| entry.expect("readable").path());
-        let mut files: Vec<_> = entries.filter(|path| path.extension().is_some_and(|of| of == "json")).collect();
+        let entries =
+            std::fs::read_dir(&path).expect("there").map(|entry| entry.expect("readable").path());
+        let mut files: Vec<_> =
+            entries.filter(|path| path.extension().is_some_and(|of| of == "json")).collect();
         files.sort();
         files
     };
@@ -144,12 +168,20 @@ fn restarts_are_followed_and_told() {
 fn a_full_disk_is_told_once_and_sampling_goes_on() {
     let program = build("../../demos/work.c", "o2", &["-O2"]);
     let target = Running::start(&program, &[]);
-    let mut reporting = Reporting::start(&["-p", &target.pid().to_string(), "--every", "1s", "-o", "/dev/full"]);
-    assert_eq!(reporting.says(), "sampletop: cannot write `/dev/full`: no space left on device; sampling goes on");
+    let mut reporting =
+        Reporting::start(&["-p", &target.pid().to_string(), "--every", "1s", "-o", "/dev/full"]);
+    assert_eq!(
+        reporting.says(),
+        "sampletop: cannot write `/dev/full`: no space left on device; sampling goes on"
+    );
     reporting.signal(Signal::USR1);
     reporting.signal(Signal::TERM);
     assert_eq!(reporting.child.wait().expect("it ends").code(), Some(1), "the last one is lost");
-    assert_eq!(reporting.errors.next().map(|line| line.expect("text")), None, "it is not told again");
+    assert_eq!(
+        reporting.errors.next().map(|line| line.expect("text")),
+        None,
+        "it is not told again"
+    );
 }
 
 /// What systemd is given in assets/.
@@ -165,7 +197,8 @@ fn the_unit_is_sound() {
     let here = UNIT.replace("/usr/local/bin/sampletop", env!("CARGO_BIN_EXE_sampletop"));
     let path = dir.path().join("sampletop-report@.service");
     std::fs::write(&path, here).expect("written");
-    let verified = Command::new("systemd-analyze").arg("verify").arg(&path).output().expect("it runs");
+    let verified =
+        Command::new("systemd-analyze").arg("verify").arg(&path).output().expect("it runs");
     let words = String::from_utf8_lossy(&verified.stderr).into_owned();
     let ours: Vec<&str> = words.lines().filter(|line| line.contains("sampletop")).collect();
     assert!(ours.is_empty(), "{words}");
@@ -176,9 +209,14 @@ fn the_capabilities_of_the_unit_do() {
     if !need_root("runs with some of root's capabilities, and another user's process") {
         return;
     }
-    let line = UNIT.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).expect("there are some");
-    let set: Vec<String> =
-        line.split(' ').map(|name| name.strip_prefix("CAP_").expect("a capability").to_lowercase()).collect();
+    let line = UNIT
+        .lines()
+        .find_map(|line| line.strip_prefix("CapabilityBoundingSet="))
+        .expect("there are some");
+    let set: Vec<String> = line
+        .split(' ')
+        .map(|name| name.strip_prefix("CAP_").expect("a capability").to_lowercase())
+        .collect();
     let program = build("../../demos/work.c", "o2", &["-O2"]);
     let mut other = Command::new("setpriv");
     other.args(["--reuid", "65534", "--clear-groups"]).arg(&program);
@@ -186,12 +224,15 @@ fn the_capabilities_of_the_unit_do() {
     let capture = |set: &str| {
         let mut command = Command::new("setpriv");
         command.args([&format!("--bounding-set=-all,{set}"), "--inh-caps=-all", "--no-new-privs"]);
-        command.arg(env!("CARGO_BIN_EXE_sampletop")).args(["record", "-d", "200ms", "--format", "json", "-p"]);
+        command
+            .arg(env!("CARGO_BIN_EXE_sampletop"))
+            .args(["record", "-d", "200ms", "--format", "json", "-p"]);
         let output = command.arg(target.pid().to_string()).output().expect("it runs");
         let profile: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
         profile["capture"].as_str().unwrap_or_default().to_owned()
     };
-    let with = |set: &[String]| set.iter().map(|name| format!("+{name}")).collect::<Vec<_>>().join(",");
+    let with =
+        |set: &[String]| set.iter().map(|name| format!("+{name}")).collect::<Vec<_>>().join(",");
     assert_eq!(capture(&with(&set)), "bpf");
     // And none of them is too many (the last is for the names of the kernel's functions).
     for left_out in set.iter().filter(|name| *name != "syslog") {

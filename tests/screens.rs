@@ -1,6 +1,7 @@
 //! The whole view: keys and snapshots in, the screen out, on a terminal that is only a buffer.
 //!
-//! Expected screens are in tests/screens/; `SAMPLETOP_UPDATE=1 cargo test --test screens` writes them anew.
+//! Expected screens are in tests/screens/; `SAMPLETOP_UPDATE=1 cargo test --test screens` writes
+//! them anew.
 
 #[path = "screens/fixture.rs"]
 mod fixture;
@@ -78,8 +79,9 @@ impl Live {
 
     /// The requests to read history that were not answered yet.
     fn requests(&mut self) -> Vec<Request> {
-        let (requests, others): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.effects).into_iter().partition(|effect| matches!(effect, Effect::Project(_)));
+        let (requests, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.effects)
+            .into_iter()
+            .partition(|effect| matches!(effect, Effect::Project(_)));
         self.effects = others;
         let request = |effect| match effect {
             Effect::Project(request) => Some(*request),
@@ -122,7 +124,8 @@ impl Live {
     }
 
     fn buffer(&self) -> Buffer {
-        let mut terminal = Terminal::new(TestBackend::new(self.width, self.height)).expect("a buffer");
+        let mut terminal =
+            Terminal::new(TestBackend::new(self.width, self.height)).expect("a buffer");
         terminal.draw(|frame| sampletop::tui::draw(frame, &self.app, &self.theme)).expect("drawn");
         terminal.backend().buffer().clone()
     }
@@ -211,7 +214,10 @@ fn every_view_and_page() {
         "filters-80x24.txt",
         &Live::shop(80, 24).press("fj<enter>Pricing|Tax<enter><down><enter>a(<enter>").screen(),
     );
-    golden("filtered-80x24.txt", &Live::shop(80, 24).press("fj<enter>Pricing|Tax<enter><esc>").screen());
+    golden(
+        "filtered-80x24.txt",
+        &Live::shop(80, 24).press("fj<enter>Pricing|Tax<enter><esc>").screen(),
+    );
     golden("search-80x24.txt", &Live::shop(80, 24).press("/receive<enter>").screen());
     golden("hottest-80x24.txt", &Live::shop(80, 24).press("E").screen());
     golden("unfolded-120x40.txt", &Live::shop(120, 40).press("Eoc").screen());
@@ -237,7 +243,10 @@ fn a_virtual_machine() {
     golden("jvm-by-package-80x24.txt", &jvm(80, 24).press("bbbE").screen());
     golden("jvm-own-80x24.txt", &jvm(80, 24).press("i<right><down>").screen());
     // Daemons are switched off, and how much that hides is said.
-    golden("jvm-no-daemons-80x24.txt", &jvm(80, 24).press("f<down><down><down><down><down><down> <esc>E").screen());
+    golden(
+        "jvm-no-daemons-80x24.txt",
+        &jvm(80, 24).press("f<down><down><down><down><down><down> <esc>E").screen(),
+    );
 }
 
 #[test]
@@ -269,7 +278,11 @@ fn processes_to_pick_from() {
     assert!(live.screen().contains("reading the list"));
     live.send(Input::Processes(rows));
     live.app.set_time(Duration::from_millis(299));
-    assert!(live.press("<enter>").screen().contains("the list has just changed"), "{}", live.screen());
+    assert!(
+        live.press("<enter>").screen().contains("the list has just changed"),
+        "{}",
+        live.screen()
+    );
     golden("picker-80x24.txt", &live.press("<down>").screen());
     assert!(live.selected().contains("warehouse"));
     golden("picker-filter-80x24.txt", &live.press("/Srv<enter>").screen());
@@ -277,7 +290,10 @@ fn processes_to_pick_from() {
     live.press("<bs><bs><bs>srv");
     assert!(live.selected().contains("/srv/shop"), "{}", live.screen());
     live.press("<esc>q?h<enter>");
-    assert!(live.effects.is_empty() && live.screen().contains("no process matches"), "letters are text");
+    assert!(
+        live.effects.is_empty() && live.screen().contains("no process matches"),
+        "letters are text"
+    );
     live.press("<esc><esc><down>");
     assert!(live.selected().contains("warehouse"), "Esc clears the filter, and quits nothing");
     live.press("<enter>");
@@ -309,10 +325,18 @@ fn functions_of_the_kernel_are_told_apart() {
     // Tinted, all of the name.
     let buffer = tree.buffer();
     let screen = tree.screen();
-    let (y, line) = screen.lines().enumerate().find(|(_, line)| line.contains("copy_to_iter [k]")).expect("a row");
+    let (y, line) = screen
+        .lines()
+        .enumerate()
+        .find(|(_, line)| line.contains("copy_to_iter [k]"))
+        .expect("a row");
     let end = line.chars().count() as u16;
     let tint = |x: u16| buffer[(x, y as u16)].fg;
-    assert!((end - "_copy_to_iter [k]".len() as u16..end).all(|x| tint(x) == ratatui::style::Color::Magenta), "{line}");
+    assert!(
+        (end - "_copy_to_iter [k]".len() as u16..end)
+            .all(|x| tint(x) == ratatui::style::Color::Magenta),
+        "{line}"
+    );
     golden("kernel-methods-120x40.txt", &live(120, 40).press("2s").screen());
     // Taken out by the filters' switch, and there again.
     let before = tree.screen();
@@ -356,8 +380,9 @@ fn without_colour_nothing_has_a_colour() {
     for keys in ["", "Ef", "<esc>2", "?"] {
         live.press(keys);
         let buffer = live.buffer();
-        let coloured =
-            |c: &ratatui::buffer::Cell| c.fg != ratatui::style::Color::Reset || c.bg != ratatui::style::Color::Reset;
+        let coloured = |c: &ratatui::buffer::Cell| {
+            c.fg != ratatui::style::Color::Reset || c.bg != ratatui::style::Color::Reset
+        };
         assert!(!buffer.content().iter().any(coloured), "after {keys}");
     }
 }
@@ -365,7 +390,8 @@ fn without_colour_nothing_has_a_colour() {
 #[test]
 fn any_size_can_be_drawn() {
     let mut live = Live::shop(80, 24);
-    let states = ["", "E", "2", "1f", "<esc>?", "?/searching for something", "<esc>X", "nfj<enter>x<enter>"];
+    let states =
+        ["", "E", "2", "1f", "<esc>?", "?/searching for something", "<esc>X", "nfj<enter>x<enter>"];
     for keys in states {
         live.press(keys);
         for width in 1..=60 {
@@ -414,7 +440,8 @@ impl std::io::Write for Written {
     }
 }
 
-/// A drawing after half a second takes at most 1 KB (the whole screen takes 4): a link of 10 KB/s has room to spare.
+/// A drawing after half a second takes at most 1 KB (the whole screen takes 4): a link of 10 KB/s
+/// has room to spare.
 #[test]
 fn only_what_changed_is_written() {
     let mut world = World::shop();
@@ -463,7 +490,11 @@ fn what_became_of_the_target_is_said() {
     stopped.stopped = true;
     stopped.notice = Some("perf is not permitted any more; using states".into());
     live.send(Input::Snapshot(Arc::new(stopped)));
-    assert!(live.screen().contains("STOPPED") && live.screen().contains("using states"), "{}", live.screen());
+    assert!(
+        live.screen().contains("STOPPED") && live.screen().contains("using states"),
+        "{}",
+        live.screen()
+    );
 }
 
 #[test]
@@ -471,7 +502,11 @@ fn several_processes_are_one_tree_or_apart() {
     let mut world = World::web();
     let mut live = Live::new(80, 24, AppConfig::default());
     live.send(Input::Snapshot(Arc::new(world.run(20 * SECOND).snapshot())));
-    assert!(live.screen().contains("3 processes: nginx") && live.screen().contains("thr 3:"), "{}", live.screen());
+    assert!(
+        live.screen().contains("3 processes: nginx") && live.screen().contains("thr 3:"),
+        "{}",
+        live.screen()
+    );
     // rules, name, thread, process
     live.press("ittt");
     golden("processes-80x24.txt", &live.screen());
@@ -498,8 +533,8 @@ fn what_is_waited_for_is_said() {
     golden("waiting-80x24.txt", &live.screen());
 }
 
-/// While history is read the screen keeps its figures; metric and order change at once; only what was asked for last
-/// is shown.
+/// While history is read the screen keeps its figures; metric and order change at once; only what
+/// was asked for last is shown.
 #[test]
 fn a_long_reading_holds_up_nothing() {
     let mut live = Live::shop(120, 40);
@@ -510,13 +545,20 @@ fn a_long_reading_holds_up_nothing() {
     let by_name = by_name.clone();
     assert!(by_name.urgent);
     let behind = live.screen();
-    assert!(behind.contains("reading history ...") && behind.contains("grouped by name"), "{behind}");
+    assert!(
+        behind.contains("reading history ...") && behind.contains("grouped by name"),
+        "{behind}"
+    );
     let rows = |screen: &str| screen.lines().skip(4).take(30).map(String::from).collect::<Vec<_>>();
     assert_eq!(rows(&behind), rows(&before));
 
     // A key that only orders needs no reading, and moves are as ever.
     assert!(live.press("sm<down>E").requests().is_empty());
-    assert!(live.screen().contains("reading history ...") && live.screen().contains("  cpu  "), "{}", live.screen());
+    assert!(
+        live.screen().contains("reading history ...") && live.screen().contains("  cpu  "),
+        "{}",
+        live.screen()
+    );
 
     // Newer facts are read under the newest settings; an older answer is not shown any more.
     live.press("t");
@@ -562,7 +604,15 @@ mod random {
             .iter()
             .flat_map(|b| b.keys.iter().copied())
             .chain("abcdefghijklmnopqrstuvwxyzABC0123456789.*()[]|%~".chars().map(Key::Char))
-            .chain([Key::Backspace, Key::Delete, Key::F(12), Key::Alt('x'), Key::Ctrl('u'), Key::BackTab, Key::Insert])
+            .chain([
+                Key::Backspace,
+                Key::Delete,
+                Key::F(12),
+                Key::Alt('x'),
+                Key::Ctrl('u'),
+                Key::BackTab,
+                Key::Insert,
+            ])
             .collect();
         prop::collection::vec(prop::sample::select(all), 1..60)
     }

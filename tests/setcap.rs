@@ -1,5 +1,6 @@
-//! Who may look, and what is done with whose rights: sampletop with capabilities of its file (setcap) or with the setuid bit, in
-//! the hands of a plain user. The tests are root and play the others.
+//! Who may look, and what is done with whose rights: sampletop with capabilities of its file
+//! (setcap) or with the setuid bit, in the hands of a plain user. The tests are root and play the
+//! others.
 
 mod common;
 
@@ -34,7 +35,10 @@ impl Installed {
         let output = output.expect("setcap is needed (Debian: libcap2-bin)");
         if !output.status.success() {
             let words = String::from_utf8_lossy(&output.stderr).into_owned();
-            skipped(std::thread::current().name().unwrap_or("a test"), &format!("setcap: {}", words.trim()));
+            skipped(
+                std::thread::current().name().unwrap_or("a test"),
+                &format!("setcap: {}", words.trim()),
+            );
             return None;
         }
         Some(installed)
@@ -42,7 +46,8 @@ impl Installed {
 
     fn plain() -> Installed {
         let folder = tempfile::tempdir_in("/tmp").expect("a folder");
-        std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).expect("its mode");
+        std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755))
+            .expect("its mode");
         let program = folder.path().join("sampletop");
         std::fs::copy(env!("CARGO_BIN_EXE_sampletop"), &program).expect("copied");
         Installed { folder, program }
@@ -77,7 +82,13 @@ impl Installed {
 
 fn start_as(uid: u32, program: &Path, args: &[&str]) -> Running {
     let mut command = Command::new(program);
-    command.args(args).uid(uid).gid(uid).stdin(Stdio::piped()).stdout(Stdio::piped()).current_dir("/");
+    command
+        .args(args)
+        .uid(uid)
+        .gid(uid)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .current_dir("/");
     let mut child = command.spawn().expect("the target starts");
     let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
     assert_eq!(lines.next().expect("a line").expect("text"), "ready");
@@ -106,7 +117,8 @@ fn capabilities_show_nobody_another_users_process() {
         let target = start_as(0, &program, &["/none"]);
         let pid = target.pid().to_string();
         for way in ["auto", "perf", "cpu-only", "states", "ptrace"] {
-            let output = installed.as_nobody(&["record", "-p", &pid, "-d", "200ms", "--capture", way]);
+            let output =
+                installed.as_nobody(&["record", "-p", &pid, "-d", "200ms", "--capture", way]);
             refused(&output, &["belongs to user root", "sudo"]);
         }
         refused(&installed.as_nobody(&["dump", "-p", &pid]), &["belongs to user root"]);
@@ -143,7 +155,11 @@ fn names_of_the_kernel_take_a_right_of_their_own() {
         let output = installed.as_nobody(&["record", "-p", &pid, "-d", "1s", "--format", "folded"]);
         assert!(output.status.success(), "{}", text(&output.stderr));
         let folded = text(&output.stdout);
-        assert_eq!((folded.contains(";vfs_read_[k]"), folded.contains(";[kernel]_[k]")), (named, !named), "{folded}");
+        assert_eq!(
+            (folded.contains(";vfs_read_[k]"), folded.contains(";[kernel]_[k]")),
+            (named, !named),
+            "{folded}"
+        );
     }
 }
 
@@ -158,7 +174,10 @@ fn they_do_not_open_a_process_that_has_closed_itself() {
     let program = installed.copy(&build("cap_exec.c", "closed", &["-O1"]), "target", 0o755);
     let target = start_as(NOBODY, &program, &["closed"]);
     let pid = target.pid().to_string();
-    refused(&installed.as_nobody(&["record", "-p", &pid, "-d", "200ms"]), &["closed itself", "sudo"]);
+    refused(
+        &installed.as_nobody(&["record", "-p", &pid, "-d", "200ms"]),
+        &["closed itself", "sudo"],
+    );
 }
 
 /// The question is asked again after an exec: what runs then may be somebody else's.
@@ -171,8 +190,10 @@ fn an_exec_into_another_users_rights_ends_the_looking() {
         let setuid = installed.copy(&program, "others", 0o4755);
         let mut target = start_as(NOBODY, &open, &[setuid.to_str().expect("text")]);
         let pid = target.pid().to_string();
-        let recording =
-            Recording::start(&mut installed.command(&["record", "-p", &pid, "--format", "folded", "--metric", "cpu"]));
+        let recording = Recording::start(
+            &mut installed
+                .command(&["record", "-p", &pid, "--format", "folded", "--metric", "cpu"]),
+        );
         recording.until_used(target.pid(), 300);
         target.child.stdin.as_mut().expect("piped").write_all(b"\n").expect("it listens");
         let file_of = |path: &Path| std::fs::metadata(path).expect("it is there").ino();
@@ -186,7 +207,10 @@ fn an_exec_into_another_users_rights_ends_the_looking() {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
         assert!(status.contains("Uid:\t65534\t0\t0\t0"), "the target is not setuid: {status}");
         assert!(folded.contains("open_burn"), "{folded}");
-        assert!(!folded.contains("secret_burn") && !folded.contains("others!"), "{capabilities}: {folded}");
+        assert!(
+            !folded.contains("secret_burn") && !folded.contains("others!"),
+            "{capabilities}: {folded}"
+        );
     }
 }
 
@@ -196,7 +220,8 @@ fn files_are_written_and_commands_run_with_the_callers_rights() {
     let (own, roots) = (installed.folder_of(NOBODY), installed.folder_of(0));
     let path = |folder: &Path| folder.join("p.txt").to_str().expect("text").to_owned();
     let command = ["--", "cat", "/proc/self/status"];
-    let record = |file: &str| installed.as_nobody(&[&["record", "-o", file], &command[..]].concat());
+    let record =
+        |file: &str| installed.as_nobody(&[&["record", "-o", file], &command[..]].concat());
 
     let output = record(&path(&own));
     let (status, error) = (text(&output.stdout), text(&output.stderr));
@@ -229,9 +254,14 @@ fn setuid_sampletop_refuses_to_run() {
         return;
     }
     let installed = Installed::plain();
-    std::fs::set_permissions(&installed.program, PermissionsExt::from_mode(0o4755)).expect("its mode");
-    for args in [&["demo", "--once", "-d", "200ms"][..], &["record", "-p", "1"], &["doctor"], &["record", "--", "true"]]
-    {
+    std::fs::set_permissions(&installed.program, PermissionsExt::from_mode(0o4755))
+        .expect("its mode");
+    for args in [
+        &["demo", "--once", "-d", "200ms"][..],
+        &["record", "-p", "1"],
+        &["doctor"],
+        &["record", "--", "true"],
+    ] {
         refused(&installed.as_nobody(args), &["setuid", "chmod ug-s", "sudo"]);
     }
 }
@@ -241,6 +271,9 @@ fn a_doctor_names_what_the_file_was_given() {
     let Some(installed) = Installed::with(FEW) else { return };
     let output = installed.as_nobody(&["doctor", "--json"]);
     let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("json");
-    assert_eq!(answer["self"]["capabilities"]["effective"], serde_json::json!(["cap_perfmon", "cap_bpf"]));
+    assert_eq!(
+        answer["self"]["capabilities"]["effective"],
+        serde_json::json!(["cap_perfmon", "cap_bpf"])
+    );
     assert_eq!((&answer["best"], output.status.code()), (&BEST.into(), Some(0)), "{answer}");
 }

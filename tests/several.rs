@@ -1,4 +1,5 @@
-//! Several processes at once: who is found, that each has its own share, children, restarts, groups, and who may look.
+//! Several processes at once: who is found, that each has its own share, children, restarts,
+//! groups, and who may look.
 
 mod common;
 
@@ -26,7 +27,8 @@ fn words(output: &Output) -> String {
 
 fn profile(output: &Output) -> Value {
     assert!(output.status.success(), "{}", words(output));
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", words(output)))
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", words(output)))
 }
 
 /// `record` as json to stdout.
@@ -36,13 +38,19 @@ fn record(args: &[&str]) -> Value {
 }
 
 fn targets(profile: &Value) -> Vec<u64> {
-    profile["targets"].as_array().expect("targets").iter().map(|t| t["pid"].as_u64().expect("a pid")).collect()
+    profile["targets"]
+        .as_array()
+        .expect("targets")
+        .iter()
+        .map(|t| t["pid"].as_u64().expect("a pid"))
+        .collect()
 }
 
 /// The group of a process, under `--group process`.
 fn group_of(profile: &Value, pid: u32) -> &Value {
     let groups = profile["groups"].as_array().expect("groups");
-    let is_it = |group: &&Value| group["name"].as_str().expect("a name").starts_with(&format!("{pid} "));
+    let is_it =
+        |group: &&Value| group["name"].as_str().expect("a name").starts_with(&format!("{pid} "));
     groups.iter().find(is_it).unwrap_or_else(|| {
         let names: Vec<&Value> = groups.iter().map(|g| &g["name"]).collect();
         panic!("no group of {pid} in {names:?}")
@@ -62,7 +70,8 @@ impl<const N: usize> Clocks<N> {
         let (done, begun) = (AtomicBool::new(false), AtomicBool::new(false));
         let began = Instant::now();
         let read = || {
-            let clock = |pid| sampletop::process::threads::process_cpu(pid).expect("it lives") as f64 / 1e6;
+            let clock =
+                |pid| sampletop::process::threads::process_cpu(pid).expect("it lives") as f64 / 1e6;
             (began.elapsed().as_secs_f64() * 1e3, pids.map(clock))
         };
         std::thread::scope(|scope| {
@@ -92,7 +101,8 @@ impl<const N: usize> Clocks<N> {
             if last == readings.len() - 1 {
                 break;
             }
-            let end = readings.partition_point(|(at, _)| *at < pair[1].0 + ms).min(readings.len() - 1);
+            let end =
+                readings.partition_point(|(at, _)| *at < pair[1].0 + ms).min(readings.len() - 1);
             least = least.min(readings[last].1[index] - pair[1].1[index]);
             most = most.max(readings[end].1[index] - pair[0].1[index]);
         }
@@ -121,7 +131,8 @@ fn each_process_has_its_own_share() {
     let (red_pid, blue_pid) = (red.pid(), blue.pid());
     let pids = [red_pid.to_string(), blue_pid.to_string()];
     for way in ["bpf", "perf", "states", "ptrace"] {
-        let args = ["-p", &pids[0], "-p", &pids[1], "--group", "process", "-d", "3s", "--capture", way];
+        let args =
+            ["-p", &pids[0], "-p", &pids[1], "--group", "process", "-d", "3s", "--capture", way];
         let (profile, clocks) = Clocks::during([red_pid, blue_pid], || record(&args));
         let mut listed = targets(&profile);
         listed.sort_unstable();
@@ -135,22 +146,35 @@ fn each_process_has_its_own_share() {
         let (asked, elapsed) = (3_000.0, profile["elapsed_ms"].as_f64().expect("a time"));
         for (n, pid) in [red_pid, blue_pid].into_iter().enumerate() {
             let group = group_of(&profile, pid);
-            // One thread each, looked at all the time: the kernel's own figures, whatever was sampled of them.
+            // One thread each, looked at all the time: the kernel's own figures, whatever was
+            // sampled of them.
             let wall = group["wall_ms"].as_f64().expect("a time");
-            assert!(wall > 0.9 * asked && wall <= elapsed + 1.0, "{way} {pid}: {wall} of {elapsed} ms");
+            assert!(
+                wall > 0.9 * asked && wall <= elapsed + 1.0,
+                "{way} {pid}: {wall} of {elapsed} ms"
+            );
             let cpu = group["cpu_ms"].as_f64().expect("a time");
-            // A thread's counters lag by a tick of the kernel, at the first look and at the last: 10 ms at 100 Hz.
+            // A thread's counters lag by a tick of the kernel, at the first look and at the last:
+            // 10 ms at 100 Hz.
             let (least, most) = clocks.used_within(n, wall);
-            assert!(cpu >= least - 20.0 && cpu <= most + 20.0, "{way} {pid}: {cpu}, its clock: {least} to {most} ms");
+            assert!(
+                cpu >= least - 20.0 && cpu <= most + 20.0,
+                "{way} {pid}: {cpu}, its clock: {least} to {most} ms"
+            );
             if way != "states" {
-                let (own, other) = if n == 0 { ("spin_red", "spin_blue") } else { ("spin_blue", "spin_red") };
+                let (own, other) =
+                    if n == 0 { ("spin_red", "spin_blue") } else { ("spin_blue", "spin_red") };
                 assert!(has_frame(group, own) && !has_frame(group, other), "{way}: {group}");
             }
         }
         // A round looks at both.
-        let (ticks, got) = (profile["health"]["ticks"].as_f64(), profile["interval_achieved_ms"].as_f64());
+        let (ticks, got) =
+            (profile["health"]["ticks"].as_f64(), profile["interval_achieved_ms"].as_f64());
         let (ticks, got) = (ticks.expect("a count"), got.expect("a time"));
-        assert!((ticks * got - asked).abs() < 0.5 * asked, "{way}: {ticks} rounds of {got} ms in {elapsed} ms");
+        assert!(
+            (ticks * got - asked).abs() < 0.5 * asked,
+            "{way}: {ticks} rounds of {got} ms in {elapsed} ms"
+        );
     }
 }
 
@@ -173,7 +197,8 @@ fn children_are_watched_as_they_appear_and_end() {
     assert_eq!(targets(&record(&["-p", &pid, "-d", "1s"])), [u64::from(parent.pid())]);
 
     let nest = Running::start(&program, &["nest", "4"]);
-    let dump = sampletop(&["dump", "-p", &nest.pid().to_string(), "--subprocesses", "--format", "json"]);
+    let dump =
+        sampletop(&["dump", "-p", &nest.pid().to_string(), "--subprocesses", "--format", "json"]);
     let dump = profile_of_all(dump, 6);
     let threads = dump["threads"].as_array().expect("threads");
     assert_eq!(threads.len(), 6, "one thread each: {dump}");
@@ -197,23 +222,36 @@ fn a_command_is_watched_with_its_children() {
         return;
     }
     let program = family("command");
-    let script =
-        format!("exec 3< <(sleep 2); {} spin red <&3 & {} spin blue <&3; wait", program.display(), program.display());
+    let script = format!(
+        "exec 3< <(sleep 2); {} spin red <&3 & {} spin blue <&3; wait",
+        program.display(),
+        program.display()
+    );
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("p.json");
     let to = file.to_str().expect("text");
     // Its standard output is the command's.
-    let args = ["record", "-o", to, "--subprocesses", "--group", "process", "--", "bash", "-c", &script];
+    let args =
+        ["record", "-o", to, "--subprocesses", "--group", "process", "--", "bash", "-c", &script];
     let output = sampletop(&args).output().expect("sampletop starts");
     assert!(output.status.success(), "{}", words(&output));
-    let profile: Value = serde_json::from_slice(&std::fs::read(&file).expect("the profile")).expect("JSON");
+    let profile: Value =
+        serde_json::from_slice(&std::fs::read(&file).expect("the profile")).expect("JSON");
     let groups = profile["groups"].as_array().expect("groups");
     for frame in ["spin_red", "spin_blue"] {
-        assert!(groups.iter().any(|group| has_frame(group, frame)), "{frame}: {}", profile["targets"]);
+        assert!(
+            groups.iter().any(|group| has_frame(group, frame)),
+            "{frame}: {}",
+            profile["targets"]
+        );
     }
     // What a child became by its exec is what it is called.
-    let commands: Vec<&str> =
-        profile["targets"].as_array().expect("targets").iter().map(|t| t["command"].as_str().expect("text")).collect();
+    let commands: Vec<&str> = profile["targets"]
+        .as_array()
+        .expect("targets")
+        .iter()
+        .map(|t| t["command"].as_str().expect("text"))
+        .collect();
     assert!(commands.iter().any(|command| command.ends_with("spin red")), "{commands:?}");
 }
 
@@ -240,7 +278,8 @@ impl Session {
     /// Interrupted, as by Ctrl-C: it writes what there is.
     fn interrupted(self) -> Output {
         let pid = rustix::process::Pid::from_child(&self.0);
-        rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it can be signalled");
+        rustix::process::kill_process(pid, rustix::process::Signal::INT)
+            .expect("it can be signalled");
         self.output()
     }
 
@@ -261,7 +300,8 @@ impl Drop for Session {
 
 /// Whether the process is looked at, by `perf`: the counters of its threads stay open.
 fn is_watched(session: &Session, pid: u32) -> bool {
-    let files = std::fs::read_dir(format!("/proc/{}/fd", session.0.id())).into_iter().flatten().flatten();
+    let files =
+        std::fs::read_dir(format!("/proc/{}/fd", session.0.id())).into_iter().flatten().flatten();
     let mut files = files.filter_map(|entry| std::fs::read_link(entry.path()).ok());
     files.any(|path| path.starts_with(format!("/proc/{pid}/task")) && path.ends_with("schedstat"))
 }
@@ -305,7 +345,12 @@ fn a_name_is_waited_for_and_taken_up_again_after_a_restart() {
     let elapsed = profile["elapsed_ms"].as_f64().expect("a time");
     assert!(wall(red) >= 900.0, "{}", wall(red));
     // Nobody is said to have done anything while there was nobody.
-    assert!(wall(red) + wall(blue) <= elapsed - 1_400.0, "{} + {} of {elapsed} ms", wall(red), wall(blue));
+    assert!(
+        wall(red) + wall(blue) <= elapsed - 1_400.0,
+        "{} + {} of {elapsed} ms",
+        wall(red),
+        wall(blue)
+    );
     assert_eq!(profile["groups"].as_array().expect("groups").len(), 2, "{}", profile["groups"]);
 }
 
@@ -315,9 +360,11 @@ fn the_session_ends_with_the_last_process_and_not_before() {
         return;
     }
     let program = family("end");
-    let (one, other) = (Running::start(&program, &["spin", "red"]), Running::start(&program, &["spin", "blue"]));
+    let (one, other) =
+        (Running::start(&program, &["spin", "red"]), Running::start(&program, &["spin", "blue"]));
     let pids = [one.pid().to_string(), other.pid().to_string()];
-    let session = Session::record(&["--group", "process", "-p", &pids[0], "-p", &pids[1], "-d", "exit"]);
+    let session =
+        Session::record(&["--group", "process", "-p", &pids[0], "-p", &pids[1], "-d", "exit"]);
     wait_until_watched(&session, one.pid());
     wait_until_watched(&session, other.pid());
     let (first, last) = (one.pid(), other.pid());
@@ -332,8 +379,8 @@ fn the_session_ends_with_the_last_process_and_not_before() {
 #[test]
 fn ctrl_c_ends_the_waiting() {
     let mut command = sampletop(&["record", "--name", "no-process-has-such-a-name-7f3a"]);
-    // Whoever starts the tests in the background of a script has it ignored, and so would everything below.
-    // SAFETY: signal(2) may be called between fork and exec.
+    // Whoever starts the tests in the background of a script has it ignored, and so would
+    // everything below. SAFETY: signal(2) may be called between fork and exec.
     unsafe {
         command.pre_exec(|| {
             libc::signal(libc::SIGINT, libc::SIG_DFL);
@@ -355,13 +402,20 @@ fn a_group_is_watched_with_the_groups_within_it() {
         (is_v2 && std::fs::create_dir_all(&inner).is_ok()).then_some((outer, inner))
     });
     let Some((outer, inner)) = made else {
-        return skipped("a_group_is_watched_with_the_groups_within_it", "no control groups can be made here");
+        return skipped(
+            "a_group_is_watched_with_the_groups_within_it",
+            "no control groups can be made here",
+        );
     };
     let program = family("group");
     let outcome = std::panic::catch_unwind(|| {
-        let (early, late) = (Running::start(&program, &["spin", "red"]), Running::start(&program, &["spin", "blue"]));
-        let enter =
-            |group: &Path, pid: u32| std::fs::write(group.join("cgroup.procs"), pid.to_string()).expect("moved");
+        let (early, late) = (
+            Running::start(&program, &["spin", "red"]),
+            Running::start(&program, &["spin", "blue"]),
+        );
+        let enter = |group: &Path, pid: u32| {
+            std::fs::write(group.join("cgroup.procs"), pid.to_string()).expect("moved")
+        };
         let mut session = Session::record(&["--cgroup", &name, "-d", "1h"]);
         assert!(session.says().contains("waiting"), "nobody is in it");
         enter(&outer, early.pid());
@@ -382,7 +436,9 @@ fn a_group_is_watched_with_the_groups_within_it() {
     });
     // Killed processes leave their group a moment later.
     let limit = Instant::now() + LIMIT;
-    while (std::fs::remove_dir(&inner).is_err() && inner.exists()) || std::fs::remove_dir(&outer).is_err() {
+    while (std::fs::remove_dir(&inner).is_err() && inner.exists())
+        || std::fs::remove_dir(&outer).is_err()
+    {
         assert!(Instant::now() < limit, "{} cannot be removed", outer.display());
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -403,7 +459,13 @@ fn who_may_not_be_watched_is_named_and_the_others_go_on() {
     std::fs::copy(family("rights"), &target).expect("copied");
     let start = |uid: u32| {
         let mut command = Command::new(&target);
-        command.args(["spin", "red"]).uid(uid).gid(uid).current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .args(["spin", "red"])
+            .uid(uid)
+            .gid(uid)
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut child = command.spawn().expect("the target starts");
         let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let mut running = Running { child, lines };
@@ -411,22 +473,27 @@ fn who_may_not_be_watched_is_named_and_the_others_go_on() {
         running
     };
     let (own, roots) = (start(NOBODY), start(0));
-    let (own_pid, roots_pid, nobodys) = (own.pid().to_string(), roots.pid().to_string(), (1 << 22).to_string());
+    let (own_pid, roots_pid, nobodys) =
+        (own.pid().to_string(), roots.pid().to_string(), (1 << 22).to_string());
     let ask = |args: &[&str]| {
         let mut command = Command::new(&program);
-        let command = command.args(["record", "--format", "json", "-d", "500ms", "--capture", "states"]).args(args);
+        let command = command
+            .args(["record", "--format", "json", "-d", "500ms", "--capture", "states"])
+            .args(args);
         command.uid(NOBODY).gid(NOBODY).current_dir("/").output().expect("sampletop starts")
     };
     let text = |args: &[&str]| {
         let mut command = Command::new(&program);
         let command = command.args(["record", "-d", "500ms", "--capture", "states"]).args(args);
-        let output = command.uid(NOBODY).gid(NOBODY).current_dir("/").output().expect("sampletop starts");
+        let output =
+            command.uid(NOBODY).gid(NOBODY).current_dir("/").output().expect("sampletop starts");
         String::from_utf8(output.stdout).expect("text")
     };
     let output = ask(&["-p", &own_pid, "-p", &roots_pid, "-p", &nobodys]);
     assert_eq!(targets(&profile(&output)), [u64::from(own.pid())]);
     let report = text(&["-p", &own_pid, "-p", &roots_pid, "-p", &nobodys]);
-    let notice = report.lines().skip_while(|line| !line.starts_with("Notice")).take(6).collect::<String>();
+    let notice =
+        report.lines().skip_while(|line| !line.starts_with("Notice")).take(6).collect::<String>();
     assert!(notice.contains(&format!("not permitted to look at process {roots_pid}")), "{report}");
     assert!(notice.contains(&format!("no process has the pid {nobodys}")), "{report}");
     // By name, too: both have it.
@@ -450,7 +517,8 @@ fn a_storm_of_forks_is_survived_and_its_losses_are_told() {
     let program = family("storm");
     let storm = Running::start(&program, &["storm", "2000"]);
     let pid = storm.pid().to_string();
-    let session = Session::start(&["record", "-p", &pid, "--subprocesses", "-d", "4s", "--capture", "perf"]);
+    let session =
+        Session::start(&["record", "-p", &pid, "--subprocesses", "-d", "4s", "--capture", "perf"]);
     wait_until_watched(&session, storm.pid());
     let mut most = 0;
     let place = format!("/proc/{}/fd", session.0.id());
@@ -473,7 +541,8 @@ fn names_are_found_inside_a_pid_namespace() {
         return;
     }
     let program = family("inside");
-    // From the beginning: the shell's own command line has these words, too, and so has each of its forks before its exec.
+    // From the beginning: the shell's own command line has these words, too, and so has each of its
+    // forks before its exec.
     let path = program.display();
     for way in ["bpf", "perf"] {
         let script = format!(

@@ -42,7 +42,8 @@ fn name(path: &Path, search: SearchPath, spots: &[(u64, bool)]) -> Vec<Vec<Locat
     let files = Files::default();
     let id = files.register(mapped(path)).expect("room");
     let mut symbols = Symbols::with_search_path(files, search);
-    let frames: Vec<RawFrame> = spots.iter().map(|(offset, exact)| frame(id, *offset, *exact)).collect();
+    let frames: Vec<RawFrame> =
+        spots.iter().map(|(offset, exact)| frame(id, *offset, *exact)).collect();
     let named = wait(&mut symbols, &frames);
     frames.iter().map(|frame| named[&frame.bits()].clone()).collect()
 }
@@ -67,8 +68,13 @@ fn wait(symbols: &mut Symbols, frames: &[RawFrame]) -> BTreeMap<u64, Vec<Locatio
 
 /// Runs a tool and gives what it prints.
 fn run(tool: &str, args: &[&str]) -> String {
-    let output = Command::new(tool).args(args).output().unwrap_or_else(|e| panic!("{tool} is needed: {e}"));
-    assert!(output.status.success(), "{tool} {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let output =
+        Command::new(tool).args(args).output().unwrap_or_else(|e| panic!("{tool} is needed: {e}"));
+    assert!(
+        output.status.success(),
+        "{tool} {args:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8(output.stdout).expect("text")
 }
 
@@ -93,7 +99,8 @@ fn functions(path: &Path, dynamic: bool) -> Vec<(u64, u64, String)> {
 /// File offset minus address of the code segment, by readelf.
 fn code_shift(path: &Path) -> u64 {
     let segments = run("readelf", &["-lW", text(path)]);
-    let line = segments.lines().find(|l| l.contains("LOAD") && l.contains(" E ")).expect("a code segment");
+    let line =
+        segments.lines().find(|l| l.contains("LOAD") && l.contains(" E ")).expect("a code segment");
     let fields: Vec<u64> = line
         .split_whitespace()
         .filter_map(|f| f.strip_prefix("0x"))
@@ -104,7 +111,8 @@ fn code_shift(path: &Path) -> u64 {
 
 fn function(path: &Path, name: &str) -> (u64, u64) {
     let all = functions(path, false);
-    let (address, size, _) = all.iter().find(|(.., n)| n == name).unwrap_or_else(|| panic!("{name} in {all:?}"));
+    let (address, size, _) =
+        all.iter().find(|(.., n)| n == name).unwrap_or_else(|| panic!("{name} in {all:?}"));
     (*address, *size)
 }
 
@@ -124,7 +132,11 @@ fn addr2line(path: &Path, addresses: &[u64]) -> Vec<Vec<(String, String, u32)>> 
         let place = lines.next().expect("a place behind each function");
         let place = place.split(" (").next().expect("text");
         let (file, number) = place.rsplit_once(':').expect("file:line");
-        chains.last_mut().expect("an address first").push((line.into(), file.into(), number.parse().unwrap_or(0)));
+        chains.last_mut().expect("an address first").push((
+            line.into(),
+            file.into(),
+            number.parse().unwrap_or(0),
+        ));
     }
     chains
 }
@@ -142,18 +154,28 @@ fn compare(path: &Path, search: SearchPath, addresses: &[u64], judge: &Path) {
             .collect();
         let got: Vec<(String, Option<String>, u32)> = ours
             .iter()
-            .map(|l| (l.function.to_string(), l.file.as_ref().map(|f| f.to_string()), l.line.unwrap_or(0)))
+            .map(|l| {
+                (
+                    l.function.to_string(),
+                    l.file.as_ref().map(|f| f.to_string()),
+                    l.line.unwrap_or(0),
+                )
+            })
             .collect();
         assert_eq!(got, want, "at {address:#x} of {}", path.display());
         for (depth, location) in ours.iter().enumerate() {
             assert_eq!(location.tier, (depth > 0).then_some(Tier::Inlined));
             assert_eq!(location.kind, FrameKind::Native);
-            assert_eq!(&*location.module, path.file_name().and_then(|n| n.to_str()).expect("a name"));
+            assert_eq!(
+                &*location.module,
+                path.file_name().and_then(|n| n.to_str()).expect("a name")
+            );
         }
     }
 }
 
-/// A raw name as it should be shown, by c++filt: no parameters, and without the ABI tags that it leaves.
+/// A raw name as it should be shown, by c++filt: no parameters, and without the ABI tags that it
+/// leaves.
 fn readable(name: &str) -> String {
     if !name.starts_with('_') {
         return name.to_owned();
@@ -161,7 +183,9 @@ fn readable(name: &str) -> String {
     let name = run("c++filt", &["-p", name]).trim().replace("[abi:cxx11]", "");
     let name = name.strip_suffix(" const").unwrap_or(&name);
     match name.rsplit_once("::h") {
-        Some((front, hash)) if hash.len() == 16 && hash.bytes().all(|b| b.is_ascii_hexdigit()) => front.to_owned(),
+        Some((front, hash)) if hash.len() == 16 && hash.bytes().all(|b| b.is_ascii_hexdigit()) => {
+            front.to_owned()
+        }
         _ => name.to_owned(),
     }
 }
@@ -214,19 +238,27 @@ fn cpp_names_chains_and_lines_agree_with_binutils() {
     let program = common::build("sym_names.cpp", "cpp", &["-g", "-O1"]);
     let all = named_like(&program, &["outer::"]);
     assert!(all.len() >= 8, "{all:?}");
-    // What is inlined into `callback` has no linkage name; addr2line then shows the name of the function around it.
+    // What is inlined into `callback` has no linkage name; addr2line then shows the name of the
+    // function around it.
     let judged = all.iter().filter(|(.., name)| !name.ends_with("callback"));
-    let addresses: Vec<u64> = judged.flat_map(|(address, size, _)| *address..address + size).collect();
+    let addresses: Vec<u64> =
+        judged.flat_map(|(address, size, _)| *address..address + size).collect();
     compare(&program, nowhere(), &addresses, &program);
-    let (address, size, _) = all.iter().find(|(.., name)| name == "outer::callback").expect("it is never inlined");
+    let (address, size, _) =
+        all.iter().find(|(.., name)| name == "outer::callback").expect("it is never inlined");
     let spots: Vec<(u64, bool)> =
         (*address..address + size).map(|a| (a.wrapping_add(code_shift(&program)), true)).collect();
     let chains = name(&program, nowhere(), &spots);
     assert!(chains.iter().all(|chain| &*chain[0].function == "outer::callback"));
     let inlined = "outer::(anonymous namespace)::Local::inlined";
-    assert!(chains.iter().any(|chain| chain.len() == 2 && &*chain[1].function == inlined), "{chains:#?}");
-    let spots: Vec<(u64, bool)> = all.iter().map(|(a, ..)| (a.wrapping_add(code_shift(&program)), true)).collect();
-    let mut got: Vec<String> = name(&program, nowhere(), &spots).iter().map(|n| n[0].function.to_string()).collect();
+    assert!(
+        chains.iter().any(|chain| chain.len() == 2 && &*chain[1].function == inlined),
+        "{chains:#?}"
+    );
+    let spots: Vec<(u64, bool)> =
+        all.iter().map(|(a, ..)| (a.wrapping_add(code_shift(&program)), true)).collect();
+    let mut got: Vec<String> =
+        name(&program, nowhere(), &spots).iter().map(|n| n[0].function.to_string()).collect();
     got.sort();
     got.dedup();
     for want in [
@@ -248,24 +280,29 @@ fn rust_names_chains_and_lines_agree_with_binutils() {
     let program = common::build("sym_names.rs", "rust", &["-g", "-O", "-C", "codegen-units=1"]);
     let all = named_like(&program, &["shapes::", "::caller"]);
     assert!(all.len() >= 3, "{all:?}");
-    let addresses: Vec<u64> = all.iter().flat_map(|(address, size, _)| *address..address + size).collect();
+    let addresses: Vec<u64> =
+        all.iter().flat_map(|(address, size, _)| *address..address + size).collect();
     compare(&program, nowhere(), &addresses, &program);
-    let spots: Vec<(u64, bool)> = addresses.iter().map(|a| (a.wrapping_add(code_shift(&program)), true)).collect();
+    let spots: Vec<(u64, bool)> =
+        addresses.iter().map(|a| (a.wrapping_add(code_shift(&program)), true)).collect();
     let chains = name(&program, nowhere(), &spots);
     let seen = |want: &str| chains.iter().flatten().any(|l| &*l.function == want);
     assert!(chains.iter().all(|chain| !chain[0].function.contains("17h")));
     assert!(
-        seen("<sym_names::shapes::Square<u64> as sym_names::shapes::Area>::area") || seen("sym_names::shapes::generic")
+        seen("<sym_names::shapes::Square<u64> as sym_names::shapes::Area>::area")
+            || seen("sym_names::shapes::generic")
     );
-    assert!(
-        chains
-            .iter()
-            .any(|c| &*c[0].function == "sym_names::caller" && c.iter().any(|l| l.function.contains("inlined")))
-    );
+    assert!(chains.iter().any(|c| &*c[0].function == "sym_names::caller"
+        && c.iter().any(|l| l.function.contains("inlined"))));
 }
 
 /// The names of every byte of some functions of `program`, whose own copy of the symbols is `with`.
-fn outer_names(program: &Path, with: &Path, search: SearchPath, names: &[&str]) -> Vec<(String, Vec<Location>)> {
+fn outer_names(
+    program: &Path,
+    with: &Path,
+    search: SearchPath,
+    names: &[&str],
+) -> Vec<(String, Vec<Location>)> {
     let mut want = Vec::new();
     let mut spots = Vec::new();
     for function_name in names {
@@ -287,7 +324,8 @@ fn copy_of(path: &Path, suffix: &str) -> PathBuf {
 #[test]
 fn a_symbol_table_without_debug_info_names_functions() {
     let program = common::build("sym_inline.c", "symtab", &["-O2"]);
-    for (want, got) in outer_names(&program, &program, nowhere(), &["outermost", "hidden", "main"]) {
+    for (want, got) in outer_names(&program, &program, nowhere(), &["outermost", "hidden", "main"])
+    {
         assert_eq!((&*got[0].function, got.len(), got[0].line), (&*want, 1, None));
     }
 }
@@ -298,7 +336,8 @@ fn a_stripped_program_is_named_by_unwind_entries() {
     let stripped = copy_of(&program, "stripped");
     run("strip", &["-s", text(&stripped)]);
     let module = stripped.file_name().and_then(|n| n.to_str()).expect("a name").to_owned();
-    for (want, got) in outer_names(&stripped, &program, nowhere(), &["outermost", "hidden", "main"]) {
+    for (want, got) in outer_names(&stripped, &program, nowhere(), &["outermost", "hidden", "main"])
+    {
         let (start, _) = function(&program, &want);
         assert_eq!(&*got[0].function, format!("{module}!fn_{start:x}"));
     }
@@ -306,7 +345,8 @@ fn a_stripped_program_is_named_by_unwind_entries() {
     let (start, size) = function(&program, "outermost");
     let behind = start + size;
     if functions(&program, false).iter().all(|(a, ..)| *a != behind) {
-        let named = name(&stripped, nowhere(), &[(behind.wrapping_add(code_shift(&program)), true)]);
+        let named =
+            name(&stripped, nowhere(), &[(behind.wrapping_add(code_shift(&program)), true)]);
         assert_eq!(&*named[0][0].function, format!("{module}!gap_{behind:x}"));
     }
 }
@@ -338,10 +378,12 @@ fn calls_through_stubs_are_named() {
         &["-O2", "-fno-builtin", "-no-pie", "-fcf-protection=none", "-Wl,-z,lazy"],
     ] {
         let program = common::build("sym_inline.c", &format!("plt{}", flags.len()), flags);
-        let listing = run("objdump", &["-d", "--section=.plt", "--section=.plt.sec", text(&program)]);
+        let listing =
+            run("objdump", &["-d", "--section=.plt", "--section=.plt.sec", text(&program)]);
         let stub = listing.lines().find_map(|line| {
             let (address, name) = line.split_once(" <")?;
-            name.starts_with("printf@plt>:").then(|| u64::from_str_radix(address, 16).expect("an address"))
+            name.starts_with("printf@plt>:")
+                .then(|| u64::from_str_radix(address, 16).expect("an address"))
         });
         let stub = stub.unwrap_or_else(|| panic!("no stub for printf in {listing}"));
         let stub = stub.wrapping_add(code_shift(&program));
@@ -359,7 +401,8 @@ fn debug_files_are_found_by_link_and_by_build_id() {
     let addresses = every_byte(&program, &names);
     let root = tempfile::tempdir().expect("a directory");
 
-    // By .gnu_debuglink: beside the program, in .debug, and below the debug directory. No build id, so by checksum.
+    // By .gnu_debuglink: beside the program, in .debug, and below the debug directory. No build id,
+    // so by checksum.
     for place in ["", ".debug", "lib/debug"] {
         let dir = tempfile::tempdir().expect("a directory");
         let stripped = dir.path().join("program");
@@ -369,20 +412,30 @@ fn debug_files_are_found_by_link_and_by_build_id() {
         };
         std::fs::create_dir_all(&debug_dir).expect("a directory");
         let debug = debug_dir.join("program.debug");
-        run("objcopy", &["--only-keep-debug", "-R", ".note.gnu.build-id", text(&program), text(&debug)]);
+        run(
+            "objcopy",
+            &["--only-keep-debug", "-R", ".note.gnu.build-id", text(&program), text(&debug)],
+        );
         let link = format!("--add-gnu-debuglink={}", text(&debug));
         run("objcopy", &["-S", "-R", ".note.gnu.build-id", &link, text(&program), text(&stripped)]);
         let search = SearchPath { debug_dirs: vec![root.path().into()], caches: Vec::new() };
         compare(&stripped, search.clone(), &addresses, &program);
         // Another file under that name is not believed.
-        run("objcopy", &["--only-keep-debug", "--remove-section=.comment", text(&program), text(&debug)]);
+        run(
+            "objcopy",
+            &["--only-keep-debug", "--remove-section=.comment", text(&program), text(&debug)],
+        );
         let named = outer_names(&stripped, &program, search, &names);
         assert!(named.iter().all(|(_, got)| got[0].function.starts_with("program!fn_")), "{place}");
     }
 
     // By build id, in a debug directory and in debuginfod's cache.
     let notes = run("readelf", &["-n", text(&program)]);
-    let id = notes.lines().find_map(|l| l.trim().strip_prefix("Build ID: ")).expect("a build id").to_owned();
+    let id = notes
+        .lines()
+        .find_map(|l| l.trim().strip_prefix("Build ID: "))
+        .expect("a build id")
+        .to_owned();
     let stripped = copy_of(&program, "nodebug");
     run("strip", &["-s", text(&stripped)]);
     let in_dirs = root.path().join(format!(".build-id/{}/{}.debug", &id[..2], &id[2..]));
@@ -391,8 +444,15 @@ fn debug_files_are_found_by_link_and_by_build_id() {
         std::fs::create_dir_all(place.parent().expect("a directory")).expect("a directory");
         run("objcopy", &["--only-keep-debug", text(&program), text(&place)]);
         // One of 1 GB: what is not looked at is not read (it is a hole here).
-        std::fs::OpenOptions::new().write(true).open(&place).and_then(|f| f.set_len(1 << 30)).expect("a sparse file");
-        let search = SearchPath { debug_dirs: vec![root.path().into()], caches: vec![root.path().join("cache")] };
+        std::fs::OpenOptions::new()
+            .write(true)
+            .open(&place)
+            .and_then(|f| f.set_len(1 << 30))
+            .expect("a sparse file");
+        let search = SearchPath {
+            debug_dirs: vec![root.path().into()],
+            caches: vec![root.path().join("cache")],
+        };
         compare(&stripped, search, &addresses, &program);
         std::fs::remove_file(place).expect("it was there");
     }
@@ -400,14 +460,17 @@ fn debug_files_are_found_by_link_and_by_build_id() {
 
 /// The name of each address of a range.
 fn names_of(path: &Path, addresses: std::ops::Range<u64>) -> Vec<String> {
-    let spots: Vec<(u64, bool)> = addresses.map(|a| (a.wrapping_add(code_shift(path)), true)).collect();
+    let spots: Vec<(u64, bool)> =
+        addresses.map(|a| (a.wrapping_add(code_shift(path)), true)).collect();
     name(path, nowhere(), &spots).iter().map(|chain| chain[0].function.to_string()).collect()
 }
 
 /// Where each symbol of code begins, by nm, labels included.
 fn places(path: &Path) -> BTreeMap<String, u64> {
     let place = |line: &str| {
-        let [address, _, name] = line.split_whitespace().collect::<Vec<_>>()[..] else { return None };
+        let [address, _, name] = line.split_whitespace().collect::<Vec<_>>()[..] else {
+            return None;
+        };
         Some((name.to_owned(), u64::from_str_radix(address, 16).ok()?))
     };
     run("nm", &[text(path)]).lines().filter_map(place).collect()
@@ -424,7 +487,8 @@ fn functions_without_a_size_reach_to_the_next_and_gaps_are_one_row() {
     let end = at["last"] + 2;
     // From each place on: its name, in the library as it is, and stripped.
     let gap = |module: &str, start: u64| format!("{module}!gap_{start:x}");
-    let (behind_sized, behind_covered, behind_outer) = (at["sized"] + 2, at["covered"] + 3, at["outer"] + 3);
+    let (behind_sized, behind_covered, behind_outer) =
+        (at["sized"] + 2, at["covered"] + 3, at["outer"] + 3);
     let whole = [
         (at["sized"], "sized".into()),
         (behind_sized, gap("unsized.so", behind_sized)),
@@ -448,7 +512,8 @@ fn functions_without_a_size_reach_to_the_next_and_gaps_are_one_row() {
     ];
     for (path, expected) in [(&library, &whole[..]), (&stripped, &without[..])] {
         for (address, got) in (at["sized"]..end).zip(names_of(path, at["sized"]..end)) {
-            let (_, want) = expected.iter().rfind(|(from, _)| *from <= address).expect("one begins there");
+            let (_, want) =
+                expected.iter().rfind(|(from, _)| *from <= address).expect("one begins there");
             assert_eq!(got, *want, "{address:#x} of {}: {at:x?}", path.display());
         }
     }
@@ -459,20 +524,34 @@ fn functions_without_a_size_reach_to_the_next_and_gaps_are_one_row() {
 fn functions_of_musl_are_one_row_each() {
     let dir = tempfile::tempdir().expect("a folder");
     let [source, program] = ["copies.c", "copies"].map(|name| dir.path().join(name));
-    std::fs::write(&source, "#include <string.h>\nint main(int c, char **v) { memcpy(v[0], v[1], c); return 0; }\n")
-        .expect("written");
-    let built =
-        Command::new("musl-gcc").args(["-O1", "-fno-builtin", "-static", text(&source), "-o", text(&program)]).output();
+    std::fs::write(
+        &source,
+        "#include <string.h>\nint main(int c, char **v) { memcpy(v[0], v[1], c); return 0; }\n",
+    )
+    .expect("written");
+    let built = Command::new("musl-gcc")
+        .args(["-O1", "-fno-builtin", "-static", text(&source), "-o", text(&program)])
+        .output();
     if built.as_ref().is_err() {
-        return common::skipped("functions_of_musl_are_one_row_each", "no musl-gcc (Debian: musl-tools)");
+        return common::skipped(
+            "functions_of_musl_are_one_row_each",
+            "no musl-gcc (Debian: musl-tools)",
+        );
     }
     assert!(built.expect("it was found").status.success());
     let start = places(&program)["memcpy"];
-    assert!(functions(&program, false).iter().all(|(.., name)| name != "memcpy"), "it has a size here");
+    assert!(
+        functions(&program, false).iter().all(|(.., name)| name != "memcpy"),
+        "it has a size here"
+    );
     // By the disassembler: up to its second return, after the loop for what is left over.
-    let code = run("objdump", &["-d", "--no-show-raw-insn", "--disassemble=memcpy", text(&program)]);
-    let (last, _) =
-        code.lines().rfind(|line| line.contains("\tret")).and_then(|l| l.split_once(':')).expect("it returns");
+    let code =
+        run("objdump", &["-d", "--no-show-raw-insn", "--disassemble=memcpy", text(&program)]);
+    let (last, _) = code
+        .lines()
+        .rfind(|line| line.contains("\tret"))
+        .and_then(|l| l.split_once(':'))
+        .expect("it returns");
     let last = u64::from_str_radix(last.trim(), 16).expect("an address");
     assert!(last > start + 16, "{code}");
     assert!(names_of(&program, start..last + 1).iter().all(|name| name == "memcpy"));
@@ -486,27 +565,38 @@ fn lambdas_of_different_places_have_different_names() {
         for flags in [&["-g", "-O2"][..], &["-g", "-O0"], &["-O0"], &["-g", "-O2", "-s"]] {
             let what = format!("{compiler} {flags:?}");
             let program = dir.path().join(what.replace([' ', '"', '[', ']', ','], ""));
-            let built = Command::new(compiler).args(flags).arg(&source).arg("-o").arg(&program).output();
+            let built =
+                Command::new(compiler).args(flags).arg(&source).arg("-o").arg(&program).output();
             let Ok(built) = built else {
-                common::skipped("lambdas_of_different_places_have_different_names", &format!("no {compiler}"));
+                common::skipped(
+                    "lambdas_of_different_places_have_different_names",
+                    &format!("no {compiler}"),
+                );
                 continue;
             };
             assert!(built.status.success(), "{what}: {}", String::from_utf8_lossy(&built.stderr));
             // All code: which functions are there is the compiler's matter.
             let sections = run("readelf", &["-SW", text(&program)]);
-            let line = sections.lines().find(|line| line.contains(" .text ")).expect("code").replace('[', "");
+            let line = sections
+                .lines()
+                .find(|line| line.contains(" .text "))
+                .expect("code")
+                .replace('[', "");
             let fields: Vec<&str> = line.split_whitespace().skip(1).collect();
-            let number = |at: usize| u64::from_str_radix(fields[at], 16).expect("hexadecimal digits");
+            let number =
+                |at: usize| u64::from_str_radix(fields[at], 16).expect("hexadecimal digits");
             let (address, size) = (number(2), number(4));
-            let spots: Vec<(u64, bool)> =
-                (address..address + size).map(|a| (a.wrapping_add(code_shift(&program)), true)).collect();
+            let spots: Vec<(u64, bool)> = (address..address + size)
+                .map(|a| (a.wrapping_add(code_shift(&program)), true))
+                .collect();
             let mut called: Vec<String> = Vec::new();
             for chain in name(&program, nowhere(), &spots) {
                 called.extend(chain.iter().map(|location| location.function.to_string()));
             }
             called.sort();
             called.dedup();
-            let lambdas: Vec<&String> = called.iter().filter(|name| name.ends_with("::operator()")).collect();
+            let lambdas: Vec<&String> =
+                called.iter().filter(|name| name.ends_with("::operator()")).collect();
             assert!(
                 called.iter().all(|name| !name.starts_with("{unnamed") && name != "operator()"),
                 "{what}: {called:#?}"
@@ -516,8 +606,13 @@ fn lambdas_of_different_places_have_different_names() {
             }
             // Two in `process`, two in `sell`, and the one that is in no function.
             let of = |function: &str| lambdas.iter().filter(|name| name.contains(function)).count();
-            assert_eq!([of("work::process"), of("work::Shop::sell"), lambdas.len()], [2, 2, 5], "{what}: {called:#?}");
-            let local = |name: &String| name.starts_with("work::process") && name.ends_with("::Local::run");
+            assert_eq!(
+                [of("work::process"), of("work::Shop::sell"), lambdas.len()],
+                [2, 2, 5],
+                "{what}: {called:#?}"
+            );
+            let local =
+                |name: &String| name.starts_with("work::process") && name.ends_with("::Local::run");
             assert_eq!(called.iter().filter(|name| local(name)).count(), 1, "{what}: {called:#?}");
         }
     }

@@ -1,5 +1,5 @@
-//! Stacks of live programs, by function name and order, and by address against other unwinders: elfutils, and with
-//! the feature libunwind.
+//! Stacks of live programs, by function name and order, and by address against other unwinders:
+//! elfutils, and with the feature libunwind.
 
 mod common;
 #[path = "unwinding/support.rs"]
@@ -14,10 +14,12 @@ use sampletop::process::maps::Maps;
 #[cfg(feature = "libunwind")]
 use sampletop::process::memory::Memory;
 use support::{
-    Held, Stack, Symbols, blocked_threads, eu_stack, has_run, plain, threads_by_name, unwinder, walk_blocked, walk_held,
+    Held, Stack, Symbols, blocked_threads, eu_stack, has_run, plain, threads_by_name, unwinder,
+    walk_blocked, walk_held,
 };
 
-/// The chain of calls that a thread of uw_blocked.c is in, innermost first; `-` stands for libraries.
+/// The chain of calls that a thread of uw_blocked.c is in, innermost first; `-` stands for
+/// libraries.
 fn expected(kind: &str) -> Vec<String> {
     let inside: &[&str] = match kind {
         "main" => return ["-", "main", "-", "_start"].map(String::from).into(),
@@ -34,7 +36,9 @@ fn expected(kind: &str) -> Vec<String> {
         "deep" => {
             let mut chain: Vec<String> = vec!["-".into(), "wait_read".into()];
             chain.extend((0..=400).map(|_| "recurse".into()));
-            chain.extend(["wait_deep", "middle_deep", "outer_deep", "thread_main", "-"].map(String::from));
+            chain.extend(
+                ["wait_deep", "middle_deep", "outer_deep", "thread_main", "-"].map(String::from),
+            );
             return chain;
         }
         "too_deep" => {
@@ -42,7 +46,10 @@ fn expected(kind: &str) -> Vec<String> {
             let mut chain: Vec<String> = vec!["-".into(), "wait_read".into()];
             chain.extend((0..65).map(|_| "recurse".into()));
             chain.push(Marker::Folded.text(None));
-            chain.extend(["wait_too_deep", "middle_too_deep", "outer_too_deep", "thread_main", "-"].map(String::from));
+            chain.extend(
+                ["wait_too_deep", "middle_too_deep", "outer_too_deep", "thread_main", "-"]
+                    .map(String::from),
+            );
             return chain;
         }
         other => {
@@ -59,43 +66,60 @@ fn expected(kind: &str) -> Vec<String> {
         }
     };
     let mut chain: Vec<String> = inside.iter().map(|s| s.to_string()).collect();
-    chain.extend([format!("middle_{kind}"), format!("outer_{kind}"), "thread_main".into(), "-".into()]);
+    chain.extend([
+        format!("middle_{kind}"),
+        format!("outer_{kind}"),
+        "thread_main".into(),
+        "-".into(),
+    ]);
     chain
 }
 
-/// What ends early without rbp, and truthfully. glibc's code that a context made by makecontext returns to has no
-/// unwind information for its caller: none exists. And which of six equal frames is the innermost nothing tells.
-const EARLY: [(&str, Marker); 2] = [("context", Marker::NoUnwindInfo), ("vague", Marker::BadUnwind)];
+/// What ends early without rbp, and truthfully. glibc's code that a context made by makecontext
+/// returns to has no unwind information for its caller: none exists. And which of six equal frames
+/// is the innermost nothing tells.
+const EARLY: [(&str, Marker); 2] =
+    [("context", Marker::NoUnwindInfo), ("vague", Marker::BadUnwind)];
 
-/// Builds uw_blocked.c so, and checks every thread of it by name and by address. `copy`: stack bytes copied at first.
-/// `without`: kinds whose stack must end early instead, truthfully, with this marker.
+/// Builds uw_blocked.c so, and checks every thread of it by name and by address. `copy`: stack
+/// bytes copied at first. `without`: kinds whose stack must end early instead, truthfully, with
+/// this marker.
 fn check_blocked(variant: &str, flags: &[&str], copy: usize, without: &[(&str, Marker)]) {
     let program = build("uw_blocked.c", variant, flags);
     let shared: Vec<&str> = flags.iter().copied().filter(|f| *f != "-static").collect();
     let library = build("uw_library.c", variant, &[&shared[..], &["-shared", "-fPIC"]].concat());
     // A static program loads no libraries.
-    let arguments: &[&str] = if flags.contains(&"-static") { &[] } else { &[library.to_str().unwrap()] };
+    let arguments: &[&str] =
+        if flags.contains(&"-static") { &[] } else { &[library.to_str().unwrap()] };
     let running = Running::start(&program, arguments);
     let pid = running.pid();
-    // A stripped program is laid out like its unstripped twin; a static one has the functions of the dynamic one, and
-    // those of its libraries.
+    // A stripped program is laid out like its unstripped twin; a static one has the functions of
+    // the dynamic one, and those of its libraries.
     let twin = |source, without: &[&str], more: &[&str]| {
-        let flags: Vec<&str> =
-            flags.iter().copied().filter(|f| !without.contains(f)).chain(more.iter().copied()).collect();
+        let flags: Vec<&str> = flags
+            .iter()
+            .copied()
+            .filter(|f| !without.contains(f))
+            .chain(more.iter().copied())
+            .collect();
         Symbols::of(&build(source, &format!("{variant}-twin"), &flags))
     };
     let mut own = Symbols { path: program.clone(), ..twin("uw_blocked.c", &["-s"], &[]) };
     if flags.contains(&"-static") {
         own.keep_only(&twin("uw_blocked.c", &["-static"], &["-no-pie"]));
     }
-    let its_library =
-        Symbols { path: library.clone(), ..twin("uw_library.c", &["-s", "-static"], &["-shared", "-fPIC"]) };
+    let its_library = Symbols {
+        path: library.clone(),
+        ..twin("uw_library.c", &["-s", "-static"], &["-shared", "-fPIC"])
+    };
     let files = Files::default();
     let mut unwinder = unwinder(pid, &files);
     let threads = blocked_threads(pid);
     assert_eq!(threads.len(), 23 + arguments.len(), "{threads:?}");
-    let stacks: BTreeMap<&String, Stack> =
-        threads.iter().map(|(name, tid)| (name, walk_blocked(&mut unwinder, pid, *tid, copy))).collect();
+    let stacks: BTreeMap<&String, Stack> = threads
+        .iter()
+        .map(|(name, tid)| (name, walk_blocked(&mut unwinder, pid, *tid, copy)))
+        .collect();
     let maps = Maps::read(pid).unwrap();
     let judge = eu_stack(pid);
     let mut wrong = Vec::new();
@@ -121,8 +145,11 @@ fn check_blocked(variant: &str, flags: &[&str], copy: usize, without: &[(&str, M
         // Of a deep stack both ends.
         let mut judged = judged.clone();
         if **kind == "too_deep" {
-            let folded =
-                stack.frames.iter().position(|frame| *frame == RawFrame::marker(Marker::Folded)).expect("folded");
+            let folded = stack
+                .frames
+                .iter()
+                .position(|frame| *frame == RawFrame::marker(Marker::Folded))
+                .expect("folded");
             addresses.remove(folded);
             judged.drain(folded..judged.len().saturating_sub(addresses.len() - folded));
         }
@@ -132,7 +159,11 @@ fn check_blocked(variant: &str, flags: &[&str], copy: usize, without: &[(&str, M
     }
     // The same with all registers known, and by libunwind.
     #[cfg(feature = "libunwind")]
-    let mut other = sampletop::unwinder::libunwind::LibunwindUnwinder::new(Memory::new(pid), files.clone(), pid);
+    let mut other = sampletop::unwinder::libunwind::LibunwindUnwinder::new(
+        Memory::new(pid),
+        files.clone(),
+        pid,
+    );
     for (kind, stack) in &stacks {
         let held = Held::new(threads[*kind]);
         // Enough for the deepest: a stopped thread's stack is not read any further.
@@ -145,16 +176,21 @@ fn check_blocked(variant: &str, flags: &[&str], copy: usize, without: &[(&str, M
             && known.walk.end.is_none()
             && known.frames.starts_with(&stack.frames[..stack.frames.len() - 1]);
         if (known.frames != stack.frames && !cut && !more) || known.walk.recovered {
-            wrong.push(format!("{kind}: with rbp {:?}", known.names(&files, &[&own, &its_library])));
+            wrong
+                .push(format!("{kind}: with rbp {:?}", known.names(&files, &[&own, &its_library])));
         }
-        // libunwind 1.6.2 finds no unwind information of a static program through ptrace; elfutils, above, does.
+        // libunwind 1.6.2 finds no unwind information of a static program through ptrace; elfutils,
+        // above, does.
         #[cfg(feature = "libunwind")]
         if variant != "static" {
             let mut frames = Vec::new();
             let walk = other.walk_stopped(threads[*kind], &mut frames);
             if frames != if more { &known.frames } else { &stack.frames }[..] {
                 let judged = Stack { walk, frames };
-                wrong.push(format!("{kind}: libunwind {:?}", judged.names(&files, &[&own, &its_library])));
+                wrong.push(format!(
+                    "{kind}: libunwind {:?}",
+                    judged.names(&files, &[&own, &its_library])
+                ));
             }
         }
     }
@@ -178,8 +214,13 @@ fn blocked_threads_o0_no_pie() {
 
 #[test]
 fn blocked_threads_hardened() {
-    let flags =
-        ["-O2", "-fno-omit-frame-pointer", "-fstack-clash-protection", "-fcf-protection", "-fstack-protector-all"];
+    let flags = [
+        "-O2",
+        "-fno-omit-frame-pointer",
+        "-fstack-clash-protection",
+        "-fcf-protection",
+        "-fstack-protector-all",
+    ];
     check_blocked("hard", &flags, 32 << 10, &EARLY);
 }
 
@@ -193,8 +234,8 @@ fn blocked_threads_stripped_few_bytes_copied() {
     check_blocked("stripped", &["-O2", "-s", "-fno-plt"], 256, &EARLY);
 }
 
-/// Checks a program whose threads all block: each is whole, equal to what elfutils says, and contains these functions
-/// in this order, innermost first.
+/// Checks a program whose threads all block: each is whole, equal to what elfutils says, and
+/// contains these functions in this order, innermost first.
 fn check_in_order(source: &str, variant: &str, flags: &[&str], expected: &[(&str, &[&str])]) {
     let program = build(source, variant, flags);
     let running = Running::start(&program, &[]);
@@ -203,12 +244,15 @@ fn check_in_order(source: &str, variant: &str, flags: &[&str], expected: &[(&str
     let files = Files::default();
     let mut unwinder = unwinder(pid, &files);
     let threads = blocked_threads(pid);
-    let stacks: Vec<_> =
-        expected.iter().map(|(kind, _)| walk_blocked(&mut unwinder, pid, threads[*kind], 16 << 10)).collect();
+    let stacks: Vec<_> = expected
+        .iter()
+        .map(|(kind, _)| walk_blocked(&mut unwinder, pid, threads[*kind], 16 << 10))
+        .collect();
     let maps = Maps::read(pid).unwrap();
     let judge = eu_stack(pid);
     for ((kind, functions), stack) in expected.iter().zip(stacks) {
-        let names: Vec<String> = stack.names(&files, &[&own]).iter().map(|name| plain(name)).collect();
+        let names: Vec<String> =
+            stack.names(&files, &[&own]).iter().map(|name| plain(name)).collect();
         assert_eq!(stack.walk.end, None, "{kind}: {names:?}");
         assert_eq!(stack.addresses(&files, &maps), judge[&threads[*kind]], "{kind}: {names:?}");
         let mut rest = names.iter();
@@ -282,19 +326,21 @@ const BUSY: [(&str, &[&str]); 11] = [
     ("hard", &["blind_hard"]),
 ];
 
-/// Where the chain of calls that the source has begins in a stack, and whether it is there to its end. Between two calls a
-/// thread is in the outer functions: then less of it is there.
+/// Where the chain of calls that the source has begins in a stack, and whether it is there to its
+/// end. Between two calls a thread is in the outer functions: then less of it is there.
 fn links(names: &[impl AsRef<str>], chain: &[String]) -> (usize, bool) {
     let is_link = |name: &str| chain.iter().any(|link| link == name && link != "-");
-    let Some(start) = names.iter().position(|name| is_link(name.as_ref())) else { return (names.len(), false) };
+    let Some(start) = names.iter().position(|name| is_link(name.as_ref())) else {
+        return (names.len(), false);
+    };
     let links = &names[start..];
     let missing = chain.len().saturating_sub(links.len());
     let equal = links.iter().map(AsRef::as_ref).eq(chain[missing..].iter().map(String::as_str));
     (start, equal && (missing == 0 || start == 0))
 }
 
-/// Stops each thread of uw_busy.c again and again wherever it is, and checks its stack by name. `truthful`: kinds that
-/// may end early for want of unwind information, but never wrongly.
+/// Stops each thread of uw_busy.c again and again wherever it is, and checks its stack by name.
+/// `truthful`: kinds that may end early for want of unwind information, but never wrongly.
 fn check_busy(variant: &str, flags: &[&str], truthful: &[&str]) {
     /// Stops per thread: enough that all places of these small loops are met.
     const STOPS: usize = 60;
@@ -307,7 +353,11 @@ fn check_busy(variant: &str, flags: &[&str], truthful: &[&str]) {
         let files = Files::default();
         let mut unwinder = unwinder(pid, &files);
         #[cfg(feature = "libunwind")]
-        let mut judge = sampletop::unwinder::libunwind::LibunwindUnwinder::new(Memory::new(pid), files.clone(), pid);
+        let mut judge = sampletop::unwinder::libunwind::LibunwindUnwinder::new(
+            Memory::new(pid),
+            files.clone(),
+            pid,
+        );
         let threads = threads_by_name(pid);
         let chain = [
             format!("busy_{kind}"),
@@ -331,7 +381,8 @@ fn check_busy(variant: &str, flags: &[&str], truthful: &[&str]) {
             drop(held);
             let names = stack.names(&files, &[&own]);
             // The program's own linkage table has no symbols.
-            let names: Vec<&str> = names.iter().map(|n| if n.starts_with('?') { "plt" } else { n }).collect();
+            let names: Vec<&str> =
+                names.iter().map(|n| if n.starts_with('?') { "plt" } else { n }).collect();
             let (start, linked) = links(&names, &chain);
             let whole = stack.walk.end.is_none()
                 && !stack.walk.recovered
@@ -352,10 +403,13 @@ fn check_busy(variant: &str, flags: &[&str], truthful: &[&str]) {
             if judged.0.end.is_none() && stack.walk.end.is_none() && judged.1 != stack.frames {
                 let other = Stack { walk: judged.0, frames: judged.1 };
                 let other = other.names(&files, &[&own]);
-                // libunwind believes what GCC says of rbp behind the `leave` of a realigned frame, and leaves a caller out.
+                // libunwind believes what GCC says of rbp behind the `leave` of a realigned frame,
+                // and leaves a caller out.
                 let misled = kind == "align" && !links(&other, &chain).1;
                 if !misled {
-                    *wrong.entry(format!("{kind}: {names:?}\n  libunwind: {other:?}")).or_default() += 1;
+                    *wrong
+                        .entry(format!("{kind}: {names:?}\n  libunwind: {other:?}"))
+                        .or_default() += 1;
                 }
             }
         }
@@ -402,13 +456,20 @@ fn threads_of_a_dead_leader() {
     assert_eq!(stack.walk.end, None);
 }
 
-/// musl has no unwind information: neither its system calls, nor what starts its programs and threads.
+/// musl has no unwind information: neither its system calls, nor what starts its programs and
+/// threads.
 fn check_musl(variant: &str, flags: &[&str], started_by: &[&str]) {
     let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/targets/musl.c");
-    let program =
-        std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("musl-{variant}-{}", std::process::id()));
+    let program = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("musl-{variant}-{}", std::process::id()));
     let mut command = std::process::Command::new("musl-gcc");
-    let output = command.args(flags).arg(&source).arg("-o").arg(&program).output().expect("musl-gcc (musl-tools)");
+    let output = command
+        .args(flags)
+        .arg(&source)
+        .arg("-o")
+        .arg(&program)
+        .output()
+        .expect("musl-gcc (musl-tools)");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let running = Running::start(&program, &[]);
     let pid = running.pid();
@@ -421,7 +482,9 @@ fn check_musl(variant: &str, flags: &[&str], started_by: &[&str]) {
     for (kind, tid) in threads {
         let stack = walk_blocked(&mut unwinder, pid, tid, 16 << 10);
         // Assembly has no size in musl's symbol table.
-        let nameless = |name: String| if name.starts_with('?') { "?".into() } else { name.replace(".constprop.0", "") };
+        let nameless = |name: String| {
+            if name.starts_with('?') { "?".into() } else { name.replace(".constprop.0", "") }
+        };
         let names: Vec<String> = stack.names(&files, &[&own]).into_iter().map(nameless).collect();
         let chain: Vec<String> = match &*kind {
             "main" => vec!["main".into()],
@@ -451,10 +514,12 @@ fn musl_dynamic() {
     check_musl("dynamic-os", &["-Os", "-no-pie"], &["-"]);
 }
 
-/// A program without unwind tables, whose functions keep frame pointers: they lead to the C library, which has tables.
+/// A program without unwind tables, whose functions keep frame pointers: they lead to the C
+/// library, which has tables.
 #[test]
 fn frame_pointers_without_tables() {
-    let flags = ["-O1", "-fno-omit-frame-pointer", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"];
+    let flags =
+        ["-O1", "-fno-omit-frame-pointer", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"];
     let program = build("uw_blocked.c", "no-tables", &flags);
     let running = Running::start(&program, &[]);
     let pid = running.pid();

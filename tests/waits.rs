@@ -1,5 +1,5 @@
-//! What `dump` says that threads wait for: a program with one thread in each kind of wait, which knows what shall be
-//! said of each.
+//! What `dump` says that threads wait for: a program with one thread in each kind of wait, which
+//! knows what shall be said of each.
 
 mod common;
 
@@ -16,7 +16,8 @@ use serde_json::Value;
 
 /// What the program says: of which thread, its state, its wait.
 fn expected(target: &mut Running) -> Vec<[String; 3]> {
-    let lines = target.lines.by_ref().map(|line| line.expect("text")).take_while(|line| line != "end");
+    let lines =
+        target.lines.by_ref().map(|line| line.expect("text")).take_while(|line| line != "end");
     lines
         .map(|line| {
             let mut words = line.splitn(3, ' ').map(str::to_owned);
@@ -27,7 +28,10 @@ fn expected(target: &mut Running) -> Vec<[String; 3]> {
 
 fn dump(pid: u32, format: &str) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
-    let output = command.args(["dump", "-p", &pid.to_string(), "--format", format]).output().expect("it starts");
+    let output = command
+        .args(["dump", "-p", &pid.to_string(), "--format", format])
+        .output()
+        .expect("it starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("text")
 }
@@ -78,12 +82,16 @@ fn every_kind_of_wait() {
     let text = dump(target.pid(), "text");
     for name in ["lock-plain", "read-pipe", "wait-child"] {
         let [.., wait] = expected.iter().find(|[of, ..]| of == name).expect("it is one of them");
-        let line = text.lines().find(|line| line.split_whitespace().nth(1) == Some(name)).expect("it is in the text");
+        let line = text
+            .lines()
+            .find(|line| line.split_whitespace().nth(1) == Some(name))
+            .expect("it is in the text");
         assert!(line.contains(" ms  ") && line.contains(wait.as_str()), "{line}");
     }
 }
 
-/// In pid and network namespaces of its own, as in a container: numbers and addresses are those of the target.
+/// In pid and network namespaces of its own, as in a container: numbers and addresses are those of
+/// the target.
 #[test]
 fn waits_in_a_container() {
     if !common::need_root("makes namespaces") {
@@ -95,11 +103,14 @@ fn waits_in_a_container() {
     let folder = dir.path().to_str().expect("text");
     let args = ["--pid", "--net", "--mount-proc", "--fork", "--kill-child", path, folder, "up"];
     let mut outer = Running::start(Path::new("unshare"), &args);
-    let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", outer.pid())).expect("the child's pid");
+    let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", outer.pid()))
+        .expect("the child's pid");
     let pid: u32 = children.trim().parse().expect("one child");
     let expected = expected(&mut outer);
     // Whose the other end of a unix socket is can only be asked within one's own network namespace.
-    check(pid, &expected, |text| if text.contains("-> /") { "recv fd*unix socket".into() } else { text.to_owned() });
+    check(pid, &expected, |text| {
+        if text.contains("-> /") { "recv fd*unix socket".into() } else { text.to_owned() }
+    });
 }
 
 /// A thread's wait is described only while it is the one that was asked about.
@@ -115,7 +126,9 @@ fn a_wait_that_is_over_is_not_described() {
     let tasks = Tasks::open(pid, 4).expect("its threads");
     let mut tids = Vec::new();
     tasks.list(&mut tids).expect("its threads");
-    let of = |tid: &&u32| fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm")).is_ok_and(|n| n == "read-pipe\n");
+    let of = |tid: &&u32| {
+        fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm")).is_ok_and(|n| n == "read-pipe\n")
+    };
     let tid = *tids.iter().find(of).expect("the thread");
     let mut files = tasks.thread(tid);
     let stat = tasks.stat(&mut files).expect("it lives");
@@ -129,12 +142,17 @@ fn a_wait_that_is_over_is_not_described() {
         });
         found
     };
-    let [.., text] = expected.iter().find(|[name, ..]| name == "read-pipe").expect("it is one of them");
+    let [.., text] =
+        expected.iter().find(|[name, ..]| name == "read-pipe").expect("it is one of them");
     assert_eq!(look(asked).as_ref(), Some(text));
     let mut other = call;
     other.args[2] += 1;
     assert_eq!(look(Asked { call: other, ..asked }), None, "another call");
-    assert_eq!(look(Asked { call: Syscall { number: 1, ..call }, ..asked }), None, "another number");
+    assert_eq!(
+        look(Asked { call: Syscall { number: 1, ..call }, ..asked }),
+        None,
+        "another number"
+    );
     let born = ThreadKey { start: stat.start + 1, ..asked.thread };
     assert_eq!(look(Asked { thread: born, ..asked }), None, "another thread of this id");
     drop(target);

@@ -1,13 +1,14 @@
-//! What sampletop itself uses while it watches: CPU time of its process by the kernel's figures, once it is attached. Run by
-//! hand on a quiet machine, as root, after `cargo build --release`:
+//! What sampletop itself uses while it watches: CPU time of its process by the kernel's figures,
+//! once it is attached. Run by hand on a quiet machine, as root, after `cargo build --release`:
 //!
 //! ```text
 //! cargo run --release --example cost [-- WAY|TARGET...]
 //! ```
 //!
-//! For each target and way (all, if none is named) `sampletop record -i 10ms` is started three times, in turn, without a
-//! bound on its overhead. From 2.5 s on and for 5 s the run times of its threads are taken: of the sampler per tick, and of all
-//! threads as a part of one core. What is printed is the median of the three (lowest .. highest).
+//! For each target and way (all, if none is named) `sampletop record -i 10ms` is started three
+//! times, in turn, without a bound on its overhead. From 2.5 s on and for 5 s the run times of its
+//! threads are taken: of the sampler per tick, and of all threads as a part of one core. What is
+//! printed is the median of the three (lowest .. highest).
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -64,7 +65,9 @@ fn target(scratch: &Path, kind: &str, threads: &str) -> Running {
         .spawn()
         .expect("the target starts");
     let mut ready = String::new();
-    BufReader::new(child.stdout.take().expect("stdout is piped")).read_line(&mut ready).expect("it answers");
+    BufReader::new(child.stdout.take().expect("stdout is piped"))
+        .read_line(&mut ready)
+        .expect("it answers");
     Running(child)
 }
 
@@ -74,7 +77,8 @@ fn used(pid: u32) -> (f64, f64) {
     for entry in std::fs::read_dir(format!("/proc/{pid}/task")).expect("it runs") {
         let thread = entry.expect("an entry").path();
         let Ok(schedstat) = std::fs::read_to_string(thread.join("schedstat")) else { continue };
-        let ran: f64 = schedstat.split(' ').next().and_then(|word| word.parse().ok()).expect("a number");
+        let ran: f64 =
+            schedstat.split(' ').next().and_then(|word| word.parse().ok()).expect("a number");
         all += ran;
         if std::fs::read_to_string(thread.join("comm")).is_ok_and(|name| name.trim() == "sampler") {
             sampler = ran;
@@ -113,8 +117,10 @@ fn main() {
     let named: Vec<String> = std::env::args().skip(1).collect();
     let (named_ways, named): (Vec<String>, Vec<String>) =
         named.into_iter().partition(|word| WAYS.contains(&word.as_str()));
-    let ways: Vec<&str> =
-        WAYS.into_iter().filter(|way| named_ways.is_empty() || named_ways.iter().any(|named| named == way)).collect();
+    let ways: Vec<&str> = WAYS
+        .into_iter()
+        .filter(|way| named_ways.is_empty() || named_ways.iter().any(|named| named == way))
+        .collect();
     let scratch = std::env::temp_dir().join(format!("sampletop-cost-{}", std::process::id()));
     std::fs::create_dir_all(&scratch).expect("a scratch folder");
     let source = |name: &str| format!("{}/benches/slowdown/{name}", env!("CARGO_MANIFEST_DIR"));
@@ -127,7 +133,8 @@ fn main() {
     }
     println!("| target | way | us a tick, sampler | percent of a core, all |\n|---|---|---|---|");
     for (kind, threads, title) in TARGETS {
-        let wanted = if named.is_empty() { kind != "java" } else { named.iter().any(|named| named == kind) };
+        let wanted =
+            if named.is_empty() { kind != "java" } else { named.iter().any(|named| named == kind) };
         if !wanted {
             continue;
         }

@@ -1,12 +1,14 @@
-//! What it costs to walk the stack of a Java thread. Run by hand on a quiet machine, as root; needs a JDK:
+//! What it costs to walk the stack of a Java thread. Run by hand on a quiet machine, as root; needs
+//! a JDK:
 //!
 //! ```text
 //! cargo run --release --example java_walk
 //! ```
 //!
-//! The threads of tests/targets/Blocked.java wait behind calls of every kind, interpreted, compiled, inlined. Each of their
-//! stacks is copied and walked again and again: once every 10 ms, as at 100 Hz, when what is remembered has to be compared with
-//! what is there; and in a tight loop. Printed are medians (lowest .. highest) over walks of stacks of some 24 frames.
+//! The threads of tests/targets/Blocked.java wait behind calls of every kind, interpreted,
+//! compiled, inlined. Each of their stacks is copied and walked again and again: once every 10 ms,
+//! as at 100 Hz, when what is remembered has to be compared with what is there; and in a tight
+//! loop. Printed are medians (lowest .. highest) over walks of stacks of some 24 frames.
 
 #[path = "../../tests/common/running.rs"]
 mod running;
@@ -32,8 +34,11 @@ const ROUNDS: usize = 300;
 fn main() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/targets/Blocked.java");
     let classes = std::env::temp_dir().join(format!("sampletop-java-walk-{}", std::process::id()));
-    let compiled =
-        Command::new("javac").args(["-encoding", "UTF-8", "-nowarn", "-d"]).arg(&classes).arg(source).status();
+    let compiled = Command::new("javac")
+        .args(["-encoding", "UTF-8", "-nowarn", "-d"])
+        .arg(&classes)
+        .arg(source)
+        .status();
     assert!(compiled.expect("javac runs").success(), "javac failed");
     let mut java = Command::new("java");
     java.args(["-Xmx64m", "-cp"]).arg(&classes).args(["Blocked", "1", "200"]);
@@ -41,7 +46,8 @@ fn main() {
     let pid = program.pid();
 
     let detect = sampletop::runtimes::detect(pid, Names::default());
-    let mut unwinder = FramehopUnwinder::new(Memory::new(pid), Files::default(), pid).with_runtimes(detect);
+    let mut unwinder =
+        FramehopUnwinder::new(Memory::new(pid), Files::default(), pid).with_runtimes(detect);
     let mut reader = StackReader::new(Memory::new(pid));
     let tasks = Tasks::open(pid, 10).expect("ours");
     let mut tids = Vec::new();
@@ -50,7 +56,9 @@ fn main() {
     let mut stacks = Vec::new();
     let mut sizes: BTreeMap<usize, usize> = BTreeMap::new();
     for tid in tids {
-        let Ok(Doing::Blocked { sp, pc, .. }) = tasks.doing(&mut tasks.thread(tid)) else { continue };
+        let Ok(Doing::Blocked { sp, pc, .. }) = tasks.doing(&mut tasks.thread(tid)) else {
+            continue;
+        };
         out.clear();
         let whole = reader.walk(pc, sp, &mut unwinder, &mut out).end.is_none();
         *sizes.entry(out.len()).or_default() += 1;
@@ -59,7 +67,9 @@ fn main() {
         }
     }
     println!("{} of the stacks have {FRAMES:?} frames; all: {sizes:?}", stacks.len());
-    for (what, pause) in [("every 10 ms", Some(Duration::from_millis(11))), ("in a tight loop", None)] {
+    for (what, pause) in
+        [("every 10 ms", Some(Duration::from_millis(11))), ("in a tight loop", None)]
+    {
         let mut took = Vec::new();
         for round in 0..ROUNDS {
             let (pc, sp) = stacks[round % stacks.len()];

@@ -1,18 +1,19 @@
-//! What being watched costs the target: interleaved runs of one C program's operations with nobody, sampletop by each
-//! way, `perf record`, and profile-bee (if `probee` is in the PATH), as ratios to nobody. Run by hand on a quiet machine, after
-//! `cargo build --release`:
+//! What being watched costs the target: interleaved runs of one C program's operations with nobody,
+//! sampletop by each way, `perf record`, and profile-bee (if `probee` is in the PATH), as ratios to
+//! nobody. Run by hand on a quiet machine, after `cargo build --release`:
 //!
 //! ```text
 //! cargo run --release --example slowdown [-- ROUNDS [busy|many|switch|java [WATCHER...]]]
 //! ```
 //!
-//! `java` (needs a JDK) is only measured where it is named: 200 threads, 8 of them busy. A watcher is named by a part of its name,
-//! as in the table: `"bpf 100 Hz"`.
+//! `java` (needs a JDK) is only measured where it is named: 200 threads, 8 of them busy. A watcher
+//! is named by a part of its name, as in the table: `"bpf 100 Hz"`.
 //!
-//! In every round each watcher has its turn of 3 s, in an order that rotates; a turn's figure is operations per CPU
-//! second of the target (what each operation costs it) and per wall second (what it gets done). A watcher's ratio of a
-//! round is against the mean of the two `nobody` turns of that round; what is printed is the median over the rounds
-//! and the range. `nobody` against `nobody` is the noise.
+//! In every round each watcher has its turn of 3 s, in an order that rotates; a turn's figure is
+//! operations per CPU second of the target (what each operation costs it) and per wall second (what
+//! it gets done). A watcher's ratio of a round is against the mean of the two `nobody` turns of
+//! that round; what is printed is the median over the rounds and the range. `nobody` against
+//! `nobody` is the noise.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -54,14 +55,18 @@ impl Target {
     fn command(scratch: &Path, kind: &str) -> Command {
         let source = |name: &str| format!("{}/benches/slowdown/{name}", env!("CARGO_MANIFEST_DIR"));
         if kind == "java" {
-            let built = Command::new("javac").arg("-d").arg(scratch).arg(source("Ops.java")).status();
+            let built =
+                Command::new("javac").arg("-d").arg(scratch).arg(source("Ops.java")).status();
             assert!(built.expect("javac runs").success(), "javac failed");
             let mut command = Command::new("java");
             command.args(["-Xms256m", "-Xmx256m", "-cp"]).arg(scratch).arg("Ops");
             return command;
         }
         let program = scratch.join("ops");
-        let built = Command::new("cc").args(["-O2", "-pthread", &source("ops.c"), "-o"]).arg(&program).status();
+        let built = Command::new("cc")
+            .args(["-O2", "-pthread", &source("ops.c"), "-o"])
+            .arg(&program)
+            .status();
         assert!(built.expect("cc runs").success(), "cc failed");
         let mut command = Command::new(program);
         command.arg(kind);
@@ -72,7 +77,8 @@ impl Target {
         self.ask.write_all(b"\n").expect("the target listens");
         let mut line = String::new();
         self.answers.read_line(&mut line).expect("the target answers");
-        let numbers: Vec<f64> = line.split_whitespace().map(|n| n.parse().expect("a number")).collect();
+        let numbers: Vec<f64> =
+            line.split_whitespace().map(|n| n.parse().expect("a number")).collect();
         Reading { operations: numbers[0], cpu: numbers[1], wall: numbers[2] }
     }
 
@@ -99,17 +105,46 @@ const NOBODY: [&str; 2] = ["nobody", "nobody (again)"];
 fn watchers() -> Vec<(&'static str, Vec<String>)> {
     let sampletop = program();
     let ours = |way: &str, interval: &str| -> Vec<String> {
-        [&sampletop, "record", "-p", "PID", "-d", "30s", "-i", interval, "--capture", way, "-o", "OUT.folded"]
-            .map(String::from)
-            .to_vec()
+        [
+            &sampletop,
+            "record",
+            "-p",
+            "PID",
+            "-d",
+            "30s",
+            "-i",
+            interval,
+            "--capture",
+            way,
+            "-o",
+            "OUT.folded",
+        ]
+        .map(String::from)
+        .to_vec()
     };
     let perf = |hz: &str| -> Vec<String> {
-        ["perf", "record", "-q", "-e", "cpu-clock", "-F", hz, "--call-graph", "dwarf", "-p", "PID", "-o", "OUT.data"]
-            .map(String::from)
-            .to_vec()
+        [
+            "perf",
+            "record",
+            "-q",
+            "-e",
+            "cpu-clock",
+            "-F",
+            hz,
+            "--call-graph",
+            "dwarf",
+            "-p",
+            "PID",
+            "-o",
+            "OUT.data",
+        ]
+        .map(String::from)
+        .to_vec()
     };
     let bee = |hz: &str| -> Vec<String> {
-        ["probee", "-p", "PID", "-f", hz, "-t", "30000", "--dwarf", "-o", "OUT.svg"].map(String::from).to_vec()
+        ["probee", "-p", "PID", "-f", hz, "-t", "30000", "--dwarf", "-o", "OUT.svg"]
+            .map(String::from)
+            .to_vec()
     };
     let mut watchers = vec![(NOBODY[0], vec![])];
     for (hz, interval) in [("100", "10ms"), ("1000", "1ms")] {
@@ -117,7 +152,13 @@ fn watchers() -> Vec<(&'static str, Vec<String>)> {
             watchers.push((name(format!("sampletop {way} {hz} Hz")), ours(way, interval)));
         }
         watchers.push((name(format!("perf record {hz} Hz")), perf(hz)));
-        if Command::new("probee").arg("--help").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok() {
+        if Command::new("probee")
+            .arg("--help")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_ok()
+        {
             watchers.push((name(format!("profile-bee {hz} Hz")), bee(hz)));
         }
     }
@@ -172,7 +213,8 @@ fn median(values: &mut [f64]) -> f64 {
 }
 
 fn main() {
-    let rounds: usize = std::env::args().nth(1).map_or(7, |n| n.parse().expect("ROUNDS is a number"));
+    let rounds: usize =
+        std::env::args().nth(1).map_or(7, |n| n.parse().expect("ROUNDS is a number"));
     let scratch = std::env::temp_dir().join(format!("sampletop-slowdown-{}", std::process::id()));
     std::fs::create_dir_all(&scratch).expect("a scratch folder");
     let only = std::env::args().nth(2);
@@ -183,7 +225,9 @@ fn main() {
         }
         let mut watchers = watchers();
         watchers.retain(|(name, _)| {
-            named.is_empty() || NOBODY.contains(name) || named.iter().any(|part| name.contains(part.as_str()))
+            named.is_empty()
+                || NOBODY.contains(name)
+                || named.iter().any(|part| name.contains(part.as_str()))
         });
         let mut ratios = vec![(Vec::new(), Vec::new()); watchers.len()];
         let mut target = Target::start(&scratch, kind, threads);
@@ -193,15 +237,21 @@ fn main() {
                 let who = (turn + round) % watchers.len();
                 figures[who] = one_turn(&mut target, &watchers[who].1, &scratch);
             }
-            let alone: Vec<(f64, f64)> =
-                watchers.iter().zip(&figures).filter(|((name, _), _)| NOBODY.contains(name)).map(|(_, f)| *f).collect();
+            let alone: Vec<(f64, f64)> = watchers
+                .iter()
+                .zip(&figures)
+                .filter(|((name, _), _)| NOBODY.contains(name))
+                .map(|(_, f)| *f)
+                .collect();
             let base = ((alone[0].0 + alone[1].0) / 2.0, (alone[0].1 + alone[1].1) / 2.0);
             for (who, figure) in figures.iter().enumerate() {
                 ratios[who].0.push(figure.0 / base.0);
                 ratios[who].1.push(figure.1 / base.1);
             }
         }
-        println!("\n{kind} {threads}: ratio to nobody, median of {rounds} rounds (lowest .. highest)");
+        println!(
+            "\n{kind} {threads}: ratio to nobody, median of {rounds} rounds (lowest .. highest)"
+        );
         println!("| watcher | per CPU second | per wall second |");
         println!("|---|---|---|");
         for ((name, _), (cpu, wall)) in watchers.iter().zip(&mut ratios) {

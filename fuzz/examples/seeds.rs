@@ -1,18 +1,21 @@
-//! Writes the first inputs of each target into FOLDER/TARGET/: `seeds FOLDER`. They are made and not kept, so that they
-//! always fit the targets; what fuzzing finds becomes a test of the package.
+//! Writes the first inputs of each target into FOLDER/TARGET/: `seeds FOLDER`. They are made and
+//! not kept, so that they always fit the targets; what fuzzing finds becomes a test of the package.
 
 use std::fs;
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::Command;
 
-// Everything is built with calls into libFuzzer in it, this too. Its `main` is only taken where there is no other.
+// Everything is built with calls into libFuzzer in it, this too. Its `main` is only taken where
+// there is no other.
 use flate2::read::GzDecoder;
 use libfuzzer_sys as _;
 use sampletop::capture::ring::encode;
 use sampletop::config::Format;
 use sampletop::export;
-use sampletop::model::frame::{Counters, Event, Look, Losses, RawFrame, RawName, Seen, Syscall, ThreadKey, Tick};
+use sampletop::model::frame::{
+    Counters, Event, Look, Losses, RawFrame, RawName, Seen, Syscall, ThreadKey, Tick,
+};
 use sampletop::model::settings::Settings;
 use sampletop::saved;
 use sampletop_fuzz::image::{self, CODE, Function, IMAGE, STACK};
@@ -45,9 +48,11 @@ struct Seeds {
 impl Seeds {
     fn add(&mut self, target: &str, name: &str, bytes: impl AsRef<[u8]>) {
         let folder = self.folder.join(target);
-        fs::create_dir_all(&folder).and_then(|()| fs::write(folder.join(name), bytes)).unwrap_or_else(|error| {
-            panic!("{}: {error}", folder.display());
-        });
+        fs::create_dir_all(&folder)
+            .and_then(|()| fs::write(folder.join(name), bytes))
+            .unwrap_or_else(|error| {
+                panic!("{}: {error}", folder.display());
+            });
     }
 
     /// As other tools write them.
@@ -62,7 +67,8 @@ impl Seeds {
 
     /// Small sessions, each as a file, and as what is in its blocks.
     fn profiles(&mut self) {
-        for (name, looks, hours) in [("empty", 0, false), ("short", 12, false), ("long", 40, true)] {
+        for (name, looks, hours) in [("empty", 0, false), ("short", 12, false), ("long", 40, true)]
+        {
             let mut file = Vec::new();
             let snapshot = sessions::session(7, looks, hours);
             saved::write(&snapshot, &Settings::default(), &mut file).expect("a vector takes it");
@@ -73,7 +79,8 @@ impl Seeds {
             }
             for format in [Format::Pprof, Format::Folded] {
                 let mut file = Vec::new();
-                export::write(format, &snapshot, &Settings::default(), &mut file).expect("a vector takes it");
+                export::write(format, &snapshot, &Settings::default(), &mut file)
+                    .expect("a vector takes it");
                 self.add(format.word(), name, &file);
                 if format == Format::Pprof {
                     let mut unpacked = Vec::new();
@@ -99,11 +106,23 @@ impl Seeds {
         for file in ["stat", "status", "schedstat"] {
             self.add("proc_files", file, read(&format!("/proc/self/{file}")));
         }
-        self.add("proc_files", "name", "12 (a) R (b\\n\\\\) S 1 2 3 4 5 6 7 8 9 10 100 23 14 15 20 0 7 0 4242 17");
-        self.add("proc_files", "blocked", "232 0x5 0x7f00 0x10 0xffffffffffffffff 0x0 0x8 0x7ffc10 0x401000\n");
+        self.add(
+            "proc_files",
+            "name",
+            "12 (a) R (b\\n\\\\) S 1 2 3 4 5 6 7 8 9 10 100 23 14 15 20 0 7 0 4242 17",
+        );
+        self.add(
+            "proc_files",
+            "blocked",
+            "232 0x5 0x7f00 0x10 0xffffffffffffffff 0x0 0x8 0x7ffc10 0x401000\n",
+        );
         self.add("proc_files", "faulting", "-1 0x7ffc10 0x401000\n");
         self.add("proc_files", "running", "running\n");
-        self.add("text", "escape", "\u{ff}\u{1b}[2Jevil\u{7}\u{202e}nimda\u{2066} 漢字 e\u{301} two\nlines");
+        self.add(
+            "text",
+            "escape",
+            "\u{ff}\u{1b}[2Jevil\u{7}\u{202e}nimda\u{2066} 漢字 e\u{301} two\nlines",
+        );
         self.add("text", "short", "\u{8}ääääää\u{200b}x");
         for (name, raw) in [
             ("c", "__GI___libc_read"),
@@ -165,9 +184,11 @@ impl Seeds {
             encode(&event, &mut words);
             self.add("ring", name, bytes(&words));
         }
-        // id, pid and tid, time, call chain, registers' ABI and values, room for the stack, its bytes, bytes filled.
+        // id, pid and tid, time, call chain, registers' ABI and values, room for the stack, its
+        // bytes, bytes filled.
         let text = 0xffff_ffff_8100_0000;
-        let mut sample = vec![77, 10 | 20 << 32, 30, 4, -128i64 as u64, text, text + 0x100, text + 0x200, 2];
+        let mut sample =
+            vec![77, 10 | 20 << 32, 30, 4, -128i64 as u64, text, text + 0x100, text + 0x200, 2];
         sample.extend(100..117);
         sample.extend([16, 1, 2, 8]);
         let mut deep = vec![77, 10 | 20 << 32, 30, 131, -128i64 as u64];
@@ -186,7 +207,14 @@ impl Seeds {
         commands.push(7);
         self.add("kernel_ring", "records", &commands);
         // One row of each kind: by state, exit state and flags.
-        let kinds = [(1u32, 0u32, 0u32), (2, 0, 2), (0, 0, 1), (0x80, 0x20, 0), (0x2001, 0, 4), (0x402, 0, 16)];
+        let kinds = [
+            (1u32, 0u32, 0u32),
+            (2, 0, 2),
+            (0, 0, 1),
+            (0x80, 0x20, 0),
+            (0x2001, 0, 4),
+            (0x402, 0, 16),
+        ];
         let mut rows = 0u64.to_ne_bytes().to_vec();
         for (state, exit, flags) in kinds {
             rows.extend(bytes(&[1_000, 20_000_000, 3, 4, 5]));
@@ -195,7 +223,9 @@ impl Seeds {
             rows.extend(bytes(&(100..119).collect::<Vec<u64>>()));
         }
         self.add("bpf_rows", "kinds", &rows);
-        commands.extend([&[6, 8, 0][..], &piece(&lost), &[5], &bytes(&[1 << 40]), &[0], &piece(&lost)].concat());
+        commands.extend(
+            [&[6, 8, 0][..], &piece(&lost), &[5], &bytes(&[1 << 40]), &[0], &piece(&lost)].concat(),
+        );
         self.add("kernel_ring", "wild", &commands);
     }
 
@@ -214,16 +244,19 @@ impl Seeds {
         .map(|(number, program)| Function { number, program });
         let at = image::at;
         let mut code = vec![0; 0xa00];
-        // Each function ends in a call of another, keeps a frame, and 3 is the way back from a signal handler.
+        // Each function ends in a call of another, keeps a frame, and 3 is the way back from a
+        // signal handler.
         for (caller, callee) in [(0, 2), (1, 4), (2, 5), (4, 1), (5, 2), (6, 1), (7, 2), (8, 8)] {
             let place = (at(caller) - CODE) as usize;
-            code[place..place + 8].copy_from_slice(&[0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x10]);
+            code[place..place + 8]
+                .copy_from_slice(&[0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x10]);
             code[place + 0x7b] = 0xe8;
             let distance = at(callee).wrapping_sub(at(caller) + 0x80) as u32;
             code[place + 0x7c..place + 0x80].copy_from_slice(&distance.to_le_bytes());
         }
         let trampoline = (at(3) - CODE) as usize;
-        code[trampoline..trampoline + 9].copy_from_slice(&[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05]);
+        code[trampoline..trampoline + 9]
+            .copy_from_slice(&[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05]);
         let behind = |number| at(number) + 0x80;
         let sp = |word: u64| STACK + 8 * word;
         let mut signal = vec![7, at(3), 0, 0, 0, 0, 0];
@@ -238,8 +271,20 @@ impl Seeds {
         let image = image::elf(&functions);
         let stacks: [(&str, u8, u64, u64, Vec<u64>); 9] = [
             ("steps", 1, at(4) + 8, 0, vec![7, behind(1), 7, behind(0)]),
-            ("records", 1, at(2) + 8, sp(2), vec![0, 0, sp(6), behind(5), 0, 0, sp(8), behind(2), 0, behind(0), 0, 0]),
-            ("recovered", 0, at(4), 0, vec![7, behind(2), 0, 0, sp(8), behind(5), 0, 0, 0, behind(0), 0, 0]),
+            (
+                "records",
+                1,
+                at(2) + 8,
+                sp(2),
+                vec![0, 0, sp(6), behind(5), 0, 0, sp(8), behind(2), 0, behind(0), 0, 0],
+            ),
+            (
+                "recovered",
+                0,
+                at(4),
+                0,
+                vec![7, behind(2), 0, 0, sp(8), behind(5), 0, 0, 0, behind(0), 0, 0],
+            ),
             (
                 "unknown",
                 1,
@@ -271,15 +316,24 @@ impl Seeds {
     fn notes(&mut self) {
         let mut note = [4u32, 3, 3].map(u32::to_le_bytes).concat();
         note.extend(b"GNU\0\xab\xcd\xef\0");
-        for (name, link) in [("plain", &b"x.debug\0\x01\x02\x03\x04"[..]), ("out", b"../x\0\0\0\0\x01\x02\x03\x04")] {
-            self.add("debug_file", name, [&piece(&note), &piece(link), &b"/opt/bin/x"[..]].concat());
+        for (name, link) in
+            [("plain", &b"x.debug\0\x01\x02\x03\x04"[..]), ("out", b"../x\0\0\0\0\x01\x02\x03\x04")]
+        {
+            self.add(
+                "debug_file",
+                name,
+                [&piece(&note), &piece(link), &b"/opt/bin/x"[..]].concat(),
+            );
         }
     }
 
     /// Small programs, with debug info of both versions in use.
     fn programs(&mut self) {
-        let c = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/targets/sym_inline.c"))
-            .expect("a source file of the tests");
+        let c = fs::read_to_string(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../tests/targets/sym_inline.c"
+        ))
+        .expect("a source file of the tests");
         for (name, language, source, flags) in [
             ("c5", "c", &c[..], &["-gdwarf-5"][..]),
             ("c4", "c", &c, &["-gdwarf-4", "-Wl,--build-id"]),
@@ -321,11 +375,19 @@ impl Seeds {
     /// Steps as in `fuzz_targets/perf_map.rs`.
     fn maps_of_code(&mut self) {
         let step = |which: u8, bytes: &[u8]| [&[which], bytes].concat();
-        let lines =
-            "1000 100 JS:*inner /srv/a.js:4:15\n2000 80 Builtin:ArrayMap\n0x3000 10 void Program::Main()[Tier0]\n";
-        let look = [0x1010u16, 0x2010, 0x3008, 0x9010].map(|pc| step(5, &pc.to_le_bytes())).concat();
-        let grows = [step(0, &piece(lines.as_bytes())), look, step(0, &piece(b"1080 200 JS:~f a.js:1\n4000 1"))];
-        self.add("perf_map", "grows", [&grows.concat()[..], &step(3, &[200, 0]), &step(0, &piece(b"0 x\n"))].concat());
+        let lines = "1000 100 JS:*inner /srv/a.js:4:15\n2000 80 Builtin:ArrayMap\n0x3000 10 void Program::Main()[Tier0]\n";
+        let look =
+            [0x1010u16, 0x2010, 0x3008, 0x9010].map(|pc| step(5, &pc.to_le_bytes())).concat();
+        let grows = [
+            step(0, &piece(lines.as_bytes())),
+            look,
+            step(0, &piece(b"1080 200 JS:~f a.js:1\n4000 1")),
+        ];
+        self.add(
+            "perf_map",
+            "grows",
+            [&grows.concat()[..], &step(3, &[200, 0]), &step(0, &piece(b"0 x\n"))].concat(),
+        );
         let maps = "1000-3000 r-xp 00005000 fd:01 7 /node\n9000-a000 r-xp 00006000 fd:01 7 /node\n";
         let again = [
             step(4, &piece(maps.as_bytes())),
@@ -335,13 +397,24 @@ impl Seeds {
         ];
         self.add("perf_map", "mapped_again", again.concat());
         let high = step(6, &0x7f00_1234_5678u64.to_le_bytes());
-        self.add("perf_map", "high", [step(0, &piece(b"7f0012345600 400000 jit\n")), high].concat());
+        self.add(
+            "perf_map",
+            "high",
+            [step(0, &piece(b"7f0012345600 400000 jit\n")), high].concat(),
+        );
     }
 
     fn compile(&self, language: &str, source: &str, flags: &[&str]) -> Vec<u8> {
         let (input, output) = (self.folder.join("program.source"), self.folder.join("program"));
         fs::write(&input, source).unwrap_or_else(|error| panic!("{}: {error}", input.display()));
-        let small = ["-O2", "-shared", "-fPIC", "-nostdlib", "-Wl,-z,noseparate-code", "-Wl,-z,max-page-size=4096"];
+        let small = [
+            "-O2",
+            "-shared",
+            "-fPIC",
+            "-nostdlib",
+            "-Wl,-z,noseparate-code",
+            "-Wl,-z,max-page-size=4096",
+        ];
         let mut compiler = Command::new("cc");
         compiler.args(small).args(flags).args(["-x", language]).arg(&input).arg("-o").arg(&output);
         match compiler.status() {

@@ -1,5 +1,6 @@
-//! Rows of the task iterator. Our own program in the kernel writes them, but names and registers are the target's. Input: what
-//! one read gives, after 8 bytes that say how far the clock of our time namespace is off.
+//! Rows of the task iterator. Our own program in the kernel writes them, but names and registers
+//! are the target's. Input: what one read gives, after 8 bytes that say how far the clock of our
+//! time namespace is off.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -21,13 +22,20 @@ fuzz_target!(|data: &[u8]| {
             assert!(row.name.bytes().len() <= 15);
             if let What::Blocked(blocked) = row.what {
                 assert!(
-                    blocked.slot < SLOTS && blocked.stack_bytes <= LARGEST && blocked.kernel_bytes <= KERNEL_LARGEST
+                    blocked.slot < SLOTS
+                        && blocked.stack_bytes <= LARGEST
+                        && blocked.kernel_bytes <= KERNEL_LARGEST
                 );
-                assert!(blocked.registers.rip != 0 && blocked.registers.rsp != 0 && blocked.registers.rbp.is_some());
+                assert!(
+                    blocked.registers.rip != 0
+                        && blocked.registers.rsp != 0
+                        && blocked.registers.rbp.is_some()
+                );
                 assert!(blocked.call.number >= -1);
             }
             let mut frames = Vec::new();
-            Copied { stack: &[], kernel: &bytes[..bytes.len().min(KERNEL_LARGEST)] }.kernel_frames(&mut frames);
+            Copied { stack: &[], kernel: &bytes[..bytes.len().min(KERNEL_LARGEST)] }
+                .kernel_frames(&mut frames);
             assert!(frames.len() <= KERNEL_LARGEST / 8);
         }
     });

@@ -1,5 +1,5 @@
-//! Build id and .gnu_debuglink: they decide which files of this host are opened. Input: a piece that is the note, a piece
-//! that is the link, the path of the file.
+//! Build id and .gnu_debuglink: they decide which files of this host are opened. Input: a piece
+//! that is the note, a piece that is the link, the path of the file.
 #![no_main]
 
 use std::ffi::OsStr;
@@ -19,11 +19,13 @@ fuzz_target!(|data: &[u8]| {
     // No path of the kernel's holds a zero.
     let path = input.0.split(|b| *b == 0).next().unwrap_or_default();
     let path = Path::new(OsStr::from_bytes(&path[..path.len().min(4096)]));
-    let image = elf::file(&[(".note.gnu.build-id", NOTE, note), (".gnu_debuglink", elf::PROGBITS, link)]);
+    let image =
+        elf::file(&[(".note.gnu.build-id", NOTE, note), (".gnu_debuglink", elf::PROGBITS, link)]);
     let search = SearchPath { debug_dirs: vec!["/debug".into()], caches: vec!["/cache".into()] };
     let places = within(200, || debug_file_places(&image, path, &search));
     assert!(places.len() <= 5);
-    let hexadecimal = |part: &OsStr| part.as_bytes().iter().all(u8::is_ascii_hexdigit) && part.len() <= 128;
+    let hexadecimal =
+        |part: &OsStr| part.as_bytes().iter().all(u8::is_ascii_hexdigit) && part.len() <= 128;
     for place in places {
         assert!(place.is_absolute() && !place.as_os_str().as_bytes().contains(&0));
         // The file chooses a plain name, and nothing of where it lies.
@@ -32,8 +34,10 @@ fuzz_target!(|data: &[u8]| {
         let of_link = link.split(|b| *b == 0).next() == Some(name.as_bytes());
         let home = path.parent().unwrap_or(Path::new("/"));
         let below = home.strip_prefix("/").unwrap_or(home);
-        let by_link =
-            of_link && (folder == home || folder == home.join(".debug") || folder == Path::new("/debug").join(below));
+        let by_link = of_link
+            && (folder == home
+                || folder == home.join(".debug")
+                || folder == Path::new("/debug").join(below));
         let parts: Vec<&OsStr> = place.components().map(Component::as_os_str).skip(1).collect();
         let by_id = match parts[..] {
             [debug, ids, first, rest] => {

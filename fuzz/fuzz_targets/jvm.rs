@@ -1,5 +1,5 @@
-//! Reading a virtual machine whose memory is garbage, or an attack: recorded memory of a real one, in which words are
-//! changed before it is looked at, or between two looks. Input: see [`look`].
+//! Reading a virtual machine whose memory is garbage, or an attack: recorded memory of a real one,
+//! in which words are changed before it is looked at, or between two looks. Input: see [`look`].
 #![no_main]
 
 use std::sync::LazyLock;
@@ -9,6 +9,7 @@ use sampletop_fuzz::changed::look;
 use sampletop_fuzz::recording::{RECORDINGS, Recording};
 use sampletop_fuzz::within;
 
-static ALL: LazyLock<Vec<Recording>> = LazyLock::new(|| RECORDINGS.iter().map(Recording::load).collect());
+static ALL: LazyLock<Vec<Recording>> =
+    LazyLock::new(|| RECORDINGS.iter().map(Recording::load).collect());
 
 fuzz_target!(|data: &[u8]| within(5_000, || look(&ALL, data)));

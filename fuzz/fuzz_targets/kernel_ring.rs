@@ -1,9 +1,10 @@
-//! perf's ring. The kernel writes it, but stack bytes and registers are the target's, and a kernel that loses its
-//! place must not take us with it: records of any kind and size at any place, a head that goes anywhere, and call chains
-//! of anything.
+//! perf's ring. The kernel writes it, but stack bytes and registers are the target's, and a kernel
+//! that loses its place must not take us with it: records of any kind and size at any place, a head
+//! that goes anywhere, and call chains of anything.
 //!
-//! Input: commands of one byte. 0-3: append a piece to the ring; 4: append a sample made of a piece; 5: set the head to a
-//! 64-bit number; 6: overwrite a piece of the ring at a 16-bit place; 7: drain and refuse a record. After each: drain.
+//! Input: commands of one byte. 0-3: append a piece to the ring; 4: append a sample made of a
+//! piece; 5: set the head to a 64-bit number; 6: overwrite a piece of the ring at a 16-bit place;
+//! 7: drain and refuse a record. After each: drain.
 #![no_main]
 
 use std::fs::File;
@@ -24,7 +25,9 @@ const PERF_RECORD_SAMPLE: u32 = 9;
 fuzz_target!(|data: &[u8]| {
     let mut input = Input(data);
     let size = PAGE << (input.u8() % 3);
-    let file = File::from(rustix::fs::memfd_create("ring", rustix::fs::MemfdFlags::CLOEXEC).expect("a memory file"));
+    let file = File::from(
+        rustix::fs::memfd_create("ring", rustix::fs::MemfdFlags::CLOEXEC).expect("a memory file"),
+    );
     file.set_len(PAGE + size).expect("room");
     let mut kernel = Kernel { file, size, head: 0 };
     let mut ring = KernelRing::map(kernel.file.as_fd(), size as usize).expect("it maps");
@@ -67,7 +70,8 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// Behind the frame that was there before: addresses of the kernel, then a marker if they may be more.
+/// Behind the frame that was there before: addresses of the kernel, then a marker if they may be
+/// more.
 fn check_kernel_frames(frames: &[RawFrame], most: usize) {
     let [first, frames @ ..] = frames else { panic!("what was there is gone") };
     assert_eq!(first.bits(), 7);
@@ -75,7 +79,10 @@ fn check_kernel_frames(frames: &[RawFrame], most: usize) {
     let addresses = &frames[..frames.len() - usize::from(cut)];
     assert!(addresses.len() <= most && cut == (most > 0 && addresses.len() == most));
     for frame in addresses {
-        assert!(matches!(frame.decode(), FrameCode::Kernel { address } if address >> 47 >= 0x1_fffe), "{frame:?}");
+        assert!(
+            matches!(frame.decode(), FrameCode::Kernel { address } if address >> 47 >= 0x1_fffe),
+            "{frame:?}"
+        );
     }
 }
 

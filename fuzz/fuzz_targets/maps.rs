@@ -23,7 +23,10 @@ fuzz_target!(|text: &[u8]| {
             assert!(loaded.is_empty() || loaded.contains(mapping) && loaded[0].offset == 0);
             for address in mapping.start.checked_sub(1).into_iter().chain([mapping.end]) {
                 assert!(maps.find(address).is_none_or(|found| found != mapping));
-                assert!(maps.stack_of(address).is_none_or(|stack| stack.readable || stack.start > address));
+                assert!(
+                    maps.stack_of(address)
+                        .is_none_or(|stack| stack.readable || stack.start > address)
+                );
             }
         }
     });

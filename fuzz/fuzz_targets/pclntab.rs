@@ -8,7 +8,9 @@ use sampletop::pclntab::{Bytes, HEADER, Header, Table};
 use sampletop_fuzz::within;
 
 fuzz_target!(|data: &[u8]| {
-    let Some(header) = data.get(..HEADER).and_then(|head| Header::parse(head.try_into().expect("72 bytes"))) else {
+    let Some(header) =
+        data.get(..HEADER).and_then(|head| Header::parse(head.try_into().expect("72 bytes")))
+    else {
         return;
     };
     let counted = Counted { bytes: data, reads: Cell::new(0) };
@@ -19,7 +21,9 @@ fuzz_target!(|data: &[u8]| {
             let Some(function) = table.function(address) else { return };
             assert!((function.start..function.end).contains(&address));
             assert!(table.frame_size(&function, address).is_none_or(|size| size.is_multiple_of(8)));
-            assert!(table.name(&function).is_none_or(|name| !name.is_empty() && name.len() <= 17 << 10));
+            assert!(
+                table.name(&function).is_none_or(|name| !name.is_empty() && name.len() <= 17 << 10)
+            );
             let _ = table.line(&function, address);
         });
         // Five values of 256 KiB and three strings of 16 KiB, 64 bytes at a time.

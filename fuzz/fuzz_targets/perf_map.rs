@@ -1,5 +1,6 @@
-//! The perf map of a process, which grows, shrinks and changes while it is read, and code that is looked up in it.
-//! Input: steps of a byte that chooses one, and what it takes (pieces have a 16-bit length before them):
+//! The perf map of a process, which grows, shrinks and changes while it is read, and code that is
+//! looked up in it. Input: steps of a byte that chooses one, and what it takes (pieces have a
+//! 16-bit length before them):
 //!
 //! ```text
 //! 0  a piece that is appended         3  ms that go by, 16 bits
@@ -59,7 +60,9 @@ fn check(map: &mut PerfMap, names: &Names, pc: u64) {
     let mut out = Vec::new();
     let place = Place { pc, exact: true, sp: 0, rbp: None, general: None };
     match map.leave(place, &mut |_| None, &mut out) {
-        Leave::AsCode { start, .. } => assert!(start <= pc, "{pc:x} is not in what begins at {start:x}"),
+        Leave::AsCode { start, .. } => {
+            assert!(start <= pc, "{pc:x} is not in what begins at {start:x}")
+        }
         // Its line is not there any more.
         Leave::Unknown => return assert!(out.is_empty()),
         other => panic!("{other:?} of code that is only named"),

@@ -1,5 +1,5 @@
-//! The files of /proc about one thread: the target chooses its threads' names, which stand in the middle of `stat` and
-//! at the start of `status`.
+//! The files of /proc about one thread: the target chooses its threads' names, which stand in the
+//! middle of `stat` and at the start of `status`.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -16,9 +16,11 @@ fuzz_target!(|text: &[u8]| {
     });
 });
 
-/// Three parsers read this file for three purposes: what more than one understands, they understand alike.
+/// Three parsers read this file for three purposes: what more than one understands, they understand
+/// alike.
 fn stat(text: &[u8]) {
-    let (thread, listed, process) = (threads::parse_stat(text), list::Stat::parse(text), target::Stat::parse(text));
+    let (thread, listed, process) =
+        (threads::parse_stat(text), list::Stat::parse(text), target::Stat::parse(text));
     if let Some(listed) = &listed {
         assert_clean(&listed.name, 64);
     }

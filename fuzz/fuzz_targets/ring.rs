@@ -18,6 +18,9 @@ fuzz_target!(|data: &[u8]| {
         for _ in 0..2 {
             assert!(writer.push(&event));
         }
-        assert_eq!((reader.next().as_ref(), reader.next().as_ref(), reader.next()), (Some(&event), Some(&event), None));
+        assert_eq!(
+            (reader.next().as_ref(), reader.next().as_ref(), reader.next()),
+            (Some(&event), Some(&event), None)
+        );
     });
 });

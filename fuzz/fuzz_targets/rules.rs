@@ -1,4 +1,5 @@
-//! Thread-name rules and groupings as somebody typed them, applied to a name. Input: rule, line break, name.
+//! Thread-name rules and groupings as somebody typed them, applied to a name. Input: rule, line
+//! break, name.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -22,8 +23,9 @@ fuzz_target!(|data: &[u8]| {
     match within(2000, || Rename::parse(rule)) {
         Err(error) => assert_clean(&error, 1000),
         Ok(rename) => {
-            // Of nothing at all the default rules make `(unnamed)`. Each match, at most one per byte and one behind them,
-            // becomes the text, in which every two bytes may stand for all of the name.
+            // Of nothing at all the default rules make `(unnamed)`. Each match, at most one per
+            // byte and one behind them, becomes the text, in which every two bytes may stand for
+            // all of the name.
             let (most_name, text) = (name.len().max(9), rename.text.len());
             let most = (most_name + 1) * (text + most_name * (text / 2 + 1) + 1);
             let renamed = within(2000, || by_rules(&name, std::slice::from_ref(&rename)));

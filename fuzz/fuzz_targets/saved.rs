@@ -1,5 +1,5 @@
-//! Saved profiles. Input: a file as it is, or after a first byte of 1 what is in its blocks, which then get checksums: kind,
-//! and the content with its 16-bit length before it.
+//! Saved profiles. Input: a file as it is, or after a first byte of 1 what is in its blocks, which
+//! then get checksums: kind, and the content with its 16-bit length before it.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -45,15 +45,20 @@ fuzz_target!(|data: &[u8]| {
         bytes
     };
     write(Format::Text, &opened.settings);
-    write(Format::Json, &Settings { range: Range::Cumulative { since: None }, ..Settings::default() });
-    let again = saved::read(&write(Format::Sampletop, &opened.settings)).expect("it was just written");
+    write(
+        Format::Json,
+        &Settings { range: Range::Cumulative { since: None }, ..Settings::default() },
+    );
+    let again =
+        saved::read(&write(Format::Sampletop, &opened.settings)).expect("it was just written");
     assert_eq!(again.lost, None);
 
     // It can be compared, added to another, and shown without its names.
     let profile = Profile { name: "x", snapshot: &snapshot };
     let mut out = Vec::new();
     let both = Pair { before: profile, after: profile };
-    export::diff::write(Format::Text, &both, &opened.settings, Per::Share, &mut out).expect("a vector takes it");
+    export::diff::write(Format::Text, &both, &opened.settings, Per::Share, &mut out)
+        .expect("a vector takes it");
     let merged = within(3000, || {
         let mut merger = Merger::new(Limits::default());
         let fits = [&snapshot, &again.snapshot].map(|snapshot| merger.add(snapshot).is_ok());
@@ -62,7 +67,8 @@ fuzz_target!(|data: &[u8]| {
     let mut redactor = Redactor::new(Key([1, 2]));
     for snapshot in merged.iter().map(|(merged, _)| merged).chain([&snapshot]) {
         let mut out = Vec::new();
-        saved::write(&redactor.snapshot(snapshot), &opened.settings, &mut out).expect("a vector takes it");
+        saved::write(&redactor.snapshot(snapshot), &opened.settings, &mut out)
+            .expect("a vector takes it");
         assert_eq!(saved::read(&out).expect("it was just written").lost, None);
     }
 });

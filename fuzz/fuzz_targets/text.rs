@@ -23,7 +23,10 @@ fuzz_target!(|data: &[u8]| {
             if whole.len() <= cap {
                 assert_eq!(cut, whole);
             } else {
-                assert!(whole.starts_with(cut.strip_suffix("...").unwrap_or("")), "{cut:?} of {whole:?}");
+                assert!(
+                    whole.starts_with(cut.strip_suffix("...").unwrap_or("")),
+                    "{cut:?} of {whole:?}"
+                );
             }
         }
     });

@@ -1,8 +1,9 @@
 //! Walking a stack: the target chooses its unwind tables, its code, its registers and its stack.
 //!
-//! Input: flags (1: rbp is known, 2: other registers are known, 4: the image is overwritten from its first byte, else from
-//! its unwind tables on), how many words of the stack were copied, words for rip, rsp and rbp, a piece to overwrite the
-//! image with, a piece of code, then the stack's words. See [`word`].
+//! Input: flags (1: rbp is known, 2: other registers are known, 4: the image is overwritten from
+//! its first byte, else from its unwind tables on), how many words of the stack were copied, words
+//! for rip, rsp and rbp, a piece to overwrite the image with, a piece of code, then the stack's
+//! words. See [`word`].
 #![no_main]
 
 use std::cell::Cell;
@@ -44,14 +45,21 @@ fuzz_target!(|data: &[u8]| {
     let mut bytes = vec![0; 8 * copied];
     let filled = memory.read(rsp, &mut bytes);
     bytes.truncate(filled);
-    let registers =
-        Registers { rip, rsp, rbp: (flags & 1 != 0).then_some(rbp), general: [rbp; 14], general_known: flags & 2 != 0 };
+    let registers = Registers {
+        rip,
+        rsp,
+        rbp: (flags & 1 != 0).then_some(rbp),
+        general: [rbp; 14],
+        general_known: flags & 2 != 0,
+    };
     let (files, source) = (Files::default(), Box::new(move || Ok(Maps::parse(maps.as_bytes()))));
     let mut unwinder = FramehopUnwinder::with_maps(memory, files.clone(), 1, source);
     let mut walk = || {
         let mut out = Vec::new();
         reads.set(0);
-        let walk = within(250, || unwinder.walk(&registers, StackBytes { base: rsp, bytes: &bytes }, &mut out));
+        let walk = within(250, || {
+            unwinder.walk(&registers, StackBytes { base: rsp, bytes: &bytes }, &mut out)
+        });
         assert!(reads.get() <= 1 << 18, "{} reads of memory", reads.get());
         check(&files, &out, walk, words);
         (out, walk)
@@ -96,8 +104,11 @@ impl ReadMemory for Memory {
     fn read(&self, address: u64, buf: &mut [u8]) -> usize {
         self.reads.set(self.reads.get() + 1);
         for (start, piece) in &self.pieces {
-            let offset = address.checked_sub(*start).and_then(|offset| usize::try_from(offset).ok());
-            if let Some(found) = offset.and_then(|offset| piece.get(offset..)).filter(|found| !found.is_empty()) {
+            let offset =
+                address.checked_sub(*start).and_then(|offset| usize::try_from(offset).ok());
+            if let Some(found) =
+                offset.and_then(|offset| piece.get(offset..)).filter(|found| !found.is_empty())
+            {
                 let n = found.len().min(buf.len());
                 buf[..n].copy_from_slice(&found[..n]);
                 return n;

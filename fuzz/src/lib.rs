@@ -1,4 +1,5 @@
-//! What the fuzz targets share: how their bytes become numbers, and what they hold the parsers to. See README.md.
+//! What the fuzz targets share: how their bytes become numbers, and what they hold the parsers to.
+//! See README.md.
 
 #[path = "../../tests/java_recorded/changed.rs"]
 pub mod changed;
@@ -97,8 +98,9 @@ pub const ALTERNATE: u64 = image::STACK + 0x1000_0000;
 /// Where the unwind tables of [`image::elf`] begin in it.
 pub const TABLES: usize = 0x200;
 
-/// A 64-bit word that is likely to lead somewhere, from 16 bits of which the first two choose: a small number, a word of a
-/// stack (the third bit: which one), an address of code, or the next 8 bytes.
+/// A 64-bit word that is likely to lead somewhere, from 16 bits of which the first two choose: a
+/// small number, a word of a stack (the third bit: which one), an address of code, or the next 8
+/// bytes.
 pub fn word(input: &mut Input<'_>) -> u64 {
     let token = u64::from(input.u16());
     match token >> 14 {
@@ -114,7 +116,9 @@ pub fn word(input: &mut Input<'_>) -> u64 {
 pub fn token(word: u64) -> Vec<u8> {
     let short = |kind: u64, rest: u64| ((kind << 14 | rest) as u16).to_le_bytes().to_vec();
     let within = |start: u64, size: u64| word.checked_sub(start).filter(|offset| *offset < size);
-    let on = |start: u64| within(start, 8 << 13).filter(|offset| offset % 8 == 0).map(|offset| offset / 8);
+    let on = |start: u64| {
+        within(start, 8 << 13).filter(|offset| offset % 8 == 0).map(|offset| offset / 8)
+    };
     match (within(0, 1 << 14), on(image::STACK), on(ALTERNATE), within(image::CODE, 1 << 14)) {
         (Some(small), ..) => short(0, small),
         (_, Some(at), ..) => short(1, at),
@@ -124,9 +128,10 @@ pub fn token(word: u64) -> Vec<u8> {
     }
 }
 
-/// Runs `work` and panics if it takes more CPU time of this thread than `ms`. Time and not steps, since most of the
-/// work is in libraries; CPU time, so that a busy machine is no finding. The limits are some ten times what the
-/// slowest honest input of the same size takes in an instrumented build.
+/// Runs `work` and panics if it takes more CPU time of this thread than `ms`. Time and not steps,
+/// since most of the work is in libraries; CPU time, so that a busy machine is no finding. The
+/// limits are some ten times what the slowest honest input of the same size takes in an
+/// instrumented build.
 pub fn within<T>(ms: u64, work: impl FnOnce() -> T) -> T {
     let begin = cpu_ms();
     let result = work();
@@ -140,8 +145,9 @@ fn cpu_ms() -> u64 {
     now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
 }
 
-/// Panics unless `text` can be shown: at most `cap` bytes, and nothing in it that moves the cursor, turns the text
-/// around it or hides. Written out anew here, not asked of the function that is tested.
+/// Panics unless `text` can be shown: at most `cap` bytes, and nothing in it that moves the cursor,
+/// turns the text around it or hides. Written out anew here, not asked of the function that is
+/// tested.
 pub fn assert_clean(text: &str, cap: usize) {
     assert!(text.len() <= cap, "{} bytes instead of at most {cap}", text.len());
     let bad = text.chars().find(|c| {
@@ -152,7 +158,8 @@ pub fn assert_clean(text: &str, cap: usize) {
     assert_eq!(bad, None, "{text:?}");
 }
 
-/// Reads a profile that another tool wrote: whatever it is, it can be shown, and kept as one of sampletop's own.
+/// Reads a profile that another tool wrote: whatever it is, it can be shown, and kept as one of
+/// sampletop's own.
 pub fn import(data: &[u8]) {
     let opened = match within(3000, || sampletop::import::read(data)) {
         None => return,
@@ -174,7 +181,8 @@ pub fn import(data: &[u8]) {
     }
     let write = |format| {
         let mut bytes = Vec::new();
-        sampletop::export::write(format, snapshot, &opened.settings, &mut bytes).expect("a vector takes it");
+        sampletop::export::write(format, snapshot, &opened.settings, &mut bytes)
+            .expect("a vector takes it");
         bytes
     };
     for format in [Format::Text, Format::Json, Format::Pprof] {

@@ -88,7 +88,9 @@ impl AppState {
             }
             Action::Window => {
                 let now = match self.view.settings.range {
-                    Range::Rolling(ns) => humantime::format_duration(std::time::Duration::from_nanos(ns)).to_string(),
+                    Range::Rolling(ns) => {
+                        humantime::format_duration(std::time::Duration::from_nanos(ns)).to_string()
+                    }
                     Range::Cumulative { .. } => "all".into(),
                 };
                 self.ask_for(Question::Window, now);
@@ -127,7 +129,11 @@ impl AppState {
             Action::Interrupt if self.overlay.is_some() => self.overlay = None,
             Action::Interrupt => return self.quit(),
             Action::Help => {
-                self.overlay = if self.place() == Place::Help { None } else { Some(Overlay::Help(List::default())) };
+                self.overlay = if self.place() == Place::Help {
+                    None
+                } else {
+                    Some(Overlay::Help(List::default()))
+                };
             }
             Action::Redraw => return vec![Effect::Redraw],
             Action::Suspend => return vec![Effect::Suspend],
@@ -221,7 +227,8 @@ impl AppState {
             return;
         };
         if location.kind == FrameKind::Thread {
-            return self.say("select a call first: idle is what a function waits for, not a thread");
+            return self
+                .say("select a call first: idle is what a function waits for, not a thread");
         }
         if self.view.shown.roll_up.joins() {
             return self.say("idle is what a function waits for: show functions first (b)");
@@ -236,7 +243,10 @@ impl AppState {
                 Ok(regex) => idle_at.push(regex),
                 Err(_) => return self.say("this name is too long for a pattern"),
             }
-            self.say(format!("waiting in {} is idle now; I on this row (shown by i) takes it back", location.function));
+            self.say(format!(
+                "waiting in {} is idle now; I on this row (shown by i) takes it back",
+                location.function
+            ));
         }
         self.project();
     }
@@ -274,8 +284,10 @@ impl AppState {
                 Vec::new()
             }
             Some(snapshot) => {
-                let effect =
-                    Effect::Export { snapshot: snapshot.clone(), settings: Box::new(self.view.settings.clone()) };
+                let effect = Effect::Export {
+                    snapshot: snapshot.clone(),
+                    settings: Box::new(self.view.settings.clone()),
+                };
                 self.say("saving ...");
                 vec![effect]
             }
@@ -287,7 +299,9 @@ impl AppState {
         let pid = match picker.pick(self.now) {
             Ok(pid) => pid,
             Err(Refusal::Moved) => {
-                self.say("the list has just changed: look which process it is, and press Enter again");
+                self.say(
+                    "the list has just changed: look which process it is, and press Enter again",
+                );
                 return Vec::new();
             }
             Err(Refusal::NoMatch) => {

@@ -16,7 +16,8 @@ const KEPT: usize = 2 * SECONDS;
 /// One figure per whole second of the session.
 #[derive(Clone, Debug, Default)]
 pub struct Activity {
-    /// Threads that were active on average, oldest first; the last is of the second before [`Activity::till`].
+    /// Threads that were active on average, oldest first; the last is of the second before
+    /// [`Activity::till`].
     threads: VecDeque<f32>,
     /// The highest figure of the session up to and with each of them.
     peaks: VecDeque<f32>,
@@ -90,11 +91,16 @@ impl Activity {
         })
     }
 
-    /// What a full bar stands for in a line that ends before the second `till`: 1, 2, 5, 10, ... threads. It never shrinks,
-    /// so that bars of the past keep their height until a higher one comes.
+    /// What a full bar stands for in a line that ends before the second `till`: 1, 2, 5, 10, ...
+    /// threads. It never shrinks, so that bars of the past keep their height until a higher one
+    /// comes.
     pub fn scale(&self, till: u64) -> f32 {
         let first = self.read - self.threads.len() as u64;
-        let peak = till.checked_sub(first + 1).and_then(|at| self.peaks.get(at as usize)).copied().unwrap_or(0.0);
+        let peak = till
+            .checked_sub(first + 1)
+            .and_then(|at| self.peaks.get(at as usize))
+            .copied()
+            .unwrap_or(0.0);
         let mut unit = 1.0;
         // A thread more than fits into 32 bits cannot be.
         while unit < 1e10 {

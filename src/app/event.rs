@@ -62,7 +62,8 @@ pub enum Input {
     Snapshot(Arc<Snapshot>),
     /// An [`Effect::Project`] was carried out.
     Projected(Box<Projected>),
-    /// What was found of an [`Effect::LookAtWaits`], all of it; threads that have moved since are missing.
+    /// What was found of an [`Effect::LookAtWaits`], all of it; threads that have moved since are
+    /// missing.
     Waits(Vec<Answer>),
     /// The processes that can be picked; an answer to [`Effect::Refresh`].
     Processes(Vec<ProcessRow>),
@@ -72,17 +73,20 @@ pub enum Input {
     PtraceHelps(bool),
     /// One sentence for the status line.
     Notice(String, Severity),
-    /// An [`Effect::Export`] ended: the files, which differ in their extension alone, or one sentence.
+    /// An [`Effect::Export`] ended: the files, which differ in their extension alone, or one
+    /// sentence.
     Exported(Result<Vec<PathBuf>, String>),
 }
 
-/// A key is drawn with what it asks for if that is read so fast; else at once, with what was there before.
+/// A key is drawn with what it asks for if that is read so fast; else at once, with what was there
+/// before.
 pub const READ_WITHIN: Duration = Duration::from_millis(10);
 
 /// To project a snapshot: what a newer one asks for replaces what an older one asked for.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Which of the user's settings it is about; an answer to other settings than the newest is not shown.
+    /// Which of the user's settings it is about; an answer to other settings than the newest is not
+    /// shown.
     pub number: u64,
     pub snapshot: Arc<Snapshot>,
     pub settings: Settings,
@@ -129,16 +133,17 @@ pub enum Effect {
     Quit {
         end_child: bool,
     },
-    /// Write this as text, and to be opened again, to `sampletop-HOST-PID-UTC.txt` and `.sampletop`, then send
-    /// [`Input::Exported`].
+    /// Write this as text, and to be opened again, to `sampletop-HOST-PID-UTC.txt` and
+    /// `.sampletop`, then send [`Input::Exported`].
     Export {
         snapshot: Arc<Snapshot>,
         settings: Box<Settings>,
     },
-    /// Read the facts, see [`Request::answer`], and send what comes of it. It may take a while, and may be left out
-    /// where a newer request follows.
+    /// Read the facts, see [`Request::answer`], and send what comes of it. It may take a while, and
+    /// may be left out where a newer request follows.
     Project(Box<Request>),
-    /// Find out what these threads wait for, then send [`Input::Waits`]. May be left out where another one follows.
+    /// Find out what these threads wait for, then send [`Input::Waits`]. May be left out where
+    /// another one follows.
     LookAtWaits(Vec<Asked>),
     SetInterval(Duration),
     PauseSampling(bool),

@@ -1,4 +1,5 @@
-//! What is known of the selected row beyond its figures: what its threads wait for now, its longest wait, how sure it is.
+//! What is known of the selected row beyond its figures: what its threads wait for now, its longest
+//! wait, how sure it is.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -31,8 +32,8 @@ pub struct Now {
     pub since_ns: Ns,
     /// All of them.
     pub count: usize,
-    /// What they wait for (`recv fd 37 -> 10.0.3.9:5432`) and how many do, the most frequent first; then the states
-    /// of the others.
+    /// What they wait for (`recv fd 37 -> 10.0.3.9:5432`) and how many do, the most frequent first;
+    /// then the states of the others.
     pub doing: Vec<(usize, String)>,
     /// Whether `doing` is one call, of all of them.
     pub one_call: bool,
@@ -65,19 +66,23 @@ fn now(view: &View, snapshot: &Snapshot) -> Option<Now> {
     let inside = inside(view, snapshot);
     let state = |t: &ThreadNow| t.state.resolve(snapshot.tables.futex_kind(t.stack));
     // Waiting threads first, of these the one that has waited longest.
-    let thread = inside.iter().min_by_key(|t| (matches!(state(t), State::Run | State::Rdy), t.since))?;
+    let thread =
+        inside.iter().min_by_key(|t| (matches!(state(t), State::Run | State::Rdy), t.since))?;
 
     let mut calls: Vec<WaitsFor> = Vec::new();
     let mut others: BTreeMap<State, usize> = BTreeMap::new();
     for thread in &inside {
-        let found = |asked: &Asked| view.waits.get(&thread.thread).filter(|answer| answer.asked == *asked);
+        let found =
+            |asked: &Asked| view.waits.get(&thread.thread).filter(|answer| answer.asked == *asked);
         let call = Asked::of(snapshot, thread).and_then(|asked| match found(&asked) {
             Some(answer) => Some(answer.waits_for.clone()),
             None => describe(&asked, &Facts::default()),
         });
         match call {
             // What is no lock has an address, too, that tells nobody anything.
-            Some(call) if call.what == "futex" => calls.push(WaitsFor { object: String::new(), ..call }),
+            Some(call) if call.what == "futex" => {
+                calls.push(WaitsFor { object: String::new(), ..call })
+            }
             Some(call) => calls.push(call),
             None => *others.entry(state(thread)).or_default() += 1,
         }
@@ -98,8 +103,9 @@ fn now(view: &View, snapshot: &Snapshot) -> Option<Now> {
 /// Threads that are in the selected row at this moment; in the tree only those of its group.
 fn inside<'a>(view: &View, snapshot: &'a Snapshot) -> Vec<&'a ThreadNow> {
     let row = view.selected_row().filter(|_| !view.methods_on);
-    let group: Option<HashSet<ThreadKey>> =
-        row.map(|row| view.projection.groups[row.group as usize].threads.iter().map(|t| t.thread).collect());
+    let group: Option<HashSet<ThreadKey>> = row.map(|row| {
+        view.projection.groups[row.group as usize].threads.iter().map(|t| t.thread).collect()
+    });
     let location = view.selected_location();
     if location.is_none() && group.is_none() {
         return Vec::new();
@@ -109,12 +115,16 @@ fn inside<'a>(view: &View, snapshot: &'a Snapshot) -> Vec<&'a ThreadNow> {
     let mut is_in = |thread: &ThreadNow, location: &Location| {
         snapshot.tables.frames_innermost_first(thread.stack).any(|frame| {
             let of_row = |l: &Location| is_of(location, l, view.shown.roll_up);
-            *known.entry(frame).or_insert_with(|| snapshot.tables.named(frame).locations.iter().any(of_row))
+            *known
+                .entry(frame)
+                .or_insert_with(|| snapshot.tables.named(frame).locations.iter().any(of_row))
         })
     };
     let rename = &view.shown.rename;
     let mut is_of_row = |thread: &ThreadNow, location: &Location| match location.kind {
-        FrameKind::Thread => internal_name(snapshot.tables.name(thread.name), rename) == *location.function,
+        FrameKind::Thread => {
+            internal_name(snapshot.tables.name(thread.name), rename) == *location.function
+        }
         _ => is_in(thread, location),
     };
     let mut is_shown = |thread: &&ThreadNow| {
@@ -124,7 +134,8 @@ fn inside<'a>(view: &View, snapshot: &'a Snapshot) -> Vec<&'a ThreadNow> {
     snapshot.threads.iter().filter(&mut is_shown).collect()
 }
 
-/// So many threads of a row are asked about: some 5 ms of CPU time a second. Of the others their calls are known.
+/// So many threads of a row are asked about: some 5 ms of CPU time a second. Of the others their
+/// calls are known.
 const ASKED: usize = 100;
 
 /// The waits of the selected row, the longest first.

@@ -52,7 +52,9 @@ impl Field {
 
     pub fn doc(self) -> &'static str {
         match self {
-            Field::Interesting => "prefixes, with commas: cut stacks below the innermost frame that begins so",
+            Field::Interesting => {
+                "prefixes, with commas: cut stacks below the innermost frame that begins so"
+            }
             Field::Focus => "only stacks with a frame that matches",
             Field::Ignore => "not the stacks with a frame that matches",
             Field::Hide => "take matching frames out; their time goes to their caller",
@@ -65,7 +67,9 @@ impl Field {
 
     /// The field's text, and whether it is on.
     pub fn read(self, filters: &Filters) -> (String, bool) {
-        let regex = |f: &Filter<Regex>| (f.value.as_ref().map(|r| r.as_str().to_string()).unwrap_or_default(), f.on);
+        let regex = |f: &Filter<Regex>| {
+            (f.value.as_ref().map(|r| r.as_str().to_string()).unwrap_or_default(), f.on)
+        };
         match self {
             Field::Interesting => {
                 let f = &filters.interesting;
@@ -77,9 +81,10 @@ impl Field {
             Field::NoKernel => (String::new(), filters.no_kernel),
             Field::SkipDaemon => (String::new(), filters.skip_daemon),
             Field::Threads => regex(&filters.threads),
-            Field::MinPercent => {
-                (filters.min_percent.value.map(|v| v.to_string()).unwrap_or_default(), filters.min_percent.on)
-            }
+            Field::MinPercent => (
+                filters.min_percent.value.map(|v| v.to_string()).unwrap_or_default(),
+                filters.min_percent.on,
+            ),
         }
     }
 
@@ -91,9 +96,14 @@ impl Field {
         };
         match self {
             Field::Interesting => {
-                let prefixes: Vec<String> =
-                    text.split(',').map(str::trim).filter(|p| !p.is_empty()).map(String::from).collect();
-                filters.interesting = if prefixes.is_empty() { Filter::default() } else { Filter::set(prefixes) };
+                let prefixes: Vec<String> = text
+                    .split(',')
+                    .map(str::trim)
+                    .filter(|p| !p.is_empty())
+                    .map(String::from)
+                    .collect();
+                filters.interesting =
+                    if prefixes.is_empty() { Filter::default() } else { Filter::set(prefixes) };
                 Ok(())
             }
             Field::Focus => regex(&mut filters.focus),
@@ -184,14 +194,18 @@ impl Dialog {
         }
         match key {
             Key::Up | Key::Char('k') | Key::BackTab => self.at = self.at.saturating_sub(1),
-            Key::Down | Key::Char('j') | Key::Tab => self.at = (self.at + 1).min(Field::ALL.len() - 1),
+            Key::Down | Key::Char('j') | Key::Tab => {
+                self.at = (self.at + 1).min(Field::ALL.len() - 1)
+            }
             Key::Home => self.at = 0,
             Key::End => self.at = Field::ALL.len() - 1,
             Key::Enter | Key::Right | Key::Char(' ') if self.field().is_switch() => {
                 self.field().toggle(filters);
                 return Outcome::Changed;
             }
-            Key::Enter | Key::Right => self.edit = Some(LineEdit::new(self.field().read(filters).0)),
+            Key::Enter | Key::Right => {
+                self.edit = Some(LineEdit::new(self.field().read(filters).0))
+            }
             Key::Char(' ') => {
                 if self.field().read(filters).0.is_empty() {
                     self.edit = Some(LineEdit::default());
@@ -240,7 +254,8 @@ mod tests {
     #[test]
     fn switches_have_no_text() {
         for (at, nth) in [(4, 0), (6, 1)] {
-            let (mut dialog, mut filters) = (Dialog { at, ..Dialog::default() }, Filters::default());
+            let (mut dialog, mut filters) =
+                (Dialog { at, ..Dialog::default() }, Filters::default());
             for (keys, on) in [(" ", true), ("\n", false), ("\n", true), (" ", false)] {
                 assert_eq!(press(&mut dialog, &mut filters, keys), Outcome::Changed);
                 let switches = [filters.no_kernel, filters.skip_daemon];
@@ -267,7 +282,10 @@ mod tests {
     fn prefixes_and_percent() {
         let (mut dialog, mut filters) = (Dialog::default(), Filters::default());
         press(&mut dialog, &mut filters, "\napp::, lib\n");
-        assert_eq!(filters.interesting.active(), Some(&vec!["app::".to_string(), "lib".to_string()]));
+        assert_eq!(
+            filters.interesting.active(),
+            Some(&vec!["app::".to_string(), "lib".to_string()])
+        );
         dialog.at = 7;
         press(&mut dialog, &mut filters, "\n1.5%\n");
         assert_eq!(filters.min_percent.active(), Some(&1.5));

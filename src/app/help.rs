@@ -40,7 +40,9 @@ pub fn key_cells(width: u16) -> usize {
 pub fn lines(version: &str, width: u16) -> Vec<Line> {
     let mut lines = vec![
         Line::Heading(format!("sampletop {version}")),
-        Line::Text("A row is a call on one path: where the time of a group of threads goes.".into()),
+        Line::Text(
+            "A row is a call on one path: where the time of a group of threads goes.".into(),
+        ),
     ];
     // A space before the keys and one after them, one at the end of the line.
     let cells = usize::from(width).saturating_sub(key_cells(width) + 4).max(10);
@@ -89,10 +91,17 @@ mod tests {
     #[test]
     fn every_key_and_every_state_is_there_once() {
         let lines = lines("1.2.3", 200);
-        let entries: Vec<_> =
-            lines.iter().filter_map(|l| if let Line::Entry(word, _) = l { Some(word.clone()) } else { None }).collect();
+        let entries: Vec<_> = lines
+            .iter()
+            .filter_map(|l| if let Line::Entry(word, _) = l { Some(word.clone()) } else { None })
+            .collect();
         for state in crate::model::state::State::ALL {
-            assert_eq!(entries.iter().filter(|e| *e == state.word()).count(), 1, "{}", state.word());
+            assert_eq!(
+                entries.iter().filter(|e| *e == state.word()).count(),
+                1,
+                "{}",
+                state.word()
+            );
         }
         let headings = lines.iter().filter(|l| matches!(l, Line::Heading(_))).count();
         assert_eq!(entries.len(), TABLE.len() + LEGEND.len());

@@ -243,7 +243,9 @@ mod tests {
         for binding in TABLE {
             assert!(!binding.keys.is_empty() && !binding.places.is_empty(), "{binding:?}");
             assert!(
-                binding.doc.len() <= 90 && !binding.doc.contains('|') && !binding.doc.ends_with('.'),
+                binding.doc.len() <= 90
+                    && !binding.doc.contains('|')
+                    && !binding.doc.ends_with('.'),
                 "{binding:?}"
             );
             assert!(actions.insert(binding.action), "{:?} has two lines", binding.action);
@@ -256,8 +258,12 @@ mod tests {
         for place in Place::ALL {
             for c in "[OABCDFH".chars() {
                 let action = action(Char(c), place);
-                // CollapseAll moves only: pressed again it restores what was open (tests/screens.rs).
-                assert!(matches!(action, None | Some(Action::CollapseAll)), "{c} does {action:?} in {place:?}");
+                // CollapseAll moves only: pressed again it restores what was open
+                // (tests/screens.rs).
+                assert!(
+                    matches!(action, None | Some(Action::CollapseAll)),
+                    "{c} does {action:?} in {place:?}"
+                );
             }
         }
     }
@@ -265,8 +271,11 @@ mod tests {
     #[test]
     fn the_footer_has_no_two_hints_of_one_order() {
         for place in Place::ALL {
-            let orders: Vec<_> =
-                TABLE.iter().filter(|b| b.is_valid(place)).filter_map(|b| b.hint.map(|h| h.order)).collect();
+            let orders: Vec<_> = TABLE
+                .iter()
+                .filter(|b| b.is_valid(place))
+                .filter_map(|b| b.hint.map(|h| h.order))
+                .collect();
             let unique: HashSet<_> = orders.iter().collect();
             assert_eq!(unique.len(), orders.len(), "{place:?}: {orders:?}");
         }

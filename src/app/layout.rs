@@ -1,11 +1,13 @@
-//! Which line of the screen holds what. The logic needs it for paging and the mouse, drawing for its areas.
+//! Which line of the screen holds what. The logic needs it for paging and the mouse, drawing for
+//! its areas.
 
 /// Numbers of lines, from the top: header, (filters,) column titles, rows, explaining line, footer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
     pub width: u16,
     pub height: u16,
-    /// 0..=4 lines; what goes first on a low screen is the history, then the measurement, then the target.
+    /// 0..=4 lines; what goes first on a low screen is the history, then the measurement, then the
+    /// target.
     pub header: u16,
     pub titles: u16,
     pub rows: u16,

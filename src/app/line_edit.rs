@@ -13,7 +13,8 @@ pub struct LineEdit {
     text: String,
     /// Byte offset, always at a cluster's edge.
     cursor: usize,
-    /// All of the text is a proposal: the first character typed replaces it, any other key edits it.
+    /// All of the text is a proposal: the first character typed replaces it, any other key edits
+    /// it.
     proposed: bool,
 }
 
@@ -91,7 +92,8 @@ impl LineEdit {
             self.cursor += c.len_utf8();
             // A combining character may have joined what stands right of it.
             if !self.text.grapheme_indices(true).any(|(at, _)| at == self.cursor) {
-                let next = self.text.grapheme_indices(true).map(|(at, _)| at).find(|at| *at > self.cursor);
+                let next =
+                    self.text.grapheme_indices(true).map(|(at, _)| at).find(|at| *at > self.cursor);
                 self.cursor = next.unwrap_or(self.text.len());
             }
         }

@@ -37,7 +37,8 @@ impl List {
         self.top = self.top.min(len.saturating_sub(height));
     }
 
-    /// The list changed and the selected row is now at `cursor`: it keeps its line on the screen where that is possible.
+    /// The list changed and the selected row is now at `cursor`: it keeps its line on the screen
+    /// where that is possible.
     pub fn follow(&mut self, cursor: usize, len: usize, height: usize) {
         let line = self.cursor.saturating_sub(self.top);
         self.cursor = cursor;

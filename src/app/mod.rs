@@ -136,7 +136,8 @@ impl AppState {
         effects
     }
 
-    /// What the selected row's threads wait for is asked when that may have changed. Not of a frozen screen: that is past.
+    /// What the selected row's threads wait for is asked when that may have changed. Not of a
+    /// frozen screen: that is past.
     fn ask_for_waits(&mut self, newer: bool) -> Option<Effect> {
         if self.frozen || self.picker.is_some() || self.config.saved {
             return None;
@@ -160,7 +161,8 @@ impl AppState {
             Input::Snapshot(snapshot) => self.take(snapshot),
             Input::Projected(projected) => self.show(*projected),
             Input::Waits(answers) => {
-                self.view.waits = answers.into_iter().map(|answer| (answer.asked.thread, answer)).collect();
+                self.view.waits =
+                    answers.into_iter().map(|answer| (answer.asked.thread, answer)).collect();
             }
             Input::Processes(rows) => {
                 let height = self.picker_rows();
@@ -188,7 +190,9 @@ impl AppState {
                 let mut text = String::new();
                 for path in paths {
                     text += &match path.extension() {
-                        Some(extension) if !text.is_empty() => format!(", .{}", extension.display()),
+                        Some(extension) if !text.is_empty() => {
+                            format!(", .{}", extension.display())
+                        }
                         _ => format!("saved {}", path.display()),
                     };
                 }
@@ -250,7 +254,12 @@ impl AppState {
     }
 
     fn ask(&mut self, snapshot: Arc<Snapshot>, urgent: bool) {
-        self.request = Some(Request { number: self.asked, snapshot, settings: self.view.settings.clone(), urgent });
+        self.request = Some(Request {
+            number: self.asked,
+            snapshot,
+            settings: self.view.settings.clone(),
+            urgent,
+        });
     }
 
     /// Reads the facts again after a setting changed; what is on view stays until they are read.

@@ -1,13 +1,15 @@
-//! Short names: the type and the function, without the path that leads there; of Java's packages their initials.
+//! Short names: the type and the function, without the path that leads there; of Java's packages
+//! their initials.
 
 use std::borrow::Cow;
 
 use crate::model::settings::RollUp;
 use crate::model::tables::{FrameKind, Location};
 
-/// `alloc::vec::Vec<T>::push` -> `Vec::push`; `app::Pool::run::{closure#0}` -> `Pool::run::{closure#0}`;
-/// `<core::slice::Iter<T> as Iterator>::next` -> `Iter::next`; `com.shop.PgStatement.executeQuery` ->
-/// `c.s.PgStatement.executeQuery`; markers and plain names stay. What is rolled up is called by its last part.
+/// `alloc::vec::Vec<T>::push` -> `Vec::push`; `app::Pool::run::{closure#0}` ->
+/// `Pool::run::{closure#0}`; `<core::slice::Iter<T> as Iterator>::next` -> `Iter::next`;
+/// `com.shop.PgStatement.executeQuery` -> `c.s.PgStatement.executeQuery`; markers and plain names
+/// stay. What is rolled up is called by its last part.
 pub fn short(location: &Location, by: RollUp) -> Cow<'_, str> {
     let name: &str = &location.function;
     match (location.kind, by) {
@@ -16,14 +18,19 @@ pub fn short(location: &Location, by: RollUp) -> Cow<'_, str> {
         (FrameKind::Java, RollUp::Class | RollUp::Package) => initials(name, 1),
         (_, RollUp::Module | RollUp::Package) => Cow::Borrowed(name),
         (FrameKind::Python, _) => Cow::Borrowed(last_parts(name, '.')),
-        (FrameKind::Native, RollUp::Class) => Cow::Borrowed(name.rsplit("::").next().unwrap_or(name)),
+        (FrameKind::Native, RollUp::Class) => {
+            Cow::Borrowed(name.rsplit("::").next().unwrap_or(name))
+        }
         (FrameKind::Native | FrameKind::Jit, _) => short_native(name),
     }
 }
 
-/// The first letters of all parts between dots, but for the last ones; as loggers write names of classes.
+/// The first letters of all parts between dots, but for the last ones; as loggers write names of
+/// classes.
 fn initials(name: &str, whole: usize) -> Cow<'_, str> {
-    let Some((from, _)) = name.rmatch_indices('.').nth(whole - 1) else { return Cow::Borrowed(name) };
+    let Some((from, _)) = name.rmatch_indices('.').nth(whole - 1) else {
+        return Cow::Borrowed(name);
+    };
     let mut short = String::new();
     for package in name[..from].split('.') {
         short.extend(package.chars().next());
@@ -45,7 +52,8 @@ fn short_native(name: &str) -> Cow<'_, str> {
     }
     // What the compiler calls its own copy of a function says nothing about the function.
     let parts = parts(name.strip_suffix("{{vtable.shim}}").unwrap_or(name));
-    let plain: Vec<String> = parts.iter().map(|p| without_generics(p)).filter(|p| !p.is_empty()).collect();
+    let plain: Vec<String> =
+        parts.iter().map(|p| without_generics(p)).filter(|p| !p.is_empty()).collect();
     // A closure is told by the function it stands in.
     let closures = plain.iter().rev().take_while(|p| p.starts_with('{')).count();
     let from = plain.len().saturating_sub(2 + closures);
@@ -81,8 +89,10 @@ fn parts(name: &str) -> Vec<&str> {
 fn without_generics(part: &str) -> String {
     if let Some(inner) = part.strip_prefix('<').and_then(|p| p.strip_suffix('>')) {
         if let Some(at) = top_level_as(inner) {
-            let own =
-                inner[..at].trim_start_matches(['&', '*']).trim_start_matches("mut ").trim_start_matches("const ");
+            let own = inner[..at]
+                .trim_start_matches(['&', '*'])
+                .trim_start_matches("mut ")
+                .trim_start_matches("const ");
             return parts(own).last().map(|p| without_generics(p)).unwrap_or_default();
         }
         // `<impl Trait for Type>` and a lone `<T>` of a generic function.
@@ -91,7 +101,11 @@ fn without_generics(part: &str) -> String {
                 .last()
                 .map(|p| without_generics(p))
                 .unwrap_or_default(),
-            None if inner.contains("::") && part.len() > 2 && !inner.contains(',') && !inner.contains(' ') => {
+            None if inner.contains("::")
+                && part.len() > 2
+                && !inner.contains(',')
+                && !inner.contains(' ') =>
+            {
                 parts(inner).last().map(|p| without_generics(p)).unwrap_or_default()
             }
             None => String::new(),
@@ -162,7 +176,8 @@ mod tests {
     fn other_languages() {
         let by = |roll_up, name: &str, kind| {
             let (function, module) = (name.into(), "m".into());
-            short(&Location { function, module, file: None, line: None, kind, tier: None }, roll_up).into_owned()
+            short(&Location { function, module, file: None, line: None, kind, tier: None }, roll_up)
+                .into_owned()
         };
         let of = |name, kind| by(RollUp::Function, name, kind);
         for (name, shorter) in [
@@ -174,7 +189,10 @@ mod tests {
         ] {
             assert_eq!(of(name, FrameKind::Java), shorter);
         }
-        assert_eq!(by(RollUp::Class, "com.shop.db.PgStatement", FrameKind::Java), "c.s.d.PgStatement");
+        assert_eq!(
+            by(RollUp::Class, "com.shop.db.PgStatement", FrameKind::Java),
+            "c.s.d.PgStatement"
+        );
         assert_eq!(by(RollUp::Package, "com.shop.db", FrameKind::Java), "c.s.db");
         assert_eq!(by(RollUp::Module, "[java]", FrameKind::Java), "[java]");
         assert_eq!(by(RollUp::Class, "alloc::vec::Vec", FrameKind::Native), "Vec");

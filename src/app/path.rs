@@ -7,7 +7,8 @@ use crate::model::project::{Group, Projection};
 use crate::model::settings::{Grouping, RollUp, Settings};
 use crate::model::tables::{FrameKind, Location};
 
-/// What makes a row the same row after the next snapshot: what [`crate::model::project`] tells rows apart by.
+/// What makes a row the same row after the next snapshot: what [`crate::model::project`] tells rows
+/// apart by.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RowKey {
     pub function: Arc<str>,
@@ -33,12 +34,15 @@ impl RowKey {
             && self.kind == location.kind
             && match &self.line {
                 None => roll_up != RollUp::Line,
-                Some((file, line)) => roll_up == RollUp::Line && *file == location.file && *line == location.line,
+                Some((file, line)) => {
+                    roll_up == RollUp::Line && *file == location.file && *line == location.line
+                }
             }
     }
 }
 
-/// What makes a group the same group. Two threads or processes may have one name: then their ids tell them apart.
+/// What makes a group the same group. Two threads or processes may have one name: then their ids
+/// tell them apart.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct GroupKey {
     name: Arc<str>,
@@ -82,11 +86,17 @@ impl Path {
 
     /// The group, and the nodes of this path as far as they exist now.
     pub fn find(&self, projection: &Projection, settings: &Settings) -> Option<(u32, Vec<u32>)> {
-        let group = projection.groups.iter().position(|g| GroupKey::of(g, &settings.grouping) == self.group)?;
+        let group = projection
+            .groups
+            .iter()
+            .position(|g| GroupKey::of(g, &settings.grouping) == self.group)?;
         let mut nodes = Vec::with_capacity(self.frames.len());
         let mut below = projection.roots(&projection.groups[group]);
         for key in &self.frames {
-            let Some(node) = below.find(|node| key.is(projection.name(*node), settings.roll_up)) else { break };
+            let Some(node) = below.find(|node| key.is(projection.name(*node), settings.roll_up))
+            else {
+                break;
+            };
             nodes.push(node);
             below = projection.children(node);
         }
@@ -119,7 +129,8 @@ impl Expanded {
         self.groups.get(key)
     }
 
-    /// Opens the row and everything above it: what is above may be drawn as a row of its own tomorrow.
+    /// Opens the row and everything above it: what is above may be drawn as a row of its own
+    /// tomorrow.
     pub fn open(&mut self, path: &Path) {
         let mut branch = self.groups.entry(path.group.clone()).or_default();
         branch.open = true;

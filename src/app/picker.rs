@@ -8,11 +8,12 @@ use super::key::Key;
 use super::line_edit::LineEdit;
 use super::list::{List, Step};
 
-/// After the process under the cursor changed by itself, Enter does nothing for this time: the finger was on its way
-/// to the one before.
+/// After the process under the cursor changed by itself, Enter does nothing for this time: the
+/// finger was on its way to the one before.
 const SETTLES_IN: Duration = Duration::from_millis(300);
 
-/// Heaviest first until the user moves or types; from then on rows keep their order, and new processes are appended.
+/// Heaviest first until the user moves or types; from then on rows keep their order, and new
+/// processes are appended.
 #[derive(Clone, Debug, Default)]
 pub struct Picker {
     /// All processes, in order.
@@ -47,7 +48,8 @@ impl Picker {
         let under = self.under();
         rows.sort_by(by_weight);
         if self.selected.is_some() || self.is_filtered() {
-            let places: HashMap<u32, usize> = self.all.iter().enumerate().map(|(at, row)| (row.pid, at)).collect();
+            let places: HashMap<u32, usize> =
+                self.all.iter().enumerate().map(|(at, row)| (row.pid, at)).collect();
             rows.sort_by_key(|row| places.get(&row.pid).copied().unwrap_or(usize::MAX));
         }
         self.all = rows;
@@ -98,7 +100,8 @@ impl Picker {
         true
     }
 
-    /// The user changed the filter: a process that he moved to stays selected where it still matches.
+    /// The user changed the filter: a process that he moved to stays selected where it still
+    /// matches.
     fn filtered(&mut self, height: usize) {
         self.narrow();
         let kept = self.selected.and_then(|pid| self.place(pid));
@@ -170,7 +173,10 @@ fn by_weight(a: &ProcessRow, b: &ProcessRow) -> std::cmp::Ordering {
 
 /// Every word is in the command line or in the number. Small letters match both, as in a search.
 fn matches(row: &ProcessRow, words: &[&str], any_case: bool) -> bool {
-    let (pid, command) = (row.pid.to_string(), if any_case { row.command.to_lowercase() } else { row.command.clone() });
+    let (pid, command) = (
+        row.pid.to_string(),
+        if any_case { row.command.to_lowercase() } else { row.command.clone() },
+    );
     words.iter().all(|word| command.contains(word) || pid.contains(word))
 }
 
@@ -183,7 +189,14 @@ mod tests {
 
     fn named(pid: u32, command: &str, cpu: f64) -> ProcessRow {
         let command = command.into();
-        ProcessRow { pid, user: "u".into(), command, threads: 1, cpu_percent: Some(cpu), runtime: "native" }
+        ProcessRow {
+            pid,
+            user: "u".into(),
+            command,
+            threads: 1,
+            cpu_percent: Some(cpu),
+            runtime: "native",
+        }
     }
 
     fn row(pid: u32, cpu: f64) -> ProcessRow {
@@ -319,7 +332,10 @@ mod tests {
     fn of_equal_weight_more_threads_come_first_then_the_lower_number() {
         let threads = |pid, threads| ProcessRow { threads, ..row(pid, 0.0) };
         let unknown = ProcessRow { cpu_percent: None, ..threads(9, 7) };
-        assert_eq!(pids(&of(vec![threads(4, 3), threads(2, 3), threads(5, 8), unknown, row(1, 0.1)])), [1, 5, 9, 2, 4]);
+        assert_eq!(
+            pids(&of(vec![threads(4, 3), threads(2, 3), threads(5, 8), unknown, row(1, 0.1)])),
+            [1, 5, 9, 2, 4]
+        );
     }
 
     #[test]
@@ -373,8 +389,12 @@ mod tests {
 
     #[test]
     fn keys_of_the_filter_take_back_why_an_attempt_failed_and_others_do_not() {
-        for (key, taken) in [(Key::Char('a'), true), (Key::Char('\u{7}'), false), (Key::Down, false), (Key::Esc, false)]
-        {
+        for (key, taken) in [
+            (Key::Char('a'), true),
+            (Key::Char('\u{7}'), false),
+            (Key::Down, false),
+            (Key::Esc, false),
+        ] {
             let mut picker = Picker { error: Some("it ended".into()), ..of(services()) };
             assert_eq!((picker.key(key, HEIGHT), picker.error.is_none()), (taken, taken), "{key}");
         }
@@ -383,12 +403,16 @@ mod tests {
         for (key, left, found) in [(Key::Ctrl('w'), "java ", 1), (Key::Ctrl('u'), "", 3)] {
             typed(&mut picker, if left.is_empty() { "x" } else { "java xx" });
             assert!(picker.rows.is_empty() && picker.key(key, HEIGHT));
-            assert_eq!((picker.filter().map_or("", LineEdit::text), picker.rows.len()), (left, found));
+            assert_eq!(
+                (picker.filter().map_or("", LineEdit::text), picker.rows.len()),
+                (left, found)
+            );
         }
     }
 
     proptest! {
-        /// Whatever happens, Enter picks what was under the cursor for 300 ms, or what a key put there.
+        /// Whatever happens, Enter picks what was under the cursor for 300 ms, or what a key put
+        /// there.
         #[test]
         fn enter_never_picks_a_row_that_just_came(steps in prop::collection::vec((0u8..7, prop::collection::vec((1u32..9, 0u32..5), 0..8), 1u64..500), 1..30)) {
             let (mut picker, mut now) = (Picker::default(), 0);

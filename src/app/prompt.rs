@@ -53,7 +53,9 @@ impl Ask {
     pub fn text(self) -> &'static str {
         match self {
             Ask::StopSampling => "Stop sampling? The gap is marked. (y/n)",
-            Ask::UsePtrace => "Also stop each running thread for microseconds to read its stack? (y/n)",
+            Ask::UsePtrace => {
+                "Also stop each running thread for microseconds to read its stack? (y/n)"
+            }
             Ask::Quit => "The command still runs: (e)nd it, (l)eave it running, (s)tay here",
         }
     }
@@ -75,7 +77,11 @@ pub fn window(text: &str) -> Result<Range, String> {
     let wrong = || format!("`{text}` is neither a time from 1s to 24h, such as 30s, nor `all`");
     let window = humantime::parse_duration(text.trim()).map_err(|_| wrong())?;
     let allowed = Duration::from_secs(1)..=Duration::from_secs(24 * 3600);
-    if allowed.contains(&window) { Ok(Range::Rolling(window.as_nanos() as Ns)) } else { Err(wrong()) }
+    if allowed.contains(&window) {
+        Ok(Range::Rolling(window.as_nanos() as Ns))
+    } else {
+        Err(wrong())
+    }
 }
 
 /// A pattern for searching: small letters match capitals too.

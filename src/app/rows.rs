@@ -1,4 +1,5 @@
-//! A projection -> the rows of the tree that are on view: what is expanded, with chains of calls folded together.
+//! A projection -> the rows of the tree that are on view: what is expanded, with chains of calls
+//! folded together.
 
 use crate::model::project::{Ordered, Projection, Siblings, Totals, is_drawn, swallowed_by};
 use crate::model::settings::Settings;
@@ -55,7 +56,8 @@ impl Tree<'_> {
         let projection = self.ordered.projection;
         // All figures of a row are gathered only where they matter.
         let any_share = self.settings.filters.min_percent.active().is_none();
-        self.ordered.value(node) > 0 && (any_share || is_drawn(projection, self.settings, &projection.total(node)))
+        self.ordered.value(node) > 0
+            && (any_share || is_drawn(projection, self.settings, &projection.total(node)))
     }
 
     /// The callee on whose line the call is drawn; none that is too light to be drawn itself.
@@ -79,7 +81,15 @@ impl Tree<'_> {
             let fold = self.fold(projection.roots(group), branch);
             let me = rows.len() as u32;
             let what = What::Group(at);
-            rows.push(Row { what, group: at, depth: 0, chained: false, swallowed: 0, fold, parent: None });
+            rows.push(Row {
+                what,
+                group: at,
+                depth: 0,
+                chained: false,
+                swallowed: 0,
+                fold,
+                parent: None,
+            });
             if fold == Fold::Open {
                 let below = self.drawn(projection.roots(group), branch);
                 self.push(&below, 1, false, me, at, &mut rows);
@@ -88,7 +98,15 @@ impl Tree<'_> {
         rows
     }
 
-    fn push(&self, drawn: &[Drawn<'_>], depth: u16, chained: bool, parent: u32, group: u32, rows: &mut Vec<Row>) {
+    fn push(
+        &self,
+        drawn: &[Drawn<'_>],
+        depth: u16,
+        chained: bool,
+        parent: u32,
+        group: u32,
+        rows: &mut Vec<Row>,
+    ) {
         for row in drawn {
             let children = self.ordered.projection.children(row.node);
             let fold = self.fold(children.clone(), row.branch);
@@ -110,11 +128,14 @@ impl Tree<'_> {
         }
     }
 
-    /// The rows that stand for `nodes`: a link gives its place to its callees, however long the chain.
+    /// The rows that stand for `nodes`: a link gives its place to its callees, however long the
+    /// chain.
     fn drawn<'b>(&self, nodes: Siblings<'_>, branch: Option<&'b Branch>) -> Vec<Drawn<'b>> {
-        let in_order = |nodes: Siblings<'_>| self.ordered.sorted(nodes.filter(|node| self.is_shown(*node)));
+        let in_order =
+            |nodes: Siblings<'_>| self.ordered.sorted(nodes.filter(|node| self.is_shown(*node)));
         let mut drawn = Vec::new();
-        // A stack of what is still to do, last first, instead of recursion: chains are as deep as stacks.
+        // A stack of what is still to do, last first, instead of recursion: chains are as deep as
+        // stacks.
         let mut todo: Vec<(u32, Option<&'b Branch>, u16)> =
             in_order(nodes).into_iter().rev().map(|n| (n, branch, 0)).collect();
         while let Some((node, above, swallowed)) = todo.pop() {

@@ -1,4 +1,5 @@
-//! What of the facts is on view: the snapshot, how it is read, which rows are open and which one is selected.
+//! What of the facts is on view: the snapshot, how it is read, which rows are open and which one is
+//! selected.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,13 +12,16 @@ use super::list::{List, Step};
 use super::path::{Expanded, Path, RowKey};
 use super::rows::{Fold, Row, Tree, What, is_shown};
 use crate::model::frame::{SECOND, ThreadKey};
-use crate::model::project::{Method, Ordered, Projection, Siblings, Totals, heaviest, hottest_group, hottest_path};
+use crate::model::project::{
+    Method, Ordered, Projection, Siblings, Totals, heaviest, hottest_group, hottest_path,
+};
 use crate::model::settings::Settings;
 use crate::model::snapshot::Snapshot;
 use crate::model::tables::Location;
 use crate::model::waits::Answer;
 
-/// For so long after the start the hottest path is looked for again with every snapshot, until a key says otherwise.
+/// For so long after the start the hottest path is looked for again with every snapshot, until a
+/// key says otherwise.
 const SETTLES_AFTER: u64 = 2 * SECOND;
 
 pub struct View {
@@ -121,7 +125,9 @@ impl View {
         let roll_up = self.shown.roll_up;
         let cursor = match &self.selected_method {
             None => Some(0),
-            Some(key) => self.method_rows.iter().position(|m| key.is(self.method_location(*m), roll_up)),
+            Some(key) => {
+                self.method_rows.iter().position(|m| key.is(self.method_location(*m), roll_up))
+            }
         };
         self.methods.follow(cursor.unwrap_or(self.methods.cursor), self.method_rows.len(), height);
     }
@@ -147,7 +153,8 @@ impl View {
         Tree { ordered: self.ordered(), settings: &self.shown, collapse: self.collapse_chains }
     }
 
-    /// What rows are called changes with the next projection: the expanded ones are looked for anew then.
+    /// What rows are called changes with the next projection: the expanded ones are looked for anew
+    /// then.
     pub fn open_again(&mut self) {
         self.renamed = true;
     }
@@ -164,7 +171,8 @@ impl View {
             row.frames.push(RowKey::of(self.projection.name(node), self.shown.roll_up));
             self.expanded.open(&row);
         }
-        let known = |s: &Arc<Snapshot>| !s.health.naming && s.at >= s.session.started + SETTLES_AFTER;
+        let known =
+            |s: &Arc<Snapshot>| !s.health.naming && s.at >= s.session.started + SETTLES_AFTER;
         self.settled = self.snapshot.as_ref().is_some_and(known);
     }
 
@@ -298,7 +306,8 @@ impl View {
     /// A press of the mouse on a line of the rows.
     pub fn press(&mut self, line: usize, height: usize) {
         if self.methods_on {
-            self.methods.cursor = (self.methods.top + line).min(self.method_rows.len().saturating_sub(1));
+            self.methods.cursor =
+                (self.methods.top + line).min(self.method_rows.len().saturating_sub(1));
             self.select_method(false);
             return;
         }
@@ -389,11 +398,13 @@ impl View {
         self.reshape(height);
     }
 
-    /// Goes to the next (1) or previous (-1) row whose name matches; opens what hides it. False if there is none.
+    /// Goes to the next (1) or previous (-1) row whose name matches; opens what hides it. False if
+    /// there is none.
     pub fn next_match(&mut self, step: isize, height: usize) -> bool {
         let Some(search) = self.search.clone() else { return false };
         if self.methods_on {
-            let matches = |at: &usize| search.is_match(&self.method_location(self.method_rows[*at]).function);
+            let matches =
+                |at: &usize| search.is_match(&self.method_location(self.method_rows[*at]).function);
             let found: Vec<usize> = (0..self.method_rows.len()).filter(matches).collect();
             let Some(at) = beside(&found, self.methods.cursor, step) else { return false };
             self.methods.cursor = at;
@@ -402,8 +413,12 @@ impl View {
             return true;
         }
         let (found, here) = self.matches(&search);
-        let Some(at) = beside(&found.iter().map(|f| f.0).collect::<Vec<_>>(), here, step) else { return false };
-        let Some((_, path)) = found.into_iter().find(|(order, _)| *order == at) else { return false };
+        let Some(at) = beside(&found.iter().map(|f| f.0).collect::<Vec<_>>(), here, step) else {
+            return false;
+        };
+        let Some((_, path)) = found.into_iter().find(|(order, _)| *order == at) else {
+            return false;
+        };
         let path = path.path(self);
         if !path.frames.is_empty() {
             self.touch();
@@ -416,19 +431,25 @@ impl View {
         true
     }
 
-    /// Everything that matches, by its place in the order of drawing with all rows open; and the cursor's place.
+    /// Everything that matches, by its place in the order of drawing with all rows open; and the
+    /// cursor's place.
     fn matches(&self, search: &Regex) -> (Vec<(usize, Found)>, usize) {
         let selected = self.selected.as_ref().and_then(|p| {
             let (group, nodes) = p.find(&self.projection, &self.shown)?;
             Some(nodes.last().map_or(What::Group(group), |n| What::Node(*n)))
         });
         let projection = &self.projection;
-        // Only the way to matches and to the cursor is looked at in order: nothing else has to be sorted.
+        // Only the way to matches and to the cursor is looked at in order: nothing else has to be
+        // sorted.
         let mut matches = Vec::with_capacity(projection.node_count() as usize);
         let mut known: HashMap<*const Location, bool> = HashMap::new();
         for node in 0..projection.node_count() {
             let location = projection.name(node);
-            matches.push(*known.entry(Arc::as_ptr(location)).or_insert_with(|| search.is_match(&location.function)));
+            matches.push(
+                *known
+                    .entry(Arc::as_ptr(location))
+                    .or_insert_with(|| search.is_match(&location.function)),
+            );
         }
         let mut on_the_way = matches.clone();
         if let Some(What::Node(node)) = selected {
@@ -458,8 +479,12 @@ impl View {
             };
             visit(What::Group(at), search.is_match(&group.name));
             let in_order = |nodes: Siblings<'_>| {
-                let shown = |node: &u32| is_shown(projection, &self.shown, &projection.total(*node));
-                ordered.sorted(nodes.filter(|node| on_the_way[*node as usize] && shown(node))).into_iter().rev()
+                let shown =
+                    |node: &u32| is_shown(projection, &self.shown, &projection.total(*node));
+                ordered
+                    .sorted(nodes.filter(|node| on_the_way[*node as usize] && shown(node)))
+                    .into_iter()
+                    .rev()
             };
             let mut todo: Vec<u32> = in_order(projection.roots(group)).collect();
             while let Some(node) = todo.pop() {

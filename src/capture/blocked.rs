@@ -1,4 +1,5 @@
-//! The stack of a thread that is off the core, read as it lies: nobody is stopped, nothing is sent to it.
+//! The stack of a thread that is off the core, read as it lies: nobody is stopped, nothing is sent
+//! to it.
 
 use crate::capture::schedule::now;
 use crate::model::frame::{Marker, Ns, RawFrame};
@@ -10,8 +11,8 @@ use crate::unwinder::{Registers, StackBytes, Unwinder, Walk};
 const FIRST_COPY: usize = 63 << 10;
 /// Copied when the first turned out too short, at most.
 const LARGEST_COPY: usize = 1 << 20;
-/// Mappings are read again for an unknown stack pointer, but only so often, and at most for a twentieth of the time:
-/// a target can have very many and change them all the time.
+/// Mappings are read again for an unknown stack pointer, but only so often, and at most for a
+/// twentieth of the time: a target can have very many and change them all the time.
 const MAPS_AGAIN: Ns = 50_000_000;
 const MAPS_SHARE: Ns = 20;
 
@@ -27,7 +28,13 @@ pub struct StackReader {
 
 impl StackReader {
     pub fn new(memory: Memory) -> StackReader {
-        StackReader { pid: memory.pid(), memory, maps: Maps::default(), maps_due: 0, bytes: Vec::new() }
+        StackReader {
+            pid: memory.pid(),
+            memory,
+            maps: Maps::default(),
+            maps_due: 0,
+            bytes: Vec::new(),
+        }
     }
 
     /// After exec: nothing known holds any more.
@@ -36,9 +43,15 @@ impl StackReader {
         self.maps_due = 0;
     }
 
-    /// Walks the stack from `sp` and `pc` (exact), appending to `out`. The caller checks afterwards that the thread has not
-    /// moved meanwhile.
-    pub fn walk(&mut self, pc: u64, sp: u64, unwinder: &mut dyn Unwinder, out: &mut Vec<RawFrame>) -> Walk {
+    /// Walks the stack from `sp` and `pc` (exact), appending to `out`. The caller checks afterwards
+    /// that the thread has not moved meanwhile.
+    pub fn walk(
+        &mut self,
+        pc: u64,
+        sp: u64,
+        unwinder: &mut dyn Unwinder,
+        out: &mut Vec<RawFrame>,
+    ) -> Walk {
         let registers = Registers { rip: pc, rsp: sp, rbp: None, ..Default::default() };
         let end = self.end_of_stack(sp);
         let start = out.len();
@@ -51,8 +64,8 @@ impl StackReader {
         walk
     }
 
-    /// The stack's bytes from `sp` on, as far as the mappings known already tell and a first copy reaches: for a thread that
-    /// stands still meanwhile.
+    /// The stack's bytes from `sp` on, as far as the mappings known already tell and a first copy
+    /// reaches: for a thread that stands still meanwhile.
     pub fn copy_known(&mut self, sp: u64) -> &[u8] {
         let end = self.maps.stack_of(sp).map_or(u64::MAX, |stack| stack.end);
         let filled = self.copy(sp, end, FIRST_COPY);
@@ -81,11 +94,15 @@ impl StackReader {
         out: &mut Vec<RawFrame>,
     ) -> Walk {
         let filled = self.copy(registers.rsp, end, most);
-        unwinder.walk(registers, StackBytes { base: registers.rsp, bytes: &self.bytes[..filled] }, out)
+        unwinder.walk(
+            registers,
+            StackBytes { base: registers.rsp, bytes: &self.bytes[..filled] },
+            out,
+        )
     }
 
-    /// Where the mapping around `sp` ends; where that is not known, as far as a first copy reaches (a read stops by itself
-    /// at the first page that is not there).
+    /// Where the mapping around `sp` ends; where that is not known, as far as a first copy reaches
+    /// (a read stops by itself at the first page that is not there).
     fn end_of_stack(&mut self, sp: u64) -> u64 {
         if let Some(stack) = self.maps.stack_of(sp) {
             return stack.end;
@@ -123,11 +140,12 @@ mod tests {
         let mut frames = vec![RawFrame::from_bits(7)];
         let walk = std::thread::scope(|scope| {
             let frames = &mut frames;
-            let thread = std::thread::Builder::new().stack_size(4 << 20).spawn_scoped(scope, move || {
-                let deep = std::hint::black_box([1u8; DEPTH]);
-                let mut reader = StackReader::new(Memory::new(std::process::id()));
-                reader.walk(0x1000, deep.as_ptr() as u64, unwinder, frames)
-            });
+            let thread =
+                std::thread::Builder::new().stack_size(4 << 20).spawn_scoped(scope, move || {
+                    let deep = std::hint::black_box([1u8; DEPTH]);
+                    let mut reader = StackReader::new(Memory::new(std::process::id()));
+                    reader.walk(0x1000, deep.as_ptr() as u64, unwinder, frames)
+                });
             thread.expect("a thread").join().expect("it ends")
         });
         (walk, frames)

@@ -8,8 +8,9 @@ pub fn online_cpus() -> io::Result<Vec<u32>> {
         .ok_or_else(|| io::Error::other("cannot read the list of online CPUs"))
 }
 
-/// What came of opening an event on a CPU of that list. One that went offline since, or that is in the list before perf
-/// may use it (Linux 6.18, for some ms), is nothing to complain of: it is looked for again every second.
+/// What came of opening an event on a CPU of that list. One that went offline since, or that is in
+/// the list before perf may use it (Linux 6.18, for some ms), is nothing to complain of: it is
+/// looked for again every second.
 pub fn unless_offline(opened: io::Result<()>) -> io::Result<()> {
     match opened {
         Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(()),
@@ -46,6 +47,9 @@ mod tests {
     fn lists_have_numbers_and_ranges() {
         assert_eq!(parse_cpu_list("0-2,5,7-8\n"), Some(vec![0, 1, 2, 5, 7, 8]));
         assert_eq!(parse_cpu_list("3"), Some(vec![3]));
-        assert_eq!([parse_cpu_list(""), parse_cpu_list("0-"), parse_cpu_list("0-99999")], [None, None, None]);
+        assert_eq!(
+            [parse_cpu_list(""), parse_cpu_list("0-"), parse_cpu_list("0-99999")],
+            [None, None, None]
+        );
     }
 }

@@ -1,16 +1,18 @@
-//! How often to look, so that sampletop itself stays cheap: where looking costs more than it may, the interval is
-//! stretched, and made shorter again, slowly, once that is affordable.
+//! How often to look, so that sampletop itself stays cheap: where looking costs more than it may,
+//! the interval is stretched, and made shorter again, slowly, once that is affordable.
 //!
-//! Pure: the times and the CPU figures come from outside. Intervals are steps of a ladder (10, 15, 20, 30, 50, ... ms for 10 ms
-//! asked), so that a figure on the screen stands still. Three rules keep it there:
+//! Pure: the times and the CPU figures come from outside. Intervals are steps of a ladder (10, 15,
+//! 20, 30, 50, ... ms for 10 ms asked), so that a figure on the screen stands still. Three rules
+//! keep it there:
 //!
-//! * Longer at once when what may be used in 5 s has been used up since the last change (but at most 5 s ago), by as many steps
-//!   as the cost asks for.
-//! * Shorter only after a time of patience, and only where the cost at the shorter interval, all of it taken for the cost of
-//!   looks, stays well below the bound. (Some of the cost does not depend on the interval; so where there is room, but not that
-//!   much, one step is tried after a longer time.)
-//! * What has to be taken back soon is: to the interval before, with twice the patience, and one step at a time from then on.
-//!   What lasted halves the patience.
+//! * Longer at once when what may be used in 5 s has been used up since the last change (but at
+//!   most 5 s ago), by as many steps as the cost asks for.
+//! * Shorter only after a time of patience, and only where the cost at the shorter interval, all of
+//!   it taken for the cost of looks, stays well below the bound. (Some of the cost does not depend
+//!   on the interval; so where there is room, but not that much, one step is tried after a longer
+//!   time.)
+//! * What has to be taken back soon is: to the interval before, with twice the patience, and one
+//!   step at a time from then on. What lasted halves the patience.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -55,13 +57,15 @@ pub struct Governor {
     asked: Ns,
     /// On the ladder above `asked`.
     step: u32,
-    /// (when, CPU ns until then) since the last change, oldest first, up to [`Governor::patience`] ago.
+    /// (when, CPU ns until then) since the last change, oldest first, up to [`Governor::patience`]
+    /// ago.
     used: VecDeque<(Ns, u64)>,
     /// Nothing counts before this.
     from: Option<Ns>,
     changed: Ns,
     patience: Ns,
-    /// The last change made the interval shorter, from this step, and it is not known yet whether that lasts.
+    /// The last change made the interval shorter, from this step, and it is not known yet whether
+    /// that lasts.
     on_trial: Option<u32>,
 }
 
@@ -127,9 +131,11 @@ impl Governor {
         self.changed = at;
     }
 
-    /// CPU ns used per ns in the last `span`, or in less if the last change was later; and the ns used.
+    /// CPU ns used per ns in the last `span`, or in less if the last change was later; and the ns
+    /// used.
     fn used_within(&self, span: Ns, at: Ns, cpu_ns: u64) -> (f64, u64) {
-        let begin = self.used.iter().rev().find(|(time, _)| time + span <= at).or(self.used.front());
+        let begin =
+            self.used.iter().rev().find(|(time, _)| time + span <= at).or(self.used.front());
         let (from, before) = begin.copied().unwrap_or((at, cpu_ns));
         let used = cpu_ns - before;
         (used as f64 / (at - from).max(1) as f64, used)
@@ -139,7 +145,8 @@ impl Governor {
     fn stretched(&mut self, at: Ns, cpu_ns: u64) -> Option<u32> {
         let interval = self.interval();
         let (rate, used) = self.used_within(SPAN, at, cpu_ns);
-        // Of a slow rhythm one look may use as much as it likes, if its whole interval makes up for it.
+        // Of a slow rhythm one look may use as much as it likes, if its whole interval makes up for
+        // it.
         let too_much = rate > self.bound && used as f64 > self.bound * SPAN as f64;
         if !too_much || interval >= LONGEST {
             return None;
@@ -186,7 +193,8 @@ impl Governor {
     }
 }
 
-/// `asked` stretched by 1, 1.5, 2, 3, 5, 7, 10, 15, ...; at most [`LONGEST`], and never below `asked`.
+/// `asked` stretched by 1, 1.5, 2, 3, 5, 7, 10, 15, ...; at most [`LONGEST`], and never below
+/// `asked`.
 fn rung(asked: Ns, step: u32) -> Ns {
     const TENTHS: [u64; 6] = [10, 15, 20, 30, 50, 70];
     let tens = 10u64.saturating_pow(step / TENTHS.len() as u32);
@@ -203,7 +211,10 @@ pub struct Pace {
 
 impl Pace {
     pub fn new(asked: Ns, overhead: Option<Overhead>) -> Pace {
-        Pace { asked, governed: overhead.map(|overhead| (Governor::new(overhead.percent, asked), overhead)) }
+        Pace {
+            asked,
+            governed: overhead.map(|overhead| (Governor::new(overhead.percent, asked), overhead)),
+        }
     }
 
     pub fn asked(&self) -> Ns {

@@ -22,9 +22,11 @@ pub const SAMPLE_TYPE: u64 = (sys::PERF_SAMPLE_IDENTIFIER
     | sys::PERF_SAMPLE_STACK_USER) as u64;
 
 /// Of these, what other records carry too.
-pub const SAMPLE_ID_TYPE: u64 = (sys::PERF_SAMPLE_IDENTIFIER | sys::PERF_SAMPLE_TID | sys::PERF_SAMPLE_TIME) as u64;
+pub const SAMPLE_ID_TYPE: u64 =
+    (sys::PERF_SAMPLE_IDENTIFIER | sys::PERF_SAMPLE_TID | sys::PERF_SAMPLE_TIME) as u64;
 
-/// ax bx cx dx si di bp sp ip (bits 0-8) and r8..r15 (bits 16-23), arch/x86/include/uapi/asm/perf_regs.h.
+/// ax bx cx dx si di bp sp ip (bits 0-8) and r8..r15 (bits 16-23),
+/// arch/x86/include/uapi/asm/perf_regs.h.
 pub const SAMPLE_REGISTERS: u64 = 0x1ff | 0xff << 16;
 const REGISTER_COUNT: usize = 17;
 
@@ -38,8 +40,8 @@ pub struct Sample<'a> {
     pub at: Ns,
     /// Empty for a thread in user mode, and where the kernel does not let itself be sampled.
     pub kernel: Callchain<'a>,
-    /// As they were when the kernel was entered. `None`: no 64-bit user registers (a thread of the kernel's own, a thread
-    /// that is ending, 32-bit code).
+    /// As they were when the kernel was entered. `None`: no 64-bit user registers (a thread of the
+    /// kernel's own, a thread that is ending, 32-bit code).
     pub registers: Option<Registers>,
     /// From rsp upwards; empty when none could be copied.
     pub stack: &'a [u8],
@@ -47,11 +49,13 @@ pub struct Sample<'a> {
     pub stack_room: usize,
 }
 
-/// The kernel's part of a sample: addresses, innermost first, between marks that say whose they are.
+/// The kernel's part of a sample: addresses, innermost first, between marks that say whose they
+/// are.
 #[derive(Clone, Copy, Debug)]
 pub struct Callchain<'a>(&'a [u8]);
 
-/// Frames of the kernel on one stack, at most. Its own limit (kernel.perf_event_max_stack) is the same by default.
+/// Frames of the kernel on one stack, at most. Its own limit (kernel.perf_event_max_stack) is the
+/// same by default.
 pub const KERNEL_FRAMES: usize = 127;
 
 /// Values from here on are marks: PERF_CONTEXT_MAX, -4095.
@@ -59,11 +63,14 @@ const CONTEXTS: u64 = -4095i64 as u64;
 const CONTEXT_KERNEL: u64 = -128i64 as u64;
 
 impl Callchain<'_> {
-    /// Appends the kernel's frames, innermost first. `deepest`: what the kernel was asked for; where it gave so many there may
-    /// be more, which a marker says.
+    /// Appends the kernel's frames, innermost first. `deepest`: what the kernel was asked for;
+    /// where it gave so many there may be more, which a marker says.
     pub fn frames(self, deepest: usize, out: &mut Vec<RawFrame>) {
         let most = deepest.min(KERNEL_FRAMES);
-        let words = self.0.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default()));
+        let words = self
+            .0
+            .chunks_exact(8)
+            .map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default()));
         let (mut in_kernel, mut found) = (false, 0);
         for word in words {
             if word >= CONTEXTS {
@@ -81,8 +88,8 @@ impl Callchain<'_> {
     }
 }
 
-/// Of a canonical address in the upper half. A return address may be the first of another function, if the call never
-/// returns: what is kept lies in the call.
+/// Of a canonical address in the upper half. A return address may be the first of another function,
+/// if the call never returns: what is kept lies in the call.
 pub fn kernel_frame(address: u64, exact: bool) -> Option<RawFrame> {
     let address = address - u64::from(!exact && address != 0);
     (address >> 47 == 0x1_ffff).then(|| RawFrame::new(FrameCode::Kernel { address }))
@@ -125,19 +132,34 @@ pub struct KernelRing {
     scratch: Vec<u8>,
 }
 
-// SAFETY: the mapping belongs to this value alone; the kernel is the only other party and keeps to the protocol of
-// data_head and data_tail, whichever of our threads reads.
+// SAFETY: the mapping belongs to this value alone; the kernel is the only other party and keeps to
+// the protocol of data_head and data_tail, whichever of our threads reads.
 unsafe impl Send for KernelRing {}
 
 impl KernelRing {
     /// Maps a ring of `size` bytes (a power of two, at least a page) for a perf event.
     pub fn map(event: BorrowedFd<'_>, size: usize) -> io::Result<KernelRing> {
         let page = rustix::param::page_size();
-        // SAFETY: a fresh shared mapping at an address of the kernel's choice; unmapped when dropped.
+        // SAFETY: a fresh shared mapping at an address of the kernel's choice; unmapped when
+        // dropped.
         let base = unsafe {
-            mmap(std::ptr::null_mut(), page + size, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, event, 0)?
+            mmap(
+                std::ptr::null_mut(),
+                page + size,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                event,
+                0,
+            )?
         };
-        Ok(KernelRing { base: base.cast(), page, size, tail: 0, scanned: None, scratch: Vec::new() })
+        Ok(KernelRing {
+            base: base.cast(),
+            page,
+            size,
+            tail: 0,
+            scanned: None,
+            scratch: Vec::new(),
+        })
     }
 
     fn control(&self) -> *mut sys::perf_event_mmap_page {
@@ -145,26 +167,32 @@ impl KernelRing {
     }
 
     fn head(&self) -> u64 {
-        // SAFETY: data_head lies in the mapped control page, is 8-byte aligned, and is only accessed atomically. Acquire
-        // pairs with the kernel's barrier before it publishes data_head.
-        unsafe { AtomicU64::from_ptr(addr_of_mut!((*self.control()).data_head)).load(Ordering::Acquire) }
-    }
-
-    fn publish_tail(&self) {
-        // SAFETY: as in `head`; release keeps our reads of the records before the kernel may overwrite them.
+        // SAFETY: data_head lies in the mapped control page, is 8-byte aligned, and is only
+        // accessed atomically. Acquire pairs with the kernel's barrier before it publishes
+        // data_head.
         unsafe {
-            AtomicU64::from_ptr(addr_of_mut!((*self.control()).data_tail)).store(self.tail, Ordering::Release);
+            AtomicU64::from_ptr(addr_of_mut!((*self.control()).data_head)).load(Ordering::Acquire)
         }
     }
 
-    /// Hands each record to `f` until the ring is empty, or `f` answers false: that record stays for the next time. So does what
-    /// [`KernelRing::scan`] would hand over and has not come to yet: it was written since.
+    fn publish_tail(&self) {
+        // SAFETY: as in `head`; release keeps our reads of the records before the kernel may
+        // overwrite them.
+        unsafe {
+            AtomicU64::from_ptr(addr_of_mut!((*self.control()).data_tail))
+                .store(self.tail, Ordering::Release);
+        }
+    }
+
+    /// Hands each record to `f` until the ring is empty, or `f` answers false: that record stays
+    /// for the next time. So does what [`KernelRing::scan`] would hand over and has not come to
+    /// yet: it was written since.
     pub fn drain(&mut self, mut f: impl FnMut(Record<'_>) -> bool) {
         let head = self.head();
         let mut scratch = std::mem::take(&mut self.scratch);
         if head.wrapping_sub(self.tail) > self.size as u64 {
-            // No kernel that keeps to the protocol is further ahead than the ring is long, or goes back. What lies between is
-            // nothing, and could be 2^64 bytes of it.
+            // No kernel that keeps to the protocol is further ahead than the ring is long, or goes
+            // back. What lies between is nothing, and could be 2^64 bytes of it.
             self.tail = head;
         }
         while self.tail < head {
@@ -186,12 +214,14 @@ impl KernelRing {
             if unseen && kind != sys::PERF_RECORD_SAMPLE {
                 break;
             }
-            let body = self.record(self.tail, size, &mut scratch).get(header.len()..).unwrap_or_default();
+            let body =
+                self.record(self.tail, size, &mut scratch).get(header.len()..).unwrap_or_default();
             if !f(parse(kind, body)) {
                 break;
             }
             self.tail += size as u64;
-            // At once: a stack takes an eighth of the ring, and the kernel drops what finds it full.
+            // At once: a stack takes an eighth of the ring, and the kernel drops what finds it
+            // full.
             self.publish_tail();
         }
         self.publish_tail();
@@ -219,7 +249,10 @@ impl KernelRing {
                 break;
             }
             if kind != sys::PERF_RECORD_SAMPLE {
-                f(parse(kind, self.record(at, size, &mut scratch).get(header.len()..).unwrap_or_default()));
+                f(parse(
+                    kind,
+                    self.record(at, size, &mut scratch).get(header.len()..).unwrap_or_default(),
+                ));
             }
             at += size as u64;
         }
@@ -231,8 +264,8 @@ impl KernelRing {
     fn record<'a>(&'a self, at: u64, size: usize, scratch: &'a mut Vec<u8>) -> &'a [u8] {
         let offset = (at % self.size as u64) as usize;
         if offset + size <= self.size {
-            // SAFETY: inside the mapping; the kernel does not write between data_tail and data_head, and we publish a
-            // new tail only after this slice is gone.
+            // SAFETY: inside the mapping; the kernel does not write between data_tail and
+            // data_head, and we publish a new tail only after this slice is gone.
             return unsafe { std::slice::from_raw_parts(self.base.add(self.page + offset), size) };
         }
         scratch.resize(size, 0);
@@ -243,11 +276,20 @@ impl KernelRing {
     fn copy(&self, at: u64, out: &mut [u8]) {
         let offset = (at % self.size as u64) as usize;
         let first = out.len().min(self.size - offset);
-        // SAFETY: both parts lie inside the mapping (no record is longer than the ring), see `record`.
+        // SAFETY: both parts lie inside the mapping (no record is longer than the ring), see
+        // `record`.
         unsafe {
-            std::ptr::copy_nonoverlapping(self.base.add(self.page + offset), out.as_mut_ptr(), first);
+            std::ptr::copy_nonoverlapping(
+                self.base.add(self.page + offset),
+                out.as_mut_ptr(),
+                first,
+            );
             let rest = (out.len() - first).min(offset);
-            std::ptr::copy_nonoverlapping(self.base.add(self.page), out.as_mut_ptr().add(first), rest);
+            std::ptr::copy_nonoverlapping(
+                self.base.add(self.page),
+                out.as_mut_ptr().add(first),
+                rest,
+            );
         }
     }
 }
@@ -296,12 +338,23 @@ fn parse_sample<'a>(bytes: &mut Bytes<'a>) -> Option<Sample<'a>> {
         let filled = bytes.word()? as usize;
         stack = &reserved[..filled.min(room)];
     }
-    // Ids of other pid namespaces read as 0, those of tasks already released as -1: neither is anybody's target.
-    Some(Sample { id, pid: ids as u32, tid: (ids >> 32) as u32, at, kernel, registers, stack, stack_room: room })
+    // Ids of other pid namespaces read as 0, those of tasks already released as -1: neither is
+    // anybody's target.
+    Some(Sample {
+        id,
+        pid: ids as u32,
+        tid: (ids >> 32) as u32,
+        at,
+        kernel,
+        registers,
+        stack,
+        stack_room: room,
+    })
 }
 
-/// `{ u32 pid, tid; u64 addr, len, pgoff; u32 maj, min; u64 ino, ino_generation; u32 prot, flags; char filename[]; }`, then, as
-/// sample_id_all asks, what there is of [`SAMPLE_TYPE`] in `sample_id`: `{ u32 pid, tid; u64 time; u64 id; }`.
+/// `{ u32 pid, tid; u64 addr, len, pgoff; u32 maj, min; u64 ino, ino_generation; u32 prot, flags;
+/// char filename[]; }`, then, as sample_id_all asks, what there is of [`SAMPLE_TYPE`] in
+/// `sample_id`: `{ u32 pid, tid; u64 time; u64 id; }`.
 fn parse_mapped<'a>(bytes: &mut Bytes<'a>) -> Option<Mapped<'a>> {
     const SAMPLE_ID: usize = 24;
     let pid = bytes.word()? as u32;

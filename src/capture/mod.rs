@@ -51,8 +51,9 @@ pub struct Plan {
     pub outlasts: bool,
     /// Keep what sampletop uses itself below this, by longer intervals.
     pub overhead: Option<Overhead>,
-    /// One stack of each thread is wanted, and soon: the kernel samples at a tenth of the interval, and threads that wait for a
-    /// core are read as they lie, where that is possible. A thread is not stopped a second time.
+    /// One stack of each thread is wanted, and soon: the kernel samples at a tenth of the interval,
+    /// and threads that wait for a core are read as they lie, where that is possible. A thread is
+    /// not stopped a second time.
     pub once: bool,
 }
 
@@ -66,7 +67,8 @@ pub enum Control {
     Pause,
     Resume,
     Use(CaptureChoice),
-    /// A child of ours that was held has gone on to its exec: it is looked at now, not with the next tick.
+    /// A child of ours that was held has gone on to its exec: it is looked at now, not with the
+    /// next tick.
     Started,
     Stop,
 }
@@ -74,13 +76,15 @@ pub enum Control {
 /// How the sampler fares.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Status {
-    /// The way of capture as the header names it: `bpf`, `perf`, `cpu-only`, `states`, `ptrace (stops threads)`.
+    /// The way of capture as the header names it: `bpf`, `perf`, `cpu-only`, `states`, `ptrace
+    /// (stops threads)`.
     pub way: String,
     /// One sentence for the user: a shortfall, or why the way changed.
     pub notice: Option<String>,
     /// No on-CPU stacks now, and `ptrace` would give them.
     pub ptrace_would_help: bool,
-    /// False where the kernel forbids sampling in kernel mode: system time has no on-CPU samples then.
+    /// False where the kernel forbids sampling in kernel mode: system time has no on-CPU samples
+    /// then.
     pub kernel_visible: bool,
     /// The interval asked for; the one in force comes with each tick.
     pub interval_asked: Ns,
@@ -97,10 +101,12 @@ pub struct Walkers {
     pub walk_stopped: Option<ptrace::MakeWalkStopped>,
 }
 
-/// Words of the ring between sampler and reducer: 4 MiB, a second of 100 threads that all move at 100 Hz.
+/// Words of the ring between sampler and reducer: 4 MiB, a second of 100 threads that all move at
+/// 100 Hz.
 const RING_WORDS: usize = 512 << 10;
 
-/// How long the first round is waited for, whose first observation begins elapsed time: the target's memory may block.
+/// How long the first round is waited for, whose first observation begins elapsed time: the
+/// target's memory may block.
 const FIRST_ROUND: Duration = Duration::from_millis(500);
 
 /// Tells a sampler what to do, from any thread.
@@ -128,7 +134,8 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// As [`Sampler::start_with`], walking by the unwinder that `plan` names; what it meets is registered in `files`.
+    /// As [`Sampler::start_with`], walking by the unwinder that `plan` names; what it meets is
+    /// registered in `files`.
     pub fn start(
         targets: Vec<Arc<Target>>,
         files: Files,
@@ -153,8 +160,9 @@ impl Sampler {
         Sampler::start_with(targets, plan, Walkers { walk_copied, walk_stopped })
     }
 
-    /// Opens a way of capture, then samples on a thread of its own until told to stop or all targets have ended. Fails when
-    /// none of them can be looked at, or no way that `plan` allows can be opened.
+    /// Opens a way of capture, then samples on a thread of its own until told to stop or all
+    /// targets have ended. Fails when none of them can be looked at, or no way that `plan` allows
+    /// can be opened.
     pub fn start_with(
         targets: Vec<Arc<Target>>,
         plan: Plan,
@@ -171,14 +179,22 @@ impl Sampler {
         let (control, orders) = channel();
         let (opened, answer) = channel();
         let (running, end) = channel();
-        let parts =
-            Parts { targets, plan, walkers, writer, control: orders, wake: wake.clone(), status: status.clone() };
+        let parts = Parts {
+            targets,
+            plan,
+            walkers,
+            writer,
+            control: orders,
+            wake: wake.clone(),
+            status: status.clone(),
+        };
         let thread = std::thread::Builder::new()
             .name("sampler".into())
             .spawn(move || {
                 // Hangs up with this thread.
                 let _running: Sender<()> = running;
-                // What it was given beyond its caller's rights is for this thread. Without, it takes a lesser way.
+                // What it was given beyond its caller's rights is for this thread. Without, it
+                // takes a lesser way.
                 let _ = privileges::raise();
                 match Core::open(parts) {
                     Ok(mut core) => {

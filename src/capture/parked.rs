@@ -1,9 +1,11 @@
-//! Threads that have waited for a while: they are looked at in rotation, so that what they cost is bounded.
+//! Threads that have waited for a while: they are looked at in rotation, so that what they cost is
+//! bounded.
 //!
-//! Up to a round's turns (50 at 100 Hz) nothing changes: each is looked at in every round. 500 are each looked at every
-//! 100 ms, and that is the error of when such a wait ends, unless a sample of perf's tells earlier. The sampler asks for a round that leaves nobody out once a second,
-//! right after it has read the process's clock (its time must not be taken for that of threads that are gone), and wherever
-//! what is silent must be proven: after a gap, and at the end.
+//! Up to a round's turns (50 at 100 Hz) nothing changes: each is looked at in every round. 500 are
+//! each looked at every 100 ms, and that is the error of when such a wait ends, unless a sample of
+//! perf's tells earlier. The sampler asks for a round that leaves nobody out once a second, right
+//! after it has read the process's clock (its time must not be taken for that of threads that are
+//! gone), and wherever what is silent must be proven: after a gap, and at the end.
 
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -13,13 +15,15 @@ use crate::model::frame::{Ns, SECOND};
 /// A thread that has been seen waiting, unmoved, for so long is parked.
 pub const PARKED_AFTER: Ns = SECOND / 4;
 
-/// One that moved again within so long had better not been parked: it is looked at in every round until it has waited for that
-/// long. A JVM has two threads that move every quarter of a second: each time everybody was looked at.
+/// One that moved again within so long had better not been parked: it is looked at in every round
+/// until it has waited for that long. A JVM has two threads that move every quarter of a second:
+/// each time everybody was looked at.
 pub const RESTLESS: Ns = SECOND;
 /// So many at a time.
 const RESTLESS_MOST: usize = 16;
 
-/// Looks a second at all that are parked. A look is one read, 0.8 to 1.4 us where all cores are busy: 0.7 % of a core at most.
+/// Looks a second at all that are parked. A look is one read, 0.8 to 1.4 us where all cores are
+/// busy: 0.7 % of a core at most.
 const LOOKS_PER_SECOND: u64 = 5_000;
 
 /// So many of the parked threads have their turn in a round.
@@ -28,7 +32,8 @@ pub fn turns(interval: Ns) -> usize {
     turns.clamp(1, usize::MAX as u128) as usize
 }
 
-/// First observations a second, of all processes: with nine system calls and a walk each a third of a core.
+/// First observations a second, of all processes: with nine system calls and a walk each a third of
+/// a core.
 const FIRST_PER_SECOND: u64 = 10_000;
 
 /// Number of threads observed for the first time in a round.
@@ -82,8 +87,8 @@ impl Parked {
         self.restless.clear();
     }
 
-    /// Replaces `out` with those whose turn it is now, at most `most`, and none twice. In the order of their ids from the one
-    /// after the last turn: whoever comes or goes, nobody is passed over.
+    /// Replaces `out` with those whose turn it is now, at most `most`, and none twice. In the order
+    /// of their ids from the one after the last turn: whoever comes or goes, nobody is passed over.
     pub fn take_turns(&mut self, most: usize, out: &mut Vec<u32>) {
         out.clear();
         let after = self.tids.range((Excluded(self.last), Unbounded));
@@ -146,7 +151,8 @@ mod tests {
             parked.add(tid);
             parked.woke(tid, 0);
         }
-        let restless = |parked: &Parked| (0..100).filter(|tid| parked.after(*tid) == RESTLESS).count();
+        let restless =
+            |parked: &Parked| (0..100).filter(|tid| parked.after(*tid) == RESTLESS).count();
         assert_eq!(restless(&parked), RESTLESS_MOST);
         (0..4).for_each(|tid| parked.forget(tid));
         assert_eq!(restless(&parked), RESTLESS_MOST - 4);
@@ -157,8 +163,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever stays parked has a turn within as many rounds as the most that were ever parked need, whoever else comes
-        /// and goes meanwhile.
+        /// Whoever stays parked has a turn within as many rounds as the most that were ever parked
+        /// need, whoever else comes and goes meanwhile.
         #[test]
         fn nobody_is_passed_over(
             first in proptest::collection::btree_set(0u32..500, 1..200),

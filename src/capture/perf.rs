@@ -1,8 +1,10 @@
-//! On-CPU samples by the kernel: perf's cpu-clock with user registers and stack bytes. Never stops a thread.
+//! On-CPU samples by the kernel: perf's cpu-clock with user registers and stack bytes. Never stops
+//! a thread.
 //!
-//! With privilege there is one event per CPU for everything, and samples of other processes are skipped; under the way
-//! `bpf` a filter in the kernel drops them before they take room. Without, there is one inherited event per (thread, CPU) for
-//! threads that run, all of a CPU into one ring: a ring per thread would hit the memlock limit at about 69 threads.
+//! With privilege there is one event per CPU for everything, and samples of other processes are
+//! skipped; under the way `bpf` a filter in the kernel drops them before they take room. Without,
+//! there is one inherited event per (thread, CPU) for threads that run, all of a CPU into one ring:
+//! a ring per thread would hit the memlock limit at about 69 threads.
 
 #![expect(unsafe_code, reason = "ioctls of perf's events")]
 
@@ -19,7 +21,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::capture::cpus::{online_cpus, unless_offline};
 use crate::capture::kernel_ring::{KernelRing, Record, Sample};
 pub use crate::capture::perf::event::permitted;
-use crate::capture::perf::event::{dump_bytes, enable, holder_attr, lost_of, open_event, period_of, probe, set_filter};
+use crate::capture::perf::event::{
+    dump_bytes, enable, holder_attr, lost_of, open_event, period_of, probe, set_filter,
+};
 use crate::capture::perf::reports::{CpuReports, Reports};
 use crate::capture::schedule::{Random, now};
 use crate::model::frame::{Ns, SECOND};
@@ -27,17 +31,21 @@ use crate::process::generations::CodeMapping;
 
 /// All rings together, bytes.
 const ALL_RINGS: usize = 32 << 20;
-/// The ring of one CPU: 512 KiB and its control page are just what perf_event_mlock_kb grants a plain user per CPU.
+/// The ring of one CPU: 512 KiB and its control page are just what perf_event_mlock_kb grants a
+/// plain user per CPU.
 const LARGEST_RING: usize = 512 << 10;
 const SMALLEST_RING: usize = 32 << 10;
 
-/// A thread born while we watch inherits the events of its creator, unless that had none. After so much run time without a
-/// sample it gets events of its own: four periods, and what counters may lag behind samples (a tick at 100 Hz) twice.
+/// A thread born while we watch inherits the events of its creator, unless that had none. After so
+/// much run time without a sample it gets events of its own: four periods, and what counters may
+/// lag behind samples (a tick at 100 Hz) twice.
 const UNSAMPLED_NEW: u64 = 4;
 pub const COUNTERS_LAG: Ns = 20_000_000;
-/// The same, in periods, for a thread that was watched already: its events are given up and opened again.
+/// The same, in periods, for a thread that was watched already: its events are given up and opened
+/// again.
 const UNSAMPLED_WATCHED: u64 = 50;
-/// Where descriptors are short, a thread that has not run for so long gives its events to one that does.
+/// Where descriptors are short, a thread that has not run for so long gives its events to one that
+/// does.
 const QUIET: Ns = SECOND;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,8 +59,8 @@ pub enum Scope {
 struct Cpu {
     number: u32,
     ring: KernelRing,
-    /// The event whose ring it is: samples by itself under [`Scope::Everything`], else only holds the ring, so that
-    /// the ring outlives every thread.
+    /// The event whose ring it is: samples by itself under [`Scope::Everything`], else only holds
+    /// the ring, so that the ring outlives every thread.
     holder: OwnedFd,
     /// When to start it: each CPU at a phase of its own.
     start_at: Option<Ns>,
@@ -110,14 +118,21 @@ pub struct Perf {
 }
 
 impl Perf {
-    /// Opens the widest scope that is permitted. `tid` is any living thread of `target`; `descriptors` bounds how many
-    /// events may be open. The error is the kernel's last word, see [`explain`].
-    pub fn open(target: u32, tid: u32, interval: Ns, descriptors: usize, now: Ns) -> io::Result<Perf> {
+    /// Opens the widest scope that is permitted. `tid` is any living thread of `target`;
+    /// `descriptors` bounds how many events may be open. The error is the kernel's last word, see
+    /// [`explain`].
+    pub fn open(
+        target: u32,
+        tid: u32,
+        interval: Ns,
+        descriptors: usize,
+        now: Ns,
+    ) -> io::Result<Perf> {
         Perf::open_filtered(target, tid, interval, descriptors, now, None)
     }
 
-    /// The same with a BPF program, open for as long as this, that decides which samples are taken. It needs
-    /// [`Scope::Everything`].
+    /// The same with a BPF program, open for as long as this, that decides which samples are taken.
+    /// It needs [`Scope::Everything`].
     pub fn open_filtered(
         target: u32,
         tid: u32,
@@ -170,7 +185,8 @@ impl Perf {
         self.scope
     }
 
-    /// False where samples in kernel mode are forbidden: a thread inside the kernel is not hit then.
+    /// False where samples in kernel mode are forbidden: a thread inside the kernel is not hit
+    /// then.
     pub fn kernel_visible(&self) -> bool {
         self.attr.exclude_kernel() == 0
     }
@@ -191,7 +207,8 @@ impl Perf {
 
     /// Descriptors to poll: readable when a ring is half full.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let reports = self.cpus.iter().filter_map(|cpu| cpu.reports.as_ref()).map(CpuReports::descriptor);
+        let reports =
+            self.cpus.iter().filter_map(|cpu| cpu.reports.as_ref()).map(CpuReports::descriptor);
         self.cpus.iter().map(|cpu| cpu.holder.as_fd()).chain(reports)
     }
 
@@ -244,8 +261,8 @@ impl Perf {
         }
     }
 
-    /// Hands over the target's samples taken up to `until`; later ones stay for the next time, so that what is told
-    /// stays in order of time. Samples of one CPU come in order, CPU after CPU.
+    /// Hands over the target's samples taken up to `until`; later ones stay for the next time, so
+    /// that what is told stays in order of time. Samples of one CPU come in order, CPU after CPU.
     pub fn drain(&mut self, until: Ns, mut f: impl FnMut(&Sample<'_>)) {
         let mut foreign = Vec::new();
         for cpu in &mut self.cpus {
@@ -254,7 +271,12 @@ impl Perf {
                     Record::Sample(sample) if sample.at > until => return false,
                     Record::Sample(sample) => {
                         if self.scope == Scope::Threads {
-                            note_sample(&mut self.threads, &self.owner_of_id, &sample, &mut foreign);
+                            note_sample(
+                                &mut self.threads,
+                                &self.owner_of_id,
+                                &sample,
+                                &mut foreign,
+                            );
                         }
                         if self.targets.contains(&sample.pid) {
                             f(&sample);
@@ -272,8 +294,8 @@ impl Perf {
         }
     }
 
-    /// A thread has run `ran` ns since it was last mentioned. `known_at_start`: it was there when the events were
-    /// opened, so that it cannot have inherited any.
+    /// A thread has run `ran` ns since it was last mentioned. `known_at_start`: it was there when
+    /// the events were opened, so that it cannot have inherited any.
     pub fn moved(&mut self, tid: u32, ran: Ns, known_at_start: bool) {
         if self.scope == Scope::Everything {
             return;
@@ -292,7 +314,8 @@ impl Perf {
         }
         watched.unsampled = 0;
         watched.inherited_from = None;
-        // Events that nobody is sampled by: they belong to a thread that an exec has ended, while another took its id.
+        // Events that nobody is sampled by: they belong to a thread that an exec has ended, while
+        // another took its id.
         if self.threads.values().all(|other| other.inherited_from != Some(tid)) {
             self.close_thread(tid);
             self.open_thread(tid);
@@ -313,7 +336,8 @@ impl Perf {
     pub fn set_interval(&mut self, interval: Ns) {
         self.period = period_of(interval);
         for event in self.sampling_events() {
-            // SAFETY: an ioctl on our own event; the argument is copied. A dead CPU's event may refuse, harmlessly.
+            // SAFETY: an ioctl on our own event; the argument is copied. A dead CPU's event may
+            // refuse, harmlessly.
             unsafe { ioctls::PERIOD(event.as_raw_fd(), &raw const self.period as u64) };
         }
     }
@@ -333,8 +357,8 @@ impl Perf {
         }
     }
 
-    /// About once a second: CPUs that came or went, and the kernel's own count of lost samples. An error means that a
-    /// new CPU could not be opened.
+    /// About once a second: CPUs that came or went, and the kernel's own count of lost samples. An
+    /// error means that a new CPU could not be opened.
     pub fn housekeeping(&mut self, now: Ns) -> io::Result<()> {
         let mut result = Ok(());
         self.was_starved = std::mem::take(&mut self.starved);
@@ -361,8 +385,12 @@ impl Perf {
                 let opened = self.open_cpu(number, now);
                 let sampled = opened.is_ok();
                 result = result.and(unless_offline(opened));
-                let tids: Vec<u32> =
-                    self.threads.iter().filter(|(_, w)| !w.events.is_empty()).map(|(tid, _)| *tid).collect();
+                let tids: Vec<u32> = self
+                    .threads
+                    .iter()
+                    .filter(|(_, w)| !w.events.is_empty())
+                    .map(|(tid, _)| *tid)
+                    .collect();
                 for tid in tids.into_iter().filter(|_| sampled) {
                     self.open_thread_on(tid, number);
                 }
@@ -382,7 +410,9 @@ impl Perf {
     fn sampling_events(&self) -> Box<dyn Iterator<Item = &OwnedFd> + '_> {
         match self.scope {
             Scope::Everything => Box::new(self.cpus.iter().map(|cpu| &cpu.holder)),
-            Scope::Threads => Box::new(self.threads.values().flat_map(|w| w.events.iter().map(|(_, event, _)| event))),
+            Scope::Threads => Box::new(
+                self.threads.values().flat_map(|w| w.events.iter().map(|(_, event, _)| event)),
+            ),
         }
     }
 
@@ -401,18 +431,23 @@ impl Perf {
             }
             match KernelRing::map(holder.as_fd(), self.ring_bytes) {
                 Ok(ring) => {
-                    let reports =
-                        (self.scope == Scope::Everything).then(|| CpuReports::open(&self.attr, number).ok()).flatten();
+                    let reports = (self.scope == Scope::Everything)
+                        .then(|| CpuReports::open(&self.attr, number).ok())
+                        .flatten();
                     self.cpus.push(Cpu { number, ring, holder, start_at, reports });
                     return Ok(());
                 }
                 // The memlock limit of a plain user: smaller rings, and stacks that fit them.
-                Err(e) if e.raw_os_error() == Some(libc::EPERM) && self.ring_bytes > SMALLEST_RING => {
+                Err(e)
+                    if e.raw_os_error() == Some(libc::EPERM) && self.ring_bytes > SMALLEST_RING =>
+                {
                     self.ring_bytes /= 2;
                     self.attr.sample_stack_user = dump_bytes(self.ring_bytes) as u32;
                 }
                 // As an error number it would look like a forbidden system call.
-                Err(e) if e.raw_os_error() == Some(libc::EPERM) => return Err(io::ErrorKind::QuotaExceeded.into()),
+                Err(e) if e.raw_os_error() == Some(libc::EPERM) => {
+                    return Err(io::ErrorKind::QuotaExceeded.into());
+                }
                 Err(e) => return Err(e),
             }
         }
@@ -447,7 +482,8 @@ impl Perf {
         let event = match open_event(&self.attr_now(), tid as i32, number) {
             Ok(event) => event,
             Err(e) => {
-                self.starved |= matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM));
+                self.starved |=
+                    matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM));
                 // ESRCH: it has just ended.
                 return e.raw_os_error() == Some(libc::ENODEV);
             }
@@ -472,14 +508,21 @@ impl Perf {
         true
     }
 
-    /// Closes the events of the thread that has not run for longest, so that one which runs can have them; false if all are needed.
+    /// Closes the events of the thread that has not run for longest, so that one which runs can
+    /// have them; false if all are needed.
     fn give_up_quiet(&mut self) -> bool {
         let before = now().saturating_sub(QUIET);
-        let anchors: FxHashSet<u32> = self.threads.values().filter_map(|watched| watched.inherited_from).collect();
+        let anchors: FxHashSet<u32> =
+            self.threads.values().filter_map(|watched| watched.inherited_from).collect();
         let quiet = |(tid, watched): &(&u32, &Watched)| {
             watched.moved_at < before && !watched.events.is_empty() && !anchors.contains(tid)
         };
-        let found = self.threads.iter().filter(quiet).min_by_key(|(_, watched)| watched.moved_at).map(|(tid, _)| *tid);
+        let found = self
+            .threads
+            .iter()
+            .filter(quiet)
+            .min_by_key(|(_, watched)| watched.moved_at)
+            .map(|(tid, _)| *tid);
         if let Some(tid) = found {
             self.close_thread(tid);
         }
@@ -509,7 +552,8 @@ impl Perf {
     }
 }
 
-/// Books a sample to its thread; a thread that is sampled twice, by its own events and by inherited ones, goes to `twice`.
+/// Books a sample to its thread; a thread that is sampled twice, by its own events and by inherited
+/// ones, goes to `twice`.
 fn note_sample(
     threads: &mut FxHashMap<u32, Watched>,
     owner_of_id: &FxHashMap<u64, u32>,

@@ -7,14 +7,16 @@ use rustix::io::Errno;
 
 use crate::process::target::witness;
 
-/// `/proc/PID/pagemap`, kept open: the descriptor holds on to the address space as it was when it was opened, and reads
-/// nothing once nobody lives in that any more (fs/proc/task_mmu.c, pagemap_read). So an exec is told even of the same file,
-/// for less than a microsecond. It stays silent while somebody else (a vfork child) still uses the old memory.
+/// `/proc/PID/pagemap`, kept open: the descriptor holds on to the address space as it was when it
+/// was opened, and reads nothing once nobody lives in that any more (fs/proc/task_mmu.c,
+/// pagemap_read). So an exec is told even of the same file, for less than a microsecond. It stays
+/// silent while somebody else (a vfork child) still uses the old memory.
 pub struct Program {
     pid: u32,
     /// `None` where it is not permitted, or between two programs.
     space: Option<OwnedFd>,
-    /// The old memory is gone, new memory not there yet: the target is between two programs, or ending.
+    /// The old memory is gone, new memory not there yet: the target is between two programs, or
+    /// ending.
     between: bool,
 }
 
@@ -23,8 +25,9 @@ impl Program {
         Program { pid, space: open_space(pid).ok().flatten(), between: false }
     }
 
-    /// True once for each exec since the last call; also for one into a program that we may not look at, which must not go
-    /// unnoticed: rights to sample all processes (CAP_PERFMON, CAP_BPF) reach that one too.
+    /// True once for each exec since the last call; also for one into a program that we may not
+    /// look at, which must not go unnoticed: rights to sample all processes (CAP_PERFMON, CAP_BPF)
+    /// reach that one too.
     pub fn replaced(&mut self) -> bool {
         if self.space.as_ref().is_some_and(|space| !lives(space)) {
             self.space = None;

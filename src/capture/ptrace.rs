@@ -1,14 +1,16 @@
-//! On-CPU samples where perf is forbidden: one running thread at a time is stopped for microseconds, its registers and
-//! stack are copied, it goes on, and then it is walked. Never a thread known to be blocked, never the whole process, never
-//! PTRACE_ATTACH or SIGSTOP: a tracer that dies after PTRACE_SEIZE leaves nobody stopped.
+//! On-CPU samples where perf is forbidden: one running thread at a time is stopped for
+//! microseconds, its registers and stack are copied, it goes on, and then it is walked. Never a
+//! thread known to be blocked, never the whole process, never PTRACE_ATTACH or SIGSTOP: a tracer
+//! that dies after PTRACE_SEIZE leaves nobody stopped.
 //!
-//! The guard is our own rather than remoteprocess' `ThreadLock` (0.5.5), for three reasons: its waitpid has no time
-//! limit, so that a thread in D state would hold whoever waits for ever; an interrupted waitpid leaves the thread seized
-//! with the stop still to come, and nobody to resume it; and it takes the exit status of a process that is our own child
-//! (`-- COMMAND`) away from the one who has to report it. Here nothing is ever taken from wait but zombies of threads.
+//! The guard is our own rather than remoteprocess' `ThreadLock` (0.5.5), for three reasons: its
+//! waitpid has no time limit, so that a thread in D state would hold whoever waits for ever; an
+//! interrupted waitpid leaves the thread seized with the stop still to come, and nobody to resume
+//! it; and it takes the exit status of a process that is our own child (`-- COMMAND`) away from the
+//! one who has to report it. Here nothing is ever taken from wait but zombies of threads.
 //!
-//! The kernel ties a tracee to the thread that seized it, so that all of this runs on one helper thread, and the sampler
-//! never waits for it.
+//! The kernel ties a tracee to the thread that seized it, so that all of this runs on one helper
+//! thread, and the sampler never waits for it.
 
 #![expect(unsafe_code, reason = "ptrace and waitid")]
 
@@ -27,12 +29,12 @@ use crate::process::memory::Memory;
 use crate::process::threads::Tasks;
 use crate::unwinder::{Registers, Walk};
 
-/// A thread that has not stopped after so long (it has no core, or went into D state) is left to itself; it is resumed
-/// when it does stop.
+/// A thread that has not stopped after so long (it has no core, or went into D state) is left to
+/// itself; it is resumed when it does stop.
 const PATIENCE: Ns = 20_000_000;
-/// A thread that has not stopped yet is looked at again so often: that is how exactly the time it stands still is known. The
-/// helper sleeps meanwhile, and a stop wakes it at once: where cores are short, one that polls takes the very core that
-/// the thread needs in order to stop.
+/// A thread that has not stopped yet is looked at again so often: that is how exactly the time it
+/// stands still is known. The helper sleeps meanwhile, and a stop wakes it at once: where cores are
+/// short, one that polls takes the very core that the thread needs in order to stop.
 const LOOK_AGAIN: Ns = 200_000;
 /// How often threads are looked after that had not stopped in time.
 const LOOK_AFTER: Duration = Duration::from_millis(1);
@@ -107,8 +109,9 @@ pub struct Stopper {
 }
 
 impl Stopper {
-    /// `wake` is written to whenever there is an outcome. `own_child`: the target's exit status is waited for by us elsewhere.
-    /// `walk`: walk while the thread stands still, instead of copying its stack.
+    /// `wake` is written to whenever there is an outcome. `own_child`: the target's exit status is
+    /// waited for by us elsewhere. `walk`: walk while the thread stands still, instead of copying
+    /// its stack.
     pub fn start(
         pid: u32,
         own_child: bool,
@@ -127,7 +130,12 @@ impl Stopper {
         let thread = std::thread::Builder::new()
             .name("stopper".into())
             .spawn(move || helper.run(orders, results, wake, walk))?;
-        Ok(Stopper { requests: Some(requests), outcomes, queued: FxHashSet::default(), thread: Some(thread) })
+        Ok(Stopper {
+            requests: Some(requests),
+            outcomes,
+            queued: FxHashSet::default(),
+            thread: Some(thread),
+        })
     }
 
     /// Asks for a sample of a thread that was seen running; nothing happens if it is still queued.
@@ -214,7 +222,12 @@ impl Helper {
         self.look_after();
     }
 
-    fn sample(&mut self, tid: u32, walk: Option<&mut WalkStopped>, alarm: Option<&Alarm>) -> Outcome {
+    fn sample(
+        &mut self,
+        tid: u32,
+        walk: Option<&mut WalkStopped>,
+        alarm: Option<&Alarm>,
+    ) -> Outcome {
         let mut outcome = Outcome { tid, caught: None, stopped: None, in_call: false, cpu: 0 };
         let mut files = self.tasks.thread(tid);
         let running = self.tasks.stat(&mut files).is_ok_and(|stat| stat.state == b'R');
@@ -236,7 +249,8 @@ impl Helper {
                         outcome.in_call = in_call;
                         // Inside a call that the stop interrupted it was waiting, not running.
                         if !interrupted {
-                            outcome.caught = Some(Caught { at, stack: self.take_stack(tid, registers, walk) });
+                            outcome.caught =
+                                Some(Caught { at, stack: self.take_stack(tid, registers, walk) });
                             learn = Some(registers.rsp);
                         }
                     }
@@ -263,14 +277,22 @@ impl Helper {
         outcome
     }
 
-    fn take_stack(&mut self, tid: u32, registers: Registers, walk: Option<&mut WalkStopped>) -> CaughtStack {
+    fn take_stack(
+        &mut self,
+        tid: u32,
+        registers: Registers,
+        walk: Option<&mut WalkStopped>,
+    ) -> CaughtStack {
         match walk {
             Some(walk) => {
                 let mut frames = Vec::new();
                 let walk = walk(tid, &mut frames);
                 CaughtStack::Walked { frames, walk }
             }
-            None => CaughtStack::Copied { registers, bytes: self.stacks.copy_known(registers.rsp).to_vec() },
+            None => CaughtStack::Copied {
+                registers,
+                bytes: self.stacks.copy_known(registers.rsp).to_vec(),
+            },
         }
     }
 
@@ -288,23 +310,28 @@ impl Helper {
 
     /// `sleep`: until it stops, or the alarm rings.
     fn find(&self, tid: u32, sleep: bool) -> Found {
-        // Looks without taking (WNOWAIT): the status stays for whoever else in this process waits for its child.
+        // Looks without taking (WNOWAIT): the status stays for whoever else in this process waits
+        // for its child.
         let at_once = if sleep { 0 } else { libc::WNOHANG };
-        let (code, status) = match wait(tid, libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT | at_once) {
-            Ok(Some(change)) => change,
-            Ok(None) | Err(libc::EINTR) => return Found::StillRunning,
-            Err(_) => return if exists(self.pid, tid) { Found::StillRunning } else { Found::Dead },
-        };
+        let (code, status) =
+            match wait(tid, libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT | at_once) {
+                Ok(Some(change)) => change,
+                Ok(None) | Err(libc::EINTR) => return Found::StillRunning,
+                Err(_) => {
+                    return if exists(self.pid, tid) { Found::StillRunning } else { Found::Dead };
+                }
+            };
         if code != libc::CLD_TRAPPED && code != libc::CLD_STOPPED {
-            // A traced thread stays a zombie until its tracer has waited for it. The leader's status is its parent's, and if
-            // that is us, whoever started it takes it.
+            // A traced thread stays a zombie until its tracer has waited for it. The leader's
+            // status is its parent's, and if that is us, whoever started it takes it.
             if !(self.own_child && tid == self.pid) {
                 let _ = wait(tid, libc::WEXITED | libc::WNOHANG);
             }
             return Found::Dead;
         }
         let (signal, event) = (status & 0xff, status >> 8);
-        // Ours, or a stop of the whole process that goes on without us; else a signal on its way, which is passed on.
+        // Ours, or a stop of the whole process that goes on without us; else a signal on its way,
+        // which is passed on.
         Found::Stopped { signal: if event == EVENT_STOP { 0 } else { signal } }
     }
 }
@@ -325,8 +352,8 @@ fn wait(tid: u32, options: i32) -> Result<Option<(i32, i32)>, i32> {
     }
 }
 
-/// Whether threads can be stopped at all: asked of a thread that cannot be, for which only a filter of system calls answers
-/// anything else than "no such process".
+/// Whether threads can be stopped at all: asked of a thread that cannot be, for which only a filter
+/// of system calls answers anything else than "no such process".
 pub fn permitted() -> bool {
     /// Above the largest id Linux gives out (PID_MAX_LIMIT, 2^22).
     const NOBODY: u32 = 1 << 23;
@@ -338,7 +365,8 @@ struct Alarm {
     timer: libc::timer_t,
 }
 
-/// Rings every [`LOOK_AGAIN`] until it is dropped, so that a ring between two calls is not the last one.
+/// Rings every [`LOOK_AGAIN`] until it is dropped, so that a ring between two calls is not the last
+/// one.
 struct Ringing<'a>(&'a Alarm);
 
 impl Alarm {
@@ -346,8 +374,9 @@ impl Alarm {
     fn new() -> Option<Alarm> {
         extern "C" fn ring(_: libc::c_int) {}
         let signal = libc::SIGRTMIN() + 4;
-        // SAFETY: all of these are plain data that the kernel copies. The handler does nothing; it is there because a signal
-        // without one would end the process. The timer's signals go to this thread alone.
+        // SAFETY: all of these are plain data that the kernel copies. The handler does nothing; it
+        // is there because a signal without one would end the process. The timer's signals go to
+        // this thread alone.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             // Without SA_RESTART: to interrupt is what it is for.
@@ -394,7 +423,8 @@ impl Drop for Alarm {
 }
 
 fn seize(tid: u32) -> bool {
-    // SAFETY: PTRACE_SEIZE touches no memory of ours; without options it changes nothing for the thread by itself.
+    // SAFETY: PTRACE_SEIZE touches no memory of ours; without options it changes nothing for the
+    // thread by itself.
     unsafe { libc::ptrace(libc::PTRACE_SEIZE, tid as libc::pid_t, 0usize, 0usize) == 0 }
 }
 
@@ -408,7 +438,8 @@ fn resume(tid: u32, signal: i32) {
     unsafe { libc::ptrace(libc::PTRACE_DETACH, tid as libc::pid_t, 0usize, signal as usize) };
 }
 
-/// Registers of a stopped thread; whether it is inside a system call; whether the stop interrupted that call.
+/// Registers of a stopped thread; whether it is inside a system call; whether the stop interrupted
+/// that call.
 fn read_registers(tid: u32) -> Option<(Registers, bool, bool)> {
     // SAFETY: user_regs_struct is plain data of the size that the kernel writes.
     let r = unsafe {
@@ -418,10 +449,15 @@ fn read_registers(tid: u32) -> Option<(Registers, bool, bool)> {
         }
         r
     };
-    let general = [r.rax, r.rbx, r.rcx, r.rdx, r.rsi, r.rdi, r.r8, r.r9, r.r10, r.r11, r.r12, r.r13, r.r14, r.r15];
-    let registers = Registers { rip: r.rip, rsp: r.rsp, rbp: Some(r.rbp), general, general_known: true };
+    let general = [
+        r.rax, r.rbx, r.rcx, r.rdx, r.rsi, r.rdi, r.r8, r.r9, r.r10, r.r11, r.r12, r.r13, r.r14,
+        r.r15,
+    ];
+    let registers =
+        Registers { rip: r.rip, rsp: r.rsp, rbp: Some(r.rbp), general, general_known: true };
     let in_call = r.orig_rax as i64 >= 0;
-    // EINTR, ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND, ERESTART_RESTARTBLOCK (include/linux/errno.h).
+    // EINTR, ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND, ERESTART_RESTARTBLOCK
+    // (include/linux/errno.h).
     let interrupted = in_call && matches!(r.rax as i64, -4 | -512 | -513 | -514 | -516);
     Some((registers, in_call, interrupted))
 }
@@ -472,7 +508,9 @@ fn lower_end(class: usize) -> Ns {
         return class as Ns;
     }
     let power = class / 8 + 2;
-    ((8 + class % 8) as u128).checked_shl(power as u32 - 3).map_or(Ns::MAX, |end| end.min(u128::from(Ns::MAX)) as Ns)
+    ((8 + class % 8) as u128)
+        .checked_shl(power as u32 - 3)
+        .map_or(Ns::MAX, |end| end.min(u128::from(Ns::MAX)) as Ns)
 }
 
 #[cfg(test)]
@@ -495,10 +533,18 @@ mod tests {
     #[test]
     fn every_duration_lies_in_its_class() {
         for shift in 0..64 {
-            for duration in [1u64 << shift, (1 << shift) + 1, (1u64 << shift).wrapping_sub(1), u64::MAX >> shift] {
+            for duration in [
+                1u64 << shift,
+                (1 << shift) + 1,
+                (1u64 << shift).wrapping_sub(1),
+                u64::MAX >> shift,
+            ] {
                 let class = class(duration);
                 assert!(lower_end(class) <= duration, "{duration}");
-                assert!(duration < lower_end(class + 1) || lower_end(class + 1) == Ns::MAX, "{duration}");
+                assert!(
+                    duration < lower_end(class + 1) || lower_end(class + 1) == Ns::MAX,
+                    "{duration}"
+                );
             }
         }
     }

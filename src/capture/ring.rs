@@ -1,18 +1,23 @@
 //! Events as words in a lock-free ring: one sampler writes, one reducer reads, neither ever waits.
 //!
-//! A record is all or nothing: what does not fit is counted and left out. Layout of a record, u64 words:
+//! A record is all or nothing: what does not fit is counted and left out. Layout of a record, u64
+//! words:
 //!
 //! ```text
 //! header: kind:8 | words of the record, header included:24 | seen:8 | flags:8 | 0:16
-//! look:   at, pid | tid << 32, start, name x 2, [counters x 3], [syscall number, args x 6], frames ...
+//! look:   at, pid | tid << 32, start, name x 2, [counters x 3], [syscall number, args x 6],
+//!         frames ...
 //! ```
 
 use ringbuf::traits::{Consumer, Observer, Producer, Split};
 use ringbuf::{HeapCons, HeapProd, HeapRb};
 
-use crate::model::frame::{Counters, Event, Look, Losses, Ns, RawFrame, RawName, Seen, Syscall, ThreadKey, Tick};
+use crate::model::frame::{
+    Counters, Event, Look, Losses, Ns, RawFrame, RawName, Seen, Syscall, ThreadKey, Tick,
+};
 
-/// Frames a record can carry; longer stacks are refused by [`Writer::push`] (unwinders stop far earlier).
+/// Frames a record can carry; longer stacks are refused by [`Writer::push`] (unwinders stop far
+/// earlier).
 pub const MAX_FRAMES: usize = 8_192;
 
 /// Words of the largest record.
@@ -45,11 +50,13 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// False when the record did not fit: it is counted in [`Writer::dropped`] and nothing of it is written.
+    /// False when the record did not fit: it is counted in [`Writer::dropped`] and nothing of it is
+    /// written.
     pub fn push(&mut self, event: &Event) -> bool {
         self.words.clear();
         encode(event, &mut self.words);
-        // One push_slice publishes all its words at once, so that the reader never sees half a record.
+        // One push_slice publishes all its words at once, so that the reader never sees half a
+        // record.
         if self.words.len() > MAX_WORDS || self.ring.vacant_len() < self.words.len() {
             self.dropped += 1;
             return false;
@@ -84,7 +91,8 @@ impl Iterator for Reader {
             let header = *self.ring.try_peek()?;
             let length = length_of(header);
             if length == 0 || length > MAX_WORDS || length > self.ring.occupied_len() {
-                // Cannot come from our writer; without a length there is no telling where the next record begins.
+                // Cannot come from our writer; without a length there is no telling where the next
+                // record begins.
                 self.ring.clear();
                 return None;
             }
@@ -121,7 +129,14 @@ pub fn encode(event: &Event, out: &mut Vec<u64>) {
             out.extend([tick.at, u64::from(tick.pid), tick.late_ns, tick.interval_ns]);
             out.push(tick.process_cpu_ns.unwrap_or(0));
             out.extend([l.samples, l.dropped, l.truncated, l.torn, l.unwind_failed, l.recovered]);
-            out.extend([l.throttled, l.late, l.stops, l.stops_blocked, l.stop_p99_ns, l.sampler_cpu_ns]);
+            out.extend([
+                l.throttled,
+                l.late,
+                l.stops,
+                l.stops_blocked,
+                l.stop_p99_ns,
+                l.sampler_cpu_ns,
+            ]);
             out.extend([l.no_unwind_info, l.bad_unwind, l.outside_maps]);
             (TICK, 0, if tick.process_cpu_ns.is_some() { HAS_PROCESS_CPU } else { 0 })
         }
@@ -142,7 +157,8 @@ pub fn encode(event: &Event, out: &mut Vec<u64>) {
             (GAP, 0, 0)
         }
     };
-    // A record too long for its length field is refused by `push` before anybody could read the field.
+    // A record too long for its length field is refused by `push` before anybody could read the
+    // field.
     out[0] = kind | (out.len() as u64 & 0xff_ffff) << 8 | seen << 32 | flags << 40;
 }
 
@@ -264,7 +280,8 @@ fn decode_look(words: &mut Words<'_>, seen: u64, flags: u64) -> Option<Look> {
 }
 
 fn decode_tick(words: &mut Words<'_>, flags: u64) -> Option<Tick> {
-    let (at, pid, late_ns, interval_ns) = (words.take()?, words.take()? as u32, words.take()?, words.take()?);
+    let (at, pid, late_ns, interval_ns) =
+        (words.take()?, words.take()? as u32, words.take()?, words.take()?);
     let process_cpu = words.take()?;
     Some(Tick {
         at,
@@ -326,11 +343,18 @@ mod tests {
 
     fn look() -> impl Strategy<Value = Event> {
         let stack = vec(any::<u64>().prop_map(RawFrame::from_bits), 0..40);
-        (any::<u64>(), thread(), any::<[u8; 16]>(), seen(), counters(), stack, any::<bool>()).prop_map(
-            |(at, thread, name, seen, counters, stack, recovered)| {
-                Event::Look(Look { at, thread, name: RawName(name), seen, counters, stack, recovered })
-            },
-        )
+        (any::<u64>(), thread(), any::<[u8; 16]>(), seen(), counters(), stack, any::<bool>())
+            .prop_map(|(at, thread, name, seen, counters, stack, recovered)| {
+                Event::Look(Look {
+                    at,
+                    thread,
+                    name: RawName(name),
+                    seen,
+                    counters,
+                    stack,
+                    recovered,
+                })
+            })
     }
 
     fn tick() -> impl Strategy<Value = Event> {
@@ -370,7 +394,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever fits comes out as it went in, in order, also across the ring's wrap; whatever does not is counted.
+        /// Whatever fits comes out as it went in, in order, also across the ring's wrap; whatever
+        /// does not is counted.
         #[test]
         fn what_fits_comes_out_unchanged(batches in vec(vec(event(), 1..6), 1..12)) {
             let (mut writer, mut reader) = channel(160);

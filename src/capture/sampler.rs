@@ -1,4 +1,5 @@
-//! The sampler thread: waits for its tick, for perf rings that fill up, for the end of processes and for orders.
+//! The sampler thread: waits for its tick, for perf rings that fill up, for the end of processes
+//! and for orders.
 //!
 //! ```text
 //! process   what there is of each process
@@ -35,8 +36,8 @@ use crate::model::frame::{Event, Losses, Ns, SECOND, Tick};
 use crate::process::target::{AttachError, Target};
 use crate::process::threads::{Descriptors, process_cpu, raise_descriptor_limit};
 
-/// How many descriptors thread files may take, and as many perf events, of `limit`. The rest is for everything else,
-/// which takes what mapped files there are, but at least 20.
+/// How many descriptors thread files may take, and as many perf events, of `limit`. The rest is for
+/// everything else, which takes what mapped files there are, but at least 20.
 fn descriptors_to_spend(limit: usize) -> usize {
     const ELSEWHERE: usize = 256;
     (limit - ELSEWHERE.min(limit * 5 / 8)) / 2
@@ -46,7 +47,8 @@ fn descriptors_to_spend(limit: usize) -> usize {
 const OWED: usize = 100_000;
 /// How long the end of a session waits for the reader to make room.
 const LAST_WORDS: Ns = SECOND;
-/// Samples in an interval where one stack of each thread is wanted: a thread that is on a core for a millisecond at 100 Hz is hit.
+/// Samples in an interval where one stack of each thread is wanted: a thread that is on a core for
+/// a millisecond at 100 Hz is hit.
 const DENSER: Ns = 10;
 
 pub struct Core {
@@ -104,8 +106,8 @@ pub struct Parts {
 }
 
 impl Core {
-    /// To be called on the sampler thread: perf's ring holders and the unwinder belong to it. A process that cannot be looked at
-    /// any more is left out, unless it is the only one.
+    /// To be called on the sampler thread: perf's ring holders and the unwinder belong to it. A
+    /// process that cannot be looked at any more is left out, unless it is the only one.
     pub fn open(parts: Parts) -> Result<Core, AttachError> {
         let Parts { targets, plan, mut walkers, writer, control, wake, status } = parts;
         // Late by at most a microsecond, not by the default 50.
@@ -119,8 +121,8 @@ impl Core {
             match Process::new(target, descriptors.clone(), &mut walkers) {
                 Ok(process) => processes.push(Process { before_exec: plan.own_child, ..process }),
                 Err(error) => {
-                    changed = changed
-                        .or(Some(error.to_string()).filter(|_| !matches!(error, AttachError::EndedEarly { .. })));
+                    changed = changed.or(Some(error.to_string())
+                        .filter(|_| !matches!(error, AttachError::EndedEarly { .. })));
                     refusal = error;
                     events.push(Event::ProcessEnded { at: now(), pid });
                 }
@@ -227,8 +229,9 @@ impl Core {
         }
     }
 
-    /// What threads did that are gone is in the clocks of their processes, which are read once a second: once more now, and
-    /// everybody is looked at when the threads' own counters have caught up with that.
+    /// What threads did that are gone is in the clocks of their processes, which are read once a
+    /// second: once more now, and everybody is looked at when the threads' own counters have caught
+    /// up with that.
     fn stop(mut self) {
         // Whoever stops us may have seen the end first.
         self.note_ended();
@@ -266,7 +269,9 @@ impl Core {
         });
         let mut fds = vec![PollFd::new(&*self.wake, PollFlags::IN)];
         let living = self.processes.iter().filter(|process| process.ended.is_none());
-        fds.extend(living.map(|process| PollFd::from_borrowed_fd(process.target.pidfd(), PollFlags::IN)));
+        fds.extend(
+            living.map(|process| PollFd::from_borrowed_fd(process.target.pidfd(), PollFlags::IN)),
+        );
         let rings = fds.len();
         if let Some(perf) = self.way.perf.as_ref().filter(|_| !self.rings_hung && self.looking()) {
             fds.extend(perf.descriptors().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
@@ -276,9 +281,13 @@ impl Core {
             return Woken { control: false, ended: false, ring: false };
         }
         let any = |fd: &PollFd<'_>| !fd.revents().is_empty();
-        let hung = fds[rings..].iter().any(|fd| fd.revents().intersects(PollFlags::HUP | PollFlags::ERR));
-        let woken =
-            Woken { control: any(&fds[0]), ended: fds[1..rings].iter().any(any), ring: fds[rings..].iter().any(any) };
+        let hung =
+            fds[rings..].iter().any(|fd| fd.revents().intersects(PollFlags::HUP | PollFlags::ERR));
+        let woken = Woken {
+            control: any(&fds[0]),
+            ended: fds[1..rings].iter().any(any),
+            ring: fds[rings..].iter().any(any),
+        };
         self.rings_hung |= hung;
         woken
     }
@@ -348,8 +357,8 @@ impl Core {
         self.publish_status();
     }
 
-    /// One round of looks, what the kernel sampled meanwhile, and the ticks that close it: one of each process, with the same
-    /// time.
+    /// One round of looks, what the kernel sampled meanwhile, and the ticks that close it: one of
+    /// each process, with the same time.
     fn tick(&mut self, begin: Ns) {
         let beat = self.schedule.begin(begin);
         if let Some(from) = beat.gap_from {
@@ -382,7 +391,8 @@ impl Core {
         if second {
             self.second_due = begin + SECOND;
             self.every_second(at);
-            // What the process's clock has, and no thread's counters, is taken for threads that are gone.
+            // What the process's clock has, and no thread's counters, is taken for threads that are
+            // gone.
             self.leave_nobody_out();
         }
         let losses = self.losses_now();
@@ -400,7 +410,8 @@ impl Core {
             let pid = process.pid();
             let process_cpu_ns = match process.ended {
                 Some(ended) => ended.cpu_ns,
-                // What threads have run before their first observations is not theirs, and would be taken for that of ended ones.
+                // What threads have run before their first observations is not theirs, and would be
+                // taken for that of ended ones.
                 None if second && process.looks.not_read_yet() == 0 => process_cpu(pid),
                 None => None,
             };

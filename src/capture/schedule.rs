@@ -10,7 +10,8 @@ pub struct Random(u64);
 
 impl Random {
     pub fn seeded() -> Random {
-        // The standard library's per-process keys: different from run to run, which is all that is asked.
+        // The standard library's per-process keys: different from run to run, which is all that is
+        // asked.
         Random(RandomState::new().build_hasher().finish() ^ now())
     }
 
@@ -90,7 +91,8 @@ impl Schedule {
         self.due = self.last + self.step();
     }
 
-    /// Begins a tick and plans the next. One that comes more than an interval late is not made up for.
+    /// Begins a tick and plans the next. One that comes more than an interval late is not made up
+    /// for.
     pub fn begin(&mut self, now: Ns) -> Beat {
         let late = now.saturating_sub(self.due);
         let unseen = now.saturating_sub(self.last);
@@ -136,7 +138,10 @@ mod tests {
             let step = due - previous;
             assert!((9 * MS..=11 * MS).contains(&step), "{step}");
             // 300 us late each time: no drift.
-            assert_eq!(schedule.begin(due + MS * 3 / 10), Beat { late: MS * 3 / 10, missed: false, gap_from: None });
+            assert_eq!(
+                schedule.begin(due + MS * 3 / 10),
+                Beat { late: MS * 3 / 10, missed: false, gap_from: None }
+            );
             previous = due;
         }
         // The sum of 10,000 uniform steps of +-1 ms: standard deviation 58 ms; 5 of them.

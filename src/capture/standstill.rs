@@ -1,44 +1,58 @@
-//! Whether threads that wait have run, told without a look at any of them: the process's own clock has the time of all its
-//! threads. Where it has grown by just what those ran that were looked at, nobody else has run.
+//! Whether threads that wait have run, told without a look at any of them: the process's own clock
+//! has the time of all its threads. Where it has grown by just what those ran that were looked at,
+//! nobody else has run.
 //!
-//! Of threads that run while they are looked at the clock may have a little more than their counters said a moment before. So
-//! one difference says nothing, two in a row make everybody be looked at.
+//! Of threads that run while they are looked at the clock may have a little more than their
+//! counters said a moment before. So one difference says nothing, two in a row make everybody be
+//! looked at.
 //!
-//! The clock adds up the counters of all threads, 125 ns for each where they lie in no cache; a look at a thread is 600 to 1,400.
-//! So it is asked as often as each would have its turn.
+//! The clock adds up the counters of all threads, 125 ns for each where they lie in no cache; a
+//! look at a thread is 600 to 1,400. So it is asked as often as each would have its turn.
 
 use crate::model::frame::Ns;
 
 /// Differences in a row that are an answer.
 const DOUBTS: u32 = 2;
-/// Where so many rounds in a row prove nothing (threads come and go, or many wake now and then), so many pass without a try.
+/// Where so many rounds in a row prove nothing (threads come and go, or many wake now and then), so
+/// many pass without a try.
 const IN_VAIN: u32 = 50;
 const REST: usize = 200;
 
 /// What the process's clock has told.
 #[derive(Default)]
 pub struct Standstill {
-    /// Time on the process's clock beyond that of its threads, as it was when all that wait were looked at.
+    /// Time on the process's clock beyond that of its threads, as it was when all that wait were
+    /// looked at.
     proven: Option<i128>,
     /// Rounds in a row in which it was another.
     doubts: u32,
-    /// The newest other, and how many of those that wait have to be looked at while it stays the same.
+    /// The newest other, and how many of those that wait have to be looked at while it stays the
+    /// same.
     next: Option<(i128, usize)>,
     /// So many rounds pass before the clock is asked again.
     rest: usize,
 }
 
 impl Standstill {
-    /// Whether the clock is to be asked when everybody that this round looks at has been: [`Standstill::answered`].
+    /// Whether the clock is to be asked when everybody that this round looks at has been:
+    /// [`Standstill::answered`].
     pub fn asks(&mut self) -> bool {
         self.rest = self.rest.saturating_sub(1);
         self.rest == 0
     }
 
-    /// What it said, if anything. `ran`: all threads, as they were looked at last; `waiting`: of them wait, `turns` had their turn
-    /// in this round, and `affordable` may.
-    pub fn answered(&mut self, clock: Option<Ns>, ran: u128, waiting: usize, turns: usize, affordable: usize) {
-        let Some(beyond) = clock.and_then(|clock| i128::from(clock).checked_sub_unsigned(ran)) else {
+    /// What it said, if anything. `ran`: all threads, as they were looked at last; `waiting`: of
+    /// them wait, `turns` had their turn in this round, and `affordable` may.
+    pub fn answered(
+        &mut self,
+        clock: Option<Ns>,
+        ran: u128,
+        waiting: usize,
+        turns: usize,
+        affordable: usize,
+    ) {
+        let Some(beyond) = clock.and_then(|clock| i128::from(clock).checked_sub_unsigned(ran))
+        else {
             *self = Standstill { rest: REST, ..Standstill::default() };
             return;
         };
@@ -78,7 +92,8 @@ mod tests {
 
     use super::*;
 
-    /// `rounds` of a process that has run for `clock`, of which its threads know `ran`, ten of them waiting.
+    /// `rounds` of a process that has run for `clock`, of which its threads know `ran`, ten of them
+    /// waiting.
     fn after(still: &mut Standstill, rounds: usize, clock: Ns, ran: u128, turns: usize) -> bool {
         for _ in 0..rounds {
             if still.asks() {
@@ -158,8 +173,9 @@ mod tests {
     }
 
     proptest! {
-        /// Ten threads, each of which may run between any two looks, never twice for equally long, and whose counters are exact. What
-        /// nobody has looked at does not stay silent for longer than a rotation and a round.
+        /// Ten threads, each of which may run between any two looks, never twice for equally long,
+        /// and whose counters are exact. What nobody has looked at does not stay silent for longer
+        /// than a rotation and a round.
         #[test]
         fn who_has_run_is_looked_at(
             rounds in proptest::collection::vec((0usize..40, 0usize..40), 1..300),

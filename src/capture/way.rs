@@ -83,20 +83,32 @@ pub fn open(choice: CaptureChoice, setting: &Setting<'_>) -> Result<Way, AttachE
         CaptureChoice::Ptrace => return Err(refused(no_access())),
         // The kernel does not ask whether BPF may look at this process: we do.
         CaptureChoice::Bpf if !has_access => return Err(refused(no_access())),
-        CaptureChoice::Bpf | CaptureChoice::Auto if has_access => match (setting.open_bpf(), choice) {
-            (Ok((bpf, perf)), _) => {
-                let (perf, bpf) = (Some(perf), Some(bpf));
-                return Ok(Way { kind: Kind::Bpf, perf, bpf, reads_stacks: true, may_stop, lack: None });
+        CaptureChoice::Bpf | CaptureChoice::Auto if has_access => {
+            match (setting.open_bpf(), choice) {
+                (Ok((bpf, perf)), _) => {
+                    let (perf, bpf) = (Some(perf), Some(bpf));
+                    return Ok(Way {
+                        kind: Kind::Bpf,
+                        perf,
+                        bpf,
+                        reads_stacks: true,
+                        may_stop,
+                        lack: None,
+                    });
+                }
+                (Err(refusal), CaptureChoice::Bpf) => return Err(refused(bpf::explain(&refusal))),
+                (Err(_), _) => {}
             }
-            (Err(refusal), CaptureChoice::Bpf) => return Err(refused(bpf::explain(&refusal))),
-            (Err(_), _) => {}
-        },
-        CaptureChoice::Auto | CaptureChoice::Bpf | CaptureChoice::Perf | CaptureChoice::CpuOnly => {}
+        }
+        CaptureChoice::Auto | CaptureChoice::Bpf | CaptureChoice::Perf | CaptureChoice::CpuOnly => {
+        }
     }
     let perf = match (setting.open_perf(), choice) {
         (Ok(perf), _) => perf,
         // Only for a program that we started is stopping threads ours to decide.
-        (Err(_), CaptureChoice::Auto) if setting.own_child && may_stop => return way(Kind::Ptrace, None, None),
+        (Err(_), CaptureChoice::Auto) if setting.own_child && may_stop => {
+            return way(Kind::Ptrace, None, None);
+        }
         (Err(error), CaptureChoice::Auto) => {
             let (why, fix) = perf::refused::explain(&error);
             return way(Kind::States, None, Some(format!("no stacks, only states: {why}; {fix}")));
@@ -109,14 +121,19 @@ pub fn open(choice: CaptureChoice, setting: &Setting<'_>) -> Result<Way, AttachE
         _ if has_access => way(Kind::Perf, Some(perf), None),
         _ => {
             let (why, fix) = no_access();
-            way(Kind::CpuOnly, Some(perf), Some(format!("no stacks of waiting threads: {why}; {fix}")))
+            way(
+                Kind::CpuOnly,
+                Some(perf),
+                Some(format!("no stacks of waiting threads: {why}; {fix}")),
+            )
         }
     }
 }
 
 impl Way {
-    /// Another process is watched, too. `readable`: as [`stacks_readable`] says; without, `bpf` leaves it to the files of
-    /// /proc, because the kernel does not ask whether that may look at it.
+    /// Another process is watched, too. `readable`: as [`stacks_readable`] says; without, `bpf`
+    /// leaves it to the files of /proc, because the kernel does not ask whether that may look at
+    /// it.
     pub fn add(&mut self, pid: u32, readable: bool) -> std::io::Result<()> {
         if let Some(bpf) = self.bpf.as_mut().filter(|_| readable) {
             bpf.add(pid)?;
@@ -148,7 +165,8 @@ impl Setting<'_> {
         }
         bpf.add(pid).map_err(refused("watching the process"))?;
         let tid = witness(pid).unwrap_or(pid);
-        let perf = Perf::open_filtered(pid, tid, self.interval, self.descriptors, now(), bpf.filter());
+        let perf =
+            Perf::open_filtered(pid, tid, self.interval, self.descriptors, now(), bpf.filter());
         Ok((bpf, perf.map_err(refused("sampling all processors"))?))
     }
 

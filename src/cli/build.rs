@@ -8,8 +8,8 @@ use super::typed::{Job, Typed};
 use super::values::{self, STDOUT, Times, shown};
 use super::{CliExit, Surroundings};
 use crate::config::{
-    self, CaptureChoice, Config, Format, Given, Kept, Mode, Output, Redact, Reports, Sampling, Screen, TargetSpec,
-    UnwinderChoice, Wanted, Workload,
+    self, CaptureChoice, Config, Format, Given, Kept, Mode, Output, Redact, Reports, Sampling,
+    Screen, TargetSpec, UnwinderChoice, Wanted, Workload,
 };
 use crate::model::diff::Per;
 use crate::model::frame::Ns;
@@ -28,16 +28,25 @@ const INTERVALS: Times = Times {
 /// Percent of one core.
 const MAX_OVERHEAD: f64 = 3.0;
 const WINDOW: Duration = Duration::from_secs(30);
-const WINDOWS: Times = Times { option: "--window", least: Duration::from_secs(1), most: DAY, range: "from 1s to 24h" };
+const WINDOWS: Times =
+    Times { option: "--window", least: Duration::from_secs(1), most: DAY, range: "from 1s to 24h" };
 const DURATION: Duration = Duration::from_secs(10);
 const DEMO_DURATION: Duration = Duration::from_secs(5);
-const DURATIONS: Times =
-    Times { option: "--duration", least: Duration::from_millis(100), most: DAY, range: "from 100ms to 24h, or exit" };
+const DURATIONS: Times = Times {
+    option: "--duration",
+    least: Duration::from_millis(100),
+    most: DAY,
+    range: "from 100ms to 24h, or exit",
+};
 
 const EVERY: Duration = Duration::from_secs(15 * 60);
 const EVERY_PUSHED: Duration = Duration::from_secs(60);
-const EVERIES: Times =
-    Times { option: "--every", least: Duration::from_secs(1), most: DAY, range: "from 1s to 24h, or 0" };
+const EVERIES: Times = Times {
+    option: "--every",
+    least: Duration::from_secs(1),
+    most: DAY,
+    range: "from 1s to 24h, or 0",
+};
 const MAX_LINES: usize = 200;
 
 /// The live view of a process to be picked, everything at its default.
@@ -54,7 +63,13 @@ pub fn defaults() -> Config {
         },
         settings: Settings { range: Range::Rolling(ns(WINDOW)), ..Settings::default() },
         screen: Screen { color: true, ascii: false, mouse: false },
-        output: Output { format: Format::Text, path: None, secure: false, redact: None, push: None },
+        output: Output {
+            format: Format::Text,
+            path: None,
+            secure: false,
+            redact: None,
+            push: None,
+        },
     }
 }
 
@@ -72,9 +87,15 @@ fn build(typed: Typed, surroundings: &Surroundings) -> Result<Config, String> {
     let settings = settings(job, &given);
     let mode = match mode {
         Mode::Open { path, .. } => Mode::Open { path, given: Box::new(given) },
-        Mode::Diff { before, after, per, .. } => Mode::Diff { before, after, per, given: Box::new(given) },
-        Mode::Merge { files, max_lines, .. } => Mode::Merge { files, given: Box::new(given), max_lines },
-        Mode::Convert { path, max_lines, .. } => Mode::Convert { path, given: Box::new(given), max_lines },
+        Mode::Diff { before, after, per, .. } => {
+            Mode::Diff { before, after, per, given: Box::new(given) }
+        }
+        Mode::Merge { files, max_lines, .. } => {
+            Mode::Merge { files, given: Box::new(given), max_lines }
+        }
+        Mode::Convert { path, max_lines, .. } => {
+            Mode::Convert { path, given: Box::new(given), max_lines }
+        }
         mode => mode,
     };
     // Last, so that a wrong value is told whether or not there is a terminal.
@@ -86,11 +107,13 @@ fn build(typed: Typed, surroundings: &Surroundings) -> Result<Config, String> {
             "the live view needs a terminal; use `sampletop report FILE`, or `sampletop open FILE -o OUT`".into()
         );
     }
-    let to_terminal =
-        surroundings.stdout_is_terminal && typed.output.output.as_ref().is_none_or(|path| path.as_os_str() == STDOUT);
+    let to_terminal = surroundings.stdout_is_terminal
+        && typed.output.output.as_ref().is_none_or(|path| path.as_os_str() == STDOUT);
     if format.is_binary() && to_terminal {
         let extension = format.extensions()[0];
-        return Err(format!("a .{extension} file is no text for a terminal; name one with `-o FILE`"));
+        return Err(format!(
+            "a .{extension} file is no text for a terminal; name one with `-o FILE`"
+        ));
     }
     let screen = Screen {
         color: !(typed.screen.no_color || surroundings.no_color || surroundings.dumb),
@@ -116,8 +139,12 @@ fn target(job: Job, typed: &Typed) -> Result<Option<TargetSpec>, String> {
     let processes = processes(typed)?;
     let command = (!typed.command.is_empty()).then(|| typed.command.clone());
     match (job, processes, command) {
-        (_, Some(_), Some(_)) => Err("`-p PID` and `-- COMMAND` are two targets; name one of them".into()),
-        (Job::DemoLive | Job::DemoOnce, _, Some(_)) => Err("`demo` is its own target; leave `-- COMMAND` out".into()),
+        (_, Some(_), Some(_)) => {
+            Err("`-p PID` and `-- COMMAND` are two targets; name one of them".into())
+        }
+        (Job::DemoLive | Job::DemoOnce, _, Some(_)) => {
+            Err("`demo` is its own target; leave `-- COMMAND` out".into())
+        }
         (Job::DemoLive | Job::DemoOnce, ..) => {
             let workload = match &typed.workload {
                 Some(text) => values::word("--workload", text, &Workload::ALL, Workload::word)?,
@@ -129,19 +156,28 @@ fn target(job: Job, typed: &Typed) -> Result<Option<TargetSpec>, String> {
             Err("a saved profile is read, nothing is started; leave `-- COMMAND` out".into())
         }
         (Job::Open | Job::Convert | Job::Diff | Job::Merge, ..) => Ok(None),
-        (Job::Report, None, None) => Err("`report` needs a target: `sampletop report -p PID`".into()),
-        (Job::Dump, _, Some(_)) => Err("`dump` looks at a running process: name it with `-p PID`".into()),
-        (Job::Doctor, _, Some(_)) => Err("`doctor` looks at a running process: name it with `-p PID`".into()),
+        (Job::Report, None, None) => {
+            Err("`report` needs a target: `sampletop report -p PID`".into())
+        }
+        (Job::Dump, _, Some(_)) => {
+            Err("`dump` looks at a running process: name it with `-p PID`".into())
+        }
+        (Job::Doctor, _, Some(_)) => {
+            Err("`doctor` looks at a running process: name it with `-p PID`".into())
+        }
         (Job::Doctor, Some(Wanted::Pids(pids)), _) if pids.len() > 1 => {
             Err("`doctor` looks at one process: name it with one `-p PID`".into())
         }
         (Job::Doctor, None, None) => Ok(None),
         (Job::Dump, None, None) => Err("`dump` needs a process: `sampletop dump -p PID`".into()),
-        (Job::Record, None, None) => {
-            Err("`record` needs a target: `sampletop record -p PID` or `sampletop record -- COMMAND`".into())
-        }
+        (Job::Record, None, None) => Err(
+            "`record` needs a target: `sampletop record -p PID` or `sampletop record -- COMMAND`"
+                .into(),
+        ),
         (_, Some(wanted), None) => Ok(Some(TargetSpec::Processes(wanted))),
-        (_, None, Some(command)) if command[0].is_empty() => Err("the command behind `--` is empty; name one".into()),
+        (_, None, Some(command)) if command[0].is_empty() => {
+            Err("the command behind `--` is empty; name one".into())
+        }
         (_, None, Some(command)) => Ok(Some(TargetSpec::Command(command))),
         (Job::Live, None, None) => Ok(None),
     }
@@ -149,7 +185,8 @@ fn target(job: Job, typed: &Typed) -> Result<Option<TargetSpec>, String> {
 
 /// By `-p`, `--name`, `--pidfile`, `--unit` or `--cgroup`.
 fn processes(typed: &Typed) -> Result<Option<Wanted>, String> {
-    let mut pids = typed.target.pid.iter().map(|text| values::pid(text)).collect::<Result<Vec<u32>, _>>()?;
+    let mut pids =
+        typed.target.pid.iter().map(|text| values::pid(text)).collect::<Result<Vec<u32>, _>>()?;
     pids.sort_unstable();
     pids.dedup();
     let name = typed.target.name.as_ref().map(|text| values::regex("--name", text)).transpose()?;
@@ -189,7 +226,9 @@ fn not_a_terminal(target: Option<&TargetSpec>) -> String {
     let (record, dump) = match target {
         Some(TargetSpec::Processes(wanted)) => {
             let words = match wanted {
-                Wanted::Pids(pids) => pids.iter().map(|pid| format!("-p {pid}")).collect::<Vec<_>>().join(" "),
+                Wanted::Pids(pids) => {
+                    pids.iter().map(|pid| format!("-p {pid}")).collect::<Vec<_>>().join(" ")
+                }
                 Wanted::Name(name) => format!("--name '{}'", shown(name.as_str())),
                 Wanted::Pidfile(path) => format!("--pidfile {}", shown(&path.to_string_lossy())),
                 Wanted::Unit(name) => format!("--unit {}", shown(name)),
@@ -214,12 +253,17 @@ fn mode(job: Job, typed: &Typed, target: Option<&TargetSpec>) -> Result<Mode, St
         Job::Dump => Mode::Dump { each: typed.each },
         Job::Report => Mode::Report(reports(typed)?),
         Job::Open => Mode::Open { path: file(typed), given: Box::default() },
-        Job::Convert => Mode::Convert { path: file(typed), given: Box::default(), max_lines: max_lines(typed)? },
+        Job::Convert => {
+            Mode::Convert { path: file(typed), given: Box::default(), max_lines: max_lines(typed)? }
+        }
         Job::Diff => {
             let [before, after] = typed.files.as_slice() else {
                 return Err(match typed.files.get(2) {
                     Some(file) => {
-                        format!("`{}` is one profile too many; `diff` compares two", shown(&file.to_string_lossy()))
+                        format!(
+                            "`{}` is one profile too many; `diff` compares two",
+                            shown(&file.to_string_lossy())
+                        )
                     }
                     None => "`diff` compares two profiles: `sampletop diff BEFORE AFTER`".into(),
                 });
@@ -233,13 +277,20 @@ fn mode(job: Job, typed: &Typed, target: Option<&TargetSpec>) -> Result<Mode, St
         Job::Merge => {
             let files = typed.files.clone();
             if files.is_empty() {
-                return Err("`merge` needs profiles: `sampletop merge FILE... -o OUT.sampletop`".into());
+                return Err(
+                    "`merge` needs profiles: `sampletop merge FILE... -o OUT.sampletop`".into()
+                );
             }
             Mode::Merge { files, given: Box::default(), max_lines: max_lines(typed)? }
         }
         Job::Doctor => Mode::Doctor { json: typed.json },
         Job::DemoOnce => match duration {
-            Some(None) => return Err("`--duration exit` would wait forever: the demo does not end; give a time".into()),
+            Some(None) => {
+                return Err(
+                    "`--duration exit` would wait forever: the demo does not end; give a time"
+                        .into(),
+                );
+            }
             given => Mode::Once { duration: given.flatten().unwrap_or(DEMO_DURATION) },
         },
         Job::Record => {
@@ -258,7 +309,8 @@ fn file(typed: &Typed) -> Option<PathBuf> {
 }
 
 fn max_lines(typed: &Typed) -> Result<Option<usize>, String> {
-    let most = typed.max_lines.as_ref().map(|text| values::count("--max-lines", text)).transpose()?;
+    let most =
+        typed.max_lines.as_ref().map(|text| values::count("--max-lines", text)).transpose()?;
     Ok(most.map(|most| most as usize))
 }
 
@@ -271,9 +323,14 @@ fn reports(typed: &Typed) -> Result<Reports, String> {
         Some(text) if text.trim_end_matches(char::is_alphabetic) == "0" => None,
         Some(text) => Some(values::time(text, &EVERIES)?),
     };
-    let number = |option, text: &Option<String>| text.as_ref().map(|text| values::count(option, text)).transpose();
+    let number = |option, text: &Option<String>| {
+        text.as_ref().map(|text| values::count(option, text)).transpose()
+    };
     if typed.report.cumulative && typed.view.window.is_some() {
-        return Err("`--cumulative` tells all since the start, `--window` the last of it; use one of them".into());
+        return Err(
+            "`--cumulative` tells all since the start, `--window` the last of it; use one of them"
+                .into(),
+        );
     }
     if typed.report.cumulative && typed.push.push.is_some() {
         return Err("`--cumulative` tells the same time again and again, which a server that is pushed to adds up; leave one of them out".into());
@@ -285,7 +342,12 @@ fn reports(typed: &Typed) -> Result<Reports, String> {
         max_lines: max_lines(typed)?.unwrap_or(MAX_LINES),
         kept: Kept {
             files: number("--keep", &typed.report.keep)?,
-            bytes: typed.report.max_bytes.as_ref().map(|text| values::bytes("--max-bytes", text)).transpose()?,
+            bytes: typed
+                .report
+                .max_bytes
+                .as_ref()
+                .map(|text| values::bytes("--max-bytes", text))
+                .transpose()?,
         },
     })
 }
@@ -300,8 +362,12 @@ fn format(job: Job, typed: &Typed) -> Result<Format, String> {
     };
     match (job, format) {
         (Job::Dump | Job::Diff, Format::Text | Format::Json) => Ok(format),
-        (Job::Dump, _) => Err(format!("`dump` writes text or json; {} is for `record`", format.word())),
-        (Job::Diff, _) => Err(format!("`diff` writes text or json; {} is for one profile", format.word())),
+        (Job::Dump, _) => {
+            Err(format!("`dump` writes text or json; {} is for `record`", format.word()))
+        }
+        (Job::Diff, _) => {
+            Err(format!("`diff` writes text or json; {} is for one profile", format.word()))
+        }
         _ => Ok(format),
     }
 }
@@ -309,9 +375,13 @@ fn format(job: Job, typed: &Typed) -> Result<Format, String> {
 fn by_extension(path: &Path) -> Result<Format, String> {
     let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     Format::of_name(&name).ok_or_else(|| {
-        let known: Vec<String> = Format::ALL.iter().map(|f| format!(".{} ({})", f.extensions()[0], f.word())).collect();
+        let known: Vec<String> =
+            Format::ALL.iter().map(|f| format!(".{} ({})", f.extensions()[0], f.word())).collect();
         let path = shown(&path.to_string_lossy());
-        format!("the name `{path}` does not say a format: end it in {}, or name one with --format", known.join(", "))
+        format!(
+            "the name `{path}` does not say a format: end it in {}, or name one with --format",
+            known.join(", ")
+        )
     })
 }
 
@@ -357,7 +427,12 @@ fn given(typed: &Typed) -> Result<Given, String> {
         metric: typed.view.metric.as_ref().map(metric).transpose()?,
         roll_up: typed.view.by.as_ref().map(roll_up).transpose()?,
         grouping: typed.view.group.as_ref().map(|text| values::grouping(text)).transpose()?,
-        rename: typed.view.rename.iter().map(|text| values::rename(text)).collect::<Result<_, _>>()?,
+        rename: typed
+            .view
+            .rename
+            .iter()
+            .map(|text| values::rename(text))
+            .collect::<Result<_, _>>()?,
         filters: Filters {
             interesting: match typed.view.interesting.is_empty() {
                 true => Filter::default(),
@@ -373,7 +448,12 @@ fn given(typed: &Typed) -> Result<Given, String> {
         },
         range: window.map(|window| Range::Rolling(ns(window))),
         idle: typed.view.idle,
-        idle_at: typed.view.idle_at.iter().map(|text| values::regex("--idle-at", text)).collect::<Result<_, _>>()?,
+        idle_at: typed
+            .view
+            .idle_at
+            .iter()
+            .map(|text| values::regex("--idle-at", text))
+            .collect::<Result<_, _>>()?,
     })
 }
 
@@ -391,15 +471,20 @@ fn redact(typed: &Typed, surroundings: &Surroundings) -> Result<Redact, String> 
         ("--hide", typed.view.hide.is_some()),
         ("--rename", !typed.view.rename.is_empty()),
         ("--idle-at", !typed.view.idle_at.is_empty()),
-        ("--group frame:", typed.view.group.as_deref().is_some_and(|group| group.trim().starts_with("frame:"))),
+        (
+            "--group frame:",
+            typed.view.group.as_deref().is_some_and(|group| group.trim().starts_with("frame:")),
+        ),
     ];
     if let Some((option, _)) = by_name.iter().find(|(_, given)| *given) {
-        return Err(format!("`--redact` replaces the names that `{option}` goes by; leave one of them out"));
+        return Err(format!(
+            "`--redact` replaces the names that `{option}` goes by; leave one of them out"
+        ));
     }
     match surroundings.redact_key.as_deref() {
-        Some(text) if text.len() < KEY_MIN => {
-            Err(format!("{KEY} is shorter than {KEY_MIN} characters; make one with `openssl rand -hex 16`"))
-        }
+        Some(text) if text.len() < KEY_MIN => Err(format!(
+            "{KEY} is shorter than {KEY_MIN} characters; make one with `openssl rand -hex 16`"
+        )),
         Some(text) => Ok(Redact { key: Key::of(text), only_this_run: false }),
         None => Ok(Redact { key: Key::random(), only_this_run: true }),
     }

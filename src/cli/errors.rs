@@ -8,7 +8,9 @@ use super::{CliExit, options};
 /// `subcommand`: the one that was typed.
 pub fn exit(error: Error, subcommand: Option<&str>) -> CliExit {
     match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => CliExit::printed(error.render().to_string()),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            CliExit::printed(error.render().to_string())
+        }
         _ => CliExit::usage(sentence(&error, subcommand)),
     }
 }
@@ -20,15 +22,24 @@ fn sentence(error: &Error, subcommand: Option<&str>) -> String {
             let word = text(error, ContextKind::InvalidSubcommand).unwrap_or_default();
             stray(&word, None)
         }
-        (ErrorKind::UnknownArgument, Some(word)) if !word.starts_with('-') => stray(&word, subcommand),
+        (ErrorKind::UnknownArgument, Some(word)) if !word.starts_with('-') => {
+            stray(&word, subcommand)
+        }
         (ErrorKind::UnknownArgument, Some(argument)) => {
             unknown(&argument, text(error, ContextKind::SuggestedArg), subcommand)
         }
-        (ErrorKind::ArgumentConflict, Some(argument)) => format!("`{argument}` is given more than once"),
+        (ErrorKind::ArgumentConflict, Some(argument)) => {
+            format!("`{argument}` is given more than once")
+        }
         // A flag with a value (`--idle=1`).
         (ErrorKind::TooManyValues, Some(argument)) => format!("`{argument}` takes no value"),
-        (ErrorKind::InvalidValue | ErrorKind::TooFewValues | ErrorKind::WrongNumberOfValues, Some(argument)) => {
-            format!("`{argument}` needs a value; one that begins with a dash is written `{argument}=VALUE`")
+        (
+            ErrorKind::InvalidValue | ErrorKind::TooFewValues | ErrorKind::WrongNumberOfValues,
+            Some(argument),
+        ) => {
+            format!(
+                "`{argument}` needs a value; one that begins with a dash is written `{argument}=VALUE`"
+            )
         }
         (ErrorKind::InvalidUtf8, _) => {
             "an argument is not UTF-8 text; only FILE and COMMAND may be of other bytes".into()
@@ -44,13 +55,16 @@ fn sentence(error: &Error, subcommand: Option<&str>) -> String {
 /// Similarity (Jaro) from which a subcommand is suggested; clap's own for options.
 const ALIKE: f64 = 0.7;
 
-/// A word that is no subcommand, or one too many: most often a pid or a command that lacks its `-p` or `--`.
+/// A word that is no subcommand, or one too many: most often a pid or a command that lacks its `-p`
+/// or `--`.
 fn stray(word: &str, subcommand: Option<&str>) -> String {
     let shown = shown(word);
     let number = !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit());
     match (number, subcommand) {
         (true, _) => {
-            format!("`{shown}` is one word too many; a process is named with `-p {shown}`, each with its own `-p`")
+            format!(
+                "`{shown}` is one word too many; a process is named with `-p {shown}`, each with its own `-p`"
+            )
         }
         (false, Some(subcommand)) => {
             format!(
@@ -59,14 +73,22 @@ fn stray(word: &str, subcommand: Option<&str>) -> String {
         }
         (false, None) => {
             let definitions = options::definitions();
-            let names: Vec<&str> = definitions.get_subcommands().map(clap::Command::get_name).collect();
+            let names: Vec<&str> =
+                definitions.get_subcommands().map(clap::Command::get_name).collect();
             let alike = |name: &&&str| strsim::jaro(word, name) > ALIKE;
-            match names.iter().filter(alike).max_by(|a, b| strsim::jaro(word, a).total_cmp(&strsim::jaro(word, b))) {
+            match names
+                .iter()
+                .filter(alike)
+                .max_by(|a, b| strsim::jaro(word, a).total_cmp(&strsim::jaro(word, b)))
+            {
                 Some(near) => format!(
                     "there is no subcommand `{shown}`; the nearest is `{near}`; a command is started with `-- {shown}`"
                 ),
                 None => {
-                    format!("`{shown}` is none of {}; a command is started with `-- {shown}`", names.join(", "))
+                    format!(
+                        "`{shown}` is none of {}; a command is started with `-- {shown}`",
+                        names.join(", ")
+                    )
                 }
             }
         }
@@ -78,21 +100,28 @@ fn unknown(argument: &str, near: Option<String>, subcommand: Option<&str>) -> St
     let shown = shown(argument);
     let definitions = options::definitions();
     let long = argument.strip_prefix("--");
-    let short = argument.strip_prefix('-').filter(|_| long.is_none()).and_then(|rest| rest.chars().next());
+    let short =
+        argument.strip_prefix('-').filter(|_| long.is_none()).and_then(|rest| rest.chars().next());
     let has = |command: &clap::Command| {
         command.get_arguments().any(|arg| {
             long.is_some_and(|long| arg.get_long() == Some(long))
                 || short.is_some_and(|short| arg.get_short() == Some(short))
         })
     };
-    let owners: Vec<&str> = definitions.get_subcommands().filter(|sub| has(sub)).map(clap::Command::get_name).collect();
-    let help = subcommand.map_or_else(|| "sampletop --help".into(), |sub| format!("sampletop {sub} --help"));
+    let owners: Vec<&str> =
+        definitions.get_subcommands().filter(|sub| has(sub)).map(clap::Command::get_name).collect();
+    let help = subcommand
+        .map_or_else(|| "sampletop --help".into(), |sub| format!("sampletop {sub} --help"));
     let place = subcommand.map_or_else(|| "the live view".into(), |sub| format!("`{sub}`"));
     match (owners.as_slice(), near) {
         ([], _) if has(&definitions) => format!("`{shown}` does nothing for {place}; leave it out"),
-        ([], Some(near)) => format!("there is no option `{shown}`; the nearest is `{}`", option(&near)),
+        ([], Some(near)) => {
+            format!("there is no option `{shown}`; the nearest is `{}`", option(&near))
+        }
         ([], None) => format!("there is no option `{shown}`; `{help}` lists them"),
-        (owners, _) => format!("`{shown}` does nothing for {place}; it is an option of {}", owners.join(", ")),
+        (owners, _) => {
+            format!("`{shown}` does nothing for {place}; it is an option of {}", owners.join(", "))
+        }
     }
 }
 

@@ -43,7 +43,8 @@ Examples:
   sampletop open                       the last session
   sampletop open p.sampletop -o p.svg  convert a profile";
 const DIFF_EXAMPLE: &str = "Example: sampletop diff before.sampletop after.sampletop --metric cpu";
-const MERGE_EXAMPLE: &str = "Example: sampletop merge monday.sampletop tuesday.sampletop -o week.html";
+const MERGE_EXAMPLE: &str =
+    "Example: sampletop merge monday.sampletop tuesday.sampletop -o week.html";
 const DUMP_EXAMPLE: &str = "Example: sampletop dump -p 4321 -o stacks.txt";
 const COMPLETIONS_EXAMPLE: &str =
     "Example: sampletop completions bash > /usr/share/bash-completion/completions/sampletop";
@@ -427,7 +428,8 @@ pub struct PushOptions {
     pub push_spool_bytes: Option<String>,
 }
 
-/// Accepted by every subcommand, so that they can stand in a shell alias; listed where there is a live view.
+/// Accepted by every subcommand, so that they can stand in a shell alias; listed where there is a
+/// live view.
 #[derive(Args, Clone, PartialEq, Debug, Default)]
 #[command(next_help_heading = "Screen and files")]
 pub struct ScreenOptions {
@@ -492,10 +494,12 @@ pub fn manual() -> String {
         let about = sub.get_about().map(ToString::to_string).unwrap_or_default();
         std::io::Write::write_all(
             &mut text,
-            format!(".SH \"SAMPLETOP {}\"\n{about}.\n{section}", sub.get_name().to_uppercase()).as_bytes(),
+            format!(".SH \"SAMPLETOP {}\"\n{about}.\n{section}", sub.get_name().to_uppercase())
+                .as_bytes(),
         )
     });
-    let end = page.render_extra_section(&mut text).and_then(|()| page.render_version_section(&mut text));
+    let end =
+        page.render_extra_section(&mut text).and_then(|()| page.render_version_section(&mut text));
     debug_assert!(program.and(subcommands).and(end).is_ok(), "memory takes every byte");
     String::from_utf8_lossy(&text).into_owned()
 }

@@ -23,13 +23,17 @@ pub fn push(typed: &Typed, surroundings: &Surroundings) -> Result<Option<Push>, 
     let address = address(text)?;
     let token = token(typed, surroundings)?;
     if token.is_some() && !address.encrypted && !address.loopback {
-        return Err("`--push` over http:// would show the token to everybody on the way; use https://".into());
+        return Err(
+            "`--push` over http:// would show the token to everybody on the way; use https://"
+                .into(),
+        );
     }
     let tenant = typed.push.push_tenant.as_deref().map(|text| match is_word(text) {
         true => Ok(text.to_owned()),
-        false => {
-            Err(format!("`--push-tenant {}` is no tenant's name: letters, digits and signs, no blank", shown(text)))
-        }
+        false => Err(format!(
+            "`--push-tenant {}` is no tenant's name: letters, digits and signs, no blank",
+            shown(text)
+        )),
     });
     let mut labels: Vec<(String, String)> = Vec::new();
     for text in &typed.push.push_label {
@@ -48,8 +52,12 @@ pub fn push(typed: &Typed, surroundings: &Surroundings) -> Result<Option<Push>, 
     if typed.push.push_spool.as_ref().is_some_and(|path| path.as_os_str().is_empty()) {
         return Err("`--push-spool ''` names no directory".into());
     }
-    let spool_bytes =
-        typed.push.push_spool_bytes.as_ref().map(|text| values::bytes("--push-spool-bytes", text)).transpose()?;
+    let spool_bytes = typed
+        .push
+        .push_spool_bytes
+        .as_ref()
+        .map(|text| values::bytes("--push-spool-bytes", text))
+        .transpose()?;
     Ok(Some(Push {
         endpoint: address.endpoint,
         token,
@@ -79,7 +87,12 @@ struct Address {
 /// Sentences repeat nothing of an address that may hold a secret.
 fn address(text: &str) -> Result<Address, String> {
     let text = text.trim();
-    let host = text.split_once("://").map_or(text, |(_, rest)| rest).split(['/', '?', '#']).next().unwrap_or_default();
+    let host = text
+        .split_once("://")
+        .map_or(text, |(_, rest)| rest)
+        .split(['/', '?', '#'])
+        .next()
+        .unwrap_or_default();
     if host.contains('@') {
         return Err(format!(
             "the address behind `--push` holds a user, and everybody sees the command line; put USER:PASSWORD into a file for `--push-token-file`, or into {TOKEN}"
@@ -88,12 +101,19 @@ fn address(text: &str) -> Result<Address, String> {
     if text.contains(['?', '#']) {
         return Err("the address behind `--push` ends before a `?` or `#`; labels are given with `--push-label`".into());
     }
-    let wrong = || format!("`--push {}` is no address of a server, as https://pyroscope.example:4040", shown(text));
+    let wrong = || {
+        format!(
+            "`--push {}` is no address of a server, as https://pyroscope.example:4040",
+            shown(text)
+        )
+    };
     let uri: Uri = text.parse().map_err(|_| wrong())?;
-    let (scheme, Some(authority)) = (uri.scheme_str(), uri.authority()) else { return Err(wrong()) };
+    let (scheme, Some(authority)) = (uri.scheme_str(), uri.authority()) else {
+        return Err(wrong());
+    };
     let port = authority.as_str().strip_prefix(authority.host()).unwrap_or_default();
-    let numbered =
-        port.is_empty() || port.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok_and(|n| n > 0));
+    let numbered = port.is_empty()
+        || port.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok_and(|n| n > 0));
     if !matches!(scheme, Some("http" | "https")) || authority.host().is_empty() || !numbered {
         return Err(wrong());
     }
@@ -111,12 +131,18 @@ fn address(text: &str) -> Result<Address, String> {
 
 fn token(typed: &Typed, surroundings: &Surroundings) -> Result<Option<Token>, String> {
     match (&typed.push.push_token_file, &surroundings.push_token) {
-        (Some(path), _) if path.as_os_str().is_empty() => Err("`--push-token-file ''` names no file".into()),
+        (Some(path), _) if path.as_os_str().is_empty() => {
+            Err("`--push-token-file ''` names no file".into())
+        }
         // What is said here and now counts more than what the environment says to all.
         (Some(path), _) => Ok(Some(Token::File(path.clone()))),
         (None, Some(bytes)) => match String::from_utf8(bytes.clone()) {
-            Ok(text) if is_word(text.trim()) => Ok(Some(Token::Text(Secret(text.trim().to_owned())))),
-            _ => Err(format!("{TOKEN} is no token: letters, digits and signs, no blank; unset it if there is none")),
+            Ok(text) if is_word(text.trim()) => {
+                Ok(Some(Token::Text(Secret(text.trim().to_owned()))))
+            }
+            _ => Err(format!(
+                "{TOKEN} is no token: letters, digits and signs, no blank; unset it if there is none"
+            )),
         },
         (None, None) => Ok(None),
     }
@@ -130,7 +156,9 @@ fn is_word(text: &str) -> bool {
 /// As Pyroscope takes it: there is no way to quote.
 fn label(text: &str) -> Result<(String, String), String> {
     let wrong = |why: &str| Err(format!("`--push-label {}` {why}", shown(text)));
-    let Some((key, value)) = text.split_once('=') else { return wrong("is no label, as region=eu") };
+    let Some((key, value)) = text.split_once('=') else {
+        return wrong("is no label, as region=eu");
+    };
     let (key, value) = (key.trim(), value.trim());
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.');
     if key.is_empty()
@@ -138,7 +166,9 @@ fn label(text: &str) -> Result<(String, String), String> {
         || key.starts_with(|c: char| c.is_ascii_digit())
         || !key.chars().all(plain)
     {
-        return wrong("has no label's name: letters, digits, `_` and `.`, and no digit or `__` first");
+        return wrong(
+            "has no label's name: letters, digits, `_` and `.`, and no digit or `__` first",
+        );
     }
     if TAKEN.contains(&key) {
         return wrong("is a label that the profiles bring themselves; take another name");
@@ -165,7 +195,10 @@ mod tests {
     fn an_address_is_that_of_the_server_or_of_its_ingest() {
         assert_eq!(endpoint("https://p.example"), "https://p.example/ingest");
         assert_eq!(endpoint(" HTTP://p.example:4040/ "), "http://p.example:4040/ingest");
-        assert_eq!(endpoint("https://p.example/pyroscope/ingest/"), "https://p.example/pyroscope/ingest");
+        assert_eq!(
+            endpoint("https://p.example/pyroscope/ingest/"),
+            "https://p.example/pyroscope/ingest"
+        );
         assert_eq!(endpoint("http://[::1]:4040/a"), "http://[::1]:4040/a/ingest");
         for text in [
             "",
@@ -182,10 +215,14 @@ mod tests {
             assert!(sentence.contains("is no address of a server"), "{text}: {sentence}");
         }
         let loopback = |text: &str| address(text).expect("an address").loopback;
-        for text in ["http://localhost:1", "http://127.8.0.1", "http://[::1]:4040", "http://LOCALHOST"] {
+        for text in
+            ["http://localhost:1", "http://127.8.0.1", "http://[::1]:4040", "http://LOCALHOST"]
+        {
             assert!(loopback(text), "{text}");
         }
-        for text in ["http://p.example", "http://10.0.0.1", "http://localhost.example", "http://[::2]"] {
+        for text in
+            ["http://p.example", "http://10.0.0.1", "http://localhost.example", "http://[::2]"]
+        {
             assert!(!loopback(text), "{text}");
         }
     }

@@ -1,10 +1,14 @@
+mod push;
+
 use std::ffi::OsString;
 use std::time::Duration;
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::config::{CaptureChoice, Format, Kept, Push, Reports, Secret, TargetSpec, Token, Wanted, Workload};
+use crate::config::{
+    CaptureChoice, Format, Kept, Push, Reports, Secret, TargetSpec, Token, Wanted, Workload,
+};
 use crate::model::diff::Per;
 use crate::model::frame::SECOND;
 use crate::model::settings::{Grouping, Metric, Range, RollUp};
@@ -24,7 +28,8 @@ fn words(line: &str) -> Vec<OsString> {
 }
 
 fn on(surroundings: &Surroundings, line: &str) -> Config {
-    parse_in(words(line).into_iter(), surroundings).unwrap_or_else(|e| panic!("{line}: {}", e.message))
+    parse_in(words(line).into_iter(), surroundings)
+        .unwrap_or_else(|e| panic!("{line}: {}", e.message))
 }
 
 fn refused(surroundings: &Surroundings, line: &str) -> String {
@@ -46,11 +51,18 @@ fn several_processes_are_named_by_number_name_or_group() {
     assert_eq!(pids(&config), [7, 9]);
     assert!(config.subprocesses && !on(&TERMINAL, "-p 9").subprocesses);
     let config = on(&PIPE, "record --name ^nginx");
-    assert!(matches!(&config.target, Some(TargetSpec::Processes(Wanted::Name(name))) if name.as_str() == "^nginx"));
+    assert!(
+        matches!(&config.target, Some(TargetSpec::Processes(Wanted::Name(name))) if name.as_str() == "^nginx")
+    );
     let config = on(&PIPE, "dump --cgroup system.slice/x.service");
-    let Some(TargetSpec::Processes(Wanted::Cgroup(path))) = config.target else { panic!("{:?}", config.target) };
+    let Some(TargetSpec::Processes(Wanted::Cgroup(path))) = config.target else {
+        panic!("{:?}", config.target)
+    };
     assert_eq!(path.to_str(), Some("system.slice/x.service"));
-    assert!(matches!(on(&PIPE, "record --subprocesses -- make").target, Some(TargetSpec::Command(_))));
+    assert!(matches!(
+        on(&PIPE, "record --subprocesses -- make").target,
+        Some(TargetSpec::Command(_))
+    ));
     for line in ["-p 7 --name x", "--name x --cgroup y", "-p 7 --cgroup y"] {
         assert!(refused(&TERMINAL, line).contains("different ways"), "{line}");
     }
@@ -99,9 +111,12 @@ fn a_command_keeps_its_own_options() {
 #[test]
 fn options_stand_behind_their_subcommand() {
     let config = on(&PIPE, "record --rename s/a/b/ -p 7 --rename s/c/d/ -d 3s");
-    assert!(matches!(config.mode, Mode::Record { duration: Some(d) } if d == Duration::from_secs(3)));
+    assert!(
+        matches!(config.mode, Mode::Record { duration: Some(d) } if d == Duration::from_secs(3))
+    );
     assert!(pids(&config) == [7]);
-    let rules = config.settings.rename.iter().map(|rule| (rule.pattern.as_str(), rule.text.as_str()));
+    let rules =
+        config.settings.rename.iter().map(|rule| (rule.pattern.as_str(), rule.text.as_str()));
     assert_eq!(rules.collect::<Vec<_>>(), [("a", "b"), ("c", "d")]);
     for line in ["-p 7 record", "--metric cpu record -p 7", "-i 5ms dump -p 7"] {
         assert!(refused(&PIPE, line).contains("stand behind it"), "{line}");
@@ -142,13 +157,23 @@ fn completions_and_the_manual_know_all_subcommands() {
         assert_eq!((exit.code, exit.to_stdout), (0, true), "{line}");
         exit.message
     };
-    let mut texts: Vec<String> =
-        ["bash", "elvish", "fish", "powershell", "zsh"].map(|shell| printed(&format!("completions {shell}"))).into();
+    let mut texts: Vec<String> = ["bash", "elvish", "fish", "powershell", "zsh"]
+        .map(|shell| printed(&format!("completions {shell}")))
+        .into();
     texts.push(printed("man").to_lowercase().replace("\\-", "-"));
     for text in texts {
-        for name in
-            ["record", "report", "open", "diff", "merge", "dump", "demo", "doctor", "max-overhead", "push-spool"]
-        {
+        for name in [
+            "record",
+            "report",
+            "open",
+            "diff",
+            "merge",
+            "dump",
+            "demo",
+            "doctor",
+            "max-overhead",
+            "push-spool",
+        ] {
             assert!(text.contains(name), "{name} is missing: {text}");
         }
     }
@@ -166,21 +191,37 @@ fn reports_come_every_quarter_of_an_hour_or_as_it_is_said() {
     let quarter = Some(Duration::from_secs(900));
     assert_eq!(
         defaults,
-        Reports { every: quarter, count: None, cumulative: false, max_lines: 200, kept: Kept::default() }
+        Reports {
+            every: quarter,
+            count: None,
+            cumulative: false,
+            max_lines: 200,
+            kept: Kept::default()
+        }
     );
     assert_eq!(reports("-p 7 --every 0").every, None);
     assert_eq!(reports("-p 7 --every 0s").every, None);
-    let given = reports("--name x --every 1h --count 3 --cumulative --max-lines 50 -o d/ --keep 9 --max-bytes 10M");
+    let given = reports(
+        "--name x --every 1h --count 3 --cumulative --max-lines 50 -o d/ --keep 9 --max-bytes 10M",
+    );
     let kept = Kept { files: Some(9), bytes: Some(10 << 20) };
     assert_eq!(
         given,
-        Reports { every: Some(Duration::from_secs(3600)), count: Some(3), cumulative: true, max_lines: 50, kept }
+        Reports {
+            every: Some(Duration::from_secs(3600)),
+            count: Some(3),
+            cumulative: true,
+            max_lines: 50,
+            kept
+        }
     );
     for (size, bytes) in [("1", 1), ("2k", 2 << 10), ("3MB", 3 << 20), ("4GiB", 4 << 30)] {
         assert_eq!(reports(&format!("-p 7 --max-bytes {size}")).kept.bytes, Some(bytes), "{size}");
     }
     // Logs are called as people like; a known extension is that format.
-    for (line, format) in [("", Format::Text), ("-o app.log", Format::Text), ("-o app.json", Format::Json)] {
+    for (line, format) in
+        [("", Format::Text), ("-o app.log", Format::Text), ("-o app.json", Format::Json)]
+    {
         assert_eq!(on(&PIPE, &format!("report -p 7 {line}")).output.format, format, "{line}");
     }
     for wrong in [
@@ -200,7 +241,12 @@ fn reports_come_every_quarter_of_an_hour_or_as_it_is_said() {
     }
     refused(&TERMINAL, "record -p 7 --format sampletop");
     on(&PIPE, "record -p 7 --format sampletop");
-    for other in ["record -p 7 --every 5m", "dump -p 7 --keep 3", "-p 7 --count 3", "record -p 7 --cumulative"] {
+    for other in [
+        "record -p 7 --every 5m",
+        "dump -p 7 --keep 3",
+        "-p 7 --count 3",
+        "record -p 7 --cumulative",
+    ] {
         refused(&TERMINAL, other);
     }
 }
@@ -237,12 +283,18 @@ fn the_format_follows_the_name_unless_it_is_given() {
     assert_eq!(format("record -p 1 -o a.sampletop"), (Format::Sampletop, file("a.sampletop")));
     assert_eq!(format("record -p 1 -o a --format sampletop"), (Format::Sampletop, file("a")));
     assert_eq!(format("record -p 1 -o a.json.svg"), (Format::Svg, file("a.json.svg")));
-    assert_eq!(format("record -p 1 -o a.SpeedScope.json"), (Format::Speedscope, file("a.SpeedScope.json")));
+    assert_eq!(
+        format("record -p 1 -o a.SpeedScope.json"),
+        (Format::Speedscope, file("a.SpeedScope.json"))
+    );
     assert_eq!(format("record -p 1 -o speedscope.json"), (Format::Json, file("speedscope.json")));
     assert_eq!(format("dump -p 1 -o d.json"), (Format::Json, file("d.json")));
     assert!(refused(&PIPE, "record -p 1 -o .json").contains("does not say a format"));
     assert!(refused(&PIPE, "record -p 1 -o a.gz").contains(".pb.gz (pprof)"));
-    assert!(refused(&TERMINAL, "record -p 1 --format pprof").contains("a .pb.gz file is no text for a terminal"));
+    assert!(
+        refused(&TERMINAL, "record -p 1 --format pprof")
+            .contains("a .pb.gz file is no text for a terminal")
+    );
     let message = refused(&PIPE, "record -p 1 -o p.bmp");
     for name in ["p.bmp", "text", "json", "folded", "sampletop"] {
         assert!(message.contains(name), "{message}");
@@ -252,13 +304,19 @@ fn the_format_follows_the_name_unless_it_is_given() {
 #[test]
 fn two_profiles_are_compared() {
     let diff = |line: &str| match on(&PIPE, line).mode {
-        Mode::Diff { before, after, per, given } => {
-            (before.to_string_lossy().into_owned(), after.to_string_lossy().into_owned(), per, given)
-        }
+        Mode::Diff { before, after, per, given } => (
+            before.to_string_lossy().into_owned(),
+            after.to_string_lossy().into_owned(),
+            per,
+            given,
+        ),
         mode => panic!("{mode:?}"),
     };
     let (before, after, per, given) = diff("diff a.sampletop b.sampletop --metric cpu");
-    assert_eq!((&*before, &*after, per, given.metric), ("a.sampletop", "b.sampletop", Per::Run, Some(Metric::Cpu)));
+    assert_eq!(
+        (&*before, &*after, per, given.metric),
+        ("a.sampletop", "b.sampletop", Per::Run, Some(Metric::Cpu))
+    );
     assert_eq!(diff("diff a b --per share").2, Per::Share);
     assert_eq!(on(&PIPE, "diff a b -o d.json").output.format, Format::Json);
     assert!(refused(&PIPE, "diff a b -o d.pb.gz").contains("pprof"));
@@ -283,9 +341,14 @@ fn profiles_are_merged_into_any_format() {
         Config { mode: Mode::Merge { files, .. }, output, .. } => (files.len(), output.format),
         config => panic!("{config:?}"),
     };
-    assert_eq!(merge("merge a.sampletop b.sampletop c.sampletop -o d.sampletop"), (3, Format::Sampletop));
+    assert_eq!(
+        merge("merge a.sampletop b.sampletop c.sampletop -o d.sampletop"),
+        (3, Format::Sampletop)
+    );
     assert_eq!(merge("merge a --max-lines 9"), (1, Format::Text));
-    for wrong in ["merge", "merge a -p 1", "merge a -o x.unknown", "merge a -- ls", "merge a --per run"] {
+    for wrong in
+        ["merge", "merge a -p 1", "merge a -o x.unknown", "merge a -- ls", "merge a --per run"]
+    {
         refused(&PIPE, wrong);
     }
     refused(&TERMINAL, "merge a --format sampletop");
@@ -299,11 +362,15 @@ fn names_are_replaced_under_a_key() {
     assert!(one.is_some_and(|redact| redact.only_this_run) && one != other, "each run has its own");
     let key = |text: &str| {
         let surroundings = Surroundings { redact_key: Some(text.into()), ..PIPE };
-        parse_in(words("diff a b --redact").into_iter(), &surroundings).map(|config| config.output.redact)
+        parse_in(words("diff a b --redact").into_iter(), &surroundings)
+            .map(|config| config.output.redact)
     };
     assert_eq!(key("0123456789abcdef"), key("0123456789abcdef"));
     assert_ne!(key("0123456789abcdef"), key("0123456789abcdeg"));
-    assert!(key("0123456789abcdef").is_ok_and(|redact| redact.is_some_and(|redact| !redact.only_this_run)));
+    assert!(
+        key("0123456789abcdef")
+            .is_ok_and(|redact| redact.is_some_and(|redact| !redact.only_this_run))
+    );
     let short = key("0123456789abcde").expect_err("too short").message;
     assert!(short.contains("SAMPLETOP_REDACT_KEY") && !short.contains("0123"), "{short}");
     for option in [
@@ -319,9 +386,13 @@ fn names_are_replaced_under_a_key() {
         let message = refused(&PIPE, &format!("record -p 1 --redact {option}"));
         assert!(message.contains("--redact") && message.contains(&option[..6]), "{message}");
     }
-    for line in
-        ["open a", "open a -o b.json", "report a", "merge a b -o c.json", "report -p 1 --by class --group process"]
-    {
+    for line in [
+        "open a",
+        "open a -o b.json",
+        "report a",
+        "merge a b -o c.json",
+        "report -p 1 --by class --group process",
+    ] {
         let config = on(&TERMINAL, &format!("{line} --redact"));
         assert!(config.output.redact.is_some(), "{line}");
     }
@@ -332,10 +403,18 @@ fn names_are_replaced_under_a_key() {
 
 #[test]
 fn the_demo_reports_once_where_nobody_can_press_keys() {
-    for (surroundings, line) in [(&TERMINAL, "demo --once"), (&PIPE, "demo"), (&PIPE, "demo --once")] {
+    for (surroundings, line) in
+        [(&TERMINAL, "demo --once"), (&PIPE, "demo"), (&PIPE, "demo --once")]
+    {
         let config = on(surroundings, line);
-        assert!(matches!(config.mode, Mode::Once { duration } if duration == Duration::from_secs(5)), "{line}");
-        assert!(matches!(config.target, Some(TargetSpec::Demo { workload: Workload::All })), "{line}");
+        assert!(
+            matches!(config.mode, Mode::Once { duration } if duration == Duration::from_secs(5)),
+            "{line}"
+        );
+        assert!(
+            matches!(config.target, Some(TargetSpec::Demo { workload: Workload::All })),
+            "{line}"
+        );
         assert_eq!(config.settings.range, Range::Cumulative { since: None });
     }
     let config = on(&TERMINAL, "demo --workload locks");
@@ -351,8 +430,12 @@ fn everything_that_is_shown_can_be_set() {
     assert_eq!((settings.metric, settings.roll_up), (Metric::Off, RollUp::Line));
     assert!(matches!(&settings.grouping, Grouping::Frame(r) if r.as_str() == "^handle"));
     assert_eq!(settings.filters.interesting.active().expect("set"), &["a::", "b"]);
-    let regexes =
-        [&settings.filters.threads, &settings.filters.focus, &settings.filters.ignore, &settings.filters.hide];
+    let regexes = [
+        &settings.filters.threads,
+        &settings.filters.focus,
+        &settings.filters.ignore,
+        &settings.filters.hide,
+    ];
     assert_eq!(regexes.map(|f| f.active().expect("set").as_str()), ["w", "f", "g", "h"]);
     assert_eq!(settings.filters.min_percent.active(), Some(&0.5));
     assert!(settings.idle);
@@ -366,7 +449,13 @@ fn a_doctor_is_asked_about_this_machine_or_one_process() {
         assert!(matches!(config.mode, Mode::Doctor { json: found } if found == json), "{line}");
         assert_eq!(config.target.is_some(), line.contains("-p"), "{line}");
     }
-    for line in ["doctor -i 5ms", "doctor --capture perf", "doctor -d 1s", "doctor -o x.txt", "doctor --metric cpu"] {
+    for line in [
+        "doctor -i 5ms",
+        "doctor --capture perf",
+        "doctor -d 1s",
+        "doctor -o x.txt",
+        "doctor --metric cpu",
+    ] {
         assert!(refused(&PIPE, line).contains("does nothing for `doctor`"), "{line}");
     }
     assert!(refused(&PIPE, "record -p 7 --json").contains("--json"));
@@ -383,11 +472,17 @@ fn colours_are_off_where_they_are_not_wanted() {
 #[test]
 fn the_locale_decides_what_is_drawn_with() {
     let not_utf8 = |variables: &[(&str, &str)]| {
-        let value = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, value)| OsString::from(value));
+        let value = |name: &str| {
+            variables.iter().find(|(n, _)| *n == name).map(|(_, value)| OsString::from(value))
+        };
         super::is_not_utf8(value)
     };
     assert!(!not_utf8(&[]));
-    assert!(not_utf8(&[("LANG", "C")]) && not_utf8(&[("LANG", "POSIX")]) && not_utf8(&[("LANG", "de_DE.ISO-8859-1")]));
+    assert!(
+        not_utf8(&[("LANG", "C")])
+            && not_utf8(&[("LANG", "POSIX")])
+            && not_utf8(&[("LANG", "de_DE.ISO-8859-1")])
+    );
     assert!(!not_utf8(&[("LANG", "en_US.UTF-8")]) && !not_utf8(&[("LANG", "C.utf8")]));
     assert!(not_utf8(&[("LC_ALL", "C"), ("LC_CTYPE", "C.UTF-8"), ("LANG", "C.UTF-8")]));
     assert!(!not_utf8(&[("LC_ALL", ""), ("LC_CTYPE", "C.UTF-8"), ("LANG", "C")]));
@@ -412,7 +507,10 @@ fn an_interval_that_is_named_is_kept_unless_a_bound_is_named_too() {
     assert_eq!(bound("-p 1 --max-overhead 100"), Some(100.0));
     for wrong in ["0", "-1", "101", "NaN", "much", "3%%x"] {
         let message = refused(&TERMINAL, &format!("-p 1 --max-overhead {wrong}"));
-        assert!(message.contains(&format!("--max-overhead {wrong}")) && message.contains("0.1 to 100"), "{message}");
+        assert!(
+            message.contains(&format!("--max-overhead {wrong}")) && message.contains("0.1 to 100"),
+            "{message}"
+        );
     }
     assert!(refused(&PIPE, "dump -p 1 --max-overhead 3").contains("does nothing for `dump`"));
 }
@@ -442,94 +540,6 @@ fn the_workload_child_gets_its_arguments_untouched() {
 }
 
 #[test]
-fn a_report_is_pushed_with_what_it_needs() {
-    let push = |surroundings: &Surroundings, line: &str| on(surroundings, &format!("report -p 7 {line}")).output.push;
-    assert_eq!(push(&PIPE, ""), None);
-    let plain = push(&PIPE, "--push https://p.example").expect("it is pushed");
-    let expected = Push {
-        endpoint: "https://p.example/ingest".into(),
-        token: None,
-        tenant: None,
-        labels: vec![],
-        spool: None,
-        spool_bytes: 64 << 20,
-        alone: true,
-    };
-    assert_eq!(plain, expected);
-    let all = "--push-label a=b --push-label service_name=shop --push-tenant t --push-spool /s --push-spool-bytes 1M -o r.log";
-    let full = push(&PIPE, &format!("--push https://p.example --push-token-file /t {all}"));
-    let labels = [("a", "b"), ("service_name", "shop")].map(|(key, value)| (key.to_owned(), value.to_owned()));
-    let expected = Push {
-        token: Some(Token::File("/t".into())),
-        tenant: Some("t".into()),
-        labels: labels.into(),
-        spool: Some("/s".into()),
-        spool_bytes: 1 << 20,
-        alone: false,
-        ..expected
-    };
-    assert_eq!(full, Some(expected));
-    // `-o -` is standard output besides.
-    assert!(!push(&PIPE, "--push https://p.example -o - --max-lines 5").expect("it is pushed").alone);
-    // A server's time line wants more points than a person.
-    let every = |line: &str| match on(&PIPE, &format!("report -p 7 {line}")).mode {
-        Mode::Report(reports) => reports.every,
-        mode => panic!("{mode:?}"),
-    };
-    assert_eq!(every("--push https://p.example"), Some(Duration::from_secs(60)));
-    assert_eq!(every("--push https://p.example --every 15m"), Some(Duration::from_secs(900)));
-}
-
-#[test]
-fn a_token_is_of_the_environment_or_a_file_and_goes_nowhere_in_the_open() {
-    let with = |token: &str| Surroundings { push_token: Some(token.into()), ..PIPE };
-    let line = "report -p 7 --push https://p.example";
-    let config = on(&with(" s3cret\n"), line);
-    let token = config.output.push.as_ref().expect("it is pushed").token.clone();
-    assert_eq!(token, Some(Token::Text(Secret("s3cret".into()))));
-    assert!(!format!("{config:?}").contains("s3cret"));
-    let token = on(&with("s3cret"), &format!("{line} --push-token-file t")).output.push.expect("it is pushed").token;
-    assert_eq!(token, Some(Token::File("t".into())));
-    for bad in ["", "two words", "\u{e9}"] {
-        assert!(refused(&with(bad), line).contains("SAMPLETOP_PUSH_TOKEN is no token"), "{bad}");
-    }
-    // Without a push nobody minds it.
-    on(&with(""), "report -p 7");
-    let clear = refused(&with("s3cret"), "report -p 7 --push http://p.example");
-    assert!(clear.contains("https://") && !clear.contains("s3cret"), "{clear}");
-    assert!(refused(&PIPE, "report -p 7 --push http://p.example --push-token-file t").contains("https://"));
-    on(&with("s3cret"), "report -p 7 --push http://127.0.0.1:4040");
-    on(&PIPE, "report -p 7 --push http://p.example");
-}
-
-#[test]
-fn a_push_that_cannot_be_meant_is_refused() {
-    let refusals = [
-        ("--push p.example", "is no address"),
-        ("--push https://me:s3cret@p.example", "--push-token-file"),
-        ("--push https://p.example --secure", "--secure"),
-        ("--push https://p.example --cumulative", "--cumulative"),
-        ("--push https://p.example --format json", "-o FILE"),
-        ("--push https://p.example --max-lines 5", "-o FILE"),
-        ("--push https://p.example --push-label a", "region=eu"),
-        ("--push https://p.example --push-label a=b --push-label a=c", "twice"),
-        ("--push https://p.example --push-label group=x", "take another name"),
-        ("--push https://p.example --push-tenant=", "--push-tenant"),
-        ("--push https://p.example --push-spool=", "--push-spool"),
-        ("--push https://p.example --push-spool-bytes 0", "--push-spool-bytes 0"),
-        ("--push https://p.example --push-token-file=", "--push-token-file"),
-        ("--push-label a=b", "without `--push URL`"),
-        ("--push-spool-bytes 1M", "without `--push URL`"),
-    ];
-    for (line, words) in refusals {
-        let sentence = refused(&PIPE, &format!("report -p 7 {line}"));
-        assert!(sentence.contains(words) && !sentence.contains("s3cret"), "{line}: {sentence}");
-    }
-    assert!(refused(&PIPE, "record -p 7 --push https://p.example").contains("does nothing for `record`"));
-    assert!(refused(&PIPE, "record -p 7 --push-label a=b").contains("does nothing for `record`"));
-}
-
-#[test]
 fn the_definitions_are_sound_and_the_help_fits() {
     options::definitions().debug_assert();
     let help = |line: &str| {
@@ -542,7 +552,10 @@ fn the_definitions_are_sound_and_the_help_fits() {
     for absent in ["--config", "__workload"] {
         assert!(!all.contains(absent), "{absent} does not exist yet");
     }
-    assert!(help("record --help").lines().count() < 40 && help("record -h").contains("Example: sampletop record"));
+    assert!(
+        help("record --help").lines().count() < 40
+            && help("record -h").contains("Example: sampletop record")
+    );
     let mut definitions = options::definitions().term_width(80);
     definitions.build();
     for sub in std::iter::once(&definitions).chain(definitions.get_subcommands()) {

@@ -1,12 +1,13 @@
-//! What was typed, the same shape for every subcommand; what a subcommand has no option for is at its default.
+//! What was typed, the same shape for every subcommand; what a subcommand has no option for is at
+//! its default.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use super::Surroundings;
 use super::options::{
-    CommandLine, MaxLinesOption, OutputOptions, PushOptions, ReportOptions, SamplingOptions, ScreenOptions, Sub,
-    TargetOptions, ViewOptions,
+    CommandLine, MaxLinesOption, OutputOptions, PushOptions, ReportOptions, SamplingOptions,
+    ScreenOptions, Sub, TargetOptions, ViewOptions,
 };
 use super::values::STDOUT;
 
@@ -49,15 +50,20 @@ pub struct Typed {
     pub json: bool,
 }
 
-/// Brings what clap has read into one shape. Errors name an option that does nothing where it stands.
+/// Brings what clap has read into one shape. Errors name an option that does nothing where it
+/// stands.
 pub fn typed(line: CommandLine, surroundings: &Surroundings) -> Result<Typed, String> {
     let CommandLine { subcommand, target, sampling, view, screen: outer, command } = line;
     let Some(subcommand) = subcommand else {
         return Ok(Typed { target, sampling, view, screen: outer, command, ..Typed::default() });
     };
-    if (&target, &sampling, &view) != (&Default::default(), &Default::default(), &Default::default()) {
+    if (&target, &sampling, &view)
+        != (&Default::default(), &Default::default(), &Default::default())
+    {
         let name = word(&subcommand);
-        return Err(format!("options of `{name}` stand behind it, as in `sampletop {name} -p PID`"));
+        return Err(format!(
+            "options of `{name}` stand behind it, as in `sampletop {name} -p PID`"
+        ));
     }
     let mut typed = of_subcommand(subcommand, surroundings)?;
     // A shell alias may hold them before the subcommand.
@@ -78,9 +84,30 @@ fn of_subcommand(subcommand: Sub, surroundings: &Surroundings) -> Result<Typed, 
     Ok(match subcommand {
         Sub::Record { target, sampling, duration, view, output, screen, command } => {
             let duration = duration.duration;
-            Typed { job: Job::Record, target, sampling, duration, view, output, screen, command, ..rest() }
+            Typed {
+                job: Job::Record,
+                target,
+                sampling,
+                duration,
+                view,
+                output,
+                screen,
+                command,
+                ..rest()
+            }
         }
-        Sub::Report { file, target, sampling, view, output, report, max_lines, push, screen, command } => {
+        Sub::Report {
+            file,
+            target,
+            sampling,
+            view,
+            output,
+            report,
+            max_lines,
+            push,
+            screen,
+            command,
+        } => {
             let live = (target, sampling, report, push);
             if file.is_some() && live != Default::default() {
                 return Err(format!(
@@ -92,12 +119,39 @@ fn of_subcommand(subcommand: Sub, surroundings: &Surroundings) -> Result<Typed, 
             let (target, sampling, report, push) = live;
             let max_lines = max_lines.max_lines;
             let files = one(file);
-            Typed { job, files, target, sampling, view, output, report, max_lines, push, screen, command, ..rest() }
+            Typed {
+                job,
+                files,
+                target,
+                sampling,
+                view,
+                output,
+                report,
+                max_lines,
+                push,
+                screen,
+                command,
+                ..rest()
+            }
         }
-        Sub::Open { file, view, output, max_lines: MaxLinesOption { max_lines }, screen, command } => {
-            let job = if output.output.is_some() || output.format.is_some() { Job::Convert } else { Job::Open };
+        Sub::Open {
+            file,
+            view,
+            output,
+            max_lines: MaxLinesOption { max_lines },
+            screen,
+            command,
+        } => {
+            let job = if output.output.is_some() || output.format.is_some() {
+                Job::Convert
+            } else {
+                Job::Open
+            };
             if job == Job::Open && max_lines.is_some() {
-                return Err("`--max-lines` does nothing for the live view; name an output with `-o FILE`".into());
+                return Err(
+                    "`--max-lines` does nothing for the live view; name an output with `-o FILE`"
+                        .into(),
+                );
             }
             Typed { job, files: one(file), view, output, max_lines, screen, command, ..rest() }
         }
@@ -111,10 +165,24 @@ fn of_subcommand(subcommand: Sub, surroundings: &Surroundings) -> Result<Typed, 
         Sub::Dump { target, backend, frames, each, output, screen, command } => {
             let sampling = SamplingOptions { backend, ..SamplingOptions::default() };
             let view = ViewOptions { frames, ..ViewOptions::default() };
-            Typed { job: Job::Dump, target, sampling, view, each, output, screen, command, ..rest() }
+            Typed {
+                job: Job::Dump,
+                target,
+                sampling,
+                view,
+                each,
+                output,
+                screen,
+                command,
+                ..rest()
+            }
         }
         Sub::Demo { workload, once, sampling, duration, view, output, screen, command } => {
-            let job = if once || !surroundings.stdout_is_terminal { Job::DemoOnce } else { Job::DemoLive };
+            let job = if once || !surroundings.stdout_is_terminal {
+                Job::DemoOnce
+            } else {
+                Job::DemoLive
+            };
             let duration = duration.duration;
             let idle = [
                 ("--duration", duration.is_some()),
@@ -122,8 +190,11 @@ fn of_subcommand(subcommand: Sub, surroundings: &Surroundings) -> Result<Typed, 
                 ("--format", output.format.is_some()),
                 ("--redact", output.redact),
             ];
-            if let (Job::DemoLive, Some((option, _))) = (job, idle.iter().find(|(_, given)| *given)) {
-                return Err(format!("`{option}` does nothing for the live view of `demo`; add `--once`"));
+            if let (Job::DemoLive, Some((option, _))) = (job, idle.iter().find(|(_, given)| *given))
+            {
+                return Err(format!(
+                    "`{option}` does nothing for the live view of `demo`; add `--once`"
+                ));
             }
             Typed { job, workload, sampling, duration, view, output, screen, command, ..rest() }
         }
@@ -137,7 +208,9 @@ fn of_subcommand(subcommand: Sub, surroundings: &Surroundings) -> Result<Typed, 
 }
 
 /// The first option that a report of a saved profile has no use for.
-fn first_given(live: &(TargetOptions, SamplingOptions, ReportOptions, PushOptions)) -> &'static str {
+fn first_given(
+    live: &(TargetOptions, SamplingOptions, ReportOptions, PushOptions),
+) -> &'static str {
     let (target, sampling, report, push) = live;
     let options = [
         ("--pid", !target.pid.is_empty()),

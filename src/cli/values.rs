@@ -1,4 +1,5 @@
-//! One text -> one value. Every error is a sentence that names the option, what was given, and what is accepted.
+//! One text -> one value. Every error is a sentence that names the option, what was given, and what
+//! is accepted.
 
 use std::time::Duration;
 
@@ -14,7 +15,9 @@ const PID_MAX: u32 = 1 << 22;
 
 pub fn pid(text: &str) -> Result<u32, String> {
     let pid = text.trim().parse().ok().filter(|pid| (1..=PID_MAX).contains(pid));
-    pid.ok_or_else(|| format!("`--pid {}` is no process id: a whole number from 1 to {PID_MAX}", shown(text)))
+    pid.ok_or_else(|| {
+        format!("`--pid {}` is no process id: a whole number from 1 to {PID_MAX}", shown(text))
+    })
 }
 
 /// What times an option takes.
@@ -31,12 +34,19 @@ pub fn time(text: &str, times: &Times) -> Result<Duration, String> {
     match humantime::parse_duration(text.trim()) {
         Ok(time) if (least..=most).contains(&&time) => Ok(time),
         Ok(_) => Err(format!("`{option} {}` is out of range: {range}", shown(text))),
-        Err(_) => Err(format!("`{option} {}` is no time: a number with its unit, {range}", shown(text))),
+        Err(_) => {
+            Err(format!("`{option} {}` is no time: a number with its unit, {range}", shown(text)))
+        }
     }
 }
 
 /// One of a few words.
-pub fn word<T: Copy>(option: &str, text: &str, all: &[T], name: fn(T) -> &'static str) -> Result<T, String> {
+pub fn word<T: Copy>(
+    option: &str,
+    text: &str,
+    all: &[T],
+    name: fn(T) -> &'static str,
+) -> Result<T, String> {
     all.iter().copied().find(|value| name(*value) == text).ok_or_else(|| {
         let words: Vec<&str> = all.iter().copied().map(name).collect();
         match words.as_slice() {
@@ -64,14 +74,19 @@ fn named<T>(option: &str, read: Result<T, String>) -> Result<T, String> {
 }
 
 pub fn percent(option: &str, text: &str) -> Result<f64, String> {
-    let number = text.trim().trim_end_matches('%').parse().ok().filter(|n| (0.0..=100.0).contains(n));
+    let number =
+        text.trim().trim_end_matches('%').parse().ok().filter(|n| (0.0..=100.0).contains(n));
     number.ok_or_else(|| format!("`{option} {}` is no share: a number from 0 to 100", shown(text)))
 }
 
 pub fn overhead(text: &str) -> Result<f64, String> {
-    let number = text.trim().trim_end_matches('%').parse().ok().filter(|n| (0.1..=100.0).contains(n));
+    let number =
+        text.trim().trim_end_matches('%').parse().ok().filter(|n| (0.1..=100.0).contains(n));
     number.ok_or_else(|| {
-        format!("`--max-overhead {}` is no part of a core: a number of percent from 0.1 to 100", shown(text))
+        format!(
+            "`--max-overhead {}` is no part of a core: a number of percent from 0.1 to 100",
+            shown(text)
+        )
     })
 }
 
@@ -82,7 +97,9 @@ pub fn unit(text: &str) -> Result<String, String> {
     match plain {
         true if name.contains('.') => Ok(name.to_owned()),
         true => Ok(format!("{name}.service")),
-        false => Err(format!("`--unit {}` is no unit's name, as nginx or app-7.scope", shown(text))),
+        false => {
+            Err(format!("`--unit {}` is no unit's name, as nginx or app-7.scope", shown(text)))
+        }
     }
 }
 
@@ -95,15 +112,25 @@ pub fn count(option: &str, text: &str) -> Result<u64, String> {
 pub fn bytes(option: &str, text: &str) -> Result<u64, String> {
     let trimmed = text.trim();
     let digits = trimmed.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let unit = match trimmed[digits.len()..].to_ascii_uppercase().trim_end_matches('B').trim_end_matches('I') {
+    let unit = match trimmed[digits.len()..]
+        .to_ascii_uppercase()
+        .trim_end_matches('B')
+        .trim_end_matches('I')
+    {
         "" => Some(1),
         "K" => Some(1 << 10),
         "M" => Some(1 << 20),
         "G" => Some(1 << 30),
         _ => None,
     };
-    let bytes = digits.parse().ok().and_then(|number: u64| number.checked_mul(unit?)).filter(|bytes| *bytes > 0);
-    bytes.ok_or_else(|| format!("`{option} {}` is no size: a number of bytes, or with K, M or G", shown(text)))
+    let bytes = digits
+        .parse()
+        .ok()
+        .and_then(|number: u64| number.checked_mul(unit?))
+        .filter(|bytes| *bytes > 0);
+    bytes.ok_or_else(|| {
+        format!("`{option} {}` is no size: a number of bytes, or with K, M or G", shown(text))
+    })
 }
 
 /// The non-empty parts between commas.

@@ -1,5 +1,5 @@
-//! `mass-1..2`: a tiny function, called 100 million times in a row. Sampling sees its share; only counting would see the
-//! number of calls.
+//! `mass-1..2`: a tiny function, called 100 million times in a row. Sampling sees its share; only
+//! counting would see the number of calls.
 
 use std::hint::black_box;
 

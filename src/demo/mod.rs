@@ -1,4 +1,5 @@
-//! The built-in workload with known answers: `sampletop demo` runs it in a child process of the same program.
+//! The built-in workload with known answers: `sampletop demo` runs it in a child process of the
+//! same program.
 //!
 //! | part | threads | what they do |
 //! |---|---|---|
@@ -7,8 +8,9 @@
 //! | `pool` | `pool-thread-1..40`, `pool-waker` | wait in epoll, futex, read and sleep; the first two are woken at random |
 //! | `locks` | `locks-1..4` | want the same mutex; `locks-1` holds it too long |
 //!
-//! It touches no file and no network, and dies with its parent. On stdin it answers the line `truth` with one line of
-//! JSON: what it measured of itself (see [`truth`]); the line `stop` ends it.
+//! It touches no file and no network, and dies with its parent. On stdin it answers the line
+//! `truth` with one line of JSON: what it measured of itself (see [`truth`]); the line `stop` ends
+//! it.
 
 mod locks;
 mod mass;
@@ -26,8 +28,9 @@ use crate::config::{WORKLOAD_ARGUMENT, Workload};
 use crate::process::launch::{Launch, LaunchError, LaunchOutput};
 use truth::{Meter, Truth};
 
-/// Prepares the workload as a held child of this process: this program again, without the rights it may have beyond
-/// its caller's. Call it from a thread that lives as long as the session: the child dies with that thread.
+/// Prepares the workload as a held child of this process: this program again, without the rights it
+/// may have beyond its caller's. Call it from a thread that lives as long as the session: the child
+/// dies with that thread.
 pub fn launch(workload: Workload, output: LaunchOutput) -> Result<Launch, LaunchError> {
     let parent = std::process::id().to_string();
     let argv = ["sampletop-demo", WORKLOAD_ARGUMENT, workload.word(), &parent].map(OsString::from);
@@ -35,7 +38,8 @@ pub fn launch(workload: Workload, output: LaunchOutput) -> Result<Launch, Launch
     Launch::prepare_own(OsStr::new("/proc/self/exe"), &argv, output)
 }
 
-/// The child: `args` are the workload's name and the parent's pid, those after [`WORKLOAD_ARGUMENT`]. Returns the exit status, after the line `stop`.
+/// The child: `args` are the workload's name and the parent's pid, those after
+/// [`WORKLOAD_ARGUMENT`]. Returns the exit status, after the line `stop`.
 pub fn child(args: &[OsString]) -> i32 {
     let text = |at: usize| args.get(at).and_then(|arg| arg.to_str());
     let workload = text(0).and_then(|word| Workload::ALL.into_iter().find(|w| w.word() == word));
@@ -63,9 +67,13 @@ fn tie_to(parent: Pid) -> Result<(), rustix::io::Errno> {
     if rustix::process::getppid() != Some(parent) {
         return Err(rustix::io::Errno::SRCH); // it died before the line above
     }
-    // It was started without the capabilities of this program's file; others that the caller has it does not need.
+    // It was started without the capabilities of this program's file; others that the caller has it
+    // does not need.
     let none = CapabilitySet::empty();
-    rustix::thread::set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?;
+    rustix::thread::set_capabilities(
+        None,
+        CapabilitySets { effective: none, permitted: none, inheritable: none },
+    )?;
     rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)?;
     // Where Yama lets only named tracers look; EINVAL where there is no Yama.
     let _ = rustix::process::set_ptracer(PTracer::ProcessID(parent));
@@ -110,7 +118,11 @@ fn answer(truth: &Truth) -> i32 {
 }
 
 /// A named thread of the workload, which measures itself. Returns when it runs and has its name.
-fn thread(truth: &Truth, name: &str, body: impl FnOnce(&Meter) + Send + 'static) -> std::io::Result<()> {
+fn thread(
+    truth: &Truth,
+    name: &str,
+    body: impl FnOnce(&Meter) + Send + 'static,
+) -> std::io::Result<()> {
     let record = truth.thread(name);
     let (runs, wait) = std::sync::mpsc::sync_channel(0);
     std::thread::Builder::new().name(name.to_owned()).spawn(move || {
@@ -122,8 +134,9 @@ fn thread(truth: &Truth, name: &str, body: impl FnOnce(&Meter) + Send + 'static)
     Ok(())
 }
 
-/// Burns CPU for so many microseconds of this thread's own CPU time, in the function it is written in: a macro with
-/// nothing to inline, so that every sample has that function as its innermost frame.
+/// Burns CPU for so many microseconds of this thread's own CPU time, in the function it is written
+/// in: a macro with nothing to inline, so that every sample has that function as its innermost
+/// frame.
 macro_rules! burn {
     ($microseconds:expr) => {{
         let until = $crate::demo::truth::thread_cpu_ns() + $microseconds as u64 * 1_000;

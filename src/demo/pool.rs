@@ -1,5 +1,5 @@
-//! `pool-thread-1..40` wait as pools do, ten each in epoll, futex, read and sleep. Thread 1 (epoll) and thread 2 (futex)
-//! get jobs at random moments; the other 38 never move.
+//! `pool-thread-1..40` wait as pools do, ten each in epoll, futex, read and sleep. Thread 1 (epoll)
+//! and thread 2 (futex) get jobs at random moments; the other 38 never move.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -19,7 +19,11 @@ pub fn start(truth: &Truth) -> std::io::Result<()> {
         let name = format!("pool-thread-{n}");
         match n % 4 {
             1 => {
-                let events = if n == 1 { Arc::clone(&events) } else { Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?) };
+                let events = if n == 1 {
+                    Arc::clone(&events)
+                } else {
+                    Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?)
+                };
                 super::thread(truth, &name, move |meter| serve_events(meter, &events))?;
             }
             2 => {
@@ -81,7 +85,8 @@ fn wait_in_epoll(meter: &Meter, poll: &OwnedFd) {
 fn wait_in_futex(meter: &Meter, queue: &Queue) {
     meter.enter("wait_in_futex");
     let jobs = queue.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut jobs = queue.handed_in.wait_while(jobs, |jobs| *jobs == 0).unwrap_or_else(PoisonError::into_inner);
+    let mut jobs =
+        queue.handed_in.wait_while(jobs, |jobs| *jobs == 0).unwrap_or_else(PoisonError::into_inner);
     *jobs -= 1;
     drop(jobs);
     meter.leave();

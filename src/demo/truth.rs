@@ -1,5 +1,6 @@
-//! What the workload measures of itself: per thread and function, the calls, the thread's own CPU clock and the wall
-//! time. A function that is still running counts up to the moment of the question.
+//! What the workload measures of itself: per thread and function, the calls, the thread's own CPU
+//! clock and the wall time. A function that is still running counts up to the moment of the
+//! question.
 //!
 //! ```json
 //! {"schema":"sampletop-truth/1","pid":1,"elapsed_ms":0.0,"threads":[{"name":"mixed-1","tid":2,"cpu_ms":0.0,
@@ -55,7 +56,8 @@ impl Truth {
     }
 
     pub fn json(&self) -> Value {
-        let threads: Vec<Value> = lock(&self.threads).iter().map(|record| lock(record).json()).collect();
+        let threads: Vec<Value> =
+            lock(&self.threads).iter().map(|record| lock(record).json()).collect();
         json!({
             "schema": "sampletop-truth/1",
             "pid": std::process::id(),
@@ -125,8 +127,9 @@ pub fn thread_cpu_ns() -> u64 {
     nanoseconds(rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime))
 }
 
-/// CPU time of a thread of this process, 0 if there is none. Another thread's clock has a number that is made from its
-/// tid: complement, three bits left, 4 for "one thread", 2 for "as the scheduler counts" (Linux, posix-timers.h).
+/// CPU time of a thread of this process, 0 if there is none. Another thread's clock has a number
+/// that is made from its tid: complement, three bits left, 4 for "one thread", 2 for "as the
+/// scheduler counts" (Linux, posix-timers.h).
 fn cpu_ns_of(tid: i32) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes one timespec. rustix knows only clocks that have a name.

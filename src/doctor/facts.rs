@@ -54,7 +54,8 @@ pub struct Own {
     pub memlock: Option<u64>,
     /// The most it may be raised to; `None`: no limit.
     pub descriptors: Option<u64>,
-    /// In the user namespace that the machine began with. Capabilities of another do not count for BPF and perf.
+    /// In the user namespace that the machine began with. Capabilities of another do not count for
+    /// BPF and perf.
     pub first_user_namespace: bool,
     pub first_pid_namespace: bool,
     /// Where this program lies.
@@ -166,7 +167,8 @@ impl From<io::Error> for Trial {
     }
 }
 
-/// Finds out. `pid` fails as it does everywhere, except that a process which is not for us is what a doctor is asked about.
+/// Finds out. `pid` fails as it does everywhere, except that a process which is not for us is what
+/// a doctor is asked about.
 pub fn gather(pid: Option<u32>) -> Result<Facts, AttachError> {
     let (target, attached) = match pid {
         Some(pid) => {
@@ -176,10 +178,13 @@ pub fn gather(pid: Option<u32>) -> Result<Facts, AttachError> {
                 Err(error) => return Err(error),
             };
             let uid = attached.as_ref().map_or_else(|_| owner(pid), Target::uid);
-            let same = |kind: &str| Some(namespace("self", kind)? == namespace(&pid.to_string(), kind)?);
+            let same =
+                |kind: &str| Some(namespace("self", kind)? == namespace(&pid.to_string(), kind)?);
             let facts = TargetFacts {
                 pid,
-                command: attached.as_ref().map_or_else(|_| String::new(), |target| target.command().to_owned()),
+                command: attached
+                    .as_ref()
+                    .map_or_else(|_| String::new(), |target| target.command().to_owned()),
                 uid,
                 user: target::user_name(uid),
                 same_pid_namespace: same("pid"),
@@ -206,12 +211,14 @@ fn tried(target: Option<&Target>) -> Tried {
     let sampling = perf::permitted(tid);
     let bpf = match (bpf(), &sampling) {
         // It samples whole processors.
-        (Trial::Works, Ok((Scope::Threads, _))) => {
-            Trial::Refused { errno: None, why: "sampling of whole processors is not permitted".into() }
-        }
-        (Trial::Works, Err(error)) => {
-            Trial::Refused { errno: error.raw_os_error(), why: format!("sampling of whole processors: {error}") }
-        }
+        (Trial::Works, Ok((Scope::Threads, _))) => Trial::Refused {
+            errno: None,
+            why: "sampling of whole processors is not permitted".into(),
+        },
+        (Trial::Works, Err(error)) => Trial::Refused {
+            errno: error.raw_os_error(),
+            why: format!("sampling of whole processors: {error}"),
+        },
         (answer, _) => answer,
     };
     let registers = target.map(|target| match Tasks::open(target.pid(), 4) {
@@ -239,7 +246,10 @@ fn kernel_names() -> bool {
 fn bpf() -> Trial {
     match Bpf::open() {
         Ok(_) => Trial::Works,
-        Err(refusal) => Trial::Refused { errno: refusal.errno, why: format!("{}: {}", refusal.what, refusal.why) },
+        Err(refusal) => Trial::Refused {
+            errno: refusal.errno,
+            why: format!("{}: {}", refusal.what, refusal.why),
+        },
     }
 }
 
@@ -251,7 +261,8 @@ fn kernel() -> Kernel {
         version,
         release: text::clean(&release, 100).into_owned(),
         btf: fs::File::open("/sys/kernel/btf/vmlinux").is_ok(),
-        perf_event_paranoid: line("/proc/sys/kernel/perf_event_paranoid").and_then(|text| text.parse().ok()),
+        perf_event_paranoid: line("/proc/sys/kernel/perf_event_paranoid")
+            .and_then(|text| text.parse().ok()),
         yama: target::yama_scope(),
         lockdown: line("/sys/kernel/security/lockdown").and_then(|text| chosen(&text)),
     }
@@ -271,7 +282,9 @@ fn own() -> Own {
         CapabilitySet::from_bits_truncate(bits)
     };
     let uid = rustix::process::getuid().as_raw();
-    let program = fs::read_link("/proc/self/exe").map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
+    let program = fs::read_link("/proc/self/exe")
+        .map(|path| path.to_string_lossy().into_owned())
+        .unwrap_or_default();
     Own {
         uid,
         user: target::user_name(uid),
@@ -286,8 +299,10 @@ fn own() -> Own {
         },
         memlock: getrlimit(Resource::Memlock).current,
         descriptors: getrlimit(Resource::Nofile).maximum,
-        first_user_namespace: namespace("self", "user").is_none_or(|name| name == FIRST_USER_NAMESPACE),
-        first_pid_namespace: namespace("self", "pid").is_none_or(|name| name == FIRST_PID_NAMESPACE),
+        first_user_namespace: namespace("self", "user")
+            .is_none_or(|name| name == FIRST_USER_NAMESPACE),
+        first_pid_namespace: namespace("self", "pid")
+            .is_none_or(|name| name == FIRST_PID_NAMESPACE),
         nosuid: rustix::fs::statvfs(program.as_str())
             .is_ok_and(|fs| fs.f_flag.contains(rustix::fs::StatVfsMountFlags::NOSUID)),
         program: text::clean(&program, 400).into_owned(),
@@ -304,7 +319,9 @@ fn namespace(of: &str, kind: &str) -> Option<String> {
 
 fn place(own: &Own) -> Place {
     let there = |path: &str| fs::exists(path).unwrap_or(false);
-    let manager = line("/run/systemd/container").or_else(|| std::env::var("container").ok()).unwrap_or_default();
+    let manager = line("/run/systemd/container")
+        .or_else(|| std::env::var("container").ok())
+        .unwrap_or_default();
     let cgroup = line("/proc/self/cgroup").unwrap_or_default();
     let engine = if there("/var/run/secrets/kubernetes.io") || cgroup.contains("kubepods") {
         Engine::Kubernetes
@@ -315,9 +332,11 @@ fn place(own: &Own) -> Place {
     } else {
         Engine::Other
     };
-    // A machine that was made from an image has the signs, too. A container has processes of its own, or cannot do all.
-    let contained =
-        !own.first_pid_namespace || !own.first_user_namespace || !own.bounding.contains(CapabilitySet::SYS_ADMIN);
+    // A machine that was made from an image has the signs, too. A container has processes of its
+    // own, or cannot do all.
+    let contained = !own.first_pid_namespace
+        || !own.first_user_namespace
+        || !own.bounding.contains(CapabilitySet::SYS_ADMIN);
     let signs = engine != Engine::Other || !manager.is_empty() || !own.first_pid_namespace;
     let engine = if contained && signs { engine } else { Engine::Host };
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();

@@ -1,5 +1,6 @@
-//! What the facts mean: which ways work, and the one smallest change that would unlock the next better one. Pure. Whether a
-//! way works is what the kernel answered when it was tried; the other facts only say why, and what would help.
+//! What the facts mean: which ways work, and the one smallest change that would unlock the next
+//! better one. Pure. Whether a way works is what the kernel answered when it was tried; the other
+//! facts only say why, and what would help.
 
 use rustix::thread::CapabilitySet;
 
@@ -50,7 +51,11 @@ impl Verdict {
 pub fn judge(facts: &Facts) -> Verdict {
     let refused = facts.target.as_ref().and_then(|target| target.refused.clone());
     let ways: Vec<WayVerdict> = [Kind::Bpf, Kind::Perf, Kind::CpuOnly, Kind::States, Kind::Ptrace]
-        .map(|way| WayVerdict { way, needs: needs(way), lacks: refused.clone().or_else(|| lacks(way, facts)) })
+        .map(|way| WayVerdict {
+            way,
+            needs: needs(way),
+            lacks: refused.clone().or_else(|| lacks(way, facts)),
+        })
         .into();
     let works = |way: &&WayVerdict| way.way != Kind::Ptrace && way.lacks.is_none();
     let best = ways.iter().find(works).map(|way| way.way);
@@ -62,7 +67,9 @@ pub fn judge(facts: &Facts) -> Verdict {
 fn needs(way: Kind) -> &'static str {
     match way {
         Kind::Bpf => "Linux 5.18 with BTF, CAP_BPF and CAP_PERFMON, ptrace access to the process",
-        Kind::Perf => "perf events (kernel.perf_event_paranoid up to 2, or CAP_PERFMON), ptrace access to the process",
+        Kind::Perf => {
+            "perf events (kernel.perf_event_paranoid up to 2, or CAP_PERFMON), ptrace access to the process"
+        }
         Kind::CpuOnly => "perf events (kernel.perf_event_paranoid up to 2, or CAP_PERFMON)",
         Kind::States => "nothing",
         Kind::Ptrace => "ptrace access to the process, and the system call ptrace",
@@ -71,14 +78,17 @@ fn needs(way: Kind) -> &'static str {
 
 fn lacks(way: Kind, facts: &Facts) -> Option<String> {
     let tried = &facts.tried;
-    let access = || tried.registers.as_ref().filter(|trial| !trial.works()).map(|_| no_access(facts));
+    let access =
+        || tried.registers.as_ref().filter(|trial| !trial.works()).map(|_| no_access(facts));
     match way {
         Kind::Bpf => no_bpf(facts).or_else(access),
         Kind::Perf => no_perf(facts).or_else(access),
         Kind::CpuOnly => no_perf(facts),
         Kind::States => None,
         Kind::Ptrace if tried.ptrace.works() => access(),
-        Kind::Ptrace => access().or_else(|| Some("the system call ptrace is forbidden here".into())),
+        Kind::Ptrace => {
+            access().or_else(|| Some("the system call ptrace is forbidden here".into()))
+        }
     }
 }
 
@@ -124,7 +134,10 @@ fn no_perf(facts: &Facts) -> Option<String> {
     let Trial::Refused { errno, why } = &facts.tried.perf else { return None };
     Some(match errno {
         Some(libc::EACCES | libc::EPERM) if paranoid(facts) => {
-            format!("kernel.perf_event_paranoid is {}", facts.kernel.perf_event_paranoid.unwrap_or(3))
+            format!(
+                "kernel.perf_event_paranoid is {}",
+                facts.kernel.perf_event_paranoid.unwrap_or(3)
+            )
         }
         Some(libc::EPERM) if facts.own.seccomp == Seccomp::Filter => {
             "a filter of system calls forbids perf_event_open".into()
@@ -138,7 +151,8 @@ fn no_perf(facts: &Facts) -> Option<String> {
 /// The setting alone forbids perf events to us.
 fn paranoid(facts: &Facts) -> bool {
     let able = facts.own.effective.intersects(CapabilitySet::PERFMON | CapabilitySet::SYS_ADMIN);
-    facts.kernel.perf_event_paranoid.is_some_and(|level| level > 2) && !(able && facts.own.first_user_namespace)
+    facts.kernel.perf_event_paranoid.is_some_and(|level| level > 2)
+        && !(able && facts.own.first_user_namespace)
 }
 
 fn no_access(facts: &Facts) -> String {
@@ -155,7 +169,9 @@ fn change(facts: &Facts, best: Option<Kind>, by_stops: bool) -> Option<Change> {
     if best == Some(Kind::Perf)
         && let Some(lack) = kernel_lacks_bpf(facts)
     {
-        let why = format!("bpf is out of reach: {lack}; nothing but another kernel, or its boot options, changes that");
+        let why = format!(
+            "bpf is out of reach: {lack}; nothing but another kernel, or its boot options, changes that"
+        );
         return Some(Change { unlocks: None, line: None, why });
     }
     if facts.place.engine != Engine::Host {
@@ -197,8 +213,7 @@ fn on_host(facts: &Facts, best: Option<Kind>, by_stops: bool) -> Change {
         return Change { unlocks: Some(for_root(facts)), line: None, why: why.into() };
     }
     if own.no_new_privileges {
-        let why =
-            "this shell runs with no_new_privs, under which neither sudo nor setcap has an effect; use another one";
+        let why = "this shell runs with no_new_privs, under which neither sudo nor setcap has an effect; use another one";
         return Change { unlocks: Some(for_root(facts)), line: None, why: why.into() };
     }
     let accessible = facts.tried.registers.as_ref().is_none_or(Trial::works);
@@ -266,7 +281,10 @@ fn in_container(facts: &Facts) -> Change {
         Engine::Podman if !facts.own.first_user_namespace => {
             let pid = facts.target.as_ref().map_or(1, |target| target.pid);
             let number = format!("podman top {host} pid hpid | awk '$1 == {pid} {{ print $2 }}'");
-            (format!("sudo \"$(command -v sampletop)\" -p \"$({number})\""), "outside the container, by its user there")
+            (
+                format!("sudo \"$(command -v sampletop)\" -p \"$({number})\""),
+                "outside the container, by its user there",
+            )
         }
         _ if !facts.own.first_user_namespace => return outside,
         Engine::Podman => (

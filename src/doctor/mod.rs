@@ -16,7 +16,8 @@ pub struct Answer {
     pub exit_code: i32,
 }
 
-/// Examines this machine, for `pid` where there is one. That one fails as everywhere, unless it is merely not permitted.
+/// Examines this machine, for `pid` where there is one. That one fails as everywhere, unless it is
+/// merely not permitted.
 pub fn examine(pid: Option<u32>, json: bool) -> Result<Answer, AttachError> {
     let facts = facts::gather(pid)?;
     let verdict = judge::judge(&facts);

@@ -14,7 +14,9 @@ const WIDTH: usize = 100;
 
 pub fn text(facts: &Facts, verdict: &Verdict) -> String {
     let mut out = String::new();
-    for (title, lines) in [("", summary(facts, verdict)), ("Ways of capture, the best first", ways(verdict))] {
+    for (title, lines) in
+        [("", summary(facts, verdict)), ("Ways of capture, the best first", ways(verdict))]
+    {
         section(&mut out, title, &lines);
     }
     if let Some(change) = &verdict.change {
@@ -50,7 +52,9 @@ fn summary(facts: &Facts, verdict: &Verdict) -> Vec<(String, String)> {
 fn ways(verdict: &Verdict) -> Vec<(String, String)> {
     let line = |way: &WayVerdict| {
         let words = match &way.lacks {
-            None if way.way == Kind::Ptrace => "works; taken only where it is asked for (--capture ptrace)".into(),
+            None if way.way == Kind::Ptrace => {
+                "works; taken only where it is asked for (--capture ptrace)".into()
+            }
             None => "works".into(),
             Some(lacks) => format!("no: {lacks}. Needs {}", way.needs),
         };
@@ -63,10 +67,15 @@ fn seen(facts: &Facts) -> Vec<(String, String)> {
     let (kernel, own) = (&facts.kernel, &facts.own);
     let setting = |value: Option<String>| value.unwrap_or_else(|| "not there".into());
     let ours = |first: bool| if first { "the machine's" } else { "one of its own" };
-    let limit = |value: Option<u64>, unit| value.map_or_else(|| "unlimited".into(), |value| format!("{value}{unit}"));
+    let limit = |value: Option<u64>, unit| {
+        value.map_or_else(|| "unlimited".into(), |value| format!("{value}{unit}"))
+    };
     let mut lines = vec![
         ("kernel", format!("{}, BTF {}", kernel.release, yes_no(kernel.btf))),
-        ("kernel.perf_event_paranoid", setting(kernel.perf_event_paranoid.map(|level| level.to_string()))),
+        (
+            "kernel.perf_event_paranoid",
+            setting(kernel.perf_event_paranoid.map(|level| level.to_string())),
+        ),
         ("kernel.yama.ptrace_scope", setting(kernel.yama.map(|scope| scope.to_string()))),
         ("lockdown", setting(kernel.lockdown.clone())),
         ("user", format!("{} ({})", own.user, own.uid)),
@@ -119,7 +128,8 @@ fn set_words(set: CapabilitySet) -> String {
     }
 }
 
-/// A title, and names with their values below it; values are broken at blanks and keep their column.
+/// A title, and names with their values below it; values are broken at blanks and keep their
+/// column.
 fn section(out: &mut String, title: &str, lines: &[(String, String)]) {
     if !title.is_empty() {
         let _ = writeln!(out, "\n{title}");
@@ -137,7 +147,8 @@ fn section(out: &mut String, title: &str, lines: &[(String, String)]) {
                 first = true;
             }
             let wanted = if first { begin } else { line.len() + 1 };
-            let _ = write!(line, "{:blanks$}{word}", "", blanks = wanted.saturating_sub(line.len()));
+            let _ =
+                write!(line, "{:blanks$}{word}", "", blanks = wanted.saturating_sub(line.len()));
             first = false;
         }
         let _ = writeln!(out, "{}", line.trim_end());

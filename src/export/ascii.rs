@@ -1,10 +1,12 @@
-//! Text of any kind as printable ASCII of a bounded width: what survives a mail, a ticket and a terminal of any age.
+//! Text of any kind as printable ASCII of a bounded width: what survives a mail, a ticket and a
+//! terminal of any age.
 
 use std::borrow::Cow;
 
 const CUT: &str = "...";
 
-/// `text` with everything but printable ASCII written as `\u{hex}`, as Rust writes it: still readable, still exact.
+/// `text` with everything but printable ASCII written as `\u{hex}`, as Rust writes it: still
+/// readable, still exact.
 pub fn ascii(text: &str) -> Cow<'_, str> {
     match text.bytes().all(printable) {
         true => Cow::Borrowed(text),
@@ -12,8 +14,8 @@ pub fn ascii(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// [`ascii`] in at most `width` columns: what is longer loses its middle, more of its front than of its end (the end
-/// of a qualified name says most). An escape is kept whole or not at all.
+/// [`ascii`] in at most `width` columns: what is longer loses its middle, more of its front than of
+/// its end (the end of a qualified name says most). An escape is kept whole or not at all.
 pub fn fit(text: &str, width: usize) -> String {
     let whole = ascii(text);
     if whole.len() <= width {
@@ -34,8 +36,9 @@ pub fn fit(text: &str, width: usize) -> String {
     out
 }
 
-/// [`ascii`] over as many lines of `width` columns as it takes, broken at blanks where there are any in the second half
-/// of a line, at most `most` lines; the last ends in `...` if that was not enough. Never empty.
+/// [`ascii`] over as many lines of `width` columns as it takes, broken at blanks where there are
+/// any in the second half of a line, at most `most` lines; the last ends in `...` if that was not
+/// enough. Never empty.
 pub fn wrap(text: &str, width: usize, most: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for piece in pieces(text) {
@@ -63,7 +66,9 @@ pub fn wrap(text: &str, width: usize, most: usize) -> Vec<String> {
 /// How many of `pieces` fit in `width`.
 fn taken<'a>(pieces: impl Iterator<Item = &'a Piece>, width: usize) -> usize {
     let mut left = width;
-    pieces.take_while(|piece| left.checked_sub(piece.len()).map(|rest| left = rest).is_some()).count()
+    pieces
+        .take_while(|piece| left.checked_sub(piece.len()).map(|rest| left = rest).is_some())
+        .count()
 }
 
 fn printable(byte: u8) -> bool {

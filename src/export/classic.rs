@@ -1,12 +1,15 @@
-//! As the Java library perf-sampler writes its reports, line for line, so that scripts which read those go on working.
+//! As the Java library perf-sampler writes its reports, line for line, so that scripts which read
+//! those go on working.
 //!
-//! Per group of threads one line, then a line for each place of the call tree, in the order of their names: indented by the
-//! levels that are shown, padded to 150 columns, with the milliseconds of wall time below it and in it. A place is a line of
-//! a method. One without time of its own, and with all the time of its caller, is left out.
+//! Per group of threads one line, then a line for each place of the call tree, in the order of
+//! their names: indented by the levels that are shown, padded to 150 columns, with the milliseconds
+//! of wall time below it and in it. A place is a line of a method. One without time of its own, and
+//! with all the time of its caller, is left out.
 //!
-//! Time spent waiting for work is there, too: that library knows no other. Where there are Java methods on a stack its
-//! other frames are left out, as it sees none: their time is that of the method that called them. The order of groups and
-//! threads, which is none there, is that of their names and numbers; dates are UTC.
+//! Time spent waiting for work is there, too: that library knows no other. Where there are Java
+//! methods on a stack its other frames are left out, as it sees none: their time is that of the
+//! method that called them. The order of groups and threads, which is none there, is that of their
+//! names and numbers; dates are UTC.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -26,10 +29,16 @@ const WIDTH: usize = 150;
 const LEVELS: usize = 1_000;
 
 pub fn write(snapshot: &Snapshot, settings: &Settings, out: &mut dyn Write) -> io::Result<()> {
-    let settings = Settings { roll_up: RollUp::Line, metric: Metric::Wall, idle: true, ..settings.clone() };
+    let settings =
+        Settings { roll_up: RollUp::Line, metric: Metric::Wall, idle: true, ..settings.clone() };
     let projection = project(snapshot, &settings);
     let date = |at: Ns| date(dates::unix_ns(&snapshot.session, at));
-    writeln!(out, "\nReport interval: from {} till {}", date(projection.from), date(projection.till))?;
+    writeln!(
+        out,
+        "\nReport interval: from {} till {}",
+        date(projection.from),
+        date(projection.till)
+    )?;
     for group in &projection.groups {
         render(&projection, group, out)?;
     }
@@ -80,7 +89,8 @@ impl Tree {
             let at = tree.below(0, FRAMELESS);
             tree.book(&[0, at], group.own.wall_ns);
         }
-        // (node, how far its caller's path goes): without recursion, because a target may recurse as deep as it likes.
+        // (node, how far its caller's path goes): without recursion, because a target may recurse
+        // as deep as it likes.
         let mut todo: Vec<(u32, usize)> = projection.roots(group).map(|root| (root, 1)).collect();
         let mut path = vec![0];
         while let Some((node, above)) = todo.pop() {
@@ -165,11 +175,15 @@ fn text(location: &Location) -> String {
     let function = function.replace([',', '\n'], ";");
     match (file, line, kind) {
         (_, _, FrameKind::Marker | FrameKind::Thread) => function,
-        (_, _, FrameKind::Java) if *tier == Some(Tier::Native) => format!("{function}(Native Method)"),
+        (_, _, FrameKind::Java) if *tier == Some(Tier::Native) => {
+            format!("{function}(Native Method)")
+        }
         (Some(file), Some(line), _) => format!("{function}({file}:{line})"),
         (Some(file), None, _) => format!("{function}({file})"),
         (None, _, FrameKind::Java) => format!("{function}(Unknown Source)"),
-        (None, _, _) => format!("{function}({})", location.module.rsplit('/').next().unwrap_or_default()),
+        (None, _, _) => {
+            format!("{function}({})", location.module.rsplit('/').next().unwrap_or_default())
+        }
     }
 }
 
@@ -185,12 +199,20 @@ mod tests {
 
     fn java(function: &str, line: u32) -> Location {
         let file = function.split('.').rev().nth(1).map(|class| format!("{class}.java").into());
-        Location { function: function.into(), file, line: Some(line), kind: FrameKind::Java, ..fixture::location("") }
+        Location {
+            function: function.into(),
+            file,
+            line: Some(line),
+            kind: FrameKind::Java,
+            ..fixture::location("")
+        }
     }
 
     fn rendered(stacks: &[(&str, Vec<Location>, Totals)]) -> Vec<String> {
-        let stacks: Vec<_> =
-            stacks.iter().map(|(group, frames, own)| (group.to_string(), frames.clone(), *own)).collect();
+        let stacks: Vec<_> = stacks
+            .iter()
+            .map(|(group, frames, own)| (group.to_string(), frames.clone(), *own))
+            .collect();
         let projection = by_hand::projection(&stacks);
         let mut out = Vec::new();
         for group in &projection.groups {
@@ -213,7 +235,11 @@ mod tests {
         let long = java(&format!("a.Job.{}", "x".repeat(150)), 1);
         let text = rendered(&[
             ("pool", vec![run.clone(), java("a.Job.run", 7), step.clone()], ran(20, 2)),
-            ("pool", vec![run.clone(), java("a.Job.run", 7), other.clone(), long.clone()], ran(30, 3)),
+            (
+                "pool",
+                vec![run.clone(), java("a.Job.run", 7), other.clone(), long.clone()],
+                ran(30, 3),
+            ),
             ("pool", vec![run.clone(), java("a.Job.run", 7)], ran(1, 1)),
         ]);
         let expected = [
@@ -235,15 +261,22 @@ mod tests {
             ("t", vec![java("A.a", 1), java("A.b", 2), java("A.c", 3), java("A.d", 4)], ran(5, 1)),
             ("t", vec![java("A.a", 1), java("A.b", 2), java("A.c", 3), java("A.e", 5)], ran(6, 1)),
         ]);
-        let expected =
-            [line(0, "A.a(A.java:1)", 11, 0), line(1, "A.d(A.java:4)", 5, 5), line(1, "A.e(A.java:5)", 6, 6)];
+        let expected = [
+            line(0, "A.a(A.java:1)", 11, 0),
+            line(1, "A.d(A.java:4)", 5, 5),
+            line(1, "A.e(A.java:5)", 6, 6),
+        ];
         assert_eq!(text[1..4], expected);
     }
 
     #[test]
     fn places_are_as_java_writes_them() {
-        let with =
-            |file: Option<&str>, line, tier| Location { file: file.map(Into::into), line, tier, ..java("a.B.c", 0) };
+        let with = |file: Option<&str>, line, tier| Location {
+            file: file.map(Into::into),
+            line,
+            tier,
+            ..java("a.B.c", 0)
+        };
         assert_eq!(text(&with(Some("a/B.java"), Some(7), Some(Tier::Inlined))), "a.B.c(B.java:7)");
         assert_eq!(text(&with(Some("B.java"), None, None)), "a.B.c(B.java)");
         assert_eq!(text(&with(Some("B.java"), None, Some(Tier::Native))), "a.B.c(Native Method)");
@@ -255,14 +288,26 @@ mod tests {
     fn frames_that_are_not_java_are_their_callers() {
         let native = |name: &str| fixture::location(name);
         let text = rendered(&[
-            ("t", vec![native("start_thread"), java("A.a", 1), native("Unsafe_Park"), native("futex")], ran(5, 1)),
+            (
+                "t",
+                vec![
+                    native("start_thread"),
+                    java("A.a", 1),
+                    native("Unsafe_Park"),
+                    native("futex"),
+                ],
+                ran(5, 1),
+            ),
             ("t", vec![native("start_thread"), java("A.a", 1), java("A.b", 2)], ran(2, 1)),
             ("t", vec![native("start_thread"), native("JVM_Sleep"), java("A.a", 1)], ran(1, 1)),
             ("u", vec![native("start_thread"), native("work")], ran(7, 1)),
         ]);
         assert_eq!(text[1..3], [line(0, "A.a(A.java:1)", 8, 6), line(1, "A.b(A.java:2)", 2, 2)]);
         // Where there is no Java everything is shown, as far as it says something.
-        assert_eq!(text[5..7], [line(0, "start_thread(main.c:7)", 7, 0), line(1, "work(main.c:7)", 7, 7)]);
+        assert_eq!(
+            text[5..7],
+            [line(0, "start_thread(main.c:7)", 7, 0), line(1, "work(main.c:7)", 7, 7)]
+        );
     }
 
     #[test]

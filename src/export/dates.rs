@@ -20,7 +20,8 @@ pub fn utc(unix_ns: i128) -> String {
     timestamp(unix_ns).strftime("%Y-%m-%d %H:%M:%S%.3f").to_string()
 }
 
-/// Cut to the millisecond; what is outside the years -9999 to 9999 is no date a clock gave, and becomes 1970.
+/// Cut to the millisecond; what is outside the years -9999 to 9999 is no date a clock gave, and
+/// becomes 1970.
 fn timestamp(unix_ns: i128) -> Timestamp {
     Timestamp::from_nanosecond(unix_ns).unwrap_or(Timestamp::UNIX_EPOCH)
 }

@@ -14,7 +14,8 @@ use crate::model::snapshot::{Session, Target};
 use crate::model::state::State;
 use crate::model::tables::Location;
 
-/// Columns of threads' names: what the kernel keeps of one, and as much of a runtime's as leaves room for what is waited for.
+/// Columns of threads' names: what the kernel keeps of one, and as much of a runtime's as leaves
+/// room for what is waited for.
 const NAME_MIN: usize = 15;
 const NAME_MAX: usize = 36;
 
@@ -54,14 +55,18 @@ pub struct DumpThread {
     pub frames: Vec<Location>,
 }
 
-/// For people: threads with equal stacks together, in the order of their first, or `each` by itself; innermost frame on top.
+/// For people: threads with equal stacks together, in the order of their first, or `each` by
+/// itself; innermost frame on top.
 pub fn write_text(dump: &Dump, each: bool, out: &mut dyn Write) -> io::Result<()> {
     let page = &mut Page { out };
     let pid = dump.targets.first().map_or(0, |target| target.pid);
     let at = dates::unix_ns(&dump.session, dump.at);
     let host = head::quoted(&dump.session.host, 20);
     let threads = dump.threads.len();
-    page.line(&format!("sampletop dump pid={pid} host={host} threads={threads} at={}", dates::rfc3339(at)))?;
+    page.line(&format!(
+        "sampletop dump pid={pid} host={host} threads={threads} at={}",
+        dates::rfc3339(at)
+    ))?;
     head::identity(&dump.session, &dump.targets, page)?;
     page.blank()?;
     let took = dump.took_ns as f64 / 1e6;
@@ -70,7 +75,8 @@ pub fn write_text(dump: &Dump, each: bool, out: &mut dyn Write) -> io::Result<()
     if let Some(notice) = &dump.notice {
         page.field("Notice", notice)?;
     }
-    let longest = dump.threads.iter().map(|thread| fit(&thread.name, NAME_MAX).len()).max().unwrap_or(0);
+    let longest =
+        dump.threads.iter().map(|thread| fit(&thread.name, NAME_MAX).len()).max().unwrap_or(0);
     let width = longest.max(NAME_MIN);
     // Of several processes a thread says whose it is.
     let several = dump.targets.len() > 1;
@@ -292,8 +298,11 @@ mod tests {
         let names = ["http-nio-8080-exec-10", "main", &"long".repeat(20)];
         let threads = names.iter().map(|name| thread(43, name, State::Wait, &["run"])).collect();
         let text = text(&dump(threads));
-        let found: Vec<&str> =
-            text.lines().filter(|line| line.starts_with("     43 ")).map(|line| &line[8..50]).collect();
+        let found: Vec<&str> = text
+            .lines()
+            .filter(|line| line.starts_with("     43 "))
+            .map(|line| &line[8..50])
+            .collect();
         assert_eq!(found[0], "http-nio-8080-exec-10                 wait");
         assert_eq!(found[1], "main                                  wait");
         assert_eq!(found[2], "longlonglon...nglonglonglonglonglong  wait");

@@ -1,8 +1,9 @@
 //! Where the bytes of an export go: whole or not at all.
 //!
-//! A new file is written beside the one that is meant, flushed to the disk, and renamed over it, all through one
-//! descriptor of the directory. So a full disk leaves the old file, nobody reads half a profile, and a name that
-//! somebody else planted is replaced or refused, never written through.
+//! A new file is written beside the one that is meant, flushed to the disk, and renamed over it,
+//! all through one descriptor of the directory. So a full disk leaves the old file, nobody reads
+//! half a profile, and a name that somebody else planted is replaced or refused, never written
+//! through.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -29,8 +30,8 @@ pub fn probe(path: &Path) -> Result<(), String> {
     place.temporary().map(drop).map_err(|error| place.failed(&error))
 }
 
-/// Writes `bytes` to a new file beside `path` and renames it over `path`. One sentence if that fails: then
-/// whatever was at `path` is still there, untouched, and nothing new is.
+/// Writes `bytes` to a new file beside `path` and renames it over `path`. One sentence if that
+/// fails: then whatever was at `path` is still there, untouched, and nothing new is.
 pub fn save(path: &Path, bytes: &[u8]) -> Result<(), String> {
     save_with(path, caller_under_sudo(), |file| file.write_all(bytes))
 }
@@ -43,7 +44,8 @@ pub(super) fn give_to_caller(file: &File) -> io::Result<()> {
     }
 }
 
-/// Opens for reading what [`save`] wrote: a regular file of ours (under sudo perhaps its caller's), itself no link.
+/// Opens for reading what [`save`] wrote: a regular file of ours (under sudo perhaps its caller's),
+/// itself no link.
 pub fn open_own(path: &Path) -> io::Result<File> {
     // Not to hang on a FIFO that somebody put there.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -55,24 +57,30 @@ pub fn open_own(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Makes a directory for our files alone, with those around it, if it is not there, and opens it. One sentence if others could
-/// put files there.
+/// Makes a directory for our files alone, with those around it, if it is not there, and opens it.
+/// One sentence if others could put files there.
 pub fn own_directory(path: &Path) -> Result<File, String> {
     let failed = |error: io::Error| format!("cannot make `{}`: {}", shown(path), why(&error));
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let directory = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| failed(error.into()))?;
+    let directory =
+        rustix::fs::open(path, flags, Mode::empty()).map_err(|error| failed(error.into()))?;
     let stat = rustix::fs::fstat(&directory).map_err(|error| failed(error.into()))?;
     match is_ours(&stat) && stat.st_mode & 0o022 == 0 {
         true => Ok(directory.into()),
-        false => Err(format!("others can write in `{}`; remove it, or name another directory", shown(path))),
+        false => Err(format!(
+            "others can write in `{}`; remove it, or name another directory",
+            shown(path)
+        )),
     }
 }
 
-/// Whether a user other than us and root may have put that file there, or may put another in its place.
+/// Whether a user other than us and root may have put that file there, or may put another in its
+/// place.
 pub(super) fn is_foreign(directory: &OwnedFd, file: &File) -> io::Result<bool> {
     let (directory, file) = (rustix::fs::fstat(directory)?, rustix::fs::fstat(file)?);
-    let others_write = directory.st_mode & 0o022 != 0 || !(is_ours(&directory) || directory.st_uid == 0);
+    let others_write =
+        directory.st_mode & 0o022 != 0 || !(is_ours(&directory) || directory.st_uid == 0);
     Ok(!is_ours(&file) && others_write)
 }
 
@@ -82,10 +90,13 @@ fn is_ours(stat: &rustix::fs::Stat) -> bool {
     owner == rustix::process::geteuid() || caller_under_sudo().is_some_and(|(uid, _)| uid == owner)
 }
 
-/// Where sampletop keeps what is to be there in the next run: in the XDG state directory. `None`: HOME is not set.
+/// Where sampletop keeps what is to be there in the next run: in the XDG state directory. `None`:
+/// HOME is not set.
 pub fn state_directory() -> Option<PathBuf> {
-    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
+    let absolute =
+        |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state =
+        absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
     Some(state.join("sampletop"))
 }
 
@@ -111,7 +122,8 @@ fn save_with(
     save().map_err(|error| place.failed(&error))
 }
 
-/// `sampletop-HOST-LABEL-UTC.EXTENSION`, fit for any file system; `unix_ns` is the moment it is named for.
+/// `sampletop-HOST-LABEL-UTC.EXTENSION`, fit for any file system; `unix_ns` is the moment it is
+/// named for.
 pub fn name(host: &str, label: &str, unix_ns: i128, extension: &str) -> String {
     let at = jiff::Timestamp::from_nanosecond(unix_ns).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
     format!("{}{}.{extension}", stem(host, label), at.strftime(STAMP))
@@ -121,17 +133,21 @@ const STAMP: &str = "%Y%m%dT%H%M%SZ";
 
 /// Whether [`name`] gave that name, for whatever moment.
 pub fn is_named(name: &str, host: &str, label: &str, extension: &str) -> bool {
-    let stamp = name.strip_prefix(&stem(host, label)).and_then(|rest| rest.strip_suffix(extension)?.strip_suffix('.'));
+    let stamp = name
+        .strip_prefix(&stem(host, label))
+        .and_then(|rest| rest.strip_suffix(extension)?.strip_suffix('.'));
     // The second of one moment has a number behind it.
     let stamp = stamp.map(|stamp| stamp.split_once('_').unwrap_or((stamp, "")));
     stamp.is_some_and(|(stamp, nth)| {
-        jiff::civil::DateTime::strptime(STAMP, stamp).is_ok() && nth.bytes().all(|digit| digit.is_ascii_digit())
+        jiff::civil::DateTime::strptime(STAMP, stamp).is_ok()
+            && nth.bytes().all(|digit| digit.is_ascii_digit())
     })
 }
 
 fn stem(host: &str, label: &str) -> String {
     let part = |text: &str, otherwise: &str| {
-        let text: String = text.chars().take(PART_CAP).map(|c| if plain(c) { c } else { '-' }).collect();
+        let text: String =
+            text.chars().take(PART_CAP).map(|c| if plain(c) { c } else { '-' }).collect();
         match text.trim_matches(['-', '.']) {
             "" => otherwise.to_owned(),
             text => text.to_owned(),
@@ -161,9 +177,10 @@ impl<'a> Place<'a> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         match rustix::fs::open(parent, flags, Mode::empty()) {
             Ok(directory) => Ok(Place { path, directory, name }),
-            Err(error) => {
-                Err(format!("cannot write `{shown}`: its directory cannot be opened: {}", why(&error.into())))
-            }
+            Err(error) => Err(format!(
+                "cannot write `{shown}`: its directory cannot be opened: {}",
+                why(&error.into())
+            )),
         }
     }
 
@@ -180,22 +197,36 @@ impl<'a> Place<'a> {
                 rustix::fs::accessat(&self.directory, self.name, Access::WRITE_OK, AtFlags::EACCESS)
                     .map_err(|error| self.failed(&error.into()))
             }
-            FileType::Symlink => {
-                Err(format!("`{shown}` is a symbolic link, which is not written through; name a file"))
-            }
+            FileType::Symlink => Err(format!(
+                "`{shown}` is a symbolic link, which is not written through; name a file"
+            )),
             FileType::Directory => Err(format!("`{shown}` is a directory; name a file in it")),
-            _ => Err(format!("`{shown}` is no regular file; name a file, or `-` for standard output")),
+            _ => Err(format!(
+                "`{shown}` is no regular file; name a file, or `-` for standard output"
+            )),
         }
     }
 
     /// A new, empty file beside the one that is meant.
     fn temporary(&self) -> io::Result<Temporary<'_>> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         for _ in 0..16 {
-            let name = format!(".sampletop-{}-{}.tmp", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+            let name = format!(
+                ".sampletop-{}-{}.tmp",
+                std::process::id(),
+                NEXT.fetch_add(1, Ordering::Relaxed)
+            );
             match rustix::fs::openat(&self.directory, &name, flags, MODE) {
-                Ok(file) => return Ok(Temporary { directory: &self.directory, name, file: file.into(), done: false }),
+                Ok(file) => {
+                    return Ok(Temporary {
+                        directory: &self.directory,
+                        name,
+                        file: file.into(),
+                        done: false,
+                    });
+                }
                 // Left by an earlier process of our number, or planted.
                 Err(rustix::io::Errno::EXIST) => {}
                 Err(error) => return Err(error.into()),
@@ -234,7 +265,8 @@ impl Drop for Temporary<'_> {
     }
 }
 
-/// Who called sudo, where we are root by it: root's files in somebody's directory are a nuisance to them.
+/// Who called sudo, where we are root by it: root's files in somebody's directory are a nuisance to
+/// them.
 fn caller_under_sudo() -> Option<(Uid, Gid)> {
     let id = |name| std::env::var(name).ok();
     match rustix::process::geteuid().is_root() {
@@ -323,7 +355,10 @@ mod tests {
         let path = dir.path().join("p.txt");
         save_with(&path, Some(ids), |file| file.write_all(b"x")).expect("saved");
         let stat = std::fs::metadata(&path).expect("there");
-        assert_eq!((stat.uid(), stat.gid(), stat.permissions().mode() & 0o7777), (1234, 1235, 0o600));
+        assert_eq!(
+            (stat.uid(), stat.gid(), stat.permissions().mode() & 0o7777),
+            (1234, 1235, 0o600)
+        );
     }
 
     #[test]
@@ -336,7 +371,9 @@ mod tests {
         let dangling = dir.path().join("dangling");
         symlink(dir.path().join("nowhere"), &dangling).expect("linked");
         std::fs::create_dir(dir.path().join("sub")).expect("made");
-        for (name, word) in [("link", "symbolic link"), ("dangling", "symbolic link"), ("sub", "directory")] {
+        for (name, word) in
+            [("link", "symbolic link"), ("dangling", "symbolic link"), ("sub", "directory")]
+        {
             let path = dir.path().join(name);
             assert!(probe(&path).expect_err(name).contains(word), "{name}");
             assert!(save(&path, b"x").expect_err(name).contains(word), "{name}");
@@ -350,9 +387,13 @@ mod tests {
     #[test]
     fn what_cannot_be_written_is_told_beforehand() {
         let dir = scratch();
-        for path in
-            [dir.path().join("missing/p.txt"), "/proc/p.txt".into(), dir.path().join("p/"), "..".into(), "".into()]
-        {
+        for path in [
+            dir.path().join("missing/p.txt"),
+            "/proc/p.txt".into(),
+            dir.path().join("p/"),
+            "..".into(),
+            "".into(),
+        ] {
             let error = probe(&path).expect_err(&path.to_string_lossy());
             assert_eq!(error.lines().count(), 1, "{error}");
             assert!(save(&path, b"x").is_err());
@@ -373,12 +414,18 @@ mod tests {
         open_own(&path).expect("ours");
         let link = dir.path().join("link");
         symlink(&path, &link).expect("linked");
-        assert!(open_own(&link).is_err() && open_own(&folder).is_err() && open_own(&folder.join("none")).is_err());
+        assert!(
+            open_own(&link).is_err()
+                && open_own(&folder).is_err()
+                && open_own(&folder.join("none")).is_err()
+        );
         let link = dir.path().join("folder");
         symlink(&folder, &link).expect("linked");
         assert!(own_directory(&link).is_err());
         std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o770)).expect("changed");
-        assert!(own_directory(&folder).expect_err("others write there").contains("others can write"));
+        assert!(
+            own_directory(&folder).expect_err("others write there").contains("others can write")
+        );
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::chown(&path, Some(1234), None).expect("given away");
             assert!(open_own(&path).is_err());
@@ -388,7 +435,8 @@ mod tests {
     #[test]
     fn names_left_by_an_earlier_run_are_passed_over() {
         let dir = scratch();
-        let planted = |n: u32| dir.path().join(format!(".sampletop-{}-{n}.tmp", std::process::id()));
+        let planted =
+            |n: u32| dir.path().join(format!(".sampletop-{}-{n}.tmp", std::process::id()));
         for n in 0..200 {
             std::fs::write(planted(n), "planted").expect("made");
         }
@@ -404,14 +452,27 @@ mod tests {
     #[test]
     fn names_are_fit_for_any_file_system_and_known_again() {
         let at = 1_767_323_045 * 1_000_000_000;
-        assert_eq!(name("node-7.example", "42", at, "txt"), "sampletop-node-7.example-42-20260102T030405Z.txt");
-        assert_eq!(name("../a b/é\u{1b}", "x/.*", at, "json"), "sampletop-a-b-x-20260102T030405Z.json");
+        assert_eq!(
+            name("node-7.example", "42", at, "txt"),
+            "sampletop-node-7.example-42-20260102T030405Z.txt"
+        );
+        assert_eq!(
+            name("../a b/é\u{1b}", "x/.*", at, "json"),
+            "sampletop-a-b-x-20260102T030405Z.json"
+        );
         assert_eq!(name("", "", at, "txt"), "sampletop-host-processes-20260102T030405Z.txt");
         assert!(name(&"h".repeat(500), &"l".repeat(500), at, "txt").len() < 192);
         assert!(name("h", "1", i128::MAX, "txt").starts_with("sampletop-h-1-1970"));
         let known = |text: &str| is_named(text, "a-b", "x", "txt");
-        assert!(known(&name("a-b", "x", at, "txt")) && known("sampletop-a-b-x-20260102T030405Z_002.txt"));
-        for other in ["sampletop-a-b-x-y-20260102T030405Z.txt", "sampletop-a-b-x-20260102T030405Z.tx", "a-b-x.txt"] {
+        assert!(
+            known(&name("a-b", "x", at, "txt"))
+                && known("sampletop-a-b-x-20260102T030405Z_002.txt")
+        );
+        for other in [
+            "sampletop-a-b-x-y-20260102T030405Z.txt",
+            "sampletop-a-b-x-20260102T030405Z.tx",
+            "a-b-x.txt",
+        ] {
             assert!(!known(other), "{other}");
         }
     }

@@ -1,11 +1,13 @@
-//! For <https://profiler.firefox.com>: a processed profile of version 70, as that page's sources describe it (`src/types/profile.ts`,
-//! `docs-developer/processed-profile-format.md`); newer versions of the page read it, too.
+//! For <https://profiler.firefox.com>: a processed profile of version 70, as that page's sources
+//! describe it (`src/types/profile.ts`, `docs-developer/processed-profile-format.md`); newer
+//! versions of the page read it, too.
 //!
-//! A group is a thread, the heaviest first. A sample is the time of one stack in one state within one bucket of history, in the
-//! settings' metric; its weight is that time in milliseconds, its category the state. History does not say when within its
-//! bucket (a second; older ones are wider) a stack was seen, only for how long: there the samples stand one after the other,
-//! each for as long as its part of the bucket. The time line is exact to a bucket, therefore, and the sums are exact.
-//! It shows what the settings show, idle time only with `--idle`.
+//! A group is a thread, the heaviest first. A sample is the time of one stack in one state within
+//! one bucket of history, in the settings' metric; its weight is that time in milliseconds, its
+//! category the state. History does not say when within its bucket (a second; older ones are wider)
+//! a stack was seen, only for how long: there the samples stand one after the other, each for as
+//! long as its part of the bucket. The time line is exact to a bucket, therefore, and the sums are
+//! exact. It shows what the settings show, idle time only with `--idle`.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -42,7 +44,11 @@ pub fn write(snapshot: &Snapshot, settings: &Settings, out: &mut dyn Write) -> i
         let settings = Settings { range: Range::Rolling(till - from), ..settings.clone() };
         let shown = projector.project(&at, &settings);
         if settings.idle || !shown.only_idle {
-            profile.bucket(&shown, &settings, [from.saturating_sub(whole.from), till.saturating_sub(whole.from)]);
+            profile.bucket(
+                &shown,
+                &settings,
+                [from.saturating_sub(whole.from), till.saturating_sub(whole.from)],
+            );
         }
     }
     profile.write(snapshot, &settings, &whole, out)
@@ -163,7 +169,13 @@ impl Profile {
                 let frame = self.frame(node.location, Category::of_kind(node.location.kind));
                 callers.push(Some(self.stacks.place((frame, caller))));
             }
-            self.own(&Location::named(FRAMELESS, FrameKind::Marker), None, &group.own, settings.metric, &mut parts);
+            self.own(
+                &Location::named(FRAMELESS, FrameKind::Marker),
+                None,
+                &group.own,
+                settings.metric,
+                &mut parts,
+            );
             let total: u64 = parts.iter().map(|(_, ns)| ns).sum();
             let samples = &mut self.samples[thread];
             let mut before = 0;
@@ -189,7 +201,8 @@ impl Profile {
         let parts_of: Vec<(usize, u64)> = match metric {
             Metric::Wall => states.collect(),
             Metric::Cpu => vec![(State::Run as usize, own.cpu_ns)],
-            // It is said of no state how much of it is CPU time: all is that of the state with most of the time.
+            // It is said of no state how much of it is CPU time: all is that of the state with most
+            // of the time.
             Metric::Off => {
                 let main = own.main_state(Metric::Off).map_or(State::Run, |(state, _)| state);
                 vec![(main as usize, own.value(Metric::Off))]
@@ -220,8 +233,7 @@ impl Profile {
                 (label, _) => remarks.push((label.to_owned(), value.to_owned())),
             }
         }
-        let told =
-            "within a bucket of history (1 s; 10 s where older than 10 minutes) samples stand in no order of time";
+        let told = "within a bucket of history (1 s; 10 s where older than 10 minutes) samples stand in no order of time";
         remarks.push(("Time line".to_owned(), told.to_owned()));
         if snapshot.history.oldest() > whole.from {
             let oldest = dates::utc(dates::unix_ns(session, snapshot.history.oldest()));
@@ -231,7 +243,8 @@ impl Profile {
         let entries: Vec<Value> = remarks.into_iter().map(entry).collect();
         let title = trees::title(snapshot);
         let pid = snapshot.targets.first().map_or(0, |target| target.pid).to_string();
-        let threads: Vec<usize> = (0..self.samples.len()).filter(|at| !self.samples[*at].stack.is_empty()).collect();
+        let threads: Vec<usize> =
+            (0..self.samples.len()).filter(|at| !self.samples[*at].stack.is_empty()).collect();
         let visible: Vec<usize> = (0..threads.len().min(20)).collect();
         let mut meta = json!({
             // The page divides by it; profiles of other tools may have none.
@@ -298,13 +311,17 @@ impl Profile {
     /// What the threads share.
     fn shared(&mut self, libs: &Libs) -> Value {
         let functions = std::mem::take(&mut self.functions.list);
-        let resources: Vec<u32> = functions.iter().map(|(_, _, module)| self.modules.place(*module)).collect();
+        let resources: Vec<u32> =
+            functions.iter().map(|(_, _, module)| self.modules.place(*module)).collect();
         let sources: Vec<Option<u32>> =
             functions.iter().map(|(_, file, _)| file.map(|file| self.files.place(file))).collect();
         let (frames, stacks) = (&self.frames.list, &self.stacks.list);
-        let lib_of = |function: u32| libs.by_module.get(&self.strings.list[functions[function as usize].2 as usize]);
+        let lib_of = |function: u32| {
+            libs.by_module.get(&self.strings.list[functions[function as usize].2 as usize])
+        };
         let nothing = |length: usize| vec![Value::Null; length];
-        let offsets = (0..).zip(stacks).map(|(at, (_, caller))| caller.map_or(0, |caller| at - caller));
+        let offsets =
+            (0..).zip(stacks).map(|(at, (_, caller))| caller.map_or(0, |caller| at - caller));
         json!({
             "stackTable": {
                 "frame": stacks.iter().map(|(frame, _)| frame).collect::<Vec<_>>(),
@@ -364,8 +381,8 @@ impl Profile {
 struct Libs {
     /// As the format has them.
     list: Vec<Value>,
-    /// Places in the list. Where there were several builds of a module, nothing says of which a frame is: it is a row's, and all
-    /// builds are one row.
+    /// Places in the list. Where there were several builds of a module, nothing says of which a
+    /// frame is: it is a row's, and all builds are one row.
     by_module: FxHashMap<Arc<str>, i64>,
 }
 
@@ -376,8 +393,10 @@ impl Libs {
         let mut libs = Libs::default();
         for (module, builds) in snapshot.tables.builds() {
             // What other tools and `--redact` have in the place of build ids nobody could look up.
-            let known: Vec<(&Arc<str>, String)> =
-                builds.iter().filter_map(|build_id| Some((build_id, breakpad_id(build_id)?))).collect();
+            let known: Vec<(&Arc<str>, String)> = builds
+                .iter()
+                .filter_map(|build_id| Some((build_id, breakpad_id(build_id)?)))
+                .collect();
             if builds.len() == 1 && known.len() == 1 {
                 libs.by_module.insert(module.clone(), libs.list.len() as i64);
             }
@@ -397,8 +416,8 @@ impl Libs {
     }
 }
 
-/// A build id as symbol servers for Breakpad want it: 16 bytes, read as a little-endian GUID, and an age of 0. `None` of what is no
-/// GNU build id.
+/// A build id as symbol servers for Breakpad want it: 16 bytes, read as a little-endian GUID, and
+/// an age of 0. `None` of what is no GNU build id.
 fn breakpad_id(build_id: &str) -> Option<String> {
     let byte = |at: usize| match build_id.get(at..at + 2) {
         Some(digits) => digits.bytes().all(|digit| digit.is_ascii_hexdigit()).then_some(digits),
@@ -411,7 +430,8 @@ fn breakpad_id(build_id: &str) -> Option<String> {
     id.filter(|_| whole && all).map(|id| id.to_ascii_uppercase() + "0")
 }
 
-/// What the page colours by: the state of what was running or waiting, and the kind of code that called it.
+/// What the page colours by: the state of what was running or waiting, and the kind of code that
+/// called it.
 struct Category;
 
 impl Category {

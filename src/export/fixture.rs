@@ -1,4 +1,5 @@
-//! Profiles made by hand, for the tests of the formats: what each stack weighs is written down, all sums follow.
+//! Profiles made by hand, for the tests of the formats: what each stack weighs is written down, all
+//! sums follow.
 
 use std::sync::Arc;
 
@@ -27,7 +28,8 @@ pub fn stack(group: &str, frames: &[&str], own: Totals) -> Stack {
 
 /// `hits` samples on a core.
 pub fn ran(ms: u64, hits: u64) -> Totals {
-    let mut totals = Totals { wall_ns: ms * MS, cpu_ns: ms * MS, hits, cpu_hits: hits, ..Totals::default() };
+    let mut totals =
+        Totals { wall_ns: ms * MS, cpu_ns: ms * MS, hits, cpu_hits: hits, ..Totals::default() };
     totals.states_ns[State::Run as usize] = ms * MS;
     totals
 }
@@ -35,7 +37,8 @@ pub fn ran(ms: u64, hits: u64) -> Totals {
 /// `hits` waits, of which the longest took `longest` ms and began 1.5 s after the start.
 pub fn waited(state: State, ms: u64, hits: u64, longest: u64) -> Totals {
     let (longest_ns, longest_from) = (longest * MS, START + SECOND * 3 / 2);
-    let mut totals = Totals { wall_ns: ms * MS, hits, longest_ns, longest_from, ..Totals::default() };
+    let mut totals =
+        Totals { wall_ns: ms * MS, hits, longest_ns, longest_from, ..Totals::default() };
     totals.states_ns[state as usize] = ms * MS;
     totals
 }
@@ -54,7 +57,8 @@ pub fn location(function: &str) -> Location {
 /// Ten seconds of these stacks.
 pub fn projection(stacks: &[Stack]) -> Projection {
     let frames = |stack: &Stack| stack.frames.iter().map(|frame| location(frame)).collect();
-    let stacks: Vec<_> = stacks.iter().map(|stack| (stack.group.clone(), frames(stack), stack.own)).collect();
+    let stacks: Vec<_> =
+        stacks.iter().map(|stack| (stack.group.clone(), frames(stack), stack.own)).collect();
     let mut projection = by_hand::projection(&stacks);
     (projection.from, projection.till) = (START, START + 10 * SECOND);
     projection

@@ -1,18 +1,19 @@
-//! One page that holds everything and fetches nothing: a flame graph to walk through, and the functions as a table. Opens from
-//! disk in any current browser.
+//! One page that holds everything and fetches nothing: a flame graph to walk through, and the
+//! functions as a table. Opens from disk in any current browser.
 //!
 //! ```text
 //! page.html    what is on the page; forbids itself to fetch anything
 //! style.css    light and dark, wide and narrow
-//! profile.js   the tree, its sums under a metric, group or filter, who calls a function, and where frames are drawn
+//! profile.js   the tree, its sums under a metric, group or filter, who calls a function,
+//!              and where frames are drawn
 //! colour.js    by state, kind or module
 //! graph.js     the flame graph: draws what is seen of it
 //! table.js     functions wherever they were called
 //! main.js      what is chosen, and who has to know of it
 //! ```
 //!
-//! It shows what the settings show, idle time only with `--idle`; the metric, groups and filters of its own can be changed
-//! on the page. Names are data: the page sets them as text, never as markup.
+//! It shows what the settings show, idle time only with `--idle`; the metric, groups and filters of
+//! its own can be changed on the page. Names are data: the page sets them as text, never as markup.
 
 use std::io::{self, Write};
 
@@ -75,11 +76,13 @@ struct Data<'a> {
     interval: u64,
     states: Vec<&'static str>,
     functions: Vec<Function<'a>>,
-    /// By node, which are in the order of a walk: callers first. -1 for the root, whose children are the groups.
+    /// By node, which are in the order of a walk: callers first. -1 for the root, whose children
+    /// are the groups.
     parents: Vec<i64>,
     /// By node: index into `functions`.
     names: Vec<u32>,
-    /// Time of a node's own: node, cpu ns, hits, hits on a core, then for each state its number and wall ns.
+    /// Time of a node's own: node, cpu ns, hits, hits on a core, then for each state its number and
+    /// wall ns.
     own: Vec<Vec<u64>>,
 }
 
@@ -115,7 +118,11 @@ fn data(snapshot: &Snapshot, settings: &Settings, projection: &Projection) -> io
             let caller = path.last().copied().unwrap_or(0);
             match step {
                 Step::Enter(node) => {
-                    path.push(data.node(caller, functions.of_node[node as usize], &ordered.node(node).own));
+                    path.push(data.node(
+                        caller,
+                        functions.of_node[node as usize],
+                        &ordered.node(node).own,
+                    ));
                 }
                 Step::Leave(_) => drop(path.pop()),
             }
@@ -125,7 +132,8 @@ fn data(snapshot: &Snapshot, settings: &Settings, projection: &Projection) -> io
         }
     }
     let json = serde_json::to_string(&data)?;
-    // None of these stands outside of a string. `<` could begin a tag's end or a comment; the last two end lines for scripts.
+    // None of these stands outside of a string. `<` could begin a tag's end or a comment; the last
+    // two end lines for scripts.
     Ok(json
         .replace('<', "\\u003c")
         .replace('>', "\\u003e")
@@ -143,14 +151,22 @@ impl Data<'_> {
         if !own.is_empty() {
             let states = (0..).zip(own.states_ns).filter(|(_, ns)| *ns > 0);
             let figures = [node as u64, own.cpu_ns, own.hits, own.cpu_hits];
-            self.own.push(figures.into_iter().chain(states.flat_map(|(state, ns)| [state, ns])).collect());
+            self.own.push(
+                figures.into_iter().chain(states.flat_map(|(state, ns)| [state, ns])).collect(),
+            );
         }
         node as i64
     }
 }
 
 fn function(location: &Location) -> Function<'_> {
-    (&location.function, location.kind.word(), &location.module, location.file.as_deref(), location.line)
+    (
+        &location.function,
+        location.kind.word(),
+        &location.module,
+        location.file.as_deref(),
+        location.line,
+    )
 }
 
 #[cfg(test)]

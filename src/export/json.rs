@@ -1,10 +1,13 @@
-//! What scripts and tests read: schema `sampletop/2`. Fields may be added, never removed or renamed.
+//! What scripts and tests read: schema `sampletop/2`. Fields may be added, never removed or
+//! renamed.
 //!
-//! A call tree is one flat list of nodes, each with the index of its parent: common readers refuse JSON that is nested as
-//! deep as stacks are. Nothing here is nested deeper than 6, whatever the profile.
+//! A call tree is one flat list of nodes, each with the index of its parent: common readers refuse
+//! JSON that is nested as deep as stacks are. Nothing here is nested deeper than 6, whatever the
+//! profile.
 //!
-//! Times are in the unit their name ends in, rounded to three decimals, so a sum of many may differ from its parts by
-//! half a unit of the last each. Idle time is always included, and rows under `--min-percent` are, too: every sum holds.
+//! Times are in the unit their name ends in, rounded to three decimals, so a sum of many may differ
+//! from its parts by half a unit of the last each. Idle time is always included, and rows under
+//! `--min-percent` are, too: every sum holds.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -50,7 +53,8 @@ fn write_group(ordered: &Ordered<'_>, group: &Group, out: &mut dyn Write) -> io:
         Ok(serde_json::to_writer(out, &NodeLine::new(parent, location, &total, &own))?)
     };
     let written = write_nodes(ordered.roots(group), |node| ordered.children(node), write, out)?;
-    // The group's total is the sum of its roots, so time without a frame of its own needs a root, too.
+    // The group's total is the sum of its roots, so time without a frame of its own needs a root,
+    // too.
     if !group.own.is_empty() {
         separate(written, out)?;
         serde_json::to_writer(out, &NodeLine::new(None, &frameless(), &group.own, &group.own))?;
@@ -58,15 +62,17 @@ fn write_group(ordered: &Ordered<'_>, group: &Group, out: &mut dyn Write) -> io:
     Ok(())
 }
 
-/// Writes a list's nodes depth first, parents before their children, and returns how many. `write` gets a node and the index
-/// of its parent in the list. Does not recurse: a target may recurse as deep as it likes.
+/// Writes a list's nodes depth first, parents before their children, and returns how many. `write`
+/// gets a node and the index of its parent in the list. Does not recurse: a target may recurse as
+/// deep as it likes.
 pub(super) fn write_nodes(
     roots: Vec<u32>,
     children: impl Fn(u32) -> Vec<u32>,
     write: impl Fn(u32, Option<usize>, &mut dyn Write) -> io::Result<()>,
     out: &mut dyn Write,
 ) -> io::Result<usize> {
-    let mut todo: Vec<(u32, Option<usize>)> = roots.into_iter().rev().map(|root| (root, None)).collect();
+    let mut todo: Vec<(u32, Option<usize>)> =
+        roots.into_iter().rev().map(|root| (root, None)).collect();
     let mut written = 0;
     while let Some((node, parent)) = todo.pop() {
         separate(written, out)?;
@@ -96,8 +102,13 @@ pub(super) fn separate(nth: usize, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
-/// Writes `head`'s fields and opens its last one, a list, which the caller fills and closes with `]}`.
-pub(super) fn open_object(head: &impl Serialize, list: &str, out: &mut dyn Write) -> io::Result<()> {
+/// Writes `head`'s fields and opens its last one, a list, which the caller fills and closes with
+/// `]}`.
+pub(super) fn open_object(
+    head: &impl Serialize,
+    list: &str,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let text = serde_json::to_string(head)?;
     let fields = text.strip_suffix('}').unwrap_or(&text);
     write!(out, "{fields},\"{list}\":[")
@@ -164,7 +175,8 @@ impl<'a> Head<'a> {
     }
 }
 
-/// A module of which it is known what build it was, whatever is shown of it; one that there was in several builds comes with each.
+/// A module of which it is known what build it was, whatever is shown of it; one that there was in
+/// several builds comes with each.
 #[derive(Serialize)]
 struct ModuleLine {
     name: String,
@@ -174,7 +186,10 @@ struct ModuleLine {
 fn modules(tables: &Tables) -> Vec<ModuleLine> {
     let builds = tables.builds().into_iter();
     let each = |(name, builds): (Arc<str>, BTreeSet<Arc<str>>)| {
-        builds.into_iter().map(move |build_id| ModuleLine { name: name.to_string(), build_id: build_id.to_string() })
+        builds.into_iter().map(move |build_id| ModuleLine {
+            name: name.to_string(),
+            build_id: build_id.to_string(),
+        })
     };
     builds.flat_map(each).collect()
 }
@@ -187,7 +202,10 @@ pub(super) struct TargetLine<'a> {
 }
 
 pub(super) fn targets(targets: &[Target]) -> Vec<TargetLine<'_>> {
-    targets.iter().map(|t| TargetLine { pid: t.pid, command: &t.command, runtime: t.runtime }).collect()
+    targets
+        .iter()
+        .map(|t| TargetLine { pid: t.pid, command: &t.command, runtime: t.runtime })
+        .collect()
 }
 
 /// What was chosen; `null` and empty lists where nothing was.
@@ -372,7 +390,12 @@ struct NodeLine<'a> {
 }
 
 impl<'a> NodeLine<'a> {
-    fn new(parent: Option<usize>, location: &'a Location, total: &Totals, own: &Totals) -> NodeLine<'a> {
+    fn new(
+        parent: Option<usize>,
+        location: &'a Location,
+        total: &Totals,
+        own: &Totals,
+    ) -> NodeLine<'a> {
         NodeLine {
             parent,
             frame: FrameLine::new(location),

@@ -1,4 +1,5 @@
-//! Profiles as files: one module per format. Reads the model, writes bytes; opens nothing (`file` aside).
+//! Profiles as files: one module per format. Reads the model, writes bytes; opens nothing (`file`
+//! aside).
 //!
 //! ```text
 //! text      what people paste into a ticket
@@ -48,7 +49,12 @@ pub mod text;
 mod trees;
 
 /// Writes what `settings` show of `snapshot`. The only errors are those of `out`.
-pub fn write(format: Format, snapshot: &Snapshot, settings: &Settings, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(
+    format: Format,
+    snapshot: &Snapshot,
+    settings: &Settings,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     match format {
         Format::Text => text::write(snapshot, settings, out),
         Format::Json => json::write(snapshot, settings, out),
@@ -66,7 +72,8 @@ pub fn write(format: Format, snapshot: &Snapshot, settings: &Settings, out: &mut
 /// Who writes, for formats that have a place for that.
 const PROGRAM: &str = concat!("sampletop ", env!("CARGO_PKG_VERSION"));
 
-/// Stands for stacks of which the hide filter left no frame: their time is shown, so it needs a row.
+/// Stands for stacks of which the hide filter left no frame: their time is shown, so it needs a
+/// row.
 const FRAMELESS: &str = "[every frame hidden]";
 
 /// The last part of a path.

@@ -1,6 +1,8 @@
-//! Where reports go that come one after the other: to standard output, to the end of a file, or each into a file of its own.
+//! Where reports go that come one after the other: to standard output, to the end of a file, or
+//! each into a file of its own.
 //!
-//! What was written stays: a report that does not fit on the disk is taken back whole, and a file is never written over.
+//! What was written stays: a report that does not fit on the disk is taken back whole, and a file
+//! is never written over.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -45,8 +47,8 @@ pub fn is_directory(path: &Path) -> bool {
 }
 
 impl Series {
-    /// `None`: standard output. A directory is made if it is not there, but for those around it. One sentence if nothing
-    /// could be written.
+    /// `None`: standard output. A directory is made if it is not there, but for those around it.
+    /// One sentence if nothing could be written.
     pub fn open(path: Option<&Path>, names: Names, kept: Kept) -> Result<Series, String> {
         let to = match path {
             None => To::Stdout,
@@ -74,25 +76,30 @@ impl Series {
         Ok(())
     }
 
-    /// One report; `till_unix_ns`: up to when it goes, which names its file. One sentence if it could not be written: then
-    /// nothing of it is there, and all that was before is.
+    /// One report; `till_unix_ns`: up to when it goes, which names its file. One sentence if it
+    /// could not be written: then nothing of it is there, and all that was before is.
     pub fn write(&mut self, report: &[u8], till_unix_ns: i128) -> Result<(), String> {
         match &mut self.to {
             To::Stdout => {
                 let mut out = io::stdout().lock();
                 let written = out.write_all(report).and_then(|()| out.flush());
-                written.map_err(|error| format!("cannot write to standard output: {}", file::why(&error)))
+                written.map_err(|error| {
+                    format!("cannot write to standard output: {}", file::why(&error))
+                })
             }
             To::File { path, file } => {
-                // It was removed, not moved away and told about: what is written there now nobody will read.
-                if file.as_ref().is_some_and(|open| open.metadata().is_ok_and(|of| of.nlink() == 0)) {
+                // It was removed, not moved away and told about: what is written there now nobody
+                // will read.
+                if file.as_ref().is_some_and(|open| open.metadata().is_ok_and(|of| of.nlink() == 0))
+                {
                     *file = None;
                 }
                 let open = match file {
                     Some(open) => open,
                     None => file.insert(open_end(path)?),
                 };
-                append_with(open, |file| file.write_all(report)).map_err(|error| failed(path, &error))
+                append_with(open, |file| file.write_all(report))
+                    .map_err(|error| failed(path, &error))
             }
             To::Directory { path, names, kept } => {
                 let first = file::name(&names.host, &names.label, till_unix_ns, names.extension);
@@ -117,32 +124,38 @@ fn failed(path: &Path, error: &io::Error) -> String {
 
 /// The end of a file that grows; it is made if it is not there.
 fn open_end(path: &Path) -> Result<File, String> {
-    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let flags =
+        OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let place = file::Place::of(path)?;
     let open = |flags, mode| rustix::fs::openat(&place.directory, place.name, flags, mode);
     let there = open(flags, Mode::empty());
     let opened = match there {
         Err(rustix::io::Errno::NOENT) => {
             let made = open(flags | OFlags::CREATE | OFlags::EXCL, file::MODE).map(File::from);
-            made.map_err(io::Error::from).and_then(|made| file::give_to_caller(&made).map(|()| made))
+            made.map_err(io::Error::from)
+                .and_then(|made| file::give_to_caller(&made).map(|()| made))
         }
         Err(rustix::io::Errno::LOOP) => {
             let shown = file::shown(path);
-            return Err(format!("`{shown}` is a symbolic link, which is not written through; name a file"));
+            return Err(format!(
+                "`{shown}` is a symbolic link, which is not written through; name a file"
+            ));
         }
         there => there.map(File::from).map_err(io::Error::from),
     };
     let opened = opened.map_err(|error| failed(path, &error))?;
     let kind = opened.metadata().map_err(|error| failed(path, &error))?.file_type();
-    let is_foreign =
-        kind.is_file() && file::is_foreign(&place.directory, &opened).map_err(|error| failed(path, &error))?;
+    let is_foreign = kind.is_file()
+        && file::is_foreign(&place.directory, &opened).map_err(|error| failed(path, &error))?;
     match kind.is_file() || kind.is_char_device() {
         true if is_foreign => Err(format!(
             "`{}` is another user's file in a directory that others can write to; name a file in a directory of your own",
             file::shown(path)
         )),
         true => Ok(opened),
-        false => Err(format!("`{}` is no regular file; name a file, or a directory", file::shown(path))),
+        false => {
+            Err(format!("`{}` is no regular file; name a file, or a directory", file::shown(path)))
+        }
     }
 }
 
@@ -163,7 +176,8 @@ fn clear(directory: &Path, names: &Names, kept: Kept, newest: &str) {
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         let Ok(name) = entry.file_name().into_string() else { continue };
         if name != newest && file::is_named(&name, &names.host, &names.label, names.extension) {
-            let length = entry.metadata().ok().filter(std::fs::Metadata::is_file).map(|of| of.len());
+            let length =
+                entry.metadata().ok().filter(std::fs::Metadata::is_file).map(|of| of.len());
             ours.extend(length.map(|length| (name, length)));
         }
     }
@@ -173,7 +187,9 @@ fn clear(directory: &Path, names: &Names, kept: Kept, newest: &str) {
     for (name, length) in ours.into_iter().rev() {
         files += 1;
         bytes += length;
-        if kept.files.is_some_and(|most| files > most) || kept.bytes.is_some_and(|most| bytes > most) {
+        if kept.files.is_some_and(|most| files > most)
+            || kept.bytes.is_some_and(|most| bytes > most)
+        {
             // Who cannot remove it cannot do anything about it; the next report tries again.
             let _ = std::fs::remove_file(directory.join(name));
         }
@@ -194,8 +210,9 @@ mod tests {
 
     fn there(directory: &Path) -> Vec<String> {
         let entries = std::fs::read_dir(directory).expect("there");
-        let mut names: Vec<String> =
-            entries.map(|entry| entry.expect("readable").file_name().to_string_lossy().into_owned()).collect();
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.expect("readable").file_name().to_string_lossy().into_owned())
+            .collect();
         names.sort();
         names
     }
@@ -261,14 +278,19 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("reports/");
         let mut to = series(&path, Kept { files: Some(3), bytes: None });
-        for other in ["sampletop-h-4-20200101T000000Z.txt", "sampletop-h-42-20200101T000000Z.json", "notes.txt"] {
+        for other in [
+            "sampletop-h-4-20200101T000000Z.txt",
+            "sampletop-h-42-20200101T000000Z.json",
+            "notes.txt",
+        ] {
             std::fs::write(path.join(other), "another's").expect("written");
         }
         for second in 0..5 {
             to.write(&[b'x'; 10], AT + second * SECOND).expect("written");
         }
-        let ours =
-            |path: &Path| there(path).into_iter().filter(|name| name.starts_with("sampletop-h-42-2026")).collect();
+        let ours = |path: &Path| {
+            there(path).into_iter().filter(|name| name.starts_with("sampletop-h-42-2026")).collect()
+        };
         let last: Vec<String> = ours(&path);
         let stamp = |second| format!("sampletop-h-42-20260102T03040{second}Z.txt");
         assert_eq!(last, [stamp(7), stamp(8), stamp(9)]);
@@ -276,7 +298,10 @@ mod tests {
         // By bytes, the newest whatever its size; and two of one second are two.
         let mut to = series(&path, Kept { files: None, bytes: Some(25) });
         to.write(&[b'x'; 10], AT + 4 * SECOND).expect("written");
-        assert_eq!(ours(&path) as Vec<String>, [stamp(9), "sampletop-h-42-20260102T030409Z_001.txt".to_owned()]);
+        assert_eq!(
+            ours(&path) as Vec<String>,
+            [stamp(9), "sampletop-h-42-20260102T030409Z_001.txt".to_owned()]
+        );
         to.write(&[b'x'; 100], AT + 60 * SECOND).expect("written");
         assert_eq!(ours(&path) as Vec<String>, ["sampletop-h-42-20260102T030505Z.txt"]);
     }
@@ -291,7 +316,9 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("r.log");
         let open = || Series::open(Some(&path), names(), Kept::default()).err();
-        let mode = |mode| std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(mode)).expect("changed");
+        let mode = |mode| {
+            std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(mode)).expect("changed")
+        };
         std::fs::write(&path, "theirs\n").expect("written");
         // Like /tmp. A file of our own is appended to.
         mode(0o1777);
@@ -300,7 +327,10 @@ mod tests {
         for others in [0o1777, 0o775, 0o757] {
             mode(others);
             let refused = open().expect("a refusal");
-            assert!(refused.contains(&path.display().to_string()) && refused.contains("of your own"), "{refused}");
+            assert!(
+                refused.contains(&path.display().to_string()) && refused.contains("of your own"),
+                "{refused}"
+            );
             assert_eq!(refused.lines().count(), 1);
         }
         // Their own directory: they can put another file there at any time.
@@ -322,8 +352,14 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let link = dir.path().join("link");
         symlink(dir.path().join("target"), &link).expect("linked");
-        for path in [link, dir.path().join("no/such/file"), dir.path().join("no/such/"), "/proc/reports/".into()] {
-            let sentence = Series::open(Some(&path), names(), Kept::default()).err().expect("refused");
+        for path in [
+            link,
+            dir.path().join("no/such/file"),
+            dir.path().join("no/such/"),
+            "/proc/reports/".into(),
+        ] {
+            let sentence =
+                Series::open(Some(&path), names(), Kept::default()).err().expect("refused");
             assert_eq!(sentence.lines().count(), 1, "{sentence}");
         }
         assert!(there(dir.path()) == ["link"]);

@@ -1,10 +1,12 @@
-//! For <https://www.speedscope.app>: the wall time and the CPU time of the same stacks as two profiles of one file (with
-//! `--metric off`, what is neither as a third); the one shown first is the settings' metric.
+//! For <https://www.speedscope.app>: the wall time and the CPU time of the same stacks as two
+//! profiles of one file (with `--metric off`, what is neither as a third); the one shown first is
+//! the settings' metric.
 //!
-//! The outermost frame of each stack is its group, the heaviest stacks come first. It shows what the settings show, idle
-//! time only with `--idle`. Stacks are told as calls that begin and end, since that stays as small as the tree however
-//! deep it is; their places on the time line are order, not dates. Times are whole nanoseconds.
-//! The format: `file-format-schema.json` of the npm package `speedscope`.
+//! The outermost frame of each stack is its group, the heaviest stacks come first. It shows what
+//! the settings show, idle time only with `--idle`. Stacks are told as calls that begin and end,
+//! since that stays as small as the tree however deep it is; their places on the time line are
+//! order, not dates. Times are whole nanoseconds. The format: `file-format-schema.json` of the npm
+//! package `speedscope`.
 
 use std::io::{self, Write};
 
@@ -58,7 +60,11 @@ pub(super) fn render(
         Metric::Wall | Metric::Cpu => &[Metric::Wall, Metric::Cpu],
     };
     let active = metrics.iter().position(|metric| *metric == settings.metric).unwrap_or(0);
-    let title = format!("{} ({})", trees::title(snapshot), trees::conditions(snapshot, settings, projection));
+    let title = format!(
+        "{} ({})",
+        trees::title(snapshot),
+        trees::conditions(snapshot, settings, projection)
+    );
     write!(
         out,
         "{{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\"exporter\":\"{}\",\"name\":{},\
@@ -76,7 +82,12 @@ pub(super) fn render(
     out.write_all(b"},\"profiles\":[")?;
     for (nth, metric) in metrics.iter().enumerate() {
         out.write_all(if nth == 0 { b"\n" } else { b",\n" })?;
-        write_profile(projection, &Settings { metric: *metric, ..settings.clone() }, &functions, out)?;
+        write_profile(
+            projection,
+            &Settings { metric: *metric, ..settings.clone() },
+            &functions,
+            out,
+        )?;
     }
     out.write_all(b"]}\n")
 }

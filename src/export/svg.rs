@@ -1,9 +1,10 @@
-//! A flame graph in one SVG file, drawn by the crate `inferno`: a click zooms, Ctrl-F searches. Opens in any browser, from
-//! disk; nothing in it is fetched.
+//! A flame graph in one SVG file, drawn by the crate `inferno`: a click zooms, Ctrl-F searches.
+//! Opens in any browser, from disk; nothing in it is fetched.
 //!
-//! The outermost frame is the group, the heaviest calls stand left. It shows what the settings show, idle time only with
-//! `--idle`. Calls with less than a ten-thousandth of the time are part of their caller, and so is what lies deeper
-//! than [`DEEPEST`] frames: the file stays small whatever was seen.
+//! The outermost frame is the group, the heaviest calls stand left. It shows what the settings
+//! show, idle time only with `--idle`. Calls with less than a ten-thousandth of the time are part
+//! of their caller, and so is what lies deeper than [`DEEPEST`] frames: the file stays small
+//! whatever was seen.
 
 use std::io::{self, Write};
 
@@ -89,7 +90,14 @@ impl Stacks {
         }
     }
 
-    fn group(&mut self, ordered: &Ordered<'_>, group: &Group, weights: &[u64], least: u64, settings: &Settings) {
+    fn group(
+        &mut self,
+        ordered: &Ordered<'_>,
+        group: &Group,
+        weights: &[u64],
+        least: u64,
+        settings: &Settings,
+    ) {
         let mut stack = String::new();
         folded::push(&mut stack, &group.name);
         self.paint(&mut stack, 0, FrameKind::Thread);
@@ -101,7 +109,8 @@ impl Stacks {
             self.line(&stack, own);
             stack.truncate(caller);
         }
-        // Of every frame on the stack: how long its caller's stack is, and its time that no callee shows.
+        // Of every frame on the stack: how long its caller's stack is, and its time that no callee
+        // shows.
         let mut open = vec![(0, if own >= least { 0 } else { own })];
         // What is left out with all that it calls.
         let mut left_out = None;
@@ -133,7 +142,8 @@ impl Stacks {
         self.line(&stack, open.pop().unwrap_or_default().1);
     }
 
-    /// Makes the name behind the caller's stack one that can be read and drawn, and gives it its colour.
+    /// Makes the name behind the caller's stack one that can be read and drawn, and gives it its
+    /// colour.
     fn paint(&mut self, stack: &mut String, caller: usize, kind: FrameKind) {
         let start = if caller == 0 { 0 } else { caller + 1 };
         let name = drawable(&folded::guarded(&stack[start..]));
@@ -156,12 +166,13 @@ fn drawable(text: &str) -> String {
 
 const GREY: Color = Color { r: 208, g: 208, b: 212 };
 
-/// By kind; functions of a kind differ a little, by their names, so that neighbours can be told apart.
+/// By kind; functions of a kind differ a little, by their names, so that neighbours can be told
+/// apart.
 fn color(kind: FrameKind, name: &str) -> Color {
     // FNV-1a: the same colour in every file.
-    let hash = name
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
     let shade = (hash >> 32) as u8 % 48;
     let (r, g, b) = match kind {
         FrameKind::Native => (240, 150 + shade, 70 + shade),

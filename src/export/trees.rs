@@ -1,4 +1,5 @@
-//! What the formats of call trees share: functions by number, the weight of each subtree, the way through a tree.
+//! What the formats of call trees share: functions by number, the weight of each subtree, the way
+//! through a tree.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +11,8 @@ use crate::model::tables::Location;
 
 use super::dates;
 
-/// What nodes are called: the projection's methods, in their order, then the names of threads that head a part of a group.
+/// What nodes are called: the projection's methods, in their order, then the names of threads that
+/// head a part of a group.
 pub struct Functions {
     pub list: Vec<Arc<Location>>,
     /// Index into `list`, by node.
@@ -29,7 +31,8 @@ impl Functions {
             })
         };
         let methods = projection.method_of_nodes();
-        let of_node = (0..).zip(methods).map(|(node, method)| method.unwrap_or_else(|| head(node))).collect();
+        let of_node =
+            (0..).zip(methods).map(|(node, method)| method.unwrap_or_else(|| head(node))).collect();
         Functions { list, of_node }
     }
 }
@@ -37,7 +40,8 @@ impl Functions {
 /// Time of each node's stacks, ns, by node: its own and that of all below it.
 pub fn weights(projection: &Projection, metric: Metric) -> Vec<u64> {
     let nodes = 0..projection.node_count();
-    let mut weights: Vec<u64> = nodes.clone().map(|node| projection.node(node, metric).own.value(metric)).collect();
+    let mut weights: Vec<u64> =
+        nodes.clone().map(|node| projection.node(node, metric).own.value(metric)).collect();
     for node in nodes.rev() {
         if let Some(parent) = projection.parent(node) {
             weights[parent as usize] += weights[node as usize];
@@ -53,8 +57,8 @@ pub enum Step {
     Leave(u32),
 }
 
-/// Through a group's tree, heaviest first, callers before what they call; without recursion: a target may recurse as deep as
-/// it likes.
+/// Through a group's tree, heaviest first, callers before what they call; without recursion: a
+/// target may recurse as deep as it likes.
 pub fn walk<'a>(ordered: &'a Ordered<'_>, group: &Group) -> impl Iterator<Item = Step> + 'a {
     let mut todo: Vec<Step> = ordered.roots(group).into_iter().rev().map(Step::Enter).collect();
     std::iter::from_fn(move || {

@@ -1,5 +1,5 @@
-//! Timed runs without a screen: `record`, `demo --once`, `dump`, `report`. What is watched is behind [`Source`], so that all
-//! of it runs in a test.
+//! Timed runs without a screen: `record`, `demo --once`, `dump`, `report`. What is watched is
+//! behind [`Source`], so that all of it runs in a test.
 
 mod report;
 mod stacks;
@@ -41,7 +41,8 @@ pub trait Source {
     fn snapshot(&mut self, named: bool) -> Option<Arc<Snapshot>>;
     /// What these threads wait for, as far as it is found out within `timeout`.
     fn waits(&mut self, asked: Vec<Asked>, timeout: Duration) -> Vec<Answer>;
-    /// As `snapshot(true)`; what is seen from then on comes into the next one, which has nothing of this.
+    /// As `snapshot(true)`; what is seen from then on comes into the next one, which has nothing of
+    /// this.
     fn cut(&mut self) -> Option<Arc<Snapshot>>;
     /// Nobody looks until it is said otherwise.
     fn pause(&mut self, pause: bool);
@@ -59,8 +60,8 @@ pub enum Waited {
     Timeout,
     /// The target ended.
     Ended,
-    /// SIGINT, SIGTERM or SIGHUP, the first: write what there is. (A second one ends the process.) A [`report`] goes on
-    /// after SIGHUP.
+    /// SIGINT, SIGTERM or SIGHUP, the first: write what there is. (A second one ends the process.)
+    /// A [`report`] goes on after SIGHUP.
     Interrupted,
     /// Of a [`report`].
     Asked(Request),
@@ -87,8 +88,14 @@ pub struct Progress {
 /// Keeps a profile that could not be written where it was to go.
 pub type Keep<'a> = &'a dyn Fn(&Snapshot) -> Result<(), String>;
 
-/// Records until `duration` has passed since the first observation (`None`: until the target ends), writes the profile, answers the exit code.
-pub fn record(source: &mut dyn Source, config: &Config, duration: Option<Duration>, keep: Option<Keep<'_>>) -> i32 {
+/// Records until `duration` has passed since the first observation (`None`: until the target ends),
+/// writes the profile, answers the exit code.
+pub fn record(
+    source: &mut dyn Source,
+    config: &Config,
+    duration: Option<Duration>,
+    keep: Option<Keep<'_>>,
+) -> i32 {
     let to_person = config.output.path.is_some() && std::io::stderr().is_terminal();
     // A COMMAND has the terminal for itself.
     let show_progress = to_person && !matches!(config.target, Some(TargetSpec::Command(_)));
@@ -119,9 +126,13 @@ pub fn record(source: &mut dyn Source, config: &Config, duration: Option<Duratio
         // What took hours to record is not lost with a disk.
         match keep(&shown(&snapshot, config)) {
             Ok(()) => {
-                eprintln!("sampletop: the profile is kept as the last session: `sampletop open -o FILE` writes it")
+                eprintln!(
+                    "sampletop: the profile is kept as the last session: `sampletop open -o FILE` writes it"
+                )
             }
-            Err(sentence) => eprintln!("sampletop: and it could not be kept as the last session: {sentence}"),
+            Err(sentence) => {
+                eprintln!("sampletop: and it could not be kept as the last session: {sentence}")
+            }
         }
     }
     if let (0, true, Some(path)) = (code, to_person, &config.output.path) {
@@ -168,7 +179,11 @@ fn progress_line(progress: Progress, elapsed: Duration, duration: Option<Duratio
             )
         }
         None => {
-            write!(err, "\r\x1b[K{seconds} s  {} stacks  {} lost  (Ctrl-C ends)", progress.samples, progress.dropped)
+            write!(
+                err,
+                "\r\x1b[K{seconds} s  {} stacks  {} lost  (Ctrl-C ends)",
+                progress.samples, progress.dropped
+            )
         }
     };
     let _ = err.flush();
@@ -179,8 +194,8 @@ const LOOKED_WITHIN: Duration = Duration::from_secs(5);
 /// How long it may take to find out what all threads wait for.
 const WAITS_WITHIN: Duration = Duration::from_secs(2);
 
-/// Writes every thread's stack once, in text those that are equal together unless `each` is to have its own; answers the
-/// exit code.
+/// Writes every thread's stack once, in text those that are equal together unless `each` is to have
+/// its own; answers the exit code.
 pub fn dump(source: &mut dyn Source, config: &Config, each: bool) -> i32 {
     if each && config.output.format == Format::Json {
         eprintln!("sampletop: `--each` changes nothing in json, which lists each thread anyway");
@@ -205,14 +220,19 @@ pub fn dump(source: &mut dyn Source, config: &Config, each: bool) -> i32 {
             break snapshot;
         }
     };
-    // Names take longer than stacks. Meanwhile nothing is sampled, and the dump stays that of one moment.
+    // Names take longer than stacks. Meanwhile nothing is sampled, and the dump stays that of one
+    // moment.
     source.pause(true);
     let Some(named) = source.snapshot(true) else { return lost("dump") };
     let took_ns = first_tick.map_or(0, |(_, at)| last.at.saturating_sub(at));
-    let mut snapshot = Snapshot { at: last.at, threads: stacks.threads(&last), ..Snapshot::clone(&named) };
+    let mut snapshot =
+        Snapshot { at: last.at, threads: stacks.threads(&last), ..Snapshot::clone(&named) };
     if is_young(&last) {
-        let young = "the process began less than 5 s before: it may not have started all of its threads";
-        snapshot.notice = Some(snapshot.notice.map_or(young.into(), |notice| format!("{notice}; {young}").into()));
+        let young =
+            "the process began less than 5 s before: it may not have started all of its threads";
+        snapshot.notice = Some(
+            snapshot.notice.map_or(young.into(), |notice| format!("{notice}; {young}").into()),
+        );
     }
     if snapshot.threads.is_empty() {
         let pid = snapshot.targets.first().map_or(0, |t| t.pid);
@@ -225,7 +245,13 @@ pub fn dump(source: &mut dyn Source, config: &Config, each: bool) -> i32 {
     let waits = source.waits(asked, WAITS_WITHIN);
     let mut bytes = Vec::new();
     let redactor = config.output.redact.map(|redact| Redactor::new(redact.key));
-    let dump = build_dump(&shown(&snapshot, config), took_ns, &waits, &config.settings.filters, redactor.as_ref());
+    let dump = build_dump(
+        &shown(&snapshot, config),
+        took_ns,
+        &waits,
+        &config.settings.filters,
+        redactor.as_ref(),
+    );
     let written = match config.output.format {
         Format::Json => export::dump::write_json(&dump, &mut bytes),
         // The others are none for it.
@@ -247,7 +273,8 @@ fn build_dump(
     redactor: Option<&Redactor>,
 ) -> Dump {
     let tables = &snapshot.tables;
-    let waits: HashMap<ThreadKey, &Answer> = waits.iter().map(|answer| (answer.asked.thread, answer)).collect();
+    let waits: HashMap<ThreadKey, &Answer> =
+        waits.iter().map(|answer| (answer.asked.thread, answer)).collect();
     let mut threads: Vec<DumpThread> = snapshot
         .threads
         .iter()
@@ -313,7 +340,8 @@ pub fn shown<'a>(snapshot: &'a Snapshot, config: &Config) -> Cow<'a, Snapshot> {
 /// Writes in the configured format to the configured place; answers the exit code.
 pub fn write_profile(snapshot: &Snapshot, config: &Config) -> i32 {
     let mut bytes = Vec::new();
-    let written = export::write(config.output.format, &shown(snapshot, config), &config.settings, &mut bytes);
+    let written =
+        export::write(config.output.format, &shown(snapshot, config), &config.settings, &mut bytes);
     if let Err(error) = written {
         eprintln!("sampletop: cannot build the profile: {error}");
         return 1;

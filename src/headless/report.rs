@@ -1,4 +1,5 @@
-//! One report after the other, around the clock: what was seen since the one before, up to a moment of the clock on the wall.
+//! One report after the other, around the clock: what was seen since the one before, up to a moment
+//! of the clock on the wall.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +11,12 @@ use crate::export::series::{Names, Series, is_directory};
 use crate::model::snapshot::{Snapshot, Target};
 use crate::push::{self, Origin, Pusher};
 
-/// The clock on the wall may be set: it is read again after so long. A process that ended, or came, is told as soon.
+/// The clock on the wall may be set: it is read again after so long. A process that ended, or came,
+/// is told as soon.
 const LOOK_AT_CLOCK: Duration = Duration::from_secs(1);
 
-/// Writes reports until the target ends, somebody interrupts, or there are enough of them; answers the exit code.
+/// Writes reports until the target ends, somebody interrupts, or there are enough of them; answers
+/// the exit code.
 pub fn report(source: &mut dyn Source, config: &Config, plan: &Reports) -> i32 {
     let mut out = match Output::open(source, config, plan) {
         Ok(out) => out,
@@ -79,7 +82,8 @@ pub fn report(source: &mut dyn Source, config: &Config, plan: &Reports) -> i32 {
     }
 }
 
-/// The first moment after `now` at which a report is due, ns since 1970: whole multiples of `every` since midnight UTC.
+/// The first moment after `now` at which a report is due, ns since 1970: whole multiples of `every`
+/// since midnight UTC.
 fn next(now: i128, every: Option<Duration>) -> Option<i128> {
     let every = i128::try_from(every?.as_nanos()).ok().filter(|every| *every > 0)?;
     Some((now.div_euclid(every) + 1) * every)
@@ -99,9 +103,15 @@ fn open(snapshot: &Snapshot, config: &Config, plan: &Reports) -> Result<Option<S
         "" => snapshot.targets.first().map_or(String::new(), |target| target.pid.to_string()),
         title => title.to_owned(),
     };
-    let names = Names { host: session.host.clone(), label, extension: config.output.format.extensions()[0] };
+    let names = Names {
+        host: session.host.clone(),
+        label,
+        extension: config.output.format.extensions()[0],
+    };
     let format = config.output.format;
-    if !path.is_some_and(is_directory) && !matches!(format, Format::Text | Format::Json | Format::Classic) {
+    if !path.is_some_and(is_directory)
+        && !matches!(format, Format::Text | Format::Json | Format::Classic)
+    {
         let word = format.word();
         return Err(format!(
             "reports as {word} do not go into one file; name a directory, `-o DIR/`, or another format"
@@ -110,13 +120,17 @@ fn open(snapshot: &Snapshot, config: &Config, plan: &Reports) -> Result<Option<S
     Series::open(path, names, plan.kept).map(Some)
 }
 
-/// What a server calls the service if nobody says it: what was asked for (a unit, a name, the end of a path), else the program.
+/// What a server calls the service if nobody says it: what was asked for (a unit, a name, the end
+/// of a path), else the program.
 fn service(snapshot: &Snapshot) -> String {
     let name = match snapshot.session.wanted.title.trim_end_matches('/') {
         "" => snapshot.targets.first().map_or("", export::program),
         title => title.rsplit('/').next().unwrap_or(title),
     };
-    let name = [".service", ".scope", ".slice", ".pid"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
+    let name = [".service", ".scope", ".slice", ".pid"]
+        .iter()
+        .find_map(|end| name.strip_suffix(end))
+        .unwrap_or(name);
     push::service(name)
 }
 
@@ -130,8 +144,9 @@ struct Output {
 
 impl Output {
     fn open(source: &mut dyn Source, config: &Config, plan: &Reports) -> Result<Output, String> {
-        let snapshot =
-            source.snapshot(false).ok_or("no report can be had: an internal thread died; please report this")?;
+        let snapshot = source
+            .snapshot(false)
+            .ok_or("no report can be had: an internal thread died; please report this")?;
         // Names of files, and labels, tell, too.
         let shown = super::shown(&snapshot, config);
         let series = open(&shown, config, plan)?;
@@ -141,7 +156,8 @@ impl Output {
             folder: service(&snapshot),
             redacted: config.output.redact.is_some(),
         };
-        let pusher = config.output.push.as_ref().map(|push| Pusher::start(push, &origin())).transpose()?;
+        let pusher =
+            config.output.push.as_ref().map(|push| Pusher::start(push, &origin())).transpose()?;
         Ok(Output { series, failed: false, pusher })
     }
 
@@ -150,7 +166,12 @@ impl Output {
         if let Some(series) = &mut self.series {
             let mut bytes = Vec::new();
             let built = match config.output.format {
-                Format::Text => export::text::write_within(snapshot, &config.settings, plan.max_lines, &mut bytes),
+                Format::Text => export::text::write_within(
+                    snapshot,
+                    &config.settings,
+                    plan.max_lines,
+                    &mut bytes,
+                ),
                 format => export::write(format, snapshot, &config.settings, &mut bytes),
             };
             let till = export::unix_ns(&snapshot.session, snapshot.at);
@@ -184,7 +205,8 @@ impl Output {
         let Some(pusher) = self.pusher else { return !self.failed };
         let outcome = pusher.end();
         let push::Outcome { sent, waiting, dropped, lost } = outcome;
-        let waits = if waiting > 0 { format!(", {waiting} wait for the next run") } else { String::new() };
+        let waits =
+            if waiting > 0 { format!(", {waiting} wait for the next run") } else { String::new() };
         let gone = if dropped > 0 { format!(", {dropped} were dropped") } else { String::new() };
         eprintln!("sampletop: {sent} profiles were pushed{waits}{gone}");
         !self.failed && !lost
@@ -216,8 +238,13 @@ impl Followed {
         for (pid, _) in self.known.iter().filter(|known| !now.known.contains(known)) {
             eprintln!("sampletop: process {pid} has ended");
         }
-        for target in living.iter().filter(|target| !self.known.contains(&(target.pid, target.start))) {
-            eprintln!("sampletop: process {} is watched from now on: {}", target.pid, target.command);
+        for target in
+            living.iter().filter(|target| !self.known.contains(&(target.pid, target.start)))
+        {
+            eprintln!(
+                "sampletop: process {} is watched from now on: {}",
+                target.pid, target.command
+            );
         }
         *self = now;
     }
@@ -229,7 +256,8 @@ mod tests {
 
     #[test]
     fn a_service_has_the_name_that_was_asked_for() {
-        let named = |title: &str, command: &str| service(&super::super::tests::named(title, command));
+        let named =
+            |title: &str, command: &str| service(&super::super::tests::named(title, command));
         assert_eq!(named("nginx.service", "nginx: master process"), "nginx");
         assert_eq!(named("/sys/fs/cgroup/system.slice/shop-web.scope", ""), "shop-web");
         assert_eq!(named("/run/nginx.pid", ""), "nginx");

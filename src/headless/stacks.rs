@@ -1,4 +1,5 @@
-//! One stack of each thread, gathered from one snapshot after the other: whoever runs now may have been read a moment ago.
+//! One stack of each thread, gathered from one snapshot after the other: whoever runs now may have
+//! been read a moment ago.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +14,11 @@ use crate::model::tables::{StackId, Tables};
 const SAMPLED_WITHIN: Duration = Duration::from_secs(1);
 /// And if it came later: where threads come all the time there is always one without a stack.
 const CAME_LATER: Duration = Duration::from_millis(100);
-/// Ticks that there are in any case: on a busy machine the time may pass without one, and a stack that was torn is whole in one of
-/// the next.
+/// Ticks that there are in any case: on a busy machine the time may pass without one, and a stack
+/// that was torn is whole in one of the next.
 const TICKS: u64 = 3;
-/// A process that is younger may have mapped code, or begun a runtime, a moment ago: where its stacks end in doubt
-/// they are read again for [`CAME_LATER`].
+/// A process that is younger may have mapped code, or begun a runtime, a moment ago: where its
+/// stacks end in doubt they are read again for [`CAME_LATER`].
 const YOUNG: Ns = 5 * SECOND;
 
 /// What was found of each thread so far.
@@ -30,7 +31,8 @@ pub struct Stacks {
 }
 
 impl Stacks {
-    /// Takes in what a snapshot has. True when nothing more is worth waiting for. `since`: the first snapshot that had a tick.
+    /// Takes in what a snapshot has. True when nothing more is worth waiting for. `since`: the
+    /// first snapshot that had a tick.
     pub fn take(&mut self, snapshot: &Snapshot, since: Duration) -> bool {
         let ticks = snapshot.health.ticks;
         if ticks == 0 {
@@ -46,7 +48,8 @@ impl Stacks {
         }
         // No way gives stacks of running threads there.
         let states_only = &*snapshot.capture == "states";
-        let missing = |thread: &&ThreadNow| !states_only && !self.found.contains_key(&thread.thread);
+        let missing =
+            |thread: &&ThreadNow| !states_only && !self.found.contains_key(&thread.thread);
         let mut missing = snapshot.threads.iter().filter(missing).peekable();
         let enough_ticks = ticks >= first + TICKS;
         if since >= CAME_LATER && enough_ticks {
@@ -56,7 +59,8 @@ impl Stacks {
         }
     }
 
-    /// The threads of the last snapshot that was taken in, each with the newest stack that was found.
+    /// The threads of the last snapshot that was taken in, each with the newest stack that was
+    /// found.
     pub fn threads(&self, last: &Snapshot) -> Arc<[ThreadNow]> {
         let with_stack = |thread: &ThreadNow| match self.found.get(&thread.thread) {
             Some(found) => ThreadNow { name: thread.name, run_ns: thread.run_ns, ..*found },
@@ -82,7 +86,8 @@ pub fn is_young(snapshot: &Snapshot) -> bool {
     snapshot.living().any(|target| at - target.started_unix_ns < i128::from(YOUNG))
 }
 
-/// A thread that was seen running, and of which there is no sample, has a marker in place of a stack.
+/// A thread that was seen running, and of which there is no sample, has a marker in place of a
+/// stack.
 fn has_stack(tables: &Tables, stack: StackId) -> bool {
     let innermost = tables.frames_innermost_first(stack).next();
     innermost.is_some_and(|frame| tables.frame(frame) != RawFrame::marker(Marker::NotSampled))
@@ -139,11 +144,23 @@ mod tests {
             for _ in 0..ticks {
                 self.now += 10_000_000;
                 let losses = Losses::default();
-                let tick = Tick { at: self.now, pid: 1, late_ns: 0, process_cpu_ns: None, interval_ns: 1, losses };
+                let tick = Tick {
+                    at: self.now,
+                    pid: 1,
+                    late_ns: 0,
+                    process_cpu_ns: None,
+                    interval_ns: 1,
+                    losses,
+                };
                 self.recorder.apply(&Event::Tick(tick));
             }
             let view = self.recorder.view();
-            let mut snapshot = Snapshot { threads: view.threads, tables: view.tables, at: view.at, ..named("", "") };
+            let mut snapshot = Snapshot {
+                threads: view.threads,
+                tables: view.tables,
+                at: view.at,
+                ..named("", "")
+            };
             snapshot.health.ticks = view.ticks;
             let mut target = snapshot.targets[0].clone();
             target.started_unix_ns = snapshot.session.started_unix_ns - i128::from(age_s * SECOND);
@@ -165,14 +182,20 @@ mod tests {
         let (mut target, mut stacks) = (Target::new(), Stacks::default());
         assert!(!stacks.take(&target.tick(0, 60), SOON), "nothing was looked at");
         let first = target.see(1, waits()).see(2, Seen::Running).tick(1, 60);
-        assert!(!stacks.take(&first, SOON) && !stacks.take(&first, SAMPLED_WITHIN), "too few ticks");
+        assert!(
+            !stacks.take(&first, SOON) && !stacks.take(&first, SAMPLED_WITHIN),
+            "too few ticks"
+        );
         let running = target.tick(TICKS, 60);
         assert!(!stacks.take(&running, LATER));
         assert!(stacks.take(&running, SAMPLED_WITHIN));
         assert!(stacks.take(&target.see(2, Seen::OnCpu).tick(1, 60), LATER));
         let (mut target, mut stacks) = (Target::new(), Stacks::default());
         assert!(stacks.take(&target.see(1, waits()).tick(1, 60), SOON), "no thread runs");
-        assert!(stacks.take(&Snapshot { capture: "states".into(), ..first }, SOON), "there will be none");
+        assert!(
+            stacks.take(&Snapshot { capture: "states".into(), ..first }, SOON),
+            "there will be none"
+        );
     }
 
     #[test]
@@ -227,7 +250,8 @@ mod tests {
         }
     }
 
-    /// Gives one snapshot after the other, the last one for ever, and writes down what it is asked for.
+    /// Gives one snapshot after the other, the last one for ever, and writes down what it is asked
+    /// for.
     #[derive(Default)]
     struct Script {
         waits: VecDeque<Waited>,
@@ -248,8 +272,12 @@ mod tests {
         }
         fn snapshot(&mut self, named: bool) -> Option<Arc<Snapshot>> {
             self.asked.push(if named { "named" } else { "snapshot" });
-            if self.snapshots.len() > 1 { self.snapshots.pop_front() } else { self.snapshots.front().cloned() }
-                .map(Arc::new)
+            if self.snapshots.len() > 1 {
+                self.snapshots.pop_front()
+            } else {
+                self.snapshots.front().cloned()
+            }
+            .map(Arc::new)
         }
         fn waits(&mut self, _: Vec<Asked>, _: Duration) -> Vec<Answer> {
             self.asked.push("waits");
@@ -277,13 +305,18 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("dump.json");
         let code = dump(&mut script, &config(Mode::Dump { each: false }, &path), false);
-        let dump =
-            std::fs::read(path).map_or(serde_json::Value::Null, |json| serde_json::from_slice(&json).expect("JSON"));
+        let dump = std::fs::read(path)
+            .map_or(serde_json::Value::Null, |json| serde_json::from_slice(&json).expect("JSON"));
         (code, dump, script.asked)
     }
 
     fn states(dump: &serde_json::Value) -> Vec<&str> {
-        dump["threads"].as_array().expect("threads").iter().filter_map(|thread| thread["state"].as_str()).collect()
+        dump["threads"]
+            .as_array()
+            .expect("threads")
+            .iter()
+            .filter_map(|thread| thread["state"].as_str())
+            .collect()
     }
 
     #[test]
@@ -310,10 +343,17 @@ mod tests {
             asked: Vec::new(),
         };
         let (code, dump, asked) = dumped(script(&[Waited::Ended], &[&running]));
-        assert_eq!((code, states(&dump).len(), asked[..2].to_vec()), (0, 1, vec!["snapshot", "pause"]));
+        assert_eq!(
+            (code, states(&dump).len(), asked[..2].to_vec()),
+            (0, 1, vec!["snapshot", "pause"])
+        );
         let notice = dump["notice"].as_str().expect("it is young");
         assert!(notice.starts_with("the process began less than 5 s before"), "{notice}");
-        assert_eq!(dumped(script(&[Waited::Ended], &[&Target::new().tick(0, 60)])).0, 6, "without threads");
+        assert_eq!(
+            dumped(script(&[Waited::Ended], &[&Target::new().tick(0, 60)])).0,
+            6,
+            "without threads"
+        );
         assert_eq!(dumped(script(&[Waited::Timeout, Waited::Interrupted], &[&running])).0, 130);
     }
 }

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use super::*;
 use crate::config::{CaptureChoice, Kept, Mode, Output, Reports, Sampling, Screen, UnwinderChoice};
-use crate::model::frame::{Counters, Event, Look, Losses, Ns, RawFrame, RawName, SECOND, Seen, Syscall, Tick};
+use crate::model::frame::{
+    Counters, Event, Look, Losses, Ns, RawFrame, RawName, SECOND, Seen, Syscall, Tick,
+};
 use crate::model::recorder::{Limits, Recorder};
 use crate::model::settings::{Range, Settings};
 use crate::model::snapshot::{Health, Session};
@@ -79,8 +81,14 @@ impl Fake {
             self.now = (self.now + SECOND).min(till);
             if !self.paused {
                 let losses = Losses { samples: self.now / SECOND, ..Losses::default() };
-                let tick =
-                    Tick { at: self.now, pid: 42, late_ns: 0, process_cpu_ns: None, interval_ns: SECOND, losses };
+                let tick = Tick {
+                    at: self.now,
+                    pid: 42,
+                    late_ns: 0,
+                    process_cpu_ns: None,
+                    interval_ns: SECOND,
+                    losses,
+                };
                 self.recorder.apply(&Event::Tick(tick));
             }
         }
@@ -133,7 +141,11 @@ impl Source for Fake {
         self.recorder.restart();
         self.cuts += 1;
         let started_unix_ns = self.ahead + i128::from(snapshot.at);
-        self.session = Arc::new(Session { started: snapshot.at, started_unix_ns, ..Session::clone(&self.session) });
+        self.session = Arc::new(Session {
+            started: snapshot.at,
+            started_unix_ns,
+            ..Session::clone(&self.session)
+        });
         Some(snapshot)
     }
     fn pause(&mut self, pause: bool) {
@@ -174,7 +186,8 @@ pub(super) fn named(title: &str, command: &str) -> Snapshot {
     let mut snapshot = Snapshot::clone(&fake.take().expect("there is one"));
     let wanted = crate::model::snapshot::Wanted { title: title.into(), waits: true };
     snapshot.session = Arc::new(Session { wanted, ..Session::clone(&snapshot.session) });
-    snapshot.targets = vec![Target { command: command.into(), ..snapshot.targets[0].clone() }].into();
+    snapshot.targets =
+        vec![Target { command: command.into(), ..snapshot.targets[0].clone() }].into();
     snapshot
 }
 
@@ -197,7 +210,13 @@ pub(super) fn config(mode: Mode, path: &std::path::Path) -> Config {
         },
         settings: Settings { range: Range::Cumulative { since: None }, ..Settings::default() },
         screen: Screen { color: false, ascii: true, mouse: false },
-        output: Output { format: Format::Json, path: Some(path.into()), secure: false, redact: None, push: None },
+        output: Output {
+            format: Format::Json,
+            path: Some(path.into()),
+            secure: false,
+            redact: None,
+            push: None,
+        },
     }
 }
 
@@ -206,8 +225,10 @@ fn reports(plan: Reports, script: Vec<(u64, Happens)>) -> Vec<(String, String, f
     let dir = tempfile::tempdir().expect("a directory");
     let config = config(Mode::Report(plan), dir.path());
     assert_eq!(report(&mut Fake::new(script), &config, &plan), 0);
-    let mut files: Vec<_> =
-        std::fs::read_dir(dir.path()).expect("there").map(|e| e.expect("readable").path()).collect();
+    let mut files: Vec<_> = std::fs::read_dir(dir.path())
+        .expect("there")
+        .map(|e| e.expect("readable").path())
+        .collect();
     files.sort();
     let read = |path: &std::path::PathBuf| -> serde_json::Value {
         serde_json::from_slice(&std::fs::read(path).expect("readable")).expect("json")
@@ -217,8 +238,12 @@ fn reports(plan: Reports, script: Vec<(u64, Happens)>) -> Vec<(String, String, f
         .iter()
         .map(read)
         .map(|of| {
-            let wall: f64 =
-                of["groups"].as_array().expect("groups").iter().map(|g| g["wall_ms"].as_f64().expect("ms")).sum();
+            let wall: f64 = of["groups"]
+                .as_array()
+                .expect("groups")
+                .iter()
+                .map(|g| g["wall_ms"].as_f64().expect("ms"))
+                .sum();
             (time(&of["from"]), time(&of["till"]), wall / 1e3)
         })
         .collect()
@@ -244,7 +269,10 @@ fn the_clock_says_when_and_each_has_its_own_time() {
 fn only_so_many_one_at_the_end_or_all_since_the_start() {
     assert_eq!(reports(Reports { count: Some(2), ..every(60) }, vec![]).len(), 2);
     assert_eq!(reports(every(0), vec![(100_000, END)]), [row("03:04:05", "06:50:45", 100_000.0)]);
-    let rows = reports(Reports { cumulative: true, ..every(30) }, vec![(3600, Happens::Tells(Waited::Ended))]);
+    let rows = reports(
+        Reports { cumulative: true, ..every(30) },
+        vec![(3600, Happens::Tells(Waited::Ended))],
+    );
     let froms: Vec<&str> = rows.iter().map(|row| &*row.0).collect();
     assert_eq!(froms, ["03:04:05"; 3]);
     assert_eq!(rows.iter().map(|row| row.2).collect::<Vec<_>>(), [1555.0, 3355.0, 3600.0]);
@@ -254,22 +282,35 @@ fn only_so_many_one_at_the_end_or_all_since_the_start() {
 fn one_can_be_asked_for_and_time_goes_into_no_two() {
     let now = Happens::Tells(Waited::Asked(Request::Report));
     let rows = reports(every(15), vec![(100, now), (655, now), (700, END)]);
-    let expected =
-        [row("03:04:05", "03:05:45", 100.0), row("03:05:45", "03:15:00", 555.0), row("03:15:00", "03:15:45", 45.0)];
+    let expected = [
+        row("03:04:05", "03:05:45", 100.0),
+        row("03:05:45", "03:15:00", 555.0),
+        row("03:15:00", "03:15:45", 45.0),
+    ];
     assert_eq!(rows, expected);
 }
 
 #[test]
 fn nobody_looks_while_it_is_paused() {
     let asked = |request| Happens::Tells(Waited::Asked(request));
-    let rows = reports(every(0), vec![(100, asked(Request::Pause)), (400, asked(Request::Resume)), (500, END)]);
-    assert_eq!(rows, [row("03:04:05", "03:12:25", 500.0)], "a thread that did not move did what it did");
+    let rows = reports(
+        every(0),
+        vec![(100, asked(Request::Pause)), (400, asked(Request::Resume)), (500, END)],
+    );
+    assert_eq!(
+        rows,
+        [row("03:04:05", "03:12:25", 500.0)],
+        "a thread that did not move did what it did"
+    );
 }
 
 #[test]
 fn a_clock_that_is_set_shifts_what_comes_and_loses_nothing() {
     let hour = 3600 * i128::from(SECOND);
-    let rows = reports(every(60), vec![(60, Happens::Clock(-5 * hour)), (4000, Happens::Clock(3 * hour)), (8000, END)]);
+    let rows = reports(
+        every(60),
+        vec![(60, Happens::Clock(-5 * hour)), (4000, Happens::Clock(3 * hour)), (8000, END)],
+    );
     assert_eq!(rows.iter().map(|row| row.2).sum::<f64>(), 8000.0);
     assert!((3..=5).contains(&rows.len()), "{rows:?}");
 }
@@ -282,7 +323,8 @@ fn a_recording_is_as_long_as_asked_for_by_the_clock_of_what_is_watched() {
     let config = config(Mode::Record { duration }, &file);
     // No second of this test passes outside.
     assert_eq!(record(&mut Fake::new([]), &config, duration, None), 0);
-    let json: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).expect("readable")).expect("json");
+    let json: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&file).expect("readable")).expect("json");
     assert_eq!(json["elapsed_ms"], 90_000.0);
     assert_eq!(json["groups"][0]["wall_ms"], 90_000.0);
 }

@@ -89,7 +89,8 @@ impl Builder {
         }
     }
 
-    /// A machine frame: its function, then what was inlined into it. Not empty; text in it is clean.
+    /// A machine frame: its function, then what was inlined into it. Not empty; text in it is
+    /// clean.
     pub fn frame(&mut self, mut locations: Vec<Location>, build_id: Option<Arc<str>>) -> RawFrame {
         locations.truncate(INLINED_MAX);
         let named = Named { locations: locations.into(), pending: false, build_id };
@@ -105,8 +106,17 @@ impl Builder {
     }
 
     /// Books time to a stack, the innermost frame first. `None`: more time than can be added up.
-    pub fn add(&mut self, who: Who<'_>, stack: &mut Vec<RawFrame>, state: State, weights: Weights) -> Option<()> {
-        self.sum = self.sum.checked_add(weights.wall_ns.max(weights.cpu_ns)).filter(|sum| *sum <= SUM_MAX)?;
+    pub fn add(
+        &mut self,
+        who: Who<'_>,
+        stack: &mut Vec<RawFrame>,
+        state: State,
+        weights: Weights,
+    ) -> Option<()> {
+        self.sum = self
+            .sum
+            .checked_add(weights.wall_ns.max(weights.cpu_ns))
+            .filter(|sum| *sum <= SUM_MAX)?;
         if stack.len() > DEPTH_MAX {
             stack.truncate(DEPTH_MAX);
             stack.push(RawFrame::marker(Marker::TooDeep));
@@ -153,9 +163,15 @@ impl Builder {
         let mut facts: Vec<Fact> = self.facts.into_iter().collect();
         facts.sort_unstable_by_key(|(key, _)| *key);
         let mut spent: FxHashMap<ThreadKey, Ns> = FxHashMap::default();
-        facts.iter().for_each(|(key, weights)| *spent.entry(key.thread).or_default() += weights.wall_ns);
+        facts
+            .iter()
+            .for_each(|(key, weights)| *spent.entry(key.thread).or_default() += weights.wall_ns);
         // Where nobody says how long it took, it took as long as the thread that took longest.
-        let span = if about.duration > 0 { about.duration } else { spent.values().copied().max().unwrap_or(0) };
+        let span = if about.duration > 0 {
+            about.duration
+        } else {
+            spent.values().copied().max().unwrap_or(0)
+        };
         let at = span.clamp(1, SPAN_MAX);
         let history = Parts {
             started: 0,
@@ -170,7 +186,9 @@ impl Builder {
         }
         let other = self.other + self.interner.refused();
         if other > 0 {
-            lost.push(format!("the time of {other} samples is in (other), because there are too many stacks"));
+            lost.push(format!(
+                "the time of {other} samples is in (other), because there are too many stacks"
+            ));
         }
         let snapshot = Snapshot {
             session: Arc::new(Session {
@@ -208,6 +226,9 @@ pub fn is_marker(name: &str) -> bool {
     let bracketed = |marker: Marker| marker.text(Some("")).trim_end_matches(']').to_owned();
     Marker::ALL.into_iter().any(|marker| {
         let text = marker.text(None);
-        name == text || (text.starts_with('[') && name.ends_with(']') && name.starts_with(&bracketed(marker)))
+        name == text
+            || (text.starts_with('[')
+                && name.ends_with(']')
+                && name.starts_with(&bracketed(marker)))
     })
 }

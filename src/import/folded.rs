@@ -1,5 +1,5 @@
-//! One line per stack, `outermost;...;innermost VALUE`: of sampletop, flamegraph.pl, inferno, async-profiler (`collapsed`) and
-//! others. Nobody writes down what VALUE is a number of.
+//! One line per stack, `outermost;...;innermost VALUE`: of sampletop, flamegraph.pl, inferno,
+//! async-profiler (`collapsed`) and others. Nobody writes down what VALUE is a number of.
 
 use super::build::{About, Builder, Who, is_marker};
 use crate::model::facts::Weights;
@@ -14,7 +14,8 @@ const UNIT: f64 = 1_000.0;
 
 /// `None`: these are no such lines.
 pub fn read(bytes: &[u8]) -> Option<Result<Opened, String>> {
-    let mut lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
+    let mut lines =
+        bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
     // Headers and remarks.
     let mut lines = lines.by_ref().filter(|line| !line.starts_with(b"#")).peekable();
     let (first, _) = split(lines.peek()?)?;
@@ -62,7 +63,8 @@ pub fn read(bytes: &[u8]) -> Option<Result<Opened, String>> {
 fn split(line: &[u8]) -> Option<(&[u8], f64)> {
     let blank = line.iter().rposition(|byte| *byte == b' ' || *byte == b'\t')?;
     let (stack, value) = (line[..blank].trim_ascii_end(), &line[blank + 1..]);
-    let plain = !stack.is_empty() && value.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.');
+    let plain =
+        !stack.is_empty() && value.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.');
     let value: f64 = std::str::from_utf8(value).ok().filter(|_| plain)?.parse().ok()?;
     Some((stack, value))
 }
@@ -110,7 +112,10 @@ mod tests {
     /// Every stack of the one group, and its us.
     fn stacks(opened: &Opened) -> Vec<String> {
         let projection = project(&opened.snapshot, &opened.settings);
-        assert_eq!(projection.groups.iter().map(|group| &*group.name).collect::<Vec<_>>(), ["(all)"]);
+        assert_eq!(
+            projection.groups.iter().map(|group| &*group.name).collect::<Vec<_>>(),
+            ["(all)"]
+        );
         let mut stacks = Vec::new();
         let mut todo: Vec<(u32, String)> =
             projection.roots(&projection.groups[0]).map(|root| (root, String::new())).collect();
@@ -118,7 +123,9 @@ mod tests {
             let node = projection.node(at, Metric::Wall);
             let path = format!("{above}{}", node.location.function);
             assert_eq!(node.own.wall_ns, node.own.cpu_ns);
-            stacks.extend((node.own.wall_ns > 0).then(|| format!("{path} {}", node.own.wall_ns as f64 / 1e3)));
+            stacks.extend(
+                (node.own.wall_ns > 0).then(|| format!("{path} {}", node.own.wall_ns as f64 / 1e3)),
+            );
             todo.extend(projection.children(at).map(|child| (child, format!("{path};"))));
         }
         stacks.sort();
@@ -127,8 +134,13 @@ mod tests {
 
     #[test]
     fn stacks_are_time_of_one_thread_on_a_core() {
-        let opened = opened("java;start;run 7\njava;start;run;vfs_read_[k] 5\njava;[torn] 3\njava;start;run 1\n");
-        assert_eq!(stacks(&opened), ["java;[torn] 3", "java;start;run 8", "java;start;run;vfs_read 5"]);
+        let opened = opened(
+            "java;start;run 7\njava;start;run;vfs_read_[k] 5\njava;[torn] 3\njava;start;run 1\n",
+        );
+        assert_eq!(
+            stacks(&opened),
+            ["java;[torn] 3", "java;start;run 8", "java;start;run;vfs_read 5"]
+        );
         assert_eq!(opened.lost, None);
         // As long as the one thread there is, from a moment that is not known.
         assert_eq!((opened.snapshot.at, opened.snapshot.session.started_unix_ns), (16_000, 0));
@@ -190,7 +202,9 @@ mod tests {
         }
         let difference = read(b"a;b 1 2\na;c 3 4\n").expect("stacks").expect_err("two values");
         assert!(difference.contains("two values"), "{difference}");
-        let huge = read(b"a 99999999999999999999999999").expect("stacks").expect_err("no time is that long");
+        let huge = read(b"a 99999999999999999999999999")
+            .expect("stacks")
+            .expect_err("no time is that long");
         assert!(huge.contains("too large"), "{huge}");
     }
 }

@@ -1,7 +1,9 @@
-//! The writing side of [`History`]: takes bookings, seals and packs buckets, merges old ones, keeps within its bounds.
+//! The writing side of [`History`]: takes bookings, seals and packs buckets, merges old ones, keeps
+//! within its bounds.
 //!
-//! A bucket stays open for [`HORIZON`] after its end, because time is booked when the next observation comes. What
-//! comes later still goes to the oldest open bucket: its place shifts, no total changes.
+//! A bucket stays open for [`HORIZON`] after its end, because time is booked when the next
+//! observation comes. What comes later still goes to the oldest open bucket: its place shifts, no
+//! total changes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,7 +19,8 @@ use super::tables::{NameId, StackId};
 /// CPU time is carried for at most 10 s, so nothing ordinary is booked further back than this.
 pub const HORIZON: Ns = 12 * SECOND;
 
-/// Buckets are 1 s up to this age, then 10 s up to the next, then 1 min up to the last, and then go.
+/// Buckets are 1 s up to this age, then 10 s up to the next, then 1 min up to the last, and then
+/// go.
 const AGES: [Ns; 3] = [600 * SECOND, 4_200 * SECOND, 90_600 * SECOND];
 const WIDTHS: [Ns; 3] = [SECOND, 10 * SECOND, 60 * SECOND];
 
@@ -29,7 +32,8 @@ const WIDE: Ns = 64 * SECOND;
 pub struct Limits {
     /// All history, the cumulative table included, bytes.
     pub history_bytes: usize,
-    /// Facts of a sealed bucket; more only where threads x states alone are more, and never above ten times this.
+    /// Facts of a sealed bucket; more only where threads x states alone are more, and never above
+    /// ten times this.
     pub facts_per_bucket: usize,
     /// Facts of the cumulative table.
     pub cumulative_facts: usize,
@@ -50,7 +54,8 @@ pub struct Buckets {
     /// By name: its group.
     groups: Vec<NameId>,
     open: VecDeque<Open>,
-    /// Sealed, by width, each oldest first; every bucket of a wider level is older than all of a narrower one.
+    /// Sealed, by width, each oldest first; every bucket of a wider level is older than all of a
+    /// narrower one.
     levels: [VecDeque<Arc<Packed>>; 3],
     cumulative: FactTable,
     /// The sealed buckets as they were last published.
@@ -79,7 +84,8 @@ impl Buckets {
         buckets
     }
 
-    /// The groups of names, by which facts are folded where names are too many; what was known stays.
+    /// The groups of names, by which facts are folded where names are too many; what was known
+    /// stays.
     pub fn set_groups(&mut self, groups: &[NameId]) {
         self.groups.extend(groups.get(self.groups.len()..).unwrap_or_default());
     }
@@ -98,7 +104,8 @@ impl Buckets {
         self.open.push_back(Open { start, end, table: FactTable::default() });
     }
 
-    /// Facts an open bucket may hold: a third of the memory is for the open ones, of which there are about 13.
+    /// Facts an open bucket may hold: a third of the memory is for the open ones, of which there
+    /// are about 13.
     fn open_facts(&self) -> usize {
         (self.limits.history_bytes / 3 / 13 / BYTES_PER_FACT).min(self.hard_facts()).max(64)
     }
@@ -146,8 +153,8 @@ impl Buckets {
         table.entry(key)
     }
 
-    /// Books the span `from..till` to `key`, split at bucket edges; `ready` of it, spread evenly, as waiting for a
-    /// core. `wait`: when the unbroken wait began that this span is part of.
+    /// Books the span `from..till` to `key`, split at bucket edges; `ready` of it, spread evenly,
+    /// as waiting for a core. `wait`: when the unbroken wait began that this span is part of.
     pub fn wall(&mut self, key: &FactKey, from: Ns, till: Ns, ready: Ns, wait: Option<Ns>) {
         if from >= till {
             return;
@@ -207,7 +214,8 @@ impl Buckets {
         }
     }
 
-    /// Takes up to `cpu` back from `key`, newest bucket first, as far as they are open. Returns how much it was.
+    /// Takes up to `cpu` back from `key`, newest bucket first, as far as they are open. Returns how
+    /// much it was.
     pub fn take_back(&mut self, key: &FactKey, cpu: Ns) -> Ns {
         let mut left = cpu;
         for bucket in self.open.iter_mut().rev().filter(|bucket| bucket.table.contains(key)) {
@@ -219,11 +227,13 @@ impl Buckets {
         cpu - left
     }
 
-    /// Seals what ended at least `horizon` before `now`, merges what has come of age. `gone`: threads that are dead
-    /// for a minute; they merge per name where buckets merge.
+    /// Seals what ended at least `horizon` before `now`, merges what has come of age. `gone`:
+    /// threads that are dead for a minute; they merge per name where buckets merge.
     pub fn keep_house(&mut self, now: Ns, horizon: Ns, gone: &dyn Fn(&ThreadKey) -> bool) {
         self.index(now.saturating_sub(1).max(self.started));
-        while self.open.len() > 1 && self.open.front().is_some_and(|bucket| bucket.end + horizon <= now) {
+        while self.open.len() > 1
+            && self.open.front().is_some_and(|bucket| bucket.end + horizon <= now)
+        {
             self.seal_oldest();
         }
         self.age(now, gone);
@@ -240,14 +250,16 @@ impl Buckets {
         let facts: Vec<Fact> = bucket.table.facts().iter().copied().collect();
         let most = self.cumulative_facts();
         for (key, mut weights) in facts.iter().copied() {
-            // What is open at a bucket's start was counted when it began; or before history did, and never here.
+            // What is open at a bucket's start was counted when it began; or before history did,
+            // and never here.
             if bucket.start == self.started {
                 weights.hits = weights.hits.saturating_add(weights.open);
             }
             self.cumulative.entry(&key).follow(&weights);
         }
         if self.cumulative.len() > most {
-            self.folded += self.cumulative.fold(most / 4 * 3, most / 4 * 3, self.other, &self.groups);
+            self.folded +=
+                self.cumulative.fold(most / 4 * 3, most / 4 * 3, self.other, &self.groups);
         }
         self.pack(0, bucket.start, bucket.end, facts);
     }
@@ -302,7 +314,9 @@ impl Buckets {
 
     fn bound(&mut self) {
         while self.bytes() > self.limits.history_bytes {
-            let Some(level) = (0..3).rev().find(|level| !self.levels[*level].is_empty()) else { break };
+            let Some(level) = (0..3).rev().find(|level| !self.levels[*level].is_empty()) else {
+                break;
+            };
             self.take_oldest(level);
             self.dropped += 1;
         }
@@ -313,8 +327,9 @@ impl Buckets {
         // Time passes also while nothing is booked.
         self.index(at.saturating_sub(1).max(self.started));
         let levels = &self.levels;
-        let sealed =
-            self.published.get_or_insert_with(|| levels.iter().rev().flat_map(|level| level.iter().cloned()).collect());
+        let sealed = self.published.get_or_insert_with(|| {
+            levels.iter().rev().flat_map(|level| level.iter().cloned()).collect()
+        });
         History {
             started: self.started,
             at,
@@ -322,14 +337,19 @@ impl Buckets {
             open: self
                 .open
                 .iter()
-                .map(|bucket| OpenBucket { start: bucket.start, end: bucket.end, facts: bucket.table.facts().clone() })
+                .map(|bucket| OpenBucket {
+                    start: bucket.start,
+                    end: bucket.end,
+                    facts: bucket.table.facts().clone(),
+                })
                 .collect(),
             cumulative: self.cumulative.facts().clone(),
         }
     }
 }
 
-/// Adds up consecutive buckets, oldest first: a wait that is open in a later one was counted in the first.
+/// Adds up consecutive buckets, oldest first: a wait that is open in a later one was counted in the
+/// first.
 fn merge(parts: &[Arc<Packed>], gone: &dyn Fn(&ThreadKey) -> bool) -> Vec<Fact> {
     let mut facts = Vec::new();
     for (nth, part) in parts.iter().enumerate() {
@@ -346,7 +366,8 @@ fn merge(parts: &[Arc<Packed>], gone: &dyn Fn(&ThreadKey) -> bool) -> Vec<Fact> 
     })
 }
 
-/// Cuts an amount in proportion to the lengths it is asked for; the parts of the whole length sum to the amount.
+/// Cuts an amount in proportion to the lengths it is asked for; the parts of the whole length sum
+/// to the amount.
 pub struct Split {
     amount: u64,
     length: u64,
@@ -367,7 +388,9 @@ impl Split {
     fn share(&self, done: u64) -> u64 {
         match self.length {
             0 => 0,
-            length => (u128::from(self.amount) * u128::from(done.min(length)) / u128::from(length)) as u64,
+            length => {
+                (u128::from(self.amount) * u128::from(done.min(length)) / u128::from(length)) as u64
+            }
         }
     }
 }
@@ -379,15 +402,29 @@ mod tests {
     use proptest::prelude::*;
 
     fn fact() -> impl Strategy<Value = Fact> {
-        let key = (1u32..5, 0u32..2, 0u32..4, prop::bool::ANY).prop_map(|(tid, name, stack, io)| FactKey {
-            thread: ThreadKey { pid: 1, tid, start: 3 },
-            name: NameId(name),
-            stack: StackId(stack),
-            state: RawState::Known(if io { State::Io } else { State::Run }),
-        });
+        let key =
+            (1u32..5, 0u32..2, 0u32..4, prop::bool::ANY).prop_map(|(tid, name, stack, io)| {
+                FactKey {
+                    thread: ThreadKey { pid: 1, tid, start: 3 },
+                    name: NameId(name),
+                    stack: StackId(stack),
+                    state: RawState::Known(if io { State::Io } else { State::Run }),
+                }
+            });
         (key, 0u64..1_000, 0u64..1_000, 0u32..9, 0u32..2, 0u64..5, 0u64..5).prop_map(
             |(key, wall_ns, cpu_ns, hits, open, longest_ns, longest_from)| {
-                (key, Weights { wall_ns, cpu_ns, hits, cpu_hits: hits / 2, open, longest_ns, longest_from })
+                (
+                    key,
+                    Weights {
+                        wall_ns,
+                        cpu_ns,
+                        hits,
+                        cpu_hits: hits / 2,
+                        open,
+                        longest_ns,
+                        longest_from,
+                    },
+                )
             },
         )
     }
@@ -430,10 +467,17 @@ mod tests {
         let from = 500 + SECOND / 2;
         let till = 500 + 1_000 * SECOND + SECOND / 4;
         buckets.wall(&key, from, till, 0, Some(from));
-        let spans: Vec<(Ns, Ns)> =
-            buckets.open.iter().map(|b| ((b.start - 500) / SECOND, (b.end - 500) / SECOND)).collect();
+        let spans: Vec<(Ns, Ns)> = buckets
+            .open
+            .iter()
+            .map(|b| ((b.start - 500) / SECOND, (b.end - 500) / SECOND))
+            .collect();
         assert_eq!(spans, [(0, 1), (1, 1_000), (1_000, 1_001)]);
-        let walls: Vec<Ns> = buckets.open.iter().flat_map(|b| b.table.facts().iter().map(|(_, w)| w.wall_ns)).collect();
+        let walls: Vec<Ns> = buckets
+            .open
+            .iter()
+            .flat_map(|b| b.table.facts().iter().map(|(_, w)| w.wall_ns))
+            .collect();
         assert_eq!(walls, [SECOND / 2, 999 * SECOND, SECOND / 4]);
         // What comes too late goes to the oldest open bucket.
         buckets.keep_house(till + 20 * SECOND, HORIZON, &|_| false);

@@ -1,5 +1,6 @@
-//! A growing array in fixed-size shared chunks: cloning costs one pointer per chunk, changing a shared chunk copies
-//! that chunk alone. What a published snapshot holds therefore never moves under its reader.
+//! A growing array in fixed-size shared chunks: cloning costs one pointer per chunk, changing a
+//! shared chunk copies that chunk alone. What a published snapshot holds therefore never moves
+//! under its reader.
 
 use std::sync::Arc;
 
@@ -79,7 +80,8 @@ impl<T: Clone, const N: usize> Chunks<T, N> {
     }
 }
 
-/// Makes a chunk ours alone, with room for `capacity` elements (a plain clone would be exactly full).
+/// Makes a chunk ours alone, with room for `capacity` elements (a plain clone would be exactly
+/// full).
 fn own<T: Clone>(chunk: &mut Arc<Vec<T>>, capacity: usize) -> &mut Vec<T> {
     if Arc::get_mut(chunk).is_none() {
         let mut copy = Vec::with_capacity(capacity);

@@ -23,7 +23,8 @@ pub struct Weights {
     pub hits: u32,
     /// Of `hits`, on-CPU samples.
     pub cpu_hits: u32,
-    /// 1 for a wait that was already open when the bucket began: counted only in a range's first bucket.
+    /// 1 for a wait that was already open when the bucket began: counted only in a range's first
+    /// bucket.
     pub open: u32,
     /// The longest unbroken wait, ns, and when it began.
     pub longest_ns: u64,

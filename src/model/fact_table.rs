@@ -1,4 +1,5 @@
-//! Facts that are still being added to: found by key, published by sharing chunks; and how too many become fewer.
+//! Facts that are still being added to: found by key, published by sharing chunks; and how too many
+//! become fewer.
 
 use rustc_hash::FxHashMap;
 
@@ -52,7 +53,8 @@ impl FactTable {
         weights
     }
 
-    /// Gives the facts of every thread for which `gone` holds to the thread that stands for all such of its name.
+    /// Gives the facts of every thread for which `gone` holds to the thread that stands for all
+    /// such of its name.
     pub fn merge_threads(&mut self, gone: impl Fn(&ThreadKey) -> bool) {
         let mut slot = 0;
         while let Some((key, _)) = self.facts.get(slot) {
@@ -70,7 +72,8 @@ impl FactTable {
         }
     }
 
-    /// Folds the smallest facts until at most `limit` are left, see [`fold`]. Returns how many were folded away.
+    /// Folds the smallest facts until at most `limit` are left, see [`fold`]. Returns how many were
+    /// folded away.
     pub fn fold(&mut self, limit: usize, hard: usize, other: StackId, groups: &[NameId]) -> u64 {
         let facts = self.facts.iter().copied().collect();
         let (facts, folded) = fold(facts, limit, hard, other, groups);
@@ -87,11 +90,18 @@ impl FactTable {
     }
 }
 
-/// Folds the smallest facts into the stack `other`, keeping thread, name and state, until at most `limit` are left or
-/// every (thread, name, state) has one. If these alone are more than `hard`, threads merge per name; if even the names
-/// are too many, names merge per group (`groups`, by name); if even the groups are, all of a process that is in one state is one fact. Sums stay what they were. Returns how many facts
-/// fewer there are.
-pub fn fold(mut facts: Vec<Fact>, limit: usize, hard: usize, other: StackId, groups: &[NameId]) -> (Vec<Fact>, u64) {
+/// Folds the smallest facts into the stack `other`, keeping thread, name and state, until at most
+/// `limit` are left or every (thread, name, state) has one. If these alone are more than `hard`,
+/// threads merge per name; if even the names are too many, names merge per group (`groups`, by
+/// name); if even the groups are, all of a process that is in one state is one fact. Sums stay what
+/// they were. Returns how many facts fewer there are.
+pub fn fold(
+    mut facts: Vec<Fact>,
+    limit: usize,
+    hard: usize,
+    other: StackId,
+    groups: &[NameId],
+) -> (Vec<Fact>, u64) {
     let before = facts.len();
     if before > limit {
         facts = fold_stacks(facts, limit, other);
@@ -119,18 +129,21 @@ pub fn rename(facts: Vec<Fact>, new: impl Fn(FactKey) -> FactKey) -> Vec<Fact> {
     sums.into_iter().collect()
 }
 
-/// Of buckets that were merged, times of stacks are whole tens of microseconds: what is finer says nothing in a sum over
-/// so many hits, and is most of what a file of it would be.
+/// Of buckets that were merged, times of stacks are whole tens of microseconds: what is finer says
+/// nothing in a sum over so many hits, and is most of what a file of it would be.
 pub const GRAIN: u64 = 10_000;
 
-/// Rounds times to whole [`GRAIN`]s. What a fact has beyond that goes to the next of the same thread, name and state, whose
-/// last keeps the rest: sums of these stay what they were, and no fact is off by as much as a grain.
+/// Rounds times to whole [`GRAIN`]s. What a fact has beyond that goes to the next of the same
+/// thread, name and state, whose last keeps the rest: sums of these stay what they were, and no
+/// fact is off by as much as a grain.
 pub fn round(facts: &mut [Fact]) {
     facts.sort_unstable_by_key(|(key, _)| (holder(key), key.stack));
     for same in facts.chunk_by_mut(|(a, _), (b, _)| holder(a) == holder(b)) {
         let (mut wall, mut cpu) = (0, 0);
         for (_, weights) in same.iter_mut() {
-            for (carried, value) in [(&mut wall, &mut weights.wall_ns), (&mut cpu, &mut weights.cpu_ns)] {
+            for (carried, value) in
+                [(&mut wall, &mut weights.wall_ns), (&mut cpu, &mut weights.cpu_ns)]
+            {
                 let all = value.saturating_add(*carried);
                 *value = all / GRAIN * GRAIN;
                 *carried = all % GRAIN;
@@ -150,9 +163,11 @@ fn holder(key: &FactKey) -> Holder {
 }
 
 fn fold_stacks(mut facts: Vec<Fact>, limit: usize, other: StackId) -> Vec<Fact> {
-    // Smallest first; equal ones in the order of their keys, so that the same facts fold the same way.
+    // Smallest first; equal ones in the order of their keys, so that the same facts fold the same
+    // way.
     facts.sort_unstable_by_key(|(key, weights)| (weights.wall_ns.max(weights.cpu_ns), *key));
-    // Folding the first fact of a holder that has no `other` yet gains nothing; each further one gains one.
+    // Folding the first fact of a holder that has no `other` yet gains nothing; each further one
+    // gains one.
     let mut folds: FxHashMap<Holder, u32> = FxHashMap::default();
     for (key, _) in facts.iter().filter(|(key, _)| key.stack == other) {
         folds.insert(holder(key), 1);
@@ -175,7 +190,9 @@ fn fold_stacks(mut facts: Vec<Fact>, limit: usize, other: StackId) -> Vec<Fact> 
     let mut folded = Vec::new();
     for ((key, weights), marked) in facts.into_iter().zip(marked) {
         // One alone stays what it is.
-        if key.stack == other || (marked && folds.get(&holder(&key)).is_some_and(|count| *count > 1)) {
+        if key.stack == other
+            || (marked && folds.get(&holder(&key)).is_some_and(|count| *count > 1))
+        {
             folded.push((FactKey { stack: other, ..key }, weights));
         } else {
             kept.push((key, weights));
@@ -194,7 +211,12 @@ mod tests {
 
     fn fact(tid: u32, stack: u32, wall_ns: u64) -> Fact {
         let thread = ThreadKey { pid: 1, tid, start: 9 };
-        let key = FactKey { thread, name: NameId(tid), stack: StackId(stack), state: RawState::Known(State::Run) };
+        let key = FactKey {
+            thread,
+            name: NameId(tid),
+            stack: StackId(stack),
+            state: RawState::Known(State::Run),
+        };
         (key, Weights { wall_ns, cpu_ns: wall_ns / 2, hits: 1, ..Weights::default() })
     }
 
@@ -205,7 +227,8 @@ mod tests {
 
     #[test]
     fn the_smallest_fold_and_keep_their_thread() {
-        let facts = vec![fact(1, 10, 5), fact(1, 11, 50), fact(1, 12, 7), fact(1, 13, 100), fact(2, 10, 1)];
+        let facts =
+            vec![fact(1, 10, 5), fact(1, 11, 50), fact(1, 12, 7), fact(1, 13, 100), fact(2, 10, 1)];
         let (facts, folded) = fold(facts, 4, 100, OTHER, &[]);
         let mut other = fact(1, OTHER.0, 12);
         other.1.cpu_ns = 2 + 3;
@@ -236,7 +259,8 @@ mod tests {
         let facts: Vec<Fact> = (0..50).map(|tid| fact(tid, 10, 3)).collect();
         let (kept, _) = fold(facts.clone(), 10, 50, OTHER, &[]);
         assert_eq!(kept.len(), 50, "one fact per thread stays");
-        let same_name: Vec<Fact> = facts.iter().map(|(k, w)| (FactKey { name: NameId(5), ..*k }, *w)).collect();
+        let same_name: Vec<Fact> =
+            facts.iter().map(|(k, w)| (FactKey { name: NameId(5), ..*k }, *w)).collect();
         let (merged, folded) = fold(same_name, 10, 49, OTHER, &[]);
         assert_eq!((merged.len(), folded, merged[0].1.wall_ns, merged[0].1.hits), (1, 49, 150, 50));
         assert_eq!((merged[0].0.thread, merged[0].0.stack), (merged_thread(1), StackId(10)));

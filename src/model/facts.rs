@@ -1,4 +1,5 @@
-//! History as a snapshot reads it: buckets of time, and the cumulative table. [`super::buckets::Buckets`] writes it.
+//! History as a snapshot reads it: buckets of time, and the cumulative table.
+//! [`super::buckets::Buckets`] writes it.
 
 use std::sync::Arc;
 
@@ -31,7 +32,13 @@ pub struct History {
 
 impl Default for History {
     fn default() -> History {
-        History { started: 0, at: 0, sealed: Arc::new([]), open: Arc::new([]), cumulative: FactChunks::default() }
+        History {
+            started: 0,
+            at: 0,
+            sealed: Arc::new([]),
+            open: Arc::new([]),
+            cumulative: FactChunks::default(),
+        }
     }
 }
 
@@ -67,7 +74,11 @@ impl History {
             at: parts.at,
             sealed: parts.sealed.into_iter().map(Arc::new).collect(),
             open: (parts.open.iter())
-                .map(|open| OpenBucket { start: open.start, end: open.end, facts: chunks(&mut open.iter()) })
+                .map(|open| OpenBucket {
+                    start: open.start,
+                    end: open.end,
+                    facts: chunks(&mut open.iter()),
+                })
                 .collect(),
             cumulative: chunks(&mut parts.cumulative.into_iter()),
         })
@@ -85,7 +96,9 @@ impl History {
 
     /// What [`Parts::open`] holds.
     pub fn open(&self) -> impl DoubleEndedIterator<Item = Packed> + ExactSizeIterator {
-        let pack = |open: &OpenBucket| Packed::new(open.start, open.end, open.facts.iter().copied().collect());
+        let pack = |open: &OpenBucket| {
+            Packed::new(open.start, open.end, open.facts.iter().copied().collect())
+        };
         self.open.iter().map(pack)
     }
 
@@ -94,20 +107,24 @@ impl History {
         &self.cumulative
     }
 
-    /// Calls `f` with every fact of `range`, a rolling one ending at `at`; the same key may come several times (once
-    /// per bucket). `open` is already added to `hits` where it counts (in the range's first bucket), and zero.
+    /// Calls `f` with every fact of `range`, a rolling one ending at `at`; the same key may come
+    /// several times (once per bucket). `open` is already added to `hits` where it counts (in the
+    /// range's first bucket), and zero.
     ///
-    /// Returns what was read, `(from, till)`, ns: whole buckets. So the start is up to 1 s before the one asked for
-    /// (10 s, 1 min where that is older than 10 minutes, 70 minutes), or is the oldest that is kept; the end is that of
-    /// the bucket `at` falls into, or the newest booked time. `Range::Cumulative { since: None }` alone reads the
-    /// cumulative table: everything since the session began, however little of it is kept in buckets.
+    /// Returns what was read, `(from, till)`, ns: whole buckets. So the start is up to 1 s before
+    /// the one asked for (10 s, 1 min where that is older than 10 minutes, 70 minutes), or is the
+    /// oldest that is kept; the end is that of the bucket `at` falls into, or the newest booked
+    /// time. `Range::Cumulative { since: None }` alone reads the cumulative table: everything since
+    /// the session began, however little of it is kept in buckets.
     pub fn read(&self, range: Range, at: Ns, f: &mut dyn FnMut(&FactKey, &Weights)) -> (Ns, Ns) {
         let (wanted, at) = match range {
             Range::Rolling(window) => {
                 let at = at.clamp(self.started, self.at.max(self.started));
                 (at.saturating_sub(window).max(self.started), at)
             }
-            Range::Cumulative { since: Some(mark) } if mark > self.started => (mark.min(self.at), self.at),
+            Range::Cumulative { since: Some(mark) } if mark > self.started => {
+                (mark.min(self.at), self.at)
+            }
             Range::Cumulative { .. } => return self.read_all(f),
         };
         let mut reader = Reader { read: None, f };
@@ -124,7 +141,8 @@ impl History {
     }
 
     fn read_all(&self, f: &mut dyn FnMut(&FactKey, &Weights)) -> (Ns, Ns) {
-        // What was open when history began was counted where its first bucket was sealed; it may be open still.
+        // What was open when history began was counted where its first bucket was sealed; it may be
+        // open still.
         let mut reader = Reader { read: Some((self.started, self.started)), f };
         reader.bucket(self.started, self.started, self.cumulative.iter().copied());
         for bucket in self.open.iter() {

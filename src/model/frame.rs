@@ -40,8 +40,8 @@ pub enum FrameCode {
         /// is executing. False for a return address: names and lines are looked up one byte before.
         exact: bool,
     },
-    /// An address in the kernel's text, or in that of a module of it (canonical, upper half). For a caller it lies in the
-    /// call, not behind it.
+    /// An address in the kernel's text, or in that of a module of it (canonical, upper half). For a
+    /// caller it lies in the call, not behind it.
     Kernel { address: u64 },
     /// A frame named by a runtime reader (`runtimes`), an id in that runtime's name table.
     Runtime { id: u64 },
@@ -57,15 +57,17 @@ impl RawFrame {
     /// Packs; offsets beyond 2^40 and ids beyond their width become [`Marker::OutsideMaps`].
     pub fn new(code: FrameCode) -> RawFrame {
         match code {
-            FrameCode::Code { file, offset, exact } if file.0 <= FileId::MAX && offset <= OFFSET_MASK => {
+            FrameCode::Code { file, offset, exact }
+                if file.0 <= FileId::MAX && offset <= OFFSET_MASK =>
+            {
                 RawFrame(u64::from(exact) << 60 | u64::from(file.0) << OFFSET_BITS | offset)
             }
             FrameCode::Code { .. } => RawFrame::marker(Marker::OutsideMaps),
             FrameCode::Kernel { address } => RawFrame(1 << TAG_SHIFT | address & ((1 << 48) - 1)),
             FrameCode::Runtime { id } => RawFrame(2 << TAG_SHIFT | id & ((1 << 60) - 1)),
-            FrameCode::Marker { marker, file } => {
-                RawFrame(3 << TAG_SHIFT | (marker as u64) << 32 | file.map_or(0, |f| u64::from(f.0) + 1))
-            }
+            FrameCode::Marker { marker, file } => RawFrame(
+                3 << TAG_SHIFT | (marker as u64) << 32 | file.map_or(0, |f| u64::from(f.0) + 1),
+            ),
         }
     }
 
@@ -82,7 +84,8 @@ impl RawFrame {
         RawFrame(RawFrame::marker(Marker::Truncated).0 | u64::from(kib))
     }
 
-    /// What a marker is called, in brackets; `file` names the mapped file concerned. `None` for other frames.
+    /// What a marker is called, in brackets; `file` names the mapped file concerned. `None` for
+    /// other frames.
     pub fn marker_text(self, file: Option<&str>) -> Option<String> {
         match self.decode() {
             FrameCode::Marker { marker: Marker::Truncated, .. } if self.0 as u32 > 0 => {
@@ -116,7 +119,11 @@ impl RawFrame {
             _ => {
                 let marker = Marker::from_code((payload >> 32) as u8);
                 // Of a truncated stack the word holds the size of the copy.
-                let file = if marker == Marker::Truncated { None } else { (payload as u32).checked_sub(1) };
+                let file = if marker == Marker::Truncated {
+                    None
+                } else {
+                    (payload as u32).checked_sub(1)
+                };
                 FrameCode::Marker { marker, file: file.map(FileId) }
             }
         }
@@ -167,10 +174,11 @@ pub enum Marker {
     CodeReplaced = 13,
     /// Frames in the middle of a deep stack that are not kept; how many is not told.
     Folded = 14,
-    /// The same of a stack of which only the inner end was copied. The outer end was read later, and
-    /// had been the same before.
+    /// The same of a stack of which only the inner end was copied. The outer end was read later,
+    /// and had been the same before.
     NotCopied = 15,
-    /// A page of the stack of a running thread was not in memory; the kernel copied what lies below it.
+    /// A page of the stack of a running thread was not in memory; the kernel copied what lies below
+    /// it.
     PageMissing = 16,
 }
 
@@ -280,8 +288,8 @@ impl ThreadKind {
     }
 }
 
-/// A thread's name: the kernel's (`comm`), up to 15 bytes of any kind, zero-padded; or a runtime's own. The last byte is
-/// its [`ThreadKind`].
+/// A thread's name: the kernel's (`comm`), up to 15 bytes of any kind, zero-padded; or a runtime's
+/// own. The last byte is its [`ThreadKind`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct RawName(pub [u8; 16]);
 
@@ -292,7 +300,8 @@ impl RawName {
         name[..n].copy_from_slice(&bytes[..n]);
         RawName(name)
     }
-    /// A name that a runtime gave, by its id in the runtimes' own table. Nothing else begins with a zero and goes on.
+    /// A name that a runtime gave, by its id in the runtimes' own table. Nothing else begins with a
+    /// zero and goes on.
     pub fn of_runtime(id: u64) -> RawName {
         let mut name = [0; 16];
         name[1] = 1;
@@ -328,7 +337,8 @@ impl fmt::Debug for RawName {
 /// The scheduler's figures for one thread, absolute since its birth.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
-    /// Time on a core, ns (schedstat field 1; utime+stime where the kernel has no CONFIG_SCHED_INFO).
+    /// Time on a core, ns (schedstat field 1; utime+stime where the kernel has no
+    /// CONFIG_SCHED_INFO).
     pub run_ns: u64,
     /// Time runnable but waiting for a core, ns (schedstat field 2; 0 where the kernel has none).
     pub delay_ns: u64,
@@ -371,7 +381,8 @@ pub struct Look {
     pub seen: Seen,
     /// Read at a tick; an asynchronous on-CPU sample has none.
     pub counters: Option<Counters>,
-    /// Innermost frame first; empty for [`Seen::Running`]. A stack that is not proven whole ends in a marker.
+    /// Innermost frame first; empty for [`Seen::Running`]. A stack that is not proven whole ends in
+    /// a marker.
     pub stack: Vec<RawFrame>,
     /// rbp was recovered by searching for linked frame records.
     pub recovered: bool,
@@ -381,8 +392,8 @@ pub struct Look {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     Look(Look),
-    /// Every thread of `pid` was looked at, at or before `at`; those that sent no [`Event::Look`] since the
-    /// tick before were *blocked and unmoved*: same stack, same state.
+    /// Every thread of `pid` was looked at, at or before `at`; those that sent no [`Event::Look`]
+    /// since the tick before were *blocked and unmoved*: same stack, same state.
     Tick(Tick),
     /// The thread ended at or shortly before `at`, with its last known counters.
     ThreadEnded {
@@ -400,21 +411,24 @@ pub enum Event {
         at: Ns,
         pid: u32,
     },
-    /// Nobody looked from `from` till `at` (sampling stopped by the user, or sampletop was suspended or starved).
+    /// Nobody looked from `from` till `at` (sampling stopped by the user, or sampletop was
+    /// suspended or starved).
     Gap {
         from: Ns,
         at: Ns,
     },
 }
 
-/// The end of one round of looks at one process. Where there are several, their ticks of one round have the same time.
+/// The end of one round of looks at one process. Where there are several, their ticks of one round
+/// have the same time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tick {
     pub at: Ns,
     pub pid: u32,
     /// How much later than planned this tick began, ns.
     pub late_ns: u64,
-    /// CPU time of the whole process, dead threads included, ns (clock_getcpuclockid); sent about once a second.
+    /// CPU time of the whole process, dead threads included, ns (clock_getcpuclockid); sent about
+    /// once a second.
     pub process_cpu_ns: Option<u64>,
     /// Interval now in force, ns (the governor may have stretched it).
     pub interval_ns: u64,
@@ -547,16 +561,24 @@ mod tests {
         for id in [0, 7, u64::MAX] {
             assert_eq!(RawName::of_runtime(id).runtime_id(), Some(id));
         }
-        assert_eq!((RawName::new(b"").runtime_id(), RawName::new(b"\0\x01x").runtime_id()), (None, None));
+        assert_eq!(
+            (RawName::new(b"").runtime_id(), RawName::new(b"\0\x01x").runtime_id()),
+            (None, None)
+        );
     }
 
     #[test]
     fn a_name_keeps_the_kind_of_its_thread_apart() {
-        for name in [RawName::new(b"123456789012345"), RawName::new(b""), RawName::of_runtime(u64::MAX)] {
+        for name in
+            [RawName::new(b"123456789012345"), RawName::new(b""), RawName::of_runtime(u64::MAX)]
+        {
             for kind in [ThreadKind::Plain, ThreadKind::Daemon, ThreadKind::Internal] {
                 let of_kind = name.of_kind(ThreadKind::Internal).of_kind(kind);
                 assert_eq!(of_kind.kind(), kind);
-                assert_eq!((of_kind.bytes(), of_kind.runtime_id()), (name.bytes(), name.runtime_id()));
+                assert_eq!(
+                    (of_kind.bytes(), of_kind.runtime_id()),
+                    (name.bytes(), name.runtime_id())
+                );
                 assert_eq!(of_kind == name, kind == ThreadKind::Plain);
             }
         }

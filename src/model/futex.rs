@@ -1,9 +1,10 @@
 //! What a futex wait is, by the names of the frames it is under.
 //!
-//! Frames are asked innermost first, and the first that has an opinion decides: a condition wait that is taking its
-//! mutex again is `lock`, because the mutex frame is further in. `pthread_cond_wait` and `park` have no opinion: locks
-//! and sleeps are built on them (a monitor enter in libjvm is a mutex and a condition), and if nobody further out says
-//! so, a futex wait is `wait` anyway.
+//! Frames are asked innermost first, and the first that has an opinion decides: a condition wait
+//! that is taking its mutex again is `lock`, because the mutex frame is further in.
+//! `pthread_cond_wait` and `park` have no opinion: locks and sleeps are built on them (a monitor
+//! enter in libjvm is a mutex and a condition), and if nobody further out says so, a futex wait is
+//! `wait` anyway.
 
 use super::qualified::segments;
 use super::role;
@@ -17,7 +18,8 @@ pub fn kind_of(locations: &[Location]) -> Option<FutexKind> {
     of_user.into_iter().find_map(|location| kind_of_name(&location.function))
 }
 
-/// C functions; leading underscores and glibc's `GI_` (its internal twin of an exported name) do not count.
+/// C functions; leading underscores and glibc's `GI_` (its internal twin of an exported name) do
+/// not count.
 const C: &[(&str, FutexKind)] = &[
     ("pthread_mutex_lock", Lock),
     ("pthread_mutex_lock_full", Lock),
@@ -61,7 +63,8 @@ const C: &[(&str, FutexKind)] = &[
     ("monitor enter", Lock),
 ];
 
-/// C++ and Rust methods: first segment of the path (empty: any), type, method (`*` at its end: any that begins so).
+/// C++ and Rust methods: first segment of the path (empty: any), type, method (`*` at its end: any
+/// that begins so).
 const METHODS: &[(&str, &str, &str, FutexKind)] = &[
     // libstdc++, libc++ (whose inline namespace `__1` lies between).
     ("std", "mutex", "lock", Lock),
@@ -146,8 +149,9 @@ fn kind_of_name(function: &str) -> Option<FutexKind> {
     let (method, outer) = path.split_last()?;
     let Some(of) = outer.last() else {
         if let Some((class, method)) = method.rsplit_once('.')
-            && let Some((_, _, kind)) =
-                JAVA.iter().find(|(owner, pattern, _)| *owner == class && method_matches(pattern, method))
+            && let Some((_, _, kind)) = JAVA
+                .iter()
+                .find(|(owner, pattern, _)| *owner == class && method_matches(pattern, method))
         {
             return Some(*kind);
         }

@@ -1,5 +1,5 @@
-//! The writing side of [`Tables`]: finds or adds stacks, frames and thread names. Its lookup indexes are its own and
-//! never cloned.
+//! The writing side of [`Tables`]: finds or adds stacks, frames and thread names. Its lookup
+//! indexes are its own and never cloned.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use super::text::clean_bytes;
 pub const MAX_STACKS: usize = 1_000_000;
 /// Maximum thread names, groups included; beyond, a new name is `(other)`.
 pub const MAX_NAMES: usize = 100_000;
-/// Maximum thread names before a new one is kept as its group alone: a server with a thread, and a name, per request
-/// would use up all of them otherwise.
+/// Maximum thread names before a new one is kept as its group alone: a server with a thread, and a
+/// name, per request would use up all of them otherwise.
 const MAX_RAW_NAMES: usize = MAX_NAMES / 2;
-/// Function names may take so many bytes per frame on average; beyond, a frame keeps the name it has. (What is
-/// hostile here is a target with a million symbols of 4 KiB.)
+/// Function names may take so many bytes per frame on average; beyond, a frame keeps the name it
+/// has. (What is hostile here is a target with a million symbols of 4 KiB.)
 const NAME_BYTES: usize = 128;
 
 pub struct Interner {
@@ -124,7 +124,8 @@ impl Interner {
         }
         let id = FrameId(self.tables.frames.len() as u32);
         let named = Named::unnamed(frame);
-        // A marker that concerns a file wants the file's name; the others are called what they are called.
+        // A marker that concerns a file wants the file's name; the others are called what they are
+        // called.
         if named.pending || matches!(frame.decode(), FrameCode::Marker { file: Some(_), .. }) {
             self.unnamed.push(frame);
         }
@@ -141,13 +142,16 @@ impl Interner {
         std::mem::take(&mut self.unnamed)
     }
 
-    /// Names a frame (again); one that is not in the tables, or a name without locations, is ignored.
+    /// Names a frame (again); one that is not in the tables, or a name without locations, is
+    /// ignored.
     pub fn set_named(&mut self, frame: RawFrame, mut named: Named) {
         let Some(id) = self.by_frame.get(&frame).copied() else { return };
         if named.locations.is_empty() {
             return;
         }
-        let bytes = |named: &Named| named.locations.iter().map(|location| location.function.len()).sum::<usize>();
+        let bytes = |named: &Named| {
+            named.locations.iter().map(|location| location.function.len()).sum::<usize>()
+        };
         let before = self.tables.named(id);
         let total = (self.name_bytes + bytes(&named)).saturating_sub(bytes(before));
         if total > self.max_stacks * NAME_BYTES && bytes(&named) > bytes(before) {
@@ -167,7 +171,8 @@ impl Interner {
         }
     }
 
-    /// The id of a thread's name, cleaned; `(other)` of a name that a runtime gave and that is not known any more.
+    /// The id of a thread's name, cleaned; `(other)` of a name that a runtime gave and that is not
+    /// known any more.
     pub fn name(&mut self, name: RawName) -> NameId {
         self.name_if_known(name).unwrap_or(NameId::OTHER)
     }
@@ -253,7 +258,8 @@ impl Interner {
         self.tables.named.iter().any(|named| named.pending)
     }
 
-    /// Empty tables with the same bounds, into which [`Carrier`] brings what is to be kept of these.
+    /// Empty tables with the same bounds, into which [`Carrier`] brings what is to be kept of
+    /// these.
     pub fn afresh(&self) -> Interner {
         Interner::new(self.max_stacks)
     }
@@ -272,11 +278,13 @@ impl Interner {
         self.tables.clone()
     }
 
-    /// One pass, callers first; only chunks in which a kind changed are copied. Few frames decide, so this is rare.
+    /// One pass, callers first; only chunks in which a kind changed are copied. Few frames decide,
+    /// so this is rare.
     fn decide_again(&mut self) {
         for id in 1..self.tables.nodes.len() {
             let Some(node) = self.tables.nodes.get(id).copied() else { break };
-            let kind = self.futex[node.top.0 as usize].unwrap_or_else(|| self.tables.futex_kind(node.parent));
+            let kind = self.futex[node.top.0 as usize]
+                .unwrap_or_else(|| self.tables.futex_kind(node.parent));
             if self.tables.futex.get(id) != Some(&kind)
                 && let Some(place) = self.tables.futex.get_mut(id)
             {
@@ -311,10 +319,17 @@ impl Carrier<'_> {
 }
 
 impl Drop for Carrier<'_> {
-    /// All that was carried has its name, or somebody was asked for it; but for those that nobody has fetched yet.
+    /// All that was carried has its name, or somebody was asked for it; but for those that nobody
+    /// has fetched yet.
     fn drop(&mut self) {
         let to = &mut *self.to;
-        to.unnamed = self.from.unnamed.iter().filter(|frame| to.by_frame.contains_key(frame)).copied().collect();
+        to.unnamed = self
+            .from
+            .unnamed
+            .iter()
+            .filter(|frame| to.by_frame.contains_key(frame))
+            .copied()
+            .collect();
     }
 }
 
@@ -351,7 +366,10 @@ mod tests {
         for id in 2..=MAX_NAMES as u64 + 2 {
             interner.call(name(2 << 32 | id), "other");
         }
-        assert_eq!((interner.name_if_known(name(1)), interner.name(name(1))), (None, NameId::OTHER));
+        assert_eq!(
+            (interner.name_if_known(name(1)), interner.name(name(1))),
+            (None, NameId::OTHER)
+        );
         assert!(interner.by_name.len() + interner.by_name_before.len() <= MAX_NAMES);
     }
 
@@ -365,6 +383,9 @@ mod tests {
         assert!(ids[0] != ids[1] && ids[1] != ids[2] && ids[0] != ids[2]);
         let tables = interner.tables();
         assert_eq!(ids.map(|id| &**tables.name(id)), ["pool"; 3]);
-        assert_eq!(ids.map(|id| tables.kind(id)), [ThreadKind::Plain, ThreadKind::Internal, ThreadKind::Daemon]);
+        assert_eq!(
+            ids.map(|id| tables.kind(id)),
+            [ThreadKind::Plain, ThreadKind::Internal, ThreadKind::Daemon]
+        );
     }
 }

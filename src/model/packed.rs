@@ -1,15 +1,17 @@
-//! A sealed bucket: its facts as varints, sorted by key, column by column: what is alike stands together, so that files of
-//! them pack well.
+//! A sealed bucket: its facts as varints, sorted by key, column by column: what is alike stands
+//! together, so that files of them pack well.
 //!
 //! ```text
-//! head:     unit of wall_ns and cpu_ns; how many per hit of the facts that were on a core; length of each column
+//! head:     unit of wall_ns and cpu_ns; how many per hit of the facts that were on a core;
+//!           length of each column
 //! flags     state 4 bits | same thread as before | same name | cpu | wait
 //! who       [pid tid start]  [name]
 //! stack     of the same thread and name: how much more than before
 //! hits      hits  [zigzag(hits - cpu_hits)]
 //! wall      of facts with cpu: zigzag(wall - hits x that of the head), else wall
 //! cpu       [zigzag(cpu - cpu_hits x that of the head)]
-//! rest      of facts whose times are not whole units: how many facts after the one before, what of wall_ns, of cpu_ns is left
+//! rest      of facts whose times are not whole units: how many facts after the one before,
+//!           what of wall_ns, of cpu_ns is left
 //! wait      [open longest_ns zigzag(from - start of bucket)]
 //! ```
 //!
@@ -68,10 +70,12 @@ impl Head {
     }
 
     fn of(facts: &[Fact]) -> Head {
-        let whole =
-            |(_, weights): &&Fact| weights.wall_ns.is_multiple_of(GRAIN) && weights.cpu_ns.is_multiple_of(GRAIN);
+        let whole = |(_, weights): &&Fact| {
+            weights.wall_ns.is_multiple_of(GRAIN) && weights.cpu_ns.is_multiple_of(GRAIN)
+        };
         let unit = if facts.iter().filter(whole).count() > facts.len() / 2 { GRAIN } else { 1 };
-        let on_cpu = || facts.iter().map(|(_, weights)| weights).filter(|weights| weights.cpu_hits > 0);
+        let on_cpu =
+            || facts.iter().map(|(_, weights)| weights).filter(|weights| weights.cpu_hits > 0);
         let mean = |value: &dyn Fn(&Weights) -> u64, hits: &dyn Fn(&Weights) -> u32| {
             let sum: u128 = on_cpu().map(|weights| u128::from(value(weights))).sum();
             let hits: u128 = on_cpu().map(|weights| u128::from(hits(weights))).sum();
@@ -86,7 +90,8 @@ impl Head {
     }
 }
 
-/// How much more than `per_hit` for each of so many `hits`; all of it wraps, so any numbers come back.
+/// How much more than `per_hit` for each of so many `hits`; all of it wraps, so any numbers come
+/// back.
 fn beyond(value: u64, per_hit: u64, hits: u32) -> u64 {
     zigzag(value.wrapping_sub(per_hit.wrapping_mul(hits.into())) as i64)
 }
@@ -112,7 +117,9 @@ impl Packed {
             let same_name = before.is_some_and(|b| b.name == key.name);
             let has_cpu = weights.cpu_ns != 0 || weights.cpu_hits != 0;
             let waits = weights.open != 0 || weights.longest_ns != 0 || weights.longest_from != 0;
-            for (set, bit) in [(same_thread, SAME_THREAD), (same_name, SAME_NAME), (has_cpu, CPU), (waits, WAIT)] {
+            for (set, bit) in
+                [(same_thread, SAME_THREAD), (same_name, SAME_NAME), (has_cpu, CPU), (waits, WAIT)]
+            {
                 flags |= if set { bit } else { 0 };
             }
             flag.push(flags);
@@ -124,7 +131,8 @@ impl Packed {
             if !same_name {
                 put(who, key.name.0.into());
             }
-            let base = before.filter(|_| same_thread && same_name).map_or(0, |before| before.stack.0);
+            let base =
+                before.filter(|_| same_thread && same_name).map_or(0, |before| before.stack.0);
             put(stack, key.stack.0.wrapping_sub(base).into());
             put(hits, weights.hits.into());
             if has_cpu {
@@ -166,7 +174,8 @@ impl Packed {
         Some((head, columns))
     }
 
-    /// Facts from bytes that may be anybody's. `None`: they are not what [`Packed::new`] makes of any facts.
+    /// Facts from bytes that may be anybody's. `None`: they are not what [`Packed::new`] makes of
+    /// any facts.
     pub fn from_bytes(start: Ns, end: Ns, bytes: &[u8]) -> Option<Packed> {
         let foreign = Packed { start, end, facts: 0, bytes: bytes.into() };
         let facts: Vec<Fact> = foreign.iter().collect();
@@ -196,8 +205,10 @@ impl Packed {
 
     /// The facts, in the order of their keys.
     pub fn iter(&self) -> impl Iterator<Item = Fact> + '_ {
-        let (head, [mut flags, mut who, mut stacks, mut hits, mut wall, mut cpu, mut rest, mut wait]) =
-            self.columns().unwrap_or_default();
+        let (
+            head,
+            [mut flags, mut who, mut stacks, mut hits, mut wall, mut cpu, mut rest, mut wait],
+        ) = self.columns().unwrap_or_default();
         // Facts up to the next that has something left.
         let mut whole = take(&mut rest);
         let mut before = FactKey {
@@ -211,20 +222,32 @@ impl Packed {
             flags = after;
             let mut key = before;
             if flag & SAME_THREAD == 0 {
-                key.thread =
-                    ThreadKey { pid: take(&mut who)? as u32, tid: take(&mut who)? as u32, start: take(&mut who)? };
+                key.thread = ThreadKey {
+                    pid: take(&mut who)? as u32,
+                    tid: take(&mut who)? as u32,
+                    start: take(&mut who)?,
+                };
             }
             if flag & SAME_NAME == 0 {
                 key.name = NameId(take(&mut who)? as u32);
             }
-            key.state = State::ALL.get(usize::from(flag & 15)).map_or(RawState::Futex, |state| RawState::Known(*state));
+            key.state = State::ALL
+                .get(usize::from(flag & 15))
+                .map_or(RawState::Futex, |state| RawState::Known(*state));
             let same = flag & SAME_THREAD != 0 && flag & SAME_NAME != 0;
-            key.stack = StackId((take(&mut stacks)? as u32).wrapping_add(if same { before.stack.0 } else { 0 }));
+            key.stack = StackId((take(&mut stacks)? as u32).wrapping_add(if same {
+                before.stack.0
+            } else {
+                0
+            }));
             let mut weights = Weights { hits: take(&mut hits)? as u32, ..Weights::default() };
             if flag & CPU != 0 {
-                weights.cpu_hits = i64::from(weights.hits).wrapping_sub(unzigzag(take(&mut hits)?)) as u32;
-                weights.wall_ns = with(take(&mut wall)?, head.wall_per_hit, weights.hits).wrapping_mul(head.unit);
-                weights.cpu_ns = with(take(&mut cpu)?, head.cpu_per_hit, weights.cpu_hits).wrapping_mul(head.unit);
+                weights.cpu_hits =
+                    i64::from(weights.hits).wrapping_sub(unzigzag(take(&mut hits)?)) as u32;
+                weights.wall_ns =
+                    with(take(&mut wall)?, head.wall_per_hit, weights.hits).wrapping_mul(head.unit);
+                weights.cpu_ns = with(take(&mut cpu)?, head.cpu_per_hit, weights.cpu_hits)
+                    .wrapping_mul(head.unit);
             } else {
                 weights.wall_ns = take(&mut wall)?.wrapping_mul(head.unit);
             }
@@ -284,13 +307,20 @@ mod tests {
     use proptest::prelude::*;
 
     fn any_fact() -> impl Strategy<Value = Fact> {
-        let number = || prop_oneof![Just(0u64), 0u64..300, any::<u64>(), (0u64..2_000).prop_map(|n| n * GRAIN)];
+        let number = || {
+            prop_oneof![Just(0u64), 0u64..300, any::<u64>(), (0u64..2_000).prop_map(|n| n * GRAIN)]
+        };
         let small = || prop_oneof![Just(0u32), 0u32..300, any::<u32>()];
-        let state = (0usize..10).prop_map(|n| State::ALL.get(n).map_or(RawState::Futex, |s| RawState::Known(*s)));
-        let key =
-            (0u32..3, 0u32..3, number(), 0u32..4, small(), state).prop_map(|(pid, tid, start, name, stack, state)| {
-                FactKey { thread: ThreadKey { pid, tid, start }, name: NameId(name), stack: StackId(stack), state }
-            });
+        let state = (0usize..10)
+            .prop_map(|n| State::ALL.get(n).map_or(RawState::Futex, |s| RawState::Known(*s)));
+        let key = (0u32..3, 0u32..3, number(), 0u32..4, small(), state).prop_map(
+            |(pid, tid, start, name, stack, state)| FactKey {
+                thread: ThreadKey { pid, tid, start },
+                name: NameId(name),
+                stack: StackId(stack),
+                state,
+            },
+        );
         let weights = (number(), number(), small(), small(), small(), number(), number()).prop_map(
             |(wall_ns, cpu_ns, hits, cpu_hits, open, longest_ns, longest_from)| Weights {
                 wall_ns,
@@ -364,9 +394,18 @@ mod tests {
         let facts: Vec<Fact> = (0..500)
             .map(|n| {
                 let thread = ThreadKey { pid: 4321, tid: 5000 + n, start: 123_456_789 };
-                let key = FactKey { thread, name: NameId(7), stack: StackId(1000), state: RawState::Futex };
-                let waits =
-                    Weights { wall_ns: 1_000_000_000, open: 1, longest_ns: 90_000_000_000, ..Weights::default() };
+                let key = FactKey {
+                    thread,
+                    name: NameId(7),
+                    stack: StackId(1000),
+                    state: RawState::Futex,
+                };
+                let waits = Weights {
+                    wall_ns: 1_000_000_000,
+                    open: 1,
+                    longest_ns: 90_000_000_000,
+                    ..Weights::default()
+                };
                 (key, Weights { longest_from: 10_000_000_000, ..waits })
             })
             .collect();

@@ -1,18 +1,20 @@
 //! The parts of a demangled C++ or Rust name: which type or namespace a function belongs to.
 
-/// Types inside of types are looked into so deep: the depth of a hostile name must not become the depth of our stack.
+/// Types inside of types are looked into so deep: the depth of a hostile name must not become the
+/// depth of our stack.
 const DEPTH: usize = 3;
 
-/// The path of a name without type arguments: `<a::B<T> as c::D>::e` -> `a`, `B`, `e`. A type that has no path, as
-/// arguments of generic functions and `u32` have none, gives way to the trait: `<T as c::D>::e` -> `c`, `D`, `e`.
+/// The path of a name without type arguments: `<a::B<T> as c::D>::e` -> `a`, `B`, `e`. A type that
+/// has no path, as arguments of generic functions and `u32` have none, gives way to the trait: `<T
+/// as c::D>::e` -> `c`, `D`, `e`.
 pub fn segments(function: &str) -> Vec<&str> {
     let mut path = Vec::new();
     collect(function, DEPTH, &mut path);
     path
 }
 
-/// The path of the type or namespace that a function belongs to; empty for a function of none. A closure belongs where
-/// the function does that it stands in.
+/// The path of the type or namespace that a function belongs to; empty for a function of none. A
+/// closure belongs where the function does that it stands in.
 pub fn owner(function: &str) -> Vec<&str> {
     let function = function.find("{{vtable.shim}}").map_or(function, |end| &function[..end]);
     let mut path = segments(function);
@@ -106,7 +108,9 @@ fn closing(text: &str) -> usize {
 
 /// Where `what` stands first outside of brackets.
 fn outside(text: &str, what: &str) -> Option<usize> {
-    depths(text).find(|(at, depth)| *depth == 0 && text.as_bytes()[*at..].starts_with(what.as_bytes())).map(|at| at.0)
+    depths(text)
+        .find(|(at, depth)| *depth == 0 && text.as_bytes()[*at..].starts_with(what.as_bytes()))
+        .map(|at| at.0)
 }
 
 #[cfg(test)]
@@ -142,7 +146,10 @@ mod tests {
             ("app::{impl#3}::run", "app"),
             ("app::Pool::run::{closure#0}::{closure#1}", "app::Pool"),
             ("app::pool::run::{{closure}}", "app::pool"),
-            ("core::ops::function::FnOnce::call_once{{vtable.shim}}", "core::ops::function::FnOnce"),
+            (
+                "core::ops::function::FnOnce::call_once{{vtable.shim}}",
+                "core::ops::function::FnOnce",
+            ),
             ("std::thread::spawn::<fn() -> a::B>", "std::thread"),
             ("", ""),
             ("::", ""),
@@ -153,7 +160,9 @@ mod tests {
 
     #[test]
     fn nested_brackets_are_not_recursed_into() {
-        for hostile in ["<".repeat(4096), "<a as ".repeat(600), "<impl <".repeat(600), "<&<&mut ".repeat(600)] {
+        for hostile in
+            ["<".repeat(4096), "<a as ".repeat(600), "<impl <".repeat(600), "<&<&mut ".repeat(600)]
+        {
             assert!(owner(&hostile).len() < hostile.len());
         }
     }

@@ -1,4 +1,5 @@
-//! Events in, views out: interning, weighing and history tied together. Pure: time is what the events say.
+//! Events in, views out: interning, weighing and history tied together. Pure: time is what the
+//! events say.
 
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
@@ -20,7 +21,12 @@ use super::weigh::{Markers, Weigher};
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { history_bytes: 64 << 20, facts_per_bucket: 2_000, cumulative_facts: 100_000, stacks: MAX_STACKS }
+        Limits {
+            history_bytes: 64 << 20,
+            facts_per_bucket: 2_000,
+            cumulative_facts: 100_000,
+            stacks: MAX_STACKS,
+        }
     }
 }
 
@@ -45,10 +51,12 @@ pub struct View {
     pub interval_achieved_ns: u64,
 }
 
-/// The newest ticks' lateness is kept for its 99th percentile, and as many ticks' times for the interval achieved.
+/// The newest ticks' lateness is kept for its 99th percentile, and as many ticks' times for the
+/// interval achieved.
 const TICKS_KEPT: usize = 1_000;
 
-/// Number of outermost frames that say what work a thread does: its start routine, and what that calls.
+/// Number of outermost frames that say what work a thread does: its start routine, and what that
+/// calls.
 const OUTERMOST: usize = 2;
 
 /// Over how long the achieved interval is taken.
@@ -93,8 +101,8 @@ impl Recorder {
         }
     }
 
-    /// Whether the way of capture sees a thread's kernel time (true at first); where it does not, run time without a
-    /// sample is `[in kernel, not visible]`, else `[cpu, not sampled]`.
+    /// Whether the way of capture sees a thread's kernel time (true at first); where it does not,
+    /// run time without a sample is `[in kernel, not visible]`, else `[cpu, not sampled]`.
     pub fn set_kernel_visible(&mut self, visible: bool) {
         self.weigher.set_kernel_visible(visible);
     }
@@ -107,7 +115,9 @@ impl Recorder {
         match event {
             Event::Look(look) => self.look(look),
             Event::Tick(tick) => self.tick(tick),
-            Event::ThreadEnded { at, thread, counters } => self.weigher.thread_ended(*at, *thread, *counters),
+            Event::ThreadEnded { at, thread, counters } => {
+                self.weigher.thread_ended(*at, *thread, *counters)
+            }
             Event::Exec { at, pid } => self.weigher.exec(*at, *pid),
             Event::ProcessEnded { at, pid } => {
                 self.at = self.at.max(*at);
@@ -133,7 +143,11 @@ impl Recorder {
         let name = match gone {
             true => NameId::EXITED,
             // A thread of which nothing was seen for a long time is still called what it was.
-            false => self.interner.name_if_known(look.name).or(self.weigher.name(look.thread)).unwrap_or(NameId::OTHER),
+            false => self
+                .interner
+                .name_if_known(look.name)
+                .or(self.weigher.name(look.thread))
+                .unwrap_or(NameId::OTHER),
         };
         self.weigher.buckets().set_groups(self.interner.groups());
         let work = self.work(name, &look.stack);
@@ -141,7 +155,8 @@ impl Recorder {
         self.weigher.look(look.thread, Seen { at, name, what, counters, recovered, work });
     }
 
-    /// What threads that do the same work have in common: the group of their names, and the outermost calls.
+    /// What threads that do the same work have in common: the group of their names, and the
+    /// outermost calls.
     fn work(&self, name: NameId, stack: &[RawFrame]) -> u64 {
         // The innermost frame calls nothing.
         let callers = stack.get(1..).unwrap_or_default();
@@ -179,7 +194,8 @@ impl Recorder {
         times.push_back(tick.at);
         // Two make an interval, however long.
         while times.len() > TICKS_KEPT
-            || (times.len() > 2 && times.front().is_some_and(|first| *first + ACHIEVED_OVER < tick.at))
+            || (times.len() > 2
+                && times.front().is_some_and(|first| *first + ACHIEVED_OVER < tick.at))
         {
             times.pop_front();
         }
@@ -190,7 +206,8 @@ impl Recorder {
         self.interner.call(name, text);
     }
 
-    /// Frames that were interned since the last call and want a name (markers without a file have theirs).
+    /// Frames that were interned since the last call and want a name (markers without a file have
+    /// theirs).
     pub fn take_unnamed(&mut self) -> Vec<RawFrame> {
         self.interner.take_unnamed()
     }
@@ -210,16 +227,22 @@ impl Recorder {
         }
     }
 
-    /// Forgets what was booked and what was lost, and the stacks and thread names that no thread is in: history begins
-    /// again where it ended, and takes no more room however often this is done. Accounts go on, so that what is not booked
-    /// yet comes into the new history, and none of it twice. Ids are others from now on; views keep what they have. Answers with
-    /// the tables of those ids, for names that come late.
+    /// Forgets what was booked and what was lost, and the stacks and thread names that no thread is
+    /// in: history begins again where it ended, and takes no more room however often this is done.
+    /// Accounts go on, so that what is not booked yet comes into the new history, and none of it
+    /// twice. Ids are others from now on; views keep what they have. Answers with the tables of
+    /// those ids, for names that come late.
     pub fn restart(&mut self) -> Former {
         self.weigher.silent();
         let mut fresh = self.interner.afresh();
         let markers = Markers::of(&mut fresh);
         let buckets = Buckets::new(self.at, self.limits, fresh.other());
-        self.weigher.restart(self.at, markers, buckets, &mut Carrier { from: &self.interner, to: &mut fresh });
+        self.weigher.restart(
+            self.at,
+            markers,
+            buckets,
+            &mut Carrier { from: &self.interner, to: &mut fresh },
+        );
         self.ticks = 0;
         self.losses_before = self.losses;
         Former { interner: std::mem::replace(&mut self.interner, fresh) }
@@ -310,20 +333,31 @@ mod tests {
                 // A process may come and go.
                 if pid != 8 || round % 3 != 0 {
                     let (at, losses) = (round * interval, Losses::default());
-                    let tick = Tick { at, pid, late_ns: 0, process_cpu_ns: None, interval_ns: interval, losses };
+                    let tick = Tick {
+                        at,
+                        pid,
+                        late_ns: 0,
+                        process_cpu_ns: None,
+                        interval_ns: interval,
+                        losses,
+                    };
                     recorder.apply(&Event::Tick(tick));
                 }
             }
         }
         let view = recorder.view();
-        assert_eq!((view.ticks, view.interval_achieved_ns, view.at), (100, interval, 100 * interval));
+        assert_eq!(
+            (view.ticks, view.interval_achieved_ns, view.at),
+            (100, interval, 100 * interval)
+        );
     }
 
     #[test]
     fn a_thread_keeps_the_name_its_runtime_gave_however_many_others_come() {
         let mut recorder = Recorder::new(0, Limits::default());
         let look = |at, id, tid| {
-            let (thread, name) = (frame::ThreadKey { pid: 7, tid, start: 1 }, RawName::of_runtime(id));
+            let (thread, name) =
+                (frame::ThreadKey { pid: 7, tid, start: 1 }, RawName::of_runtime(id));
             let (seen, counters, stack) = (frame::Seen::Running, None, Vec::new());
             Event::Look(Look { at, thread, name, seen, counters, stack, recovered: false })
         };
@@ -335,6 +369,9 @@ mod tests {
         recorder.apply(&look(1, 1, 1));
         recorder.apply(&look(1, 150_000, 2));
         let view = recorder.view();
-        assert_eq!([0, 1].map(|at: usize| &**view.tables.name(view.threads[at].name)), ["http-1", "req-"]);
+        assert_eq!(
+            [0, 1].map(|at: usize| &**view.tables.name(view.threads[at].name)),
+            ["http-1", "req-"]
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! What a name that replaces a function's still says of waits: `kvqmzrtghj[loop]`. Projection and states decide by names, and must
-//! decide the same of a profile whose names were replaced. No compiler gives such names.
+//! What a name that replaces a function's still says of waits: `kvqmzrtghj[loop]`. Projection and
+//! states decide by names, and must decide the same of a profile whose names were replaced. No
+//! compiler gives such names.
 
 use super::state::FutexKind;
 
@@ -30,7 +31,9 @@ pub fn with(name: &str, roles: &[&str]) -> String {
 /// The roles a name tells. `None`: it is no such name.
 pub fn of(name: &str) -> Option<impl Iterator<Item = &str>> {
     let (_, roles) = name.strip_suffix(']')?.rsplit_once('[')?;
-    let known = |word: &str| [WAITS, LOOP, PLUMBING, MAIN, JOIN].contains(&word) || to_futex(word).is_some();
+    let known = |word: &str| {
+        [WAITS, LOOP, PLUMBING, MAIN, JOIN].contains(&word) || to_futex(word).is_some()
+    };
     roles.split('+').all(known).then(|| roles.split('+'))
 }
 
@@ -43,7 +46,9 @@ mod tests {
         let name = with("a::b", &[LOOP, of_futex(FutexKind::Sleep)]);
         assert_eq!(name, "a::b[loop+sleep]");
         assert_eq!(of(&name).expect("it has some").collect::<Vec<_>>(), ["loop", "sleep"]);
-        for other in ["a::b", "a[b]", "[torn]", "a[loop+b]", "a[]", "operator[]", with("x", &[]).as_str()] {
+        for other in
+            ["a::b", "a[b]", "[torn]", "a[loop+b]", "a[]", "operator[]", with("x", &[]).as_str()]
+        {
             assert!(of(other).is_none(), "{other}");
         }
     }

@@ -1,4 +1,5 @@
-//! Everything a user can choose about what is shown. Changing any of it re-reads history; facts never change.
+//! Everything a user can choose about what is shown. Changing any of it re-reads history; facts
+//! never change.
 
 mod parse;
 
@@ -41,7 +42,8 @@ pub enum RollUp {
 }
 
 impl RollUp {
-    pub const ALL: [RollUp; 5] = [RollUp::Function, RollUp::Line, RollUp::Class, RollUp::Package, RollUp::Module];
+    pub const ALL: [RollUp; 5] =
+        [RollUp::Function, RollUp::Line, RollUp::Class, RollUp::Package, RollUp::Module];
     pub fn word(self) -> &'static str {
         match self {
             RollUp::Function => "function",
@@ -104,7 +106,8 @@ impl Grouping {
     }
 }
 
-/// `s/REGEX/TEXT/` on a thread's name: every match is replaced; an empty result becomes `(unnamed)`.
+/// `s/REGEX/TEXT/` on a thread's name: every match is replaced; an empty result becomes
+/// `(unnamed)`.
 #[derive(Clone, Debug)]
 pub struct Rename {
     pub pattern: regex::Regex,
@@ -137,8 +140,9 @@ impl<T> Filter<T> {
 
 #[derive(Clone, Debug, Default)]
 pub struct Filters {
-    /// Keep root .. the interesting frame nearest the leaf, plus one callee, which takes the rest as self time; an
-    /// interesting leaf keeps itself; no match keeps the root frame. Prefixes of function, file or module.
+    /// Keep root .. the interesting frame nearest the leaf, plus one callee, which takes the rest
+    /// as self time; an interesting leaf keeps itself; no match keeps the root frame. Prefixes of
+    /// function, file or module.
     pub interesting: Filter<Vec<String>>,
     /// Only stacks with a frame that matches.
     pub focus: Filter<regex::Regex>,
@@ -146,7 +150,8 @@ pub struct Filters {
     pub ignore: Filter<regex::Regex>,
     /// Frames that match are taken out of their stacks; their self time goes to their caller.
     pub hide: Filter<regex::Regex>,
-    /// Frames of the kernel are taken out of their stacks; their self time goes to the function that called it.
+    /// Frames of the kernel are taken out of their stacks; their self time goes to the function
+    /// that called it.
     pub no_kernel: bool,
     /// Only threads whose raw name, or group, matches.
     pub threads: Filter<regex::Regex>,
@@ -200,7 +205,8 @@ pub struct Settings {
     pub range: Range,
     /// Show time spent waiting for work.
     pub idle: bool,
-    /// Frames whose blocked stacks wait for work, beyond the shipped list; matched on function names.
+    /// Frames whose blocked stacks wait for work, beyond the shipped list; matched on function
+    /// names.
     pub idle_at: Vec<regex::Regex>,
     pub sort: SortColumn,
     pub reverse: bool,

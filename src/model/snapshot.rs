@@ -1,4 +1,5 @@
-//! An immutable view of everything known at one moment; published at most 10 times a second as `Arc<Snapshot>`.
+//! An immutable view of everything known at one moment; published at most 10 times a second as
+//! `Arc<Snapshot>`.
 
 use std::sync::Arc;
 
@@ -10,7 +11,8 @@ use super::tables::{NameId, Tables};
 /// What does not change during a session.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Session {
-    /// sampletop's version; empty where another tool took the samples: then nothing is known of how that went.
+    /// sampletop's version; empty where another tool took the samples: then nothing is known of how
+    /// that went.
     pub version: String,
     pub host: String,
     /// `uname -r`.
@@ -38,7 +40,8 @@ impl Session {
 /// What was asked for, where it is more than one process.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Wanted {
-    /// The name or control group that was asked for; empty where processes were named by their numbers.
+    /// The name or control group that was asked for; empty where processes were named by their
+    /// numbers.
     pub title: Arc<str>,
     /// Processes that come later are watched, too: the session does not end with the last one.
     pub waits: bool,
@@ -73,9 +76,11 @@ pub struct Health {
     pub interval_achieved_ns: u64,
     /// 99th percentile of lateness, ns.
     pub late_p99_ns: u64,
-    /// CPU of sampler + reducer over the last 5 s, percent of one core; symbol loading and drawing apart.
+    /// CPU of sampler + reducer over the last 5 s, percent of one core; symbol loading and drawing
+    /// apart.
     pub self_cpu_percent: f64,
-    /// CPU of all of sampletop, symbol loading and drawing included, over the last 5 s, percent of one core.
+    /// CPU of all of sampletop, symbol loading and drawing included, over the last 5 s, percent of
+    /// one core.
     pub total_cpu_percent: f64,
     /// True while symbols are still being loaded.
     pub naming: bool,
@@ -115,7 +120,8 @@ pub struct Snapshot {
     pub tables: Tables,
     pub history: History,
     pub threads: Arc<[ThreadNow]>,
-    /// The last thing that went wrong or changed, one sentence (a way of capture failed and was replaced, ...).
+    /// The last thing that went wrong or changed, one sentence (a way of capture failed and was
+    /// replaced, ...).
     pub notice: Option<Arc<str>>,
     /// Sampling is stopped by the user (key X).
     pub stopped: bool,

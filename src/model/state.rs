@@ -55,7 +55,8 @@ impl State {
     }
 }
 
-/// The state as a fact stores it: a futex wait is decided by the names of its frames, which come later.
+/// The state as a fact stores it: a futex wait is decided by the names of its frames, which come
+/// later.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum RawState {
     Known(State),
@@ -73,8 +74,9 @@ pub enum FutexKind {
 }
 
 impl RawState {
-    /// Decides by system call, x86-64 numbers as in the kernel's `arch/x86/entry/syscalls/syscall_64.tbl` (6.18).
-    /// Unknown ones, and a wait outside any system call (-1), are a plain [`State::Wait`].
+    /// Decides by system call, x86-64 numbers as in the kernel's
+    /// `arch/x86/entry/syscalls/syscall_64.tbl` (6.18). Unknown ones, and a wait outside any system
+    /// call (-1), are a plain [`State::Wait`].
     pub fn of_blocked(call: Syscall) -> RawState {
         use State::{Io, Lock, Poll, Sleep, Wait};
         // The kernel reads an `int` or `unsigned int` argument from the register's lower half.
@@ -101,13 +103,16 @@ impl RawState {
             42 | 44..=48 | 299 | 307 => Io,
             // fsync fdatasync truncate ftruncate getdents; rename .. readlink; chmod .. lchown
             74..=78 | 82..=89 | 90..=94 => Io,
-            // utime ustat statfs fstatfs; sync mount umount2; readahead setxattr .. fremovexattr; getdents64 fadvise64
+            // utime ustat statfs fstatfs; sync mount umount2; readahead setxattr .. fremovexattr;
+            // getdents64 fadvise64
             132 | 136..=138 | 162 | 165 | 166 | 187..=199 | 217 | 221 => Io,
             // io_getevents io_submit io_pgetevents; io_uring_enter
             208 | 209 | 333 | 426 => Io,
-            // openat .. faccessat (all that take a directory); splice tee sync_file_range vmsplice; fallocate
+            // openat .. faccessat (all that take a directory); splice tee sync_file_range vmsplice;
+            // fallocate
             257..=269 | 275..=278 | 285 => Io,
-            // preadv pwritev syncfs renameat2 copy_file_range preadv2 pwritev2 statx openat2 faccessat2
+            // preadv pwritev syncfs renameat2 copy_file_range preadv2 pwritev2 statx openat2
+            // faccessat2
             295 | 296 | 306 | 316 | 326..=328 | 332 | 437 | 439 => Io,
             // nanosleep clock_nanosleep
             35 | 230 => Sleep,
@@ -115,9 +120,11 @@ impl RawState {
             202 if matches!(low(1) & 0x7f, 6 | 13) => Lock,
             // futex futex_waitv futex_wait
             202 | 449 | 455 => return RawState::Futex,
-            // restart_syscall: a sleep, poll or futex that goes on after a stop; only the frames tell which.
+            // restart_syscall: a sleep, poll or futex that goes on after a stop; only the frames
+            // tell which.
             219 => return RawState::Futex,
-            // pause wait4 waitid semop semtimedop msgsnd msgrcv mq_* rt_sigtimedwait rt_sigsuspend flock vfork ...
+            // pause wait4 waitid semop semtimedop msgsnd msgrcv mq_* rt_sigtimedwait rt_sigsuspend
+            // flock vfork ...
             _ => Wait,
         })
     }

@@ -1,9 +1,10 @@
-//! Interned stacks and names. Ids only ever grow and never change meaning, so a newer `Tables` can stand in for
-//! an older one (a frozen snapshot gets names that were found later).
+//! Interned stacks and names. Ids only ever grow and never change meaning, so a newer `Tables` can
+//! stand in for an older one (a frozen snapshot gets names that were found later).
 //!
-//! Stacks are a prefix tree: (caller's stack, frame), so a parent's id is always lower than its children's and
-//! a whole tree is summed in one backward pass. Everything is held in fixed-size shared chunks, so that cloning a
-//! `Tables` for a snapshot costs a pointer per chunk, and a change copies one chunk.
+//! Stacks are a prefix tree: (caller's stack, frame), so a parent's id is always lower than its
+//! children's and a whole tree is summed in one backward pass. Everything is held in fixed-size
+//! shared chunks, so that cloning a `Tables` for a snapshot costs a pointer per chunk, and a change
+//! copies one chunk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,8 +32,8 @@ impl NameId {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct FrameId(pub u32);
 
-/// An interned, cleaned thread name (control characters stripped, invalid UTF-8 replaced), and the kind of thread that
-/// had it: the same text of another kind is another id.
+/// An interned, cleaned thread name (control characters stripped, invalid UTF-8 replaced), and the
+/// kind of thread that had it: the same text of another kind is another id.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct NameId(pub u32);
 
@@ -92,7 +93,8 @@ impl Tier {
     }
 }
 
-/// One named frame. Strings are shared, cleaned (no control or bidi characters) and capped at 4 KiB.
+/// One named frame. Strings are shared, cleaned (no control or bidi characters) and capped at 4
+/// KiB.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Location {
     /// Demangled, without parameter list or hash: `ns::Type<T>::method`.
@@ -111,7 +113,14 @@ pub const KERNEL: &str = "[kernel]";
 impl Location {
     /// A name without a place.
     pub fn named(name: &str, kind: FrameKind) -> Location {
-        Location { function: name.into(), module: "".into(), file: None, line: None, kind, tier: None }
+        Location {
+            function: name.into(),
+            module: "".into(),
+            file: None,
+            line: None,
+            kind,
+            tier: None,
+        }
     }
 
     /// Addresses of the kernel's functions are not shown to everybody (kernel.kptr_restrict).
@@ -120,28 +129,39 @@ impl Location {
     }
 }
 
-/// What one raw frame stands for: outermost function first, then what was inlined into it. Never empty.
-/// While its symbols are still being loaded it is one [`Location`] named `module!0xoffset`, and `pending`.
+/// What one raw frame stands for: outermost function first, then what was inlined into it. Never
+/// empty. While its symbols are still being loaded it is one [`Location`] named `module!0xoffset`,
+/// and `pending`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Named {
     pub locations: Arc<[Location]>,
     pub pending: bool,
-    /// Which build of its module the code is of, where that is known: the file's GNU build id in small hexadecimal digits, or what
-    /// another tool's profile has in its place. It is not part of a [`Location`], since a function is one in all builds.
+    /// Which build of its module the code is of, where that is known: the file's GNU build id in
+    /// small hexadecimal digits, or what another tool's profile has in its place. It is not part of
+    /// a [`Location`], since a function is one in all builds.
     pub build_id: Option<Arc<str>>,
 }
 
 impl Named {
-    /// What a frame is called before anybody looked at its file: its offset, and `pending`; a marker its own text.
+    /// What a frame is called before anybody looked at its file: its offset, and `pending`; a
+    /// marker its own text.
     pub fn unnamed(frame: RawFrame) -> Named {
         let (function, kind, pending) = match frame.decode() {
             FrameCode::Code { offset, .. } => (format!("0x{offset:x}"), FrameKind::Native, true),
             FrameCode::Kernel { .. } => (KERNEL.into(), FrameKind::Kernel, true),
             FrameCode::Runtime { id } => (format!("#{id}"), FrameKind::Jit, true),
-            FrameCode::Marker { .. } => (frame.marker_text(None).unwrap_or_default(), FrameKind::Marker, false),
+            FrameCode::Marker { .. } => {
+                (frame.marker_text(None).unwrap_or_default(), FrameKind::Marker, false)
+            }
         };
-        let location =
-            Location { function: function.into(), module: "".into(), file: None, line: None, kind, tier: None };
+        let location = Location {
+            function: function.into(),
+            module: "".into(),
+            file: None,
+            line: None,
+            kind,
+            tier: None,
+        };
         Named { locations: Arc::new([location]), pending, build_id: None }
     }
 }
@@ -168,19 +188,23 @@ pub struct Tables {
 pub struct Parts {
     pub names: Vec<(Arc<str>, ThreadKind)>,
     pub frames: Vec<(RawFrame, Named)>,
-    /// Caller's stack, innermost frame, and what a futex wait under it is. The first is the empty stack.
+    /// Caller's stack, innermost frame, and what a futex wait under it is. The first is the empty
+    /// stack.
     pub stacks: Vec<(StackId, FrameId, FutexKind)>,
 }
 
 impl Tables {
-    /// `None`: a stack does not come after its caller's or has a frame that is not there, or a frame has no location.
+    /// `None`: a stack does not come after its caller's or has a frame that is not there, or a
+    /// frame has no location.
     pub fn from_parts(parts: Parts) -> Option<Tables> {
         let Parts { names, frames, stacks } = parts;
         let known = |frame: FrameId| (frame.0 as usize) < frames.len();
         let sound = |(id, (parent, top, _)): (usize, &(StackId, FrameId, FutexKind))| {
             known(*top) && if id == 0 { parent.0 == 0 } else { (parent.0 as usize) < id }
         };
-        if !stacks.iter().enumerate().all(sound) || frames.iter().any(|(_, named)| named.locations.is_empty()) {
+        if !stacks.iter().enumerate().all(sound)
+            || frames.iter().any(|(_, named)| named.locations.is_empty())
+        {
             return None;
         }
         let mut tables = Tables::default();
@@ -225,8 +249,8 @@ impl Tables {
         self.frames.get(frame.0 as usize).copied().unwrap_or(RawFrame::marker(Marker::Other))
     }
 
-    /// What the frame is called so far; an id that is not in these tables is called `(other)` (ids are
-    /// to be read in the tables they came with, or in newer ones).
+    /// What the frame is called so far; an id that is not in these tables is called `(other)` (ids
+    /// are to be read in the tables they came with, or in newer ones).
     pub fn named(&self, frame: FrameId) -> &Named {
         match self.named.get(frame.0 as usize) {
             Some(named) => named,
@@ -252,11 +276,15 @@ impl Tables {
         self.futex.get(stack.0 as usize).copied().unwrap_or_default()
     }
 
-    /// The builds that there are of each module, by names. Modules of which none is known are not in it.
+    /// The builds that there are of each module, by names. Modules of which none is known are not
+    /// in it.
     pub fn builds(&self) -> BTreeMap<Arc<str>, BTreeSet<Arc<str>>> {
         let mut builds: BTreeMap<Arc<str>, BTreeSet<Arc<str>>> = BTreeMap::new();
         for named in self.named.iter() {
-            let (Some(build_id), Some(location)) = (&named.build_id, named.locations.first()) else { continue };
+            let (Some(build_id), Some(location)) = (&named.build_id, named.locations.first())
+            else {
+                continue;
+            };
             builds.entry(location.module.clone()).or_default().insert(build_id.clone());
         }
         builds
@@ -287,25 +315,38 @@ mod tests {
 
     #[test]
     fn only_sound_parts_are_tables() {
-        let frame = || (RawFrame::marker(Marker::Torn), Named::unnamed(RawFrame::marker(Marker::Torn)));
+        let frame =
+            || (RawFrame::marker(Marker::Torn), Named::unnamed(RawFrame::marker(Marker::Torn)));
         let tables = |stacks: &[(u32, u32)], frames: usize| {
-            let stacks =
-                stacks.iter().map(|(parent, top)| (StackId(*parent), FrameId(*top), FutexKind::Lock)).collect();
-            Tables::from_parts(Parts { frames: (0..frames).map(|_| frame()).collect(), stacks, ..Parts::default() })
+            let stacks = stacks
+                .iter()
+                .map(|(parent, top)| (StackId(*parent), FrameId(*top), FutexKind::Lock))
+                .collect();
+            Tables::from_parts(Parts {
+                frames: (0..frames).map(|_| frame()).collect(),
+                stacks,
+                ..Parts::default()
+            })
         };
         let sound = tables(&[(0, 0), (0, 0), (1, 1)], 2).expect("each caller comes first");
         assert_eq!((sound.parent(StackId(2)), sound.top(StackId(2))), (StackId(1), FrameId(1)));
         assert_eq!((sound.stack_count(), sound.futex_kind(StackId(2))), (3, FutexKind::Lock));
         assert!(tables(&[], 0).is_some());
-        for (stacks, frames) in
-            [(&[(1, 0)][..], 2), (&[(0, 0), (1, 0)], 2), (&[(0, 0), (0, 0), (3, 1)], 2), (&[(0, 0), (0, 2)], 2)]
-        {
+        for (stacks, frames) in [
+            (&[(1, 0)][..], 2),
+            (&[(0, 0), (1, 0)], 2),
+            (&[(0, 0), (0, 0), (3, 1)], 2),
+            (&[(0, 0), (0, 2)], 2),
+        ] {
             assert!(tables(stacks, frames).is_none(), "{stacks:?}");
         }
         let nameless = Named { locations: [].into(), pending: false, build_id: None };
         assert!(
-            Tables::from_parts(Parts { frames: vec![(RawFrame::marker(Marker::Torn), nameless)], ..Parts::default() })
-                .is_none()
+            Tables::from_parts(Parts {
+                frames: vec![(RawFrame::marker(Marker::Torn), nameless)],
+                ..Parts::default()
+            })
+            .is_none()
         );
     }
 }

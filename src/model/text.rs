@@ -1,9 +1,10 @@
 //! Text that came from a target, made safe to show, to compare and to write to a terminal.
 //!
-//! Every string of a target (symbol, path, thread name, command line) passes through here once, where it is
-//! interned. What is removed could move the cursor, change the direction of the text around it, or hide: control
-//! characters, and the format and other invisible characters of Unicode 17 (general category Cf and the property
-//! Default_Ignorable_Code_Point). Wide and combining characters stay; how many cells they take is the screen's affair.
+//! Every string of a target (symbol, path, thread name, command line) passes through here once,
+//! where it is interned. What is removed could move the cursor, change the direction of the text
+//! around it, or hide: control characters, and the format and other invisible characters of Unicode
+//! 17 (general category Cf and the property Default_Ignorable_Code_Point). Wide and combining
+//! characters stay; how many cells they take is the screen's affair.
 
 use std::borrow::Cow;
 
@@ -13,8 +14,9 @@ pub const NAME_CAP: usize = 4096;
 /// Written in place of what a cap cut off.
 const CUT: &str = "...";
 
-/// `text` without control and invisible characters (a tab or line break becomes one space), at most `cap` bytes.
-/// What is longer is cut between characters and ends in `...`. Borrows where nothing had to change.
+/// `text` without control and invisible characters (a tab or line break becomes one space), at most
+/// `cap` bytes. What is longer is cut between characters and ends in `...`. Borrows where nothing
+/// had to change.
 pub fn clean(text: &str, cap: usize) -> Cow<'_, str> {
     if text.len() <= cap && text.chars().all(|c| fate(c) == Fate::Keep) {
         return Cow::Borrowed(text);
@@ -35,9 +37,11 @@ pub fn clean(text: &str, cap: usize) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// [`clean`] for bytes of any kind: what is not UTF-8 becomes U+FFFD. Looks at no more than the first `4 * cap` bytes.
+/// [`clean`] for bytes of any kind: what is not UTF-8 becomes U+FFFD. Looks at no more than the
+/// first `4 * cap` bytes.
 pub fn clean_bytes(bytes: &[u8], cap: usize) -> String {
-    // One byte more than could be kept, so that a cut is seen; invisible characters take up to 4 bytes each.
+    // One byte more than could be kept, so that a cut is seen; invisible characters take up to 4
+    // bytes each.
     let bytes = &bytes[..bytes.len().min(cap.saturating_mul(4).saturating_add(1))];
     clean(&String::from_utf8_lossy(bytes), cap).into_owned()
 }
@@ -72,8 +76,9 @@ fn fate(c: char) -> Fate {
     }
 }
 
-/// Cf and Default_Ignorable_Code_Point of Unicode 17 (DerivedGeneralCategory.txt, DerivedCoreProperties.txt),
-/// with the interlinear and annotation blocks rounded up to their unassigned neighbours.
+/// Cf and Default_Ignorable_Code_Point of Unicode 17 (DerivedGeneralCategory.txt,
+/// DerivedCoreProperties.txt), with the interlinear and annotation blocks rounded up to their
+/// unassigned neighbours.
 fn invisible(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{8e2}' | '\u{feff}' | '\u{3164}' | '\u{ffa0}'

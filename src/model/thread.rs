@@ -14,7 +14,8 @@ use super::unsampled::{CARRY, Unsampled, Weighed};
 /// By how much the counters of a running thread may lag: one kernel tick, at HZ=100.
 pub const COUNTER_LAG: Ns = SECOND / 100;
 
-/// Samples that wait for the counters that weigh them; more (no counters came for long) are hits without CPU time.
+/// Samples that wait for the counters that weigh them; more (no counters came for long) are hits
+/// without CPU time.
 const MAX_SAMPLES: usize = 4_096;
 
 const RUN: RawState = RawState::Known(State::Run);
@@ -114,7 +115,8 @@ pub struct Outcome {
     pub ran: Ns,
     /// Samples that got their CPU time.
     pub weighed: Vec<Weighed>,
-    /// Samples that no counter of the thread will weigh: only the process's clock has their CPU time.
+    /// Samples that no counter of the thread will weigh: only the process's clock has their CPU
+    /// time.
     pub unweighed: Vec<Sample>,
     /// Time that no sample of the thread will get.
     pub unsampled: Vec<Unsampled>,
@@ -208,7 +210,8 @@ impl Thread {
         self.work
     }
 
-    /// Books what silence means: blocked and unmoved up to the newest tick (`round` ticks so far, the newest at `tick`).
+    /// Books what silence means: blocked and unmoved up to the newest tick (`round` ticks so far,
+    /// the newest at `tick`).
     pub fn silent(&mut self, round: u64, tick: Ns, buckets: &mut Buckets) {
         let Doing::Waits(wait) = self.doing else { return };
         if self.running || round < self.round + 2 || tick <= self.booked {
@@ -233,10 +236,11 @@ impl Thread {
 
     /// A look. Everything silent was booked before.
     pub fn look(&mut self, seen: &Seen, round: u64, rules: &Rules, buckets: &mut Buckets) {
-        // Older than the last observation: it is clamped to it, so that it weighs nothing, and does not change what the
-        // thread was seen doing after it.
+        // Older than the last observation: it is clamped to it, so that it weighs nothing, and does
+        // not change what the thread was seen doing after it.
         let waits = matches!(self.doing, Doing::Waits(_));
-        let late = seen.at < self.booked || (waits && seen.at == self.booked && matches!(seen.what, What::OnCpu(_)));
+        let late = seen.at < self.booked
+            || (waits && seen.at == self.booked && matches!(seen.what, What::OnCpu(_)));
         let at = seen.at.max(self.booked);
         let unmoved = self.unmoved(seen);
         if let Some((from, till)) = self.unseen(at, rules)
@@ -266,7 +270,8 @@ impl Thread {
                 self.doing = Doing::Ran { stack, at, state: READY };
             }
             What::Waits { stack, state, syscall } if !late => {
-                let same = matches!(self.doing, Doing::Waits(w) if w.stack == stack && w.state == state);
+                let same =
+                    matches!(self.doing, Doing::Waits(w) if w.stack == stack && w.state == state);
                 let from = match self.doing {
                     Doing::Waits(wait) if same && unmoved => wait.from,
                     _ => {
@@ -295,9 +300,10 @@ impl Thread {
         }
     }
 
-    /// Decides which state a runnable thread has: `run` only on a core. One that was sampled since the last decision was
-    /// there then, one that ran for half of the time probably is, and one that was woken and put on a core still is. The
-    /// counters of a thread on a core lag by a tick of the kernel: within that time nothing new is known.
+    /// Decides which state a runnable thread has: `run` only on a core. One that was sampled since
+    /// the last decision was there then, one that ran for half of the time probably is, and one
+    /// that was woken and put on a core still is. The counters of a thread on a core lag by a tick
+    /// of the kernel: within that time nothing new is known.
     fn place_on_core(&mut self, seen: &Seen) {
         if matches!(seen.what, What::OnCpu(_)) {
             (self.on_core, self.sampled) = (true, true);
@@ -332,7 +338,9 @@ impl Thread {
 
     /// Proven by counters: it waited at the last look, waits now, and did not run between.
     fn unmoved(&self, seen: &Seen) -> bool {
-        let waits = matches!(self.doing, Doing::Waits(_)) && !self.running && matches!(seen.what, What::Waits { .. });
+        let waits = matches!(self.doing, Doing::Waits(_))
+            && !self.running
+            && matches!(seen.what, What::Waits { .. });
         let (Some(before), Some(now)) = (self.counters, seen.counters) else { return false };
         waits && before.run_ns == now.run_ns && before.runs == now.runs
     }
@@ -354,7 +362,14 @@ impl Thread {
     /// The span since the last observation goes to this one.
     fn piece(&mut self, till: Ns, stack: StackId, state: RawState, wait: Option<Ns>) {
         if self.booked < till {
-            self.pieces.push(Piece { from: self.booked, till, name: self.name, stack, state, wait });
+            self.pieces.push(Piece {
+                from: self.booked,
+                till,
+                name: self.name,
+                stack,
+                state,
+                wait,
+            });
             self.booked = till;
         }
     }
@@ -366,7 +381,8 @@ impl Thread {
             self.outcome.unweighed.append(&mut self.samples);
             return self.book_pieces(0, buckets);
         };
-        // Counters that went back are another thread's (an exec by one that is not the leader): a new start.
+        // Counters that went back are another thread's (an exec by one that is not the leader): a
+        // new start.
         let back = counters.run_ns < before.run_ns || counters.delay_ns < before.delay_ns;
         let ran = if back { 0 } else { counters.run_ns - before.run_ns };
         self.delay += if back { 0 } else { counters.delay_ns - before.delay_ns };
@@ -381,11 +397,12 @@ impl Thread {
         self.share(rules, buckets);
     }
 
-    /// Books the pieces; `delay` of them is run delay, of the on-CPU ones first. The rest of it stays for the span
-    /// after them.
+    /// Books the pieces; `delay` of them is run delay, of the on-CPU ones first. The rest of it
+    /// stays for the span after them.
     fn book_pieces(&mut self, delay: Ns, buckets: &mut Buckets) {
-        let length =
-            |run: bool| -> Ns { self.pieces.iter().filter(|p| (p.state == RUN) == run).map(|p| p.till - p.from).sum() };
+        let length = |run: bool| -> Ns {
+            self.pieces.iter().filter(|p| (p.state == RUN) == run).map(|p| p.till - p.from).sum()
+        };
         let (running, waiting) = (length(true), length(false));
         let of_running = delay.min(running);
         let of_waiting = (delay - of_running).min(waiting);
@@ -394,7 +411,12 @@ impl Thread {
         for piece in std::mem::take(&mut self.pieces) {
             let split = if piece.state == RUN { &mut running } else { &mut waiting };
             let ready = split.next(piece.till - piece.from);
-            let key = FactKey { thread: self.key, name: piece.name, stack: piece.stack, state: piece.state };
+            let key = FactKey {
+                thread: self.key,
+                name: piece.name,
+                stack: piece.stack,
+                state: piece.state,
+            };
             buckets.wall(&key, piece.from, piece.till, ready, piece.wait);
         }
         if delay > 0 {
@@ -402,8 +424,9 @@ impl Thread {
         }
     }
 
-    /// Where kernel time is not visible: more CPU time without samples than chance and lagging counters explain was
-    /// spent in the kernel. So was the wall time since the last observation, if the thread was seen running only.
+    /// Where kernel time is not visible: more CPU time without samples than chance and lagging
+    /// counters explain was spent in the kernel. So was the wall time since the last observation,
+    /// if the thread was seen running only.
     fn in_kernel(&mut self, at: Ns, running: bool, rules: &Rules, buckets: &mut Buckets) {
         if self.carried() <= rules.interval.saturating_mul(3) + 2 * COUNTER_LAG {
             return;
@@ -419,8 +442,9 @@ impl Thread {
         self.carried.iter().map(|(_, cpu)| cpu).sum()
     }
 
-    /// Shares the CPU time that was counted equally among the samples that were taken since. Where kernel time is not
-    /// visible, a sample stands for no more than one interval: what is more was in the kernel.
+    /// Shares the CPU time that was counted equally among the samples that were taken since. Where
+    /// kernel time is not visible, a sample stands for no more than one interval: what is more was
+    /// in the kernel.
     fn share(&mut self, rules: &Rules, buckets: &mut Buckets) {
         let all = self.carried();
         // Samples, and a counter that did not move: it lags, and the next reading has their time.
@@ -434,11 +458,22 @@ impl Thread {
         for sample in self.samples.drain(..) {
             let part = split.next(1);
             if part > 0 {
-                let key = FactKey { thread: self.key, name: sample.name, stack: sample.stack, state: RUN };
+                let key = FactKey {
+                    thread: self.key,
+                    name: sample.name,
+                    stack: sample.stack,
+                    state: RUN,
+                };
                 buckets.entry(sample.at, &key).cpu_ns += part;
             }
             let Sample { at, name, stack } = sample;
-            self.outcome.weighed.push(Weighed { at, name, stack, cpu: part, renamed: name != self.name });
+            self.outcome.weighed.push(Weighed {
+                at,
+                name,
+                stack,
+                cpu: part,
+                renamed: name != self.name,
+            });
         }
         let mut left = shared;
         while left > 0
@@ -453,8 +488,8 @@ impl Thread {
         }
     }
 
-    /// Books CPU time that was carried since `before` or longer to samples whose counters came early; the rest is
-    /// [`Outcome::unsampled`], or in the kernel where that is not visible.
+    /// Books CPU time that was carried since `before` or longer to samples whose counters came
+    /// early; the rest is [`Outcome::unsampled`], or in the kernel where that is not visible.
     fn expire(&mut self, before: Ns, rules: &Rules, buckets: &mut Buckets) {
         if self.carried.front().is_none_or(|(at, _)| *at > before) {
             return;
@@ -488,7 +523,14 @@ impl Thread {
     }
 
     /// Time that nobody looked at. What is known of it: how much CPU time and run delay there was.
-    fn skip(&mut self, from: Ns, till: Ns, counters: Option<Counters>, rules: &Rules, buckets: &mut Buckets) {
+    fn skip(
+        &mut self,
+        from: Ns,
+        till: Ns,
+        counters: Option<Counters>,
+        rules: &Rules,
+        buckets: &mut Buckets,
+    ) {
         self.book_pieces(0, buckets);
         self.rest(from.min(till), rules, buckets);
         self.expire(Ns::MAX, rules, buckets);
@@ -514,9 +556,9 @@ impl Thread {
         self.doing = Doing::Unknown;
     }
 
-    /// The time after the last observation up to `till`, to which no observation will come: a wait, or the stack of a
-    /// sample, goes on. A thread that was woken and has not been put on a core since is ready where it waited. One that
-    /// was seen running without a sample was not sampled.
+    /// The time after the last observation up to `till`, to which no observation will come: a wait,
+    /// or the stack of a sample, goes on. A thread that was woken and has not been put on a core
+    /// since is ready where it waited. One that was seen running without a sample was not sampled.
     fn rest(&mut self, till: Ns, rules: &Rules, buckets: &mut Buckets) {
         if till <= self.booked {
             return;
@@ -540,8 +582,15 @@ impl Thread {
         self.booked = till;
     }
 
-    /// Nothing more comes (of this program): books everything up to `at`. Silence was booked before.
-    pub fn finish(&mut self, at: Ns, counters: Option<Counters>, rules: &Rules, buckets: &mut Buckets) {
+    /// Nothing more comes (of this program): books everything up to `at`. Silence was booked
+    /// before.
+    pub fn finish(
+        &mut self,
+        at: Ns,
+        counters: Option<Counters>,
+        rules: &Rules,
+        buckets: &mut Buckets,
+    ) {
         let at = at.max(self.booked);
         if let Some((from, _)) = self.unseen(at, rules) {
             self.skip(from, at, counters, rules, buckets);
@@ -563,7 +612,9 @@ impl Thread {
         self.name = carrier.name(self.name);
         match &mut self.doing {
             Doing::Unknown => {}
-            Doing::Ran { stack, .. } | Doing::Waits(Wait { stack, .. }) => *stack = carrier.stack(*stack),
+            Doing::Ran { stack, .. } | Doing::Waits(Wait { stack, .. }) => {
+                *stack = carrier.stack(*stack)
+            }
         }
         for piece in &mut self.pieces {
             (piece.name, piece.stack) = (carrier.name(piece.name), carrier.stack(piece.stack));
@@ -577,13 +628,26 @@ impl Thread {
     pub fn now(&self, rules: &Rules) -> ThreadNow {
         let runnable = if self.on_core { RUN } else { READY };
         let (stack, state, since, syscall) = match self.doing {
-            Doing::Waits(wait) if !self.running => (wait.stack, wait.state, wait.from, wait.syscall),
+            Doing::Waits(wait) if !self.running => {
+                (wait.stack, wait.state, wait.from, wait.syscall)
+            }
             Doing::Waits(wait) if !self.moved => (wait.stack, READY, wait.from, None),
-            Doing::Ran { stack, at, state } => (stack, if state == READY { READY } else { runnable }, at, None),
+            Doing::Ran { stack, at, state } => {
+                (stack, if state == READY { READY } else { runnable }, at, None)
+            }
             _ => (rules.markers.not_sampled, runnable, self.looked, None),
         };
         let run_ns = self.counters.map_or(0, |counters| counters.run_ns);
         let recovered = self.recovered && stack != rules.markers.not_sampled;
-        ThreadNow { thread: self.key, name: self.name, stack, state, since, syscall, run_ns, recovered }
+        ThreadNow {
+            thread: self.key,
+            name: self.name,
+            stack,
+            state,
+            since,
+            syscall,
+            run_ns,
+            recovered,
+        }
     }
 }

@@ -1,16 +1,20 @@
 //! Time that no sample of its own hit, and the stacks that it is shared among.
 //!
-//! A thread with less CPU time than a period has no sample more often than not. Its time is still known, and what it did is
-//! what threads like it were sampled doing: of the same process, with names of one group and the same outermost calls. A
-//! stack is drawn with a probability that makes the expected share of each stack its true one:
+//! A thread with less CPU time than a period has no sample more often than not. Its time is still
+//! known, and what it did is what threads like it were sampled doing: of the same process, with
+//! names of one group and the same outermost calls. A stack is drawn with a probability that makes
+//! the expected share of each stack its true one:
 //!
-//! * The thread's own samples come first, all alike: its time per sample is then the same before and after the last one.
-//! * Otherwise samples of threads like it, each by what its own thread's counter left it short of a period. A sample stands
-//!   for a period. One that hit a thread with 1 ms of CPU time got 1 ms, and stands for nine such threads that were not
-//!   hit. One of a thread that computes all the time got a whole period, and stands for none of them.
+//! * The thread's own samples come first, all alike: its time per sample is then the same before
+//!   and after the last one.
+//! * Otherwise samples of threads like it, each by what its own thread's counter left it short of a
+//!   period. A sample stands for a period. One that hit a thread with 1 ms of CPU time got 1 ms,
+//!   and stands for nine such threads that were not hit. One of a thread that computes all the time
+//!   got a whole period, and stands for none of them.
 //!
-//! Stacks are drawn, not mixed: a part of at most a period goes to one stack, so that a thousand threads make a thousand
-//! facts and not one for each stack of each. The sequence of draws is an even one, and the same for the same events.
+//! Stacks are drawn, not mixed: a part of at most a period goes to one stack, so that a thousand
+//! threads make a thousand facts and not one for each stack of each. The sequence of draws is an
+//! even one, and the same for the same events.
 
 use std::collections::VecDeque;
 
@@ -34,14 +38,16 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// `work`: a hash of what the thread has in common with others; 0 where that is not known: then it is like itself alone.
+    /// `work`: a hash of what the thread has in common with others; 0 where that is not known: then
+    /// it is like itself alone.
     pub fn of(thread: ThreadKey, work: u64) -> Kind {
         let work = if work == 0 { u64::from(thread.tid) << 32 ^ thread.start } else { work };
         Kind { pid: thread.pid, work }
     }
 }
 
-/// Maximum age of a sample that others' time is given to: older ones say little about what threads do now.
+/// Maximum age of a sample that others' time is given to: older ones say little about what threads
+/// do now.
 const OLDEST: Ns = 60 * SECOND;
 /// Maximum samples kept of each kind of thread; the newest stay.
 const SAMPLES: usize = 1_024;
@@ -51,7 +57,8 @@ const KINDS: usize = 256;
 const PARTS: u64 = 64;
 /// Periods in a part of wall time: a thread that wants a core stays in a stack for many.
 const WALL_PARTS: u64 = 10;
-/// Maximum samples that wait for the clock of their process, and maximum bookings that can be taken back.
+/// Maximum samples that wait for the clock of their process, and maximum bookings that can be taken
+/// back.
 const WAITING: usize = 4_096;
 
 /// An on-CPU sample that a counter of its thread gave time to.
@@ -63,7 +70,8 @@ pub struct Weighed {
     pub stack: StackId,
     /// CPU time that it got.
     pub cpu: Ns,
-    /// The thread has another name by now: its stack says nothing about threads that are named like it now.
+    /// The thread has another name by now: its stack says nothing about threads that are named like
+    /// it now.
     pub renamed: bool,
 }
 
@@ -106,7 +114,10 @@ impl Donors {
     pub fn add(&mut self, kind: Kind, thread: ThreadKey, sample: &Weighed, period: Ns) {
         if !self.by_kind.contains_key(&kind) && self.by_kind.len() >= KINDS {
             let newest = |donors: &VecDeque<Donor>| donors.back().map_or(0, |donor| donor.at);
-            let oldest = self.by_kind.iter().min_by_key(|(kind, donors)| (newest(donors), kind.pid, kind.work));
+            let oldest = self
+                .by_kind
+                .iter()
+                .min_by_key(|(kind, donors)| (newest(donors), kind.pid, kind.work));
             if let Some(oldest) = oldest.map(|(kind, _)| *kind) {
                 self.by_kind.remove(&oldest);
             }
@@ -120,10 +131,17 @@ impl Donors {
         donors.push_back(Donor { at, thread, name, stack, short, renamed });
     }
 
-    /// The stacks for `parts` equal parts of time that `thread` spent around `at`, each with the name that it goes by; none
-    /// where no sample says anything. A thread's own stacks go by its names of then: a Java thread has that of the virtual
-    /// thread that it carries.
-    fn stacks(&mut self, kind: Kind, thread: ThreadKey, name: NameId, at: Ns, parts: u64) -> Vec<(StackId, NameId)> {
+    /// The stacks for `parts` equal parts of time that `thread` spent around `at`, each with the
+    /// name that it goes by; none where no sample says anything. A thread's own stacks go by its
+    /// names of then: a Java thread has that of the virtual thread that it carries.
+    fn stacks(
+        &mut self,
+        kind: Kind,
+        thread: ThreadKey,
+        name: NameId,
+        at: Ns,
+        parts: u64,
+    ) -> Vec<(StackId, NameId)> {
         let Some(donors) = self.by_kind.get(&kind) else { return Vec::new() };
         let fresh = || donors.iter().filter(|donor| donor.at + OLDEST >= at);
         let own = fresh().any(|donor| donor.thread == thread);
@@ -154,7 +172,8 @@ impl Donors {
         drawn
     }
 
-    /// `length`, spent around `at`, as parts of about `part` and their stacks: drawn ones, else the marker.
+    /// `length`, spent around `at`, as parts of about `part` and their stacks: drawn ones, else the
+    /// marker.
     fn shares(
         &mut self,
         to: &Receiver,
@@ -195,7 +214,8 @@ impl Donors {
     }
 
     pub fn keep_house(&mut self, now: Ns) {
-        self.by_kind.retain(|_, donors| donors.back().is_some_and(|donor| donor.at + OLDEST >= now));
+        self.by_kind
+            .retain(|_, donors| donors.back().is_some_and(|donor| donor.at + OLDEST >= now));
     }
 
     pub fn process_ended(&mut self, pid: u32) {
@@ -225,8 +245,8 @@ pub struct Receiver {
     pub marker: StackId,
 }
 
-/// Samples of threads whose counters could not be read any more: born and gone between two observations, or their last
-/// moments. Only the clock of the process has their CPU time.
+/// Samples of threads whose counters could not be read any more: born and gone between two
+/// observations, or their last moments. Only the clock of the process has their CPU time.
 #[derive(Default)]
 pub struct Orphans {
     samples: VecDeque<(Ns, FactKey)>,
@@ -242,9 +262,17 @@ impl Orphans {
         self.samples.push_back((at, key));
     }
 
-    /// Shares `cpu` equally among the samples that wait: each stands for the same time. What came without a sample goes to
-    /// `key`, or by a sample of before.
-    pub fn share(&mut self, cpu: Ns, at: Ns, key: FactKey, donors: &mut Donors, period: Ns, buckets: &mut Buckets) {
+    /// Shares `cpu` equally among the samples that wait: each stands for the same time. What came
+    /// without a sample goes to `key`, or by a sample of before.
+    pub fn share(
+        &mut self,
+        cpu: Ns,
+        at: Ns,
+        key: FactKey,
+        donors: &mut Donors,
+        period: Ns,
+        buckets: &mut Buckets,
+    ) {
         let kind = Kind::of(key.thread, 0);
         if self.samples.is_empty() {
             let to = Receiver { thread: key.thread, kind, period, marker: key.stack };
@@ -289,8 +317,8 @@ impl Orphans {
         cpu - left
     }
 
-    /// Drops samples that have waited for too long, as their CPU time was counted otherwise, and bookings that are too old to
-    /// be taken back.
+    /// Drops samples that have waited for too long, as their CPU time was counted otherwise, and
+    /// bookings that are too old to be taken back.
     pub fn keep_house(&mut self, now: Ns) {
         self.samples.retain(|(at, _)| *at + CARRY > now);
         self.booked.retain(|(at, ..)| *at + 2 * HORIZON > now);

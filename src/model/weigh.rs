@@ -1,12 +1,16 @@
-//! Looks -> booked time. The clock is what the events say; a thread's account is in [`super::thread`].
+//! Looks -> booked time. The clock is what the events say; a thread's account is in
+//! [`super::thread`].
 //!
-//! * Wall: the span since a thread's last observation goes to the new one's stack and state. "Seen running, no stack"
-//!   is none. Its run delay is `rdy`. A silent thread was blocked and unmoved up to its process's newest tick.
-//! * CPU: what the thread's own counter says, shared among the on-CPU samples between two readings; else carried for
-//!   10 s, then booked to a marker. What only the process's clock says goes to `[threads gone between looks]`.
-//! * A thread's observed life is from its first look to its end, an exec apart: its wall sums to exactly that.
-//! * A look that arrives late, with a time before the thread's last observation, is clamped to that: it is a hit, takes
-//!   its share of CPU time, and weighs no wall time.
+//! * Wall: the span since a thread's last observation goes to the new one's stack and state. "Seen
+//!   running, no stack" is none. Its run delay is `rdy`. A silent thread was blocked and unmoved up
+//!   to its process's newest tick.
+//! * CPU: what the thread's own counter says, shared among the on-CPU samples between two readings;
+//!   else carried for 10 s, then booked to a marker. What only the process's clock says goes to
+//!   `[threads gone between looks]`.
+//! * A thread's observed life is from its first look to its end, an exec apart: its wall sums to
+//!   exactly that.
+//! * A look that arrives late, with a time before the thread's last observation, is clamped to
+//!   that: it is a hit, takes its share of CPU time, and weighs no wall time.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -100,9 +104,15 @@ impl Weigher {
         self.rules.kernel_visible = visible;
     }
 
-    /// From `started` on everything is booked to `buckets`, by the ids that `carrier` gives. What threads did before and is
-    /// not booked yet comes into the first of them.
-    pub fn restart(&mut self, started: Ns, markers: Markers, buckets: Buckets, carrier: &mut Carrier<'_>) {
+    /// From `started` on everything is booked to `buckets`, by the ids that `carrier` gives. What
+    /// threads did before and is not booked yet comes into the first of them.
+    pub fn restart(
+        &mut self,
+        started: Ns,
+        markers: Markers,
+        buckets: Buckets,
+        carrier: &mut Carrier<'_>,
+    ) {
         self.started = started;
         self.rules.markers = markers;
         self.buckets = buckets;
@@ -157,7 +167,8 @@ impl Weigher {
         self.wait_for_clock(at, key);
     }
 
-    /// The process's clock has the CPU time of this sample, unless it was taken before the clock was read first.
+    /// The process's clock has the CPU time of this sample, unless it was taken before the clock
+    /// was read first.
     fn wait_for_clock(&mut self, at: Ns, key: FactKey) {
         let process = self.process(key.thread.pid);
         if process.clock.is_some() {
@@ -172,7 +183,10 @@ impl Weigher {
         let period = process.interval;
         for sample in outcome.unweighed {
             let state = RawState::Known(State::Run);
-            self.wait_for_clock(sample.at, FactKey { thread, name: sample.name, stack: sample.stack, state });
+            self.wait_for_clock(
+                sample.at,
+                FactKey { thread, name: sample.name, stack: sample.stack, state },
+            );
         }
         let kind = Kind::of(thread, work);
         for sample in &outcome.weighed {
@@ -199,7 +213,8 @@ impl Weigher {
         process.round += 1;
         process.tick = process.tick.max(at);
         process.interval = tick.interval_ns;
-        // All threads were looked at since the reading, so their counters have all that it had of them.
+        // All threads were looked at since the reading, so their counters have all that it had of
+        // them.
         if process.clock.as_ref().is_some_and(|clock| clock.due && clock.read + CAUGHT_UP <= at) {
             self.book_gone(tick.pid);
         }
@@ -216,9 +231,16 @@ impl Weigher {
         let process = self.process(pid);
         let counted = i128::from(process.counted);
         let origin = i128::from(cpu) - counted;
-        let clock = process.clock.get_or_insert(Clock { origin, newest: cpu, read: at, due: true, gone: 0 });
+        let clock = process.clock.get_or_insert(Clock {
+            origin,
+            newest: cpu,
+            read: at,
+            due: true,
+            gone: 0,
+        });
         (clock.newest, clock.read, clock.due) = (clock.newest.max(cpu), at, true);
-        // More than it says: what was taken for gone was a thread's whose look was lost, and was counted since.
+        // More than it says: what was taken for gone was a thread's whose look was lost, and was
+        // counted since.
         let too_much = clock.origin + counted + i128::from(clock.gone) - i128::from(clock.newest);
         if let Ok(too_much @ 1..) = u64::try_from(too_much) {
             let too_much = too_much.min(clock.gone);
@@ -234,11 +256,17 @@ impl Weigher {
 
     fn gone_key(&self, pid: u32) -> FactKey {
         let state = RawState::Known(State::Run);
-        FactKey { thread: merged_thread(pid), name: NameId::EXITED, stack: self.rules.markers.threads_gone, state }
+        FactKey {
+            thread: merged_thread(pid),
+            name: NameId::EXITED,
+            stack: self.rules.markers.threads_gone,
+            state,
+        }
     }
 
-    /// Books what the process's clock had at its newest reading beyond what its threads' counters have now. Those may
-    /// have moved on since, so that it is rather too little, and never too much.
+    /// Books what the process's clock had at its newest reading beyond what its threads' counters
+    /// have now. Those may have moved on since, so that it is rather too little, and never too
+    /// much.
     fn book_gone(&mut self, pid: u32) {
         let key = self.gone_key(pid);
         let Some(process) = self.processes.get_mut(&pid) else { return };
@@ -258,7 +286,10 @@ impl Weigher {
         for (key, thread) in &mut self.threads {
             let (pid, round, tick) = match of {
                 Some(known @ (pid, _, _)) if pid == key.pid => known,
-                _ => self.processes.get(&key.pid).map_or((key.pid, 0, 0), |p| (key.pid, p.round, p.tick)),
+                _ => self
+                    .processes
+                    .get(&key.pid)
+                    .map_or((key.pid, 0, 0), |p| (key.pid, p.round, p.tick)),
             };
             of = Some((pid, round, tick));
             thread.silent(round, tick, &mut self.buckets);
@@ -294,7 +325,8 @@ impl Weigher {
     }
 
     pub fn process_ended(&mut self, at: Ns, pid: u32) {
-        let keys: Vec<ThreadKey> = self.threads.keys().filter(|key| key.pid == pid).copied().collect();
+        let keys: Vec<ThreadKey> =
+            self.threads.keys().filter(|key| key.pid == pid).copied().collect();
         for key in keys {
             self.thread_ended(at, key, None);
         }

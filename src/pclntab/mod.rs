@@ -1,10 +1,13 @@
-//! Go's table of functions (`pclntab`): which function an address is in, how large its frame is there, and its name,
-//! file and line. Every Go program has it, stripped or not: Go's own garbage collector walks stacks by it.
+//! Go's table of functions (`pclntab`): which function an address is in, how large its frame is
+//! there, and its name, file and line. Every Go program has it, stripped or not: Go's own garbage
+//! collector walks stacks by it.
 //!
-//! Layouts of Go 1.18 to 1.27 (runtime/symtab.go, cmd/link/internal/ld/pcln.go). The bytes are the target's: offsets are
-//! checked where they are used, and each question costs a bounded number of bounded reads.
+//! Layouts of Go 1.18 to 1.27 (runtime/symtab.go, cmd/link/internal/ld/pcln.go). The bytes are the
+//! target's: offsets are checked where they are used, and each question costs a bounded number of
+//! bounded reads.
 //!
-//! Pure: the bytes come from a file or from memory by [`Bytes`]. Which functions are inlined (`funcdata`) is not read.
+//! Pure: the bytes come from a file or from memory by [`Bytes`]. Which functions are inlined
+//! (`funcdata`) is not read.
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -28,7 +31,8 @@ impl Bytes for &[u8] {
 const FUNCTIONS_MAX: u64 = 1 << 22;
 /// Maximum distance of anything from the table's first byte; offsets within it are 32 bits wide.
 const SIZE_MAX: u64 = 1 << 32;
-/// Maximum bytes of one function's steps of a value (`pcsp`, `pcfile`, `pcln`); the longest in Go's own tools has 20 KB.
+/// Maximum bytes of one function's steps of a value (`pcsp`, `pcfile`, `pcln`); the longest in Go's
+/// own tools has 20 KB.
 const STEPS_MAX: u64 = 256 << 10;
 /// Maximum bytes of a name or a path.
 const NAME_MAX: usize = 16 << 10;
@@ -41,7 +45,8 @@ pub const MODULE_TEXT: u64 = 22;
 pub const HEADER: usize = 72;
 
 /// The table begins with one of these, and is aligned to as many bytes as [`ALIGNMENT`].
-pub const BEGINS: [[u8; 8]; 2] = [[0xf0, 0xff, 0xff, 0xff, 0, 0, 1, 8], [0xf1, 0xff, 0xff, 0xff, 0, 0, 1, 8]];
+pub const BEGINS: [[u8; 8]; 2] =
+    [[0xf0, 0xff, 0xff, 0xff, 0, 0, 1, 8], [0xf1, 0xff, 0xff, 0xff, 0, 0, 1, 8]];
 pub const ALIGNMENT: usize = 8;
 
 /// Which fields a function has.
@@ -74,7 +79,9 @@ impl Header {
             0 => Layout::Go118,
             _ => Layout::Go120,
         };
-        let word = |number: usize| u64::from_le_bytes(bytes[8 * number..8 * number + 8].try_into().expect("8 bytes"));
+        let word = |number: usize| {
+            u64::from_le_bytes(bytes[8 * number..8 * number + 8].try_into().expect("8 bytes"))
+        };
         let header = Header {
             layout,
             functions: word(1),
@@ -85,9 +92,20 @@ impl Header {
             values: word(7),
             index: word(8),
         };
-        let offsets = [HEADER as u64, header.names, header.units, header.files, header.values, header.index, SIZE_MAX];
-        // 1.27's linker may put the header elsewhere than right before the names, but never behind them.
-        let sound = offsets.is_sorted() && (1..=FUNCTIONS_MAX).contains(&header.functions) && word(2) < SIZE_MAX;
+        let offsets = [
+            HEADER as u64,
+            header.names,
+            header.units,
+            header.files,
+            header.values,
+            header.index,
+            SIZE_MAX,
+        ];
+        // 1.27's linker may put the header elsewhere than right before the names, but never behind
+        // them.
+        let sound = offsets.is_sorted()
+            && (1..=FUNCTIONS_MAX).contains(&header.functions)
+            && word(2) < SIZE_MAX;
         sound.then_some(header)
     }
 }
@@ -113,7 +131,8 @@ impl Function {
         self.flags & 1 != 0
     }
 
-    /// It sets its stack pointer in ways that the table does not follow (`SPWRITE`), to another stack mostly.
+    /// It sets its stack pointer in ways that the table does not follow (`SPWRITE`), to another
+    /// stack mostly.
     pub fn writes_stack_pointer(&self) -> bool {
         self.flags & 2 != 0
     }
@@ -128,7 +147,8 @@ pub struct Table<B> {
 }
 
 impl<B: Bytes> Table<B> {
-    /// `text`: the address of the first function. `None` where the index of functions is not what it should be.
+    /// `text`: the address of the first function. `None` where the index of functions is not what
+    /// it should be.
     pub fn new(header: Header, text: u64, bytes: B) -> Option<Table<B>> {
         /// Entries looked at.
         const FIRST: u64 = 5;
@@ -142,7 +162,10 @@ impl<B: Bytes> Table<B> {
 
     /// Where the first function begins, and the last one ends.
     pub fn range(&self) -> Option<(u64, u64)> {
-        Some((self.text.checked_add(self.start(0)?)?, self.text.checked_add(self.start(self.header.functions)?)?))
+        Some((
+            self.text.checked_add(self.start(0)?)?,
+            self.text.checked_add(self.start(self.header.functions)?)?,
+        ))
     }
 
     /// The function that `address` lies in.
@@ -176,7 +199,9 @@ impl<B: Bytes> Table<B> {
             return None;
         }
         let inlined = match field(28) {
-            values if values > INLINED => self.u32(self.header.index + at + size as u64 + 4 * u64::from(INLINED))?,
+            values if values > INLINED => {
+                self.u32(self.header.index + at + size as u64 + 4 * u64::from(INLINED))?
+            }
             _ => 0,
         };
         Some(Function {
@@ -202,7 +227,8 @@ impl<B: Bytes> Table<B> {
         self.string(self.header.names + u64::from(function.name))
     }
 
-    /// Source file and line of the instruction at `address`. `None` where another function is inlined: they are its.
+    /// Source file and line of the instruction at `address`. `None` where another function is
+    /// inlined: they are its.
     pub fn line(&self, function: &Function, address: u64) -> Option<(Vec<u8>, u32)> {
         if self.value(function.inlined, function, address).is_some_and(|index| index >= 0) {
             return None;
@@ -214,18 +240,25 @@ impl<B: Bytes> Table<B> {
         Some((self.string(self.header.files + u64::from(path))?, line))
     }
 
-    /// Where function `number` begins; behind the last one stands where that ends. Relative to the first.
+    /// Where function `number` begins; behind the last one stands where that ends. Relative to the
+    /// first.
     fn start(&self, number: u64) -> Option<u64> {
         self.u32(self.header.index + 8 * number).map(u64::from)
     }
 
-    /// A value that changes from instruction to instruction: pairs of (change, bytes of code for which it holds), each a
-    /// number of 7 bits per byte, from -1 at the function's start.
+    /// A value that changes from instruction to instruction: pairs of (change, bytes of code for
+    /// which it holds), each a number of 7 bits per byte, from -1 at the function's start.
     fn value(&self, steps: u32, function: &Function, address: u64) -> Option<i32> {
         // 0 says that there is none.
         let first = self.header.values + u64::from(Some(steps).filter(|steps| *steps != 0)?);
-        let mut numbers =
-            Numbers { table: self, at: first, end: first + STEPS_MAX, piece: [0; PIECE], used: 0, length: 0 };
+        let mut numbers = Numbers {
+            table: self,
+            at: first,
+            end: first + STEPS_MAX,
+            piece: [0; PIECE],
+            used: 0,
+            length: 0,
+        };
         let (mut value, mut pc) = (-1i32, function.start);
         loop {
             let change = numbers.next()?;

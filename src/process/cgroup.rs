@@ -21,7 +21,8 @@ const UNITS_MAX: usize = 10_000;
 /// Bytes read of a list of processes.
 const MEMBERS_FILE_MAX: u64 = 128 << 10;
 
-/// The systemd unit of `pid` (the innermost `.service` or `.scope`), else its cgroup's path; `None` at the root.
+/// The systemd unit of `pid` (the innermost `.service` or `.scope`), else its cgroup's path; `None`
+/// at the root.
 pub fn unit_of(pid: u32) -> Option<String> {
     let groups = read(&format!("/proc/{pid}/cgroup"))?;
     let path = path_of(&groups, None).or_else(|| path_of(&groups, Some("name=systemd")))?;
@@ -33,16 +34,21 @@ fn unit_in(path: &str) -> Option<&str> {
     unit.or_else(|| (path != "/" && !path.is_empty()).then_some(path))
 }
 
-/// The smallest CPU quota of `pid`'s group and those around it, in thousandths of a core; `None` without one.
+/// The smallest CPU quota of `pid`'s group and those around it, in thousandths of a core; `None`
+/// without one.
 pub fn quota_of(pid: u32) -> Option<u64> {
     let groups = read(&format!("/proc/{pid}/cgroup"))?;
     let unified = path_of(&groups, None).and_then(|path| {
-        around(path).filter_map(|path| quota_v2(&read(&format!("/sys/fs/cgroup{path}/cpu.max"))?)).min()
+        around(path)
+            .filter_map(|path| quota_v2(&read(&format!("/sys/fs/cgroup{path}/cpu.max"))?))
+            .min()
     });
     let old = path_of(&groups, Some("cpu")).and_then(|path| {
         around(path)
             .filter_map(|path| {
-                let number = |name| read(&format!("/sys/fs/cgroup/cpu{path}/{name}"))?.trim().parse::<i64>().ok();
+                let number = |name| {
+                    read(&format!("/sys/fs/cgroup/cpu{path}/{name}"))?.trim().parse::<i64>().ok()
+                };
                 thousandths(number("cpu.cfs_quota_us")?, number("cpu.cfs_period_us")?)
             })
             .min()
@@ -50,10 +56,15 @@ pub fn quota_of(pid: u32) -> Option<u64> {
     unified.into_iter().chain(old).min()
 }
 
-/// Where the groups of the unified hierarchy (version 2) are: beside the old ones on machines that have both.
+/// Where the groups of the unified hierarchy (version 2) are: beside the old ones on machines that
+/// have both.
 fn unified() -> &'static Path {
     let [own, beside] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(Path::new);
-    if !own.join("cgroup.procs").exists() && beside.join("cgroup.procs").exists() { beside } else { own }
+    if !own.join("cgroup.procs").exists() && beside.join("cgroup.procs").exists() {
+        beside
+    } else {
+        own
+    }
 }
 
 /// The directory of a group: `path` is one itself, or is as /proc/PID/cgroup shows it.
@@ -88,7 +99,12 @@ pub fn unit(name: &str) -> Option<PathBuf> {
             }
             let within = std::fs::read_dir(&group).into_iter().flatten().flatten();
             let within = within.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-            groups.extend(within.take(GROUPS_MAX).map(|entry| (entry.path(), depth + 1)).filter(|_| depth < DEPTH_MAX));
+            groups.extend(
+                within
+                    .take(GROUPS_MAX)
+                    .map(|entry| (entry.path(), depth + 1))
+                    .filter(|_| depth < DEPTH_MAX),
+            );
         }
         None
     })
@@ -102,8 +118,10 @@ pub fn members(path: &Path) -> Vec<u32> {
         seen += 1;
         if let Some(text) = read_some(&group.join("cgroup.procs"), MEMBERS_FILE_MAX) {
             // 0: a process of another pid namespace.
-            let numbers =
-                text.split_ascii_whitespace().filter_map(|word| word.parse::<u32>().ok()).filter(|pid| *pid != 0);
+            let numbers = text
+                .split_ascii_whitespace()
+                .filter_map(|word| word.parse::<u32>().ok())
+                .filter(|pid| *pid != 0);
             members.extend(numbers.take(MEMBERS_MAX - members.len()));
         }
         if seen == GROUPS_MAX || members.len() == MEMBERS_MAX {
@@ -111,12 +129,18 @@ pub fn members(path: &Path) -> Vec<u32> {
         }
         let within = std::fs::read_dir(&group).into_iter().flatten().flatten();
         let within = within.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-        groups.extend(within.take(GROUPS_MAX).map(|entry| (entry.path(), depth + 1)).filter(|_| depth < DEPTH_MAX));
+        groups.extend(
+            within
+                .take(GROUPS_MAX)
+                .map(|entry| (entry.path(), depth + 1))
+                .filter(|_| depth < DEPTH_MAX),
+        );
     }
     members
 }
 
-/// The path of the unified hierarchy (`0::PATH`), or of the one with this controller (`N:cpu,cpuacct:PATH`).
+/// The path of the unified hierarchy (`0::PATH`), or of the one with this controller
+/// (`N:cpu,cpuacct:PATH`).
 fn path_of<'a>(groups: &'a str, controller: Option<&str>) -> Option<&'a str> {
     groups.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':');
@@ -125,14 +149,16 @@ fn path_of<'a>(groups: &'a str, controller: Option<&str>) -> Option<&'a str> {
             None => number == "0" && controllers.is_empty(),
             Some(name) => controllers.split(',').any(|c| c == name),
         };
-        // A path above the root of our own cgroup namespace (`/../..`) leads to nothing we could read.
+        // A path above the root of our own cgroup namespace (`/../..`) leads to nothing we could
+        // read.
         (found && !path.contains("/..")).then_some(path)
     })
 }
 
 /// `path` and the groups around it, outward.
 fn around(path: &str) -> impl Iterator<Item = &str> {
-    std::iter::successors(Some(path.trim_end_matches('/')), |path| Some(&path[..path.rfind('/')?])).take(DEPTH_MAX)
+    std::iter::successors(Some(path.trim_end_matches('/')), |path| Some(&path[..path.rfind('/')?]))
+        .take(DEPTH_MAX)
 }
 
 /// `MAX PERIOD` or `max PERIOD`, microseconds.

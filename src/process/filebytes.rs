@@ -1,14 +1,16 @@
 //! The bytes of a target's file, mapped read-only, that cannot kill us.
 //!
-//! Symbol files are mapped and not copied: a debug file of 1 GB then costs the pages that are looked at, and the
-//! kernel can take them back at any time; a copy would be a gigabyte of ours, on a box that has other work to do.
-//! The price is SIGBUS: touching a page behind the end of a file that was truncated meanwhile (an upgrade by `cp`), or
-//! that the disk cannot deliver. The handler of [`fatal`] then has a page of zeros put there, and the mapping is marked
-//! [`FileBytes::lost`]; whoever parsed it throws the result away. Only addresses inside mappings registered here are
+//! Symbol files are mapped and not copied: a debug file of 1 GB then costs the pages that are
+//! looked at, and the kernel can take them back at any time; a copy would be a gigabyte of ours, on
+//! a box that has other work to do. The price is SIGBUS: touching a page behind the end of a file
+//! that was truncated meanwhile (an upgrade by `cp`), or that the disk cannot deliver. The handler
+//! of [`fatal`] then has a page of zeros put there, and the mapping is marked [`FileBytes::lost`];
+//! whoever parsed it throws the result away. Only addresses inside mappings registered here are
 //! answered for; every other SIGBUS ends the program.
 //!
-//! The bytes may also *change* under a reader (a file rewritten in place). Parsers must therefore take every byte for
-//! hostile each time they read it; [`FileBytes::unchanged`] tells afterwards whether what was read can be believed.
+//! The bytes may also *change* under a reader (a file rewritten in place). Parsers must therefore
+//! take every byte for hostile each time they read it; [`FileBytes::unchanged`] tells afterwards
+//! whether what was read can be believed.
 
 #![expect(unsafe_code, reason = "maps files, and replaces their lost pages")]
 
@@ -43,8 +45,9 @@ static MAPPINGS: [Slot; SLOTS] = [const {
     }
 }; SLOTS];
 
-/// Size and time of a file, to see that it is still the one that was opened. Not the time of its inode's last change:
-/// an upgrade that removes or renames it changes that, and nothing in the file.
+/// Size and time of a file, to see that it is still the one that was opened. Not the time of its
+/// inode's last change: an upgrade that removes or renames it changes that, and nothing in the
+/// file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Version {
     device: u64,
@@ -74,7 +77,8 @@ pub struct FileBytes {
 }
 
 impl FileBytes {
-    /// Maps a regular file of at most [`FILE_CAP`] bytes. The whole of it becomes visible; nothing is read yet.
+    /// Maps a regular file of at most [`FILE_CAP`] bytes. The whole of it becomes visible; nothing
+    /// is read yet.
     pub fn map(file: File) -> io::Result<FileBytes> {
         let meta = file.metadata()?;
         if !meta.is_file() {
@@ -88,11 +92,24 @@ impl FileBytes {
         let len = usize::try_from(version.size).map_err(io::Error::other)?;
         let slot = MAPPINGS
             .iter()
-            .find(|slot| slot.taken.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed).is_ok())
+            .find(|slot| {
+                slot.taken
+                    .compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed)
+                    .is_ok()
+            })
             .ok_or_else(|| io::Error::other("too many files mapped"))?;
-        // SAFETY: a fresh read-only mapping at an address the kernel chooses; it is unmapped in `drop` only.
-        let address =
-            unsafe { libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ, libc::MAP_PRIVATE, file.as_raw_fd(), 0) };
+        // SAFETY: a fresh read-only mapping at an address the kernel chooses; it is unmapped in
+        // `drop` only.
+        let address = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                libc::PROT_READ,
+                libc::MAP_PRIVATE,
+                file.as_raw_fd(),
+                0,
+            )
+        };
         if address == libc::MAP_FAILED {
             let error = io::Error::last_os_error();
             slot.taken.store(false, Ordering::Release);
@@ -106,17 +123,20 @@ impl FileBytes {
 
     pub fn bytes(&self) -> &[u8] {
         let start = self.slot.start.load(Ordering::Relaxed) as *const u8;
-        // SAFETY: `len` bytes are mapped readable at `start` until `drop`. Another process may write to the file; readers
-        // are told (module's head) to trust no byte, and nothing here is ever viewed as `str` or a typed reference.
+        // SAFETY: `len` bytes are mapped readable at `start` until `drop`. Another process may
+        // write to the file; readers are told (module's head) to trust no byte, and nothing here is
+        // ever viewed as `str` or a typed reference.
         unsafe { std::slice::from_raw_parts(start, self.len) }
     }
 
-    /// A page could not be read and stands as zeros: nothing parsed from this mapping can be believed.
+    /// A page could not be read and stands as zeros: nothing parsed from this mapping can be
+    /// believed.
     pub fn lost(&self) -> bool {
         self.slot.lost.load(Ordering::Relaxed)
     }
 
-    /// True when no page was lost and the file is, by size and time, what it was when it was mapped.
+    /// True when no page was lost and the file is, by size and time, what it was when it was
+    /// mapped.
     pub fn unchanged(&self) -> bool {
         !self.lost() && Version::of(&self.file).is_ok_and(|now| now == self.version)
     }
@@ -136,7 +156,8 @@ impl Drop for FileBytes {
     }
 }
 
-/// Puts a page of zeros at `address` if that lies in a mapping registered here. Runs in a signal handler.
+/// Puts a page of zeros at `address` if that lies in a mapping registered here. Runs in a signal
+/// handler.
 fn replace_page(address: usize) -> bool {
     for slot in &MAPPINGS {
         let start = slot.start.load(Ordering::Acquire);
@@ -144,8 +165,8 @@ fn replace_page(address: usize) -> bool {
             continue;
         }
         let page = page_size();
-        // SAFETY: replaces one page of a mapping of ours, which stays registered while it is read; mmap is a bare
-        // system call, and its errno is put back for the interrupted code.
+        // SAFETY: replaces one page of a mapping of ours, which stays registered while it is read;
+        // mmap is a bare system call, and its errno is put back for the interrupted code.
         let placed = unsafe {
             let errno = *libc::__errno_location();
             let placed = libc::mmap(

@@ -1,4 +1,5 @@
-//! The registry of everything that is or was mapped executable: gives out [`FileId`]s that are never reused.
+//! The registry of everything that is or was mapped executable: gives out [`FileId`]s that are
+//! never reused.
 //!
 //! The sampler registers, the symbol worker looks up and opens; both hold a clone.
 
@@ -15,7 +16,8 @@ pub enum FileKind {
     Regular,
     /// The vDSO; frames carry offsets from its start.
     Vdso,
-    /// Executable memory without a file (JIT), and the vsyscall page; frames carry offsets from the region's start.
+    /// Executable memory without a file (JIT), and the vsyscall page; frames carry offsets from the
+    /// region's start.
     Anonymous,
 }
 
@@ -57,14 +59,19 @@ enum Key {
 impl Key {
     fn of(file: &MappedFile) -> Key {
         match file.kind {
-            FileKind::Regular => Key::Regular { device: file.device, inode: file.inode, path: file.path.clone() },
+            FileKind::Regular => {
+                Key::Regular { device: file.device, inode: file.inode, path: file.path.clone() }
+            }
             FileKind::Vdso => Key::Vdso,
-            FileKind::Anonymous => Key::Anonymous { pid: file.pid, start: file.start, end: file.end },
+            FileKind::Anonymous => {
+                Key::Anonymous { pid: file.pid, start: file.start, end: file.end }
+            }
         }
     }
 }
 
-/// Bytes of memory that the registry may take: a target that maps new files for ever, with long names, gets no more.
+/// Bytes of memory that the registry may take: a target that maps new files for ever, with long
+/// names, gets no more.
 const BYTES_MAX: usize = 64 << 20;
 
 #[derive(Default)]
@@ -76,8 +83,8 @@ struct Inner {
     bytes: usize,
 }
 
-/// Shared by reference counting; the same (device, inode, path), the vDSO, and the same anonymous (pid, start, end)
-/// give the same id.
+/// Shared by reference counting; the same (device, inode, path), the vDSO, and the same anonymous
+/// (pid, start, end) give the same id.
 #[derive(Clone, Default)]
 pub struct Files {
     inner: Arc<RwLock<Inner>>,
@@ -93,7 +100,8 @@ impl Files {
         }
         let id = FileId(u32::try_from(inner.list.len()).ok().filter(|id| *id <= FileId::MAX)?);
         // The name is kept twice: in the list, and to be found by.
-        inner.bytes += size_of::<MappedFile>() + size_of::<Key>() + 64 + 2 * file.path.as_os_str().len();
+        inner.bytes +=
+            size_of::<MappedFile>() + size_of::<Key>() + 64 + 2 * file.path.as_os_str().len();
         if inner.bytes > BYTES_MAX {
             return None;
         }
@@ -169,8 +177,13 @@ mod tests {
     fn long_names_do_not_fill_the_memory() {
         let files = Files::default();
         let name = "/long".repeat(800);
-        let given = (0..20_000).filter(|i| files.register(file(FileKind::Regular, 1, &name, *i, 0)).is_some()).count();
+        let given = (0..20_000)
+            .filter(|i| files.register(file(FileKind::Regular, 1, &name, *i, 0)).is_some())
+            .count();
         assert!((4_000..16_000).contains(&given), "{given}");
-        assert!(files.register(file(FileKind::Regular, 1, &name, 0, 0)).is_some(), "a known one stays known");
+        assert!(
+            files.register(file(FileKind::Regular, 1, &name, 0, 0)).is_some(),
+            "a known one stays known"
+        );
     }
 }

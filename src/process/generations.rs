@@ -1,7 +1,9 @@
-//! Which code lies where in a process, and since when: the mappings that were read last, and those that the kernel reported since.
+//! Which code lies where in a process, and since when: the mappings that were read last, and those
+//! that the kernel reported since.
 //!
-//! A stack is named by the code of the instant at which it was copied. Where the code at an address is younger than that,
-//! [`Generations::replaced`] says so: whatever lies there now, the stack does not mean it.
+//! A stack is named by the code of the instant at which it was copied. Where the code at an address
+//! is younger than that, [`Generations::replaced`] says so: whatever lies there now, the stack does
+//! not mean it.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -28,7 +30,13 @@ pub struct CodeMapping {
 
 impl Mapping {
     /// Executable memory as the kernel reports it. `path`: what perf's records have for a name.
-    pub fn reported(range: (u64, u64), offset: u64, device: (u32, u32), inode: u64, path: &[u8]) -> Mapping {
+    pub fn reported(
+        range: (u64, u64),
+        offset: u64,
+        device: (u32, u32),
+        inode: u64,
+        path: &[u8],
+    ) -> Mapping {
         let (path, deleted) = match path.strip_suffix(b" (deleted)") {
             Some(path) if inode != 0 => (path, true),
             _ => (path, false),
@@ -70,7 +78,8 @@ impl Mapping {
 pub const RANGES_MAX: usize = 1 << 14;
 /// Pieces of code that one new mapping is compared with; what lies behind counts as replaced.
 const PIECES_MAX: usize = 1024;
-/// How long it is kept when code was replaced: no stack is walked later than that after it was copied.
+/// How long it is kept when code was replaced: no stack is walked later than that after it was
+/// copied.
 const KEPT: Ns = 5_000_000_000;
 
 #[derive(Clone, Debug)]
@@ -152,7 +161,9 @@ impl Generations {
     fn piece(&self, address: u64) -> (Option<&Mapping>, u64) {
         let (reported, until) = match self.range_at(address) {
             Some((_, range)) => (range.mapping.as_deref(), range.end),
-            None => (None, self.ranges.range(address..).next().map_or(u64::MAX, |(start, _)| *start)),
+            None => {
+                (None, self.ranges.range(address..).next().map_or(u64::MAX, |(start, _)| *start))
+            }
         };
         match reported {
             Some(mapping) => (Some(mapping).filter(|mapping| mapping.executable), until),
@@ -164,7 +175,12 @@ impl Generations {
     }
 
     /// The parts of `[start, end)` where `judge` says so of the code that is there, joined.
-    fn parts(&self, start: u64, end: u64, mut judge: impl FnMut(Option<&Mapping>) -> bool) -> Vec<(u64, u64)> {
+    fn parts(
+        &self,
+        start: u64,
+        end: u64,
+        mut judge: impl FnMut(Option<&Mapping>) -> bool,
+    ) -> Vec<(u64, u64)> {
         let mut parts: Vec<(u64, u64)> = Vec::new();
         let mut at = start;
         for _ in 0..PIECES_MAX {
@@ -189,27 +205,37 @@ impl Generations {
     pub fn would_replace(&self, new: &CodeMapping) -> bool {
         let Mapping { start, end, .. } = *new.mapping;
         new.at > self.read_at
-            && !self.parts(start, end, |code| code.is_some_and(|code| !code.same_code(&new.mapping))).is_empty()
+            && !self
+                .parts(start, end, |code| code.is_some_and(|code| !code.same_code(&new.mapping)))
+                .is_empty()
     }
 
-    /// Takes in what the kernel reports, which comes in order of time. Returns where other code has been replaced.
+    /// Takes in what the kernel reports, which comes in order of time. Returns where other code has
+    /// been replaced.
     pub fn report(&mut self, new: &CodeMapping) -> Vec<(u64, u64)> {
         let Mapping { start, end, executable, .. } = *new.mapping;
         if start >= end || !executable {
             return Vec::new();
         }
         if new.at <= self.read_at {
-            // The mappings were read later. If they show it, it says since when; if not, what they show has come after it.
-            for (start, end) in self.parts(start, end, |code| code.is_some_and(|code| code.same_code(&new.mapping))) {
+            // The mappings were read later. If they show it, it says since when; if not, what they
+            // show has come after it.
+            for (start, end) in
+                self.parts(start, end, |code| code.is_some_and(|code| code.same_code(&new.mapping)))
+            {
                 self.date(start, end, new.at);
             }
-            for (start, end) in self.parts(start, end, |code| code.is_some_and(|code| !code.same_code(&new.mapping))) {
+            for (start, end) in self
+                .parts(start, end, |code| code.is_some_and(|code| !code.same_code(&new.mapping)))
+            {
                 self.put(start, end, Range { end, since: self.read_till, mapping: None });
             }
             return Vec::new();
         }
-        let replaced = self.parts(start, end, |code| code.is_some_and(|code| !code.same_code(&new.mapping)));
-        let other = self.parts(start, end, |code| code.is_none_or(|code| !code.same_code(&new.mapping)));
+        let replaced =
+            self.parts(start, end, |code| code.is_some_and(|code| !code.same_code(&new.mapping)));
+        let other =
+            self.parts(start, end, |code| code.is_none_or(|code| !code.same_code(&new.mapping)));
         for (start, end) in other {
             self.put(start, end, Range { end, since: new.at, mapping: Some(new.mapping.clone()) });
         }
@@ -230,8 +256,8 @@ impl Generations {
         }
     }
 
-    /// Takes in the mappings, which were read between `begin` and `end`. `lost`: reports are missing. Returns where other code has
-    /// been replaced.
+    /// Takes in the mappings, which were read between `begin` and `end`. `lost`: reports are
+    /// missing. Returns where other code has been replaced.
     pub fn read(&mut self, maps: Maps, begin: Ns, end: Ns, lost: bool) -> Vec<(u64, u64)> {
         let first = self.read_at == 0;
         let mut replaced = Vec::new();
@@ -241,7 +267,11 @@ impl Generations {
             if self.ranges.is_empty() && self.read.find(new.start) == Some(new) {
                 continue;
             }
-            replaced.extend(self.parts(new.start, new.end, |code| code.is_some_and(|code| !code.same_code(new))));
+            replaced.extend(
+                self.parts(new.start, new.end, |code| {
+                    code.is_some_and(|code| !code.same_code(new))
+                }),
+            );
             if !first || self.follows_exec {
                 fresh.extend(self.parts(new.start, new.end, |code| code.is_none()));
             }
@@ -267,7 +297,8 @@ impl Generations {
         replaced
     }
 
-    /// The mapping at `known`'s place is told with another device or inode in `/proc/PID/maps` than in reports (overlayfs, btrfs).
+    /// The mapping at `known`'s place is told with another device or inode in `/proc/PID/maps` than
+    /// in reports (overlayfs, btrfs).
     pub fn correct(&mut self, known: &Mapping, as_read: &Mapping) {
         let as_read = Arc::new(as_read.clone());
         for (_, range) in self.ranges.range_mut(known.start..known.end) {
@@ -289,7 +320,10 @@ impl Generations {
     }
 
     fn split(&mut self, at: u64) {
-        let Some((start, range)) = self.range_at(at).map(|(start, range)| (start, range.clone())) else { return };
+        let Some((start, range)) = self.range_at(at).map(|(start, range)| (start, range.clone()))
+        else {
+            return;
+        };
         if start < at {
             if let Some(first) = self.ranges.get_mut(&start) {
                 first.end = at;

@@ -1,6 +1,6 @@
-//! The forked child between fork and exec: it gives up what its caller does not have, takes its session and its
-//! output, and waits at the gate. Nothing in it may allocate or take a lock: other threads of the parent may have held
-//! any lock when it was forked.
+//! The forked child between fork and exec: it gives up what its caller does not have, takes its
+//! session and its output, and waits at the gate. Nothing in it may allocate or take a lock: other
+//! threads of the parent may have held any lock when it was forked.
 
 #![expect(unsafe_code, reason = "fork, and what is allowed between fork and exec")]
 
@@ -72,9 +72,10 @@ impl Stage {
 
 /// Forks the child, which runs until it is held; `Ok` in the parent.
 pub(super) fn fork(plan: &ChildPlan<'_>) -> io::Result<Pid> {
-    // SAFETY: sigset_t is plain data; the calls fill and install signal sets of this thread only. All signals are
-    // blocked across the fork, so that no handler of ours (which writes to a pipe we share) runs in the child. The
-    // child calls only async-signal-safe functions and leaves by exec or _exit.
+    // SAFETY: sigset_t is plain data; the calls fill and install signal sets of this thread only.
+    // All signals are blocked across the fork, so that no handler of ours (which writes to a pipe
+    // we share) runs in the child. The child calls only async-signal-safe functions and leaves by
+    // exec or _exit.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         let mut before: libc::sigset_t = std::mem::zeroed();
@@ -92,7 +93,8 @@ pub(super) fn fork(plan: &ChildPlan<'_>) -> io::Result<Pid> {
 
 /// SAFETY: only in a forked child, once, with all signals blocked.
 unsafe fn run_child(plan: &ChildPlan<'_>) -> ! {
-    // SAFETY: async-signal-safe libc calls on descriptors and strings that `plan` keeps valid; no allocation, no locks.
+    // SAFETY: async-signal-safe libc calls on descriptors and strings that `plan` keeps valid; no
+    // allocation, no locks.
     unsafe {
         libc::close(plan.gate_write); // or its own copy would keep the gate open
         reset_signals();
@@ -108,7 +110,11 @@ unsafe fn run_child(plan: &ChildPlan<'_>) -> ! {
         }
         let output = match (plan.file, &plan.output) {
             (Some(path), _) => {
-                let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+                let flags = libc::O_WRONLY
+                    | libc::O_CREAT
+                    | libc::O_EXCL
+                    | libc::O_NOFOLLOW
+                    | libc::O_CLOEXEC;
                 let fd = libc::open(path.as_ptr(), flags, 0o600 as libc::c_uint);
                 if fd < 0 {
                     fail(plan, Stage::Output);
@@ -142,16 +148,18 @@ unsafe fn run_child(plan: &ChildPlan<'_>) -> ! {
                 _ => libc::_exit(125),
             }
         }
-        // execvpe only for its fallback to /bin/sh for scripts without `#!`: the path contains a slash.
+        // execvpe only for its fallback to /bin/sh for scripts without `#!`: the path contains a
+        // slash.
         libc::execvpe(plan.path.as_ptr(), plan.argv.as_ptr(), plan.environment.as_ptr());
         fail(plan, Stage::Exec)
     }
 }
 
-/// Handlers become defaults, ignored signals stay ignored (nohup), SIGPIPE (which Rust ignores) is the default again,
-/// nothing is blocked.
+/// Handlers become defaults, ignored signals stay ignored (nohup), SIGPIPE (which Rust ignores) is
+/// the default again, nothing is blocked.
 unsafe fn reset_signals() {
-    // SAFETY: sigaction with valid structures; failures (SIGKILL, numbers libc reserves) change nothing.
+    // SAFETY: sigaction with valid structures; failures (SIGKILL, numbers libc reserves) change
+    // nothing.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         for signal in 1..=libc::SIGRTMAX() {
@@ -168,13 +176,14 @@ unsafe fn reset_signals() {
     }
 }
 
-/// Back to what the caller could do: its real ids, and nothing permitted or effective until the exec works capabilities
-/// out anew. The inheritable set is the caller's own (exec never adds to it); the ambient set was emptied by the kernel
-/// when it gave this program its rights. Then the caller may look at it, as at any process of its own: the memory of a
-/// program that was given rights is closed to it, and a fork is born with that.
+/// Back to what the caller could do: its real ids, and nothing permitted or effective until the
+/// exec works capabilities out anew. The inheritable set is the caller's own (exec never adds to
+/// it); the ambient set was emptied by the kernel when it gave this program its rights. Then the
+/// caller may look at it, as at any process of its own: the memory of a program that was given
+/// rights is closed to it, and a fork is born with that.
 unsafe fn drop_rights() -> bool {
-    // SAFETY: plain system calls on this single-threaded child; the structures are as capset(2) lays them out (version 3,
-    // two words each).
+    // SAFETY: plain system calls on this single-threaded child; the structures are as capset(2)
+    // lays them out (version 3, two words each).
     unsafe {
         let (uid, gid) = (libc::getuid(), libc::getgid());
         if libc::setresgid(gid, gid, gid) != 0 || libc::setresuid(uid, uid, uid) != 0 {
@@ -214,11 +223,13 @@ unsafe fn fail(plan: &ChildPlan<'_>, stage: Stage) -> ! {
 pub(super) fn read_report(pipe: &mut File) -> Option<(Stage, io::Error)> {
     let mut bytes = [0u8; 8];
     pipe.read_exact(&mut bytes).ok()?;
-    let word = |at: usize| i32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    let word =
+        |at: usize| i32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     Some((Stage::from_number(word(0)), io::Error::from_raw_os_error(word(4))))
 }
 
-/// This program has rights that its caller does not have: it was started with file capabilities or set-user-id.
+/// This program has rights that its caller does not have: it was started with file capabilities or
+/// set-user-id.
 pub(super) fn privileged() -> bool {
     // SAFETY: reads a constant the kernel passed to this process.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }

@@ -9,14 +9,16 @@ use rustc_hash::FxHashMap;
 const THREADS_MAX: usize = 100_000;
 const STATUS_MAX: u64 = 64 << 10;
 
-/// For a process in a pid namespace of its own: our number of each of its threads, by the one that the thread itself sees
-/// (`NSpid` of /proc/PID/task/TID/status). `None` where both are the same.
+/// For a process in a pid namespace of its own: our number of each of its threads, by the one that
+/// the thread itself sees (`NSpid` of /proc/PID/task/TID/status). `None` where both are the same.
 pub fn ids_inside(pid: u32) -> Option<FxHashMap<u32, u32>> {
     if numbers(&format!("/proc/{pid}/status"))?.len() < 2 {
         return None;
     }
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
-    let tids = tasks.take(THREADS_MAX).filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    let tids = tasks
+        .take(THREADS_MAX)
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
     let inner = |tid: u32| numbers(&format!("/proc/{pid}/task/{tid}/status"))?.last().copied();
     Some(tids.filter_map(|tid| Some((inner(tid)?, tid))).collect())
 }

@@ -1,10 +1,11 @@
-//! Starts COMMAND (or the built-in workload) as a child that is held just before its exec, so that capture is open
-//! before its first instruction runs.
+//! Starts COMMAND (or the built-in workload) as a child that is held just before its exec, so that
+//! capture is open before its first instruction runs.
 //!
-//! The child is forked by hand rather than by `std::process::Command`, which returns only after the exec and would
-//! need a helper thread to wait in: the kernel ties `PR_SET_PDEATHSIG` to the *thread* that forked, so a workload
-//! forked by a helper thread would die when that thread ends. Call [`Launch::prepare`] from a thread that lives as
-//! long as the session, and before descriptor limits are raised (the child inherits them).
+//! The child is forked by hand rather than by `std::process::Command`, which returns only after the
+//! exec and would need a helper thread to wait in: the kernel ties `PR_SET_PDEATHSIG` to the
+//! *thread* that forked, so a workload forked by a helper thread would die when that thread ends.
+//! Call [`Launch::prepare`] from a thread that lives as long as the session, and before descriptor
+//! limits are raised (the child inherits them).
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fmt;
@@ -30,10 +31,12 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Bytes of a command line that are kept.
 const COMMAND_LINE_CAP: usize = 1024;
 
-/// Where the command's stdout and stderr go. Its stdin is /dev/null, unless all three are passed through.
+/// Where the command's stdout and stderr go. Its stdin is /dev/null, unless all three are passed
+/// through.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LaunchOutput {
-    /// A new file (mode 0600) that must not exist yet: nothing is overwritten and no link is followed.
+    /// A new file (mode 0600) that must not exist yet: nothing is overwritten and no link is
+    /// followed.
     File(PathBuf),
     /// Those of sampletop itself, its stdin, too.
     Inherit,
@@ -82,24 +85,35 @@ impl fmt::Display for LaunchError {
                 write!(f, "command not found: {}; give its path, or check PATH", command.display())
             }
             LaunchError::NotExecutable { command, why } => {
-                write!(f, "cannot execute {} ({why}); check that it is a program and `chmod +x` it", command.display())
+                write!(
+                    f,
+                    "cannot execute {} ({why}); check that it is a program and `chmod +x` it",
+                    command.display()
+                )
             }
             LaunchError::Output { path, why } => {
-                write!(f, "cannot create {} for the command's output ({why}); choose another place", path.display())
+                write!(
+                    f,
+                    "cannot create {} for the command's output ({why}); choose another place",
+                    path.display()
+                )
             }
-            LaunchError::Failed { what, why } => write!(f, "cannot start the command: {what} failed ({why})"),
+            LaunchError::Failed { what, why } => {
+                write!(f, "cannot start the command: {what} failed ({why})")
+            }
         }
     }
 }
 
 impl std::error::Error for LaunchError {}
 
-/// A child process of ours: held before exec until [`Launch::go`], running afterwards. Dropping it ends a child that is
-/// still held and leaves a running one alone.
+/// A child process of ours: held before exec until [`Launch::go`], running afterwards. Dropping it
+/// ends a child that is still held and leaves a running one alone.
 pub struct Launch {
     pid: Pid,
-    /// Readable only once the whole process is gone. `waitpid` is called only then: called earlier it would take away
-    /// the stops of a traced child that the sampler thread is waiting for (`ptrace` way).
+    /// Readable only once the whole process is gone. `waitpid` is called only then: called earlier
+    /// it would take away the stops of a traced child that the sampler thread is waiting for
+    /// (`ptrace` way).
     pidfd: OwnedFd,
     command: PathBuf,
     command_line: String,
@@ -112,18 +126,23 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// Forks `command` (a program, looked up in PATH as a shell would, and its arguments) and holds it before exec: in
-    /// its own session, with the caller's rights.
+    /// Forks `command` (a program, looked up in PATH as a shell would, and its arguments) and holds
+    /// it before exec: in its own session, with the caller's rights.
     pub fn prepare(command: &[OsString], output: LaunchOutput) -> Result<Launch, LaunchError> {
-        let program = command
-            .first()
-            .ok_or(LaunchError::Failed { what: "reading the command", why: io::ErrorKind::InvalidInput.into() })?;
+        let program = command.first().ok_or(LaunchError::Failed {
+            what: "reading the command",
+            why: io::ErrorKind::InvalidInput.into(),
+        })?;
         Self::prepare_with(program, command, output, false)
     }
 
-    /// As [`Launch::prepare`], for our own program: with an `argv[0]` that differs from its path, and without what rights the
-    /// file may have (`setcap`).
-    pub fn prepare_own(program: &OsStr, argv: &[OsString], output: LaunchOutput) -> Result<Launch, LaunchError> {
+    /// As [`Launch::prepare`], for our own program: with an `argv[0]` that differs from its path,
+    /// and without what rights the file may have (`setcap`).
+    pub fn prepare_own(
+        program: &OsStr,
+        argv: &[OsString],
+        output: LaunchOutput,
+    ) -> Result<Launch, LaunchError> {
         Self::prepare_with(program, argv, output, true)
     }
 
@@ -140,14 +159,19 @@ impl Launch {
         let mut c_argv: Vec<_> = c_args.iter().map(|arg| arg.as_ptr()).collect();
         c_argv.push(std::ptr::null());
         let environment = environment()?;
-        let mut c_environment: Vec<_> = environment.iter().map(|variable| variable.as_ptr()).collect();
+        let mut c_environment: Vec<_> =
+            environment.iter().map(|variable| variable.as_ptr()).collect();
         c_environment.push(std::ptr::null());
         let file = match &output {
             LaunchOutput::File(path) => Some(c_string(path.as_os_str())?),
             _ => None,
         };
 
-        let null = File::options().read(true).write(true).open("/dev/null").map_err(failed("opening /dev/null"))?;
+        let null = File::options()
+            .read(true)
+            .write(true)
+            .open("/dev/null")
+            .map_err(failed("opening /dev/null"))?;
         let (gate_read, gate) = pipe()?;
         let (report, report_write) = pipe()?;
         let (out_read, out_write) = match output {
@@ -203,7 +227,10 @@ impl Launch {
                 _ => Err(LaunchError::Failed { what: "redirecting its output", why }),
             },
             Some((stage, why)) => Err(LaunchError::Failed { what: stage.words(), why }),
-            None => Err(LaunchError::Failed { what: "the new process", why: io::ErrorKind::UnexpectedEof.into() }),
+            None => Err(LaunchError::Failed {
+                what: "the new process",
+                why: io::ErrorKind::UnexpectedEof.into(),
+            }),
         }
     }
 
@@ -216,7 +243,8 @@ impl Launch {
         &self.command
     }
 
-    /// What it was started with, as one clean line. (While it is held, /proc shows sampletop's own.)
+    /// What it was started with, as one clean line. (While it is held, /proc shows sampletop's
+    /// own.)
     pub fn command_line(&self) -> &str {
         &self.command_line
     }
@@ -230,7 +258,9 @@ impl Launch {
             Some((Stage::Exec, why)) if why.kind() == io::ErrorKind::NotFound => {
                 Err(LaunchError::NotFound { command: self.command.clone() })
             }
-            Some((_, why)) => Err(LaunchError::NotExecutable { command: self.command.clone(), why }),
+            Some((_, why)) => {
+                Err(LaunchError::NotExecutable { command: self.command.clone(), why })
+            }
         }
     }
 
@@ -251,15 +281,16 @@ impl Launch {
             self.status = match waited {
                 Ok(Some((_, status))) => Some(ExitStatus::from_raw(status.as_raw())),
                 Ok(None) => None,
-                // Someone else took it (SIGCHLD ignored by whoever started us): it is gone, how is unknown.
+                // Someone else took it (SIGCHLD ignored by whoever started us): it is gone, how is
+                // unknown.
                 Err(_) => Some(ExitStatus::from_raw(0)),
             };
         }
         self.status
     }
 
-    /// SIGTERM, and SIGKILL two seconds later if that did not end it; only ever this child. `None` if it may not be
-    /// signalled (it changed its user) and runs on.
+    /// SIGTERM, and SIGKILL two seconds later if that did not end it; only ever this child. `None`
+    /// if it may not be signalled (it changed its user) and runs on.
     pub fn end(&mut self) -> Option<ExitStatus> {
         drop(self.gate.take());
         if let Some(status) = self.try_wait() {
@@ -268,7 +299,8 @@ impl Launch {
         rustix::process::pidfd_send_signal(&self.pidfd, Signal::TERM).ok()?;
         if self.wait(GRACE).is_none() {
             rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL).ok()?;
-            // A thread in uninterruptible sleep may outlast even this; the caller must not hang with it.
+            // A thread in uninterruptible sleep may outlast even this; the caller must not hang
+            // with it.
             self.wait(GRACE);
         }
         self.status
@@ -278,9 +310,11 @@ impl Launch {
     pub fn leave(self) {}
 
     fn gone(&self, limit: Duration) -> bool {
-        let timeout = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
+        let timeout =
+            Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
         let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];
-        rustix::io::retry_on_intr(|| rustix::event::poll(&mut fds, Some(&timeout))).is_ok_and(|n| n > 0)
+        rustix::io::retry_on_intr(|| rustix::event::poll(&mut fds, Some(&timeout)))
+            .is_ok_and(|n| n > 0)
     }
 }
 
@@ -309,10 +343,16 @@ fn find(program: &OsStr) -> Result<PathBuf, LaunchError> {
     let mut first_refusal = None;
     for place in std::env::split_paths(&places) {
         // An empty entry means the current directory.
-        let path = if place.as_os_str().is_empty() { Path::new(".").join(program) } else { place.join(program) };
+        let path = if place.as_os_str().is_empty() {
+            Path::new(".").join(program)
+        } else {
+            place.join(program)
+        };
         match executable(&path) {
             Ok(()) => return Ok(path),
-            Err(why) if matches!(why.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
+            Err(why)
+                if matches!(why.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            }
             Err(why) => first_refusal = first_refusal.or(Some(refused(path, why))),
         }
     }
@@ -348,8 +388,10 @@ fn sudo_owner() -> Option<(u32, u32)> {
 }
 
 fn c_string(s: &OsStr) -> Result<CString, LaunchError> {
-    CString::new(s.as_bytes())
-        .map_err(|_| LaunchError::Failed { what: "reading the command", why: io::ErrorKind::InvalidInput.into() })
+    CString::new(s.as_bytes()).map_err(|_| LaunchError::Failed {
+        what: "reading the command",
+        why: io::ErrorKind::InvalidInput.into(),
+    })
 }
 
 fn pipe() -> Result<(File, File), LaunchError> {
@@ -364,183 +406,4 @@ fn failed(what: &'static str) -> impl FnOnce(io::Error) -> LaunchError {
 
 #[cfg(test)]
 #[expect(unsafe_code, reason = "asks the C library what the test needs")]
-mod tests {
-    use std::io::Read;
-
-    use super::*;
-
-    fn words(command: &[&str]) -> Vec<OsString> {
-        command.iter().map(OsString::from).collect()
-    }
-
-    fn prepare(command: &[&str], output: LaunchOutput) -> Launch {
-        Launch::prepare(&words(command), output).expect("it can be prepared")
-    }
-
-    fn read_all(launch: &mut Launch) -> String {
-        let mut text = String::new();
-        launch.take_output().expect("a pipe").read_to_string(&mut text).expect("text");
-        text
-    }
-
-    fn finish(launch: &mut Launch) -> ExitStatus {
-        launch.wait(Duration::from_secs(60)).expect("it ends")
-    }
-
-    #[test]
-    fn nothing_runs_before_go_and_the_pid_stays() {
-        let mut launch = prepare(&["sh", "-c", "echo $$"], LaunchOutput::Pipe);
-        let exe = || std::fs::read_link(format!("/proc/{}/exe", launch.pid())).unwrap();
-        assert_eq!(exe(), std::env::current_exe().unwrap(), "held before its exec");
-        assert_eq!(launch.try_wait(), None);
-        launch.go().unwrap();
-        launch.go().unwrap(); // once is enough, twice does no harm
-        assert_eq!(read_all(&mut launch).trim(), launch.pid().to_string());
-        assert!(finish(&mut launch).success());
-        assert_eq!(launch.command_line(), "sh -c echo $$");
-        assert!(launch.try_wait().is_some_and(|status| status.success()), "the status is kept");
-    }
-
-    #[test]
-    fn own_session_no_stdin_no_blocked_or_caught_signals() {
-        let said = |command: &[&str]| {
-            let mut launch = prepare(command, LaunchOutput::Pipe);
-            launch.go().unwrap();
-            (read_all(&mut launch), launch.pid())
-        };
-        let (text, pid) = said(&["cut", "-d ", "-f6", "/proc/self/stat"]);
-        assert_eq!(text, format!("{pid}\n"));
-        // SIGPIPE, which Rust ignores, is back; what the test itself was started with may be ignored (nohup).
-        let ignored = std::fs::read_to_string("/proc/self/status").unwrap();
-        let ignored = ignored.lines().find_map(|line| line.strip_prefix("SigIgn:\t")).unwrap();
-        let ignored = u64::from_str_radix(ignored, 16).unwrap() & !(1 << (libc::SIGPIPE - 1));
-        // The program asks itself: a shell blocks all signals around each fork, and is seen so by what it has started.
-        let (text, _) = said(&["grep", "-E", "SigBlk|SigIgn", "/proc/self/status"]);
-        assert_eq!(text, format!("SigBlk:\t0000000000000000\nSigIgn:\t{ignored:016x}\n"));
-        assert_eq!(said(&["sh", "-c", "cat; echo to stderr >&2"]).0, "to stderr\n");
-    }
-
-    #[test]
-    fn output_goes_to_a_new_private_file_and_never_over_an_old_one() {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("out");
-        let mut launch = prepare(&["sh", "-c", "echo one; echo two >&2"], LaunchOutput::File(path.clone()));
-        launch.go().unwrap();
-        assert!(finish(&mut launch).success());
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\n");
-        let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&path).unwrap());
-        assert_eq!(mode & 0o777, 0o600);
-
-        let again = Launch::prepare(&words(&["true"]), LaunchOutput::File(path.clone())).err().expect("it exists");
-        assert!(matches!(&again, LaunchError::Output { .. }), "{again}");
-        assert_eq!(again.exit_code(), 125);
-        let link = place.path().join("link");
-        std::os::unix::fs::symlink(place.path().join("elsewhere"), &link).unwrap();
-        assert!(Launch::prepare(&words(&["true"]), LaunchOutput::File(link)).is_err());
-        assert!(!place.path().join("elsewhere").exists(), "no link is followed");
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\n");
-    }
-
-    #[test]
-    fn what_cannot_be_started_says_so_with_the_codes_of_env() {
-        let place = tempfile::tempdir().unwrap();
-        let plain = place.path().join("plain");
-        std::fs::write(&plain, "not a program").unwrap();
-        let code = |command: &str| match Launch::prepare(&words(&[command]), LaunchOutput::Null) {
-            Ok(mut launch) => launch.go().err().map(|e| e.exit_code()),
-            Err(e) => Some(e.exit_code()),
-        };
-        assert_eq!(code("no-such-command-anywhere"), Some(127));
-        assert_eq!(code(place.path().join("missing").to_str().unwrap()), Some(127));
-        assert_eq!(code(""), Some(127));
-        assert_eq!(code(plain.to_str().unwrap()), Some(126));
-        assert_eq!(code(place.path().to_str().unwrap()), Some(126));
-        assert_eq!(Launch::prepare(&[], LaunchOutput::Null).err().map(|e| e.exit_code()), Some(125));
-        // Only the exec itself can see this one: an interpreter that is not there.
-        let script = place.path().join("script");
-        std::fs::write(&script, "#!/no/such/interpreter\n").unwrap();
-        rustix::fs::chmod(&script, rustix::fs::Mode::RWXU).unwrap();
-        assert_eq!(code(script.to_str().unwrap()), Some(127));
-    }
-
-    #[test]
-    fn a_script_without_interpreter_line_runs_as_in_a_shell() {
-        let place = tempfile::tempdir().unwrap();
-        let script = place.path().join("script");
-        std::fs::write(&script, "echo it ran\n").unwrap();
-        rustix::fs::chmod(&script, rustix::fs::Mode::RWXU).unwrap();
-        let mut launch = prepare(&[script.to_str().unwrap()], LaunchOutput::Pipe);
-        launch.go().unwrap();
-        assert_eq!(read_all(&mut launch), "it ran\n");
-    }
-
-    #[test]
-    fn its_own_status_is_reported() {
-        let mut launch = prepare(&["sh", "-c", "exit 7"], LaunchOutput::Null);
-        launch.go().unwrap();
-        assert_eq!(finish(&mut launch).code(), Some(7));
-        let mut launch = prepare(&["sh", "-c", "kill -ABRT $$"], LaunchOutput::Null);
-        launch.go().unwrap();
-        assert_eq!(finish(&mut launch).signal(), Some(libc::SIGABRT));
-    }
-
-    #[test]
-    fn end_asks_first_and_then_insists() {
-        let mut polite = prepare(&["sleep", "1000"], LaunchOutput::Null);
-        polite.go().unwrap();
-        assert_eq!(polite.end().unwrap().signal(), Some(libc::SIGTERM));
-        let mut deaf = prepare(&["sh", "-c", "trap '' TERM; echo deaf; while :; do sleep 1; done"], LaunchOutput::Pipe);
-        deaf.go().unwrap();
-        let mut word = [0; 5];
-        deaf.take_output().unwrap().read_exact(&mut word).unwrap(); // the trap is set
-        assert_eq!(deaf.end().unwrap().signal(), Some(libc::SIGKILL));
-        assert_eq!(deaf.end().unwrap().signal(), Some(libc::SIGKILL), "ending it again changes nothing");
-    }
-
-    #[test]
-    fn left_alone_a_running_child_lives_and_a_held_one_ends() {
-        let mut running = prepare(&["sleep", "1000"], LaunchOutput::Null);
-        running.go().unwrap();
-        let pid = rustix::process::Pid::from_raw(running.pid() as i32).unwrap();
-        running.leave();
-        assert!(rustix::process::test_kill_process(pid).is_ok(), "it runs on");
-        rustix::process::kill_process(pid, Signal::KILL).unwrap();
-        rustix::process::waitpid(Some(pid), WaitOptions::empty()).unwrap();
-
-        let held = prepare(&["sleep", "1000"], LaunchOutput::Null);
-        let pid = rustix::process::Pid::from_raw(held.pid() as i32).unwrap();
-        drop(held);
-        assert!(rustix::process::test_kill_process(pid).is_err(), "it is gone");
-    }
-
-    #[test]
-    fn waiting_never_takes_a_stop_away_from_the_tracer() {
-        // A traced child that stops belongs to the thread that traces it, even in the same process.
-        let mut launch = prepare(&["sleep", "1000"], LaunchOutput::Null);
-        launch.go().unwrap();
-        let pid = launch.pid() as i32;
-        let (stopped, is_stopped) = std::sync::mpsc::channel();
-        let (looked, has_looked) = std::sync::mpsc::channel::<()>();
-        let tracer = std::thread::spawn(move || {
-            // SAFETY: plain ptrace and waitpid calls on our own child.
-            unsafe {
-                assert_eq!(libc::ptrace(libc::PTRACE_SEIZE, pid, 0, 0), 0);
-                assert_eq!(libc::ptrace(libc::PTRACE_INTERRUPT, pid, 0, 0), 0);
-                stopped.send(()).unwrap();
-                has_looked.recv().unwrap();
-                let mut status = 0;
-                assert_eq!(libc::waitpid(pid, &mut status, libc::__WALL), pid);
-                assert!(libc::WIFSTOPPED(status), "the stop is still there to be waited for");
-                libc::ptrace(libc::PTRACE_DETACH, pid, 0, 0);
-            }
-        });
-        is_stopped.recv().unwrap();
-        while !std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(" t ") {
-            std::thread::yield_now(); // until the stop is reached: state `t`
-        }
-        assert_eq!(launch.try_wait(), None);
-        looked.send(()).unwrap();
-        tracer.join().unwrap();
-        assert_eq!(launch.end().unwrap().signal(), Some(libc::SIGTERM));
-    }
-}
+mod tests;

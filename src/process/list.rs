@@ -29,10 +29,12 @@ pub struct ProcessRow {
     pub uid: u32,
     /// As /etc/passwd has it.
     pub user: Option<String>,
-    /// Command line with spaces between its arguments, or `[name]` where there is none; free of control characters.
+    /// Command line with spaces between its arguments, or `[name]` where there is none; free of
+    /// control characters.
     pub command: String,
     pub threads: u32,
-    /// User and system time of all its threads, the dead ones included; in steps of a clock tick (10 ms).
+    /// User and system time of all its threads, the dead ones included; in steps of a clock tick
+    /// (10 ms).
     pub cpu_ns: u64,
     /// When it started, in clock ticks since boot: with `pid` its identity.
     pub start: u64,
@@ -40,7 +42,8 @@ pub struct ProcessRow {
     pub runtime: &'static str,
 }
 
-/// All processes this user can see, by pid: without kernel threads, processes that have ended, and sampletop itself.
+/// All processes this user can see, by pid: without kernel threads, processes that have ended, and
+/// sampletop itself.
 pub fn processes() -> Vec<ProcessRow> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     let users = users(&read(Path::new("/etc/passwd"), 1 << 20).unwrap_or_default());
@@ -89,7 +92,8 @@ pub struct Proc;
 impl Processes for Proc {
     fn all(&mut self) -> Vec<u32> {
         let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-        let numbers = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let numbers =
+            entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         numbers.take(PROCESSES_CAP).collect()
     }
 
@@ -97,8 +101,11 @@ impl Processes for Proc {
         let place = Path::new("/proc").join(pid.to_string());
         let stat = Stat::parse(&read(&place.join("stat"), 4096)?)?;
         let watchable = !stat.is_kernel_thread() && !stat.has_ended();
-        let arguments =
-            if watchable { read(&place.join("cmdline"), COMMAND_CAP + 1).unwrap_or_default() } else { Vec::new() };
+        let arguments = if watchable {
+            read(&place.join("cmdline"), COMMAND_CAP + 1).unwrap_or_default()
+        } else {
+            Vec::new()
+        };
         let command = command(&arguments, &stat.name);
         Some(Found { name: stat.name, command, parent: stat.parent, start: stat.start, watchable })
     }
@@ -112,9 +119,16 @@ impl Processes for Proc {
     }
 
     fn in_file(&mut self, path: &Path) -> Option<u32> {
-        let pid = std::str::from_utf8(&read(path, PIDFILE_CAP)?).ok()?.split_ascii_whitespace().next()?.parse().ok()?;
-        let written = std::fs::metadata(path).ok()?.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
-        let stat = Stat::parse(&read(&Path::new("/proc").join(format!("{pid}")).join("stat"), 4096)?)?;
+        let pid = std::str::from_utf8(&read(path, PIDFILE_CAP)?)
+            .ok()?
+            .split_ascii_whitespace()
+            .next()?
+            .parse()
+            .ok()?;
+        let written =
+            std::fs::metadata(path).ok()?.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
+        let stat =
+            Stat::parse(&read(&Path::new("/proc").join(format!("{pid}")).join("stat"), 4096)?)?;
         let started = unix_ns_of(stat.start);
         (started <= i128::try_from(written.as_nanos()).ok()? + STARTS_ARE_ROUGH).then_some(pid)
     }
@@ -123,7 +137,9 @@ impl Processes for Proc {
 /// This process, its parent, and so on outward.
 pub fn lineage() -> Vec<u32> {
     let mut line = vec![std::process::id()];
-    let parent = |pid: u32| Stat::parse(&read(&Path::new("/proc").join(pid.to_string()).join("stat"), 4096)?);
+    let parent = |pid: u32| {
+        Stat::parse(&read(&Path::new("/proc").join(pid.to_string()).join("stat"), 4096)?)
+    };
     while let Some(stat) = line.last().and_then(|pid| parent(*pid)).filter(|stat| stat.parent > 0) {
         // A circle can only be a number that was given out anew.
         if line.len() > 1_000 || line.contains(&stat.parent) {
@@ -206,8 +222,11 @@ fn runtime(program: &[u8]) -> &'static str {
         (b"beam.smp", "beam"),
         (b"lua", "lua"),
     ];
-    let version = |rest: &[u8]| rest.iter().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'-')) || rest == b"-fpm";
-    (KNOWN.iter().find(|(name, _)| program.strip_prefix(*name).is_some_and(version))).map_or("native", |(_, word)| word)
+    let version = |rest: &[u8]| {
+        rest.iter().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'-')) || rest == b"-fpm"
+    };
+    (KNOWN.iter().find(|(name, _)| program.strip_prefix(*name).is_some_and(version)))
+        .map_or("native", |(_, word)| word)
 }
 
 fn users(passwd: &[u8]) -> HashMap<u32, String> {
@@ -243,7 +262,9 @@ mod tests {
         let path = dir.path().join("x.pid");
         let own = std::process::id();
         assert_eq!(Proc.in_file(&path), None);
-        for (text, found) in [(format!(" {own}\n"), Some(own)), ("x".into(), None), (String::new(), None)] {
+        for (text, found) in
+            [(format!(" {own}\n"), Some(own)), ("x".into(), None), (String::new(), None)]
+        {
             std::fs::write(&path, &text).expect("written");
             assert_eq!(Proc.in_file(&path), found, "{text:?}");
         }
@@ -274,7 +295,15 @@ mod tests {
 
     #[test]
     fn garbage_is_no_process() {
-        for line in [&b""[..], b"(", b")(", b"1 (x)", b"1 (x) S", b"1 (x) S 1 2 3", b"\xff\xff(\xff)\xff\xff"] {
+        for line in [
+            &b""[..],
+            b"(",
+            b")(",
+            b"1 (x)",
+            b"1 (x) S",
+            b"1 (x) S 1 2 3",
+            b"\xff\xff(\xff)\xff\xff",
+        ] {
             assert_eq!(Stat::parse(line), None);
         }
         assert_eq!(real_uid(b"Name:\tx\nUid:\tnobody\n"), None);
@@ -291,7 +320,9 @@ mod tests {
 
     #[test]
     fn runtimes_by_program_name() {
-        for (name, word) in [("java", "jvm"), ("python3.11", "python"), ("node", "node"), ("php-fpm", "php")] {
+        for (name, word) in
+            [("java", "jvm"), ("python3.11", "python"), ("node", "node"), ("php-fpm", "php")]
+        {
             assert_eq!(runtime(name.as_bytes()), word, "{name}");
         }
         for name in ["javac", "nodejs-like", "sampletop", "", "pythonista", "luajit"] {
@@ -307,8 +338,14 @@ mod tests {
 
     #[test]
     fn lists_a_child_but_not_itself_and_no_kernel_threads() {
-        let mut child = Command::new("cat").arg("-").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        // Once it has answered: while a program is being replaced its command line is empty for a moment.
+        let mut child = Command::new("cat")
+            .arg("-")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // Once it has answered: while a program is being replaced its command line is empty for a
+        // moment.
         child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
         child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
         let rows = processes();
@@ -318,7 +355,10 @@ mod tests {
         assert_eq!((row.command.as_str(), row.threads, row.runtime), ("cat -", 1, "native"));
         assert_eq!(row.uid, rustix::process::getuid().as_raw());
         assert!(row.start > 0);
-        assert!(rows.iter().all(|row| row.pid != std::process::id() && row.pid != 2), "itself, or kthreadd");
+        assert!(
+            rows.iter().all(|row| row.pid != std::process::id() && row.pid != 2),
+            "itself, or kthreadd"
+        );
         assert!(rows.is_sorted_by_key(|row| row.pid));
     }
 }

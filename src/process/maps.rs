@@ -11,7 +11,8 @@ use crate::model::frame::FileId;
 use crate::process::files::{FileKind, Files, MappedFile};
 use crate::process::target;
 
-/// Mappings kept of one process; vm.max_map_count is 65,530 unless raised (databases raise it to 262,144).
+/// Mappings kept of one process; vm.max_map_count is 65,530 unless raised (databases raise it to
+/// 262,144).
 pub const MAPPINGS_MAX: usize = 1 << 18;
 /// Bytes of `/proc/PID/maps` read.
 const TEXT_MAX: u64 = 64 << 20;
@@ -61,10 +62,15 @@ impl Mapping {
             && (Arc::ptr_eq(&self.path, &other.path) || self.path == other.path)
     }
 
-    /// What frames at `address` carry beside the file's id: an offset in the file, or from the region's start.
+    /// What frames at `address` carry beside the file's id: an offset in the file, or from the
+    /// region's start.
     pub fn offset_of(&self, address: u64) -> u64 {
         let from_start = address.wrapping_sub(self.start);
-        if self.backing == Backing::File { self.offset.wrapping_add(from_start) } else { from_start }
+        if self.backing == Backing::File {
+            self.offset.wrapping_add(from_start)
+        } else {
+            from_start
+        }
     }
 
     /// As the registry of files knows it.
@@ -97,8 +103,8 @@ pub struct Maps {
 }
 
 impl Maps {
-    /// Reads `/proc/PID/maps`; where the leader is a zombie, those of a thread that lives. Empty for a process
-    /// without memory (kernel thread, zombie).
+    /// Reads `/proc/PID/maps`; where the leader is a zombie, those of a thread that lives. Empty
+    /// for a process without memory (kernel thread, zombie).
     pub fn read(pid: u32) -> io::Result<Maps> {
         let maps = Maps::read_as(pid)?;
         if maps.mappings.is_empty()
@@ -127,8 +133,11 @@ impl Maps {
             }
             let before = maps.mappings.last();
             match parse_line(line, before.map_or(&nothing, |m| &m.path), &nothing) {
-                // The file is read in pieces while the process goes on: what overlaps has moved meanwhile.
-                Some(mapping) if before.is_none_or(|b| b.end <= mapping.start) => maps.mappings.push(mapping),
+                // The file is read in pieces while the process goes on: what overlaps has moved
+                // meanwhile.
+                Some(mapping) if before.is_none_or(|b| b.end <= mapping.start) => {
+                    maps.mappings.push(mapping)
+                }
                 _ => maps.incomplete = true,
             }
         }
@@ -162,7 +171,8 @@ impl Maps {
         self.find(address).filter(|m| m.executable)
     }
 
-    /// The mapping that `address` lies in, and where it ends; or `None`, and where the next one begins.
+    /// The mapping that `address` lies in, and where it ends; or `None`, and where the next one
+    /// begins.
     pub fn piece(&self, address: u64) -> (Option<&Mapping>, u64) {
         let after = self.mappings.partition_point(|m| m.start <= address);
         match after.checked_sub(1).map(|i| &self.mappings[i]) {
@@ -171,8 +181,9 @@ impl Maps {
         }
     }
 
-    /// The mapping that can hold the stack a thread with this stack pointer runs on: readable and writable. An
-    /// address just under the main stack as it was when the maps were read belongs to it, too: it grows.
+    /// The mapping that can hold the stack a thread with this stack pointer runs on: readable and
+    /// writable. An address just under the main stack as it was when the maps were read belongs to
+    /// it, too: it grows.
     pub fn stack_of(&self, sp: u64) -> Option<&Mapping> {
         if let Some(mapping) = self.find(sp) {
             return (mapping.readable && mapping.writable).then_some(mapping);
@@ -183,15 +194,17 @@ impl Maps {
         (above.backing == Backing::MainStack && above.start - sp <= GROWTH).then_some(*above)
     }
 
-    /// All mappings of the file that `mapping` maps, as it was loaded there: from the nearest one at or below that
-    /// begins at offset 0, with the offsets rising. Empty if there is no such beginning.
+    /// All mappings of the file that `mapping` maps, as it was loaded there: from the nearest one
+    /// at or below that begins at offset 0, with the offsets rising. Empty if there is no such
+    /// beginning.
     pub fn loaded_with(&self, mapping: &Mapping) -> &[Mapping] {
         let Some(at) = self.index_of(mapping.start) else { return &[] };
         let mut first = at;
-        // Other things may lie between the pieces (anonymous memory for .bss, a text remapped to huge pages).
+        // Other things may lie between the pieces (anonymous memory for .bss, a text remapped to
+        // huge pages).
         const GAPS: usize = 64;
-        // No loader makes so many. Programs that generate code map one file in thousands of pieces, and this is asked for
-        // again and again.
+        // No loader makes so many. Programs that generate code map one file in thousands of pieces,
+        // and this is asked for again and again.
         const PIECES: usize = 256;
         let mut gaps = 0;
         for i in (0..=at).rev().take(PIECES) {
@@ -228,20 +241,22 @@ impl Maps {
 
     /// True if both have the same code at the same places.
     pub fn same_code(&self, other: &Maps) -> bool {
-        let code = |maps: &'_ Maps| -> Vec<Mapping> { maps.iter().filter(|m| m.executable).cloned().collect() };
+        let code = |maps: &'_ Maps| -> Vec<Mapping> {
+            maps.iter().filter(|m| m.executable).cloned().collect()
+        };
         code(self) == code(other)
     }
 
-    /// The file and the offset in it that `address` executes in, registered in `files`; `None` outside executable
-    /// mappings.
+    /// The file and the offset in it that `address` executes in, registered in `files`; `None`
+    /// outside executable mappings.
     pub fn locate(&self, address: u64, files: &Files, pid: u32) -> Option<(FileId, u64)> {
         let mapping = self.find_code(address)?;
         Some((files.register(mapping.mapped_file(pid))?, mapping.offset_of(address)))
     }
 }
 
-/// `START-END PERMS OFFSET MAJOR:MINOR INODE   PATH`, all but the inode in hexadecimal. `before` is the path of the
-/// line before: the pieces of one file share it.
+/// `START-END PERMS OFFSET MAJOR:MINOR INODE   PATH`, all but the inode in hexadecimal. `before` is
+/// the path of the line before: the pieces of one file share it.
 fn parse_line(line: &[u8], before: &Arc<Path>, nothing: &Arc<Path>) -> Option<Mapping> {
     if line.len() > LINE_MAX {
         return None;
@@ -308,10 +323,13 @@ fn hex(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || digits.len() > 16 {
         return None;
     }
-    digits.iter().try_fold(0, |value, digit| Some(value << 4 | u64::from(char::from(*digit).to_digit(16)?)))
+    digits
+        .iter()
+        .try_fold(0, |value, digit| Some(value << 4 | u64::from(char::from(*digit).to_digit(16)?)))
 }
 
-/// The kernel writes a line break in a path as `\012`, and nothing else escaped (fs/proc/task_mmu.c).
+/// The kernel writes a line break in a path as `\012`, and nothing else escaped
+/// (fs/proc/task_mmu.c).
 fn unescape(path: &[u8]) -> PathBuf {
     const BREAK: &[u8] = b"\\012";
     let mut out = Vec::with_capacity(path.len());
@@ -383,10 +401,17 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
     fn the_stack_of_an_address() {
         let maps = Maps::parse(TEXT.as_bytes());
         assert_eq!(maps.stack_of(0x7ffd_1000_0100).unwrap().backing, Backing::MainStack);
-        assert_eq!(maps.stack_of(0x7ffd_0fff_ff00).unwrap().backing, Backing::MainStack, "grown since");
+        assert_eq!(
+            maps.stack_of(0x7ffd_0fff_ff00).unwrap().backing,
+            Backing::MainStack,
+            "grown since"
+        );
         assert_eq!(maps.stack_of(0x7ffd_0000_0000), None, "too far below");
         assert_eq!(maps.stack_of(0x55d0_a1c2_8000), None, "code is no stack");
-        assert!(maps.stack_of(0x55d0_a200_0008).is_some(), "a coroutine's stack may be on the heap");
+        assert!(
+            maps.stack_of(0x55d0_a200_0008).is_some(),
+            "a coroutine's stack may be on the heap"
+        );
     }
 
     #[test]
@@ -407,11 +432,21 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
 
     #[test]
     fn a_file_in_thousands_of_pieces_is_not_gone_through_for_each() {
-        let line = |n: u64| format!("{:x}-{:x} r-xp {:x} 8:1 5 /memfd:code\n", n << 12, (n + 1) << 12, (n - 1) << 12);
+        let line = |n: u64| {
+            format!(
+                "{:x}-{:x} r-xp {:x} 8:1 5 /memfd:code\n",
+                n << 12,
+                (n + 1) << 12,
+                (n - 1) << 12
+            )
+        };
         let maps = Maps::parse((1..60_001).map(line).collect::<String>().as_bytes());
         assert_eq!(maps.iter().len(), 60_000);
         assert_eq!(maps.loaded_with(maps.find(100 << 12).unwrap())[0].start, 1 << 12);
-        assert!(maps.loaded_with(maps.find(1000 << 12).unwrap()).is_empty(), "its beginning is too far away");
+        assert!(
+            maps.loaded_with(maps.find(1000 << 12).unwrap()).is_empty(),
+            "its beginning is too far away"
+        );
         // All of them, each back to the first, would be 2 billion steps.
         assert!(maps.iter().filter(|mapping| !maps.loaded_with(mapping).is_empty()).count() < 1000);
     }
@@ -419,11 +454,20 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
     #[test]
     fn a_change_of_code_is_seen() {
         let maps = Maps::parse(TEXT.as_bytes());
-        assert!(maps.same_code(&Maps::parse(TEXT.replace("55d0a2021000", "55d0a2921000").as_bytes())), "heap grew");
-        assert!(!maps.same_code(&Maps::parse(TEXT.replace("fd:01 400", "fd:01 401").as_bytes())), "another file");
-        assert!(!maps.same_code(&Maps::parse(
-            TEXT.replace("7f0000030000-7f0000031000 r-xp", "7f0000030000-7f0000031000 r--p").as_bytes()
-        )));
+        assert!(
+            maps.same_code(&Maps::parse(TEXT.replace("55d0a2021000", "55d0a2921000").as_bytes())),
+            "heap grew"
+        );
+        assert!(
+            !maps.same_code(&Maps::parse(TEXT.replace("fd:01 400", "fd:01 401").as_bytes())),
+            "another file"
+        );
+        assert!(
+            !maps.same_code(&Maps::parse(
+                TEXT.replace("7f0000030000-7f0000031000 r-xp", "7f0000030000-7f0000031000 r--p")
+                    .as_bytes()
+            ))
+        );
     }
 
     #[test]
@@ -487,7 +531,11 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
             end = mapping.end;
             assert_eq!(maps.find(mapping.start), Some(mapping));
             assert_eq!(maps.find(mapping.end - 1), Some(mapping));
-            let _ = (maps.loaded_with(mapping), maps.stack_of(mapping.start), mapping.offset_of(mapping.end - 1));
+            let _ = (
+                maps.loaded_with(mapping),
+                maps.stack_of(mapping.start),
+                mapping.offset_of(mapping.end - 1),
+            );
         }
     }
 }

@@ -10,9 +10,11 @@ use remoteprocess::ProcessMemory;
 
 use crate::process::target;
 
-/// Reads foreign memory. Implemented over process_vm_readv for a live target, over recorded bytes in tests.
+/// Reads foreign memory. Implemented over process_vm_readv for a live target, over recorded bytes
+/// in tests.
 pub trait ReadMemory {
-    /// Reads up to `buf.len()` bytes at `address`; returns how many were read from the start (a prefix), 0 for none.
+    /// Reads up to `buf.len()` bytes at `address`; returns how many were read from the start (a
+    /// prefix), 0 for none.
     fn read(&self, address: u64, buf: &mut [u8]) -> usize;
 
     /// All of `buf`, or `None`.
@@ -20,7 +22,8 @@ pub trait ReadMemory {
         (self.read(address, buf) == buf.len()).then_some(())
     }
 
-    /// Several pieces (address, length) one behind the other: all of `buf`, or `None`. They are read in no order.
+    /// Several pieces (address, length) one behind the other: all of `buf`, or `None`. They are
+    /// read in no order.
     fn read_pieces(&self, pieces: &[(u64, usize)], buf: &mut [u8]) -> Option<()> {
         one_by_one(self, pieces, buf)
     }
@@ -33,7 +36,11 @@ pub trait ReadMemory {
     }
 }
 
-fn one_by_one<M: ReadMemory + ?Sized>(memory: &M, pieces: &[(u64, usize)], buf: &mut [u8]) -> Option<()> {
+fn one_by_one<M: ReadMemory + ?Sized>(
+    memory: &M,
+    pieces: &[(u64, usize)],
+    buf: &mut [u8],
+) -> Option<()> {
     let mut rest = buf;
     for (address, length) in pieces {
         let (piece, behind) = rest.split_at_mut_checked(*length)?;
@@ -51,7 +58,8 @@ const PIECES: usize = 1024;
 #[derive(Debug)]
 pub struct Memory {
     pid: u32,
-    /// The thread it is read through: the leader, or, when that is a zombie (it has no memory then), another one.
+    /// The thread it is read through: the leader, or, when that is a zombie (it has no memory
+    /// then), another one.
     through: AtomicI32,
 }
 
@@ -64,8 +72,8 @@ impl Memory {
         self.pid
     }
 
-    /// Runs `read` through the thread that was good last time, and through another if that has no memory (any more):
-    /// the leader is a zombie, or the thread used instead has ended.
+    /// Runs `read` through the thread that was good last time, and through another if that has no
+    /// memory (any more): the leader is a zombie, or the thread used instead has ended.
     fn through<T>(&self, mut read: impl FnMut(i32) -> Result<T, i32>) -> Option<T> {
         let through = self.through.load(Ordering::Relaxed);
         match read(through) {
@@ -87,14 +95,14 @@ impl Memory {
 fn read_piece(through: i32, address: u64, buf: &mut [u8]) -> Result<usize, i32> {
     let local = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: buf.len() };
-    // SAFETY: `local` is `buf`, which outlives the call; the remote address is only looked at by the kernel, in the
-    // other process.
+    // SAFETY: `local` is `buf`, which outlives the call; the remote address is only looked at by
+    // the kernel, in the other process.
     let n = unsafe { libc::process_vm_readv(through, &local, 1, &remote, 1, 0) };
     usize::try_from(n).map_err(|_| std::io::Error::last_os_error().raw_os_error().unwrap_or(0))
 }
 
-/// The same page by page, one iovec each: only whole ones are promised when a read meets an unreadable page
-/// (process_vm_readv(2)).
+/// The same page by page, one iovec each: only whole ones are promised when a read meets an
+/// unreadable page (process_vm_readv(2)).
 fn read_pages(through: i32, address: u64, buf: &mut [u8]) -> Result<usize, i32> {
     let mut done = 0;
     let mut pieces = Vec::with_capacity((buf.len() / PAGE as usize + 2).min(PIECES));
@@ -108,9 +116,11 @@ fn read_pages(through: i32, address: u64, buf: &mut [u8]) -> Result<usize, i32> 
             planned += length;
         }
         let local = libc::iovec { iov_base: buf[done..].as_mut_ptr().cast(), iov_len: planned };
-        // SAFETY: `local` covers `planned` bytes inside `buf`, which outlives the call; the remote addresses are
-        // only looked at by the kernel, in the other process.
-        let n = unsafe { libc::process_vm_readv(through, &local, 1, pieces.as_ptr(), pieces.len() as u64, 0) };
+        // SAFETY: `local` covers `planned` bytes inside `buf`, which outlives the call; the remote
+        // addresses are only looked at by the kernel, in the other process.
+        let n = unsafe {
+            libc::process_vm_readv(through, &local, 1, pieces.as_ptr(), pieces.len() as u64, 0)
+        };
         let Ok(n) = usize::try_from(n) else {
             let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
             return if done > 0 { Ok(done) } else { Err(errno) };
@@ -123,12 +133,15 @@ fn read_pages(through: i32, address: u64, buf: &mut [u8]) -> Result<usize, i32> 
     Ok(done)
 }
 
-/// The same from `/proc/PID/mem`, which asks for the same rights, where a container's filter forbids the system call.
-/// (It also shows pages that the process itself may not read.) Opened for each read: what is kept open belongs to the
-/// program from before an exec.
+/// The same from `/proc/PID/mem`, which asks for the same rights, where a container's filter
+/// forbids the system call. (It also shows pages that the process itself may not read.) Opened for
+/// each read: what is kept open belongs to the program from before an exec.
 fn read_file(through: i32, address: u64, buf: &mut [u8]) -> Result<usize, i32> {
     let errno = |error: std::io::Error| error.raw_os_error().unwrap_or(0);
-    match File::open(format!("/proc/{through}/mem")).and_then(|file| file.read_at(buf, address)).map_err(errno)? {
+    match File::open(format!("/proc/{through}/mem"))
+        .and_then(|file| file.read_at(buf, address))
+        .map_err(errno)?
+    {
         // A thread that has no memory any more.
         0 => Err(libc::ESRCH),
         n => Ok(n),
@@ -146,12 +159,12 @@ impl ReadMemory for Memory {
         if buf.is_empty() {
             return 0;
         }
-        // One piece nearly always is all, or as much as there is (kernels so far stop at the unreadable page); where
-        // it is less than promised, page by page finds the rest.
+        // One piece nearly always is all, or as much as there is (kernels so far stop at the
+        // unreadable page); where it is less than promised, page by page finds the rest.
         let found = self.through(|id| match read_piece(id, address, buf) {
-            Ok(n) if n < buf.len() => {
-                Ok(n + address.checked_add(n as u64).map_or(0, |at| read_pages(id, at, &mut buf[n..]).unwrap_or(0)))
-            }
+            Ok(n) if n < buf.len() => Ok(n + address
+                .checked_add(n as u64)
+                .map_or(0, |at| read_pages(id, at, &mut buf[n..]).unwrap_or(0))),
             Err(libc::EFAULT) => read_pages(id, address, buf),
             Err(libc::EPERM | libc::ENOSYS) => read_file(id, address, buf),
             result => result,
@@ -174,7 +187,9 @@ impl ReadMemory for Memory {
     /// In one system call, where that is permitted.
     fn read_pieces(&self, pieces: &[(u64, usize)], buf: &mut [u8]) -> Option<()> {
         let wanted = pieces.iter().try_fold(0usize, |sum, (_, length)| sum.checked_add(*length));
-        if wanted == Some(buf.len()) && read_scattered(self.through.load(Ordering::Relaxed), pieces, buf) {
+        if wanted == Some(buf.len())
+            && read_scattered(self.through.load(Ordering::Relaxed), pieces, buf)
+        {
             return Some(());
         }
         // One by one it is found out why.
@@ -182,8 +197,8 @@ impl ReadMemory for Memory {
     }
 }
 
-/// A gap that is read along, bytes, where both sides of it lie in one page: the kernel pins the pages of every range by itself, which
-/// costs more than to copy so much.
+/// A gap that is read along, bytes, where both sides of it lie in one page: the kernel pins the
+/// pages of every range by itself, which costs more than to copy so much.
 const GAP: u64 = 512;
 
 /// Ranges of memory that pieces lie in: fewer than the pieces, as many lie close together.
@@ -207,7 +222,8 @@ impl Ranges {
             match found.ranges.last_mut() {
                 Some((first, whole)) if joins(*first + *whole as u64, start) => {
                     let more = end.saturating_sub(*first + *whole as u64) as usize;
-                    found.places[piece as usize] = found.length - *whole + (start - *first) as usize;
+                    found.places[piece as usize] =
+                        found.length - *whole + (start - *first) as usize;
                     (*whole, found.length) = (*whole + more, found.length + more);
                 }
                 _ => {
@@ -228,18 +244,23 @@ fn joins(end: u64, start: u64) -> bool {
 
 /// Whether all pieces could be read at once.
 fn read_scattered(through: i32, pieces: &[(u64, usize)], buf: &mut [u8]) -> bool {
-    let Some(Ranges { ranges, places, length }) = Ranges::of(pieces).filter(|found| found.ranges.len() <= PIECES)
+    let Some(Ranges { ranges, places, length }) =
+        Ranges::of(pieces).filter(|found| found.ranges.len() <= PIECES)
     else {
         return false;
     };
-    let iovec =
-        |(address, length): &(u64, usize)| libc::iovec { iov_base: *address as *mut libc::c_void, iov_len: *length };
+    let iovec = |(address, length): &(u64, usize)| libc::iovec {
+        iov_base: *address as *mut libc::c_void,
+        iov_len: *length,
+    };
     let remote: Vec<libc::iovec> = ranges.iter().map(iovec).collect();
     let mut read = vec![0; length];
     let local = libc::iovec { iov_base: read.as_mut_ptr().cast(), iov_len: read.len() };
-    // SAFETY: `local` is `read`, which outlives the call; the remote addresses are only looked at by the kernel, in the
-    // other process.
-    let n = unsafe { libc::process_vm_readv(through, &local, 1, remote.as_ptr(), remote.len() as u64, 0) };
+    // SAFETY: `local` is `read`, which outlives the call; the remote addresses are only looked at
+    // by the kernel, in the other process.
+    let n = unsafe {
+        libc::process_vm_readv(through, &local, 1, remote.as_ptr(), remote.len() as u64, 0)
+    };
     if usize::try_from(n) != Ok(length) {
         return false;
     }
@@ -260,7 +281,8 @@ mod tests {
 
     /// Two readable pages, then one that is not.
     fn fenced() -> (u64, *mut libc::c_void) {
-        // SAFETY: a fresh private mapping; the last page is made unreadable and nobody here touches it.
+        // SAFETY: a fresh private mapping; the last page is made unreadable and nobody here touches
+        // it.
         unsafe {
             let size = 3 * PAGE as usize;
             let base = libc::mmap(
@@ -273,7 +295,10 @@ mod tests {
             );
             assert_ne!(base, libc::MAP_FAILED);
             std::slice::from_raw_parts_mut(base.cast::<u8>(), 2 * PAGE as usize).fill(0x5a);
-            assert_eq!(libc::mprotect(base.cast::<u8>().add(2 * PAGE as usize).cast(), PAGE as usize, 0), 0);
+            assert_eq!(
+                libc::mprotect(base.cast::<u8>().add(2 * PAGE as usize).cast(), PAGE as usize, 0),
+                0
+            );
             (base as u64, base)
         }
     }
@@ -312,7 +337,11 @@ mod tests {
             .map(|at| (at.as_ptr() as u64, 4))
             .collect();
         let mut read = vec![0; 4 * many.len()];
-        assert_eq!(memory.read_pieces(&many, &mut read), Some(()), "more than one call may ask for");
+        assert_eq!(
+            memory.read_pieces(&many, &mut read),
+            Some(()),
+            "more than one call may ask for"
+        );
         assert!(read.iter().all(|byte| *byte == 0x5a));
         // SAFETY: the mapping made above, used by nobody any more.
         unsafe { libc::munmap(base, 3 * PAGE as usize) };
@@ -321,7 +350,8 @@ mod tests {
     #[test]
     fn pieces_that_lie_close_together_are_one_range() {
         let at = 7 * PAGE;
-        let ranges = |pieces: &[(u64, usize)]| Ranges::of(pieces).map(|found| (found.ranges, found.places));
+        let ranges =
+            |pieces: &[(u64, usize)]| Ranges::of(pieces).map(|found| (found.ranges, found.places));
         // Behind one another, with a gap, overlapping, one within another; in any order.
         let pieces = [(at + 40, 8), (at, 8), (at + 8, 4), (at + 44, 16), (at + 41, 1)];
         assert_eq!(ranges(&pieces), Some((vec![(at, 60)], vec![40, 0, 8, 44, 41])));

@@ -14,12 +14,14 @@ use crate::process::files::{FileKind, MappedFile};
 use crate::process::maps::Maps;
 use crate::process::target;
 
-/// Opens what `file` maps, for reading: through `/proc/PID/map_files` (the exact inode, deleted files too; needs
-/// CAP_CHECKPOINT_RESTORE), else beneath the target's root, else by its path here. Whatever is opened is a regular
-/// file and the one that was mapped (device and inode), or it is refused with `NotFound`.
+/// Opens what `file` maps, for reading: through `/proc/PID/map_files` (the exact inode, deleted
+/// files too; needs CAP_CHECKPOINT_RESTORE), else beneath the target's root, else by its path here.
+/// Whatever is opened is a regular file and the one that was mapped (device and inode), or it is
+/// refused with `NotFound`.
 ///
-/// May block where the file lives on a file system that does (NFS, FUSE): not for the sampling thread. Read it with
-/// `pread` rather than mapping it: a file truncated meanwhile would kill us (SIGBUS).
+/// May block where the file lives on a file system that does (NFS, FUSE): not for the sampling
+/// thread. Read it with `pread` rather than mapping it: a file truncated meanwhile would kill us
+/// (SIGBUS).
 pub fn open_mapped(file: &MappedFile) -> io::Result<File> {
     if file.kind != FileKind::Regular {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a mapped file"));
@@ -49,14 +51,16 @@ pub fn open_mapped(file: &MappedFile) -> io::Result<File> {
     Err(refused.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
 }
 
-/// Opens a file that a process may have written, for reading, as that process sees it: beneath its root, where no link leads out; a
-/// regular file, and itself no link. May block like [`open_mapped`].
+/// Opens a file that a process may have written, for reading, as that process sees it: beneath its
+/// root, where no link leads out; a regular file, and itself no link. May block like
+/// [`open_mapped`].
 pub fn open_beneath(pid: u32, path: &Path) -> io::Result<File> {
     let found = find_beneath(pid, path, OFlags::NOFOLLOW)?;
     Ok(File::from(reopen(&found)?.0))
 }
 
-/// The paths that the line of `/proc/PID/maps` may have meant: ` (deleted)` may be part of the name, and `\012` too.
+/// The paths that the line of `/proc/PID/maps` may have meant: ` (deleted)` may be part of the
+/// name, and `\012` too.
 fn spellings(file: &MappedFile) -> Vec<PathBuf> {
     let mut paths = vec![file.path.clone()];
     if file.deleted {
@@ -99,11 +103,15 @@ fn accept(found: OwnedFd, file: &MappedFile) -> io::Result<File> {
     let (opened, stat) = reopen(&found)?;
     let wanted = (file.device, file.inode);
     let device = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
-    // btrfs and overlayfs tell stat(2) another device than /proc/PID/maps: there, compare as mappings.
+    // btrfs and overlayfs tell stat(2) another device than /proc/PID/maps: there, compare as
+    // mappings.
     if (device, stat.st_ino) == wanted || as_mapped(&opened) == Some(wanted) {
         return Ok(File::from(opened));
     }
-    Err(io::Error::new(io::ErrorKind::NotFound, "another file has taken the place of the one that is mapped"))
+    Err(io::Error::new(
+        io::ErrorKind::NotFound,
+        "another file has taken the place of the one that is mapped",
+    ))
 }
 
 /// A descriptor that only found a file makes it readable by opening it again; regular files alone.
@@ -113,7 +121,10 @@ fn reopen(found: &OwnedFd) -> io::Result<(OwnedFd, rustix::fs::Stat)> {
         return Err(io::Error::other("not a regular file"));
     }
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    Ok((rustix::fs::open(format!("/proc/self/fd/{}", found.as_raw_fd()), flags, Mode::empty())?, stat))
+    Ok((
+        rustix::fs::open(format!("/proc/self/fd/{}", found.as_raw_fd()), flags, Mode::empty())?,
+        stat,
+    ))
 }
 
 /// Device and inode as `/proc/PID/maps` shows them for a mapping of this file.
@@ -165,7 +176,8 @@ mod tests {
         assert_eq!(open_mapped(&elsewhere).unwrap_err().kind(), io::ErrorKind::NotFound);
         for path in ["/dev/null", "/proc", "relative", "", "/no/such/file"] {
             assert!(
-                open_mapped(&MappedFile { path: path.into(), start: 0x1000, ..program.clone() }).is_err(),
+                open_mapped(&MappedFile { path: path.into(), start: 0x1000, ..program.clone() })
+                    .is_err(),
                 "{path}"
             );
         }
@@ -181,7 +193,9 @@ mod tests {
         let _ = std::os::unix::fs::symlink(&file, &link);
         let pid = std::process::id();
         assert!(open_beneath(pid, &file).is_ok());
-        for other in [&link, &folder, Path::new("/dev/null"), Path::new("file"), &folder.join("none")] {
+        for other in
+            [&link, &folder, Path::new("/dev/null"), Path::new("file"), &folder.join("none")]
+        {
             assert!(open_beneath(pid, other).is_err(), "{}", other.display());
         }
         std::fs::remove_dir_all(&folder).unwrap();

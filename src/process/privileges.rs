@@ -1,15 +1,17 @@
-//! Rights that sampletop has and its caller has not: capabilities of its file (`setcap`). They are for taking stacks, on the
-//! thread that takes them. Everything else is done with the caller's rights: files, commands, and above all the question who
-//! may be looked at.
+//! Rights that sampletop has and its caller has not: capabilities of its file (`setcap`). They are
+//! for taking stacks, on the thread that takes them. Everything else is done with the caller's
+//! rights: files, commands, and above all the question who may be looked at.
 //!
-//! Capabilities belong to threads. [`lower`] is called before there is a second one, so that all begin without; the sampler
-//! calls [`raise`]. For the real user 0 nothing is changed: root's rights are the caller's own.
+//! Capabilities belong to threads. [`lower`] is called before there is a second one, so that all
+//! begin without; the sampler calls [`raise`]. For the real user 0 nothing is changed: root's
+//! rights are the caller's own.
 
 use std::io;
 
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
-/// This program could do more than its caller: it holds capabilities, and the real user is not root.
+/// This program could do more than its caller: it holds capabilities, and the real user is not
+/// root.
 pub fn borrowed() -> bool {
     // Unreadable, which no kernel does: expect the worse.
     !is_root() && capabilities(None).map_or(true, |sets| !sets.permitted.is_empty())
@@ -49,8 +51,8 @@ pub fn with<T>(open: impl FnOnce() -> T) -> T {
     opened
 }
 
-/// Started by somebody else than it runs as. All checks are made for the real user, but the files of /proc are opened as the
-/// effective one: everybody would see everything.
+/// Started by somebody else than it runs as. All checks are made for the real user, but the files
+/// of /proc are opened as the effective one: everybody would see everything.
 pub fn is_setuid() -> bool {
     use rustix::process::{getegid, geteuid, getgid, getuid};
     geteuid() != getuid() || getegid() != getgid()

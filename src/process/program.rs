@@ -1,5 +1,5 @@
-//! The name that a process was started by, where it is a link to its program: `redis-server` runs the file
-//! `redis-check-rdb`.
+//! The name that a process was started by, where it is a link to its program: `redis-server` runs
+//! the file `redis-check-rdb`.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -11,13 +11,16 @@ use std::path::{Path, PathBuf};
 use crate::process::files::{FileKind, MappedFile};
 use crate::process::{open, target};
 
-/// Bytes of the command line and of the kernel's name that are read: a path, and what a program may put behind it.
+/// Bytes of the command line and of the kernel's name that are read: a path, and what a program may
+/// put behind it.
 const READ_MAX: u64 = 8192;
 /// Where a name without a slash is looked for, after the directory of the program.
-const PLACES: [&str; 6] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+const PLACES: [&str; 6] =
+    ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
-/// The base name that the file's process was started by, if the file is the process's program and that name is another one
-/// of the very same file. May block where the target's files lie on a file system that does.
+/// The base name that the file's process was started by, if the file is the process's program and
+/// that name is another one of the very same file. May block where the target's files lie on a file
+/// system that does.
 pub fn started_as(file: &MappedFile) -> Option<OsString> {
     if file.kind != FileKind::Regular || file.deleted {
         return None;
@@ -34,10 +37,15 @@ pub fn started_as(file: &MappedFile) -> Option<OsString> {
     };
     let read = |name: &str| {
         let mut bytes = Vec::new();
-        File::open(format!("/proc/{pid}/{name}")).ok()?.take(READ_MAX).read_to_end(&mut bytes).ok()?;
+        File::open(format!("/proc/{pid}/{name}"))
+            .ok()?
+            .take(READ_MAX)
+            .read_to_end(&mut bytes)
+            .ok()?;
         Some(bytes)
     };
-    // What the program was started as, and what remains where it wrote its title over that; then the kernel's name.
+    // What the program was started as, and what remains where it wrote its title over that; then
+    // the kernel's name.
     let (arguments, name) = (read("cmdline").unwrap_or_default(), read("comm").unwrap_or_default());
     let first = arguments.split(|byte| *byte == 0).next().unwrap_or_default();
     let word = first.split(|byte| *byte == b' ').next().unwrap_or_default();
@@ -61,7 +69,10 @@ fn paths(pid: u32, typed: &Path, base: &OsStr, program: &Path) -> Vec<PathBuf> {
     }
     if typed.as_os_str() != base {
         // `./app`, if it is still where it was started.
-        return std::fs::read_link(format!("/proc/{pid}/cwd")).map(|place| place.join(typed)).into_iter().collect();
+        return std::fs::read_link(format!("/proc/{pid}/cwd"))
+            .map(|place| place.join(typed))
+            .into_iter()
+            .collect();
     }
     let places = program.parent().into_iter().chain(PLACES.map(Path::new));
     places.map(|place| place.join(base)).collect()

@@ -1,8 +1,9 @@
-//! Which processes are to be watched: those with these numbers, with such a name, in a control group; and their children.
+//! Which processes are to be watched: those with these numbers, with such a name, in a control
+//! group; and their children.
 //!
-//! The rules are here, what they are about comes from [`Processes`]. A look reads what is new, and again what may have become
-//! another program meanwhile (a shell that forks, and then runs what it was asked for), so that it stays cheap however many
-//! processes there are.
+//! The rules are here, what they are about comes from [`Processes`]. A look reads what is new, and
+//! again what may have become another program meanwhile (a shell that forks, and then runs what it
+//! was asked for), so that it stays cheap however many processes there are.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -12,8 +13,8 @@ use crate::config::Wanted;
 
 /// At most so many are taken in by one look: attaching takes a millisecond or so each.
 const TAKEN_AT_ONCE: usize = 16;
-/// At most so many that are new are read by one look, once all were read that were there at first: more come only in a storm
-/// of forks, and most of those are gone again soon.
+/// At most so many that are new are read by one look, once all were read that were there at first:
+/// more come only in a storm of forks, and most of those are gone again soon.
 const READ_AT_ONCE: usize = 100;
 /// So many of the others are read again by each look, in turn.
 const READ_AGAIN: usize = 25;
@@ -30,7 +31,8 @@ pub trait Processes {
     fn members(&mut self, group: &Path) -> Vec<u32>;
     /// Those of this systemd unit.
     fn of_unit(&mut self, name: &str) -> Vec<u32>;
-    /// The one whose number is in this file, unless the file is older than it: then it is another's.
+    /// The one whose number is in this file, unless the file is older than it: then it is
+    /// another's.
     fn in_file(&mut self, path: &Path) -> Option<u32>;
 }
 
@@ -72,12 +74,22 @@ pub struct Select {
 }
 
 impl Select {
-    /// `children`: those of chosen processes are chosen, too. `own`: sampletop's own number, then that of its parent, and so on.
+    /// `children`: those of chosen processes are chosen, too. `own`: sampletop's own number, then
+    /// that of its parent, and so on.
     pub fn new(wanted: Wanted, children: bool, own: Vec<u32>) -> Select {
-        Select { wanted, children, own, known: BTreeMap::new(), turn: 0, looked: false, left_out: 0 }
+        Select {
+            wanted,
+            children,
+            own,
+            known: BTreeMap::new(),
+            turn: 0,
+            looked: false,
+            left_out: 0,
+        }
     }
 
-    /// Those that are to be watched from now on, the lowest number first, at most `room`. Each is given out once.
+    /// Those that are to be watched from now on, the lowest number first, at most `room`. Each is
+    /// given out once.
     pub fn look(&mut self, processes: &mut impl Processes, room: usize) -> Vec<u32> {
         let scans = self.children || matches!(self.wanted, Wanted::Name(_));
         let mut members = match &self.wanted {
@@ -103,8 +115,12 @@ impl Select {
             self.want_children();
         }
         self.looked = true;
-        let mut chosen: Vec<u32> =
-            self.known.iter().filter(|(_, known)| known.wanted && !known.taken).map(|(pid, _)| *pid).collect();
+        let mut chosen: Vec<u32> = self
+            .known
+            .iter()
+            .filter(|(_, known)| known.wanted && !known.taken)
+            .map(|(pid, _)| *pid)
+            .collect();
         self.left_out = chosen.len().saturating_sub(room);
         chosen.truncate(room.min(TAKEN_AT_ONCE));
         for pid in &chosen {
@@ -124,8 +140,15 @@ impl Select {
     fn read(&mut self, processes: &mut impl Processes, all: &[u32]) {
         let most = if self.looked { READ_AT_ONCE } else { usize::MAX };
         let known = &self.known;
-        let mut due: Vec<u32> = all.iter().filter(|pid| !known.contains_key(pid)).take(most).copied().collect();
-        due.extend(known.iter().filter(|(_, known)| known.young > 0).map(|(pid, _)| *pid).take(READ_AT_ONCE));
+        let mut due: Vec<u32> =
+            all.iter().filter(|pid| !known.contains_key(pid)).take(most).copied().collect();
+        due.extend(
+            known
+                .iter()
+                .filter(|(_, known)| known.young > 0)
+                .map(|(pid, _)| *pid)
+                .take(READ_AT_ONCE),
+        );
         let again = known.range((Excluded(self.turn), Unbounded)).chain(known.range(..=self.turn));
         let again: Vec<u32> = again.map(|(pid, _)| *pid).take(READ_AGAIN).collect();
         self.turn = again.last().copied().unwrap_or(0);
@@ -158,7 +181,8 @@ impl Select {
     fn wants(&self, pid: u32, found: &Found) -> bool {
         match &self.wanted {
             Wanted::Name(pattern) if self.own.first() != Some(&pid) => {
-                // The words that we were started with stand in the command line of who started us (sudo, a shell), too.
+                // The words that we were started with stand in the command line of who started us
+                // (sudo, a shell), too.
                 let repeats_ours = self.own.contains(&pid) || found.name == "sampletop";
                 pattern.is_match(&found.name) || !repeats_ours && pattern.is_match(&found.command)
             }

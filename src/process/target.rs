@@ -48,14 +48,22 @@ impl fmt::Display for AttachError {
                 write!(f, "no process has the pid {pid}; check it with `ps -p {pid}`")
             }
             AttachError::ThreadOf { tid, pid } => {
-                write!(f, "no process has the pid {tid}: it is a thread of process {pid}; use `-p {pid}`")
+                write!(
+                    f,
+                    "no process has the pid {tid}: it is a thread of process {pid}; use `-p {pid}`"
+                )
             }
             AttachError::NotPermitted { pid, why, fix } => {
                 write!(f, "not permitted to look at process {pid}: {why}; {fix}")
             }
-            AttachError::CannotProfile { pid, why } => write!(f, "process {pid} cannot be profiled: {why}"),
+            AttachError::CannotProfile { pid, why } => {
+                write!(f, "process {pid} cannot be profiled: {why}")
+            }
             AttachError::EndedEarly { pid } => {
-                write!(f, "process {pid} ended before any sample was taken; start it under sampletop with `-- COMMAND`")
+                write!(
+                    f,
+                    "process {pid} ended before any sample was taken; start it under sampletop with `-- COMMAND`"
+                )
             }
             AttachError::Internal { what } => f.write_str(what),
         }
@@ -82,7 +90,8 @@ pub struct Target {
 }
 
 impl Target {
-    /// Finds out who `pid` is and whether it can and may be profiled. Nothing of the target is changed or stopped.
+    /// Finds out who `pid` is and whether it can and may be profiled. Nothing of the target is
+    /// changed or stopped.
     pub fn attach(pid: u32) -> Result<Target, AttachError> {
         if pid == 0 || i32::try_from(pid).is_err() {
             return Err(AttachError::NoSuchProcess { pid });
@@ -92,7 +101,8 @@ impl Target {
         }
         refuse_setuid(pid)?;
         check_proc()?;
-        // From here on the descriptor decides who is meant: the number may be given to another process any time.
+        // From here on the descriptor decides who is meant: the number may be given to another
+        // process any time.
         let pidfd = pid_descriptor(pid)?;
         let stat = Stat::read(pid).map_err(|_| gone_or_hidden(pid, &pidfd))?;
         let status = Status::read(pid).map_err(|_| gone_or_hidden(pid, &pidfd))?;
@@ -115,7 +125,8 @@ impl Target {
             unit: cgroup::unit_of(pid),
             started_unix_ns: unix_ns_of(stat.start),
         };
-        // Everything was read by number: only if it is still the same process did all of it belong to it.
+        // Everything was read by number: only if it is still the same process did all of it belong
+        // to it.
         match Stat::read(pid) {
             Ok(now) if now.start == target.start && target.alive() => Ok(target),
             _ => Err(AttachError::EndedEarly { pid }),
@@ -159,17 +170,22 @@ impl Target {
     /// False once every thread has ended, also while nobody has waited for the zombie yet.
     pub fn alive(&self) -> bool {
         let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];
-        matches!(rustix::event::poll(&mut fds, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0))
+        matches!(
+            rustix::event::poll(&mut fds, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 })),
+            Ok(0)
+        )
     }
 
     /// Asked again after the target replaced its program: it may have become somebody else's.
     pub fn still_permitted(&self) -> Result<(), AttachError> {
-        let status = Status::read(self.pid).map_err(|_| AttachError::EndedEarly { pid: self.pid })?;
+        let status =
+            Status::read(self.pid).map_err(|_| AttachError::EndedEarly { pid: self.pid })?;
         may_look(self.pid, &status)?;
         check_word_size(self.pid)
     }
 
-    /// Cores it may use, in thousandths: its CPU affinity and the quota of its cgroups, whichever is less.
+    /// Cores it may use, in thousandths: its CPU affinity and the quota of its cgroups, whichever
+    /// is less.
     pub fn cores_allowed(&self) -> u64 {
         let affinity = i32::try_from(self.pid)
             .ok()
@@ -187,7 +203,8 @@ pub fn permitted(pid: u32) -> bool {
     Status::read(pid).is_ok_and(|status| may_look(pid, &status).is_ok())
 }
 
-/// A thread of `pid` that has memory: the leader, unless that is a zombie while others live on. `None` if none has.
+/// A thread of `pid` that has memory: the leader, unless that is a zombie while others live on.
+/// `None` if none has.
 pub fn witness(pid: u32) -> Option<u32> {
     if Stat::read(pid).is_ok_and(|stat| !stat.dead()) {
         return Some(pid);
@@ -263,10 +280,15 @@ impl Status {
             std::str::from_utf8(&line[key.len()..]).ok()
         };
         let four = |key: &[u8]| -> Option<[u32; 4]> {
-            let numbers: Option<Vec<u32>> = value(key)?.split_ascii_whitespace().map(|n| n.parse().ok()).collect();
+            let numbers: Option<Vec<u32>> =
+                value(key)?.split_ascii_whitespace().map(|n| n.parse().ok()).collect();
             numbers?.try_into().ok()
         };
-        Some(Status { tgid: value(b"Tgid:")?.trim().parse().ok()?, uids: four(b"Uid:")?, gids: four(b"Gid:")? })
+        Some(Status {
+            tgid: value(b"Tgid:")?.trim().parse().ok()?,
+            uids: four(b"Uid:")?,
+            gids: four(b"Gid:")?,
+        })
     }
 }
 
@@ -308,23 +330,29 @@ fn pid_descriptor(pid: u32) -> Result<OwnedFd, AttachError> {
     let raw = Pid::from_raw(pid as i32).ok_or(AttachError::NoSuchProcess { pid })?;
     match rustix::process::pidfd_open(raw, PidfdFlags::empty()) {
         Ok(fd) => Ok(fd),
-        // EINVAL (ENOENT from 6.15 or so on) is how the kernel says that it is a thread, not a process.
+        // EINVAL (ENOENT from 6.15 or so on) is how the kernel says that it is a thread, not a
+        // process.
         Err(Errno::INVAL | Errno::NOENT) => Err(match Status::read(pid) {
             Ok(status) if status.tgid == std::process::id() => {
                 AttachError::CannotProfile { pid, why: "it is a thread of sampletop itself".into() }
             }
-            Ok(status) if status.tgid != pid => AttachError::ThreadOf { tid: pid, pid: status.tgid },
+            Ok(status) if status.tgid != pid => {
+                AttachError::ThreadOf { tid: pid, pid: status.tgid }
+            }
             _ => AttachError::NoSuchProcess { pid },
         }),
         Err(Errno::SRCH) => Err(AttachError::NoSuchProcess { pid }),
         Err(Errno::NOSYS) => Err(AttachError::Internal {
             what: "this kernel has no pidfd_open; sampletop needs Linux 5.3 or newer".into(),
         }),
-        Err(errno) => Err(AttachError::Internal { what: format!("process {pid} cannot be held on to: {errno}") }),
+        Err(errno) => Err(AttachError::Internal {
+            what: format!("process {pid} cannot be held on to: {errno}"),
+        }),
     }
 }
 
-/// /proc/PID could not be read although a descriptor was had: it has ended since, or /proc hides it.
+/// /proc/PID could not be read although a descriptor was had: it has ended since, or /proc hides
+/// it.
 fn gone_or_hidden(pid: u32, pidfd: &OwnedFd) -> AttachError {
     let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
     let timeout = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -342,7 +370,10 @@ fn check_kind(pid: u32, stat: &Stat) -> Result<(), AttachError> {
     /// include/linux/sched.h
     const PF_KTHREAD: u64 = 0x0020_0000;
     if stat.flags & PF_KTHREAD != 0 {
-        return Err(AttachError::CannotProfile { pid, why: "it is a kernel thread; choose a user process".into() });
+        return Err(AttachError::CannotProfile {
+            pid,
+            why: "it is a kernel thread; choose a user process".into(),
+        });
     }
     // The leader may be dead while other threads live on; that is a process like any other.
     if stat.dead() && witness(pid).is_none() {
@@ -354,15 +385,17 @@ fn check_kind(pid: u32, stat: &Stat) -> Result<(), AttachError> {
     Ok(())
 }
 
-/// Root may look at everything. Everybody else where the kernel grants ptrace access without the capabilities of
-/// sampletop itself. Where sampletop has none the kernel asks again at each thing that is read, so that the states of one's
-/// own process may be seen although its memory may not (Yama, PR_SET_DUMPABLE).
+/// Root may look at everything. Everybody else where the kernel grants ptrace access without the
+/// capabilities of sampletop itself. Where sampletop has none the kernel asks again at each thing
+/// that is read, so that the states of one's own process may be seen although its memory may not
+/// (Yama, PR_SET_DUMPABLE).
 fn may_look(pid: u32, status: &Status) -> Result<(), AttachError> {
     let own = rustix::process::getuid().as_raw();
     if own == 0 {
         return Ok(());
     }
-    let asked = privileges::without(|| File::open(format!("/proc/{}/mem", witness(pid).unwrap_or(pid))));
+    let asked =
+        privileges::without(|| File::open(format!("/proc/{}/mem", witness(pid).unwrap_or(pid))));
     let Err(refusal) = asked else { return Ok(()) };
     if matches!(refusal.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) {
         return Err(AttachError::EndedEarly { pid });
@@ -387,7 +420,11 @@ fn may_look(pid: u32, status: &Status) -> Result<(), AttachError> {
 
 /// kernel.yama.ptrace_scope; `None` where there is no Yama.
 pub fn yama_scope() -> Option<u32> {
-    std::str::from_utf8(&read_proc("/proc/sys/kernel/yama/ptrace_scope").ok()?).ok()?.trim().parse().ok()
+    std::str::from_utf8(&read_proc("/proc/sys/kernel/yama/ptrace_scope").ok()?)
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
 }
 
 /// From /etc/passwd where that knows it, else the number.
@@ -403,10 +440,13 @@ pub fn user_name(uid: u32) -> String {
     named.unwrap_or(wanted)
 }
 
-/// The auxiliary vector is in words of the process's own size: whichever reading shows AT_PHENT with the size of that
-/// class's program headers is the right one. Needs no file of the target. Unreadable: given the benefit of the doubt.
+/// The auxiliary vector is in words of the process's own size: whichever reading shows AT_PHENT
+/// with the size of that class's program headers is the right one. Needs no file of the target.
+/// Unreadable: given the benefit of the doubt.
 fn check_word_size(pid: u32) -> Result<(), AttachError> {
-    let Ok(vector) = read_proc(&format!("/proc/{}/auxv", witness(pid).unwrap_or(pid))) else { return Ok(()) };
+    let Ok(vector) = read_proc(&format!("/proc/{}/auxv", witness(pid).unwrap_or(pid))) else {
+        return Ok(());
+    };
     if is_32_bit(&vector) {
         return Err(AttachError::CannotProfile {
             pid,
@@ -419,8 +459,12 @@ fn check_word_size(pid: u32) -> Result<(), AttachError> {
 fn is_32_bit(vector: &[u8]) -> bool {
     const AT_PHENT: u64 = 4;
     let has = |word: usize, size: u64| {
-        let number = |bytes: &[u8]| bytes.iter().rev().fold(0u64, |value, byte| value << 8 | u64::from(*byte));
-        vector.chunks_exact(2 * word).any(|e| number(&e[..word]) == AT_PHENT && number(&e[word..]) == size)
+        let number = |bytes: &[u8]| {
+            bytes.iter().rev().fold(0u64, |value, byte| value << 8 | u64::from(*byte))
+        };
+        vector
+            .chunks_exact(2 * word)
+            .any(|e| number(&e[..word]) == AT_PHENT && number(&e[word..]) == size)
     };
     !has(8, 56) && has(4, 32)
 }
@@ -428,7 +472,11 @@ fn is_32_bit(vector: &[u8]) -> bool {
 /// Its command line as it is now, cleaned and capped; `None` where there is none.
 pub fn command_of(pid: u32) -> Option<String> {
     let mut bytes = Vec::new();
-    File::open(format!("/proc/{pid}/cmdline")).ok()?.take(4 * COMMAND_MAX as u64).read_to_end(&mut bytes).ok()?;
+    File::open(format!("/proc/{pid}/cmdline"))
+        .ok()?
+        .take(4 * COMMAND_MAX as u64)
+        .read_to_end(&mut bytes)
+        .ok()?;
     while bytes.last() == Some(&0) {
         bytes.pop();
     }
@@ -455,118 +503,4 @@ pub fn unix_ns_of(start: u64) -> i128 {
 
 #[cfg(test)]
 #[expect(unsafe_code, reason = "asks the C library what the test needs")]
-mod tests {
-    use super::*;
-    use std::io::Write;
-    use std::process::{Child, Command, Stdio};
-
-    /// A child that is killed and waited for when the test is over.
-    struct Sleeper(Child);
-
-    impl Sleeper {
-        /// `cat`, which has answered: while a program is being replaced its command line is empty for a moment.
-        fn start() -> Sleeper {
-            let mut cat =
-                Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("cat is needed");
-            cat.stdin.as_mut().unwrap().write_all(b"x").unwrap();
-            cat.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
-            Sleeper(cat)
-        }
-    }
-
-    impl Drop for Sleeper {
-        fn drop(&mut self) {
-            let _ = self.0.kill();
-            let _ = self.0.wait();
-        }
-    }
-
-    #[test]
-    fn a_child_is_attached_and_its_end_is_seen() {
-        let mut child = Sleeper::start();
-        let pid = child.0.id();
-        let target = Target::attach(pid).unwrap();
-        assert_eq!((target.pid(), target.uid()), (pid, rustix::process::getuid().as_raw()));
-        assert_eq!(target.command(), "cat");
-        assert!(target.start() > 0);
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as i128;
-        let age = now - target.started_unix_ns();
-        // Start times are rounded down to a clock tick (10 ms).
-        assert!((-20_000_000..600_000_000_000).contains(&age), "{age}");
-        assert!(target.cores_allowed() >= 1);
-        assert!(target.alive());
-        target.still_permitted().unwrap();
-        child.0.kill().unwrap();
-        // Not waited for: a zombie.
-        rustix::event::poll(&mut [PollFd::new(&target.pidfd(), PollFlags::IN)], None).unwrap();
-        assert!(!target.alive());
-        let error = Target::attach(pid).unwrap_err();
-        assert_eq!(error.exit_code(), 5, "{error}");
-        assert!(error.to_string().contains("zombie"), "{error}");
-        child.0.wait().unwrap();
-        assert_eq!(Target::attach(pid).unwrap_err(), AttachError::NoSuchProcess { pid });
-    }
-
-    #[test]
-    fn what_cannot_be_profiled_is_refused() {
-        for pid in [0, u32::MAX, i32::MAX as u32] {
-            assert_eq!(Target::attach(pid).unwrap_err().exit_code(), 3, "{pid}");
-        }
-        let own = Target::attach(std::process::id()).unwrap_err();
-        assert_eq!(own.exit_code(), 5);
-        // SAFETY: gettid has no arguments and cannot fail.
-        let tid = std::thread::spawn(|| unsafe { libc::gettid() } as u32).join().unwrap();
-        // Whoever joins a thread may go on before it is gone.
-        while std::path::Path::new(&format!("/proc/self/task/{tid}")).exists() {
-            std::thread::yield_now();
-        }
-        // That thread is gone; this one, of the test harness, is not the leader.
-        assert_eq!(Target::attach(tid).unwrap_err().exit_code(), 3);
-        // SAFETY: as above.
-        let here = unsafe { libc::gettid() } as u32;
-        if here != std::process::id() {
-            let error = Target::attach(here).unwrap_err();
-            assert_eq!(error.exit_code(), 5, "{error}");
-        }
-    }
-
-    #[test]
-    fn stat_lines() {
-        let line = b"42 (a) R (b)) Z 1 42 42 0 -1 2097152 0 0 0 0 1 2 3 4 20 0 7 0 12345 0 0\n";
-        let stat = Stat::parse(line).unwrap();
-        assert_eq!((stat.comm.as_str(), stat.state, stat.threads, stat.start), ("a) R (b)", b'Z', 7, 12345));
-        assert!(
-            matches!(check_kind(1 << 23, &stat), Err(AttachError::CannotProfile { why, .. }) if why.contains("kernel"))
-        );
-        for broken in
-            [&b""[..], b"42", b"42 (a", b"42 )a(", b"42 (a) ", b"42 (a) S 1 2 3", b"42 (a) S 1 2 3 4 5 x 7 8 9 10 11"]
-        {
-            assert_eq!(Stat::parse(broken), None);
-        }
-    }
-
-    #[test]
-    fn status_text() {
-        let text = b"Name:\tx\nTgid:\t7\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\n";
-        let status = Status::parse(text).unwrap();
-        assert_eq!(status, Status { tgid: 7, uids: [1, 2, 3, 4], gids: [5, 6, 7, 8] });
-        assert_eq!(Status::parse(b"Tgid:\t7\nUid:\t1\t2\t3\nGid:\t5\t6\t7\t8\n"), None);
-    }
-
-    #[test]
-    fn word_sizes() {
-        let long: Vec<u8> = [3u64, 0x40, 4, 56, 5, 13, 0, 0].iter().flat_map(|w| w.to_le_bytes()).collect();
-        let short: Vec<u8> = [3u32, 0x34, 4, 32, 5, 9, 0, 0].iter().flat_map(|w| w.to_le_bytes()).collect();
-        assert!(!is_32_bit(&long));
-        assert!(is_32_bit(&short));
-        assert!(!is_32_bit(b""));
-        assert!(!is_32_bit(&read_proc("/proc/self/auxv").unwrap()), "this very process");
-    }
-
-    #[test]
-    fn errors_are_one_sentence_with_a_fix() {
-        let error = AttachError::ThreadOf { tid: 5, pid: 4 };
-        assert_eq!(error.to_string(), "no process has the pid 5: it is a thread of process 4; use `-p 4`");
-        assert_eq!(error.exit_code(), 3);
-    }
-}
+mod tests;

@@ -1,8 +1,10 @@
-//! Threads of a target: the list, their counters, names, states and system calls, through descriptors that stay open.
+//! Threads of a target: the list, their counters, names, states and system calls, through
+//! descriptors that stay open.
 //!
-//! Everything is read from `/proc/PID/task`. Costs, kernel 6.18: a pread of `schedstat` on a kept descriptor 0.35 us,
-//! of `syscall` 0.7 us, of `stat` 1 us; open, read and close is three to six times that. Where all cores are busy and the
-//! thread runs: `schedstat` 1.5 us, `comm` 0.7, `syscall` 1.1, `stat` 3.7.
+//! Everything is read from `/proc/PID/task`. Costs, kernel 6.18: a pread of `schedstat` on a kept
+//! descriptor 0.35 us, of `syscall` 0.7 us, of `stat` 1 us; open, read and close is three to six
+//! times that. Where all cores are busy and the thread runs: `schedstat` 1.5 us, `comm` 0.7,
+//! `syscall` 1.1, `stat` 3.7.
 
 #![expect(unsafe_code, reason = "reads the CPU clock of another process")]
 
@@ -89,7 +91,9 @@ impl Descriptors {
 
     fn take(&self, reserved: bool) -> bool {
         let keep = if reserved { 0 } else { self.reserved };
-        self.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1).filter(|left| *left >= keep)).is_ok()
+        self.left
+            .fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1).filter(|left| *left >= keep))
+            .is_ok()
     }
 
     fn give_back(&self, number: usize) {
@@ -111,7 +115,8 @@ pub struct Tasks {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CounterSource {
     Schedstat,
-    /// The kernel was built without CONFIG_SCHED_INFO: `stat` (clock ticks) and `status` (context switches).
+    /// The kernel was built without CONFIG_SCHED_INFO: `stat` (clock ticks) and `status` (context
+    /// switches).
     Stat,
 }
 
@@ -160,14 +165,15 @@ impl Tasks {
         Ok(())
     }
 
-    /// The directory's link count: 2 + threads, for the price of one fstat. Two births and two deaths between
-    /// two calls look like none; the deaths are noticed by reading the threads' counters.
+    /// The directory's link count: 2 + threads, for the price of one fstat. Two births and two
+    /// deaths between two calls look like none; the deaths are noticed by reading the threads'
+    /// counters.
     pub fn links(&self) -> u64 {
         rustix::fs::fstat(&self.dir).map_or(0, |stat| stat.st_nlink)
     }
 
-    /// CPU time of all threads, those that have ended included; `None` once the process has been waited for. The kernel adds up
-    /// the counters of the threads.
+    /// CPU time of all threads, those that have ended included; `None` once the process has been
+    /// waited for. The kernel adds up the counters of the threads.
     pub fn clock(&self) -> Option<Ns> {
         self.count(|r| r.clocks += 1);
         process_cpu(self.pid)
@@ -235,7 +241,8 @@ impl Tasks {
         Ok(RawName::new(text.strip_suffix(b"\n").unwrap_or(text)))
     }
 
-    /// Who traces the thread (0: nobody), from `status`; opened for each read, it is rarely asked for.
+    /// Who traces the thread (0: nobody), from `status`; opened for each read, it is rarely asked
+    /// for.
     pub fn tracer(&self, files: &ThreadFiles) -> Result<u32, ReadError> {
         let mut buf = [0; 4096];
         let fd = self.open_file(files.tid, "status")?;
@@ -256,7 +263,8 @@ impl Tasks {
         self.reads.set(reads);
     }
 
-    /// Reads a file of a thread from its beginning, through `kept` where there is one or room for one.
+    /// Reads a file of a thread from its beginning, through `kept` where there is one or room for
+    /// one.
     fn read<'b>(
         &self,
         tid: u32,
@@ -285,7 +293,8 @@ impl Tasks {
             }
         };
         match rustix::io::pread(fd, &mut *buf, 0) {
-            // A thread that ends between open and read gives nothing rather than ESRCH for some files.
+            // A thread that ends between open and read gives nothing rather than ESRCH for some
+            // files.
             Ok(0) => Err(ReadError::Gone),
             Ok(n) => Ok(&buf[..n]),
             Err(errno) => Err(errno.into()),
@@ -293,7 +302,12 @@ impl Tasks {
     }
 
     fn open_file(&self, tid: u32, file: &str) -> Result<OwnedFd, ReadError> {
-        let opened = openat(&self.dir, format!("{tid}/{file}"), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+        let opened = openat(
+            &self.dir,
+            format!("{tid}/{file}"),
+            OFlags::RDONLY | OFlags::CLOEXEC,
+            Mode::empty(),
+        );
         if let Err(Errno::MFILE | Errno::NFILE) = opened {
             // Keep no more from now on, so that what is opened for one read finds room.
             self.budget.left.store(0, Relaxed);
@@ -308,24 +322,27 @@ pub fn raise_descriptor_limit() -> usize {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     if limit.current < limit.maximum || limit.maximum.is_none() {
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+        let _ =
+            setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     }
     getrlimit(Resource::Nofile).current.map_or(1 << 20, |n| n.min(1 << 20) as usize)
 }
 
-/// CPU time of all threads of a process, those that have ended included; `None` once it has been waited for.
+/// CPU time of all threads of a process, those that have ended included; `None` once it has been
+/// waited for.
 pub fn process_cpu(pid: u32) -> Option<Ns> {
     let mut clock = 0;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: both calls only write to the variables given to them.
     let failed = unsafe {
-        libc::clock_getcpuclockid(pid as libc::pid_t, &mut clock) != 0 || libc::clock_gettime(clock, &mut time) != 0
+        libc::clock_getcpuclockid(pid as libc::pid_t, &mut clock) != 0
+            || libc::clock_gettime(clock, &mut time) != 0
     };
     (!failed).then_some(time.tv_sec as u64 * SECOND + time.tv_nsec as u64)
 }
 
-/// This thread has certainly been put on a core: a zero in its own schedstat means that the kernel does not count. (Its run
-/// time may well be 0 still, that lags.)
+/// This thread has certainly been put on a core: a zero in its own schedstat means that the kernel
+/// does not count. (Its run time may well be 0 still, that lags.)
 fn own_counter_source() -> CounterSource {
     let text = fs::read("/proc/thread-self/schedstat").unwrap_or_default();
     match parse_schedstat(&text) {
@@ -342,11 +359,13 @@ fn ticks_to_ns(ticks: u64) -> Ns {
 /// `RUN_NS DELAY_NS RUNS`.
 pub fn parse_schedstat(text: &[u8]) -> Option<Counters> {
     let mut fields = fields(text).map(decimal);
-    let counters = Counters { run_ns: fields.next()??, delay_ns: fields.next()??, runs: fields.next()?? };
+    let counters =
+        Counters { run_ns: fields.next()??, delay_ns: fields.next()??, runs: fields.next()?? };
     Some(counters)
 }
 
-/// Sum of both kinds of context switches in `/proc/PID/task/TID/status`: it moves whenever the thread has run and stopped.
+/// Sum of both kinds of context switches in `/proc/PID/task/TID/status`: it moves whenever the
+/// thread has run and stopped.
 pub fn parse_switches(text: &[u8]) -> Option<u64> {
     let mut sum = None;
     for line in text.split(|b| *b == b'\n') {
@@ -381,7 +400,8 @@ pub fn parse_stat(text: &[u8]) -> Option<Stat> {
     Some(Stat { name: unescape(name), state, start, cpu_ticks: utime.wrapping_add(stime) })
 }
 
-/// The kernel writes newline and backslash of a name as `\n` and `\\` in `stat` (fs/proc/array.c, proc_task_name).
+/// The kernel writes newline and backslash of a name as `\n` and `\\` in `stat` (fs/proc/array.c,
+/// proc_task_name).
 fn unescape(name: &[u8]) -> RawName {
     let mut plain = Vec::with_capacity(16);
     let mut bytes = name.iter();
@@ -399,7 +419,8 @@ fn unescape(name: &[u8]) -> RawName {
     RawName::new(&plain)
 }
 
-/// The three forms: `running`; `-1 SP PC`; `NUMBER ARG x 6 SP PC` (fs/proc/base.c, proc_pid_syscall).
+/// The three forms: `running`; `-1 SP PC`; `NUMBER ARG x 6 SP PC` (fs/proc/base.c,
+/// proc_pid_syscall).
 pub fn parse_syscall(text: &[u8]) -> Option<Doing> {
     if text.starts_with(b"running") {
         return Some(Doing::Running);
@@ -436,139 +457,4 @@ fn hexadecimal(field: &[u8]) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    #[test]
-    fn counters_are_the_three_fields_of_schedstat() {
-        let counters = Counters { run_ns: 123, delay_ns: 45, runs: 6 };
-        assert_eq!(parse_schedstat(b"123 45 6\n"), Some(counters));
-        assert_eq!(parse_schedstat(b"123 45\n"), None);
-        assert_eq!(decimal(b"18446744073709551615"), Some(u64::MAX));
-        for none in [&b"18446744073709551616"[..], b"", b"-1", b"+1", b"1x", b"1/"] {
-            assert_eq!(decimal(none), None);
-        }
-    }
-
-    #[test]
-    fn stat_survives_a_name_made_to_confuse() {
-        let tail = "S 1 2 3 4 5 6 7 8 9 10 100 23 14 15 20 0 7 0 4242 17";
-        let stat = parse_stat(format!("12 (a) R (b\\n\\\\) {tail}").as_bytes()).expect("parsed");
-        assert_eq!(stat.name.bytes(), b"a) R (b\n\\");
-        assert_eq!((stat.state, stat.start, stat.cpu_ticks), (b'S', 4242, 123));
-    }
-
-    #[test]
-    fn the_three_forms_of_syscall() {
-        assert_eq!(parse_syscall(b"running\n"), Some(Doing::Running));
-        assert_eq!(
-            parse_syscall(b"-1 0x7ffc10 0x401000\n"),
-            Some(Doing::Blocked { call: Syscall { number: -1, args: [0; 6] }, sp: 0x7ffc10, pc: 0x401000 })
-        );
-        assert_eq!(
-            parse_syscall(b"232 0x5 0x7f00 0x10 0xffffffffffffffff 0x0 0x8 0x7ffc10 0x401000\n"),
-            Some(Doing::Blocked {
-                call: Syscall { number: 232, args: [5, 0x7f00, 0x10, u64::MAX, 0, 8] },
-                sp: 0x7ffc10,
-                pc: 0x401000
-            })
-        );
-        assert_eq!(parse_syscall(b"232 0x5 0x7f00\n"), None);
-    }
-
-    #[test]
-    fn switches_are_both_kinds() {
-        let text = b"Name:\tx\nvoluntary_ctxt_switches:\t150\nnonvoluntary_ctxt_switches:\t545\n";
-        assert_eq!(parse_switches(text), Some(695));
-        assert_eq!(parse_switches(b"Name:\tx\n"), None);
-        assert_eq!(parse_tracer(b"Name:\tx\nTracerPid:\t17\nUid:\t0\n"), Some(17));
-    }
-
-    proptest! {
-        #[test]
-        fn garbage_never_panics(text in proptest::collection::vec(any::<u8>(), 0..300)) {
-            let _ = (parse_schedstat(&text), parse_stat(&text), parse_syscall(&text), parse_switches(&text));
-        }
-    }
-
-    #[test]
-    fn a_thread_is_read_through_kept_descriptors_and_known_to_be_gone() {
-        let (tid_out, tid_in) = std::sync::mpsc::channel();
-        let (go_out, go_in) = std::sync::mpsc::channel::<()>();
-        let thread = std::thread::Builder::new()
-            .name("a (name) R".into())
-            .spawn(move || {
-                let _ = tid_out.send(rustix::thread::gettid().as_raw_pid() as u32);
-                let _ = go_in.recv();
-            })
-            .expect("a thread");
-        let tid = tid_in.recv().expect("its id");
-        let tasks = Tasks::open(std::process::id(), 100).expect("our own threads");
-        let mut listed = Vec::new();
-        tasks.list(&mut listed).expect("listed");
-        assert!(listed.contains(&tid));
-
-        let mut files = tasks.thread(tid);
-        assert!(tasks.counters(&mut files).expect("counters").runs > 0);
-        assert_eq!(tasks.stat(&mut files).expect("stat").name.bytes(), b"a (name) R");
-        assert_eq!(tasks.name(&mut files).expect("comm").bytes(), b"a (name) R");
-        assert!(tasks.doing(&mut files).is_ok());
-        let opens = tasks.reads().opens;
-        assert!(tasks.counters(&mut files).is_ok() && tasks.stat(&mut files).is_ok());
-        assert_eq!(tasks.reads().opens, opens, "the descriptors were kept");
-
-        drop(go_out);
-        thread.join().expect("it ends");
-        // join returns when the thread has left user mode; the kernel removes it a moment later.
-        while tasks.counters(&mut files) != Err(ReadError::Gone) {
-            std::thread::yield_now();
-        }
-        tasks.forget(files);
-    }
-
-    #[test]
-    fn a_kernel_that_counts_is_recognised_from_a_new_thread() {
-        let expected = fs::read_to_string("/proc/self/schedstat").is_ok_and(|text| !text.starts_with("0 0 0"));
-        for _ in 0..50 {
-            let source = std::thread::spawn(own_counter_source).join().expect("it ends");
-            assert_eq!(source == CounterSource::Schedstat, expected);
-        }
-    }
-
-    #[test]
-    fn links_count_the_threads() {
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("sleep starts");
-        let tasks = Tasks::open(child.id(), 0).expect("its threads");
-        assert_eq!(tasks.links(), 3);
-        let _ = child.kill();
-        let _ = child.wait();
-    }
-
-    #[test]
-    fn the_second_half_of_the_descriptors_is_for_counters() {
-        let tasks = Tasks::open(std::process::id(), 4).expect("our own threads");
-        let mut threads = [(); 4].map(|()| tasks.thread(std::process::id()));
-        for files in &mut threads[..2] {
-            assert!(tasks.stat(files).is_ok() && tasks.doing(files).is_ok());
-        }
-        let kept = |files: &ThreadFiles| [&files.counters, &files.stat, &files.syscall].map(Option::is_some);
-        assert_eq!([kept(&threads[0]), kept(&threads[1])], [[false, true, true], [false; 3]]);
-        assert!(!tasks.short_of_descriptors());
-        for files in &mut threads {
-            assert!(tasks.counters(files).is_ok());
-        }
-        assert_eq!(threads.iter().filter(|files| files.counters.is_some()).count(), 2);
-        assert!(tasks.short_of_descriptors(), "of two the counters' file is opened for each read");
-    }
-
-    #[test]
-    fn without_descriptors_each_read_opens() {
-        let tasks = Tasks::open(std::process::id(), 0).expect("our own threads");
-        let mut files = tasks.thread(std::process::id());
-        assert!(tasks.counters(&mut files).is_ok() && tasks.counters(&mut files).is_ok());
-        assert_eq!(tasks.reads().opens, 2);
-        assert!(tasks.short_of_descriptors());
-    }
-}
+mod tests;

@@ -8,7 +8,8 @@ pub const MOST: Duration = Duration::from_secs(300);
 /// However long a server wants to be left alone.
 pub const ASKED_MOST: Duration = Duration::from_secs(3600);
 
-/// Twice as long after each failure, and a random part of it: servers that come back are not run over by all hosts at once.
+/// Twice as long after each failure, and a random part of it: servers that come back are not run
+/// over by all hosts at once.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Backoff {
     failures: u32,

@@ -1,4 +1,5 @@
-//! The one request there is: `POST` over HTTP/1.1, by TLS where the address says so; certificates are always checked.
+//! The one request there is: `POST` over HTTP/1.1, by TLS where the address says so; certificates
+//! are always checked.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -57,7 +58,9 @@ impl Http {
             .user_agent(concat!("sampletop/", env!("CARGO_PKG_VERSION")));
         if encrypted {
             let provider = Arc::new(rustls::crypto::ring::default_provider());
-            let tls = TlsConfig::builder().root_certs(authorities()?).unversioned_rustls_crypto_provider(provider);
+            let tls = TlsConfig::builder()
+                .root_certs(authorities()?)
+                .unversioned_rustls_crypto_provider(provider);
             config = config.tls_config(tls.build());
         } else {
             // One that the environment names would see the token of a server on this machine.
@@ -78,8 +81,11 @@ impl Http {
             Some(Token::File(path)) => {
                 let shown = file::shown(path);
                 let mut line = String::new();
-                let read = File::open(path).and_then(|file| BufReader::new(file.take(TOKEN_MAX)).read_line(&mut line));
-                read.map_err(|error| format!("cannot read the token in `{shown}`: {}", file::why(&error)))?;
+                let read = File::open(path)
+                    .and_then(|file| BufReader::new(file.take(TOKEN_MAX)).read_line(&mut line));
+                read.map_err(|error| {
+                    format!("cannot read the token in `{shown}`: {}", file::why(&error))
+                })?;
                 let line = line.trim();
                 if line.is_empty() || !line.bytes().all(|byte| byte.is_ascii_graphic()) {
                     return Err(format!(
@@ -103,8 +109,12 @@ impl Server for Http {
             Ok(authorization) => authorization,
             Err(sentence) => return Answer::Failed(sentence),
         };
-        let mut request =
-            self.agent.post(format!("{}?{query}", self.endpoint)).config().timeout_global(Some(within)).build();
+        let mut request = self
+            .agent
+            .post(format!("{}?{query}", self.endpoint))
+            .config()
+            .timeout_global(Some(within))
+            .build();
         request = request.header("Content-Type", "application/octet-stream");
         if let Some(authorization) = authorization {
             request = request.header("Authorization", authorization);
@@ -115,14 +125,20 @@ impl Server for Http {
         match request.send(body) {
             Ok(mut response) => {
                 let status = response.status().as_u16();
-                let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
-                let retry_after = header("Retry-After").and_then(|text| protocol::retry_after(text, unix_ns()));
+                let header =
+                    |name| response.headers().get(name).and_then(|value| value.to_str().ok());
+                let retry_after =
+                    header("Retry-After").and_then(|text| protocol::retry_after(text, unix_ns()));
                 let moved = header("Location").map(|to| format!("it is at {to}"));
                 let mut words = Vec::new();
                 // An answer that breaks off has said enough.
                 let _ = response.body_mut().as_reader().take(ANSWER_MAX).read_to_end(&mut words);
                 let words = moved.unwrap_or_else(|| String::from_utf8_lossy(&words).into_owned());
-                Answer::Said { status, retry_after, words: clean(words.trim(), TOLD_MAX).into_owned() }
+                Answer::Said {
+                    status,
+                    retry_after,
+                    words: clean(words.trim(), TOLD_MAX).into_owned(),
+                }
             }
             Err(error) => Answer::Failed(clean(&told(&error), TOLD_MAX).into_owned()),
         }
@@ -132,7 +148,9 @@ impl Server for Http {
 fn told(error: &ureq::Error) -> String {
     let tls = match error {
         ureq::Error::Rustls(error) => Some(error),
-        ureq::Error::Io(error) => error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()),
+        ureq::Error::Io(error) => {
+            error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>())
+        }
         _ => None,
     };
     match (error, tls) {
@@ -151,8 +169,10 @@ fn told(error: &ureq::Error) -> String {
 fn authorities() -> Result<RootCerts, String> {
     let found = rustls_native_certs::load_native_certs();
     if found.certs.is_empty() {
-        let why =
-            found.errors.first().map_or(String::new(), |error| format!(" ({})", clean(&error.to_string(), TOLD_MAX)));
+        let why = found
+            .errors
+            .first()
+            .map_or(String::new(), |error| format!(" ({})", clean(&error.to_string(), TOLD_MAX)));
         return Err(format!(
             "no certificate authorities are found on this machine{why}; install ca-certificates, or name a file by SSL_CERT_FILE"
         ));

@@ -1,5 +1,5 @@
-//! Carries what waits to the server, one after the other, and says what changes. Time comes from outside, and nothing here waits but the
-//! server's own answer.
+//! Carries what waits to the server, one after the other, and says what changes. Time comes from
+//! outside, and nothing here waits but the server's own answer.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,9 +19,11 @@ pub struct Courier<S> {
     trouble: Option<Trouble>,
     /// A profile was refused, and none was taken since.
     refused: bool,
-    /// The oldest, where the answer to it left open whose fault that is, and nothing was taken since.
+    /// The oldest, where the answer to it left open whose fault that is, and nothing was taken
+    /// since.
     doubted: Option<u64>,
-    /// It was doubted, and another was taken since: the fault is its own if it is refused once more.
+    /// It was doubted, and another was taken since: the fault is its own if it is refused once
+    /// more.
     suspect: Option<u64>,
     sent: u64,
 }
@@ -73,8 +75,14 @@ impl<S: Server> Courier<S> {
         self.sent
     }
 
-    /// Sends the oldest, if it is time; where that is doubted the newest, to learn whether the server takes any.
-    pub fn step(&mut self, spool: &Mutex<Spool>, moment: Moment, tell: &mut dyn FnMut(String)) -> Next {
+    /// Sends the oldest, if it is time; where that is doubted the newest, to learn whether the
+    /// server takes any.
+    pub fn step(
+        &mut self,
+        spool: &Mutex<Spool>,
+        moment: Moment,
+        tell: &mut dyn FnMut(String),
+    ) -> Next {
         // Whoever adds does not wait for the server: it is unlocked until there is an answer.
         let Some((number, request)) = self.choose(&mut lock(spool)) else { return Next::Idle };
         if moment.now < self.not_before && !moment.last {
@@ -92,7 +100,11 @@ impl<S: Server> Courier<S> {
                     Verdict::Taken => {
                         lock(spool).sent(number);
                         self.sent += 1;
-                        self.suspect = self.doubted.take().filter(|doubted| *doubted != number).or(self.suspect);
+                        self.suspect = self
+                            .doubted
+                            .take()
+                            .filter(|doubted| *doubted != number)
+                            .or(self.suspect);
                         self.mended(spool, tell);
                         self.refused = false;
                         Next::Again
@@ -100,7 +112,8 @@ impl<S: Server> Courier<S> {
                     Verdict::Barred => self.barred(spool, moment, status, said, tell),
                     Verdict::Later => self.later(spool, moment, retry_after, said, tell),
                     Verdict::Doubtful if self.suspect != Some(number) => {
-                        // Once it may be its own; if the next is no better, the server is in trouble.
+                        // Once it may be its own; if the next is no better, the server is in
+                        // trouble.
                         match self.doubted.replace(self.doubted.unwrap_or(number)) {
                             None => {
                                 let pause = self.backoff.failed(retry_after, moment.chance);
@@ -113,7 +126,10 @@ impl<S: Server> Courier<S> {
                         lock(spool).unfit(number);
                         self.mended(spool, tell);
                         if !std::mem::replace(&mut self.refused, true) {
-                            tell(format!("{} does not take a profile, which is dropped: {said}", self.endpoint));
+                            tell(format!(
+                                "{} does not take a profile, which is dropped: {said}",
+                                self.endpoint
+                            ));
                         }
                         Next::Again
                     }
@@ -140,7 +156,10 @@ impl<S: Server> Courier<S> {
     ) -> Next {
         if self.trouble.replace(Trouble::Passing) != Some(Trouble::Passing) {
             let place = file::shown(lock(spool).path());
-            tell(format!("cannot push to {}: {why}; profiles wait in `{place}`, sampling goes on", self.endpoint));
+            tell(format!(
+                "cannot push to {}: {why}; profiles wait in `{place}`, sampling goes on",
+                self.endpoint
+            ));
         }
         // What the server took before says nothing of it as it is now.
         self.suspect = None;

@@ -9,8 +9,8 @@
 //! resolve   names of servers, in a program without shared libraries
 //! ```
 //!
-//! Whoever has a profile puts it into the spool, which takes a file's time; a thread of its own, which alone knows the server,
-//! carries it from there.
+//! Whoever has a profile puts it into the spool, which takes a file's time; a thread of its own,
+//! which alone knows the server, carries it from there.
 
 mod backoff;
 mod client;
@@ -45,7 +45,8 @@ pub struct Origin {
     /// The service and host that are told, where the labels do not say otherwise.
     pub service: String,
     pub host: String,
-    /// The service by its true name: those of one service wait in one folder, also if each run tells it otherwise.
+    /// The service by its true name: those of one service wait in one folder, also if each run
+    /// tells it otherwise.
     pub folder: String,
     /// Names are replaced: such profiles never wait with others.
     pub redacted: bool,
@@ -94,14 +95,24 @@ impl Pusher {
     pub fn start(push: &Push, origin: &Origin) -> Result<Pusher, String> {
         let http = Http::new(push)?;
         let spool = Spool::open(&folder(push, origin)?, push.spool_bytes)?;
-        let shared = Arc::new(Shared { spool: Mutex::new(spool), state: Mutex::default(), changed: Condvar::new() });
+        let shared = Arc::new(Shared {
+            spool: Mutex::new(spool),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        });
         let courier = Courier::new(http, push.endpoint.clone());
         let thread = Arc::clone(&shared);
         std::thread::Builder::new()
             .name("push".into())
             .spawn(move || thread.carry(courier))
             .map_err(|error| format!("cannot start a thread to push: {error}"))?;
-        Ok(Pusher { shared, labels: labels(push, origin), written: true, displaced: 0, full: false })
+        Ok(Pusher {
+            shared,
+            labels: labels(push, origin),
+            written: true,
+            displaced: 0,
+            full: false,
+        })
     }
 
     /// Puts a packed profile behind the others that wait; `from` and `till` are ns since 1970.
@@ -116,7 +127,8 @@ impl Pusher {
             Err(_) => {}
             Ok(()) => self.written = true,
         }
-        let (displaced, waiting, place) = (spool.displaced(), spool.waiting(), file::shown(spool.path()));
+        let (displaced, waiting, place) =
+            (spool.displaced(), spool.waiting(), file::shown(spool.path()));
         drop(spool);
         if displaced > self.displaced && !self.full {
             eprintln!(
@@ -130,7 +142,8 @@ impl Pusher {
         self.shared.changed.notify_all();
     }
 
-    /// Lets the server have what it takes at once, for some seconds at most; the rest stays for the next run.
+    /// Lets the server have what it takes at once, for some seconds at most; the rest stays for the
+    /// next run.
     pub fn end(self) -> Outcome {
         let ends = Instant::now() + END_WITHIN;
         let mut state = lock(&self.shared.state);
@@ -141,13 +154,23 @@ impl Pusher {
             if left.is_zero() {
                 break;
             }
-            state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(|dead| dead.into_inner()).0;
+            state = self
+                .shared
+                .changed
+                .wait_timeout(state, left)
+                .unwrap_or_else(|dead| dead.into_inner())
+                .0;
         }
         let sent = state.sent;
         drop(state);
         let spool = lock(&self.shared.spool);
         let held = spool.held();
-        Outcome { sent, waiting: spool.waiting() - held, dropped: spool.dropped() + held, lost: held > 0 }
+        Outcome {
+            sent,
+            waiting: spool.waiting() - held,
+            dropped: spool.dropped() + held,
+            lost: held > 0,
+        }
     }
 }
 
@@ -169,8 +192,10 @@ impl Shared {
             if within.is_zero() {
                 return self.over(&courier);
             }
-            let moment = Moment { now: begin.elapsed(), within, chance: chance(), last: ends.is_some() };
-            let next = courier.step(&self.spool, moment, &mut |sentence| eprintln!("sampletop: {sentence}"));
+            let moment =
+                Moment { now: begin.elapsed(), within, chance: chance(), last: ends.is_some() };
+            let next = courier
+                .step(&self.spool, moment, &mut |sentence| eprintln!("sampletop: {sentence}"));
             match (next, ends) {
                 (Next::Again, _) => {}
                 (_, Some(_)) => return self.over(&courier),
@@ -197,7 +222,10 @@ impl Shared {
                     if left.is_zero() {
                         return;
                     }
-                    self.changed.wait_timeout(state, left).unwrap_or_else(|dead| dead.into_inner()).0
+                    self.changed
+                        .wait_timeout(state, left)
+                        .unwrap_or_else(|dead| dead.into_inner())
+                        .0
                 }
                 None if state.added => return,
                 None => self.changed.wait(state).unwrap_or_else(|dead| dead.into_inner()),
@@ -213,7 +241,9 @@ fn chance() -> f64 {
 
 fn labels(push: &Push, origin: &Origin) -> Vec<(String, String)> {
     let mut labels = push.labels.clone();
-    for (key, value) in [(protocol::SERVICE, service(&origin.service)), ("host", protocol::value(&origin.host))] {
+    for (key, value) in
+        [(protocol::SERVICE, service(&origin.service)), ("host", protocol::value(&origin.host))]
+    {
         if !value.is_empty() && !labels.iter().any(|(other, _)| other == key) {
             labels.push((key.into(), value));
         }
@@ -227,7 +257,8 @@ fn folder(push: &Push, origin: &Origin) -> Result<PathBuf, String> {
     let base = base.ok_or(
         "there is no place for profiles that wait to be pushed: HOME is not set; name one with `--push-spool DIR`",
     )?;
-    let named = push.labels.iter().find(|(key, _)| key == protocol::SERVICE).map(|(_, value)| value);
+    let named =
+        push.labels.iter().find(|(key, _)| key == protocol::SERVICE).map(|(_, value)| value);
     let service = named.unwrap_or(&origin.folder);
     let redacted = if origin.redacted { "redacted" } else { "" };
     let mut hasher = SipHasher24::new();
@@ -235,9 +266,18 @@ fn folder(push: &Push, origin: &Origin) -> Result<PathBuf, String> {
         hasher.write(part.as_bytes());
         hasher.write_u8(0);
     }
-    let host =
-        push.endpoint.split_once("://").map_or("", |(_, rest)| rest).split(['/', ':']).next().unwrap_or_default();
-    let host: String = host.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-')).take(64).collect();
+    let host = push
+        .endpoint
+        .split_once("://")
+        .map_or("", |(_, rest)| rest)
+        .split(['/', ':'])
+        .next()
+        .unwrap_or_default();
+    let host: String = host
+        .chars()
+        .filter(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-'))
+        .take(64)
+        .collect();
     Ok(base.join(format!("{host}-{:016x}", hasher.finish())))
 }
 
@@ -268,14 +308,20 @@ mod tests {
         let server = push("https://p.example:4040/ingest", &[]);
         let place = |push: &Push, origin: &Origin| folder(push, origin).expect("there is one");
         let first = place(&server, &origin("shop", false));
-        assert!(first.to_str().is_some_and(|path| path.starts_with("/spool/p.example-")), "{first:?}");
+        assert!(
+            first.to_str().is_some_and(|path| path.starts_with("/spool/p.example-")),
+            "{first:?}"
+        );
         assert_eq!(first, place(&server, &origin("shop", false)), "in the next run, too");
         let others = [
             place(&server, &origin("web", false)),
             place(&server, &origin("shop", true)),
             place(&push("https://p.example/ingest", &[]), &origin("shop", false)),
             place(&Push { tenant: Some("t".into()), ..server.clone() }, &origin("shop", false)),
-            place(&push("https://p.example:4040/ingest", &[("service_name", "a")]), &origin("shop", false)),
+            place(
+                &push("https://p.example:4040/ingest", &[("service_name", "a")]),
+                &origin("shop", false),
+            ),
         ];
         assert!(!others.contains(&first));
         // A label that says the service is the service.
@@ -285,17 +331,26 @@ mod tests {
 
     #[test]
     fn labels_that_are_given_count_more() {
-        let origin =
-            Origin { service: "/usr/bin/my app".into(), host: "a,b".into(), folder: "x".into(), redacted: false };
+        let origin = Origin {
+            service: "/usr/bin/my app".into(),
+            host: "a,b".into(),
+            folder: "x".into(),
+            redacted: false,
+        };
         let pairs = |given: &[(&str, &str)]| labels(&push("http://p/ingest", given), &origin);
         let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
         assert_eq!(pairs(&[]), [pair("service_name", "usr/bin/my-app"), pair("host", "a-b")]);
-        assert_eq!(pairs(&[("host", "h"), ("service_name", "s")]), [pair("host", "h"), pair("service_name", "s")]);
+        assert_eq!(
+            pairs(&[("host", "h"), ("service_name", "s")]),
+            [pair("host", "h"), pair("service_name", "s")]
+        );
     }
 
     #[test]
     fn chance_is_a_share() {
         let chances: Vec<f64> = (0..100).map(|_| chance()).collect();
-        assert!(chances.iter().all(|chance| (0.0..1.0).contains(chance)) && chances[0] != chances[1]);
+        assert!(
+            chances.iter().all(|chance| (0.0..1.0).contains(chance)) && chances[0] != chances[1]
+        );
     }
 }

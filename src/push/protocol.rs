@@ -1,8 +1,11 @@
 //! What `/ingest` of a Pyroscope server takes, and what its answers mean. Pure.
 //!
-//! A request is `POST .../ingest?name=SERVICE{KEY=VALUE,...}&from=S&until=S&format=pprof&spyName=sampletop` with a packed pprof profile as its
-//! body. What kind of a profile it is the server reads from its sample types; strings in the labels of samples become labels of
-//! series. Facts: grafana/pyroscope, pkg/ingester/pyroscope/ingest_handler.go, pkg/og/convert/pprof/profile.go, api/model/labelset, pkg/model/pprofsplit.
+//! A request is `POST
+//! .../ingest?name=SERVICE{KEY=VALUE,...}&from=S&until=S&format=pprof&spyName=sampletop` with a
+//! packed pprof profile as its body. What kind of a profile it is the server reads from its sample
+//! types; strings in the labels of samples become labels of series. Facts: grafana/pyroscope,
+//! pkg/ingester/pyroscope/ingest_handler.go, pkg/og/convert/pprof/profile.go, api/model/labelset,
+//! pkg/model/pprofsplit.
 
 use std::time::Duration;
 
@@ -14,9 +17,13 @@ pub const SERVICE: &str = "service_name";
 
 /// What a request says beside its body, fit for an address: the text behind its `?`.
 pub fn query(labels: &[(String, String)], from_unix_ns: i128, till_unix_ns: i128) -> String {
-    let service = labels.iter().find(|(key, _)| key == SERVICE).map_or("sampletop", |(_, value)| value);
-    let others: Vec<String> =
-        labels.iter().filter(|(key, _)| key != SERVICE).map(|(key, value)| format!("{key}={value}")).collect();
+    let service =
+        labels.iter().find(|(key, _)| key == SERVICE).map_or("sampletop", |(_, value)| value);
+    let others: Vec<String> = labels
+        .iter()
+        .filter(|(key, _)| key != SERVICE)
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
     let name = format!("{service}{{{}}}", others.join(","));
     let second = |unix_ns: i128| unix_ns.div_euclid(1_000_000_000);
     format!(
@@ -31,7 +38,8 @@ pub fn query(labels: &[(String, String)], from_unix_ns: i128, till_unix_ns: i128
 /// A name that the server takes for a service: letters, digits, `_`, `.`, `-`, `/`.
 pub fn service(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-' | '/');
-    let text: String = text.chars().take(VALUE_MAX).map(|c| if plain(c) { c } else { '-' }).collect();
+    let text: String =
+        text.chars().take(VALUE_MAX).map(|c| if plain(c) { c } else { '-' }).collect();
     match text.trim_matches(['-', '/', '.']) {
         "" => "sampletop".into(),
         text => text.into(),
@@ -57,7 +65,8 @@ pub enum Verdict {
     Barred,
     /// It will never be taken, others may.
     Unfit,
-    /// Either: Pyroscope says 422 of profiles that it does not like, and as long as its storage is not there.
+    /// Either: Pyroscope says 422 of profiles that it does not like, and as long as its storage is
+    /// not there.
     Doubtful,
 }
 
@@ -66,10 +75,12 @@ pub fn verdict(status: u16, words: &str) -> Verdict {
     match status {
         200..=299 => Verdict::Taken,
         408 | 409 | 425 | 429 => Verdict::Later,
-        // A running one says so of profiles that are too old, too large or unsound, else `Unavailable`.
+        // A running one says so of profiles that are too old, too large or unsound, else
+        // `Unavailable`.
         422 if words.contains("invalid_argument") => Verdict::Unfit,
         422 => Verdict::Doubtful,
-        // Not followed: a token is for the server that was named. And what is not there is another path.
+        // Not followed: a token is for the server that was named. And what is not there is another
+        // path.
         300..=399 | 401 | 402 | 403 | 404 | 405 | 407 | 410 | 421 | 426 => Verdict::Barred,
         400..=499 => Verdict::Unfit,
         _ => Verdict::Later,
@@ -96,13 +107,16 @@ mod tests {
 
     #[test]
     fn a_request_is_as_pyroscopes_own_clients_write_it() {
-        let labels = labels(&[("host", "h-1"), ("service_name", "my.app"), ("region", "eu west&=")]);
+        let labels =
+            labels(&[("host", "h-1"), ("service_name", "my.app"), ("region", "eu west&=")]);
         let second = 1_000_000_000;
         assert_eq!(
             query(&labels, 1_795_355_025 * second + 5, 1_795_355_028 * second + 5),
             "name=my%2Eapp%7Bhost%3Dh%2D1%2Cregion%3Deu%20west%26%3D%7D&from=1795355025&until=1795355029&format=pprof&spyName=sampletop"
         );
-        assert!(query(&[], 5 * second, 6 * second).starts_with("name=sampletop%7B%7D&from=5&until=6&"));
+        assert!(
+            query(&[], 5 * second, 6 * second).starts_with("name=sampletop%7B%7D&from=5&until=6&")
+        );
     }
 
     #[test]
@@ -116,7 +130,8 @@ mod tests {
 
     #[test]
     fn answers_have_their_meaning() {
-        let of = |status: &[u16]| status.iter().map(|status| verdict(*status, "")).collect::<Vec<_>>();
+        let of =
+            |status: &[u16]| status.iter().map(|status| verdict(*status, "")).collect::<Vec<_>>();
         assert_eq!(of(&[200, 204]), [Verdict::Taken; 2]);
         assert_eq!(of(&[408, 429, 500, 502, 503, 504, 100, 999]), [Verdict::Later; 8]);
         assert_eq!(of(&[301, 307, 401, 403, 404]), [Verdict::Barred; 5]);
@@ -125,7 +140,10 @@ mod tests {
         // As a Pyroscope of August 2026 says it.
         let too_old = r#"{"code":"unknown","message":"... failed: invalid_argument: profile ... is outside of ingestion window"}"#;
         let no_storage = r#"{"code":"unknown","message":"... failed: unknown: rpc error: code = Unavailable desc = service is unavailable"}"#;
-        assert_eq!((verdict(422, too_old), verdict(422, no_storage)), (Verdict::Unfit, Verdict::Doubtful));
+        assert_eq!(
+            (verdict(422, too_old), verdict(422, no_storage)),
+            (Verdict::Unfit, Verdict::Doubtful)
+        );
     }
 
     #[test]

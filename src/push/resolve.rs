@@ -2,9 +2,11 @@
 
 #![allow(unsafe_code, reason = "tells the C library where to look up hosts")]
 
-/// glibc asks the modules that /etc/nsswitch.conf names for hosts, and loads them: a program that is linked statically gets the machine's
-/// libraries, made for another glibc than its own, into its process. These two are within it. Measured with strace: without this
-/// `hosts: files myhostname resolve dns` looks for libnss_myhostname.so.2 and libnss_resolve.so.2, with it no library and no daemon is asked.
+/// glibc asks the modules that /etc/nsswitch.conf names for hosts, and loads them: a program that
+/// is linked statically gets the machine's libraries, made for another glibc than its own, into its
+/// process. These two are within it. Measured with strace: without this `hosts: files myhostname
+/// resolve dns` looks for libnss_myhostname.so.2 and libnss_resolve.so.2, with it no library and no
+/// daemon is asked.
 #[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
 pub fn load_no_modules() {
     use std::ffi::{c_char, c_int};
@@ -13,7 +15,8 @@ pub fn load_no_modules() {
         fn __nss_configure_lookup(database: *const c_char, services: *const c_char) -> c_int;
     }
     static ONCE: std::sync::Once = std::sync::Once::new();
-    // SAFETY: two strings that end in zero and live for ever. It comes before the first lookup: nobody else looks up hosts.
+    // SAFETY: two strings that end in zero and live for ever. It comes before the first lookup:
+    // nobody else looks up hosts.
     ONCE.call_once(|| unsafe {
         __nss_configure_lookup(c"hosts".as_ptr(), c"files dns".as_ptr());
     });

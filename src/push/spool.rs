@@ -1,7 +1,9 @@
-//! What waits to be sent: files of one folder, each a request, the oldest first. Bounded; one sampletop at a time.
+//! What waits to be sent: files of one folder, each a request, the oldest first. Bounded; one
+//! sampletop at a time.
 //!
-//! Each file is written whole or not at all and flushed to the disk, so it is there after a crash. It is the request's text behind the
-//! `?`, a line's end, and its body. What the folder holds besides is left alone. Where the disk takes nothing, some are held in memory.
+//! Each file is written whole or not at all and flushed to the disk, so it is there after a crash.
+//! It is the request's text behind the `?`, a line's end, and its body. What the folder holds
+//! besides is left alone. Where the disk takes nothing, some are held in memory.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -37,8 +39,9 @@ impl Request {
     fn of(bytes: &[u8]) -> Option<Request> {
         let end = bytes.iter().take(QUERY_MAX).position(|byte| *byte == b'\n')?;
         let (query, body) = (&bytes[..end], &bytes[end + 1..]);
-        let sound =
-            query.starts_with(b"name=") && query.iter().all(u8::is_ascii_graphic) && body.starts_with(&[0x1f, 0x8b]);
+        let sound = query.starts_with(b"name=")
+            && query.iter().all(u8::is_ascii_graphic)
+            && body.starts_with(&[0x1f, 0x8b]);
         let query = String::from_utf8(query.to_vec()).ok().filter(|_| sound)?;
         Some(Request { query, body: body.to_vec() })
     }
@@ -86,10 +89,17 @@ impl Spool {
                 let _ = std::fs::remove_file(entry.path());
                 continue;
             }
-            let number =
-                name.strip_suffix(EXTENSION).filter(|stem| stem.len() == DIGITS).and_then(|stem| stem.parse().ok());
-            let length = entry.metadata().ok().filter(std::fs::Metadata::is_file).map(|of| of.len());
-            waiting.extend(number.zip(length).map(|(number, bytes)| Waiting { number, bytes, held: None }));
+            let number = name
+                .strip_suffix(EXTENSION)
+                .filter(|stem| stem.len() == DIGITS)
+                .and_then(|stem| stem.parse().ok());
+            let length =
+                entry.metadata().ok().filter(std::fs::Metadata::is_file).map(|of| of.len());
+            waiting.extend(number.zip(length).map(|(number, bytes)| Waiting {
+                number,
+                bytes,
+                held: None,
+            }));
         }
         waiting.sort_by_key(|waiting| waiting.number);
         let next = waiting.last().map_or(1, |last| last.number.saturating_add(1));
@@ -106,7 +116,8 @@ impl Spool {
         Ok(spool)
     }
 
-    /// Puts it behind the others; the oldest go where there is no room. Where the disk does not take it, it is held in memory, and the sentence says why.
+    /// Puts it behind the others; the oldest go where there is no room. Where the disk does not
+    /// take it, it is held in memory, and the sentence says why.
     pub fn add(&mut self, request: Request) -> Result<(), String> {
         let bytes = request.query.len() as u64 + 1 + request.body.len() as u64;
         self.make_room(bytes);
@@ -127,7 +138,8 @@ impl Spool {
         written
     }
 
-    /// The oldest, and its number. What cannot be read, or is no request, is given up; its file stays.
+    /// The oldest, and its number. What cannot be read, or is no request, is given up; its file
+    /// stays.
     pub fn oldest(&mut self) -> Option<(u64, Request)> {
         self.readable(|waiting| waiting.front())
     }
@@ -137,7 +149,10 @@ impl Spool {
         self.readable(|waiting| waiting.back())
     }
 
-    fn readable(&mut self, which: fn(&VecDeque<Waiting>) -> Option<&Waiting>) -> Option<(u64, Request)> {
+    fn readable(
+        &mut self,
+        which: fn(&VecDeque<Waiting>) -> Option<&Waiting>,
+    ) -> Option<(u64, Request)> {
         while let Some(waiting) = which(&self.waiting) {
             let number = waiting.number;
             let request = match &waiting.held {
@@ -213,11 +228,16 @@ impl Spool {
     }
 
     fn held_bytes(&self) -> u64 {
-        self.waiting.iter().filter(|waiting| waiting.held.is_some()).map(|waiting| waiting.bytes).sum()
+        self.waiting
+            .iter()
+            .filter(|waiting| waiting.held.is_some())
+            .map(|waiting| waiting.bytes)
+            .sum()
     }
 
     fn make_room(&mut self, more: u64) {
-        let mut bytes: u64 = self.waiting.iter().map(|waiting| waiting.bytes).sum::<u64>().saturating_add(more);
+        let mut bytes: u64 =
+            self.waiting.iter().map(|waiting| waiting.bytes).sum::<u64>().saturating_add(more);
         while bytes > self.bytes_max
             && let Some(oldest) = self.waiting.front()
         {
@@ -229,7 +249,9 @@ impl Spool {
 
     /// Whether it was there.
     fn forget(&mut self, number: u64) -> bool {
-        let Some(at) = self.waiting.iter().position(|waiting| waiting.number == number) else { return false };
+        let Some(at) = self.waiting.iter().position(|waiting| waiting.number == number) else {
+            return false;
+        };
         if self.waiting.remove(at).is_some_and(|waiting| waiting.held.is_none()) {
             // Who cannot remove it sends it again in the next run.
             let _ = std::fs::remove_file(self.file(number));

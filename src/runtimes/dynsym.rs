@@ -1,5 +1,5 @@
-//! Symbols that a loaded library exports, found by name in its image in the target's memory: no file is opened, so that
-//! containers, chroots and deleted files need nothing special.
+//! Symbols that a loaded library exports, found by name in its image in the target's memory: no
+//! file is opened, so that containers, chroots and deleted files need nothing special.
 
 use crate::process::memory::ReadMemory;
 
@@ -37,7 +37,8 @@ fn u32_at<M: ReadMemory>(memory: &M, at: u64) -> Option<u32> {
 }
 
 impl<'m, M: ReadMemory> Exports<'m, M> {
-    /// `image`: where the file's first byte is mapped. `None` where there is no library with a table of hashes.
+    /// `image`: where the file's first byte is mapped. `None` where there is no library with a
+    /// table of hashes.
     pub fn of(memory: &'m M, image: u64) -> Option<Exports<'m, M>> {
         let mut header = [0; 64];
         memory.read_exact(image, &mut header)?;
@@ -45,8 +46,11 @@ impl<'m, M: ReadMemory> Exports<'m, M> {
             return None;
         }
         let word = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("8 bytes"));
-        let half = |at: usize| u64::from(u16::from_le_bytes(header[at..at + 2].try_into().expect("2 bytes")));
-        let (table, size, count) = (image.checked_add(word(32))?, half(54), half(56).min(PROGRAM_HEADERS_MAX));
+        let half = |at: usize| {
+            u64::from(u16::from_le_bytes(header[at..at + 2].try_into().expect("2 bytes")))
+        };
+        let (table, size, count) =
+            (image.checked_add(word(32))?, half(54), half(56).min(PROGRAM_HEADERS_MAX));
         let (mut bias, mut dynamic) = (None, None);
         for number in 0..count {
             let at = table.checked_add(number * size)?;
@@ -60,7 +64,15 @@ impl<'m, M: ReadMemory> Exports<'m, M> {
         }
         let bias = bias?;
         let dynamic = bias.wrapping_add(dynamic?);
-        let mut exports = Exports { memory, bias, symbols: 0, strings: 0, strings_size: 0, gnu_hash: None, hash: None };
+        let mut exports = Exports {
+            memory,
+            bias,
+            symbols: 0,
+            strings: 0,
+            strings_size: 0,
+            gnu_hash: None,
+            hash: None,
+        };
         for number in 0..DYNAMIC_MAX {
             let at = dynamic.checked_add(16 * number)?;
             let (tag, value) = (memory.read_u64(at)?, memory.read_u64(at.checked_add(8)?)?);
@@ -76,7 +88,10 @@ impl<'m, M: ReadMemory> Exports<'m, M> {
                 _ => {}
             }
         }
-        (exports.symbols != 0 && exports.strings != 0 && exports.gnu_hash.or(exports.hash).is_some()).then_some(exports)
+        (exports.symbols != 0
+            && exports.strings != 0
+            && exports.gnu_hash.or(exports.hash).is_some())
+        .then_some(exports)
     }
 
     /// The address of a symbol that the library defines.
@@ -89,7 +104,8 @@ impl<'m, M: ReadMemory> Exports<'m, M> {
     }
 
     fn find_by_hash(&self, table: u64, name: &str) -> Option<u64> {
-        let (buckets, symbols) = (u32_at(self.memory, table)?, u32_at(self.memory, table.checked_add(4)?)?);
+        let (buckets, symbols) =
+            (u32_at(self.memory, table)?, u32_at(self.memory, table.checked_add(4)?)?);
         let word = |number: u64| u32_at(self.memory, table.checked_add(8 + 4 * number)?);
         let mut number = word(u64::from(sysv_hash(name).checked_rem(buckets)?))?;
         for _ in 0..CHAIN_MAX.min(symbols) {
@@ -105,8 +121,11 @@ impl<'m, M: ReadMemory> Exports<'m, M> {
     }
 
     fn find_by_gnu_hash(&self, table: u64, name: &str) -> Option<u64> {
-        let (buckets, first, bloom) =
-            (u32_at(self.memory, table)?, u32_at(self.memory, table + 4)?, u32_at(self.memory, table + 8)?);
+        let (buckets, first, bloom) = (
+            u32_at(self.memory, table)?,
+            u32_at(self.memory, table + 4)?,
+            u32_at(self.memory, table + 8)?,
+        );
         let bucket_table = table.checked_add(16)?.checked_add(8 * u64::from(bloom))?;
         let chains = bucket_table.checked_add(4 * u64::from(buckets))?;
         let hash = hash(name);
@@ -171,13 +190,18 @@ mod tests {
         let maps = Maps::read(pid).expect("our own");
         let library = maps
             .iter()
-            .find(|mapping| mapping.offset == 0 && mapping.path.to_string_lossy().contains("libc.so"))
+            .find(|mapping| {
+                mapping.offset == 0 && mapping.path.to_string_lossy().contains("libc.so")
+            })
             .expect("a C library");
         let exports = Exports::of(&memory, library.start).expect("exports");
         assert_eq!(exports.find("getpid"), Some(libc::getpid as *const () as u64));
         assert_eq!(exports.find("read"), Some(libc::read as *const () as u64));
         assert_eq!(exports.find("no such function"), None);
-        assert_eq!((sysv_hash(""), sysv_hash("printf"), sysv_hash("syscall")), (0, 0x077_905a6, 0x0b09_985c));
+        assert_eq!(
+            (sysv_hash(""), sysv_hash("printf"), sysv_hash("syscall")),
+            (0, 0x077_905a6, 0x0b09_985c)
+        );
         assert!(Exports::of(&memory, library.start + 8).is_none());
     }
 }

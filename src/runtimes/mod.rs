@@ -1,8 +1,9 @@
 //! Reading what language runtimes keep in their own memory: from outside, while the program runs.
 //!
-//! A runtime is *detected* by what a process has mapped, *attached* to once (where its tables are, what they say of this
-//! version), and then asked by the unwinder to leave frames of the code it made ([`crate::unwinder::Generated`]). What it
-//! finds is named in the tick that first sees it: [`names`] keeps the names for whoever shows them.
+//! A runtime is *detected* by what a process has mapped, *attached* to once (where its tables are,
+//! what they say of this version), and then asked by the unwinder to leave frames of the code it
+//! made ([`crate::unwinder::Generated`]). What it finds is named in the tick that first sees it:
+//! [`names`] keeps the names for whoever shows them.
 //!
 //! ```text
 //! names     ids of runtime frames, and what they are called
@@ -24,8 +25,9 @@ use jvm::{Jvm, Unreadable};
 use names::Names;
 use perf_map::Finder;
 
-/// A runtime that cannot be read is tried again after 10 ms, then after twice as long, up to so many times: half a minute, in
-/// which it has started or is one that we do not know. (To read a virtual machine's tables takes some milliseconds.)
+/// A runtime that cannot be read is tried again after 10 ms, then after twice as long, up to so
+/// many times: half a minute, in which it has started or is one that we do not know. (To read a
+/// virtual machine's tables takes some milliseconds.)
 const TRIES: u32 = 12;
 
 /// Looks for a runtime in a process; to be handed to its unwinder.
@@ -48,8 +50,13 @@ pub fn detect(pid: u32, names: Names) -> Detect {
         match Jvm::attach(Memory::new(pid), image, names.clone()) {
             Ok(jvm) => {
                 names.attached(pid, "jvm");
-                names.missing(pid, jvm.nameless().map(|missing| missing.without("the full names of its threads")));
-                Detected::Runtime(Box::new(jvm.in_process(pid).with_nameless(jvm::nameless(pid, maps))))
+                names.missing(
+                    pid,
+                    jvm.nameless().map(|missing| missing.without("the full names of its threads")),
+                );
+                Detected::Runtime(Box::new(
+                    jvm.in_process(pid).with_nameless(jvm::nameless(pid, maps)),
+                ))
             }
             Err(why) => {
                 names.missing(pid, unreadable(&why, tries.made == TRIES));
@@ -59,7 +66,8 @@ pub fn detect(pid: u32, names: Names) -> Detect {
     })
 }
 
-/// Whether a runtime made a thread for itself, one that it does not tell the names of, by the kernel's name.
+/// Whether a runtime made a thread for itself, one that it does not tell the names of, by the
+/// kernel's name.
 pub fn is_own_thread(name: &[u8]) -> bool {
     jvm::is_own(name)
 }
@@ -69,7 +77,9 @@ fn unreadable(why: &Unreadable, for_the_last_time: bool) -> Option<String> {
     const FRAMES: &str = "its Java frames";
     match why {
         Unreadable::Lacks(missing) => Some(missing.without(FRAMES)),
-        Unreadable::Starting(what) if for_the_last_time => Some(format!("{FRAMES} cannot be read: it has no {what}")),
+        Unreadable::Starting(what) if for_the_last_time => {
+            Some(format!("{FRAMES} cannot be read: it has no {what}"))
+        }
         Unreadable::Starting(_) => None,
     }
 }

@@ -1,5 +1,5 @@
-//! What frames of runtimes are called. The walker gives out ids while the target's memory is at hand; the reducer asks for
-//! the names by them, whenever that is.
+//! What frames of runtimes are called. The walker gives out ids while the target's memory is at
+//! hand; the reducer asks for the names by them, whenever that is.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,11 +32,15 @@ struct Table {
 }
 
 impl Names {
-    /// The frame that stands for this code: outermost function first, then what was inlined into it. Equal ones are the
-    /// same frame, wherever their code lies.
+    /// The frame that stands for this code: outermost function first, then what was inlined into
+    /// it. Equal ones are the same frame, wherever their code lies.
     pub fn frame(&self, locations: Vec<Location>) -> RawFrame {
         let mut table = self.table();
-        let locations = if table.named.len() >= NAMES_MAX || locations.is_empty() { vec![other()] } else { locations };
+        let locations = if table.named.len() >= NAMES_MAX || locations.is_empty() {
+            vec![other()]
+        } else {
+            locations
+        };
         if let Some(id) = table.ids.get(&locations[..]) {
             return RawFrame::new(FrameCode::Runtime { id: *id });
         }
@@ -90,7 +94,8 @@ impl Names {
         table.unseen.remove(&pid);
     }
 
-    /// What nobody can see of a process's runtime, though all can be read; until the next call of [`Names::missing`].
+    /// What nobody can see of a process's runtime, though all can be read; until the next call of
+    /// [`Names::missing`].
     pub fn unseen(&self, pid: u32, text: &'static str) {
         self.table().unseen.insert(pid, text);
     }
@@ -100,7 +105,10 @@ impl Names {
         let table = self.table();
         let missing = table.missing.iter().map(|(pid, text)| (pid, text.as_str()));
         let unseen = table.unseen.iter().map(|(pid, text)| (pid, *text));
-        let told = missing.chain(unseen).take(TOLD_MAX).map(|(pid, text)| format!("process {pid}: {text}"));
+        let told = missing
+            .chain(unseen)
+            .take(TOLD_MAX)
+            .map(|(pid, text)| format!("process {pid}: {text}"));
         let told: Vec<String> = told.collect();
         (!told.is_empty()).then(|| told.join("; "))
     }
@@ -117,7 +125,14 @@ impl Names {
 
 /// Stands for what found the table full.
 fn other() -> Location {
-    Location { function: "(other)".into(), module: "".into(), file: None, line: None, kind: FrameKind::Jit, tier: None }
+    Location {
+        function: "(other)".into(),
+        module: "".into(),
+        file: None,
+        line: None,
+        kind: FrameKind::Jit,
+        tier: None,
+    }
 }
 
 #[cfg(test)]

@@ -1,11 +1,14 @@
-//! How a file is cut into blocks that stand for themselves, and how they are found again in one that was damaged.
+//! How a file is cut into blocks that stand for themselves, and how they are found again in one
+//! that was damaged.
 //!
 //! ```text
 //! file   = HEAD block*
-//! block  = marker[4] kind[4] unpacked[4] packed[4] crc32(payload)[4] crc32(the 20 bytes before)[4] payload
+//! block  = marker[4] kind[4] unpacked[4] packed[4] crc32(payload)[4]
+//!          crc32(the 20 bytes before)[4] payload
 //! ```
 //!
-//! Numbers are little-endian; `payload` is raw deflate of `packed` bytes, which unpacks to exactly `unpacked`.
+//! Numbers are little-endian; `payload` is raw deflate of `packed` bytes, which unpacks to exactly
+//! `unpacked`.
 
 use std::io::{self, Read, Write};
 
@@ -70,14 +73,18 @@ impl Block<'_> {
     pub fn unpack(&self) -> Option<Vec<u8>> {
         let mut bytes = Vec::with_capacity(self.unpacked.min(1 << 20));
         // One more than there may be, to see that there is not more.
-        DeflateDecoder::new(self.payload).take(self.unpacked as u64 + 1).read_to_end(&mut bytes).ok()?;
+        DeflateDecoder::new(self.payload)
+            .take(self.unpacked as u64 + 1)
+            .read_to_end(&mut bytes)
+            .ok()?;
         (bytes.len() == self.unpacked).then_some(bytes)
     }
 }
 
-/// The sound blocks of a file, in its order. What lies between them is passed over: the next marker with a sound header
-/// behind it is where the next block begins. That is looked for inside of unsound blocks, too, where bytes may be missing, but
-/// only until as much was looked at as there is in the file, twice: headers that lead nowhere must not cost more.
+/// The sound blocks of a file, in its order. What lies between them is passed over: the next marker
+/// with a sound header behind it is where the next block begins. That is looked for inside of
+/// unsound blocks, too, where bytes may be missing, but only until as much was looked at as there
+/// is in the file, twice: headers that lead nowhere must not cost more.
 pub fn blocks(file: &[u8]) -> impl Iterator<Item = Block<'_>> {
     let mut at = 0;
     let mut in_vain = 0;
@@ -115,7 +122,9 @@ fn header(bytes: &[u8]) -> Option<Header> {
     let (header, _) = bytes.split_first_chunk::<HEADER>()?;
     let number = |nth: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| header[nth * 4 + byte]));
     let (unpacked, packed) = (number(2) as usize, number(3) as usize);
-    let sound = number(5) == crc(&header[..HEADER - 4]) && unpacked <= UNPACKED_MAX && packed <= UNPACKED_MAX;
+    let sound = number(5) == crc(&header[..HEADER - 4])
+        && unpacked <= UNPACKED_MAX
+        && packed <= UNPACKED_MAX;
     sound.then(|| Header { kind: number(1), unpacked, packed, crc: number(4) })
 }
 

@@ -1,11 +1,13 @@
-//! Numbers and text in a block, and back. What is read may be anybody's: every number is checked against what is left.
+//! Numbers and text in a block, and back. What is read may be anybody's: every number is checked
+//! against what is left.
 
 use std::sync::Arc;
 
 use crate::model::packed;
 use crate::model::text::clean;
 
-/// The longest text that is kept, bytes: command lines, notices; names have [`crate::model::text::NAME_CAP`].
+/// The longest text that is kept, bytes: command lines, notices; names have
+/// [`crate::model::text::NAME_CAP`].
 const TEXT_CAP: usize = 16 << 10;
 
 #[derive(Default)]

@@ -4,8 +4,8 @@
 //! block  = count, (start, width, head)*, first columns*, second columns* ...
 //! ```
 //!
-//! Heads and columns are those of `model::packed`; the columns of all buckets stand together, which packs better.
-//! The cumulative table is written in pieces of the same form, which have no time.
+//! Heads and columns are those of `model::packed`; the columns of all buckets stand together, which
+//! packs better. The cumulative table is written in pieces of the same form, which have no time.
 
 use std::io::{self, Write};
 
@@ -39,7 +39,8 @@ impl Counts {
 
 /// The newest first: of a file that was cut off they are there.
 pub fn write(history: &History, out: &mut dyn Write) -> io::Result<()> {
-    let mut block = Buckets { kind: kind::OPEN, count: 0, heads: Put::default(), columns: Default::default() };
+    let mut block =
+        Buckets { kind: kind::OPEN, count: 0, heads: Put::default(), columns: Default::default() };
     for bucket in history.open().rev() {
         block.add(&bucket, out)?;
     }
@@ -94,7 +95,8 @@ impl Buckets {
         heads.count(std::mem::take(&mut self.count));
         heads.bytes.append(&mut self.heads.bytes);
         let columns = self.columns.each_mut().map(std::mem::take);
-        let parts: Vec<&[u8]> = [&heads.bytes].into_iter().chain(&columns).map(Vec::as_slice).collect();
+        let parts: Vec<&[u8]> =
+            [&heads.bytes].into_iter().chain(&columns).map(Vec::as_slice).collect();
         super::block::write(out, self.kind, &parts)
     }
 }
@@ -110,8 +112,15 @@ pub struct Found {
 }
 
 impl Found {
-    /// Takes a block of one of the three kinds. `None`: it is not sound; the buckets before that are kept.
-    pub fn take(&mut self, kind: u32, block: &[u8], tables: &Tables, budget: &mut Budget) -> Option<()> {
+    /// Takes a block of one of the three kinds. `None`: it is not sound; the buckets before that
+    /// are kept.
+    pub fn take(
+        &mut self,
+        kind: u32,
+        block: &[u8],
+        tables: &Tables,
+        budget: &mut Budget,
+    ) -> Option<()> {
         let mut take = Take(block);
         let mut heads = Vec::new();
         for _ in 0..take.count(4)? {
@@ -153,7 +162,11 @@ impl Found {
     }
 
     /// The history, and how much is missing in it.
-    pub fn history(mut self, (started, at): (u64, u64), counts: Counts) -> Option<(History, Counts)> {
+    pub fn history(
+        mut self,
+        (started, at): (u64, u64),
+        counts: Counts,
+    ) -> Option<(History, Counts)> {
         self.sealed.sort_by_key(|bucket| bucket.start);
         self.open.sort_by_key(|bucket| bucket.start);
         // What overlaps was not written by us; the cumulative table has each fact once.
@@ -179,10 +192,12 @@ impl Found {
     }
 }
 
-/// The sums with these facts. `None`: they name what the tables do not have, or last longer than anything does.
+/// The sums with these facts. `None`: they name what the tables do not have, or last longer than
+/// anything does.
 fn check(packed: &Packed, (mut wall, mut cpu): (u64, u64), tables: &Tables) -> Option<(u64, u64)> {
     for (key, weights) in packed.iter() {
-        let known = (key.stack.0 as usize) < tables.stack_count() && (key.name.0 as usize) < tables.name_count();
+        let known = (key.stack.0 as usize) < tables.stack_count()
+            && (key.name.0 as usize) < tables.name_count();
         wall = wall.checked_add(weights.wall_ns).filter(|sum| *sum <= SUM_MAX && known)?;
         cpu = cpu.checked_add(weights.cpu_ns).filter(|sum| *sum <= SUM_MAX)?;
         if weights.longest_ns > LONGEST || weights.longest_from > LONGEST {

@@ -1,4 +1,5 @@
-//! sampletop's own format, `.sampletop`: a whole snapshot, with everything that any setting can show of it.
+//! sampletop's own format, `.sampletop`: a whole snapshot, with everything that any setting can
+//! show of it.
 //!
 //! ```text
 //! block     blocks with checksums, found again in a damaged file
@@ -10,10 +11,10 @@
 //! threads   what threads were doing at the end
 //! ```
 //!
-//! A file is the line `sampletop profile`, then blocks in the order of the list above, then the session again. What is
-//! damaged costs its block. Facts whose stacks were lost keep their time, under a frame that says so. Blocks of unknown
-//! kinds are passed over, so they may be added at any time; any other change makes another [`FORMAT`], and older ones are
-//! read for ever.
+//! A file is the line `sampletop profile`, then blocks in the order of the list above, then the
+//! session again. What is damaged costs its block. Facts whose stacks were lost keep their time,
+//! under a frame that says so. Blocks of unknown kinds are passed over, so they may be added at any
+//! time; any other change makes another [`FORMAT`], and older ones are read for ever.
 
 pub mod block;
 mod bytes;
@@ -144,10 +145,12 @@ pub fn read(file: &[u8]) -> Result<Opened, NotAProfile> {
             break;
         }
     }
-    let ruined = || if file.starts_with(block::HEAD) { NotAProfile::Ruined } else { NotAProfile::Foreign };
+    let ruined =
+        || if file.starts_with(block::HEAD) { NotAProfile::Ruined } else { NotAProfile::Foreign };
     let found = found.ok_or_else(ruined)?;
 
-    let settings = of(&[kind::SETTINGS]).next().and_then(|block| settings::read(&unpack(block, &mut budget)?));
+    let settings =
+        of(&[kind::SETTINGS]).next().and_then(|block| settings::read(&unpack(block, &mut budget)?));
 
     let mut tables = tables::Found::new(found.counts.tables);
     for block in of(&[kind::NAMES, kind::FRAMES, kind::BUILDS, kind::STACKS]) {
@@ -166,7 +169,8 @@ pub fn read(file: &[u8]) -> Result<Opened, NotAProfile> {
         let bytes = unpack(block, &mut budget);
         bytes.and_then(|bytes| history.take(block.kind, &bytes, &tables, &mut budget));
     }
-    let (history, lost_of_history) = history.history(found.span, found.counts.history).ok_or_else(ruined)?;
+    let (history, lost_of_history) =
+        history.history(found.span, found.counts.history).ok_or_else(ruined)?;
 
     let lost = session::Counts {
         tables: lost_of_tables,
@@ -186,14 +190,22 @@ pub fn read(file: &[u8]) -> Result<Opened, NotAProfile> {
         notice: found.notice,
         stopped: found.stopped,
     };
-    Ok(Opened { snapshot, settings: settings.map(|(settings, _)| settings).unwrap_or_default(), lost })
+    Ok(Opened {
+        snapshot,
+        settings: settings.map(|(settings, _)| settings).unwrap_or_default(),
+        lost,
+    })
 }
 
 /// Sessions that are read until one is sound; there are two.
 const SESSIONS_MAX: usize = 16;
 
 /// What is missing of what there was; `settings`: those that are not understood.
-fn sentence(lost: &session::Counts, of: &session::Counts, settings: Option<&[String]>) -> Option<String> {
+fn sentence(
+    lost: &session::Counts,
+    of: &session::Counts,
+    settings: Option<&[String]>,
+) -> Option<String> {
     let parts = [
         (lost.tables.names as u64, of.tables.names as u64, "names of threads"),
         (lost.tables.frames as u64, of.tables.frames as u64, "names of frames"),
@@ -204,16 +216,26 @@ fn sentence(lost: &session::Counts, of: &session::Counts, settings: Option<&[Str
         (lost.history.sealed, of.history.sealed, "older pieces of history"),
         (lost.history.cumulative, of.history.cumulative, "sums since the start"),
     ];
-    let mut missing: Vec<String> = (parts.iter().filter(|(lost, ..)| *lost > 0))
-        .map(|(lost, of, what)| if lost == of { format!("all {of} {what}") } else { format!("{lost} of {of} {what}") })
-        .collect();
+    let mut missing: Vec<String> =
+        (parts.iter().filter(|(lost, ..)| *lost > 0))
+            .map(|(lost, of, what)| {
+                if lost == of {
+                    format!("all {of} {what}")
+                } else {
+                    format!("{lost} of {of} {what}")
+                }
+            })
+            .collect();
     if settings.is_none() {
         missing.push("the settings".into());
     }
     let damaged = (!missing.is_empty())
         .then(|| format!("the file is damaged or was cut off; missing are {}", missing.join(", ")));
     let unknown = settings.filter(|unknown| !unknown.is_empty()).map(|unknown| {
-        format!("settings that this version of sampletop does not understand are as by default: {}", unknown.join(", "))
+        format!(
+            "settings that this version of sampletop does not understand are as by default: {}",
+            unknown.join(", ")
+        )
     });
     match (damaged, unknown) {
         (Some(damaged), Some(unknown)) => Some(format!("{damaged}; {unknown}")),

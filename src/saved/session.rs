@@ -1,5 +1,6 @@
-//! What is known of a session beside its facts: its conditions, health, targets, and how much there must be of the rest.
-//! Written first and last, because without it nothing else can be understood. Fields are only added at the end.
+//! What is known of a session beside its facts: its conditions, health, targets, and how much there
+//! must be of the rest. Written first and last, because without it nothing else can be understood.
+//! Fields are only added at the end.
 
 use std::sync::Arc;
 
@@ -41,7 +42,8 @@ pub struct Found {
 
 pub fn write(snapshot: &Snapshot, counts: &Counts) -> Vec<u8> {
     let mut put = Put::default();
-    let Session { version, host, kernel, cores_milli, started, started_unix_ns, .. } = &*snapshot.session;
+    let Session { version, host, kernel, cores_milli, started, started_unix_ns, .. } =
+        &*snapshot.session;
     // These two stay what they are in every format.
     put.number(super::FORMAT);
     put.text(version);
@@ -93,19 +95,49 @@ fn date(put: &mut Put, unix_ns: i128) {
 }
 
 fn write_health(put: &mut Put, health: &Health) {
-    let Health { ticks, losses, interval_achieved_ns, late_p99_ns, self_cpu_percent, total_cpu_percent, .. } = health;
-    for number in [*ticks, *interval_achieved_ns, *late_p99_ns, health.folded_facts, health.dropped_buckets] {
+    let Health {
+        ticks,
+        losses,
+        interval_achieved_ns,
+        late_p99_ns,
+        self_cpu_percent,
+        total_cpu_percent,
+        ..
+    } = health;
+    for number in
+        [*ticks, *interval_achieved_ns, *late_p99_ns, health.folded_facts, health.dropped_buckets]
+    {
         put.number(number);
     }
     put.float(*self_cpu_percent);
     put.float(*total_cpu_percent);
     put.flag(health.naming);
-    let Losses { samples, dropped, truncated, torn, unwind_failed, no_unwind_info, bad_unwind, outside_maps, .. } =
-        losses;
-    for number in [samples, dropped, truncated, torn, unwind_failed, no_unwind_info, bad_unwind, outside_maps] {
+    let Losses {
+        samples,
+        dropped,
+        truncated,
+        torn,
+        unwind_failed,
+        no_unwind_info,
+        bad_unwind,
+        outside_maps,
+        ..
+    } = losses;
+    for number in
+        [samples, dropped, truncated, torn, unwind_failed, no_unwind_info, bad_unwind, outside_maps]
+    {
         put.number(*number);
     }
-    let Losses { recovered, throttled, late, stops, stops_blocked, stop_p99_ns, sampler_cpu_ns, .. } = losses;
+    let Losses {
+        recovered,
+        throttled,
+        late,
+        stops,
+        stops_blocked,
+        stop_p99_ns,
+        sampler_cpu_ns,
+        ..
+    } = losses;
     for number in [recovered, throttled, late, stops, stops_blocked, stop_p99_ns, sampler_cpu_ns] {
         put.number(*number);
     }
@@ -179,7 +211,8 @@ fn target(take: &mut Take<'_>) -> Option<Target> {
 
 /// One of the words that sampletop has for them.
 fn runtime(word: &str) -> &'static str {
-    const WORDS: [&str; 10] = ["native", "jvm", "python", "node", "ruby", "perl", "php", "dotnet", "beam", "lua"];
+    const WORDS: [&str; 10] =
+        ["native", "jvm", "python", "node", "ruby", "perl", "php", "dotnet", "beam", "lua"];
     WORDS.into_iter().find(|known| *known == word).unwrap_or("unknown")
 }
 
@@ -196,13 +229,32 @@ fn health(take: &mut Take<'_>) -> Option<Health> {
         losses: Losses::default(),
         startup_ns: 0,
     };
-    let Losses { samples, dropped, truncated, torn, unwind_failed, no_unwind_info, bad_unwind, outside_maps, .. } =
-        &mut health.losses;
-    for number in [samples, dropped, truncated, torn, unwind_failed, no_unwind_info, bad_unwind, outside_maps] {
+    let Losses {
+        samples,
+        dropped,
+        truncated,
+        torn,
+        unwind_failed,
+        no_unwind_info,
+        bad_unwind,
+        outside_maps,
+        ..
+    } = &mut health.losses;
+    for number in
+        [samples, dropped, truncated, torn, unwind_failed, no_unwind_info, bad_unwind, outside_maps]
+    {
         *number = take.ns()?;
     }
-    let Losses { recovered, throttled, late, stops, stops_blocked, stop_p99_ns, sampler_cpu_ns, .. } =
-        &mut health.losses;
+    let Losses {
+        recovered,
+        throttled,
+        late,
+        stops,
+        stops_blocked,
+        stop_p99_ns,
+        sampler_cpu_ns,
+        ..
+    } = &mut health.losses;
     for number in [recovered, throttled, late, stops, stops_blocked, stop_p99_ns, sampler_cpu_ns] {
         *number = take.ns()?;
     }

@@ -1,13 +1,26 @@
-//! What the view was set to, as JSON with the words of the command line. What is missing, or is none of these words, is as
-//! by default.
+//! What the view was set to, as JSON with the words of the command line. What is missing, or is
+//! none of these words, is as by default.
 
 use serde_json::{Map, Value, json};
 
-use crate::model::settings::{Filter, Grouping, Metric, Range, Rename, RollUp, Settings, SortColumn, pattern};
+use crate::model::settings::{
+    Filter, Grouping, Metric, Range, Rename, RollUp, Settings, SortColumn, pattern,
+};
 use crate::model::text::clean;
 
 pub fn write(settings: &Settings) -> Vec<u8> {
-    let Settings { metric, roll_up, grouping, rename, filters, range, idle, idle_at, sort, reverse } = settings;
+    let Settings {
+        metric,
+        roll_up,
+        grouping,
+        rename,
+        filters,
+        range,
+        idle,
+        idle_at,
+        sort,
+        reverse,
+    } = settings;
     let regex = |filter: &Filter<regex::Regex>| filter_as(filter, |regex| json!(regex.as_str()));
     let words = json!({
         "metric": metric.word(),
@@ -57,18 +70,23 @@ fn sort_word(column: SortColumn) -> &'static str {
 /// Rules and patterns beyond so many of a kind are as unsound as those that do not compile.
 const PATTERNS_MAX: usize = 100;
 
-/// The settings, and the names of those that are not understood. `None`: they are no settings at all.
+/// The settings, and the names of those that are not understood. `None`: they are no settings at
+/// all.
 pub fn read(block: &[u8]) -> Option<(Settings, Vec<String>)> {
     let Value::Object(words) = serde_json::from_slice(block).ok()? else { return None };
     let mut words = Words { words, wrong: Vec::new() };
     let plain = Settings::default();
     let one_of = |value: &Value, found: &dyn Fn(&str) -> bool| value.as_str().is_some_and(found);
     let mut settings = Settings {
-        metric: words.take("metric", |v| Metric::ALL.into_iter().find(|m| one_of(v, &|w| w == m.word()))),
-        roll_up: words.take("by", |v| RollUp::ALL.into_iter().find(|r| one_of(v, &|w| w == r.word()))),
+        metric: words
+            .take("metric", |v| Metric::ALL.into_iter().find(|m| one_of(v, &|w| w == m.word()))),
+        roll_up: words
+            .take("by", |v| RollUp::ALL.into_iter().find(|r| one_of(v, &|w| w == r.word()))),
         grouping: words.take("group", |v| Grouping::parse(v.as_str()?).ok()),
         rename: words.take("rename", |v| list(v, rule)),
-        sort: words.take("sort", |v| SortColumn::ALL.into_iter().find(|s| one_of(v, &|w| w == sort_word(*s)))),
+        sort: words.take("sort", |v| {
+            SortColumn::ALL.into_iter().find(|s| one_of(v, &|w| w == sort_word(*s)))
+        }),
         idle: words.take("idle", Value::as_bool),
         idle_at: words.take("idle_at", |v| list(v, regex)),
         reverse: words.take("reverse", Value::as_bool),
@@ -169,11 +187,13 @@ mod tests {
         };
         let said = |settings: &Settings| format!("{settings:?}");
         let again = |settings: &Settings| read(&write(settings)).expect("these are settings");
-        for (case, range) in
-            [Range::Rolling(7), Range::Cumulative { since: None }, settings.range].into_iter().enumerate()
+        for (case, range) in [Range::Rolling(7), Range::Cumulative { since: None }, settings.range]
+            .into_iter()
+            .enumerate()
         {
             settings.range = range;
-            settings.filters.interesting = Filter { value: Some(vec!["a.b".into(), "\"".into()]), on: case == 0 };
+            settings.filters.interesting =
+                Filter { value: Some(vec!["a.b".into(), "\"".into()]), on: case == 0 };
             settings.filters.focus = on("x");
             settings.filters.ignore = on("y{2}");
             settings.filters.hide = Filter { value: on("z").value, on: false };

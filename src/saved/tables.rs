@@ -1,8 +1,9 @@
-//! Tables in blocks: names of threads, frames, stacks. Each block says which ids it holds and brings the strings it
-//! needs, so that of a damaged file every sound block can be used; ids that are in none stand for [`LOST`].
+//! Tables in blocks: names of threads, frames, stacks. Each block says which ids it holds and
+//! brings the strings it needs, so that of a damaged file every sound block can be used; ids that
+//! are in none stand for [`LOST`].
 //!
-//! Frames are kept by what they are called, not by where they lie: a file says nothing of a target's or the kernel's
-//! addresses.
+//! Frames are kept by what they are called, not by where they lie: a file says nothing of a
+//! target's or the kernel's addresses.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -13,7 +14,9 @@ use super::{Budget, kind};
 use crate::model::frame::{FrameCode, Marker, RawFrame, ThreadKind};
 use crate::model::interner::{MAX_NAMES, MAX_STACKS};
 use crate::model::state::FutexKind;
-use crate::model::tables::{FrameId, FrameKind, Location, NameId, Named, Parts, StackId, Tables, Tier};
+use crate::model::tables::{
+    FrameId, FrameKind, Location, NameId, Named, Parts, StackId, Tables, Tier,
+};
 use crate::model::text::{NAME_CAP, clean};
 
 /// Called so: what a damaged file does not tell any more.
@@ -22,7 +25,8 @@ pub const LOST: &str = "[lost from the file]";
 /// What a block unpacks to, about: so much is lost with it.
 pub const BLOCK: usize = 64 << 10;
 
-/// The outermost frame of a stack is at most so many calls away (a record of the ring has room for no more).
+/// The outermost frame of a stack is at most so many calls away (a record of the ring has room for
+/// no more).
 const DEPTH_MAX: u16 = 8_192;
 
 /// Functions at one address: what is inlined is at most 128 deep.
@@ -41,13 +45,22 @@ pub struct Counts {
 impl Counts {
     pub fn of(tables: &Tables) -> Counts {
         let frames = tables.frame_count();
-        let of_builds = (0..frames).filter(|id| tables.named(FrameId(*id as u32)).build_id.is_some());
-        Counts { names: tables.name_count(), frames, stacks: tables.stack_count(), builds: of_builds.count() }
+        let of_builds =
+            (0..frames).filter(|id| tables.named(FrameId(*id as u32)).build_id.is_some());
+        Counts {
+            names: tables.name_count(),
+            frames,
+            stacks: tables.stack_count(),
+            builds: of_builds.count(),
+        }
     }
 
     /// Not more than a session has.
     pub fn are_sound(&self) -> bool {
-        self.names <= MAX_NAMES && self.frames <= MAX_STACKS && self.stacks <= MAX_STACKS && self.builds <= self.frames
+        self.names <= MAX_NAMES
+            && self.frames <= MAX_STACKS
+            && self.stacks <= MAX_STACKS
+            && self.builds <= self.frames
     }
 }
 
@@ -66,7 +79,9 @@ pub fn write(tables: &Tables, out: &mut dyn Write) -> io::Result<()> {
         let named = tables.named(id);
         let is_marker = matches!(tables.frame(id).decode(), FrameCode::Marker { .. });
         let locations = &named.locations[..named.locations.len().min(LOCATIONS_MAX)];
-        block.list.number((locations.len() as u64) << 2 | u64::from(named.pending) << 1 | u64::from(is_marker));
+        block.list.number(
+            (locations.len() as u64) << 2 | u64::from(named.pending) << 1 | u64::from(is_marker),
+        );
         for location in locations {
             block.list.number(code(location.kind, location.tier));
             block.text(&location.function);
@@ -101,7 +116,9 @@ pub fn write(tables: &Tables, out: &mut dyn Write) -> io::Result<()> {
             before = 0;
         }
         let (stack, FrameId(top)) = (StackId(id), tables.top(StackId(id)));
-        block.list.number(u64::from(id - tables.parent(stack).0) << 2 | tables.futex_kind(stack) as u64);
+        block
+            .list
+            .number(u64::from(id - tables.parent(stack).0) << 2 | tables.futex_kind(stack) as u64);
         block.list.signed(i64::from(top) - i64::from(before));
         before = top;
         block.next(out)?;
@@ -121,7 +138,14 @@ struct Listed {
 
 impl Listed {
     fn new(kind: u32) -> Listed {
-        Listed { kind, first: 0, count: 0, strings: HashMap::new(), texts: Put::default(), list: Put::default() }
+        Listed {
+            kind,
+            first: 0,
+            count: 0,
+            strings: HashMap::new(),
+            texts: Put::default(),
+            list: Put::default(),
+        }
     }
 
     /// Refers to a string of this block.
@@ -217,7 +241,8 @@ impl Found {
         }
     }
 
-    /// Takes a block of one of the four kinds. `None`: it is not sound; what came before that is kept.
+    /// Takes a block of one of the four kinds. `None`: it is not sound; what came before that is
+    /// kept.
     pub fn take(&mut self, kind: u32, block: &[u8], budget: &mut Budget) -> Option<()> {
         let mut take = Take(block);
         let first = usize::try_from(take.number()?).ok()?;
@@ -227,10 +252,13 @@ impl Found {
             budget.take(text.len() + 64)?;
             strings.push(self.intern(&clean(text, NAME_CAP)));
         }
-        for id in first..first.checked_add(take.count(if kind == kind::BUILDS { 1 } else { 2 })?)? {
+        for id in
+            first..first.checked_add(take.count(if kind == kind::BUILDS { 1 } else { 2 })?)?
+        {
             match kind {
                 kind::NAMES => {
-                    let name = (string(&mut take, &strings)?, *THREAD_KINDS.get(take.number()? as usize)?);
+                    let name =
+                        (string(&mut take, &strings)?, *THREAD_KINDS.get(take.number()? as usize)?);
                     *self.names.get_mut(id)? = Some(name);
                 }
                 kind::FRAMES => {
@@ -238,12 +266,15 @@ impl Found {
                     *self.frames.get_mut(id)? = named;
                 }
                 kind::BUILDS => {
-                    let build_id = if take.flag()? { Some(string(&mut take, &strings)?) } else { None };
+                    let build_id =
+                        if take.flag()? { Some(string(&mut take, &strings)?) } else { None };
                     *self.builds.get_mut(id)? = build_id;
                 }
                 _ => {
-                    let before = if id == first { None } else { self.stacks.get(id - 1).copied().flatten() };
-                    *self.stacks.get_mut(id)? = Some(stack(id, before.map_or(0, |b| b.1.0), &mut take)?);
+                    let before =
+                        if id == first { None } else { self.stacks.get(id - 1).copied().flatten() };
+                    *self.stacks.get_mut(id)? =
+                        Some(stack(id, before.map_or(0, |b| b.1.0), &mut take)?);
                 }
             }
         }
@@ -270,10 +301,18 @@ impl Found {
         };
         let text: Arc<str> = LOST.into();
         let raw = RawFrame::marker(Marker::Other);
-        let locations = Arc::new([Location { function: text.clone(), ..Location::named("", FrameKind::Marker) }]);
+        let locations = Arc::new([Location {
+            function: text.clone(),
+            ..Location::named("", FrameKind::Marker)
+        }]);
         let nobody = (raw, Named { locations, pending: false, build_id: None });
-        let names = self.names.into_iter().map(|name| name.unwrap_or((text.clone(), ThreadKind::Plain))).collect();
-        let mut frames: Vec<_> = self.frames.into_iter().map(|frame| frame.unwrap_or(nobody.clone())).collect();
+        let names = self
+            .names
+            .into_iter()
+            .map(|name| name.unwrap_or((text.clone(), ThreadKind::Plain)))
+            .collect();
+        let mut frames: Vec<_> =
+            self.frames.into_iter().map(|frame| frame.unwrap_or(nobody.clone())).collect();
         for ((_, named), build_id) in frames.iter_mut().zip(self.builds) {
             named.build_id = build_id;
         }
@@ -283,7 +322,9 @@ impl Found {
         let mut stacks = Vec::with_capacity(self.stacks.len());
         let mut uses_lost = false;
         for stack in self.stacks {
-            let deep = |(parent, ..): &(StackId, _, _)| depths.get(parent.0 as usize).map_or(0, |depth| depth + 1);
+            let deep = |(parent, ..): &(StackId, _, _)| {
+                depths.get(parent.0 as usize).map_or(0, |depth| depth + 1)
+            };
             let sound = stack.filter(|stack| stack.1 < lost_frame && deep(stack) <= DEPTH_MAX);
             depths.push(sound.as_ref().map_or(1, deep));
             uses_lost |= sound.is_none();
@@ -309,7 +350,8 @@ fn frame(
 ) -> Option<Option<(RawFrame, Named)>> {
     let head = take.number()?;
     let (pending, is_marker) = (head & 2 != 0, head & 1 != 0);
-    let count = usize::try_from(head >> 2).ok().filter(|count| (1..=LOCATIONS_MAX).contains(count))?;
+    let count =
+        usize::try_from(head >> 2).ok().filter(|count| (1..=LOCATIONS_MAX).contains(count))?;
     let mut locations = Vec::new();
     let mut known = true;
     for _ in 0..count {

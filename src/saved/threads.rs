@@ -33,7 +33,11 @@ pub fn write(threads: &[ThreadNow], out: &mut dyn Write) -> io::Result<()> {
             super::block::write(out, kind::THREADS, &[&std::mem::take(&mut block).bytes])?;
         }
     }
-    if block.bytes.is_empty() { Ok(()) } else { super::block::write(out, kind::THREADS, &[&block.bytes]) }
+    if block.bytes.is_empty() {
+        Ok(())
+    } else {
+        super::block::write(out, kind::THREADS, &[&block.bytes])
+    }
 }
 
 const FUTEX: u64 = 15;
@@ -48,7 +52,12 @@ pub fn shown(arg: u64) -> u64 {
 }
 
 /// Adds a block's threads. `None`: it is not sound; those before are kept.
-pub fn take(block: &[u8], tables: &Tables, budget: &mut Budget, threads: &mut Vec<ThreadNow>) -> Option<()> {
+pub fn take(
+    block: &[u8],
+    tables: &Tables,
+    budget: &mut Budget,
+    threads: &mut Vec<ThreadNow>,
+) -> Option<()> {
     let mut take = Take(block);
     while !take.0.is_empty() {
         budget.take(size_of::<ThreadNow>())?;
@@ -64,14 +73,16 @@ pub fn take(block: &[u8], tables: &Tables, budget: &mut Budget, threads: &mut Ve
             run_ns: take.ns()?,
             recovered: take.flag()?,
             syscall: take.option(|take| {
-                let mut call = Syscall { number: i32::try_from(take.signed()?).ok()?, args: [0; 6] };
+                let mut call =
+                    Syscall { number: i32::try_from(take.signed()?).ok()?, args: [0; 6] };
                 for arg in &mut call.args {
                     *arg = take.signed()? as u64;
                 }
                 Some(call)
             })?,
         };
-        let known = (now.stack.0 as usize) < tables.stack_count() && (now.name.0 as usize) < tables.name_count();
+        let known = (now.stack.0 as usize) < tables.stack_count()
+            && (now.name.0 as usize) < tables.name_count();
         threads.push(known.then_some(now)?);
     }
     Some(())

@@ -1,4 +1,5 @@
-//! Finds the processes that are to be watched, attaches to them, and keeps the list of all that are or were.
+//! Finds the processes that are to be watched, attaches to them, and keeps the list of all that are
+//! or were.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -13,10 +14,12 @@ use crate::process::list::{Proc, lineage};
 use crate::process::select::{Processes, Select};
 use crate::process::target::{AttachError, Target, command_of};
 
-/// How often one looks for new processes: a name or a group, and children, which may be there for a short time only.
+/// How often one looks for new processes: a name or a group, and children, which may be there for a
+/// short time only.
 const EVERY: Duration = Duration::from_millis(500);
 const CHILDREN_EVERY: Duration = Duration::from_millis(250);
-/// Less often where a look takes long, so that it costs a hundredth of a core at most; but this often.
+/// Less often where a look takes long, so that it costs a hundredth of a core at most; but this
+/// often.
 const COSTS: u32 = 100;
 const EVERY_AT_LEAST: Duration = Duration::from_secs(1);
 
@@ -24,7 +27,8 @@ const EVERY_AT_LEAST: Duration = Duration::from_secs(1);
 const REMEMBERED: usize = 1_000;
 /// Reasons why processes are not watched that are told one by one.
 const REASONS: usize = 3;
-/// The command line of a new process is read again by so many looks, later by one in so many: an exec changes it.
+/// The command line of a new process is read again by so many looks, later by one in so many: an
+/// exec changes it.
 const YOUNG: u32 = 20;
 
 /// Looks for processes.
@@ -77,7 +81,8 @@ impl Choosing {
         self.list.clone()
     }
 
-    /// The processes that are there. None only where they are waited for; an error if none of them can be watched.
+    /// The processes that are there. None only where they are waited for; an error if none of them
+    /// can be watched.
     pub fn first(&mut self) -> Result<Vec<Arc<Target>>, Failure> {
         let mut errors = Vec::new();
         let mut targets = Vec::new();
@@ -90,7 +95,8 @@ impl Choosing {
                 }
             }
         }
-        // A look takes in some of them only. Not without end: in a storm of forks each look finds others.
+        // A look takes in some of them only. Not without end: in a storm of forks each look finds
+        // others.
         while targets.len() < Wanted::AT_ONCE {
             let (more, refused) = self.look();
             let found = !more.is_empty();
@@ -105,7 +111,9 @@ impl Choosing {
             let weight = |error: &AttachError| match error {
                 AttachError::NotPermitted { .. } => 0,
                 AttachError::CannotProfile { .. } | AttachError::Internal { .. } => 1,
-                AttachError::ThreadOf { .. } | AttachError::EndedEarly { .. } | AttachError::NoSuchProcess { .. } => 2,
+                AttachError::ThreadOf { .. }
+                | AttachError::EndedEarly { .. }
+                | AttachError::NoSuchProcess { .. } => 2,
             };
             errors.sort_by_key(|(_, error)| weight(error));
             return Err(errors.swap_remove(0).1.into());
@@ -141,7 +149,10 @@ impl Choosing {
                 for target in targets {
                     sampler.control(Control::Add(target));
                 }
-                self.list.inner().refused.extend(refused.into_iter().map(|(pid, error)| (pid, error.to_string())));
+                self.list
+                    .inner()
+                    .refused
+                    .extend(refused.into_iter().map(|(pid, error)| (pid, error.to_string())));
                 pause = self.every.max(begin.elapsed() * COSTS).min(EVERY_AT_LEAST.max(self.every));
             }
         })?;
@@ -163,7 +174,9 @@ impl Choosing {
                 Err(AttachError::EndedEarly { .. } | AttachError::NoSuchProcess { .. }) => {
                     self.list.inner().missed += 1
                 }
-                Err(AttachError::CannotProfile { .. }) if Proc.read(pid).is_none_or(|found| !found.watchable) => {
+                Err(AttachError::CannotProfile { .. })
+                    if Proc.read(pid).is_none_or(|found| !found.watchable) =>
+                {
                     self.list.inner().missed += 1;
                 }
                 Err(error) => refused.push((pid, error)),
@@ -198,15 +211,24 @@ impl List {
         target
     }
 
-    /// Reads the command lines that may have changed. That may block (the kernel asks for a lock of the process), so nobody
-    /// waits for it meanwhile.
+    /// Reads the command lines that may have changed. That may block (the kernel asks for a lock of
+    /// the process), so nobody waits for it meanwhile.
     fn read_commands(&self) {
         let due = self.inner().due();
         for target in due {
-            let Some(command) = command_of(target.pid()).filter(|_| target.alive()) else { continue };
+            let Some(command) = command_of(target.pid()).filter(|_| target.alive()) else {
+                continue;
+            };
             let mut inner = self.inner();
-            let is_it = |entry: &&mut Entry| entry.living.as_ref().is_some_and(|living| Arc::ptr_eq(living, &target));
-            if let Some(entry) = inner.entries.iter_mut().find(is_it).filter(|entry| *command != *entry.facts.command) {
+            let is_it = |entry: &&mut Entry| {
+                entry.living.as_ref().is_some_and(|living| Arc::ptr_eq(living, &target))
+            };
+            if let Some(entry) = inner
+                .entries
+                .iter_mut()
+                .find(is_it)
+                .filter(|entry| *command != *entry.facts.command)
+            {
                 entry.facts.command = command.into();
             }
         }
@@ -220,11 +242,14 @@ impl List {
         }
     }
 
-    /// In the order in which they came. `runtime`: what is known by now of the code that a process runs.
+    /// In the order in which they came. `runtime`: what is known by now of the code that a process
+    /// runs.
     pub fn targets(&self, runtime: impl Fn(u32) -> &'static str) -> Arc<[snapshot::Target]> {
         let inner = self.inner();
         let facts = inner.entries.iter().map(|entry| &entry.facts);
-        facts.map(|facts| snapshot::Target { runtime: runtime(facts.pid), ..facts.clone() }).collect()
+        facts
+            .map(|facts| snapshot::Target { runtime: runtime(facts.pid), ..facts.clone() })
+            .collect()
     }
 
     /// Those that have not ended.
@@ -239,7 +264,10 @@ impl List {
         let inner = self.inner();
         let mut notices: Vec<String> = inner.refused.values().take(REASONS).cloned().collect();
         if inner.refused.len() > REASONS {
-            notices.push(format!("and {} more processes cannot be watched", inner.refused.len() - REASONS));
+            notices.push(format!(
+                "and {} more processes cannot be watched",
+                inner.refused.len() - REASONS
+            ));
         }
         if inner.left_out > 0 {
             notices.push(format!(
@@ -249,7 +277,10 @@ impl List {
             ));
         }
         if inner.missed > 0 {
-            notices.push(format!("{} processes ended before anybody could look at them", inner.missed));
+            notices.push(format!(
+                "{} processes ended before anybody could look at them",
+                inner.missed
+            ));
         }
         (!notices.is_empty()).then(|| notices.join("; "))
     }

@@ -59,7 +59,8 @@ pub fn open(config: &Config, opened: Opened, given: &Given) -> Result<i32, Failu
 
 fn show(config: &Config, opened: Option<Opened>) -> Result<i32, Failure> {
     let (sender, messages) = channel();
-    // Attached before the screen is taken, so that an error is one sentence on an untouched terminal.
+    // Attached before the screen is taken, so that an error is one sentence on an untouched
+    // terminal.
     let mut waits_for = None;
     let watch = match &config.target {
         Some(spec) => {
@@ -81,17 +82,26 @@ fn show(config: &Config, opened: Option<Opened>) -> Result<i32, Failure> {
     let _signals = Caught::each(&caught, move |signal| told.send(message(signal)).is_ok())
         .map_err(|error| Failure::new(1, format!("cannot catch signals: {error}")))?;
     fatal::before_end(terminal::give_back_in_handler);
-    let screen = Screen::enter(&config.screen)
-        .map_err(|error| Failure::new(1, format!("cannot take the terminal: {error}; try `record` instead")))?;
+    let screen = Screen::enter(&config.screen).map_err(|error| {
+        Failure::new(1, format!("cannot take the terminal: {error}; try `record` instead"))
+    })?;
     let keys = sender.clone();
-    input::start(move |input| keys.send(input.map_or(Message::TerminalGone, Message::Input)).is_ok())
-        .map_err(|error| Failure::new(1, format!("cannot read the keyboard: {error}; try `record` instead")))?;
+    input::start(move |input| {
+        keys.send(input.map_or(Message::TerminalGone, Message::Input)).is_ok()
+    })
+    .map_err(|error| {
+        Failure::new(1, format!("cannot read the keyboard: {error}; try `record` instead"))
+    })?;
     let answers = sender.clone();
-    let projecting = Projecting::start(move |answer| answers.send(Message::Projected(answer)).is_ok())
-        .map_err(|error| Failure::new(1, format!("cannot start a thread to read history: {error}")))?;
+    let projecting =
+        Projecting::start(move |answer| answers.send(Message::Projected(answer)).is_ok()).map_err(
+            |error| Failure::new(1, format!("cannot start a thread to read history: {error}")),
+        )?;
     let found = sender.clone();
     let waiting = Waiting::start(move |answers| found.send(Message::Waits(answers)).is_ok())
-        .map_err(|error| Failure::new(1, format!("cannot start a thread to look at waits: {error}")))?;
+        .map_err(|error| {
+            Failure::new(1, format!("cannot start a thread to look at waits: {error}"))
+        })?;
     let app = AppState::new(AppConfig {
         settings: config.settings.clone(),
         interval: config.sampling.interval,
@@ -252,7 +262,8 @@ impl Live<'_> {
         }
     }
 
-    /// Gives an answer the time to come before anything else is done: then it is as if there was no other thread.
+    /// Gives an answer the time to come before anything else is done: then it is as if there was no
+    /// other thread.
     fn await_answer(&mut self) -> Option<Outcome> {
         let deadline = Instant::now() + READ_WITHIN;
         while self.projecting.is_urgent() {
@@ -299,7 +310,8 @@ impl Live<'_> {
                 if !self.projecting.is_reading() {
                     self.pacer.data();
                 }
-                // After the snapshot, whose notice says only what is lacking: this one says what to do.
+                // After the snapshot, whose notice says only what is lacking: this one says what to
+                // do.
                 let helps = self.watch.as_ref().is_some_and(|w| w.status().ptrace_would_help);
                 let changed = helps != std::mem::replace(&mut self.helps, helps);
                 return if changed { self.update(Input::PtraceHelps(helps)) } else { None };
@@ -391,11 +403,14 @@ impl Live<'_> {
                 Effect::Copy(text) => self.screen.copy(&text),
                 Effect::Attach(pid) => {
                     let spec = TargetSpec::Processes(Wanted::Pids(vec![pid]));
-                    let begun = Aim::take(self.config, &spec)
-                        .and_then(|aim| Watch::begin(self.config, aim, Some(publication(&self.sender))));
+                    let begun = Aim::take(self.config, &spec).and_then(|aim| {
+                        Watch::begin(self.config, aim, Some(publication(&self.sender)))
+                    });
                     match begun {
                         Ok(watch) => self.watch = Some(watch),
-                        Err(failure) => effects.extend(self.tell(Input::AttachFailed(failure.sentence))),
+                        Err(failure) => {
+                            effects.extend(self.tell(Input::AttachFailed(failure.sentence)))
+                        }
                     }
                     self.pacer.urgent();
                     Ok(())
@@ -442,7 +457,8 @@ impl Live<'_> {
                 let before = self.cpu_before.get(&(process.pid, process.start));
                 cpu_now.insert((process.pid, process.start), process.cpu_ns);
                 let cpu_percent = since.zip(before).map(|(since, before)| {
-                    process.cpu_ns.saturating_sub(*before) as f64 / since.as_nanos().max(1) as f64 * 100.0
+                    process.cpu_ns.saturating_sub(*before) as f64 / since.as_nanos().max(1) as f64
+                        * 100.0
                 });
                 ProcessRow {
                     pid: process.pid,
@@ -459,7 +475,8 @@ impl Live<'_> {
         self.pacer.urgent();
     }
 
-    /// Gives the terminal back, ends what has to end, prints what was written; answers the exit code.
+    /// Gives the terminal back, ends what has to end, prints what was written; answers the exit
+    /// code.
     fn leave(self, outcome: Outcome) -> i32 {
         let Live { screen, watch, written, end_child, last, config, app, saved, .. } = self;
         drop(screen);
@@ -517,8 +534,13 @@ fn nothing_seen(last: Option<&Snapshot>) -> i32 {
     }
 }
 
-/// The text report, and all there is, under the usual name in the current directory; their names, or one sentence.
-fn save(snapshot: Arc<Snapshot>, settings: &Settings, asker: Option<Asker>) -> Result<Vec<PathBuf>, String> {
+/// The text report, and all there is, under the usual name in the current directory; their names,
+/// or one sentence.
+fn save(
+    snapshot: Arc<Snapshot>,
+    settings: &Settings,
+    asker: Option<Asker>,
+) -> Result<Vec<PathBuf>, String> {
     let mut snapshot = snapshot;
     if snapshot.health.naming
         && let Some(named) = asker.and_then(|asker| asker.snapshot(NAMES_WITHIN))
@@ -529,8 +551,10 @@ fn save(snapshot: Arc<Snapshot>, settings: &Settings, asker: Option<Asker>) -> R
         snapshot = Arc::new(with_names);
     }
     let pid = snapshot.targets.first().map_or(0, |t| t.pid);
-    let unix_ns = snapshot.session.started_unix_ns + i128::from(snapshot.at.saturating_sub(snapshot.session.started));
-    let report = PathBuf::from(export::file::name(&snapshot.session.host, &pid.to_string(), unix_ns, "txt"));
+    let unix_ns = snapshot.session.started_unix_ns
+        + i128::from(snapshot.at.saturating_sub(snapshot.session.started));
+    let report =
+        PathBuf::from(export::file::name(&snapshot.session.host, &pid.to_string(), unix_ns, "txt"));
     let mut written = Vec::new();
     for format in [Format::Text, Format::Sampletop] {
         let path = report.with_extension(format.extensions()[0]);

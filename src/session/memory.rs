@@ -1,8 +1,9 @@
 //! Gives memory that was freed back to the kernel.
 //!
-//! The reducer, the projector and the view each free what another of them allocated, chunk by chunk, so the C library's
-//! arenas are full of free pages: half of the resident memory after 30 minutes of a target that makes 60 threads a
-//! second. The C library gives back the end of an arena by itself, never its middle.
+//! The reducer, the projector and the view each free what another of them allocated, chunk by
+//! chunk, so the C library's arenas are full of free pages: half of the resident memory after 30
+//! minutes of a target that makes 60 threads a second. The C library gives back the end of an arena
+//! by itself, never its middle.
 
 #![expect(unsafe_code, reason = "tells the C library to give memory back")]
 
@@ -40,7 +41,8 @@ impl Trimmer {
 
 #[cfg(target_env = "gnu")]
 fn trim() {
-    // SAFETY: may be called at any time by any thread; it takes the arenas' locks one after the other.
+    // SAFETY: may be called at any time by any thread; it takes the arenas' locks one after the
+    // other.
     unsafe { libc::malloc_trim(0) };
 }
 
@@ -55,7 +57,10 @@ mod tests {
     /// Anonymous memory of this process that is resident, bytes.
     fn resident() -> usize {
         let status = std::fs::read_to_string("/proc/self/status").expect("of ourselves");
-        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("the kernel says it");
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("RssAnon:"))
+            .expect("the kernel says it");
         line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") << 10
     }
 
@@ -63,7 +68,8 @@ mod tests {
     fn memory_is_given_back_every_ten_seconds_however_often_that_is_asked() {
         let mut trimmer = Trimmer::new();
         let begin = trimmer.last;
-        let times: Vec<u64> = (0..350).filter(|at| trimmer.is_due(begin + Duration::from_millis(at * 100))).collect();
+        let times: Vec<u64> =
+            (0..350).filter(|at| trimmer.is_due(begin + Duration::from_millis(at * 100))).collect();
         assert_eq!(times, [100, 200, 300]);
     }
 
@@ -76,7 +82,10 @@ mod tests {
         // What is kept lies at the end, so that the C library gives nothing back by itself.
         chunks.drain(..chunks.len() - 1);
         // Other tests allocate meanwhile: half of it is proof enough.
-        assert!(resident() + (64 << 20) > full, "the C library gave it back by itself: nothing is proven");
+        assert!(
+            resident() + (64 << 20) > full,
+            "the C library gave it back by itself: nothing is proven"
+        );
         trim();
         assert!(resident() + (64 << 20) < full, "{} of {full}", resident());
         drop(chunks);

@@ -50,26 +50,36 @@ impl From<crate::process::launch::LaunchError> for Failure {
     }
 }
 
-/// Does what the command line asked for; answers the exit code. Errors are printed, one sentence on stderr.
+/// Does what the command line asked for; answers the exit code. Errors are printed, one sentence on
+/// stderr.
 pub fn run(config: Config) -> i32 {
     if config.output.redact.is_some_and(|redact| redact.only_this_run) {
         eprintln!(
             "sampletop: names are replaced under a key of this run alone; SAMPLETOP_REDACT_KEY gives several the same"
         );
     }
-    // Without it only the second SIGSEGV from outside would end the program: no reason not to begin.
+    // Without it only the second SIGSEGV from outside would end the program: no reason not to
+    // begin.
     let _ = fatal::catch();
     let outcome = settle_rights().and_then(|()| match config.mode {
         Mode::Live => live::run(&config),
-        Mode::Open { ref path, ref given } => live::open(&config, saved::shown(&config, path.as_deref())?, given),
+        Mode::Open { ref path, ref given } => {
+            live::open(&config, saved::shown(&config, path.as_deref())?, given)
+        }
         Mode::Convert { ref path, ref given, max_lines } => {
             saved::convert(&config, saved::shown(&config, path.as_deref())?, given, max_lines)
         }
-        Mode::Diff { ref before, ref after, per, ref given } => saved::diff(&config, before, after, per, given),
-        Mode::Merge { ref files, ref given, max_lines } => saved::merge(&config, files, given, max_lines),
+        Mode::Diff { ref before, ref after, per, ref given } => {
+            saved::diff(&config, before, after, per, given)
+        }
+        Mode::Merge { ref files, ref given, max_lines } => {
+            saved::merge(&config, files, given, max_lines)
+        }
         // The workload is this process itself; main runs it without a session.
         Mode::Workload { .. } => Err(Failure::new(1, "the built-in workload has no session")),
-        Mode::Once { duration } => timed(&config, |run| headless::record(run, &config, Some(duration), None)),
+        Mode::Once { duration } => {
+            timed(&config, |run| headless::record(run, &config, Some(duration), None))
+        }
         Mode::Record { duration } => {
             let keep = |snapshot: &_| saved::keep(snapshot, &config.settings);
             let keep: Option<headless::Keep<'_>> = (!config.output.secure).then_some(&keep);
@@ -85,7 +95,8 @@ pub fn run(config: Config) -> i32 {
     })
 }
 
-/// Before there is a second thread: all of them act with the caller's rights, except the one that takes stacks.
+/// Before there is a second thread: all of them act with the caller's rights, except the one that
+/// takes stacks.
 fn settle_rights() -> Result<(), Failure> {
     if privileges::is_setuid() {
         return Err(Failure::new(
@@ -126,14 +137,16 @@ fn timed(config: &Config, job: impl FnOnce(&mut watch::Timed) -> i32) -> Result<
             service::tell(status);
         }
     };
-    let target = config.target.as_ref().ok_or_else(|| Failure::new(2, "name a process with -p PID"))?;
+    let target =
+        config.target.as_ref().ok_or_else(|| Failure::new(2, "name a process with -p PID"))?;
     let watch = loop {
         let mut aim = watch::Aim::take(config, target)?;
         let waits = aim.waits();
         if let Some(what) = aim.waits_for() {
             eprintln!("sampletop: {what} (Ctrl-C ends)");
             tell(&what);
-            // A rotated log is no reason for an end, and there is nothing to report yet. Otherwise Ctrl-C ends the program.
+            // A rotated log is no reason for an end, and there is nothing to report yet. Otherwise
+            // Ctrl-C ends the program.
             let _caught = reports.then(|| {
                 signals::Caught::each(signals::REPORTS, |signal| match signals::request(signal) {
                     Some(_) => true,
@@ -155,8 +168,8 @@ fn timed(config: &Config, job: impl FnOnce(&mut watch::Timed) -> i32) -> Result<
     Ok(run.end(code))
 }
 
-/// Where stacks of running threads can only be had by stopping them, the user has to say so: the live view offers a key,
-/// a timed run ends here.
+/// Where stacks of running threads can only be had by stopping them, the user has to say so: the
+/// live view offers a key, a timed run ends here.
 fn ask_for_ptrace(choice: CaptureChoice, watch: &watch::Watch) -> Result<(), Failure> {
     let status = watch.status();
     if choice != CaptureChoice::Auto || !status.ptrace_would_help {

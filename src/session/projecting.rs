@@ -1,4 +1,5 @@
-//! Reads the facts for the screen, on a thread of its own: a long history must not hold up keys and drawing.
+//! Reads the facts for the screen, on a thread of its own: a long history must not hold up keys and
+//! drawing.
 
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
@@ -6,7 +7,8 @@ use std::time::{Duration, Instant};
 use crate::app::{Input, Request};
 use crate::model::project::Projector;
 
-/// Newer facts alone are read again after so many times the CPU time of the last reading: 5 % of a core at most.
+/// Newer facts alone are read again after so many times the CPU time of the last reading: 5 % of a
+/// core at most.
 const REST: u32 = 20;
 
 /// At most one request is with the thread, and at most one waits: the newest.
@@ -26,8 +28,11 @@ pub struct Answer {
 }
 
 impl Projecting {
-    /// Every answer must be given to [`Projecting::done`]. The thread ends when this is dropped, after what it is at.
-    pub fn start(mut send: impl FnMut(Answer) -> bool + Send + 'static) -> std::io::Result<Projecting> {
+    /// Every answer must be given to [`Projecting::done`]. The thread ends when this is dropped,
+    /// after what it is at.
+    pub fn start(
+        mut send: impl FnMut(Answer) -> bool + Send + 'static,
+    ) -> std::io::Result<Projecting> {
         let (requests, receiver) = channel::<Request>();
         std::thread::Builder::new().name("projector".into()).spawn(move || {
             let mut projector = Projector::default();
@@ -76,7 +81,8 @@ impl Projecting {
         if self.reading.is_some() {
             return;
         }
-        if let Some(request) = self.waiting.take_if(|request| request.urgent || now >= self.rested) {
+        if let Some(request) = self.waiting.take_if(|request| request.urgent || now >= self.rested)
+        {
             let urgent = request.urgent;
             // Only a bug ends it earlier than this: then what is on the screen stays there.
             self.reading = self.requests.send(request).is_ok().then_some(urgent);

@@ -1,4 +1,5 @@
-//! Profiles in files: that of the last session is kept, any is opened or written in another format, two are compared, many become one.
+//! Profiles in files: that of the last session is kept, any is opened or written in another format,
+//! two are compared, many become one.
 
 use std::fs::{DirBuilder, File};
 use std::io::Read;
@@ -23,7 +24,9 @@ const FILE_MAX: u64 = 1 << 30;
 
 /// Reads a profile, sampletop's or another tool's; without a path that of the last session.
 pub fn load(path: Option<&Path>) -> Result<Opened, Failure> {
-    let kept = || last().ok_or_else(|| Failure::new(2, "no session was kept: HOME is not set; name a file"));
+    let kept = || {
+        last().ok_or_else(|| Failure::new(2, "no session was kept: HOME is not set; name a file"))
+    };
     let (path, named) = match path {
         Some(path) => (path.to_owned(), true),
         None => (kept()?, false),
@@ -32,7 +35,9 @@ pub fn load(path: Option<&Path>) -> Result<Opened, Failure> {
     let failed = |error: std::io::Error| {
         let sentence = match error.kind() {
             std::io::ErrorKind::NotFound if !named => {
-                format!("no session was kept at `{shown}`: the live view does when it is left; or name a file")
+                format!(
+                    "no session was kept at `{shown}`: the live view does when it is left; or name a file"
+                )
             }
             _ => format!("cannot read `{shown}`: {}", export::file::why(&error)),
         };
@@ -42,7 +47,9 @@ pub fn load(path: Option<&Path>) -> Result<Opened, Failure> {
     let file = File::open(&path).map_err(failed)?;
     file.take(FILE_MAX).read_to_end(&mut bytes).map_err(failed)?;
     let read = match saved::read(&bytes) {
-        Err(NotAProfile::Foreign) => import::read(&bytes).unwrap_or_else(|| Err(import::NO_PROFILE.into())),
+        Err(NotAProfile::Foreign) => {
+            import::read(&bytes).unwrap_or_else(|| Err(import::NO_PROFILE.into()))
+        }
         own => own.map_err(|error| error.to_string()),
     };
     read.map_err(|sentence| Failure::new(2, format!("`{shown}`: {sentence}")))
@@ -65,8 +72,14 @@ pub fn shown(config: &Config, path: Option<&Path>) -> Result<Opened, Failure> {
     Ok(Opened { snapshot, settings, lost })
 }
 
-/// Writes it as `config` says, under its own settings and what is `given`; all of it, unless a window is.
-pub fn convert(config: &Config, opened: Opened, given: &Given, max_lines: Option<usize>) -> Result<i32, Failure> {
+/// Writes it as `config` says, under its own settings and what is `given`; all of it, unless a
+/// window is.
+pub fn convert(
+    config: &Config,
+    opened: Opened,
+    given: &Given,
+    max_lines: Option<usize>,
+) -> Result<i32, Failure> {
     let Opened { snapshot, settings, lost } = opened;
     if let Some(lost) = lost {
         eprintln!("sampletop: {lost}");
@@ -74,15 +87,23 @@ pub fn convert(config: &Config, opened: Opened, given: &Given, max_lines: Option
     let settings = given.over(Settings { range: Range::Cumulative { since: None }, ..settings });
     let mut bytes = Vec::new();
     let built = match (config.output.format, max_lines) {
-        (Format::Text, Some(most)) => export::text::write_within(&snapshot, &settings, most, &mut bytes),
+        (Format::Text, Some(most)) => {
+            export::text::write_within(&snapshot, &settings, most, &mut bytes)
+        }
         (format, _) => export::write(format, &snapshot, &settings, &mut bytes),
     };
     built.map_err(|error| Failure::new(1, format!("cannot build the profile: {error}")))?;
     Ok(headless::deliver(&bytes, config))
 }
 
-/// Writes several profiles as one, under the settings of the first and what is `given`. One file after the other is held.
-pub fn merge(config: &Config, files: &[PathBuf], given: &Given, max_lines: Option<usize>) -> Result<i32, Failure> {
+/// Writes several profiles as one, under the settings of the first and what is `given`. One file
+/// after the other is held.
+pub fn merge(
+    config: &Config,
+    files: &[PathBuf],
+    given: &Given,
+    max_lines: Option<usize>,
+) -> Result<i32, Failure> {
     let mut merger = Merger::new(Limits::default());
     let mut settings = None;
     for path in files {
@@ -91,19 +112,34 @@ pub fn merge(config: &Config, files: &[PathBuf], given: &Given, max_lines: Optio
         if let Some(lost) = opened.lost {
             eprintln!("sampletop: `{name}`: {lost}");
         }
-        merger.add(&opened.snapshot).map_err(|unfit| Failure::new(2, format!("`{name}`: {unfit}")))?;
+        merger
+            .add(&opened.snapshot)
+            .map_err(|unfit| Failure::new(2, format!("`{name}`: {unfit}")))?;
         settings.get_or_insert(opened.settings);
     }
-    let Some((snapshot, notes)) = merger.finish() else { return Err(Failure::new(2, "there is nothing to merge")) };
+    let Some((snapshot, notes)) = merger.finish() else {
+        return Err(Failure::new(2, "there is nothing to merge"));
+    };
     for note in notes {
         eprintln!("sampletop: {note}");
     }
-    convert(config, Opened { snapshot, settings: settings.unwrap_or_default(), lost: None }, given, max_lines)
+    convert(
+        config,
+        Opened { snapshot, settings: settings.unwrap_or_default(), lost: None },
+        given,
+        max_lines,
+    )
 }
 
-/// Writes what changed from one profile to the other, under the default settings and what is `given`: those that the two were
-/// saved with may differ.
-pub fn diff(config: &Config, before: &Path, after: &Path, per: Per, given: &Given) -> Result<i32, Failure> {
+/// Writes what changed from one profile to the other, under the default settings and what is
+/// `given`: those that the two were saved with may differ.
+pub fn diff(
+    config: &Config,
+    before: &Path,
+    after: &Path,
+    per: Per,
+    given: &Given,
+) -> Result<i32, Failure> {
     let of = |path: &Path| -> Result<(String, Snapshot), Failure> {
         let mut name = clean(&path.to_string_lossy(), 200).into_owned();
         let Opened { snapshot, lost, .. } = shown(config, Some(path))?;
@@ -118,7 +154,8 @@ pub fn diff(config: &Config, before: &Path, after: &Path, per: Per, given: &Give
     let (before, after) = (of(before)?, of(after)?);
     let profiles = Pair { before, after };
     let profiles = profiles.map(|(name, snapshot)| Profile { name, snapshot });
-    let settings = given.over(Settings { range: Range::Cumulative { since: None }, ..Settings::default() });
+    let settings =
+        given.over(Settings { range: Range::Cumulative { since: None }, ..Settings::default() });
     let mut bytes = Vec::new();
     export::diff::write(config.output.format, &profiles, &settings, per, &mut bytes)
         .map_err(|error| Failure::new(1, format!("cannot build the comparison: {error}")))?;
@@ -130,7 +167,9 @@ pub fn keep(snapshot: &Snapshot, settings: &Settings) -> Result<(), String> {
     let path = last().ok_or("HOME is not set")?;
     let directory = path.parent().unwrap_or(Path::new("/"));
     let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
-    made.map_err(|error| format!("cannot make `{}`: {}", directory.display(), export::file::why(&error)))?;
+    made.map_err(|error| {
+        format!("cannot make `{}`: {}", directory.display(), export::file::why(&error))
+    })?;
     let mut bytes = Vec::new();
     saved::write(snapshot, settings, &mut bytes).map_err(|error| error.to_string())?;
     export::file::save(&path, &bytes)

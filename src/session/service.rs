@@ -1,4 +1,5 @@
-//! What systemd is told of a `report` that it runs (Type=notify); nobody is told anything where it does not.
+//! What systemd is told of a `report` that it runs (Type=notify); nobody is told anything where it
+//! does not.
 
 use sd_notify::NotifyState;
 

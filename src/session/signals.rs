@@ -28,8 +28,12 @@ pub struct Caught {
 }
 
 impl Caught {
-    /// Calls `each` with the number of every one of `signals`, on a thread of its own, until it answers false.
-    pub fn each(signals: &[i32], mut each: impl FnMut(i32) -> bool + Send + 'static) -> std::io::Result<Caught> {
+    /// Calls `each` with the number of every one of `signals`, on a thread of its own, until it
+    /// answers false.
+    pub fn each(
+        signals: &[i32],
+        mut each: impl FnMut(i32) -> bool + Send + 'static,
+    ) -> std::io::Result<Caught> {
         let mut signals = Signals::new(signals)?;
         let handle = signals.handle();
         std::thread::Builder::new().name("signals".into()).spawn(move || {

@@ -1,4 +1,5 @@
-//! Finds out what threads wait for, on a thread of its own: the target's memory and files may block.
+//! Finds out what threads wait for, on a thread of its own: the target's memory and files may
+//! block.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
@@ -9,7 +10,8 @@ use crate::process::waits::Waits;
 /// Threads are looked at no more often than this.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// At most one batch is with the thread, and at most one waits: the newest. A thread that blocks is left to itself.
+/// At most one batch is with the thread, and at most one waits: the newest. A thread that blocks is
+/// left to itself.
 pub struct Waiting {
     batches: Sender<Vec<Asked>>,
     looking: bool,
@@ -18,8 +20,11 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// Every answer must be given to [`Waiting::done`]. The thread ends when this is dropped, after what it is at.
-    pub fn start(mut send: impl FnMut(Vec<Answer>) -> bool + Send + 'static) -> std::io::Result<Waiting> {
+    /// Every answer must be given to [`Waiting::done`]. The thread ends when this is dropped, after
+    /// what it is at.
+    pub fn start(
+        mut send: impl FnMut(Vec<Answer>) -> bool + Send + 'static,
+    ) -> std::io::Result<Waiting> {
         let (batches, receiver) = channel::<Vec<Asked>>();
         std::thread::Builder::new().name("waits".into()).spawn(move || {
             let mut waits = Waits::default();
@@ -76,7 +81,9 @@ pub fn look_once(batch: Vec<Asked>, timeout: Duration) -> Vec<Answer> {
     let mut found = Vec::new();
     if looking.is_ok() {
         // It ends when everything is there and the sender is gone.
-        while let Ok(answer) = answers.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+        while let Ok(answer) =
+            answers.recv_timeout(deadline.saturating_duration_since(Instant::now()))
+        {
             found.push(answer);
         }
     }
@@ -98,7 +105,8 @@ mod tests {
     #[test]
     fn one_batch_a_second_and_of_those_that_wait_the_newest() {
         let (sender, answers) = channel();
-        let mut waiting = Waiting::start(move |batch| sender.send(batch).is_ok()).expect("a thread");
+        let mut waiting =
+            Waiting::start(move |batch| sender.send(batch).is_ok()).expect("a thread");
         let now = Instant::now() + Duration::from_secs(1);
         waiting.ask(vec![nobody(1)], now);
         assert!(waiting.looking);

@@ -56,7 +56,9 @@ impl Aim {
         let mut output = None;
         let launch = match spec {
             TargetSpec::Processes(_) => None,
-            TargetSpec::Command(command) => Some(start(command, command_output(config), &mut output)?),
+            TargetSpec::Command(command) => {
+                Some(start(command, command_output(config), &mut output)?)
+            }
             TargetSpec::Demo { workload } => Some(demo::launch(*workload, LaunchOutput::Null)?),
         };
         let wanted = match (spec, &launch) {
@@ -81,7 +83,15 @@ impl Aim {
             choosing.list().name(launch.pid(), launch.command_line());
         }
         let is_demo = matches!(spec, TargetSpec::Demo { .. });
-        Ok(Aim { choosing, targets, launch, output, is_demo, wanted: snapshot::Wanted { title, waits }, waits_for })
+        Ok(Aim {
+            choosing,
+            targets,
+            launch,
+            output,
+            is_demo,
+            wanted: snapshot::Wanted { title, waits },
+            waits_for,
+        })
     }
 
     /// Those that come later are watched, too.
@@ -119,7 +129,11 @@ pub struct Watch {
 
 impl Watch {
     /// Begins to sample; a command that is held goes on to its exec once capture is open.
-    pub fn begin(config: &Config, aim: Aim, publication: Option<Publication>) -> Result<Watch, Failure> {
+    pub fn begin(
+        config: &Config,
+        aim: Aim,
+        publication: Option<Publication>,
+    ) -> Result<Watch, Failure> {
         let Aim { choosing, targets, launch, output, is_demo, wanted, .. } = aim;
         let files = Files::default();
         let symbols = Symbols::start(files.clone());
@@ -131,7 +145,10 @@ impl Watch {
             own_child: launch.is_some(),
             outlasts: wanted.waits,
             once: matches!(config.mode, crate::config::Mode::Dump { .. }),
-            overhead: config.sampling.max_overhead.map(|percent| Overhead { percent, reducer_ns: used_ns.clone() }),
+            overhead: config
+                .sampling
+                .max_overhead
+                .map(|percent| Overhead { percent, reducer_ns: used_ns.clone() }),
         };
         let cores_milli = targets.iter().map(|target| target.cores_allowed()).max().unwrap_or(0);
         let names = Names::default();
@@ -148,7 +165,12 @@ impl Watch {
             session,
             startup_ns,
             limits: Limits { history_bytes: HISTORY_BYTES, ..Limits::default() },
-            conditions: conditions(sampler.status_reader(), choosing.list(), names, Arc::clone(&stopped)),
+            conditions: conditions(
+                sampler.status_reader(),
+                choosing.list(),
+                names,
+                Arc::clone(&stopped),
+            ),
             publication,
             used_ns,
         })
@@ -175,7 +197,9 @@ impl Watch {
 
     /// Time since the first observation.
     pub fn elapsed(&self) -> Duration {
-        Duration::from_nanos(clock(rustix::time::ClockId::Monotonic).saturating_sub(self.sampler.began()))
+        Duration::from_nanos(
+            clock(rustix::time::ClockId::Monotonic).saturating_sub(self.sampler.began()),
+        )
     }
 
     pub fn set_interval(&self, interval: Duration) {
@@ -195,7 +219,8 @@ impl Watch {
         self.sampler.status()
     }
 
-    /// Stops sampling without a last snapshot; ends or leaves what we started as [`Watch::finish`] does.
+    /// Stops sampling without a last snapshot; ends or leaves what we started as [`Watch::finish`]
+    /// does.
     pub fn end(mut self, leave: bool) -> Option<i32> {
         let is_demo = self.is_demo;
         let launch = self.launch.take();
@@ -203,8 +228,9 @@ impl Watch {
         launch.and_then(|launch| end_child(launch, leave && !is_demo, is_demo))
     }
 
-    /// Stops sampling, waits for names, ends what we started (`leave`: a COMMAND goes on, a demo never does), and answers with everything
-    /// and the child's exit code. In this order: a file of a child that is gone can no longer be found.
+    /// Stops sampling, waits for names, ends what we started (`leave`: a COMMAND goes on, a demo
+    /// never does), and answers with everything and the child's exit code. In this order: a file of
+    /// a child that is gone can no longer be found.
     pub fn finish(mut self, leave: bool) -> (Option<Arc<Snapshot>>, Option<i32>) {
         let launch = self.launch.take();
         let Watch { following, sampler, reducer, is_demo, .. } = self;
@@ -219,7 +245,8 @@ impl Watch {
 fn end_child(mut launch: Launch, leave: bool, is_demo: bool) -> Option<i32> {
     if let Some(status) = launch.try_wait() {
         if is_demo {
-            // It runs until it is ended, so that this is ours to explain; its own words went nowhere.
+            // It runs until it is ended, so that this is ours to explain; its own words went
+            // nowhere.
             eprintln!(
                 "sampletop: the demo could not start all of its 51 threads, or was ended from outside ({status}); look at the limits of threads, descriptors and memory (`ulimit -u -n -v`, or the container's)"
             );
@@ -239,7 +266,8 @@ fn status_code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
 }
 
-/// Where a COMMAND's output goes: the live view needs the terminal, so a file that is named; otherwise it passes through.
+/// Where a COMMAND's output goes: the live view needs the terminal, so a file that is named;
+/// otherwise it passes through.
 fn command_output(config: &Config) -> LaunchOutput {
     match (&config.mode, config.output.secure) {
         (crate::config::Mode::Live, true) => LaunchOutput::Null,
@@ -248,8 +276,13 @@ fn command_output(config: &Config) -> LaunchOutput {
     }
 }
 
-/// Starts a COMMAND. The file of its output gets the name by the process's number, which is known by now.
-fn start(command: &[OsString], to: LaunchOutput, output: &mut Option<PathBuf>) -> Result<Launch, Failure> {
+/// Starts a COMMAND. The file of its output gets the name by the process's number, which is known
+/// by now.
+fn start(
+    command: &[OsString],
+    to: LaunchOutput,
+    output: &mut Option<PathBuf>,
+) -> Result<Launch, Failure> {
     let file = match &to {
         LaunchOutput::File(path) => Some(path.clone()),
         _ => None,
@@ -276,7 +309,12 @@ fn no_thread(error: std::io::Error) -> Failure {
     Failure::new(1, format!("cannot start a thread: {error}"))
 }
 
-fn session_facts(config: &Config, cores_milli: u64, wanted: snapshot::Wanted, started: Ns) -> Session {
+fn session_facts(
+    config: &Config,
+    cores_milli: u64,
+    wanted: snapshot::Wanted,
+    started: Ns,
+) -> Session {
     let ago = clock(rustix::time::ClockId::Monotonic).saturating_sub(started);
     let realtime = clock(rustix::time::ClockId::Realtime);
     let uname = rustix::system::uname();
@@ -306,7 +344,8 @@ fn conditions(
 ) -> Box<dyn FnMut() -> Conditions + Send> {
     Box::new(move || {
         let status = status();
-        let notices: Vec<String> = list.notice().into_iter().chain(status.notice).chain(names.notice()).collect();
+        let notices: Vec<String> =
+            list.notice().into_iter().chain(status.notice).chain(names.notice()).collect();
         Conditions {
             capture: status.way.as_str().into(),
             notice: (!notices.is_empty()).then(|| notices.join("; ").into()),
@@ -338,17 +377,18 @@ impl Timed {
         let (sender, wakes) = channel();
         let wakes_first = sender.clone();
         let mut interrupted = false;
-        let signals = Caught::each(if reports { signals::REPORTS } else { signals::END }, move |signal| {
-            if let Some(request) = signals::request(signal).filter(|_| reports) {
-                return wakes_first.send(Wake::Asked(request)).is_ok();
-            }
-            if std::mem::replace(&mut interrupted, true) {
-                // The second one: leave at once, with nothing written.
-                std::process::exit(128 + signal);
-            }
-            wakes_first.send(Wake::Interrupted).is_ok()
-        })
-        .ok();
+        let signals =
+            Caught::each(if reports { signals::REPORTS } else { signals::END }, move |signal| {
+                if let Some(request) = signals::request(signal).filter(|_| reports) {
+                    return wakes_first.send(Wake::Asked(request)).is_ok();
+                }
+                if std::mem::replace(&mut interrupted, true) {
+                    // The second one: leave at once, with nothing written.
+                    std::process::exit(128 + signal);
+                }
+                wakes_first.send(Wake::Interrupted).is_ok()
+            })
+            .ok();
         tell_end(&mut watch, sender);
         Timed { watch: Some(watch), wakes, _signals: signals, child_code: None }
     }
@@ -362,7 +402,8 @@ impl Timed {
     }
 }
 
-/// Sends [`Wake::Ended`] once all targets have ended. The thread ends with the sampler, or with the process.
+/// Sends [`Wake::Ended`] once all targets have ended. The thread ends with the sampler, or with the
+/// process.
 fn tell_end(watch: &mut Watch, sender: Sender<Wake>) {
     let Some(end) = watch.sampler.take_end() else { return };
     let _ = std::thread::Builder::new().name("target-end".into()).spawn(move || {
@@ -391,8 +432,13 @@ impl Source for Timed {
     }
 
     fn progress(&mut self) -> Progress {
-        let losses = self.watch.as_ref().and_then(|w| w.reducer.snapshot(Duration::ZERO)).map(|s| s.health.losses);
-        losses.map_or_else(Progress::default, |l| Progress { samples: l.samples, dropped: l.dropped })
+        let losses = self
+            .watch
+            .as_ref()
+            .and_then(|w| w.reducer.snapshot(Duration::ZERO))
+            .map(|s| s.health.losses);
+        losses
+            .map_or_else(Progress::default, |l| Progress { samples: l.samples, dropped: l.dropped })
     }
 
     fn snapshot(&mut self, named: bool) -> Option<Arc<Snapshot>> {

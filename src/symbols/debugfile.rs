@@ -1,8 +1,10 @@
-//! Finding the separate debug file of a stripped one: by build id, by .gnu_debuglink, in debuginfod's cache. No network.
+//! Finding the separate debug file of a stripped one: by build id, by .gnu_debuglink, in
+//! debuginfod's cache. No network.
 //!
-//! Looked up beneath the target's root first, where its distribution put it, then on this host. Names that come out
-//! of the file are hostile: only plain file names are accepted, what is opened is a regular file beneath the root
-//! (openat2), and it is used only if its build id, or where there is none its checksum, is the one asked for.
+//! Looked up beneath the target's root first, where its distribution put it, then on this host.
+//! Names that come out of the file are hostile: only plain file names are accepted, what is opened
+//! is a regular file beneath the root (openat2), and it is used only if its build id, or where
+//! there is none its checksum, is the one asked for.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -16,7 +18,8 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use super::elf::{Elf, hex};
 use crate::process::filebytes::FileBytes;
 
-/// Checksums are taken of debug files up to this size (some seconds on the worker); larger ones need a build id.
+/// Checksums are taken of debug files up to this size (some seconds on the worker); larger ones
+/// need a build id.
 const CHECKSUM_CAP: usize = 2 << 30;
 
 /// Where debug files are looked for.
@@ -30,13 +33,17 @@ pub struct SearchPath {
 
 impl Default for SearchPath {
     fn default() -> SearchPath {
-        SearchPath { debug_dirs: vec!["/usr/lib/debug".into(), "/lib/debug".into()], caches: caches() }
+        SearchPath {
+            debug_dirs: vec!["/usr/lib/debug".into(), "/lib/debug".into()],
+            caches: caches(),
+        }
     }
 }
 
 /// debuginfod's cache directories of the user who runs this, also behind sudo.
 fn caches() -> Vec<PathBuf> {
-    let var = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let var =
+        |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let mut caches: Vec<PathBuf> = var("DEBUGINFOD_CACHE_PATH").into_iter().collect();
     caches.extend(var("XDG_CACHE_HOME").map(|dir| dir.join("debuginfod_client")));
     let sudo = var("SUDO_USER").and_then(|user| home_of(user.as_os_str()));
@@ -52,7 +59,8 @@ fn home_of(user: &OsStr) -> Option<PathBuf> {
     let users = std::fs::read("/etc/passwd").ok()?;
     users.split(|b| *b == b'\n').find_map(|line| {
         let mut fields = line.split(|b| *b == b':');
-        (fields.next()? == user.as_bytes()).then(|| fields.nth(4).map(|home| OsStr::from_bytes(home).into()))?
+        (fields.next()? == user.as_bytes())
+            .then(|| fields.nth(4).map(|home| OsStr::from_bytes(home).into()))?
     })
 }
 
@@ -65,18 +73,27 @@ pub struct Root {
 
 impl Root {
     pub fn host() -> io::Result<Root> {
-        Ok(Root { fd: rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?, host: true })
+        Ok(Root {
+            fd: rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?,
+            host: true,
+        })
     }
 
-    /// The root of a process, if that is another than this host's. Kept open, it can be searched after the process ended.
+    /// The root of a process, if that is another than this host's. Kept open, it can be searched
+    /// after the process ended.
     pub fn of(pid: u32) -> io::Result<Option<Root>> {
         let ours = rustix::fs::stat("/")?;
-        let fd = rustix::fs::open(format!("/proc/{pid}/root"), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        let fd = rustix::fs::open(
+            format!("/proc/{pid}/root"),
+            OFlags::PATH | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
         let theirs = rustix::fs::fstat(&fd)?;
         let same = (ours.st_dev, ours.st_ino) == (theirs.st_dev, theirs.st_ino);
         // The same directory in another mount namespace can have other things mounted below it.
         let namespace = |path: String| std::fs::read_link(path).ok();
-        let same = same && namespace("/proc/self/ns/mnt".into()) == namespace(format!("/proc/{pid}/ns/mnt"));
+        let same = same
+            && namespace("/proc/self/ns/mnt".into()) == namespace(format!("/proc/{pid}/ns/mnt"));
         Ok((!same).then_some(Root { fd, host: false }))
     }
 
@@ -85,7 +102,8 @@ impl Root {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         let found = match rustix::fs::openat2(&self.fd, path, flags, Mode::empty(), resolve) {
-            // Kernels before 5.6 and some seccomp filters have no openat2; the host's own root needs none.
+            // Kernels before 5.6 and some seccomp filters have no openat2; the host's own root
+            // needs none.
             Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) if self.host => {
                 rustix::fs::open(path, flags, Mode::empty())?
             }
@@ -94,9 +112,14 @@ impl Root {
         if FileType::from_raw_mode(rustix::fs::fstat(&found)?.st_mode) != FileType::RegularFile {
             return Err(io::Error::other("not a regular file"));
         }
-        // Found without opening (a device or a FIFO could do something); only opening it again makes it readable.
+        // Found without opening (a device or a FIFO could do something); only opening it again
+        // makes it readable.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        Ok(File::from(rustix::fs::open(format!("/proc/self/fd/{}", found.as_raw_fd()), flags, Mode::empty())?))
+        Ok(File::from(rustix::fs::open(
+            format!("/proc/self/fd/{}", found.as_raw_fd()),
+            flags,
+            Mode::empty(),
+        )?))
     }
 }
 
@@ -106,16 +129,27 @@ pub struct Found {
     pub elf: Elf,
 }
 
-/// Looks for the debug file of `elf`, which is mapped from `path` in a process with the root `roots[0]`.
-pub fn find(elf: &Elf, bytes: &[u8], path: &Path, roots: &[&Root], search: &SearchPath) -> Option<Found> {
+/// Looks for the debug file of `elf`, which is mapped from `path` in a process with the root
+/// `roots[0]`.
+pub fn find(
+    elf: &Elf,
+    bytes: &[u8],
+    path: &Path,
+    roots: &[&Root],
+    search: &SearchPath,
+) -> Option<Found> {
     let link = elf.debug_link(bytes);
     for root in roots {
-        for candidate in candidates(elf.build_id(), link.map(|(name, _)| name), path, root.host, search) {
+        for candidate in
+            candidates(elf.build_id(), link.map(|(name, _)| name), path, root.host, search)
+        {
             let Ok(mapped) = root.open(&candidate).and_then(FileBytes::map) else { continue };
             let Some(debug) = Elf::parse(mapped.bytes()) else { continue };
             let right = match (elf.build_id(), debug.build_id(), link) {
                 (Some(wanted), Some(got), _) => wanted == got,
-                (_, _, Some((_, sum))) => mapped.bytes().len() <= CHECKSUM_CAP && crc32(mapped.bytes()) == sum,
+                (_, _, Some((_, sum))) => {
+                    mapped.bytes().len() <= CHECKSUM_CAP && crc32(mapped.bytes()) == sum
+                }
                 _ => false,
             };
             if right && !mapped.lost() {
@@ -126,26 +160,36 @@ pub fn find(elf: &Elf, bytes: &[u8], path: &Path, roots: &[&Root], search: &Sear
     None
 }
 
-/// Where the debug file of an ELF image that is mapped from `path` is looked for on this host; empty where the image asks
-/// for none.
+/// Where the debug file of an ELF image that is mapped from `path` is looked for on this host;
+/// empty where the image asks for none.
 pub fn debug_file_places(image: &[u8], path: &Path, search: &SearchPath) -> Vec<PathBuf> {
     let Some(elf) = Elf::parse(image) else { return Vec::new() };
     let link = elf.debug_link(image).map(|(name, _)| name);
     candidates(elf.build_id(), link, path, true, search)
 }
 
-fn candidates(id: Option<&[u8]>, link: Option<&[u8]>, path: &Path, host: bool, search: &SearchPath) -> Vec<PathBuf> {
+fn candidates(
+    id: Option<&[u8]>,
+    link: Option<&[u8]>,
+    path: &Path,
+    host: bool,
+    search: &SearchPath,
+) -> Vec<PathBuf> {
     let mut paths = Vec::new();
     if let Some(id) = id.filter(|id| id.len() > 1) {
         let hex = hex(id);
         let (first, rest) = hex.split_at(2);
-        paths.extend(search.debug_dirs.iter().map(|dir| dir.join(format!(".build-id/{first}/{rest}.debug"))));
+        paths.extend(
+            search.debug_dirs.iter().map(|dir| dir.join(format!(".build-id/{first}/{rest}.debug"))),
+        );
         if host {
             paths.extend(search.caches.iter().map(|dir| dir.join(&hex).join("debuginfo")));
         }
     }
     let plain = |name: &&[u8]| !name.contains(&b'/') && *name != b"." && *name != b"..";
-    if let (Some(name), Some(dir)) = (link.filter(plain), path.parent().filter(|dir| dir.is_absolute())) {
+    if let (Some(name), Some(dir)) =
+        (link.filter(plain), path.parent().filter(|dir| dir.is_absolute()))
+    {
         let name = OsStr::from_bytes(name);
         paths.push(dir.join(name));
         paths.push(dir.join(".debug").join(name));
@@ -211,8 +255,15 @@ mod tests {
 
     #[test]
     fn candidates_are_the_usual_places_and_nothing_a_file_could_choose() {
-        let search = SearchPath { debug_dirs: vec!["/usr/lib/debug".into()], caches: vec!["/cache".into()] };
-        let paths = candidates(Some(&[0xab, 0xcd, 0xef]), Some(b"x.debug"), Path::new("/opt/bin/x"), true, &search);
+        let search =
+            SearchPath { debug_dirs: vec!["/usr/lib/debug".into()], caches: vec!["/cache".into()] };
+        let paths = candidates(
+            Some(&[0xab, 0xcd, 0xef]),
+            Some(b"x.debug"),
+            Path::new("/opt/bin/x"),
+            true,
+            &search,
+        );
         let want = [
             "/usr/lib/debug/.build-id/ab/cdef.debug",
             "/cache/abcdef/debuginfo",
@@ -221,7 +272,9 @@ mod tests {
             "/usr/lib/debug/opt/bin/x.debug",
         ];
         assert_eq!(paths, want.map(PathBuf::from));
-        assert!(candidates(None, Some(b"../../etc/shadow"), Path::new("/x"), true, &search).is_empty());
+        assert!(
+            candidates(None, Some(b"../../etc/shadow"), Path::new("/x"), true, &search).is_empty()
+        );
         assert!(candidates(None, Some(b".."), Path::new("/x"), true, &search).is_empty());
     }
 

@@ -1,5 +1,5 @@
-//! Raw symbol names -> what people read: `ns::Type<T>::method`, without parameters, return type, hash, ABI tags or the
-//! suffixes that compilers put behind copies and parts of a function.
+//! Raw symbol names -> what people read: `ns::Type<T>::method`, without parameters, return type,
+//! hash, ABI tags or the suffixes that compilers put behind copies and parts of a function.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -10,7 +10,8 @@ use crate::model::text::{NAME_CAP, clean};
 
 /// Longer symbols are shown as they are, cut: no demangler sees them.
 const MANGLED_CAP: usize = 16 << 10;
-/// Where a demangled name is cut; mangling packs repeats, so a short symbol can stand for gigabytes.
+/// Where a demangled name is cut; mangling packs repeats, so a short symbol can stand for
+/// gigabytes.
 const DEMANGLED_CAP: usize = 64 << 10;
 
 /// The readable form of a raw symbol name, cleaned and at most [`NAME_CAP`] bytes long.
@@ -26,8 +27,8 @@ pub fn readable(raw: &[u8]) -> String {
     clean(&name, NAME_CAP).into_owned()
 }
 
-/// `__GI___libc_read` is glibc's name of `__libc_read` for itself (`hidden_proto` in its include/libc-symbols.h): the same
-/// code, but nobody looks for it under that name.
+/// `__GI___libc_read` is glibc's name of `__libc_read` for itself (`hidden_proto` in its
+/// include/libc-symbols.h): the same code, but nobody looks for it under that name.
 fn without_glibc_alias(raw: &str) -> &str {
     raw.strip_prefix("__GI_").filter(|rest| !rest.is_empty()).unwrap_or(raw)
 }
@@ -55,7 +56,8 @@ fn cpp(raw: &str) -> Option<String> {
     Some(without_abi_tags(without_qualifiers(&name)))
 }
 
-/// Runs a formatter that may produce any amount, keeping [`DEMANGLED_CAP`] bytes; `None` if it fails on its own.
+/// Runs a formatter that may produce any amount, keeping [`DEMANGLED_CAP`] bytes; `None` if it
+/// fails on its own.
 fn bounded(format: impl FnOnce(&mut Bounded) -> fmt::Result) -> Option<String> {
     let mut out = Bounded { text: String::new(), full: false };
     match format(&mut out) {
@@ -82,8 +84,9 @@ impl Write for Bounded {
     }
 }
 
-/// Takes off `.isra.0`, `.part.3`, `.cold`, `.constprop.1`, `.llvm.123`, `.lto_priv.0`, `.resume`, ...: whatever begins
-/// with a dot and one of these words. A dot elsewhere belongs to the name (`main.run`, `f.x`).
+/// Takes off `.isra.0`, `.part.3`, `.cold`, `.constprop.1`, `.llvm.123`, `.lto_priv.0`, `.resume`,
+/// ...: whatever begins with a dot and one of these words. A dot elsewhere belongs to the name
+/// (`main.run`, `f.x`).
 fn without_clone_suffix(raw: &str) -> &str {
     const WORDS: [&str; 16] = [
         "isra",
@@ -124,7 +127,9 @@ fn without_clone_suffix(raw: &str) -> &str {
 fn without_qualifiers(name: &str) -> &str {
     let mut name = name.trim_end();
     loop {
-        let shorter = [" const", " volatile", " &&", " &", " noexcept"].iter().find_map(|end| name.strip_suffix(end));
+        let shorter = [" const", " volatile", " &&", " &", " noexcept"]
+            .iter()
+            .find_map(|end| name.strip_suffix(end));
         match shorter {
             // `operator &&`, `operator const`: the word is the name.
             Some(rest) if !rest.ends_with("operator") => name = rest.trim_end(),

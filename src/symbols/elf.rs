@@ -1,15 +1,16 @@
-//! What naming needs to know of a 64-bit little-endian ELF file: segments, sections, build id, debug link.
+//! What naming needs to know of a 64-bit little-endian ELF file: segments, sections, build id,
+//! debug link.
 //!
-//! Everything is copied out into plain data and checked once; no offset is trusted when it is used later either,
-//! because the file may change under its mapping (`process::filebytes`).
+//! Everything is copied out into plain data and checked once; no offset is trusted when it is used
+//! later either, because the file may change under its mapping (`process::filebytes`).
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use object::read::{CompressedData, CompressionFormat};
 
-/// More sections than this are a mistake or an attack (a large C++ program linked with -ffunction-sections and
-/// not yet garbage-collected has tens of thousands).
+/// More sections than this are a mistake or an attack (a large C++ program linked with
+/// -ffunction-sections and not yet garbage-collected has tens of thousands).
 const SECTIONS_CAP: usize = 1 << 17;
 const SEGMENTS_CAP: usize = 1 << 10;
 const NAME_CAP: usize = 64;
@@ -40,7 +41,8 @@ pub struct Section {
 }
 
 impl Section {
-    /// Where its bytes are in a file of `len` bytes; empty for a section without bytes or outside the file.
+    /// Where its bytes are in a file of `len` bytes; empty for a section without bytes or outside
+    /// the file.
     pub fn range(&self, len: usize) -> Range<usize> {
         if self.kind == SHT_NOBITS {
             return 0..0;
@@ -93,7 +95,8 @@ impl Elf {
         self.section(name).and_then(|section| bytes.get(section.range(bytes.len()))).unwrap_or(&[])
     }
 
-    /// The bytes of a section, inflated if need be; empty when there is none or it claims to be larger than 1 GiB.
+    /// The bytes of a section, inflated if need be; empty when there is none or it claims to be
+    /// larger than 1 GiB.
     pub fn inflated<'a>(&self, name: &str, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         let Some(section) = self.section(name) else { return Cow::Borrowed(&[]) };
         let data = bytes.get(section.range(bytes.len())).unwrap_or(&[]);
@@ -107,10 +110,11 @@ impl Elf {
     pub fn address_of(&self, offset: u64) -> Option<u64> {
         let loaded = || self.segments.iter().filter(|s| s.kind == PT_LOAD);
         let exact = |s: &&Segment| offset.checked_sub(s.offset).is_some_and(|d| d < s.file_size);
-        // Mappings begin and end at page boundaries, segments do not: what lies in no segment belongs to the
-        // executable one whose pages cover it.
+        // Mappings begin and end at page boundaries, segments do not: what lies in no segment
+        // belongs to the executable one whose pages cover it.
         let page = |s: &&Segment| {
-            offset >= s.offset & !0xfff && offset < s.offset.saturating_add(s.file_size).saturating_add(0xfff) & !0xfff
+            offset >= s.offset & !0xfff
+                && offset < s.offset.saturating_add(s.file_size).saturating_add(0xfff) & !0xfff
         };
         let segment = loaded()
             .filter(|s| s.flags & PF_X != 0)
@@ -120,7 +124,8 @@ impl Elf {
         Some(segment.address.wrapping_add(offset.wrapping_sub(segment.offset)))
     }
 
-    /// True for an address inside executable code. Debug info of functions that the linker dropped says 0 or -1.
+    /// True for an address inside executable code. Debug info of functions that the linker dropped
+    /// says 0 or -1.
     pub fn is_code(&self, address: u64) -> bool {
         self.segments.iter().any(|s| {
             s.kind == PT_LOAD
@@ -138,8 +143,8 @@ impl Elf {
         })
     }
 
-    /// First and last address, the latter excluded, of the section of code that an address lies in, or, where there are no
-    /// section headers, of its segment.
+    /// First and last address, the latter excluded, of the section of code that an address lies in,
+    /// or, where there are no section headers, of its segment.
     pub fn code_range(&self, address: u64) -> Option<Range<u64>> {
         if let Some(section) = self.code_section(address) {
             return Some(section.address..section.address.saturating_add(section.size));
@@ -147,9 +152,11 @@ impl Elf {
         self.code_segment(address).filter(|_| self.sections.iter().all(|s| !s.executable()))
     }
 
-    /// First and last address, the latter excluded, of the executable segment that an address lies in.
+    /// First and last address, the latter excluded, of the executable segment that an address lies
+    /// in.
     pub fn code_segment(&self, address: u64) -> Option<Range<u64>> {
-        let holds = |s: &&Segment| address.checked_sub(s.address).is_some_and(|into| into < s.memory_size);
+        let holds =
+            |s: &&Segment| address.checked_sub(s.address).is_some_and(|into| into < s.memory_size);
         let mut code = self.segments.iter().filter(|s| s.kind == PT_LOAD && s.flags & PF_X != 0);
         let segment = code.find(holds)?;
         Some(segment.address..segment.address.saturating_add(segment.memory_size))
@@ -164,12 +171,12 @@ impl Elf {
 
     /// From a virtual address to the end of its segment's bytes.
     pub fn bytes_at<'a>(&self, address: u64, bytes: &'a [u8]) -> Option<&'a [u8]> {
-        let segment = self
-            .segments
-            .iter()
-            .find(|s| s.kind == PT_LOAD && address.checked_sub(s.address).is_some_and(|d| d < s.file_size))?;
+        let segment = self.segments.iter().find(|s| {
+            s.kind == PT_LOAD && address.checked_sub(s.address).is_some_and(|d| d < s.file_size)
+        })?;
         let into = address - segment.address;
-        let range = file_range(segment.offset.checked_add(into)?, segment.file_size - into, bytes.len())?;
+        let range =
+            file_range(segment.offset.checked_add(into)?, segment.file_size - into, bytes.len())?;
         bytes.get(range)
     }
 
@@ -188,7 +195,8 @@ impl Elf {
     }
 
     fn find_build_id(&self, bytes: &[u8]) -> Option<Vec<u8>> {
-        let sections = self.sections.iter().filter(|s| s.kind == SHT_NOTE).map(|s| s.range(bytes.len()));
+        let sections =
+            self.sections.iter().filter(|s| s.kind == SHT_NOTE).map(|s| s.range(bytes.len()));
         let segments = self
             .segments
             .iter()
@@ -244,7 +252,8 @@ fn sections(bytes: &[u8]) -> Option<Vec<Section>> {
     if table == 0 || size < 64 {
         return None;
     }
-    let header = |index: usize| bytes.get(table.checked_add(index.checked_mul(size)?)?..)?.get(..64);
+    let header =
+        |index: usize| bytes.get(table.checked_add(index.checked_mul(size)?)?..)?.get(..64);
     // Counts beyond 16 bits are kept in section 0 (elf(5)).
     let first = header(0)?;
     let count = match u16_at(bytes, 60)? {

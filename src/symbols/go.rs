@@ -30,12 +30,14 @@ impl GoNames {
         let table = bytes.get(place.clone())?;
         let header = Header::parse(table.get(..HEADER)?.try_into().ok()?)?;
         let module = elf.section(".go.module").map(|module| module.address);
-        // A program that may be moved about has a relocation there, with or without the address itself.
+        // A program that may be moved about has a relocation there, with or without the address
+        // itself.
         let texts = [
             Some(header.text),
             relocated(elf, bytes, address.checked_add(WORD * HEADER_TEXT)?),
             u64_at(elf.data(".go.module", bytes), (WORD * MODULE_TEXT) as usize),
-            module.and_then(|module| relocated(elf, bytes, module.checked_add(WORD * MODULE_TEXT)?)),
+            module
+                .and_then(|module| relocated(elf, bytes, module.checked_add(WORD * MODULE_TEXT)?)),
         ];
         let text = texts.into_iter().flatten().find(|text| elf.is_code(*text))?;
         Table::new(header, text, table)?;
@@ -43,18 +45,25 @@ impl GoNames {
     }
 
     /// The function around an address of the file; file and line where they are known.
-    pub fn name(&self, bytes: &[u8], address: u64) -> Option<(String, Option<String>, Option<u32>)> {
+    pub fn name(
+        &self,
+        bytes: &[u8],
+        address: u64,
+    ) -> Option<(String, Option<String>, Option<u32>)> {
         let table = Table::new(self.header, self.text, bytes.get(self.place.clone())?)?;
         let function = table.function(address)?;
         let text = |raw: Vec<u8>| clean_bytes(&raw, NAME_CAP);
-        let (file, line) = table.line(&function, address).map(|(file, line)| (text(file), line)).unzip();
+        let (file, line) =
+            table.line(&function, address).map(|(file, line)| (text(file), line)).unzip();
         Some((text(table.name(&function)?), file, line.filter(|line| *line > 0)))
     }
 }
 
 /// The table's bytes in the file, and its address.
 fn find(elf: &Elf, bytes: &[u8]) -> Option<(Range<usize>, u64)> {
-    if let Some(section) = [".gopclntab", ".data.rel.ro.gopclntab"].into_iter().find_map(|name| elf.section(name)) {
+    if let Some(section) =
+        [".gopclntab", ".data.rel.ro.gopclntab"].into_iter().find_map(|name| elf.section(name))
+    {
         return Some((section.range(bytes.len()), section.address));
     }
     // Another linker than Go's puts it into a section with other data.
@@ -70,6 +79,8 @@ fn find(elf: &Elf, bytes: &[u8]) -> Option<(Range<usize>, u64)> {
 /// What the loader adds the program's place to and writes to `address`.
 fn relocated(elf: &Elf, bytes: &[u8], address: u64) -> Option<u64> {
     let all = elf.data(".rela.dyn", bytes).chunks_exact(RELOCATION_SIZE).take(RELOCATIONS_MAX);
-    let mut here = all.filter(|entry| u64_at(entry, 0) == Some(address) && u32_at(entry, 8) == Some(R_X86_64_RELATIVE));
+    let mut here = all.filter(|entry| {
+        u64_at(entry, 0) == Some(address) && u32_at(entry, 8) == Some(R_X86_64_RELATIVE)
+    });
     u64_at(here.next()?, 16)
 }

@@ -1,4 +1,5 @@
-//! Kernel addresses -> names, from /proc/kallsyms where the kernel shows addresses to us (kptr_restrict).
+//! Kernel addresses -> names, from /proc/kallsyms where the kernel shows addresses to us
+//! (kptr_restrict).
 
 use std::io::Read;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -14,7 +15,8 @@ use crate::process::privileges;
 const TEXT_CAP: u64 = 64 << 20;
 /// An address further than this behind a symbol is not in it; kallsyms has no sizes.
 const REACH: u64 = 1 << 20;
-/// The same behind the last symbol of the kernel proper or of a module: what follows may be a module that has come since.
+/// The same behind the last symbol of the kernel proper or of a module: what follows may be a
+/// module that has come since.
 const LAST_REACH: u64 = 8 << 10;
 /// What the kernel proper is called as a module; it lies where it lies until the next boot.
 const PROPER: &str = "vmlinux";
@@ -34,15 +36,18 @@ pub struct Kallsyms {
 
 struct Symbol {
     start: u64,
-    /// Begin and end of its name, end of its module's: equal to the name's end for the kernel proper.
+    /// Begin and end of its name, end of its module's: equal to the name's end for the kernel
+    /// proper.
     name: (u32, u32, u32),
 }
 
 impl Kallsyms {
-    /// Takes some tens of milliseconds: not for a thread that anybody waits for. Empty where addresses are hidden.
+    /// Takes some tens of milliseconds: not for a thread that anybody waits for. Empty where
+    /// addresses are hidden.
     pub fn read() -> Kallsyms {
         let mut text = String::new();
-        // The right to see kernel addresses is one of those that sampletop may have been given for stacks.
+        // The right to see kernel addresses is one of those that sampletop may have been given for
+        // stacks.
         let file = privileges::with(|| std::fs::File::open("/proc/kallsyms"));
         match file.map(|file| file.take(TEXT_CAP).read_to_string(&mut text)) {
             Ok(Ok(_)) => Kallsyms { build_id: build_id(), ..Kallsyms::parse(&text) },
@@ -55,7 +60,9 @@ impl Kallsyms {
         let mut found = Kallsyms::default();
         for line in text.lines() {
             let mut fields = line.split_ascii_whitespace();
-            let (Some(address), Some(kind), Some(name)) = (fields.next(), fields.next(), fields.next()) else {
+            let (Some(address), Some(kind), Some(name)) =
+                (fields.next(), fields.next(), fields.next())
+            else {
                 continue;
             };
             let start = u64::from_str_radix(address, 16).unwrap_or(0);
@@ -63,16 +70,22 @@ impl Kallsyms {
                 continue;
             }
             let module = fields.next().unwrap_or("");
-            let module = module.strip_prefix('[').and_then(|module| module.strip_suffix(']')).unwrap_or(module);
+            let module = module
+                .strip_prefix('[')
+                .and_then(|module| module.strip_suffix(']'))
+                .unwrap_or(module);
             let begin = found.names.len() as u32;
             found.names.push_str(name);
             let end = found.names.len() as u32;
             found.names.push_str(module);
             found.symbols.push(Symbol { start, name: (begin, end, found.names.len() as u32) });
         }
-        // Of several names for one place the first: those that mark where a section begins come last.
+        // Of several names for one place the first: those that mark where a section begins come
+        // last.
         let mut symbols = std::mem::take(&mut found.symbols);
-        let marks = |symbol: &Symbol| matches!(found.name_of(symbol), "_text" | "_stext" | "_etext" | "_sinittext");
+        let marks = |symbol: &Symbol| {
+            matches!(found.name_of(symbol), "_text" | "_stext" | "_etext" | "_sinittext")
+        };
         symbols.sort_by_key(|symbol| (symbol.start, marks(symbol)));
         symbols.dedup_by_key(|symbol| symbol.start);
         symbols.shrink_to_fit();
@@ -125,7 +138,8 @@ impl Kernel {
         self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Function and module, and whether that is the last word: before the symbols were read it is not.
+    /// Function and module, and whether that is the last word: before the symbols were read it is
+    /// not.
     pub fn name(&self, address: u64) -> (String, String, bool) {
         let known = self.known();
         let found = known.as_ref().and_then(|(symbols, _)| symbols.name(address));
@@ -133,16 +147,18 @@ impl Kernel {
         (function, module, known.is_some())
     }
 
-    /// Of the kernel proper, once its symbols were read. Which file a module of its name was is not asked.
+    /// Of the kernel proper, once its symbols were read. Which file a module of its name was is not
+    /// asked.
     pub fn build_id(&self, module: &str) -> Option<Arc<str>> {
         self.known().filter(|_| module == PROPER)?.0.build_id.clone()
     }
 
-    /// Reads the symbols, if that was not done yet; and again for addresses outside the kernel proper, where modules come and
-    /// go. Takes its time.
+    /// Reads the symbols, if that was not done yet; and again for addresses outside the kernel
+    /// proper, where modules come and go. Takes its time.
     pub fn learn(&self, addresses: impl Iterator<Item = u64>) {
         let outside = |symbols: &Kallsyms| {
-            let proper = |address| symbols.name(address).is_some_and(|(_, module)| module == PROPER);
+            let proper =
+                |address| symbols.name(address).is_some_and(|(_, module)| module == PROPER);
             !symbols.is_empty() && !{ addresses }.all(proper)
         };
         let read = match self.known() {
@@ -182,7 +198,11 @@ mod tests {
 
     #[test]
     fn functions_are_named_and_data_is_not() {
-        assert_eq!(named(0xffff_ffff_8100_0000), is("first", "vmlinux"), "not by the section that begins there");
+        assert_eq!(
+            named(0xffff_ffff_8100_0000),
+            is("first", "vmlinux"),
+            "not by the section that begins there"
+        );
         assert_eq!(named(0xffff_ffff_8100_01ff), is("do_it", "vmlinux"));
         assert_eq!(named(0xffff_ffff_8103_ffff), is("nmi", "vmlinux"), "a large function is one");
         assert_eq!(named(0xffff_ffff_c000_0001), is("nft_do_chain", "nf_tables"));
@@ -220,7 +240,8 @@ mod tests {
             kernel.learn([address].into_iter());
             Arc::ptr_eq(&before, &kernel.known().expect("read").0)
         };
-        let (proper, module, nowhere) = (0xffff_ffff_8100_0100, 0xffff_ffff_c000_0000, 0xffff_ffff_a000_0000);
+        let (proper, module, nowhere) =
+            (0xffff_ffff_8100_0100, 0xffff_ffff_c000_0000, 0xffff_ffff_a000_0000);
         put(Duration::ZERO, TEXT);
         assert!(kept(proper) && kept(module) && kept(nowhere), "just read");
         put(AGAIN, TEXT);

@@ -1,4 +1,5 @@
-//! (mapped file, offset) -> function, file, line, inlined frames; cached per file, on a worker thread.
+//! (mapped file, offset) -> function, file, line, inlined frames; cached per file, on a worker
+//! thread.
 //!
 //! ```text
 //! worker        the thread: requests in, names out, one file after the other
@@ -14,8 +15,8 @@
 //! placeholder   names that need no file
 //! ```
 //!
-//! All of it reads hostile files: see `process::filebytes` for how a file that changes or shrinks meanwhile is survived,
-//! and `dwarf` for how the work is bounded.
+//! All of it reads hostile files: see `process::filebytes` for how a file that changes or shrinks
+//! meanwhile is survived, and `dwarf` for how the work is bounded.
 
 mod debugfile;
 mod demangle;
@@ -54,8 +55,9 @@ pub struct Resolved {
     pub named: Named,
 }
 
-/// Names places of a whole file in memory, by the file alone: for each, in the order given, the function and what is
-/// inlined there, outermost first. `None` for what is no ELF file. The parsers' panics are the caller's.
+/// Names places of a whole file in memory, by the file alone: for each, in the order given, the
+/// function and what is inlined there, outermost first. `None` for what is no ELF file. The
+/// parsers' panics are the caller's.
 pub fn name_image(module: &str, image: Vec<u8>, spots: &[Spot]) -> Option<Vec<Vec<Step>>> {
     let mut named = Vec::with_capacity(spots.len());
     FileNames::of_image(module, image)?.name(spots, &mut 0, &mut |_, steps| named.push(steps));
@@ -74,8 +76,8 @@ pub struct Symbols {
 }
 
 impl Symbols {
-    /// Starts the worker. It opens files soon after they are registered, so that they can be named after their
-    /// process has ended.
+    /// Starts the worker. It opens files soon after they are registered, so that they can be named
+    /// after their process has ended.
     pub fn start(files: Files) -> Symbols {
         Symbols::with_search_path(files, SearchPath::default())
     }
@@ -91,13 +93,21 @@ impl Symbols {
         let _ = std::thread::Builder::new()
             .name("symbols".into())
             .spawn(move || Worker::new(worker.0, search, requested, found, worker.1).run());
-        Symbols { files, requests, results, shared, asked: RefCell::default(), pending: Cell::new(0) }
+        Symbols {
+            files,
+            requests,
+            results,
+            shared,
+            asked: RefCell::default(),
+            pending: Cell::new(0),
+        }
     }
 
     /// Asks for names; never blocks. A frame that was asked for before is not looked up again.
     pub fn request(&self, frames: &[RawFrame]) {
         let mut asked = self.asked.borrow_mut();
-        let new: Vec<RawFrame> = frames.iter().copied().filter(|frame| asked.insert(*frame)).collect();
+        let new: Vec<RawFrame> =
+            frames.iter().copied().filter(|frame| asked.insert(*frame)).collect();
         let count = new.len();
         if count > 0 && self.requests.send(new).is_ok() {
             self.pending.set(self.pending.get() + count);
@@ -116,8 +126,9 @@ impl Symbols {
         self.pending.get()
     }
 
-    /// What a frame is called until its name is found, at once and without file access: `module!0xoffset`, pending.
-    /// Markers are final, kernel frames too once the kernel's symbols are loaded.
+    /// What a frame is called until its name is found, at once and without file access:
+    /// `module!0xoffset`, pending. Markers are final, kernel frames too once the kernel's symbols
+    /// are loaded.
     pub fn placeholder(&self, frame: RawFrame) -> Named {
         placeholder::named(&self.files, &self.shared.kernel, frame)
     }
@@ -127,7 +138,8 @@ impl Symbols {
         self.shared.kernel.is_nameless()
     }
 
-    /// How often a file's symbols had to be given up, in part or whole: it was damaged, or changed while it was read.
+    /// How often a file's symbols had to be given up, in part or whole: it was damaged, or changed
+    /// while it was read.
     pub fn damaged(&self) -> usize {
         self.shared.damaged.load(Ordering::Relaxed)
     }
@@ -144,8 +156,8 @@ thread_local! {
     static PARSING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// True while this thread reads a hostile file and a panic would be caught: a panic hook must then neither print nor
-/// restore the terminal.
+/// True while this thread reads a hostile file and a panic would be caught: a panic hook must then
+/// neither print nor restore the terminal.
 pub fn parsing() -> bool {
     PARSING.get()
 }

@@ -1,9 +1,11 @@
 //! The names of one mapped file. What is known best comes first:
 //!
-//! debug info (its own, or of its debug file), Go's own table of functions, .symtab (the same two), .dynsym, `name@plt`, then
-//! `libx.so!fn_1a40`: the start of the unwind entry around the address, which is the same in every run; where there is
-//! none, `libx.so!gap_1a40`: the end of the last function before it that says where it ends. So hand-written assembly is one
-//! row per gap. A symbol with a size never names what lies behind its end: in a stripped file that is nearly always wrong.
+//! debug info (its own, or of its debug file), Go's own table of functions, .symtab (the same two),
+//! .dynsym, `name@plt`, then `libx.so!fn_1a40`: the start of the unwind entry around the address,
+//! which is the same in every run; where there is none, `libx.so!gap_1a40`: the end of the last
+//! function before it that says where it ends. So hand-written assembly is one row per gap. A
+//! symbol with a size never names what lies behind its end: in a stripped file that is nearly
+//! always wrong.
 
 use std::cell::OnceCell;
 use std::fs::File;
@@ -93,7 +95,8 @@ pub struct FileNames {
 }
 
 impl FileNames {
-    /// `path` is where the file lies beneath the first of `roots`; `version` what it was when it was first opened.
+    /// `path` is where the file lies beneath the first of `roots`; `version` what it was when it
+    /// was first opened.
     pub fn open(
         module: &str,
         file: File,
@@ -111,7 +114,8 @@ impl FileNames {
         if !elf && mapped.unchanged() {
             return Err(NoNames::Generated);
         }
-        FileNames::load(module, Bytes::Mapped(mapped), path, roots, search, trust).ok_or(NoNames::Unreadable)
+        FileNames::load(module, Bytes::Mapped(mapped), path, roots, search, trust)
+            .ok_or(NoNames::Unreadable)
     }
 
     /// The vDSO, from our own process: one kernel, one vDSO.
@@ -176,9 +180,11 @@ impl FileNames {
         }
     }
 
-    /// True when everything read so far can be believed: no file was changed or cut short meanwhile.
+    /// True when everything read so far can be believed: no file was changed or cut short
+    /// meanwhile.
     pub fn unchanged(&self) -> bool {
-        self.bytes.unchanged() && self.debug_file.as_ref().is_none_or(|found| found.bytes.unchanged())
+        self.bytes.unchanged()
+            && self.debug_file.as_ref().is_none_or(|found| found.bytes.unchanged())
     }
 
     /// Of the file itself, in hexadecimal digits.
@@ -193,15 +199,23 @@ impl FileNames {
         tables + entries + self.debug.as_ref().map_or(0, Debug::weight)
     }
 
-    /// Names some places, in the order given (ascending is fastest): for each the function and what is inlined there,
-    /// outermost first, never empty. Debug info that is damaged beyond use is dropped and counted in `damaged`.
-    pub fn name(&mut self, spots: &[Spot], damaged: &mut usize, found: &mut dyn FnMut(Spot, Vec<Step>)) {
+    /// Names some places, in the order given (ascending is fastest): for each the function and what
+    /// is inlined there, outermost first, never empty. Debug info that is damaged beyond use is
+    /// dropped and counted in `damaged`.
+    pub fn name(
+        &mut self,
+        spots: &[Spot],
+        damaged: &mut usize,
+        found: &mut dyn FnMut(Spot, Vec<Step>),
+    ) {
         let mut places: Vec<Vec<Place>> = Vec::with_capacity(spots.len());
-        let debug_elf = self.debug_file.as_ref().filter(|found| found.elf.section(".debug_info").is_some());
+        let debug_elf =
+            self.debug_file.as_ref().filter(|found| found.elf.section(".debug_info").is_some());
         let debug_bytes = debug_elf.map_or(self.bytes.get(), |found| found.bytes.bytes());
         if let Some(debug) = &mut self.debug {
             let addresses = spots.iter().map(|spot| lookup_address(&self.elf, *spot).unwrap_or(0));
-            let done = debug.resolve(debug_bytes, &self.elf, addresses, &mut |_, chain| places.push(chain));
+            let done = debug
+                .resolve(debug_bytes, &self.elf, addresses, &mut |_, chain| places.push(chain));
             if done.is_err() {
                 self.debug = None;
                 *damaged += 1;
@@ -225,10 +239,12 @@ impl FileNames {
             .enumerate()
             .map(|(depth, place)| {
                 let function = match place.name {
-                    // Compilers leave out the linkage name of what has internal linkage; the symbol table still has it,
-                    // and with it the scopes.
+                    // Compilers leave out the linkage name of what has internal linkage; the symbol
+                    // table still has it, and with it the scopes.
                     Some(name) if depth == 0 && !place.linkage => {
-                        let symbol = self.symbol(spot).filter(|s| s.starts_with(b"_Z") || s.starts_with(b"_R"));
+                        let symbol = self
+                            .symbol(spot)
+                            .filter(|s| s.starts_with(b"_Z") || s.starts_with(b"_R"));
                         readable(symbol.unwrap_or(&name))
                     }
                     Some(name) => readable(&name),
@@ -246,7 +262,8 @@ impl FileNames {
 
     /// By Go's own table, whose names are not mangled.
     fn go_function(&self, spot: Spot) -> Option<Step> {
-        let (function, file, line) = self.go.as_ref()?.name(self.bytes.get(), lookup_address(&self.elf, spot)?)?;
+        let (function, file, line) =
+            self.go.as_ref()?.name(self.bytes.get(), lookup_address(&self.elf, spot)?)?;
         Some(Step { function, file, line }).filter(|step| !step.function.is_empty())
     }
 
@@ -267,7 +284,8 @@ impl FileNames {
         self.symbols.name(self.symbol_bytes(), lookup_address(&self.elf, spot)?, self)
     }
 
-    /// Where the gap between known functions begins that an address lies in; the same for all of the gap. `None` outside code.
+    /// Where the gap between known functions begins that an address lies in; the same for all of
+    /// the gap. `None` outside code.
     fn gap(&self, address: u64) -> Option<u64> {
         let code = self.elf.code_range(address).or_else(|| self.elf.code_segment(address))?;
         let ends = [
@@ -290,13 +308,17 @@ impl FileNames {
         if let Some(name) = self.dynamic.name(bytes, address, self).and_then(readable) {
             return name;
         }
-        if let Some(name) = self.plt.name(&self.elf, bytes, address).and_then(|name| readable(&name)) {
+        if let Some(name) =
+            self.plt.name(&self.elf, bytes, address).and_then(|name| readable(&name))
+        {
             return name;
         }
         match (self.entry(address), self.gap(address)) {
             (Some(start), _) => format!("{}!fn_{start:x}", self.module),
             (None, Some(start)) => format!("{}!gap_{start:x}", self.module),
-            (None, None) => format!("{}!{:#x}", self.module, address.wrapping_add(u64::from(!spot.exact))),
+            (None, None) => {
+                format!("{}!{:#x}", self.module, address.wrapping_add(u64::from(!spot.exact)))
+            }
         }
     }
 }
@@ -317,7 +339,8 @@ fn readable(raw: &[u8]) -> Option<String> {
     Some(demangle::readable(raw)).filter(|name| !name.is_empty())
 }
 
-/// The ELF address at which names and lines are looked up: a return address belongs to the call before it.
+/// The ELF address at which names and lines are looked up: a return address belongs to the call
+/// before it.
 fn lookup_address(elf: &Elf, spot: Spot) -> Option<u64> {
     elf.address_of(spot.offset.checked_sub(u64::from(!spot.exact))?)
 }

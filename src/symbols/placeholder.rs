@@ -1,4 +1,5 @@
-//! Names that need no file: markers, kernel addresses without kallsyms, and what stands in for a pending name.
+//! Names that need no file: markers, kernel addresses without kallsyms, and what stands in for a
+//! pending name.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,7 +27,9 @@ pub fn named(files: &Files, kernel: &Kernel, frame: RawFrame) -> Named {
             }
             (function, module, false) => pending(function, &module, FrameKind::Kernel),
         },
-        FrameCode::Runtime { id } => pending(format!("[runtime]!{id:#x}"), "[runtime]", FrameKind::Jit),
+        FrameCode::Runtime { id } => {
+            pending(format!("[runtime]!{id:#x}"), "[runtime]", FrameKind::Jit)
+        }
         FrameCode::Marker { file, .. } => {
             let module = file.and_then(|id| Some(module(files, id, &*files.get(id)?)));
             last(
@@ -38,8 +41,9 @@ pub fn named(files: &Files, kernel: &Kernel, frame: RawFrame) -> Named {
     }
 }
 
-/// What a mapped file is called: the name its process was started by, if it is the program, else its base name, cleaned; `[vdso]`; `[anon]`, or the name that
-/// `prctl(PR_SET_VMA_ANON_NAME)` gave the region.
+/// What a mapped file is called: the name its process was started by, if it is the program, else
+/// its base name, cleaned; `[vdso]`; `[anon]`, or the name that `prctl(PR_SET_VMA_ANON_NAME)` gave
+/// the region.
 pub fn module(files: &Files, id: FileId, file: &MappedFile) -> String {
     use std::os::unix::ffi::OsStrExt;
     if let Some(name) = files.called(id) {
@@ -59,12 +63,14 @@ pub fn module(files: &Files, id: FileId, file: &MappedFile) -> String {
     }
 }
 
-/// The one name of all code in a region without symbols: `[jit]!7f0012340000` by where it begins, `[jit]!memfd:code` for
-/// generated code in a file, `[vsyscall]` for what the kernel names.
+/// The one name of all code in a region without symbols: `[jit]!7f0012340000` by where it begins,
+/// `[jit]!memfd:code` for generated code in a file, `[vsyscall]` for what the kernel names.
 pub fn region(files: &Files, id: FileId, file: &MappedFile) -> Named {
     let module = module(files, id, file);
     let function = match file.kind {
-        FileKind::Anonymous if module == "[vsyscall]" => return last(module.clone(), &module, FrameKind::Kernel),
+        FileKind::Anonymous if module == "[vsyscall]" => {
+            return last(module.clone(), &module, FrameKind::Kernel);
+        }
         FileKind::Anonymous => format!("[jit]!{:x}", file.start),
         FileKind::Regular | FileKind::Vdso => format!("[jit]!{module}"),
     };
@@ -88,5 +94,12 @@ fn last(function: String, module: &str, kind: FrameKind) -> Named {
 }
 
 fn one(function: String, module: &str, kind: FrameKind) -> Arc<[Location]> {
-    Arc::new([Location { function: function.into(), module: module.into(), file: None, line: None, kind, tier: None }])
+    Arc::new([Location {
+        function: function.into(),
+        module: module.into(),
+        file: None,
+        line: None,
+        kind,
+        tier: None,
+    }])
 }

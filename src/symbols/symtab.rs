@@ -1,8 +1,8 @@
-//! Names from .symtab, .dynsym and the procedure linkage table, each within its own bounds: an address behind the end
-//! of a symbol has no name, however near the symbol is.
+//! Names from .symtab, .dynsym and the procedure linkage table, each within its own bounds: an
+//! address behind the end of a symbol has no name, however near the symbol is.
 //!
-//! Hand-written assembly often leaves the size of its functions out. A symbol of size 0 reaches up to the next symbol, and not
-//! beyond the bound that the unwind table and the sections set.
+//! Hand-written assembly often leaves the size of its functions out. A symbol of size 0 reaches up
+//! to the next symbol, and not beyond the bound that the unwind table and the sections set.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -13,7 +13,8 @@ const SYMBOL_SIZE: usize = 24;
 const RELOCATION_SIZE: usize = 24;
 /// Symbols beyond this are not looked at (400 MB of table).
 const SYMBOLS_CAP: usize = 1 << 24;
-/// How many symbols that begin before an address are tried; symbols that contain others are that deep at most.
+/// How many symbols that begin before an address are tried; symbols that contain others are that
+/// deep at most.
 const NESTING: usize = 256;
 /// Functions called through stubs beyond this stay unnamed.
 const STUBS_CAP: usize = 1 << 18;
@@ -28,7 +29,8 @@ const STB_GLOBAL: u8 = 1;
 const R_X86_64_GLOB_DAT: u32 = 6;
 const R_X86_64_JUMP_SLOT: u32 = 7;
 
-/// The code symbols of one table, sorted by address. Holds positions only; the symbols stay in the file.
+/// The code symbols of one table, sorted by address. Holds positions only; the symbols stay in the
+/// file.
 #[derive(Default)]
 pub struct SymbolTable {
     symbols: Option<Section>,
@@ -51,7 +53,9 @@ impl SymbolTable {
     /// `name` is `.symtab` or `.dynsym`; a file without it gives an empty table.
     pub fn read(elf: &Elf, bytes: &[u8], name: &str) -> SymbolTable {
         let Some(symbols) = elf.section(name).cloned() else { return SymbolTable::default() };
-        let Some(strings) = (symbols.link as usize).checked_sub(1).and_then(|i| elf.sections.get(i)).cloned() else {
+        let Some(strings) =
+            (symbols.link as usize).checked_sub(1).and_then(|i| elf.sections.get(i)).cloned()
+        else {
             return SymbolTable::default();
         };
         let data = bytes.get(symbols.range(bytes.len())).unwrap_or(&[]);
@@ -78,9 +82,10 @@ impl SymbolTable {
         self.order.is_empty()
     }
 
-    /// The raw name of the symbol that contains an address: the innermost one that says where it ends, by its size or as the
-    /// start of an unwind entry; else one without a size that begins last before the address, if `bounds` lets it reach that
-    /// far. Of several at the same place see [`Preference`].
+    /// The raw name of the symbol that contains an address: the innermost one that says where it
+    /// ends, by its size or as the start of an unwind entry; else one without a size that begins
+    /// last before the address, if `bounds` lets it reach that far. Of several at the same place
+    /// see [`Preference`].
     pub fn name<'a>(&self, bytes: &'a [u8], address: u64, bounds: &dyn Bounds) -> Option<&'a [u8]> {
         let (data, strings) = self.tables(bytes)?;
         let mut best: Option<(u64, Preference<'a>)> = None;
@@ -120,7 +125,9 @@ impl SymbolTable {
     pub fn end_before(&self, bytes: &[u8], address: u64) -> Option<u64> {
         let (data, _) = self.tables(bytes)?;
         let ends = self.before(data, address).filter(|symbol| symbol.size > 0);
-        ends.filter_map(|symbol| symbol.address.checked_add(symbol.size)).filter(|end| *end <= address).max()
+        ends.filter_map(|symbol| symbol.address.checked_add(symbol.size))
+            .filter(|end| *end <= address)
+            .max()
     }
 
     /// The table's bytes and its strings.
@@ -131,7 +138,8 @@ impl SymbolTable {
 
     /// The symbols that begin at or before an address, the last first.
     fn before<'a>(&'a self, data: &'a [u8], address: u64) -> impl Iterator<Item = Symbol> + 'a {
-        let begins_before = |index: &u32| symbol_at(data, *index as usize).is_some_and(|s| s.address <= address);
+        let begins_before =
+            |index: &u32| symbol_at(data, *index as usize).is_some_and(|s| s.address <= address);
         let after = self.order.partition_point(begins_before);
         let tried = &self.order[after.saturating_sub(NESTING)..after];
         let symbols = tried.iter().rev().filter_map(|index| symbol_at(data, *index as usize));
@@ -153,10 +161,11 @@ pub trait Bounds {
     fn end(&self, start: u64) -> u64;
 }
 
-/// Whether a label without type and size may stand for a function: one of code, and not a jump target inside a function
-/// (`.L1`, `copy.loop`) or a mark of the assembler's (`$x`).
+/// Whether a label without type and size may stand for a function: one of code, and not a jump
+/// target inside a function (`.L1`, `copy.loop`) or a mark of the assembler's (`$x`).
 fn is_untyped_function(elf: &Elf, symbol: &Symbol, names: &[u8]) -> bool {
-    let section = usize::from(symbol.section).checked_sub(1).and_then(|index| elf.sections.get(index));
+    let section =
+        usize::from(symbol.section).checked_sub(1).and_then(|index| elf.sections.get(index));
     let is_inner = || {
         let name = string_at(names, symbol.name).unwrap_or(b"$");
         symbol.binding == STB_LOCAL && (name.contains(&b'.') || name.starts_with(b"$"))
@@ -201,7 +210,8 @@ fn symbol_at(data: &[u8], index: usize) -> Option<Symbol> {
     })
 }
 
-/// A string of a table, without its version (`@@GLIBC_2.2.5`), cut at [`RAW_NAME_CAP`]; `None` for an empty one.
+/// A string of a table, without its version (`@@GLIBC_2.2.5`), cut at [`RAW_NAME_CAP`]; `None` for
+/// an empty one.
 fn string_at(strings: &[u8], at: u32) -> Option<&[u8]> {
     let text = strings.get(at as usize..)?;
     let text = &text[..text.len().min(RAW_NAME_CAP)];
@@ -214,9 +224,11 @@ fn string_at(strings: &[u8], at: u32) -> Option<&[u8]> {
 /// The stubs through which a program calls functions of other files.
 #[derive(Default)]
 pub struct Plt {
-    /// Address of a slot of the global offset table -> position of the called function's name in .dynstr.
+    /// Address of a slot of the global offset table -> position of the called function's name in
+    /// .dynstr.
     slots: HashMap<u64, u32>,
-    /// The slots of .rela.plt in order, for stubs that push their number and do not show their slot.
+    /// The slots of .rela.plt in order, for stubs that push their number and do not show their
+    /// slot.
     order: Vec<u64>,
 }
 
@@ -226,7 +238,8 @@ impl Plt {
         let symbols = elf.data(".dynsym", bytes);
         for table in [".rela.plt", ".rela.dyn"] {
             for entry in elf.data(table, bytes).chunks_exact(RELOCATION_SIZE).take(SYMBOLS_CAP) {
-                let (Some(slot), Some(kind), Some(symbol)) = (u64_at(entry, 0), u32_at(entry, 8), u32_at(entry, 12))
+                let (Some(slot), Some(kind), Some(symbol)) =
+                    (u64_at(entry, 0), u32_at(entry, 8), u32_at(entry, 12))
                 else {
                     break;
                 };
@@ -264,7 +277,8 @@ impl Plt {
                 let next = section.address.checked_add(index * size + at as u64 + 6)?;
                 next.wrapping_add_signed(i64::from(displacement))
             }
-            // push $number; jmp to the first stub (with branch tracking the jump through the slot is in .plt.sec)
+            // push $number; jmp to the first stub (with branch tracking the jump through the slot
+            // is in .plt.sec)
             None => {
                 let at = stub.windows(5).position(|w| w[0] == 0x68)?;
                 *self.order.get(u32_at(stub, at + 1)? as usize)?
@@ -296,7 +310,8 @@ mod tests {
 
     #[test]
     fn of_aliases_the_plainest_global_function_wins() {
-        let symbol = |kind, binding, size| Symbol { name: 1, kind, binding, section: 1, address: 0, size };
+        let symbol =
+            |kind, binding, size| Symbol { name: 1, kind, binding, section: 1, address: 0, size };
         let plain = Preference::of(&symbol(STT_FUNC, STB_GLOBAL, 1), b"read");
         assert!(plain < Preference::of(&symbol(STT_FUNC, STB_GLOBAL, 1), b"__read"));
         assert!(plain < Preference::of(&symbol(STT_FUNC, 2, 1), b"abc"));

@@ -1,4 +1,5 @@
-//! Where functions begin and end according to the unwind table: the only boundaries that a stripped file keeps.
+//! Where functions begin and end according to the unwind table: the only boundaries that a stripped
+//! file keeps.
 
 use gimli::{BaseAddresses, CieOrFde, EhFrame, EhFrameHdr, LittleEndian, UnwindSection};
 
@@ -23,7 +24,8 @@ impl UnwindEntries {
             bases = bases.set_eh_frame(section.address);
         }
         if let (true, Some((header, address))) = (frames.is_empty(), elf.eh_frame_header(bytes)) {
-            // No section headers, or .eh_frame went to a debug file: the index says where the table is.
+            // No section headers, or .eh_frame went to a debug file: the index says where the table
+            // is.
             bases = bases.set_eh_frame_hdr(address);
             if let Ok(parsed) = EhFrameHdr::new(header, LittleEndian).parse(&bases, 8)
                 && let Ok(start) = parsed.eh_frame_ptr().direct()
@@ -42,7 +44,9 @@ impl UnwindEntries {
                 break;
             }
             let CieOrFde::Fde(partial) = entry else { continue };
-            let Ok(fde) = partial.parse(|frames, bases, offset| frames.cie_from_offset(bases, offset)) else {
+            let Ok(fde) =
+                partial.parse(|frames, bases, offset| frames.cie_from_offset(bases, offset))
+            else {
                 continue;
             };
             if fde.len() > 0 && elf.is_code(fde.initial_address()) {
@@ -61,7 +65,8 @@ impl UnwindEntries {
         (address - start < len).then_some(start)
     }
 
-    /// Where code that begins at an address ends at the latest: with the entry that covers it, else before the next one.
+    /// Where code that begins at an address ends at the latest: with the entry that covers it, else
+    /// before the next one.
     pub fn end(&self, address: u64) -> u64 {
         let after = self.entries.partition_point(|(start, _)| *start <= address);
         let covers = |(start, len): &&(u64, u64)| address - start < *len;

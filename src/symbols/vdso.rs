@@ -9,7 +9,8 @@ pub fn image() -> Option<Vec<u8>> {
     let line = maps.lines().find(|line| line.ends_with("[vdso]"))?;
     let (start, end) = line.split_whitespace().next()?.split_once('-')?;
     let (start, end) = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
-    let mut image = vec![0; usize::try_from(end.checked_sub(start)?).ok().filter(|len| *len <= CAP)?];
+    let mut image =
+        vec![0; usize::try_from(end.checked_sub(start)?).ok().filter(|len| *len <= CAP)?];
     // Through the file and not a pointer: no unsafe code, and a short read is an error.
     let memory = std::fs::File::open("/proc/self/mem").ok()?;
     std::os::unix::fs::FileExt::read_exact_at(&memory, &mut image, start).ok()?;
@@ -27,7 +28,10 @@ mod tests {
         std::fs::write(file.path(), &image).expect("written");
         let output = std::process::Command::new("readelf").arg("-n").arg(file.path()).output();
         let notes = String::from_utf8(output.expect("readelf is needed").stdout).expect("text");
-        let id = notes.lines().find_map(|line| line.trim().strip_prefix("Build ID: ")).map(str::to_owned);
+        let id = notes
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("Build ID: "))
+            .map(str::to_owned);
         let ours = Elf::parse(&image).expect("an ELF file").build_id().map(hex);
         assert!(id.is_some() && ours == id, "{notes}");
     }

@@ -1,7 +1,8 @@
 //! The thread that reads symbol files.
 //!
-//! It works off one file after the other, in portions, so that the first names are out quickly and a file is open once
-//! for all that is asked of it. Nobody waits for it: it may hang on a dead NFS server for as long as that takes.
+//! It works off one file after the other, in portions, so that the first names are out quickly and
+//! a file is open once for all that is asked of it. Nobody waits for it: it may hang on a dead NFS
+//! server for as long as that takes.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -28,8 +29,8 @@ use crate::process::program::started_as;
 
 /// Names per portion.
 const PORTION: usize = 64;
-/// How long after a file was mapped it may take until it is opened: while others are, and when none has been for long. Names in it are
-/// asked for within a tenth of a second, which opens it, too.
+/// How long after a file was mapped it may take until it is opened: while others are, and when none
+/// has been for long. Names in it are asked for within a tenth of a second, which opens it, too.
 const POLL: Duration = Duration::from_millis(50);
 const POLL_SELDOM: Duration = Duration::from_millis(500);
 const LONG: Duration = Duration::from_secs(5);
@@ -158,7 +159,9 @@ impl Worker {
             let id = FileId(self.opened.len() as u32);
             let file = self.files.get(id);
             let name = file.as_ref().and_then(|file| started_as(file));
-            let name = name.map(|name| clean_bytes(name.as_encoded_bytes(), NAME_CAP)).filter(|name| !name.is_empty());
+            let name = name
+                .map(|name| clean_bytes(name.as_encoded_bytes(), NAME_CAP))
+                .filter(|name| !name.is_empty());
             if let Some(name) = name {
                 self.files.call(id, &name);
             }
@@ -185,7 +188,8 @@ impl Worker {
     fn sort(&mut self, frames: Vec<RawFrame>) {
         let mut at_once = Vec::new();
         let kernel = &self.shared.kernel;
-        let addresses: Vec<u64> = frames.iter().filter_map(|frame| kernel_address(*frame)).collect();
+        let addresses: Vec<u64> =
+            frames.iter().filter_map(|frame| kernel_address(*frame)).collect();
         if !addresses.is_empty() {
             kernel.learn(addresses.into_iter());
         }
@@ -213,7 +217,8 @@ impl Worker {
     /// Names the next frames of one file. `None` when nobody wants them any more.
     fn portion(&mut self, id: FileId) -> Option<()> {
         let queue = self.queued.get_mut(&id).map(std::mem::take).unwrap_or_default();
-        // Lowest offsets last, so that a portion is taken off the end; neighbours share functions and units.
+        // Lowest offsets last, so that a portion is taken off the end; neighbours share functions
+        // and units.
         let mut queue = queue;
         queue.sort_unstable_by_key(|frame| std::cmp::Reverse(frame.bits()));
         let rest = queue.len().saturating_sub(PORTION);
@@ -240,7 +245,8 @@ impl Worker {
             if let Ok(Some(steps)) = self.attempt(id, file, portion, trust) {
                 return steps;
             }
-            // The file was cut short or rewritten, or a parser panicked: nothing of this attempt is believed.
+            // The file was cut short or rewritten, or a parser panicked: nothing of this attempt is
+            // believed.
             let loaded = self.loaded.remove(&id).and_then(|l| l.names.ok());
             let changed = loaded.is_some_and(|names| !names.unchanged());
             let next = match trust {
@@ -282,8 +288,17 @@ impl Worker {
         self.shared.damaged.fetch_add(damaged, Ordering::Relaxed);
         let build_id = names.build_id().map(|id| self.strings.get(&id));
         let module = self.strings.get(&placeholder::module(&self.files, id, file));
-        let named = found.into_iter().map(|steps| self.named(steps, &module, &build_id)).collect::<Vec<_>>();
-        Ok(Some(portion.iter().zip(named).map(|(frame, named)| Resolved { frame: *frame, named }).collect()))
+        let named = found
+            .into_iter()
+            .map(|steps| self.named(steps, &module, &build_id))
+            .collect::<Vec<_>>();
+        Ok(Some(
+            portion
+                .iter()
+                .zip(named)
+                .map(|(frame, named)| Resolved { frame: *frame, named })
+                .collect(),
+        ))
     }
 
     fn load(&mut self, id: FileId, file: &MappedFile, trust: Trust) -> Result<FileNames, NoNames> {
@@ -299,18 +314,27 @@ impl Worker {
         let handle = handle.try_clone().map_err(|_| NoNames::Unreadable)?;
         let version = *version;
         self.remember_root(file.pid);
-        let roots: Vec<&Root> = self.roots.get(&file.pid).into_iter().flatten().chain(&self.host).collect();
+        let roots: Vec<&Root> =
+            self.roots.get(&file.pid).into_iter().flatten().chain(&self.host).collect();
         FileNames::open(&module, handle, version, &file.path, &roots, &self.search, trust)
     }
 
     /// Drops the symbols that were not used for longest, until another file's fit.
     fn make_room(&mut self) {
         loop {
-            let weight: usize = self.loaded.values().filter_map(|l| l.names.as_ref().ok()).map(FileNames::weight).sum();
+            let weight: usize = self
+                .loaded
+                .values()
+                .filter_map(|l| l.names.as_ref().ok())
+                .map(FileNames::weight)
+                .sum();
             if self.loaded.len() < LOADED_CAP && weight < WEIGHT_CAP {
                 return;
             }
-            let Some(oldest) = self.loaded.iter().min_by_key(|(_, l)| l.used).map(|(id, _)| *id) else { return };
+            let Some(oldest) = self.loaded.iter().min_by_key(|(_, l)| l.used).map(|(id, _)| *id)
+            else {
+                return;
+            };
             self.loaded.remove(&oldest);
         }
     }
@@ -331,15 +355,18 @@ impl Worker {
         Named { locations, pending: false, build_id: build_id.clone() }
     }
 
-    /// Generated code, in a file or not: one row for the whole region, or every address would be a row.
+    /// Generated code, in a file or not: one row for the whole region, or every address would be a
+    /// row.
     fn region(&mut self, id: FileId, file: &MappedFile, portion: &[RawFrame]) -> Vec<Resolved> {
         let named = placeholder::region(&self.files, id, file);
         portion.iter().map(|frame| Resolved { frame: *frame, named: named.clone() }).collect()
     }
 
     fn unknown(&mut self, portion: &[RawFrame]) -> Vec<Resolved> {
-        let last =
-            |frame: &RawFrame| Named { pending: false, ..placeholder::named(&self.files, &self.shared.kernel, *frame) };
+        let last = |frame: &RawFrame| Named {
+            pending: false,
+            ..placeholder::named(&self.files, &self.shared.kernel, *frame)
+        };
         portion.iter().map(|frame| Resolved { frame: *frame, named: last(frame) }).collect()
     }
 }

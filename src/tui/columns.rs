@@ -1,4 +1,5 @@
-//! Which columns the screen has room for, their titles, and the figures of one row: the same for tree and methods.
+//! Which columns the screen has room for, their titles, and the figures of one row: the same for
+//! tree and methods.
 
 use ratatui::style::Style;
 
@@ -26,7 +27,8 @@ pub enum Column {
 use Column::*;
 
 /// From left to right.
-const ORDER: [Column; 10] = [Total, SelfTime, Bar, Threads, Cpu, State, Milliseconds, Hits, Name, Module];
+const ORDER: [Column; 10] =
+    [Total, SelfTime, Bar, Threads, Cpu, State, Milliseconds, Hits, Name, Module];
 
 /// Which column comes next while the name keeps so many cells.
 const PRIORITY: [(Column, usize); 9] = [
@@ -147,11 +149,19 @@ impl Figures {
     /// True where the row is drawn dim with `~`.
     pub fn is_unresolved(&self, app: &AppState) -> bool {
         let interval = app.view.snapshot.as_ref().map_or(0, |s| s.resolution());
-        confidence(&self.total, &app.view.projection.total, app.view.settings.metric, interval).unresolved
+        confidence(&self.total, &app.view.projection.total, app.view.settings.metric, interval)
+            .unresolved
     }
 
     /// Writes one column; the name and the module are the caller's.
-    pub fn write(&self, column: Column, pen: &mut Pen<'_>, app: &AppState, theme: &Theme, unresolved: bool) {
+    pub fn write(
+        &self,
+        column: Column,
+        pen: &mut Pen<'_>,
+        app: &AppState,
+        theme: &Theme,
+        unresolved: bool,
+    ) {
         let metric = app.view.settings.metric;
         let projection = &app.view.projection;
         let (shown, elapsed) = (&projection.total, projection.elapsed());
@@ -160,7 +170,8 @@ impl Figures {
         let (total, own) = (self.total.share(metric, shown), self.own.share(metric, shown));
         match column {
             Total => {
-                pen.put_right(&percent(total), 7, number).put(if unresolved { "~" } else { " " }, number);
+                pen.put_right(&percent(total), 7, number)
+                    .put(if unresolved { "~" } else { " " }, number);
             }
             SelfTime => {
                 pen.put_right(&percent(own), 6, faint(own, 0.0005));
@@ -191,7 +202,8 @@ impl Figures {
         }
     }
 
-    /// ` run    99%`; a state that fills the row needs no figure, nor does one that nobody can trust.
+    /// ` run    99%`; a state that fills the row needs no figure, nor does one that nobody can
+    /// trust.
     fn write_state(&self, pen: &mut Pen<'_>, app: &AppState, theme: &Theme, unresolved: bool) {
         pen.space(1);
         let Some((state, part)) = self.total.main_state(app.view.settings.metric) else {
@@ -200,7 +212,8 @@ impl Figures {
         };
         let style: Style = theme.state(state);
         let part = (part * 100.0).round();
-        let figure = if unresolved || part >= 100.0 { String::new() } else { format!("{part:.0}%") };
+        let figure =
+            if unresolved || part >= 100.0 { String::new() } else { format!("{part:.0}%") };
         pen.put_left(state.word(), 7, style).put_right(&figure, 3, style);
     }
 }

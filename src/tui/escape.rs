@@ -1,8 +1,9 @@
 //! Joins escape sequences that a slow link tears apart.
 //!
-//! crossterm 0.29 (`event/sys/unix/parse.rs`) reports Esc at once when no byte follows in the same read; the rest of
-//! the sequence then comes as plain characters: Esc, `[`, `D` instead of Left. What follows Esc within
-//! [`ESC_WAIT`] is put back together here. A pure state machine: times come in with the keys.
+//! crossterm 0.29 (`event/sys/unix/parse.rs`) reports Esc at once when no byte follows in the same
+//! read; the rest of the sequence then comes as plain characters: Esc, `[`, `D` instead of Left.
+//! What follows Esc within [`ESC_WAIT`] is put back together here. A pure state machine: times come
+//! in with the keys.
 
 use std::time::{Duration, Instant};
 
@@ -12,8 +13,8 @@ use crate::app::key::{Key, Mouse, MouseKind};
 pub const ESC_WAIT: Duration = Duration::from_millis(100);
 /// Once `Esc [` or `Esc O` was seen nobody means the Esc key: how long the rest may take.
 const REST_WAIT: Duration = Duration::from_millis(500);
-/// For so long after an Esc that became the key, `[` or `O` still begin the rest of a sequence: neither is a key of ours,
-/// but the letter after them may be (`C` closes all rows).
+/// For so long after an Esc that became the key, `[` or `O` still begin the rest of a sequence:
+/// neither is a key of ours, but the letter after them may be (`C` closes all rows).
 const LATE: Duration = Duration::from_secs(1);
 /// The longest sequence that is waited for (the longest known, a mouse report, has 16 characters).
 const LONGEST: usize = 32;
@@ -53,7 +54,9 @@ impl Joiner {
             let late = self.late.take().is_some_and(|esc| at < esc + LATE);
             match key {
                 Key::Esc => self.pending = Some(Pending { text: String::new(), last: at }),
-                Key::Char(c @ ('[' | 'O')) if late => self.pending = Some(Pending { text: c.into(), last: at }),
+                Key::Char(c @ ('[' | 'O')) if late => {
+                    self.pending = Some(Pending { text: c.into(), last: at })
+                }
                 _ => out.push(Joined::Key(key)),
             }
             return;
@@ -92,7 +95,8 @@ impl Joiner {
         self.pending.as_ref().map(Pending::till)
     }
 
-    /// A lone Esc is the key; a sequence torn beyond hope is dropped, its letters are nobody's keys.
+    /// A lone Esc is the key; a sequence torn beyond hope is dropped, its letters are nobody's
+    /// keys.
     fn give_up(&mut self, out: &mut Vec<Joined>) {
         if let Some(pending) = self.pending.take().filter(|p| p.text.is_empty()) {
             self.late = Some(pending.last);
@@ -101,7 +105,8 @@ impl Joiner {
     }
 }
 
-/// ECMA-48: `[`, parameters and intermediates, one final byte; `O` and one byte; Linux' console sends `[[A` for F1.
+/// ECMA-48: `[`, parameters and intermediates, one final byte; `O` and one byte; Linux' console
+/// sends `[[A` for F1.
 fn is_complete(text: &str) -> bool {
     let bytes = text.as_bytes();
     match bytes {
@@ -161,7 +166,11 @@ fn decode_mouse(parameters: &str, last: u8) -> Option<Joined> {
         (65, _) => MouseKind::WheelDown,
         _ => return None,
     };
-    Some(Joined::Mouse(Mouse { kind, column: column.saturating_sub(1), row: row.saturating_sub(1) }))
+    Some(Joined::Mouse(Mouse {
+        kind,
+        column: column.saturating_sub(1),
+        row: row.saturating_sub(1),
+    }))
 }
 
 #[cfg(test)]
@@ -208,7 +217,11 @@ mod tests {
             ("[Z", Key::BackTab),
         ] {
             for gap in [0, 1, 60, 99] {
-                assert_eq!(run(&torn(text, gap)), [Joined::Key(key)], "Esc {text} with {gap} ms between");
+                assert_eq!(
+                    run(&torn(text, gap)),
+                    [Joined::Key(key)],
+                    "Esc {text} with {gap} ms between"
+                );
             }
         }
     }
@@ -234,7 +247,12 @@ mod tests {
             [K(Key::Esc), K(Key::Char('[')), K(Key::Char('D'))]
         );
         assert_eq!(
-            run(&[(0, Key::Esc), (200, Key::Char('/')), (300, Key::Char('O')), (320, Key::Char('C'))]),
+            run(&[
+                (0, Key::Esc),
+                (200, Key::Char('/')),
+                (300, Key::Char('O')),
+                (320, Key::Char('C'))
+            ]),
             [K(Key::Esc), K(Key::Char('/')), K(Key::Char('O')), K(Key::Char('C'))]
         );
         assert_eq!(run(&[(0, Key::Esc), (10, Key::Char('q'))]), [K(Key::Esc), K(Key::Char('q'))]);
@@ -242,13 +260,18 @@ mod tests {
         assert_eq!(run(&[(0, Key::Char('j')), (5, Key::Down)]), [K(Key::Char('j')), K(Key::Down)]);
     }
 
-    /// A link that stalls for longer than anybody waits for the Esc key: the letter must not be pressed by itself.
+    /// A link that stalls for longer than anybody waits for the Esc key: the letter must not be
+    /// pressed by itself.
     #[test]
     fn what_follows_an_esc_late_is_still_no_letter() {
         use Joined::Key as K;
         for (text, key) in [("[C", Key::Right), ("OA", Key::Up), ("[6~", Key::PageDown)] {
             for gap in [100, 150, 450] {
-                assert_eq!(run(&torn(text, gap)), [K(Key::Esc), K(key)], "Esc {text} with {gap} ms between");
+                assert_eq!(
+                    run(&torn(text, gap)),
+                    [K(Key::Esc), K(key)],
+                    "Esc {text} with {gap} ms between"
+                );
             }
         }
         assert_eq!(run(&[(0, Key::Esc), (300, Key::Char('['))]), [K(Key::Esc)]);

@@ -13,7 +13,8 @@ use crate::model::state::State;
 /// Cells between two things on the line.
 const GAP: usize = 3;
 
-/// What happens now, then what is known of the range. What there is no room for is left out, the least useful first.
+/// What happens now, then what is known of the range. What there is no room for is left out, the
+/// least useful first.
 pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
     let (Some(about), Some(snapshot)) = (explain(&app.view), &app.view.snapshot) else { return };
     let mut pen = Pen::new(buffer, area, 0);
@@ -24,12 +25,17 @@ pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
         true => "~ too few hits to be sure".into(),
         false => format!("{}-{} % (95 % sure)", percent(c.low), percent(c.high)),
     };
-    let longest =
-        about.longest.map(|(ns, from)| format!("longest {} at {}", span(ns), theme.clock(&snapshot.session, from)));
+    let longest = about.longest.map(|(ns, from)| {
+        format!("longest {} at {}", span(ns), theme.clock(&snapshot.session, from))
+    });
     let mut room = pen.room().saturating_sub(1);
     let cells = |text: &Option<String>| text.as_ref().map_or(0, |text| width(text) + GAP);
-    // The longest wait has its place, unless not even two things that are done now have one beside it.
-    let now = about.now.as_ref().map(|now| now_text(now, room.saturating_sub(cells(&longest)), room, theme.glyphs.cut));
+    // The longest wait has its place, unless not even two things that are done now have one beside
+    // it.
+    let now = about
+        .now
+        .as_ref()
+        .map(|now| now_text(now, room.saturating_sub(cells(&longest)), room, theme.glyphs.cut));
     let mut fits = |text: &Option<String>| {
         let fits = cells(text) <= room;
         room -= if fits { cells(text) } else { 0 };
@@ -46,7 +52,8 @@ pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
         false => about.threads.iter().take(100).map(AsRef::as_ref).collect::<Vec<&str>>().join(" "),
         true => {
             let by = app.view.shown.roll_up;
-            let links: Vec<_> = app.view.selected_links().into_iter().map(|l| names::short(l, by)).collect();
+            let links: Vec<_> =
+                app.view.selected_links().into_iter().map(|l| names::short(l, by)).collect();
             if links.is_empty() { String::new() } else { format!("in {}", links.join(" > ")) }
         }
     };
@@ -90,9 +97,11 @@ fn now_text(now: &Now, cells: usize, most: usize, cut: &str) -> String {
     cut_end(&text, most.saturating_sub(GAP), cut).into_owned()
 }
 
-/// So many do this, so many that: as much as fits into `cells`, whole things; into `most` where not even two do.
+/// So many do this, so many that: as much as fits into `cells`, whole things; into `most` where not
+/// even two do.
 fn list_text(doing: &[(usize, String)], cells: usize, most: usize, cut: &str) -> String {
-    let things: Vec<String> = doing.iter().take(20).map(|(count, what)| format!("{count} {what}")).collect();
+    let things: Vec<String> =
+        doing.iter().take(20).map(|(count, what)| format!("{count} {what}")).collect();
     let first = |n: usize| {
         let more = if n < doing.len() { format!(", {cut}") } else { String::new() };
         format!("now {}{more}", things[..n].join(", "))

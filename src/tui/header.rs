@@ -1,4 +1,5 @@
-//! The first lines: what is watched and how, its threads now, the history, and how well the measurement goes.
+//! The first lines: what is watched and how, its threads now, the history, and how well the
+//! measurement goes.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -78,8 +79,12 @@ fn target(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme)
     let (from, till) = (app.view.projection.from, app.view.projection.till);
     let range = match settings.range {
         Range::Rolling(window) => short_span(window),
-        Range::Cumulative { since: None } => format!("all {}", short_span(till.saturating_sub(from))),
-        Range::Cumulative { since: Some(_) } => format!("from 0: {}", short_span(till.saturating_sub(from))),
+        Range::Cumulative { since: None } => {
+            format!("all {}", short_span(till.saturating_sub(from)))
+        }
+        Range::Cumulative { since: Some(_) } => {
+            format!("from 0: {}", short_span(till.saturating_sub(from)))
+        }
     };
     let clock = |at| theme.clock(&snapshot.session, at);
     let metric = settings.metric.word();
@@ -103,7 +108,8 @@ fn target(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme)
         host => format!("@{host}"),
     };
     let room = room.saturating_sub(right + 1);
-    let commands = cut_end(&left, room.saturating_sub(width(&host) + 2).max(room / 2), theme.glyphs.cut);
+    let commands =
+        cut_end(&left, room.saturating_sub(width(&host) + 2).max(room / 2), theme.glyphs.cut);
     let used = width(&commands) + 2;
     pen.put(&commands, theme.bold()).space(2);
     let host_room = room.saturating_sub(used);
@@ -134,7 +140,8 @@ fn title(snapshot: &Snapshot) -> String {
     }
 }
 
-/// `/usr/bin/java -jar shop.jar` -> `java -jar shop.jar`: where the program lies matters least on this line.
+/// `/usr/bin/java -jar shop.jar` -> `java -jar shop.jar`: where the program lies matters least on
+/// this line.
 fn without_directory(command: &str) -> &str {
     let program = command.split(' ').next().unwrap_or(command);
     &command[program.rfind('/').map_or(0, |slash| slash + 1)..]
@@ -145,13 +152,16 @@ fn threads(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme
     let mut all = projection.total;
     projection.hidden.parts().into_iter().for_each(|t| all.add(t));
     let cores = snapshot.session.cores_milli as f64 / 1000.0;
-    pen.put("cpu ", theme.dim()).put(&format!("{:.1}", all.cores(projection.elapsed())), theme.bold());
+    pen.put("cpu ", theme.dim())
+        .put(&format!("{:.1}", all.cores(projection.elapsed())), theme.bold());
     if snapshot.session.is_foreign() {
         return;
     }
     pen.put(&format!(" of {}", (cores * 10.0).round() / 10.0), theme.dim());
     let states = snapshot.threads_by_state();
-    pen.put("  thr ", theme.dim()).put(&states.iter().sum::<u32>().to_string(), theme.bold()).put(":", theme.dim());
+    pen.put("  thr ", theme.dim())
+        .put(&states.iter().sum::<u32>().to_string(), theme.bold())
+        .put(":", theme.dim());
     for state in State::ALL {
         let n = states[state as usize];
         let rare = matches!(state, State::Sleep | State::Disk | State::Stopped);
@@ -167,7 +177,8 @@ fn measurement(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &T
     let losses = &health.losses;
     let got = (health.interval_achieved_ns + 500_000) / 1_000_000;
     let asked = humantime::format_duration(app.interval);
-    let odd = |n: u64| if n > 0 { theme.severity(crate::app::Severity::Warning) } else { theme.dim() };
+    let odd =
+        |n: u64| if n > 0 { theme.severity(crate::app::Severity::Warning) } else { theme.dim() };
     let foreign = snapshot.session.is_foreign();
     if foreign {
         pen.put("samples of another tool", theme.dim());
@@ -205,7 +216,8 @@ fn measurement(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &T
         facts.push((format!("symbols, screen {beside:.1}%"), theme.dim()));
     }
     let shown = &app.view.projection.total;
-    let more = seconds_for_one_percent(shown, app.view.settings.metric, app.view.projection.elapsed());
+    let more =
+        seconds_for_one_percent(shown, app.view.settings.metric, app.view.projection.elapsed());
     if let Some(seconds) = more.filter(|s| *s >= 1.0 && !foreign) {
         facts.push((format!("1% rows sure in {seconds:.0} s"), theme.dim()));
     }
@@ -244,7 +256,10 @@ fn hidden_text(app: &AppState) -> String {
         return format!("idle hidden: {} thr (i)", hidden.idle_threads);
     }
     if hidden.idle.wall_ns > 0 {
-        return format!("idle hidden: {} thr (i)", average(hidden.idle.threads(Metric::Wall, projection.elapsed())));
+        return format!(
+            "idle hidden: {} thr (i)",
+            average(hidden.idle.threads(Metric::Wall, projection.elapsed()))
+        );
     }
     "no idle time".into()
 }

@@ -28,7 +28,8 @@ pub fn draw(buffer: &mut Buffer, screen: Rect, top: usize, app: &AppState, theme
     }
     if usize::from(screen.height) > rows {
         let last = (top + rows).min(lines.len());
-        let text = format!("{}-{} of {}   up down PgUp PgDn scroll   q back", top + 1, last, lines.len());
+        let text =
+            format!("{}-{} of {}   up down PgUp PgDn scroll   q back", top + 1, last, lines.len());
         Pen::new(buffer, screen, screen.height - 1).space(1).put(&text, theme.dim());
     }
 }

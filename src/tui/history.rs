@@ -1,7 +1,7 @@
 //! The history line: active threads over the last minutes, the shown range in brackets.
 //!
-//! A bar is a span of the session that is fixed: bars of the past keep their height, and move by whole cells. A frozen
-//! line stands still.
+//! A bar is a span of the session that is fixed: bars of the past keep their height, and move by
+//! whole cells. A frozen line stands still.
 
 use super::text::{Pen, average, width};
 use super::theme::Theme;
@@ -11,7 +11,8 @@ use crate::app::activity::SECONDS;
 /// What the line may span, seconds: the least that holds the whole session, ten minutes at most.
 const SPANS: [u64; 4] = [60, 120, 300, SECONDS as u64];
 
-/// Cells of the words at the end of the line: room for the longest, so that no figure moves the bars.
+/// Cells of the words at the end of the line: room for the longest, so that no figure moves the
+/// bars.
 const WORDS: usize = 31;
 
 pub fn draw(pen: &mut Pen<'_>, app: &AppState, theme: &Theme) {
@@ -21,7 +22,11 @@ pub fn draw(pen: &mut Pen<'_>, app: &AppState, theme: &Theme) {
     let activity = &app.view.activity;
     let now = activity.seconds(snapshot.at);
     let fits = |step: &u64| step * cells >= now.min(SECONDS as u64);
-    let step = SPANS.iter().map(|span| span.div_ceil(cells)).find(fits).unwrap_or((SECONDS as u64).div_ceil(cells));
+    let step = SPANS
+        .iter()
+        .map(|span| span.div_ceil(cells))
+        .find(fits)
+        .unwrap_or((SECONDS as u64).div_ceil(cells));
     // Bars are counted from the beginning of the session; this is the one after the newest.
     let end = now.max(1).div_ceil(step);
     let scale = activity.scale(now);

@@ -7,7 +7,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossterm::event::{
-    self as term, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
+    self as term, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent,
+    MouseEventKind,
 };
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -18,9 +19,12 @@ use crate::app::key::{Key, Mouse, MouseKind};
 /// How often the thread looks up from an idle keyboard: a resize waits at most this long.
 const LOOK_UP: Duration = Duration::from_millis(100);
 
-/// Starts the thread. `send` gets each input, and `None` once when the terminal is gone; the thread ends after that,
-/// or when `send` returns false. It reads only, so it may be left alone when the program ends.
-pub fn start(mut send: impl FnMut(Option<Input>) -> bool + Send + 'static) -> io::Result<JoinHandle<()>> {
+/// Starts the thread. `send` gets each input, and `None` once when the terminal is gone; the thread
+/// ends after that, or when `send` returns false. It reads only, so it may be left alone when the
+/// program ends.
+pub fn start(
+    mut send: impl FnMut(Option<Input>) -> bool + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
     let terminal = terminal()?;
     std::thread::Builder::new().name("keyboard".into()).spawn(move || {
         if read_all(&terminal, &mut send).is_err() {
@@ -32,7 +36,11 @@ pub fn start(mut send: impl FnMut(Option<Input>) -> bool + Send + 'static) -> io
 /// The descriptor crossterm reads too: stdin if that is a terminal, else the controlling terminal.
 fn terminal() -> io::Result<OwnedFd> {
     let stdin = io::stdin();
-    if stdin.is_terminal() { stdin.as_fd().try_clone_to_owned() } else { Ok(File::open("/dev/tty")?.into()) }
+    if stdin.is_terminal() {
+        stdin.as_fd().try_clone_to_owned()
+    } else {
+        Ok(File::open("/dev/tty")?.into())
+    }
 }
 
 /// `Ok` when `send` wants no more, `Err` when the terminal is gone.
@@ -41,9 +49,11 @@ fn read_all(terminal: &OwnedFd, send: &mut impl FnMut(Option<Input>) -> bool) ->
     let mut joined = Vec::new();
     let mut overlooked = false;
     loop {
-        // Asked before crossterm reads: it spins for ever on a terminal that hung up (0.29, `source/unix/mio.rs`
-        // ignores end of file and EIO).
-        let wait = joiner.deadline().map_or(LOOK_UP, |d| d.saturating_duration_since(Instant::now()).min(LOOK_UP));
+        // Asked before crossterm reads: it spins for ever on a terminal that hung up (0.29,
+        // `source/unix/mio.rs` ignores end of file and EIO).
+        let wait = joiner
+            .deadline()
+            .map_or(LOOK_UP, |d| d.saturating_duration_since(Instant::now()).min(LOOK_UP));
         let mut fds = [PollFd::new(terminal, PollFlags::IN)];
         let wait = rustix::event::Timespec { tv_sec: 0, tv_nsec: wait.as_nanos() as _ };
         match poll(&mut fds, Some(&wait)) {
@@ -79,8 +89,9 @@ fn read_all(terminal: &OwnedFd, send: &mut impl FnMut(Option<Input>) -> bool) ->
         if !deliver(&mut joined, send) {
             return Ok(());
         }
-        // crossterm waits for edges, and drops that of a key which comes together with a resize (0.29,
-        // `source/unix/mio.rs` returns at the signal): the key would lie there until the next one.
+        // crossterm waits for edges, and drops that of a key which comes together with a resize
+        // (0.29, `source/unix/mio.rs` returns at the signal): the key would lie there until the
+        // next one.
         if readable && !any && overlooked {
             let mut bytes = [0; 256];
             let n = rustix::io::retry_on_intr(|| rustix::io::read(terminal, &mut bytes))?;
@@ -127,7 +138,9 @@ fn translate(event: KeyEvent) -> Option<Key> {
         return None;
     }
     Some(match event.code {
-        KeyCode::Char(c) if event.modifiers.contains(KeyModifiers::CONTROL) => Key::Ctrl(c.to_ascii_lowercase()),
+        KeyCode::Char(c) if event.modifiers.contains(KeyModifiers::CONTROL) => {
+            Key::Ctrl(c.to_ascii_lowercase())
+        }
         KeyCode::Char(c) if event.modifiers.contains(KeyModifiers::ALT) => Key::Alt(c),
         KeyCode::Char(c) => Key::Char(c),
         KeyCode::Up => Key::Up,
@@ -167,7 +180,15 @@ mod tests {
     #[test]
     fn plain_bytes_are_the_keys_that_crossterm_makes_of_them() {
         let keys: Vec<Key> = "q\x1b\r\t\x7f\x03\x0c".chars().map(plain).collect();
-        let expected = [Key::Char('q'), Key::Esc, Key::Enter, Key::Tab, Key::Backspace, Key::Ctrl('c'), Key::Ctrl('l')];
+        let expected = [
+            Key::Char('q'),
+            Key::Esc,
+            Key::Enter,
+            Key::Tab,
+            Key::Backspace,
+            Key::Ctrl('c'),
+            Key::Ctrl('l'),
+        ];
         assert_eq!(keys, expected);
     }
 
@@ -179,7 +200,8 @@ mod tests {
         assert_eq!(key(KeyCode::Char('x'), KeyModifiers::ALT), Some(Key::Alt('x')));
         assert_eq!(key(KeyCode::PageUp, KeyModifiers::NONE), Some(Key::PageUp));
         assert_eq!(key(KeyCode::CapsLock, KeyModifiers::NONE), None);
-        let release = KeyEvent::new_with_kind(KeyCode::Char('a'), KeyModifiers::NONE, KeyEventKind::Release);
+        let release =
+            KeyEvent::new_with_kind(KeyCode::Char('a'), KeyModifiers::NONE, KeyEventKind::Release);
         assert_eq!(translate(release), None);
     }
 }

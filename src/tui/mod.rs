@@ -13,7 +13,8 @@
 //!            keys, or a message; over it prompts (overlay)
 //! help, picker, overlay    pages and boxes of their own
 //! theme, text, columns     colours and glyphs; cells and figures; which columns there is room for
-//! terminal, input, escape, pacer    taking the terminal, the keyboard, torn sequences, when to draw
+//! terminal, input, escape, pacer    taking the terminal, the keyboard, torn sequences,
+//!                                   when to draw
 //! ```
 
 pub mod escape;
@@ -81,8 +82,8 @@ fn draw_screen(buffer: &mut Buffer, screen: Rect, app: &AppState, theme: &Theme)
 }
 
 fn draw_view(buffer: &mut Buffer, screen: Rect, app: &AppState, theme: &Theme) {
-    // The logic may not have heard of the newest size yet: what it thinks decides which lines there are, the true
-    // size what is cut off.
+    // The logic may not have heard of the newest size yet: what it thinks decides which lines there
+    // are, the true size what is cut off.
     let layout = app.layout();
     let mut y = screen.y;
     let mut area = |height: u16| {

@@ -36,11 +36,18 @@ pub fn draw_ask(buffer: &mut Buffer, area: Rect, ask: Ask, theme: &Theme) {
     let mut pen = Pen::new(buffer, area, 0);
     // The letters stand at the end: they are what must not be cut.
     let room = pen.room().saturating_sub(1);
-    pen.space(1).put(&cut_start(ask.text(), room, theme.glyphs.cut), theme.severity(Severity::Warning));
+    pen.space(1)
+        .put(&cut_start(ask.text(), room, theme.glyphs.cut), theme.severity(Severity::Warning));
 }
 
 /// A box in the middle of the rows.
-pub fn draw_dialog(buffer: &mut Buffer, screen: Rect, dialog: &Dialog, app: &AppState, theme: &Theme) {
+pub fn draw_dialog(
+    buffer: &mut Buffer,
+    screen: Rect,
+    dialog: &Dialog,
+    app: &AppState,
+    theme: &Theme,
+) {
     let wanted = (Field::ALL.len() + 4) as u16;
     let (width_, height) = (screen.width.min(76), screen.height.min(wanted));
     let area = Rect {
@@ -96,8 +103,11 @@ pub fn draw_dialog(buffer: &mut Buffer, screen: Rect, dialog: &Dialog, app: &App
 pub fn put_edit(pen: &mut Pen<'_>, edit: &LineEdit, cells: usize, theme: &Theme) {
     if edit.is_proposed() {
         // As selected text elsewhere: what is typed replaces it.
-        pen.put(&cut_start(edit.text(), cells.saturating_sub(1), theme.glyphs.cut), theme.selected())
-            .put("_", theme.dim());
+        pen.put(
+            &cut_start(edit.text(), cells.saturating_sub(1), theme.glyphs.cut),
+            theme.selected(),
+        )
+        .put("_", theme.dim());
         return;
     }
     let (left, right) = edit.halves();
@@ -109,7 +119,8 @@ pub fn put_edit(pen: &mut Pen<'_>, edit: &LineEdit, cells: usize, theme: &Theme)
     pen.put(rest.as_str(), theme.plain());
 }
 
-/// Empties `area` and draws a border; returns what is inside. A border needs room, or there is none.
+/// Empties `area` and draws a border; returns what is inside. A border needs room, or there is
+/// none.
 fn frame(buffer: &mut Buffer, area: Rect, title: &str, theme: &Theme) -> Rect {
     clear(buffer, area);
     if area.width < 20 || area.height < 6 {
@@ -117,7 +128,10 @@ fn frame(buffer: &mut Buffer, area: Rect, title: &str, theme: &Theme) -> Rect {
     }
     let [top_left, top_right, bottom_left, bottom_right, flat, upright] = theme.glyphs.border;
     let line = flat.repeat(usize::from(area.width) - 2);
-    Pen::new(buffer, area, 0).put(top_left, theme.dim()).put(&line, theme.dim()).put(top_right, theme.dim());
+    Pen::new(buffer, area, 0)
+        .put(top_left, theme.dim())
+        .put(&line, theme.dim())
+        .put(top_right, theme.dim());
     Pen::new(buffer, area, 0).space(2).put(title, theme.bold());
     for y in 1..area.height - 1 {
         let mut pen = Pen::new(buffer, area, y);

@@ -1,9 +1,10 @@
-//! When to draw: at once after a key, at most twice a second where only numbers move, more often while the first rows and
-//! their names come in.
+//! When to draw: at once after a key, at most twice a second where only numbers move, more often
+//! while the first rows and their names come in.
 //!
-//! A key that is held down asks for 30 drawings a second. Over a link of 10 KB/s they would pile up: the view went on
-//! moving for 13 s after 3 s of a held `m` (80x24, 1.8 KB each). So what is written is counted, and once more than
-//! [`AHEAD`] may be under way, the drawings that keys ask for are spaced.
+//! A key that is held down asks for 30 drawings a second. Over a link of 10 KB/s they would pile
+//! up: the view went on moving for 13 s after 3 s of a held `m` (80x24, 1.8 KB each). So what is
+//! written is counted, and once more than [`AHEAD`] may be under way, the drawings that keys ask
+//! for are spaced.
 
 use std::time::{Duration, Instant};
 
@@ -43,7 +44,9 @@ struct UnderWay {
 impl UnderWay {
     fn now(self, now: Instant) -> u64 {
         let since = self.at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
-        self.bytes.saturating_sub(u64::try_from(since.as_millis()).unwrap_or(u64::MAX).saturating_mul(LINK) / 1000)
+        self.bytes.saturating_sub(
+            u64::try_from(since.as_millis()).unwrap_or(u64::MAX).saturating_mul(LINK) / 1000,
+        )
     }
 
     fn add(&mut self, bytes: u64, now: Instant) {
@@ -82,7 +85,9 @@ impl Pacer {
             (Wanted::Nothing, _) => None,
             (Wanted::Now, _) => Some(self.under_way.next_key(now)),
             (Wanted::Data, None) => Some(Duration::ZERO),
-            (Wanted::Data, Some(drawn)) => Some(self.every(now).saturating_sub(now.saturating_duration_since(drawn))),
+            (Wanted::Data, Some(drawn)) => {
+                Some(self.every(now).saturating_sub(now.saturating_duration_since(drawn)))
+            }
         }
     }
 
@@ -129,7 +134,11 @@ mod tests {
         assert_eq!(pacer.due_in(at(1100)), Some(Duration::ZERO));
         pacer.drawn(at(1100), 3000);
         pacer.data();
-        assert_eq!(pacer.due_in(at(1100)), Some(Duration::from_millis(400)), "a key puts the numbers off");
+        assert_eq!(
+            pacer.due_in(at(1100)),
+            Some(Duration::from_millis(400)),
+            "a key puts the numbers off"
+        );
         assert_eq!(pacer.due_in(at(1700)), Some(Duration::ZERO));
     }
 
@@ -152,7 +161,8 @@ mod tests {
         assert_eq!(pacer.due_in(at(1060)), Some(DATA_EVERY));
     }
 
-    /// A key held down for `seconds`, 30 times a second, each drawing `bytes` long; the bytes written.
+    /// A key held down for `seconds`, 30 times a second, each drawing `bytes` long; the bytes
+    /// written.
     fn held(pacer: &mut Pacer, start: Instant, seconds: u64, bytes: u64) -> u64 {
         let mut written = 0;
         for ms in 0..seconds * 1000 {

@@ -24,7 +24,8 @@ pub fn draw(buffer: &mut Buffer, screen: Rect, picker: &Picker, app: &AppState, 
                 Some(filter) => {
                     let found = format!("  ({} of {})", picker.rows.len(), picker.len_of_all());
                     pen.put(", filter: ", theme.plain());
-                    let room = pen.room().saturating_sub(width(&found)).min(width(filter.text()) + 1);
+                    let room =
+                        pen.room().saturating_sub(width(&found)).min(width(filter.text()) + 1);
                     put_edit(&mut pen, filter, room, theme);
                     pen.put(&found, theme.dim());
                 }
@@ -57,14 +58,18 @@ pub fn draw(buffer: &mut Buffer, screen: Rect, picker: &Picker, app: &AppState, 
         };
         Pen::new(buffer, screen, 2).space(1).put(text, theme.dim());
     }
-    for (y, (at, row)) in picker.rows.iter().enumerate().skip(picker.list.top).take(rows).enumerate() {
+    for (y, (at, row)) in
+        picker.rows.iter().enumerate().skip(picker.list.top).take(rows).enumerate()
+    {
         let mut pen = Pen::new(buffer, screen, y as u16 + 2);
         pen.put_right(&row.pid.to_string(), 8, theme.plain()).space(1);
         if wide {
             pen.put_left(&cut_end(&row.user, 9, theme.glyphs.cut), 10, theme.dim());
         }
         let cpu = row.cpu_percent.map_or_else(String::new, |p| format!("{p:.1}"));
-        pen.put_right(&cpu, 6, theme.plain()).put_right(&count(u64::from(row.threads)), 6, theme.plain()).space(2);
+        pen.put_right(&cpu, 6, theme.plain())
+            .put_right(&count(u64::from(row.threads)), 6, theme.plain())
+            .space(2);
         if wide {
             pen.put_left(row.runtime, 9, theme.dim());
         }
@@ -75,6 +80,11 @@ pub fn draw(buffer: &mut Buffer, screen: Rect, picker: &Picker, app: &AppState, 
         }
     }
     if screen.height >= 3 {
-        footer::draw(buffer, Rect { y: screen.y + screen.height - 1, height: 1, ..screen }, app, theme);
+        footer::draw(
+            buffer,
+            Rect { y: screen.y + screen.height - 1, height: 1, ..screen },
+            app,
+            theme,
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! The terminal while the view has it: raw mode and the alternate screen, given back on drop, panic and suspend.
+//! The terminal while the view has it: raw mode and the alternate screen, given back on drop, panic
+//! and suspend.
 
 #![expect(unsafe_code, reason = "stops itself at Ctrl-Z, and gives the terminal back in a handler")]
 
@@ -11,8 +12,8 @@ use std::sync::{Mutex, Once, OnceLock};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use crossterm::event::{DisableMouseCapture, EnableMouseCapture};
 use crossterm::terminal::{
-    BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode,
-    enable_raw_mode,
+    BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen,
+    disable_raw_mode, enable_raw_mode,
 };
 use crossterm::{cursor, execute, queue};
 use ratatui::Terminal;
@@ -57,8 +58,9 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// Takes the terminal on stdout. From now on a panic of the calling thread gives it back before its message is
-    /// printed; what another thread's panic says is kept until the terminal is given back.
+    /// Takes the terminal on stdout. From now on a panic of the calling thread gives it back before
+    /// its message is printed; what another thread's panic says is kept until the terminal is given
+    /// back.
     pub fn enter(config: &config::Screen) -> io::Result<Screen> {
         HOOK.call_once(|| {
             let before = std::panic::take_hook();
@@ -68,7 +70,8 @@ impl Screen {
                     restore();
                     before(info);
                 } else if let Ok(mut said) = SAID.lock() {
-                    // The view goes on without that thread; where a parser's panic is caught even with it.
+                    // The view goes on without that thread; where a parser's panic is caught even
+                    // with it.
                     said.push(info.to_string());
                 }
             }));
@@ -77,7 +80,10 @@ impl Screen {
         let mouse = config.mouse;
         take(mouse)?;
         let written = Rc::new(Cell::new(0));
-        match Terminal::new(CrosstermBackend::new(Counted { out: io::stdout(), written: Rc::clone(&written) })) {
+        match Terminal::new(CrosstermBackend::new(Counted {
+            out: io::stdout(),
+            written: Rc::clone(&written),
+        })) {
             Ok(terminal) => Ok(Screen { terminal, written, mouse, theme: Theme::new(config) }),
             Err(error) => {
                 restore();
@@ -91,8 +97,8 @@ impl Screen {
         self.terminal.size().map(|s| (s.width, s.height))
     }
 
-    /// Writes the cells that changed, as one synchronized update where the terminal knows these; answers how many bytes
-    /// that took.
+    /// Writes the cells that changed, as one synchronized update where the terminal knows these;
+    /// answers how many bytes that took.
     pub fn draw(&mut self, app: &AppState) -> io::Result<u64> {
         self.written.set(0);
         queue!(self.terminal.backend_mut(), BeginSynchronizedUpdate)?;
@@ -104,14 +110,14 @@ impl Screen {
 
     /// Forgets what is on the screen: the next drawing writes every cell.
     pub fn redraw(&mut self) -> io::Result<()> {
-        // Not `clear`: ratatui 0.30 asks the terminal for its cursor there, and the answer goes to the keyboard's
-        // thread, so that it waits in vain for 2 s and fails.
+        // Not `clear`: ratatui 0.30 asks the terminal for its cursor there, and the answer goes to
+        // the keyboard's thread, so that it waits in vain for 2 s and fails.
         let size = self.terminal.size()?;
         self.terminal.resize(ratatui::layout::Rect::new(0, 0, size.width, size.height))
     }
 
-    /// Takes the terminal again after a stop that was not asked for here (`kill -STOP`): the shell has set it to its own
-    /// modes and written over the screen.
+    /// Takes the terminal again after a stop that was not asked for here (`kill -STOP`): the shell
+    /// has set it to its own modes and written over the screen.
     pub fn resume(&mut self) -> io::Result<()> {
         // crossterm does nothing where it believes the terminal to be raw.
         let _ = disable_raw_mode();
@@ -119,7 +125,8 @@ impl Screen {
         self.redraw()
     }
 
-    /// Gives the terminal back, stops this process as Ctrl-Z does, and takes the terminal again when continued.
+    /// Gives the terminal back, stops this process as Ctrl-Z does, and takes the terminal again
+    /// when continued.
     pub fn suspend(&mut self) -> io::Result<()> {
         restore();
         // SAFETY: raise has no preconditions. The default action stops all threads until SIGCONT.
@@ -168,7 +175,8 @@ fn remember_modes() {
 }
 
 /// What [`restore`] writes.
-const GIVE_BACK: &[u8] = b"\x1b[?2026l\x1b[?1006l\x1b[?1015l\x1b[?1003l\x1b[?1002l\x1b[?1000l\x1b[?1049l\x1b[?25h";
+const GIVE_BACK: &[u8] =
+    b"\x1b[?2026l\x1b[?1006l\x1b[?1015l\x1b[?1003l\x1b[?1002l\x1b[?1000l\x1b[?1049l\x1b[?25h";
 
 /// Gives the terminal back if it is ours, by what a handler of a fatal signal may do.
 pub fn give_back_in_handler() {
@@ -187,7 +195,13 @@ pub fn give_back_in_handler() {
 pub fn restore() {
     if TAKEN.swap(false, Ordering::SeqCst) {
         let mut out = io::stdout();
-        let _ = execute!(out, EndSynchronizedUpdate, DisableMouseCapture, LeaveAlternateScreen, cursor::Show);
+        let _ = execute!(
+            out,
+            EndSynchronizedUpdate,
+            DisableMouseCapture,
+            LeaveAlternateScreen,
+            cursor::Show
+        );
         let _ = disable_raw_mode();
     }
 }

@@ -46,7 +46,11 @@ pub fn cut_start<'a>(text: &'a str, cells: usize, mark: &str) -> Cow<'a, str> {
         })
         .last()
         .map_or(text.len(), |(at, _)| at);
-    if cells >= width(mark) { Cow::Owned(format!("{mark}{}", &text[from..])) } else { Cow::Owned(String::new()) }
+    if cells >= width(mark) {
+        Cow::Owned(format!("{mark}{}", &text[from..]))
+    } else {
+        Cow::Owned(String::new())
+    }
 }
 
 /// Writes along one line, never beyond its end.
@@ -176,10 +180,16 @@ mod tests {
     #[test]
     fn figures() {
         assert_eq!([0.0, 0.841, 1.0].map(percent), ["0.0", "84.1", "100.0"]);
-        assert_eq!([0.01, 6.06, 99.94, 207.4, 12_345.0].map(average), [".", "6.1", "99.9", "207", "12k"]);
+        assert_eq!(
+            [0.01, 6.06, 99.94, 207.4, 12_345.0].map(average),
+            [".", "6.1", "99.9", "207", "12k"]
+        );
         assert_eq!([1_234_567, 45_000_000, 2_000_000_000].map(span), ["1.2 ms", "45 ms", "2.0 s"]);
         assert_eq!([12_000_000_000, 200_000_000_000].map(span), ["12 s", "3 min 20 s"]);
-        assert_eq!([30_000_000_000, 5_430_000_000_000, 300_000_000].map(short_span), ["30s", "1h30m30s", "300ms"]);
+        assert_eq!(
+            [30_000_000_000, 5_430_000_000_000, 300_000_000].map(short_span),
+            ["30s", "1h30m30s", "300ms"]
+        );
         assert_eq!([84_123_000_000, 99_999_999_000_000].map(milliseconds), ["84123", "99999s"]);
     }
 

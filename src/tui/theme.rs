@@ -1,4 +1,5 @@
-//! Colours, glyphs and the time zone. Colour never carries a meaning alone: a word or a glyph always says the same.
+//! Colours, glyphs and the time zone. Colour never carries a meaning alone: a word or a glyph
+//! always says the same.
 
 use jiff::tz::TimeZone;
 use ratatui::style::{Color, Modifier, Style};
@@ -32,7 +33,8 @@ pub struct Glyphs {
     pub bar: [&'static str; 3],
     /// A sparkline from nothing to the highest.
     pub spark: [&'static str; 8],
-    /// Corners and edges of a box: top left, top right, bottom left, bottom right, horizontal, vertical.
+    /// Corners and edges of a box: top left, top right, bottom left, bottom right, horizontal,
+    /// vertical.
     pub border: [&'static str; 6],
 }
 

@@ -60,7 +60,14 @@ fn draw_row(pen: &mut Pen<'_>, row: &Row, columns: &Columns, app: &AppState, the
     }
 }
 
-fn draw_name(pen: &mut Pen<'_>, row: &Row, cells: usize, unresolved: bool, app: &AppState, theme: &Theme) {
+fn draw_name(
+    pen: &mut Pen<'_>,
+    row: &Row,
+    cells: usize,
+    unresolved: bool,
+    app: &AppState,
+    theme: &Theme,
+) {
     let projection = &app.view.projection;
     pen.space(1);
     // Indentation stops where the name would have no room.
@@ -115,7 +122,11 @@ pub fn put_location(
     let room = room - width(&line);
     pen.put(&cut_end(&swallowed, room, ""), theme.dim());
     let room = room.saturating_sub(width(&swallowed));
-    let style = if unresolved { theme.kind(location.kind).patch(theme.dim()) } else { theme.kind(location.kind) };
+    let style = if unresolved {
+        theme.kind(location.kind).patch(theme.dim())
+    } else {
+        theme.kind(location.kind)
+    };
     let name = if app.view.short_names {
         names::short(location, app.view.shown.roll_up)
     } else {
@@ -140,9 +151,21 @@ pub fn put_location(
 }
 
 /// Writes `text` and fills up to `cells`; what the search matches is marked.
-fn put_found(pen: &mut Pen<'_>, text: &str, cells: usize, style: Style, app: &AppState, theme: &Theme) {
+fn put_found(
+    pen: &mut Pen<'_>,
+    text: &str,
+    cells: usize,
+    style: Style,
+    app: &AppState,
+    theme: &Theme,
+) {
     let end = pen.room().saturating_sub(cells);
-    let found = app.view.search.as_ref().and_then(|search: &Regex| search.find(text)).filter(|m| !m.is_empty());
+    let found = app
+        .view
+        .search
+        .as_ref()
+        .and_then(|search: &Regex| search.find(text))
+        .filter(|m| !m.is_empty());
     match found {
         Some(found) => {
             pen.put(&text[..found.start()], style);

@@ -1,6 +1,6 @@
-//! libunwind, through ptrace: the unwinder of the way `ptrace` with `--unwinder libunwind`, and the independent judge
-//! of framehop's stacks in the tests. It reads registers and memory of a *stopped* thread word by word, a few hundred
-//! times slower than walking a copied stack.
+//! libunwind, through ptrace: the unwinder of the way `ptrace` with `--unwinder libunwind`, and the
+//! independent judge of framehop's stacks in the tests. It reads registers and memory of a
+//! *stopped* thread word by word, a few hundred times slower than walking a copied stack.
 
 use std::time::Instant;
 
@@ -36,9 +36,11 @@ impl<M: ReadMemory> LibunwindUnwinder<M> {
         self.code.invalidate();
     }
 
-    /// Appends the frames of thread `tid`, innermost first; if the stack is not proven whole the last one is a marker.
+    /// Appends the frames of thread `tid`, innermost first; if the stack is not proven whole the
+    /// last one is a marker.
     ///
-    /// The thread must be in a ptrace-stop whose tracer is the calling thread, and stays stopped for the whole walk.
+    /// The thread must be in a ptrace-stop whose tracer is the calling thread, and stays stopped
+    /// for the whole walk.
     pub fn walk_stopped(&mut self, tid: u32, out: &mut Vec<RawFrame>) -> Walk {
         self.code.refresh(Instant::now());
         let first = out.len();
@@ -66,12 +68,17 @@ impl<M: ReadMemory> LibunwindUnwinder<M> {
                 return Ok(Some(self.marker(Marker::OutsideMaps, out)));
             };
             out.push(known.frame);
-            // libunwind, too, guesses by frame pointers where it has no information (in the vDSO, for one, whose
-            // image it does not find in another process); and that it found no further frame proves nothing.
+            // libunwind, too, guesses by frame pointers where it has no information (in the vDSO,
+            // for one, whose image it does not find in another process); and that it found no
+            // further frame proves nothing.
             match known.step {
                 Step::Table(Rule::Root) => return Ok(None),
-                Step::Unknown | Step::Go(_) => return Ok(Some(self.marker(Marker::NoUnwindInfo, out))),
-                _ if self.in_vdso(known) => return Ok(Some(self.marker(Marker::NoUnwindInfo, out))),
+                Step::Unknown | Step::Go(_) => {
+                    return Ok(Some(self.marker(Marker::NoUnwindInfo, out)));
+                }
+                _ if self.in_vdso(known) => {
+                    return Ok(Some(self.marker(Marker::NoUnwindInfo, out)));
+                }
                 _ => {}
             }
             // What a signal interrupted is executing itself.

@@ -25,7 +25,10 @@ pub fn works() -> bool {
         Ok(_) => true,
         Err(refusal) => {
             let (why, fix) = explain(&refusal);
-            skipped(std::thread::current().name().unwrap_or("a test"), &format!("no BPF: {why}; {fix}; {refusal:?}"));
+            skipped(
+                std::thread::current().name().unwrap_or("a test"),
+                &format!("no BPF: {why}; {fix}; {refusal:?}"),
+            );
             false
         }
     }
@@ -58,7 +61,14 @@ impl Passes {
     fn by(mut bpf: Bpf, pid: u32, turns: usize) -> Passes {
         bpf.add(pid).expect("a process");
         let looks = Looks::new(pid, 1000).expect("its threads");
-        Passes { bpf, looks, reader: StackReader::new(Memory::new(pid)), pid, turns, losses: Losses::default() }
+        Passes {
+            bpf,
+            looks,
+            reader: StackReader::new(Memory::new(pid)),
+            pid,
+            turns,
+            losses: Losses::default(),
+        }
     }
 
     pub fn next(&mut self) -> Pass {
@@ -67,7 +77,11 @@ impl Passes {
         let visit = self.looks.next_visit(self.turns, self.bpf.singly());
         self.bpf.begin(self.pid, visit).expect("a pass");
         let mut round = Round {
-            stacks: Some(Stacks { reader: &mut self.reader, unwinder: &mut TopOnly, reports: None }),
+            stacks: Some(Stacks {
+                reader: &mut self.reader,
+                unwinder: &mut TopOnly,
+                reports: None,
+            }),
             events: &mut events,
             moved: &mut moved,
             losses: &mut self.losses,
@@ -121,7 +135,8 @@ fn where_the_clock_of_the_process_tells_that_nobody_has_run_nobody_is_visited() 
         ask(&mut target, &format!("{woken}\n"));
         next_number(&mut target);
         wait_until_all_sleep(target.pid());
-        // The clock is asked in every fifth round, then once more; then all are visited, as nobody has been for long.
+        // The clock is asked in every fifth round, then once more; then all are visited, as nobody
+        // has been for long.
         let found: Vec<Event> = (0..7).flat_map(|_| passes.next().events).collect();
         let mut names: Vec<String> = looks(&found).map(name).collect();
         names.sort();
@@ -141,8 +156,15 @@ fn an_unmoved_thread_costs_no_row_and_no_read() {
     wait_until_all_sleep(target.pid());
     let mut passes = Passes::over(target.pid(), usize::MAX);
     let first = passes.next();
-    assert_eq!((first.events.len(), first.rows, first.visited), (203, 203, 203), "every thread is told of once");
-    assert_eq!(first.calls, 5, "an iterator and its end, 136 rows a read, and one that finds the end");
+    assert_eq!(
+        (first.events.len(), first.rows, first.visited),
+        (203, 203, 203),
+        "every thread is told of once"
+    );
+    assert_eq!(
+        first.calls, 5,
+        "an iterator and its end, 136 rows a read, and one that finds the end"
+    );
     // A thread that was caught on its way is told a second time.
     passes.next();
     let before = of_files(&passes.looks);
@@ -154,7 +176,8 @@ fn an_unmoved_thread_costs_no_row_and_no_read() {
         assert!(names.len() == 2 && names.iter().all(|n| n.starts_with("spin-")), "{names:?}");
     }
     assert_eq!(of_files(&passes.looks), before, "no file of any thread was read");
-    let parked = looks(&first.events).find(|look| name(look) == "park-7").expect("it was seen").thread;
+    let parked =
+        looks(&first.events).find(|look| name(look) == "park-7").expect("it was seen").thread;
     // A look that never reached the reducer is sent again, once.
     passes.looks.unsent(parked.tid);
     let again = |pass: &Pass| looks(&pass.events).filter(|look| look.thread == parked).count();
@@ -173,8 +196,10 @@ fn an_unmoved_thread_costs_no_row_and_no_read() {
     assert_eq!(passes.next().rows, 2);
     assert_eq!((passes.losses.torn, passes.losses.late), (0, 0));
     // The start times are those of /proc: by them a thread is known.
-    let stat = std::fs::read_to_string(format!("/proc/{}/task/{}/stat", target.pid(), parked.tid)).expect("it lives");
-    let start = stat.rsplit_once(") ").expect("a name").1.split(' ').nth(19).expect("field 22").parse();
+    let stat = std::fs::read_to_string(format!("/proc/{}/task/{}/stat", target.pid(), parked.tid))
+        .expect("it lives");
+    let start =
+        stat.rsplit_once(") ").expect("a name").1.split(' ').nth(19).expect("field 22").parse();
     assert_eq!(Ok(parked.start), start);
 }
 
@@ -206,8 +231,9 @@ fn an_iterator_for_each_thread_does_it_too() {
     }
 }
 
-/// Whether these are the calls of lists: one for each that tells nothing, another for rows. The iterator that is read on for each
-/// list comes to its end sometimes: that is found out, it is closed, and there is another.
+/// Whether these are the calls of lists: one for each that tells nothing, another for rows. The
+/// iterator that is read on for each list comes to its end sometimes: that is found out, it is
+/// closed, and there is another.
 fn of_lists(calls: u64, lists: u64, told: bool) -> bool {
     (0..=3).contains(&calls.wrapping_sub(lists + u64::from(told)))
 }
@@ -215,8 +241,8 @@ fn of_lists(calls: u64, lists: u64, told: bool) -> bool {
 fn rotation(name_of_test: &str, open: impl Fn() -> Bpf) {
     let program = build("cap_threads.c", name_of_test, &["-O1"]);
     let listed = open().singly() == Singly::Listed;
-    // A pass that told nothing but of so many threads: by a list with parked ones whose turn it was, now or in the round before,
-    // else by an iterator for each.
+    // A pass that told nothing but of so many threads: by a list with parked ones whose turn it
+    // was, now or in the round before, else by an iterator for each.
     let alone = |pass: (usize, u32, u64), threads: u32| {
         let parked = pass.1.wrapping_sub(threads);
         if listed {
@@ -227,7 +253,9 @@ fn rotation(name_of_test: &str, open: impl Fn() -> Bpf) {
     };
     // And of all, who are not parked: four lists, or one iterator.
     let everybody = |pass: (usize, u32, u64)| {
-        pass.0 == 0 && pass.1 == 501 && if listed { of_lists(pass.2, 4, false) } else { pass.2 == 3 }
+        pass.0 == 0
+            && pass.1 == 501
+            && if listed { of_lists(pass.2, 4, false) } else { pass.2 == 3 }
     };
     let mut target = Running::start(&program, &["wake", "500"]);
     wait_until_all_sleep(target.pid());
@@ -237,7 +265,8 @@ fn rotation(name_of_test: &str, open: impl Fn() -> Bpf) {
         let mut passes = Passes::by(open(), target.pid(), parked::turns(10_000_000));
         passes.looks = Looks::new(target.pid(), 1000).expect("its threads").without_clock();
         let first = passes.next();
-        let seen: BTreeMap<String, ThreadKey> = looks(&first.events).map(|look| (name(look), look.thread)).collect();
+        let seen: BTreeMap<String, ThreadKey> =
+            looks(&first.events).map(|look| (name(look), look.thread)).collect();
         assert_eq!(seen.len(), 501, "500 and the leader");
         let second = silent(passes.next());
         (passes, seen, second)
@@ -251,7 +280,11 @@ fn rotation(name_of_test: &str, open: impl Fn() -> Bpf) {
         for _ in 0..12 {
             assert_eq!(silent(passes.next()), (0, 0, 0));
             let (events, visited, calls) = silent(passes.next());
-            assert_eq!((events, visited), (0, 100), "50 in each round, as many at a time as fit into one list");
+            assert_eq!(
+                (events, visited),
+                (0, 100),
+                "50 in each round, as many at a time as fit into one list"
+            );
             assert!(of_lists(calls, 1, false), "{calls}");
         }
     } else {
@@ -266,7 +299,8 @@ fn rotation(name_of_test: &str, open: impl Fn() -> Bpf) {
     passes.looks.leave_nobody_out();
     assert_eq!(silent(passes.next()), (0, 501, 3));
     assert_eq!(of_files(&passes.looks), before, "no file of any thread was read");
-    // One that is woken and waits again, and the leader that woke it, are noticed within a rotation, once each.
+    // One that is woken and waits again, and the leader that woke it, are noticed within a
+    // rotation, once each.
     for woken in [7, 499] {
         let wake = |passes: &mut Passes| {
             ask(&mut target, &format!("{woken}\n"));
@@ -276,10 +310,15 @@ fn rotation(name_of_test: &str, open: impl Fn() -> Bpf) {
             for _ in 0..12 {
                 found.extend(passes.next().events);
             }
-            let of = |who: &str| looks(&found).filter(|look| name(look) == who).cloned().collect::<Vec<_>>();
+            let of = |who: &str| {
+                looks(&found).filter(|look| name(look) == who).cloned().collect::<Vec<_>>()
+            };
             let look = of(&format!("park-{woken}"));
             assert_eq!((look.len(), of("cap_threads-bpf").len(), looks(&found).count()), (1, 1, 2));
-            assert!(matches!(look[0].seen, Seen::Blocked(_)) && look[0].counters.expect("read").run_ns >= burned);
+            assert!(
+                matches!(look[0].seen, Seen::Blocked(_))
+                    && look[0].counters.expect("read").run_ns >= burned
+            );
             passes.looks.leave_nobody_out();
             passes.next();
             (0..9).map(|_| silent(passes.next())).collect::<Vec<_>>()
@@ -288,18 +327,27 @@ fn rotation(name_of_test: &str, open: impl Fn() -> Bpf) {
             // They were woken soon after they were parked.
             std::thread::sleep(Duration::from_nanos(RESTLESS));
             passes.next();
-            assert_eq!(silent(passes.next()).1 % if listed { 50 } else { 501 }, 0, "both are parked again");
+            assert_eq!(
+                silent(passes.next()).1 % if listed { 50 } else { 501 },
+                0,
+                "both are parked again"
+            );
         };
         // Having moved they are visited in every round: an iterator, its rows, its end.
         let visits = in_time(&mut passes, wake, park);
         assert!(visits.iter().all(|pass| pass.0 == 0 && alone(*pass, 2)), "{visits:?}");
     }
-    // A sample proves that a thread has moved: it is visited in the next round, whoever's turn it is.
+    // A sample proves that a thread has moved: it is visited in the next round, whoever's turn it
+    // is.
     passes.looks.leave_nobody_out();
     passes.next();
     let thread = seen["park-100"];
     assert_eq!(passes.looks.sampled(thread.tid, 1).map(|(key, _)| key), Some(thread));
-    assert_eq!(silent(passes.next()), (0, 0, 0), "a sample from before its last look proves nothing");
+    assert_eq!(
+        silent(passes.next()),
+        (0, 0, 0),
+        "a sample from before its last look proves nothing"
+    );
     let lost = seen["park-300"];
     let sampled = |passes: &mut Passes| {
         passes.looks.sampled(thread.tid, Ns::MAX);
@@ -342,13 +390,15 @@ fn who_is_born_or_dies_is_noticed_at_once() {
     assert_eq!(next_number(&mut target), 1);
     wait_until_all_sleep(target.pid());
     let pass = passes.next();
-    let born = looks(&pass.events).find(|look| name(look) == "park-100").expect("it is told").thread;
+    let born =
+        looks(&pass.events).find(|look| name(look) == "park-100").expect("it is told").thread;
     ask(&mut target, "dies\n");
     assert_eq!(next_number(&mut target), 2);
     // Whoever joins a thread may go on before it is gone.
     let place = format!("/proc/{}/task/{}", target.pid(), born.tid);
     wait_until("it is gone", || !std::path::Path::new(&place).exists());
-    let ended = |event: &Event| matches!(event, Event::ThreadEnded { thread, .. } if *thread == born);
+    let ended =
+        |event: &Event| matches!(event, Event::ThreadEnded { thread, .. } if *thread == born);
     assert_eq!(passes.next().events.into_iter().filter(ended).count(), 1);
 }
 
@@ -369,8 +419,12 @@ fn who_takes_anothers_place_is_noticed_in_turn() {
         };
         let pid = change("born\n", 1);
         let mut passes = Passes::by(bpf.expect("it works"), pid, 1);
-        let last =
-            |pass: &Pass| looks(&pass.events).filter(|look| name(look) == "park-20").map(|look| look.thread).last();
+        let last = |pass: &Pass| {
+            looks(&pass.events)
+                .filter(|look| name(look) == "park-20")
+                .map(|look| look.thread)
+                .last()
+        };
         let first = last(&passes.next()).expect("it is told");
         change("dies\n", 2);
         let gone = format!("/proc/{pid}/task/{}", first.tid);
@@ -399,7 +453,8 @@ fn rows_of(bpf: &mut Bpf, pid: u32, visit: Visit) -> Vec<(Row, Vec<u8>)> {
     rows
 }
 
-/// A thread gives the same row however it is visited, and a list may be longer than what fits into one read.
+/// A thread gives the same row however it is visited, and a list may be longer than what fits into
+/// one read.
 #[test]
 fn all_ways_to_visit_a_thread_tell_the_same() {
     if !works() {
@@ -425,10 +480,14 @@ fn all_ways_to_visit_a_thread_tell_the_same() {
     };
     let everybody = Again { everybody: true, tids: vec![] };
     let all = without_time(rows_of(&mut bpf, pid, Visit { only: None, again: everybody.clone() }));
-    let threads: Vec<Single> = all.values().map(|(row, _)| Single { tid: row.tid, id: row.id }).collect();
+    let threads: Vec<Single> =
+        all.values().map(|(row, _)| Single { tid: row.tid, id: row.id }).collect();
     let by_name = Visit {
         only: Some(threads.clone()),
-        again: Again { everybody: false, tids: threads.iter().rev().map(|thread| thread.tid).collect() },
+        again: Again {
+            everybody: false,
+            tids: threads.iter().rev().map(|thread| thread.tid).collect(),
+        },
     };
     let mut each = Bpf::open_without_lists().expect("it works");
     each.add(pid).expect("a process");
@@ -444,7 +503,8 @@ fn all_ways_to_visit_a_thread_tell_the_same() {
         } else {
             assert_eq!(calls, 3 * THREADS as u64);
         }
-        let silent = rows_of(bpf, pid, Visit { only: Some(threads.clone()), again: Again::default() });
+        let silent =
+            rows_of(bpf, pid, Visit { only: Some(threads.clone()), again: Again::default() });
         assert_eq!((silent.len(), bpf.counts().visited), (0, THREADS as u32));
         // Some of them, in several pieces of the list.
         let some = [threads[300].tid, threads[5].tid, threads[200].tid];
@@ -461,7 +521,8 @@ fn processes_come_and_go() {
         return;
     }
     let program = build("cap_threads.c", "bpf-two", &["-O1"]);
-    let (one, two) = (Running::start(&program, &["park", "3"]), Running::start(&program, &["park", "5"]));
+    let (one, two) =
+        (Running::start(&program, &["park", "3"]), Running::start(&program, &["park", "5"]));
     let mut bpf = Bpf::open().expect("it works");
     let visited = |bpf: &mut Bpf, pid: u32| {
         bpf.begin(pid, Default::default()).expect("a pass");
@@ -473,7 +534,8 @@ fn processes_come_and_go() {
     assert_eq!((visited(&mut bpf, one.pid()), visited(&mut bpf, two.pid())), (6, 8));
     // Ids of threads are given away again: who has one now may be somebody else.
     let leader = |bpf: &mut Bpf, pid| {
-        let rows = rows_of(bpf, pid, Visit { only: None, again: Again { everybody: true, tids: vec![] } });
+        let rows =
+            rows_of(bpf, pid, Visit { only: None, again: Again { everybody: true, tids: vec![] } });
         let row = rows.iter().find(|(row, _)| row.tid == pid).expect("it was visited").0;
         Single { tid: row.tid, id: row.id }
     };
@@ -504,13 +566,17 @@ fn when_it_fails_the_next_way_takes_over() {
     let target = Running::start(&program, &["park", "2"]);
     wait_until_all_sleep(target.pid());
     let links = || -> Vec<i32> {
-        let files = std::fs::read_dir("/proc/self/fd").expect("our files").map(|entry| entry.expect("an entry").path());
+        let files = std::fs::read_dir("/proc/self/fd")
+            .expect("our files")
+            .map(|entry| entry.expect("an entry").path());
         let link = |path: &std::path::PathBuf| {
             std::fs::read_link(path).is_ok_and(|to| to.to_string_lossy().contains("bpf_link"))
         };
         files
             .filter(link)
-            .map(|path| path.file_name().expect("a number").to_string_lossy().parse().expect("a number"))
+            .map(|path| {
+                path.file_name().expect("a number").to_string_lossy().parse().expect("a number")
+            })
             .collect()
     };
     let before = links();
@@ -532,8 +598,7 @@ fn when_it_fails_the_next_way_takes_over() {
     assert!(notice.contains("BPF has failed") && notice.contains("capturing by perf"), "{notice}");
     let by_perf = events.len();
     let spinning = |event: &Event| matches!(event, Event::Look(l) if name(l) == "spin-1" && l.seen == Seen::OnCpu);
-    let parked =
-        |event: &Event| matches!(event, Event::Look(l) if name(l) == "park-1" && matches!(l.seen, Seen::Blocked(_)));
+    let parked = |event: &Event| matches!(event, Event::Look(l) if name(l) == "park-1" && matches!(l.seen, Seen::Blocked(_)));
     assert!(events[..mark].iter().any(parked), "told by bpf");
     // The new way reads everybody afresh.
     read_until(&mut reader, &mut events, |events| {
@@ -548,13 +613,15 @@ fn samples_of_others_never_reach_the_ring() {
         return;
     }
     let program = build("cap_threads.c", "bpf-filter", &["-O1"]);
-    let (target, _other) = (Running::start(&program, &["wake", "3"]), Running::start(&program, &["park", "1"]));
+    let (target, _other) =
+        (Running::start(&program, &["wake", "3"]), Running::start(&program, &["park", "1"]));
     let pid = target.pid();
     wait_until_all_sleep(pid);
     let mut bpf = Bpf::open().expect("it works");
     bpf.add(pid).expect("a process");
     let open = |filter| {
-        let mut perf = Perf::open_filtered(pid, pid, 1_000_000, 100, now(), filter).expect("permitted");
+        let mut perf =
+            Perf::open_filtered(pid, pid, 1_000_000, 100, now(), filter).expect("permitted");
         std::thread::sleep(Duration::from_millis(5));
         perf.start_due(now());
         perf

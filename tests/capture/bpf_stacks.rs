@@ -1,4 +1,5 @@
-//! The stacks that come with the rows of the task iterator, judged by elfutils; and whose they are, in pid namespaces.
+//! The stacks that come with the rows of the task iterator, judged by elfutils; and whose they are,
+//! in pid namespaces.
 
 #[allow(dead_code)]
 #[path = "../unwinding/support.rs"]
@@ -22,7 +23,8 @@ use crate::common::{Running, build, skipped, wait_until};
 use crate::support::*;
 use walks::{Stack, Symbols, blocked_threads, eu_stack};
 
-/// Samples with real walks; the last blocked look of each thread once every one of `wanted` has had one, by thread.
+/// Samples with real walks; the last blocked look of each thread once every one of `wanted` has had
+/// one, by thread.
 fn blocked_looks(pid: u32, files: &Files, wanted: &BTreeSet<u32>) -> BTreeMap<u32, Look> {
     let target = std::sync::Arc::new(Target::attach(pid).expect("attached"));
     let plan: Plan = plan(CaptureChoice::Bpf, 10);
@@ -83,15 +85,20 @@ fn every_kind_of_blocked_stack_is_what_elfutils_says() {
         let threads = blocked_threads(pid);
         let files = Files::default();
         let told = blocked_looks(pid, &files, &threads.values().copied().collect());
-        let mut addresses = Addresses { files: &files, maps: Maps::read(pid).expect("maps"), known: HashMap::new() };
+        let mut addresses = Addresses {
+            files: &files,
+            maps: Maps::read(pid).expect("maps"),
+            known: HashMap::new(),
+        };
         let judge = eu_stack(pid);
         let mut wrong = Vec::new();
         for (kind, tid) in &threads {
             let look = &told[tid];
-            // All others are whole, also those deeper than 63 KiB, on an alternate stack, or without
-            // frame pointers.
+            // All others are whole, also those deeper than 63 KiB, on an alternate stack, or
+            // without frame pointers.
             let end = match kind.as_str() {
-                // A coroutine has no caller; elfutils goes on where makecontext left what follows it.
+                // A coroutine has no caller; elfutils goes on where makecontext left what follows
+                // it.
                 "context" => Some(Marker::NoUnwindInfo),
                 _ => None,
             };
@@ -100,13 +107,19 @@ fn every_kind_of_blocked_stack_is_what_elfutils_says() {
             // Of a deep stack both ends.
             let folded = frames.iter().position(|frame| *frame == RawFrame::marker(Marker::Folded));
             assert_eq!(folded.is_some(), kind == "too_deep", "{kind}");
-            let frames: Vec<RawFrame> =
-                frames.iter().copied().filter(|frame| *frame != RawFrame::marker(Marker::Folded)).collect();
+            let frames: Vec<RawFrame> = frames
+                .iter()
+                .copied()
+                .filter(|frame| *frame != RawFrame::marker(Marker::Folded))
+                .collect();
             if let Some(folded) = folded {
                 judged.drain(folded..judged.len().saturating_sub(frames.len() - folded));
             }
             let seen = addresses.of(&frames);
-            if ends_in(look) != end || look.recovered || seen[..] != judged[..seen.len().min(judged.len())] {
+            if ends_in(look) != end
+                || look.recovered
+                || seen[..] != judged[..seen.len().min(judged.len())]
+            {
                 wrong.push(format!(
                     "{kind}: {:?} {} {seen:x?}\n  eu-stack: {judged:x?}",
                     ends_in(look),
@@ -135,7 +148,8 @@ fn two_thousand_blocked_stacks_are_what_elfutils_says() {
     check_names(pid);
     let files = Files::default();
     let told = blocked_looks(pid, &files, &threads);
-    let mut addresses = Addresses { files: &files, maps: Maps::read(pid).expect("maps"), known: HashMap::new() };
+    let mut addresses =
+        Addresses { files: &files, maps: Maps::read(pid).expect("maps"), known: HashMap::new() };
     // The judge stops the threads one after the other, which takes minutes where others spin.
     let process = rustix::process::Pid::from_raw(pid as i32).expect("a pid");
     rustix::process::kill_process(process, rustix::process::Signal::STOP).expect("stopped");
@@ -163,9 +177,13 @@ fn check_shares(running: &mut Running, program: &Path) {
     };
     let files = Files::default();
     let target = std::sync::Arc::new(Target::attach(running.pid()).expect("attached"));
-    let (sampler, mut reader) =
-        Sampler::start(vec![target], files.clone(), Default::default(), plan(CaptureChoice::Bpf, 10))
-            .expect("sampling");
+    let (sampler, mut reader) = Sampler::start(
+        vec![target],
+        files.clone(),
+        Default::default(),
+        plan(CaptureChoice::Bpf, 10),
+    )
+    .expect("sampling");
     let mut events = Vec::new();
     read_until(&mut reader, &mut events, |events| ticks(events) > 10);
     let (before, from) = (truth(running), now());
@@ -173,7 +191,8 @@ fn check_shares(running: &mut Running, program: &Path) {
     // Enough for the normal approximation below, also where others take most of the time.
     let of = |events: &[Event], spin: usize| {
         let who = format!("spin-{spin}");
-        let sampled = |look: &&Look| look.seen == Seen::OnCpu && look.at >= from && name(look) == who;
+        let sampled =
+            |look: &&Look| look.seen == Seen::OnCpu && look.at >= from && name(look) == who;
         looks(events).filter(sampled).count()
     };
     read_until(&mut reader, &mut events, |events| (0..BUSY).all(|spin| of(events, spin) >= 50));
@@ -181,10 +200,14 @@ fn check_shares(running: &mut Running, program: &Path) {
     drop(sampler);
     let symbols = Symbols::of(program);
     let mut samples: HashMap<String, [f64; 3]> = HashMap::new();
-    for look in looks(&events).filter(|look| look.seen == Seen::OnCpu && (from..to).contains(&look.at)) {
+    for look in
+        looks(&events).filter(|look| look.seen == Seen::OnCpu && (from..to).contains(&look.at))
+    {
         let walk = sampletop::unwinder::Walk { end: None, recovered: false };
         let names = Stack { walk, frames: look.stack.clone() }.names(&files, &[&symbols]);
-        if let Some(found) = names.iter().find_map(|name| functions.iter().position(|function| function == name)) {
+        if let Some(found) =
+            names.iter().find_map(|name| functions.iter().position(|function| function == name))
+        {
             samples.entry(name(look)).or_default()[found] += 1.0;
         }
     }
@@ -214,13 +237,22 @@ fn check_names(pid: u32) {
     let dump: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let mut checked = 0;
     for thread in dump["threads"].as_array().expect("threads") {
-        let Some(number) = thread["name"].as_str().and_then(|name| name.strip_prefix("wait-")) else { continue };
+        let Some(number) = thread["name"].as_str().and_then(|name| name.strip_prefix("wait-"))
+        else {
+            continue;
+        };
         let depth = number.parse::<usize>().expect("a number") % 40;
         let mut expected = vec!["wait_here"];
         expected.extend((0..=depth).rev().map(|call| if call % 2 == 0 { "even" } else { "odd" }));
         expected.push("wait_deep");
-        let frames = thread["frames"].as_array().expect("frames").iter().map(|f| f["frame"].as_str().expect("text"));
-        let own: Vec<&str> = frames.filter(|frame| ["wait_here", "even", "odd", "wait_deep"].contains(frame)).collect();
+        let frames = thread["frames"]
+            .as_array()
+            .expect("frames")
+            .iter()
+            .map(|f| f["frame"].as_str().expect("text"));
+        let own: Vec<&str> = frames
+            .filter(|frame| ["wait_here", "even", "odd", "wait_deep"].contains(frame))
+            .collect();
         assert_eq!(own, expected, "{thread}");
         assert_eq!(thread["complete"], true, "{thread}");
         checked += 1;
@@ -231,14 +263,19 @@ fn check_names(pid: u32) {
 /// The leader and those called `wait-N`.
 fn blocked_threads_of_crowd(pid: u32) -> BTreeSet<u32> {
     let entries = std::fs::read_dir(format!("/proc/{pid}/task")).expect("threads");
-    let tids = entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().parse().expect("a number"));
+    let tids = entries.map(|entry| {
+        entry.expect("an entry").file_name().to_string_lossy().parse().expect("a number")
+    });
     let spins = |tid: &u32| {
-        std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm")).expect("its name").starts_with("spin-")
+        std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm"))
+            .expect("its name")
+            .starts_with("spin-")
     };
     tids.filter(|tid| !spins(tid)).collect()
 }
 
-/// While mappings change without rest the end of a stack cannot always be found in the kernel: it is then read by us.
+/// While mappings change without rest the end of a stack cannot always be found in the kernel: it
+/// is then read by us.
 #[test]
 fn stacks_are_whole_while_mappings_change() {
     if !works() {
@@ -247,20 +284,26 @@ fn stacks_are_whole_while_mappings_change() {
     let program = build("bpf_crowd.c", "maps", &["-O2"]);
     let running = Running::start(&program, &["maps", "20"]);
     let leader = format!("/proc/{0}/task/{0}/stat", running.pid());
-    wait_until("the leader waits", || std::fs::read_to_string(&leader).is_ok_and(|stat| stat.contains(") S ")));
+    wait_until("the leader waits", || {
+        std::fs::read_to_string(&leader).is_ok_and(|stat| stat.contains(") S "))
+    });
     let files = Files::default();
     let target = std::sync::Arc::new(Target::attach(running.pid()).expect("attached"));
     let (sampler, mut reader) =
-        Sampler::start(vec![target], files, Default::default(), plan(CaptureChoice::Bpf, 5)).expect("sampling");
+        Sampler::start(vec![target], files, Default::default(), plan(CaptureChoice::Bpf, 5))
+            .expect("sampling");
     let mut events = read_for(&mut reader, Duration::from_secs(2));
-    let naps = |look: &&Look| name(look).starts_with("wait-") && matches!(look.seen, Seen::Blocked(_));
+    let naps =
+        |look: &&Look| name(look).starts_with("wait-") && matches!(look.seen, Seen::Blocked(_));
     read_until(&mut reader, &mut events, |events| looks(events).filter(naps).count() > 200);
     drop(sampler);
     let naps: Vec<&Look> = looks(&events).filter(naps).collect();
     let whole = naps.iter().filter(|look| ends_in(look).is_none()).count();
     assert_eq!(whole, naps.len(), "{:?}", naps.iter().find(|look| ends_in(look).is_some()));
     // Who stands still meanwhile is told once.
-    let leader = looks(&events).filter(|look| look.thread.tid == running.pid() && look.seen != Seen::Running).count();
+    let leader = looks(&events)
+        .filter(|look| look.thread.tid == running.pid() && look.seen != Seen::Running)
+        .count();
     assert_eq!(leader, 1);
 }
 
@@ -280,7 +323,9 @@ fn check_ids(pid: u32) {
     let told: BTreeSet<u32> = looks(&events).map(|look| look.thread.tid).collect();
     let entries = std::fs::read_dir(format!("/proc/{pid}/task")).expect("threads");
     let there: BTreeSet<u32> = entries
-        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().parse().expect("a number"))
+        .map(|entry| {
+            entry.expect("an entry").file_name().to_string_lossy().parse().expect("a number")
+        })
         .collect();
     assert_eq!(told, there);
     assert!(looks(&events).all(|look| look.thread.pid == pid));
@@ -312,16 +357,22 @@ fn ids_are_those_of_our_own_pid_namespace() {
     }
     // sampletop inside, with its target.
     let this = std::env::current_exe().expect("this program");
-    let output =
-        unshare(&[this.to_str().expect("text"), "--exact", "bpf_stacks::helper_inside_a_pid_namespace", "--nocapture"])
-            .env(INSIDE, &program)
-            .output()
-            .expect("it starts again");
-    let words = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let output = unshare(&[
+        this.to_str().expect("text"),
+        "--exact",
+        "bpf_stacks::helper_inside_a_pid_namespace",
+        "--nocapture",
+    ])
+    .env(INSIDE, &program)
+    .output()
+    .expect("it starts again");
+    let words = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && words.contains("1 passed"), "{words}");
     // Only the target inside.
     let args = ["--pid", "--fork", "--kill-child", program.to_str().expect("text"), "park", "3"];
     let outer = Running::start("/usr/bin/unshare".as_ref(), &args);
-    let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", outer.pid())).expect("its child");
+    let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", outer.pid()))
+        .expect("its child");
     check_ids(children.trim().parse().expect("one"));
 }

@@ -1,4 +1,5 @@
-//! A COMMAND of sampletop's own, which is held until capture is open: what is told of it before its exec.
+//! A COMMAND of sampletop's own, which is held until capture is open: what is told of it before its
+//! exec.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -23,17 +24,24 @@ fn is_exec(event: &Event) -> bool {
 /// It waits in our own code, which is none of the COMMAND's.
 fn no_stack_is_told_of_a_command_before_its_exec(choice: CaptureChoice) {
     let mut launch = held();
-    let (sampler, mut reader) = start_plan(launch.pid(), Plan { own_child: true, ..plan(choice, 5) });
+    let (sampler, mut reader) =
+        start_plan(launch.pid(), Plan { own_child: true, ..plan(choice, 5) });
     let mut events = Vec::new();
     read_until(&mut reader, &mut events, |events| ticks(events) > 5);
     launch.go().expect("it starts");
-    let waits = |event: &Event| matches!(event, Event::Look(look) if matches!(look.seen, Seen::Blocked(_)));
-    read_until(&mut reader, &mut events, |events| events.iter().any(is_exec) && events.iter().any(waits));
+    let waits =
+        |event: &Event| matches!(event, Event::Look(look) if matches!(look.seen, Seen::Blocked(_)));
+    read_until(&mut reader, &mut events, |events| {
+        events.iter().any(is_exec) && events.iter().any(waits)
+    });
     drop(sampler);
     launch.end();
     let exec = events.iter().position(is_exec).expect("an exec");
     let before: Vec<_> = looks(&events[..exec]).filter(|look| look.seen != Seen::OnCpu).collect();
-    assert!(before.iter().any(|look| look.counters.is_some()), "its CPU time counts from the first: {events:?}");
+    assert!(
+        before.iter().any(|look| look.counters.is_some()),
+        "its CPU time counts from the first: {events:?}"
+    );
     for look in before {
         assert!(look.stack.is_empty() && look.seen == Seen::Running, "{look:?}");
     }
@@ -51,7 +59,10 @@ fn the_exec_of_a_command_is_noticed_at_once(choice: CaptureChoice) {
     let mut events = Vec::new();
     read_until(&mut reader, &mut events, |events| events.iter().any(is_exec));
     let at = events.iter().find(|event| is_exec(event)).map(time_of).expect("an exec");
-    assert!(at < sampler.began() + interval.as_nanos() as u64 / 2, "not by the second tick: {events:?}");
+    assert!(
+        at < sampler.began() + interval.as_nanos() as u64 / 2,
+        "not by the second tick: {events:?}"
+    );
     drop(sampler);
     launch.end();
 }

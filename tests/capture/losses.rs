@@ -10,7 +10,9 @@ use sampletop::capture::perf::Perf;
 use sampletop::capture::schedule::now;
 use sampletop::capture::{Plan, Sampler, Walkers};
 use sampletop::config::CaptureChoice;
-use sampletop::model::frame::{Counters, Event, Losses, Marker, Ns, RawFrame, RawName, Seen, Syscall};
+use sampletop::model::frame::{
+    Counters, Event, Losses, Marker, Ns, RawFrame, RawName, Seen, Syscall,
+};
 use sampletop::process::memory::Memory;
 use sampletop::process::target::Target;
 use sampletop::unwinder::{Registers, StackBytes, Unwinder, Walk};
@@ -24,7 +26,14 @@ struct Endings(usize);
 impl Unwinder for Endings {
     fn walk(&mut self, _: &Registers, _: StackBytes<'_>, out: &mut Vec<RawFrame>) -> Walk {
         use Marker::*;
-        let all = [None, Some(Truncated), Some(TooDeep), Some(NoUnwindInfo), Some(BadUnwind), Some(OutsideMaps)];
+        let all = [
+            None,
+            Some(Truncated),
+            Some(TooDeep),
+            Some(NoUnwindInfo),
+            Some(BadUnwind),
+            Some(OutsideMaps),
+        ];
         let end = all[self.0 % all.len()];
         self.0 += 1;
         out.extend(end.map(RawFrame::marker));
@@ -39,10 +48,14 @@ fn walks_that_fail_are_counted_by_cause() {
     let attached = Arc::new(Target::attach(target.pid()).expect("attached"));
     let walkers = Walkers { walk_copied: Box::new(|_| Box::new(Endings(0))), walk_stopped: None };
     let (sampler, mut reader) =
-        Sampler::start_with(vec![attached], plan(CaptureChoice::Perf, 5), walkers).expect("sampling");
+        Sampler::start_with(vec![attached], plan(CaptureChoice::Perf, 5), walkers)
+            .expect("sampling");
     let mut events = Vec::new();
     let last = |events: &[Event]| {
-        let last = events.iter().rev().find_map(|e| if let Event::Tick(t) = e { Some(t.losses) } else { None });
+        let last = events
+            .iter()
+            .rev()
+            .find_map(|e| if let Event::Tick(t) = e { Some(t.losses) } else { None });
         last.unwrap_or_default()
     };
     let by = |losses: Losses| [losses.no_unwind_info, losses.bad_unwind, losses.outside_maps];
@@ -101,7 +114,8 @@ impl Drop for MostSamples {
     }
 }
 
-/// At 10,000 samples a second where 4,000 are allowed; whoever else samples at up to 1,000 notices nothing.
+/// At 10,000 samples a second where 4,000 are allowed; whoever else samples at up to 1,000 notices
+/// nothing.
 #[test]
 fn times_the_kernel_throttles_are_counted() {
     if !need_root("lowers kernel.perf_event_max_sample_rate for a moment") {
@@ -111,22 +125,32 @@ fn times_the_kernel_throttles_are_counted() {
     let target = Running::start(&program, &["park", "1"]);
     let lowered = match MostSamples::lower(4_000) {
         Ok(lowered) => lowered,
-        Err(error) => return skipped("times_the_kernel_throttles_are_counted", &format!("{MOST_SAMPLES}: {error}")),
+        Err(error) => {
+            return skipped(
+                "times_the_kernel_throttles_are_counted",
+                &format!("{MOST_SAMPLES}: {error}"),
+            );
+        }
     };
     let interval = Duration::from_micros(100);
-    let (sampler, mut reader) = start_plan(target.pid(), Plan { interval, ..plan(CaptureChoice::Perf, 1) });
+    let (sampler, mut reader) =
+        start_plan(target.pid(), Plan { interval, ..plan(CaptureChoice::Perf, 1) });
     let mut events = Vec::new();
-    let throttled = |event: &Event| matches!(event, Event::Tick(tick) if tick.losses.throttled >= 3);
+    let throttled =
+        |event: &Event| matches!(event, Event::Tick(tick) if tick.losses.throttled >= 3);
     read_until(&mut reader, &mut events, |events| events.iter().rev().take(1_000).any(throttled));
     drop((sampler, lowered));
     let (sampler, mut reader) = start(&target, CaptureChoice::Perf, 5);
     let events = read_for(&mut reader, Duration::from_millis(500));
     drop(sampler);
-    assert!(!events.iter().any(|e| matches!(e, Event::Tick(tick) if tick.losses.throttled > 0)), "it is put back");
+    assert!(
+        !events.iter().any(|e| matches!(e, Event::Tick(tick) if tick.losses.throttled > 0)),
+        "it is put back"
+    );
 }
 
-/// A read of the iterator never gives more rows than there are slots, so that no thread is late for want of one: at this seam
-/// only can be seen what would be told of it.
+/// A read of the iterator never gives more rows than there are slots, so that no thread is late for
+/// want of one: at this seam only can be seen what would be told of it.
 #[test]
 fn a_stack_without_a_slot_is_late_and_taken_the_next_time() {
     const { assert!((32 << 10) / rows::ROW < rows::SLOTS, "rows of a read, and slots") };
@@ -151,7 +175,17 @@ fn a_stack_without_a_slot_is_late_and_taken_the_next_time() {
         let counters = Counters { run_ns: 5, delay_ns: 6, runs: 7 };
         let name = RawName::new(b"parked");
         looks.row(
-            &Row { at: 1, tid: pid, process: pid, id: pid, start: 3, name, counters, state: b'S', what },
+            &Row {
+                at: 1,
+                tid: pid,
+                process: pid,
+                id: pid,
+                start: 3,
+                name,
+                counters,
+                state: b'S',
+                what,
+            },
             Copied::default(),
             &mut round,
         );
@@ -165,8 +199,17 @@ fn a_stack_without_a_slot_is_late_and_taken_the_next_time() {
     );
     let registers = Registers { rip: 0x1000, rsp: 0x2000, rbp: Some(0), ..Registers::default() };
     let call = Syscall { number: 0, args: [0; 6] };
-    let (told, counted) =
-        tell(What::Blocked(Blocked { registers, call, fs_base: 0, slot: 0, stack_bytes: 0, kernel_bytes: 0 }));
+    let (told, counted) = tell(What::Blocked(Blocked {
+        registers,
+        call,
+        fs_base: 0,
+        slot: 0,
+        stack_bytes: 0,
+        kernel_bytes: 0,
+    }));
     assert_eq!((counted.late, counted.samples), (1, 1));
-    assert!(matches!(&told[..], [Event::Look(look)] if look.seen == Seen::Blocked(call)), "{told:?}");
+    assert!(
+        matches!(&told[..], [Event::Look(look)] if look.seen == Seen::Blocked(call)),
+        "{told:?}"
+    );
 }

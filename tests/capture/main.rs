@@ -89,15 +89,19 @@ fn no_wait_is_disturbed_and_nobody_traced(choice: CaptureChoice) {
         ask(&mut target, "\n");
         assert_eq!(next_number(&mut target), 0, "EINTR under {mode}");
         let waits = next_number(&mut target);
-        // One that stays is read once (or again in the next round, where it was caught on its way). One that does not was in
-        // another wait each time.
+        // One that stays is read once (or again in the next round, where it was caught on its way).
+        // One that does not was in another wait each time.
         assert!(mode != "stay" || blocked.iter().all(|count| *count <= 2), "{blocked:?}");
         assert!(mode == "stay" || waits >= 60, "{waits} waits");
-        let ran: Vec<Ns> =
-            looks(&events).filter(|l| name(l) == "spin").filter_map(|l| Some(l.counters?.run_ns)).collect();
+        let ran: Vec<Ns> = looks(&events)
+            .filter(|l| name(l) == "spin")
+            .filter_map(|l| Some(l.counters?.run_ns))
+            .collect();
         assert_samples(samples, ran[ran.len() - 1] - ran[0], 5e6 * 0.997, stolen, mode);
         assert!(
-            looks(&events).filter(|l| l.seen == Seen::OnCpu).all(|l| l.counters.is_none() && frames_of_user(l) == 1)
+            looks(&events)
+                .filter(|l| l.seen == Seen::OnCpu)
+                .all(|l| l.counters.is_none() && frames_of_user(l) == 1)
         );
     }
 }
@@ -108,7 +112,10 @@ fn events_come_in_order_of_time_and_ticks_close_their_rounds(choice: CaptureChoi
     let began = now();
     let (sampler, mut reader) = start(&target, choice, 2);
     let clocks = |events: &[Event]| -> Vec<u64> {
-        events.iter().filter_map(|e| if let Event::Tick(t) = e { t.process_cpu_ns } else { None }).collect()
+        events
+            .iter()
+            .filter_map(|e| if let Event::Tick(t) = e { t.process_cpu_ns } else { None })
+            .collect()
     };
     let mut events = Vec::new();
     read_until(&mut reader, &mut events, |events| ticks(events) > 100 && clocks(events).len() > 1);
@@ -156,16 +163,22 @@ fn an_unmoved_thread_costs_one_read_and_sends_nothing() {
         let events = round(&mut looks);
         let after = looks.reads();
         assert_eq!(after.counters - before.counters, 203, "one read for each thread");
-        let more = (after.stats - before.stats, after.names - before.names, after.syscalls - before.syscalls);
+        let more = (
+            after.stats - before.stats,
+            after.names - before.names,
+            after.syscalls - before.syscalls,
+        );
         assert_eq!(more, (0, 2, 2), "and more only of those that run");
         assert_eq!((after.opens, after.lists), (before.opens, before.lists));
         let names: Vec<String> = support::looks(&events).map(name).collect();
         assert!(names.len() == 2 && names.iter().all(|n| n.starts_with("spin-")), "{names:?}");
     }
     // A look that never reached the reducer is sent again, once.
-    let parked = support::looks(&first).find(|look| name(look) == "park-7").expect("it was seen").thread;
+    let parked =
+        support::looks(&first).find(|look| name(look) == "park-7").expect("it was seen").thread;
     looks.unsent(parked.tid);
-    let again = |events: &[Event]| support::looks(events).filter(|look| look.thread == parked).count();
+    let again =
+        |events: &[Event]| support::looks(events).filter(|look| look.thread == parked).count();
     assert_eq!(again(&round(&mut looks)), 1);
     assert_eq!(again(&round(&mut looks)), 0);
     assert_eq!(losses.torn, 0);
@@ -176,7 +189,8 @@ fn threads_that_come_and_go_are_all_told(choice: CaptureChoice) {
     let mut target = Running::start(&program, &["churn"]);
     let (sampler, mut reader) = start(&target, choice, 5);
     let mut events = Vec::new();
-    let number = |look: &Look| name(look).strip_prefix("brief-").and_then(|n| n.parse::<usize>().ok());
+    let number =
+        |look: &Look| name(look).strip_prefix("brief-").and_then(|n| n.parse::<usize>().ok());
     read_until(&mut reader, &mut events, |events| looks(events).any(|look| number(look).is_some()));
     let first = looks(&events).find_map(number).expect("one");
     events.extend(read_for(&mut reader, Duration::from_secs(2)));
@@ -185,7 +199,9 @@ fn threads_that_come_and_go_are_all_told(choice: CaptureChoice) {
     // Then all have ended but the leader and the parked one.
     let lives = |events: &[Event]| {
         let seen: BTreeSet<_> = looks(events).map(|look| look.thread).filter(is_known).collect();
-        let ended = |event: &Event| if let Event::ThreadEnded { thread, .. } = event { Some(*thread) } else { None };
+        let ended = |event: &Event| {
+            if let Event::ThreadEnded { thread, .. } = event { Some(*thread) } else { None }
+        };
         let ended: BTreeSet<_> = events.iter().filter_map(ended).collect();
         seen.difference(&ended).count()
     };
@@ -200,17 +216,23 @@ fn threads_that_come_and_go_are_all_told(choice: CaptureChoice) {
                 assert!(!ended.contains(&look.thread), "a look after the end of {:?}", look.thread);
                 seen.entry(look.thread).or_insert_with(|| name(look));
             }
-            Event::ThreadEnded { thread, .. } => assert!(ended.insert(*thread), "{thread:?} ended twice"),
+            Event::ThreadEnded { thread, .. } => {
+                assert!(ended.insert(*thread), "{thread:?} ended twice")
+            }
             _ => {}
         }
     }
     assert_eq!(lives(&events), 2);
-    // Each lives 20 ms: none is missed, but where rounds come too late. From the end of a thread one learns that there may be
-    // new ones, so that these are met a round later.
-    let rounds: Vec<Ns> = events.iter().filter(|e| matches!(e, Event::Tick(_))).map(time_of).collect();
+    // Each lives 20 ms: none is missed, but where rounds come too late. From the end of a thread
+    // one learns that there may be new ones, so that these are met a round later.
+    let rounds: Vec<Ns> =
+        events.iter().filter(|e| matches!(e, Event::Tick(_))).map(time_of).collect();
     let missed: u64 = rounds.windows(4).map(|four| (four[3] - four[0]) / 20_000_000).sum();
     let told = ended.iter().filter(|key| seen.contains_key(key)).count();
-    assert!(born > first && told + missed as usize >= born - first, "{told} of {first}..{born}, {missed} were brief");
+    assert!(
+        born > first && told + missed as usize >= born - first,
+        "{told} of {first}..{born}, {missed} were brief"
+    );
 }
 
 fn exec_is_noticed_also_of_the_same_file_and_from_another_thread(choice: CaptureChoice) {
@@ -219,37 +241,59 @@ fn exec_is_noticed_also_of_the_same_file_and_from_another_thread(choice: Capture
     let (sampler, mut reader) = start(&target, choice, 5);
     let mut events = Vec::new();
     for (count, line) in ["leader\n", "thread\n", "leader\n"].iter().enumerate() {
-        let sampled =
-            |event: &Event| matches!(event, Event::Look(look) if name(look) == "spin-0" && look.seen == Seen::OnCpu);
+        let sampled = |event: &Event| matches!(event, Event::Look(look) if name(look) == "spin-0" && look.seen == Seen::OnCpu);
         let mark = events.len();
         read_until(&mut reader, &mut events, |events| events[mark..].iter().any(sampled));
         ask(&mut target, line);
         assert_eq!(target.lines.next().expect("a line").expect("text"), "ready");
-        let execs = |events: &[Event]| events.iter().filter(|e| matches!(e, Event::Exec { .. })).count();
+        let execs =
+            |events: &[Event]| events.iter().filter(|e| matches!(e, Event::Exec { .. })).count();
         read_until(&mut reader, &mut events, |events| execs(events) > count);
         let mark = events.len();
         read_until(&mut reader, &mut events, |events| events[mark..].iter().any(sampled));
         assert_eq!(execs(&events), count + 1);
     }
     // One leader, and a spinning thread for each of the four programs.
-    let spins: BTreeSet<_> = looks(&events).filter(|look| name(look) == "spin-0").map(|look| look.thread).collect();
+    let spins: BTreeSet<_> =
+        looks(&events).filter(|look| name(look) == "spin-0").map(|look| look.thread).collect();
     assert_eq!(spins.len(), 4);
     drop(sampler);
 }
 
 fn a_target_that_becomes_a_32_bit_program_shows_its_states_only(choice: CaptureChoice) {
-    // By hand: not even libm, which the other targets are linked with, needs to be there for the other word size.
-    let narrow = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cap_narrow-{}", std::process::id()));
+    // By hand: not even libm, which the other targets are linked with, needs to be there for the
+    // other word size.
+    let narrow = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("cap_narrow-{}", std::process::id()));
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/targets/cap_narrow.c");
-    let flags = ["-m32", "-O1", "-nostdlib", "-static", "-ffreestanding", "-fno-stack-protector", "-fno-pie"];
-    let built = std::process::Command::new("cc").args(flags).arg(source).arg("-o").arg(&narrow).output().expect("cc");
+    let flags = [
+        "-m32",
+        "-O1",
+        "-nostdlib",
+        "-static",
+        "-ffreestanding",
+        "-fno-stack-protector",
+        "-fno-pie",
+    ];
+    let built = std::process::Command::new("cc")
+        .args(flags)
+        .arg(source)
+        .arg("-o")
+        .arg(&narrow)
+        .output()
+        .expect("cc");
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     match std::process::Command::new(&narrow).stdout(std::process::Stdio::null()).spawn() {
         Ok(mut child) => {
             child.kill().expect("killed");
             child.wait().expect("waited for");
         }
-        Err(error) => return common::skipped("exec into a 32-bit program", &format!("this kernel runs none: {error}")),
+        Err(error) => {
+            return common::skipped(
+                "exec into a 32-bit program",
+                &format!("this kernel runs none: {error}"),
+            );
+        }
     }
     let program = build("cap_threads.c", &format!("become-{}", choice.word()), &["-O1"]);
     let mut target = Running::start(&program, &["become", narrow.to_str().expect("text")]);
@@ -268,7 +312,10 @@ fn a_target_that_becomes_a_32_bit_program_shows_its_states_only(choice: CaptureC
     let mark = ticks(&events);
     read_until(&mut reader, &mut events, |events| ticks(events) > mark + 10);
     assert!(refused(), "{:?}", sampler.status());
-    let exec = events.iter().position(|event| matches!(event, Event::Exec { .. })).expect("it was noticed");
+    let exec = events
+        .iter()
+        .position(|event| matches!(event, Event::Exec { .. }))
+        .expect("it was noticed");
     let marker = [RawFrame::marker(Marker::NotReadable)];
     assert!(looks(&events[exec..]).all(|look| look.stack == marker || look.seen == Seen::Running));
     assert!(looks(&events[exec..]).any(|look| look.stack == marker));
@@ -285,15 +332,22 @@ fn counters_sum_to_what_the_kernel_says(choice: CaptureChoice) {
     };
     let (before, stolen_before) = (told(), stolen());
     let asked = now();
-    // Two rounds that have begun after that: rounds are told one after the other, and what was in the ring is older.
-    let later = |events: &[Event]| events.iter().filter(|e| matches!(e, Event::Tick(t) if t.at > asked)).count();
+    // Two rounds that have begun after that: rounds are told one after the other, and what was in
+    // the ring is older.
+    let later = |events: &[Event]| {
+        events.iter().filter(|e| matches!(e, Event::Tick(t) if t.at > asked)).count()
+    };
     read_until(&mut reader, &mut events, |events| later(events) > 2);
     let (after, stolen) = (told(), stolen() - stolen_before);
     drop(sampler);
     for spin in 0..2 {
-        let last = looks(&events).filter(|l| name(l) == format!("spin-{spin}")).filter_map(|l| l.counters).last();
+        let last = looks(&events)
+            .filter(|l| name(l) == format!("spin-{spin}"))
+            .filter_map(|l| l.counters)
+            .last();
         let last = last.expect("it was looked at");
-        // A running thread's counters lag by at most a tick of the kernel (10 ms at 100 Hz), which may be kept from coming.
+        // A running thread's counters lag by at most a tick of the kernel (10 ms at 100 Hz), which
+        // may be kept from coming.
         let range = before[spin].saturating_sub(20_000_000 + stolen)..=after[spin];
         assert!(range.contains(&last.run_ns), "{last:?} {range:?}");
         let samples: Vec<Ns> = looks(&events)
@@ -315,7 +369,10 @@ fn a_zombie_leader_does_not_hide_its_threads(choice: CaptureChoice) {
     read_until(&mut reader, &mut events, |events| ticks(events) > 10 && looks(events).any(sampled));
     drop(sampler);
     assert!(looks(&events).all(|look| look.thread.tid != pid), "a zombie is not looked at");
-    let ends = events.iter().filter(|e| matches!(e, Event::ThreadEnded { thread, .. } if thread.tid == pid)).count();
+    let ends = events
+        .iter()
+        .filter(|e| matches!(e, Event::ThreadEnded { thread, .. } if thread.tid == pid))
+        .count();
     assert_eq!(ends, 1);
 }
 
@@ -344,7 +401,9 @@ fn orders_take_effect_at_once_and_a_pause_is_a_gap(choice: CaptureChoice) {
     let unreadable = [RawFrame::marker(Marker::NotReadable)];
     let told = |look: &Look| name(look).starts_with("park-") && look.stack == unreadable;
     let later = |events: &[Event]| events.iter().filter(|event| time_of(event) > changed).count();
-    read_until(&mut reader, &mut after, |events| later(events) > 20 && looks(&events[mark..]).any(told));
+    read_until(&mut reader, &mut after, |events| {
+        later(events) > 20 && looks(&events[mark..]).any(told)
+    });
     assert!(looks(&after).all(|look| look.seen != Seen::OnCpu || look.at <= changed));
     assert!(sampler.status().ptrace_would_help);
 }
@@ -365,11 +424,13 @@ fn the_end_of_the_target_is_told_last(choice: CaptureChoice) {
     assert!(matches!(events[events.len() - 2], Event::Tick(tick) if tick.process_cpu_ns.is_some()));
 }
 
-/// What threads did that are gone is in the process's clock only. It is read once a second, and at the end.
+/// What threads did that are gone is in the process's clock only. It is read once a second, and at
+/// the end.
 fn who_stops_gets_the_last_word_on_cpu_time(choice: CaptureChoice) {
     let program = build("cap_threads.c", &format!("stop-{}", choice.word()), &["-O1"]);
     let mut target = Running::start(&program, &["park", "2"]);
-    let clock = |event: &Event| if let Event::Tick(tick) = event { tick.process_cpu_ns } else { None };
+    let clock =
+        |event: &Event| if let Event::Tick(tick) = event { tick.process_cpu_ns } else { None };
     for interval in [2, 50] {
         let (sampler, mut reader) = start(&target, choice, interval);
         let mut events = Vec::new();
@@ -377,13 +438,18 @@ fn who_stops_gets_the_last_word_on_cpu_time(choice: CaptureChoice) {
         let mark = events.len();
         drop(sampler);
         events.extend(reader.by_ref());
-        let last = mark + events[mark..].iter().rposition(|event| clock(event).is_some()).expect("it was read");
-        // Living threads' own counters lag behind it by a tick of the kernel, or two: they were read later.
+        let last = mark
+            + events[mark..].iter().rposition(|event| clock(event).is_some()).expect("it was read");
+        // Living threads' own counters lag behind it by a tick of the kernel, or two: they were
+        // read later.
         let mut rounds = events[last..].iter().filter(|event| matches!(event, Event::Tick(_)));
         let later = time_of(rounds.next_back().expect("a tick")) - time_of(&events[last]);
         assert!(later >= 20_000_000, "{later}");
         let looked = looks(&events[last..]).filter(|look| look.counters.is_some()).map(name);
-        assert_eq!(looked.filter(|name| name.starts_with("spin-")).collect::<BTreeSet<_>>().len(), 2);
+        assert_eq!(
+            looked.filter(|name| name.starts_with("spin-")).collect::<BTreeSet<_>>().len(),
+            2
+        );
     }
     // Whoever has seen the end first stops us: it is told all the same.
     for _ in 0..3 {
@@ -392,8 +458,11 @@ fn who_stops_gets_the_last_word_on_cpu_time(choice: CaptureChoice) {
         read_until(&mut reader, &mut events, |events| ticks(events) > 1);
         target.child.kill().expect("killed");
         let ended = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
-        rustix::process::waitid(rustix::process::WaitId::Pid(rustix::process::Pid::from_child(&target.child)), ended)
-            .expect("it ends");
+        rustix::process::waitid(
+            rustix::process::WaitId::Pid(rustix::process::Pid::from_child(&target.child)),
+            ended,
+        )
+        .expect("it ends");
         drop(sampler);
         events.extend(reader.by_ref());
         assert!(matches!(events.last(), Some(Event::ProcessEnded { .. })), "{:?}", events.last());
@@ -415,20 +484,24 @@ fn stopped_and_uninterruptible_threads_are_told_in_every_round(choice: CaptureCh
     let mut events = Vec::new();
     read_until(&mut reader, &mut events, |events| ticks(events) > 10);
     whole_rounds(&mut events);
-    let stopped = looks(&events).filter(|look| look.seen == Seen::Stopped && look.stack.len() == 1).count();
+    let stopped =
+        looks(&events).filter(|look| look.seen == Seen::Stopped && look.stack.len() == 1).count();
     assert_eq!((stopped, looks(&events).count()), (5 * ticks(&events), 5 * ticks(&events)));
     let Some(Event::Tick(tick)) = events.last() else { panic!("a tick closes its round") };
     assert_eq!(tick.losses.samples, 5, "each stack was read once");
     signal(rustix::process::Signal::CONT);
     let mut after = Vec::new();
-    let parked =
-        |event: &Event| matches!(event, Event::Look(l) if name(l) == "park-1" && matches!(l.seen, Seen::Blocked(_)));
+    let parked = |event: &Event| matches!(event, Event::Look(l) if name(l) == "park-1" && matches!(l.seen, Seen::Blocked(_)));
     let spinning = |event: &Event| matches!(event, Event::Look(l) if name(l) == "spin-1" && l.seen == Seen::OnCpu);
-    read_until(&mut reader, &mut after, |events| events.iter().any(parked) && events.iter().any(spinning));
+    read_until(&mut reader, &mut after, |events| {
+        events.iter().any(parked) && events.iter().any(spinning)
+    });
     drop(sampler);
 
     let target = Running::start(&program, &["vfork"]);
-    wait_until("it calls vfork", || thread_states(target.pid()).iter().all(|(state, _)| *state == 'D'));
+    wait_until("it calls vfork", || {
+        thread_states(target.pid()).iter().all(|(state, _)| *state == 'D')
+    });
     let (sampler, mut reader) = start(&target, choice, 5);
     let mut events = Vec::new();
     read_until(&mut reader, &mut events, |events| ticks(events) > 10);
@@ -437,7 +510,8 @@ fn stopped_and_uninterruptible_threads_are_told_in_every_round(choice: CaptureCh
     let forks = |look: &&sampletop::model::frame::Look| matches!(look.seen, Seen::Disk(Some(call)) if [56, 58, 435].contains(&call.number));
     assert_eq!(looks(&events).filter(forks).count(), looks(&events).count());
     assert!(looks(&events).count() >= 10);
-    let child = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", target.pid())).expect("its child");
+    let child = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", target.pid()))
+        .expect("its child");
     let child = rustix::process::Pid::from_raw(child.trim().parse().expect("one")).expect("a pid");
     rustix::process::kill_process(child, rustix::process::Signal::KILL).expect("killed");
 }
@@ -452,11 +526,15 @@ fn helper_that_tells_of_gaps() {
     let mut events = Vec::new();
     read_until(&mut reader, &mut events, |events| ticks(events) > 5);
     println!("sampling");
-    let gap = |event: &Event| if let Event::Gap { from, at } = event { Some((*from, *at)) } else { None };
+    let gap =
+        |event: &Event| if let Event::Gap { from, at } = event { Some((*from, *at)) } else { None };
     let place = |events: &[Event]| events.iter().position(|event| gap(event).is_some());
-    read_until(&mut reader, &mut events, |events| place(events).is_some_and(|place| ticks(&events[place..]) > 0));
+    read_until(&mut reader, &mut events, |events| {
+        place(events).is_some_and(|place| ticks(&events[place..]) > 0)
+    });
     let place = place(&events).expect("a gap");
-    let late = |event: &Event| if let Event::Tick(tick) = event { Some(tick.losses.late) } else { None };
+    let late =
+        |event: &Event| if let Event::Tick(tick) = event { Some(tick.losses.late) } else { None };
     let before = events[..place].iter().rev().find_map(late).expect("a tick");
     assert_eq!(events[place..].iter().find_map(late), Some(before + 1), "a tick is late, once");
     let (from, at) = gap(&events[place]).expect("a gap");
@@ -473,7 +551,8 @@ fn a_suspended_sampler_tells_of_the_gap() {
         .stdout(std::process::Stdio::piped())
         .spawn()
         .expect("it starts again");
-    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(helper.stdout.take().expect("piped")));
+    let mut lines =
+        std::io::BufRead::lines(std::io::BufReader::new(helper.stdout.take().expect("piped")));
     assert!(lines.any(|line| line.expect("text").ends_with("sampling")));
     let pid = rustix::process::Pid::from_child(&helper);
     rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("suspended");
@@ -482,7 +561,9 @@ fn a_suspended_sampler_tells_of_the_gap() {
     std::thread::sleep(Duration::from_millis(1_300));
     rustix::process::kill_process(pid, rustix::process::Signal::CONT).expect("resumed");
     let gap: u64 = lines
-        .find_map(|line| line.expect("text").strip_prefix("gap of ").map(|ns| ns.parse().expect("a number")))
+        .find_map(|line| {
+            line.expect("text").strip_prefix("gap of ").map(|ns| ns.parse().expect("a number"))
+        })
         .expect("the gap is told");
     assert!(gap >= 1_300_000_000, "{gap}");
     assert!(helper.wait().expect("it ends").success());

@@ -1,4 +1,5 @@
-//! The governor on a live target, by counts: what looking costs is told to it, so that a busy machine changes nothing.
+//! The governor on a live target, by counts: what looking costs is told to it, so that a busy
+//! machine changes nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +17,12 @@ use crate::support::*;
 const MS: Ns = 1_000_000;
 
 /// Reads events until `done` says so; each tick is told to have cost so much.
-fn pay(reader: &mut Reader, used: &AtomicU64, cost: Ns, mut done: impl FnMut(&[Event]) -> bool) -> Vec<Event> {
+fn pay(
+    reader: &mut Reader,
+    used: &AtomicU64,
+    cost: Ns,
+    mut done: impl FnMut(&[Event]) -> bool,
+) -> Vec<Event> {
     let limit = Instant::now() + LIMIT;
     let mut events = Vec::new();
     while !done(&events) {
@@ -34,7 +40,10 @@ fn pay(reader: &mut Reader, used: &AtomicU64, cost: Ns, mut done: impl FnMut(&[E
 
 /// As the last tick says.
 fn interval(events: &[Event]) -> Option<Ns> {
-    events.iter().rev().find_map(|e| if let Event::Tick(tick) = e { Some(tick.interval_ns) } else { None })
+    events
+        .iter()
+        .rev()
+        .find_map(|e| if let Event::Tick(tick) = e { Some(tick.interval_ns) } else { None })
 }
 
 #[test]
@@ -44,7 +53,8 @@ fn what_costs_too_much_is_done_less_often_until_it_costs_less() {
     let target = Running::start(&program, &["park", "10"]);
     let used = Arc::new(AtomicU64::new(0));
     let overhead = Some(Overhead { percent: 20.0, reducer_ns: used.clone() });
-    let (sampler, mut reader) = start_plan(target.pid(), Plan { overhead, ..plan(CaptureChoice::Perf, 10) });
+    let (sampler, mut reader) =
+        start_plan(target.pid(), Plan { overhead, ..plan(CaptureChoice::Perf, 10) });
 
     // 80 % of a core at 10 ms, 27 % at 30 ms, 16 % at 50 ms.
     let cost = 8 * MS;
@@ -57,17 +67,26 @@ fn what_costs_too_much_is_done_less_often_until_it_costs_less() {
     let spins = ["spin-0", "spin-1"];
     let (stolen_before, end) = (stolen(), Instant::now() + Duration::from_secs(4));
     let looked = |events: &[Event]| {
-        spins.iter().all(|who| looks(events).filter(|l| name(l) == *who && l.counters.is_some()).count() > 1)
+        spins.iter().all(|who| {
+            looks(events).filter(|l| name(l) == *who && l.counters.is_some()).count() > 1
+        })
     };
-    let held = pay(&mut reader, &used, cost, |events| Instant::now() >= end && ticks(events) > 40 && looked(events));
+    let held = pay(&mut reader, &used, cost, |events| {
+        Instant::now() >= end && ticks(events) > 40 && looked(events)
+    });
     let stolen = stolen() - stolen_before;
     assert_eq!(interval(&held), Some(50 * MS));
-    let times: Vec<Ns> = held.iter().filter(|event| matches!(event, Event::Tick(_))).map(time_of).collect();
-    // 50 ms and a tenth more or less each: 40 of them are off by a 60th on average (5 standard deviations).
+    let times: Vec<Ns> =
+        held.iter().filter(|event| matches!(event, Event::Tick(_))).map(time_of).collect();
+    // 50 ms and a tenth more or less each: 40 of them are off by a 60th on average (5 standard
+    // deviations).
     let mean = (times[times.len() - 1] - times[0]) / (times.len() as Ns - 1);
     assert!(mean >= 47 * MS, "{mean} ns from tick to tick");
     let ran = |who: &str| {
-        let ran: Vec<Ns> = looks(&held).filter(|l| name(l) == who).filter_map(|l| Some(l.counters?.run_ns)).collect();
+        let ran: Vec<Ns> = looks(&held)
+            .filter(|l| name(l) == who)
+            .filter_map(|l| Some(l.counters?.run_ns))
+            .collect();
         ran[ran.len() - 1] - ran[0]
     };
     let samples = looks(&held).filter(|look| look.seen == Seen::OnCpu).count();

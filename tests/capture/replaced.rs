@@ -1,4 +1,5 @@
-//! Code that takes the place of other code: no stack is named by what was not there when it was copied.
+//! Code that takes the place of other code: no stack is named by what was not there when it was
+//! copied.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,11 @@ const B: [&str; 3] = ["b_outer", "b_spin", "call_b"];
 
 fn library(who: &str, pad: u32, variant: &str) -> PathBuf {
     let (who_is, pad) = (format!("-DWHO={who}"), format!("-DPAD={pad}"));
-    build("replaced_library.c", &format!("{who}-{variant}"), &["-O2", "-shared", "-fPIC", &who_is, &pad])
+    build(
+        "replaced_library.c",
+        &format!("{who}-{variant}"),
+        &["-O2", "-shared", "-fPIC", &who_is, &pad],
+    )
 }
 
 fn text(path: &Path) -> &str {
@@ -38,7 +43,8 @@ struct Shown {
     all: usize,
 }
 
-/// Counts on-CPU samples. None may show a function of one library beside one of the other's, or beside the other's call.
+/// Counts on-CPU samples. None may show a function of one library beside one of the other's, or
+/// beside the other's call.
 fn check(events: &[Event], files: &Files, symbols: &[&Symbols]) -> Shown {
     let mut shown = Shown::default();
     for look in looks(events).filter(|look| matches!(look.seen, Seen::OnCpu)) {
@@ -80,12 +86,14 @@ impl Burning {
         Burning { target, sampler, reader, events, files }
     }
 
-    /// CPU time by the program's own clock in A and in B, ns, and how often they were at the same address.
+    /// CPU time by the program's own clock in A and in B, ns, and how often they were at the same
+    /// address.
     fn rounds(&mut self, count: usize) -> [u64; 3] {
         ask(&mut self.target, &format!("{count}\n"));
         let Burning { target, reader, events, .. } = self;
         std::thread::scope(|scope| {
-            let told = scope.spawn(|| [next_number(target), next_number(target), next_number(target)]);
+            let told =
+                scope.spawn(|| [next_number(target), next_number(target), next_number(target)]);
             while !told.is_finished() {
                 events.extend(reader.by_ref());
                 std::thread::sleep(std::time::Duration::from_millis(2));
@@ -103,13 +111,17 @@ impl Burning {
     }
 }
 
-/// Of `n` samples, each in one of two libraries by the share of its time: both counts are within 5 standard deviations, which
-/// fails once in a million times by chance (two-sided, normal), and what is neither is told as replaced, for 2 % at most.
+/// Of `n` samples, each in one of two libraries by the share of its time: both counts are within 5
+/// standard deviations, which fails once in a million times by chance (two-sided, normal), and what
+/// is neither is told as replaced, for 2 % at most.
 fn assert_shares(shown: &Shown, own: [u64; 3]) {
     let (a, b) = (shown.of["a"] as f64, shown.of["b"] as f64);
     let (n, p) = (a + b, own[0] as f64 / (own[0] + own[1]) as f64);
     let bound = 5.0 * (n * p * (1.0 - p)).sqrt();
-    assert!(n >= 200.0 && (a - n * p).abs() <= bound, "{a} of {n} samples, {p} of the time: {shown:?}");
+    assert!(
+        n >= 200.0 && (a - n * p).abs() <= bound,
+        "{a} of {n} samples, {p} of the time: {shown:?}"
+    );
     assert!(shown.replaced as f64 <= 0.02 * n + 5.0, "{shown:?}");
 }
 
@@ -158,7 +170,10 @@ fn the_file_that_is_mapped_counts_and_not_its_path(choice: CaptureChoice) {
     drop(sampler);
     events.extend(reader.by_ref());
     let on_cpu = || looks(&events).filter(|look| look.seen == Seen::OnCpu);
-    assert!(on_cpu().all(|look| ends_in(look) != Some(Marker::CodeReplaced)), "nothing was replaced");
+    assert!(
+        on_cpu().all(|look| ends_in(look) != Some(Marker::CodeReplaced)),
+        "nothing was replaced"
+    );
     let names = |look: &Look| walked(look).names(&files, &symbols.each_ref());
     assert!(on_cpu().filter(|look| names(look).iter().any(|name| name == "a_spin")).count() > 100);
     // Renamed over while nothing has it mapped, in turns: one path, two files.

@@ -1,4 +1,5 @@
-//! What a plain user gets. The tests run as root and start themselves again as one who is nobody else.
+//! What a plain user gets. The tests run as root and start themselves again as one who is nobody
+//! else.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -19,7 +20,8 @@ use crate::support::*;
 
 const PROGRAM: &str = "SAMPLETOP_TEST_PROGRAM_OF_A_USER";
 
-/// A user whom no other program on this machine belongs to: memory for rings, descriptors and processes are counted per user.
+/// A user whom no other program on this machine belongs to: memory for rings, descriptors and
+/// processes are counted per user.
 fn nobody_else() -> u32 {
     static USERS: AtomicU32 = AtomicU32::new(0);
     // Process ids have 22 bits at most.
@@ -49,7 +51,8 @@ fn as_nobody(helper: &str, program: &Path) {
         .gid(user)
         .output()
         .expect("it starts again");
-    let words = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let words = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{words}");
     assert!(words.contains("1 passed"), "{words}");
 }
@@ -66,13 +69,17 @@ fn a_plain_user_samples_each_running_thread_once() {
 
 /// The kernel's count of samples that it had no room for; of the last tick.
 fn lost(events: &[Event]) -> f64 {
-    let last = events.iter().rev().find_map(|e| if let Event::Tick(t) = e { Some(t.losses) } else { None });
+    let last = events
+        .iter()
+        .rev()
+        .find_map(|e| if let Event::Tick(t) = e { Some(t.losses) } else { None });
     last.map_or(0, |losses| losses.dropped) as f64
 }
 
 /// Samples of the threads whose names begin so, taken from..to.
 fn samples(events: &[Event], who: &str, from: Ns, to: Ns) -> f64 {
-    let sampled = |l: &&Look| l.seen == Seen::OnCpu && name(l).starts_with(who) && (from..to).contains(&l.at);
+    let sampled =
+        |l: &&Look| l.seen == Seen::OnCpu && name(l).starts_with(who) && (from..to).contains(&l.at);
     looks(events).filter(sampled).count() as f64
 }
 
@@ -90,7 +97,9 @@ fn helper_counts_samples() {
     assert_eq!((status.way.as_str(), status.notice), ("perf", None));
     let mut events = Vec::new();
     let sampled = |events: &[Event], who| samples(events, who, 0, Ns::MAX) > 0.0;
-    read_until(&mut reader, &mut events, |events| sampled(events, "spin-0") && sampled(events, "spin-1"));
+    read_until(&mut reader, &mut events, |events| {
+        sampled(events, "spin-0") && sampled(events, "spin-1")
+    });
     let (before, outer_from, inner_from) = told(&mut target);
     events.extend(read_for(&mut reader, Duration::from_secs(2)));
     let (after, inner_to, outer_to) = told(&mut target);
@@ -99,15 +108,17 @@ fn helper_counts_samples() {
     for spin in 0..2 {
         let name_of = format!("spin-{spin}");
         let expected = (after[spin] - before[spin]) as f64 / 4_985_000.0;
-        // Each CPU's event counts on where it stopped: one sample more or less per CPU. Twice as many would mean that
-        // somebody is sampled by two events.
+        // Each CPU's event counts on where it stopped: one sample more or less per CPU. Twice as
+        // many would mean that somebody is sampled by two events.
         let cpus = std::thread::available_parallelism().expect("cores").get() as f64;
         let most = samples(&events, &name_of, inner_from, inner_to);
         let least = samples(&events, &name_of, outer_from, outer_to) + lost(&events);
         let what = format!("{name_of}: {most} to {least} of {expected}");
         assert!(most <= 1.1 * expected + cpus && least >= 0.8 * expected - cpus, "{what}");
     }
-    assert!(looks(&events).any(|look| name(look) == "park-39" && matches!(look.seen, Seen::Blocked(_))));
+    assert!(
+        looks(&events).any(|look| name(look) == "park-39" && matches!(look.seen, Seen::Blocked(_)))
+    );
 }
 
 #[test]
@@ -123,19 +134,21 @@ fn helper_follows_new_threads() {
     let (sampler, mut reader) = start(&target, CaptureChoice::Auto, 2);
     let mut events = Vec::new();
     read_until(&mut reader, &mut events, |events| samples(events, "brief", 0, Ns::MAX) > 0.0);
-    let (outer_from, begin, inner_from) = (now(), process_cpu(target.pid()).expect("it lives"), now());
+    let (outer_from, begin, inner_from) =
+        (now(), process_cpu(target.pid()).expect("it lives"), now());
     events.extend(read_for(&mut reader, Duration::from_secs(3)));
     let (inner_to, end, outer_to) = (now(), process_cpu(target.pid()).expect("it lives"), now());
     let kernel_visible = sampler.status().kernel_visible;
     drop(sampler);
     events.extend(reader.by_ref());
-    let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").expect("this kernel has perf");
+    let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid")
+        .expect("this kernel has perf");
     assert_eq!(kernel_visible, paranoid.trim().parse::<i32>().expect("a number") < 2);
     let of_kernel = looks(&events).any(|look| frames_of_user(look) < look.stack.len());
     assert!(kernel_visible || !of_kernel, "the kernel shows nothing of itself");
     let expected = (end - begin) as f64 / 1_994_000.0;
-    // Each thread lives at most ten periods, of which the first of each CPU gives nothing. Two events for a thread would
-    // give twice the samples.
+    // Each thread lives at most ten periods, of which the first of each CPU gives nothing. Two
+    // events for a thread would give twice the samples.
     let most = samples(&events, "brief", inner_from, inner_to);
     let least = samples(&events, "brief", outer_from, outer_to) + lost(&events);
     assert!(most <= 1.15 * expected && least >= 0.2 * expected, "{most} to {least} of {expected}");
@@ -158,7 +171,11 @@ fn helper_disturbs_no_wait() {
         let mut events = Vec::new();
         let end = Instant::now() + Duration::from_secs(2);
         read_until(&mut reader, &mut events, |_| {
-            assert!(thread_states(pid).iter().all(|(state, tracer)| *tracer == 0 && !"tT".contains(*state)));
+            assert!(
+                thread_states(pid)
+                    .iter()
+                    .all(|(state, tracer)| *tracer == 0 && !"tT".contains(*state))
+            );
             Instant::now() >= end
         });
         drop(sampler);
@@ -172,7 +189,8 @@ fn limit(resource: Resource, to: u64) {
     setrlimit(resource, Rlimit { current: Some(to), maximum: Some(to) }).expect("lowered");
 }
 
-/// One event for each thread and core does not fit: those who run share what there is, and the rest is named.
+/// One event for each thread and core does not fit: those who run share what there is, and the rest
+/// is named.
 #[test]
 fn more_running_threads_than_descriptors_are_named() {
     let program = build("cap_threads.c", "nobody-many", &["-O1"]);
@@ -188,20 +206,26 @@ fn helper_runs_short_of_descriptors() {
     let (sampler, mut reader) = start(&target, CaptureChoice::Auto, 5);
     assert_eq!(sampler.status().way, "perf");
     let mut events = Vec::new();
-    let short =
-        |status: Status| status.notice.is_some_and(|notice| notice.contains("not sampled for want of descriptors"));
-    let works = |events: &[Event]| looks(events).any(|l| l.seen == Seen::OnCpu && name(l).starts_with("work-"));
+    let short = |status: Status| {
+        status.notice.is_some_and(|notice| notice.contains("not sampled for want of descriptors"))
+    };
+    let works = |events: &[Event]| {
+        looks(events).any(|l| l.seen == Seen::OnCpu && name(l).starts_with("work-"))
+    };
     read_until(&mut reader, &mut events, |events| short(sampler.status()) && works(events));
-    // From now on only two of them run; those that held all events give them up, and nobody is short any more.
+    // From now on only two of them run; those that held all events give them up, and nobody is
+    // short any more.
     ask(&mut target, "\n");
     let spins = |events: &[Event]| {
-        let sampled = |who: &str| looks(events).any(|look| look.seen == Seen::OnCpu && name(look) == who);
+        let sampled =
+            |who: &str| looks(events).any(|look| look.seen == Seen::OnCpu && name(look) == who);
         sampled("spin-0") && sampled("spin-1")
     };
     read_until(&mut reader, &mut events, |events| spins(events) && !short(sampler.status()));
 }
 
-/// The memory for rings is counted per user: of a user's two profilers the second finds less, here nothing.
+/// The memory for rings is counted per user: of a user's two profilers the second finds less, here
+/// nothing.
 #[test]
 fn rings_that_find_no_memory_are_told_from_a_forbidden_call() {
     let program = build("cap_threads.c", "nobody-memory", &["-O1"]);

@@ -13,20 +13,32 @@ pub struct Rounds {
 impl Rounds {
     pub fn of(target: &Running, turns: usize) -> Rounds {
         let looks = Looks::new(target.pid(), 10_000).expect("its threads");
-        Rounds { looks, reader: StackReader::new(Memory::new(target.pid())), turns, first_most: usize::MAX }
+        Rounds {
+            looks,
+            reader: StackReader::new(Memory::new(target.pid())),
+            turns,
+            first_most: usize::MAX,
+        }
     }
 
     fn without_clock(self) -> Rounds {
         Rounds { looks: self.looks.without_clock(), ..self }
     }
 
-    pub fn next(&mut self, unwinder: &mut dyn sampletop::unwinder::Unwinder) -> (Vec<Event>, u64, Losses) {
+    pub fn next(
+        &mut self,
+        unwinder: &mut dyn sampletop::unwinder::Unwinder,
+    ) -> (Vec<Event>, u64, Losses) {
         let (mut events, mut losses) = (Vec::new(), Losses::default());
         let before = self.looks.reads().counters;
         // A pause after each look: the round must come to its end all the same.
         loop {
             let mut round = Round {
-                stacks: Some(Stacks { reader: &mut self.reader, unwinder: &mut *unwinder, reports: None }),
+                stacks: Some(Stacks {
+                    reader: &mut self.reader,
+                    unwinder: &mut *unwinder,
+                    reports: None,
+                }),
                 events: &mut events,
                 moved: &mut Vec::new(),
                 losses: &mut losses,
@@ -44,8 +56,8 @@ impl Rounds {
     }
 }
 
-/// A process of very many threads is taken in over rounds, each of which has a bound: first observations, turns of those that
-/// wait, and the few that run.
+/// A process of very many threads is taken in over rounds, each of which has a bound: first
+/// observations, turns of those that wait, and the few that run.
 #[test]
 fn very_many_threads_are_taken_in_over_rounds() {
     let program = build("cap_threads.c", "taken-in", &["-O1"]);
@@ -60,16 +72,24 @@ fn very_many_threads_are_taken_in_over_rounds() {
         let (events, counters, _) = rounds.next(&mut TopOnly);
         number += 1;
         assert!(number <= 2003_usize.div_ceil(100), "{} seen", seen.len());
-        assert_eq!(rounds.looks.reads().lists - lists, u64::from(number == 1), "one listing is enough");
+        assert_eq!(
+            rounds.looks.reads().lists - lists,
+            u64::from(number == 1),
+            "one listing is enough"
+        );
         for look in looks(&events) {
             seen.insert(look.thread, matches!(look.seen, Seen::Blocked(_)));
         }
         assert_eq!(rounds.looks.not_read_yet(), 2003 - seen.len());
-        // Of each new one twice, to be sure of its stack. Of the first 1,000 all are read again, until they are parked.
+        // Of each new one twice, to be sure of its stack. Of the first 1,000 all are read again,
+        // until they are parked.
         let known = if seen.len() <= 1_100 { seen.len() } else { 1_000 + 50 + 4 };
         assert!(counters as usize <= 2 * 100 + known, "{counters} reads in round {number}");
     }
-    assert!(number >= 20 && seen.values().filter(|waits| **waits).count() == 2001, "{number} rounds, {seen:?}");
+    assert!(
+        number >= 20 && seen.values().filter(|waits| **waits).count() == 2001,
+        "{number} rounds, {seen:?}"
+    );
 }
 
 #[test]
@@ -97,7 +117,8 @@ fn parked_threads_are_looked_at_in_rotation_and_a_woken_one_at_once() {
         let (events, reads, _) = rounds.next(&mut TopOnly);
         assert_eq!((events, reads), (vec![], 20));
     }
-    // One that is woken and waits again, and the leader that woke it, are noticed within a rotation of 11 rounds, once each.
+    // One that is woken and waits again, and the leader that woke it, are noticed within a rotation
+    // of 11 rounds, once each.
     for woken in [7, 199] {
         let wake = |rounds: &mut Rounds| {
             let before = Instant::now();
@@ -109,12 +130,17 @@ fn parked_threads_are_looked_at_in_rotation_and_a_woken_one_at_once() {
             for _ in 0..11 {
                 found.extend(rounds.next(&mut TopOnly).0);
             }
-            let of = |who: &str| looks(&found).filter(|look| name(look) == who).cloned().collect::<Vec<_>>();
+            let of = |who: &str| {
+                looks(&found).filter(|look| name(look) == who).cloned().collect::<Vec<_>>()
+            };
             let look = of(&format!("park-{woken}"));
             assert_eq!((look.len(), of("cap_threads-rot").len(), looks(&found).count()), (1, 1, 2));
             assert!(matches!(look[0].seen, Seen::Blocked(_)));
             let ran = look[0].counters.expect("read").run_ns;
-            assert!(ran >= burned && ran < before.elapsed().as_nanos() as u64 + burned, "{ran} of {burned}");
+            assert!(
+                ran >= burned && ran < before.elapsed().as_nanos() as u64 + burned,
+                "{ran} of {burned}"
+            );
             rounds.next(&mut TopOnly).1
         };
         let mut parks = 0;
@@ -126,10 +152,15 @@ fn parked_threads_are_looked_at_in_rotation_and_a_woken_one_at_once() {
         // Having moved it is looked at in every round again: 199 are left to the rotation.
         assert_eq!((in_time(&mut rounds, wake, park), parks), (22, 22));
     }
-    // A sample proves that a thread has moved: it is looked at in the next round, whoever's turn it is.
+    // A sample proves that a thread has moved: it is looked at in the next round, whoever's turn it
+    // is.
     let thread = seen["park-100"];
     assert_eq!(rounds.looks.sampled(thread.tid, 1).map(|(key, _)| key), Some(thread));
-    assert_eq!(rounds.next(&mut TopOnly).1, 20, "a sample from before its last look proves nothing");
+    assert_eq!(
+        rounds.next(&mut TopOnly).1,
+        20,
+        "a sample from before its last look proves nothing"
+    );
     let sampled = |rounds: &mut Rounds| {
         rounds.looks.sampled(thread.tid, Ns::MAX);
         let (events, reads, _) = rounds.next(&mut TopOnly);
@@ -163,12 +194,16 @@ fn where_the_clock_of_the_process_tells_that_nobody_has_run_nobody_is_looked_at(
         rounds.next(&mut TopOnly);
     }
     let after = rounds.looks.reads();
-    assert_eq!((after.clocks - before.clocks, after.opens, after.stats), (4, before.opens, before.stats));
+    assert_eq!(
+        (after.clocks - before.clocks, after.opens, after.stats),
+        (4, before.opens, before.stats)
+    );
     for woken in [3, 150] {
         ask(&mut target, &format!("{woken}\n"));
         next_number(&mut target);
         wait_until_all_sleep(target.pid());
-        // The clock is asked in every fifth round, then once more; then there is a rotation of five.
+        // The clock is asked in every fifth round, then once more; then there is a rotation of
+        // five.
         let found: Vec<Event> = (0..11).flat_map(|_| rounds.next(&mut TopOnly).0).collect();
         let mut names: Vec<String> = looks(&found).map(name).collect();
         names.sort();

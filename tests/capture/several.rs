@@ -20,7 +20,9 @@ fn sampled(events: &[Event], pid: u32) -> usize {
 }
 
 fn ended(events: &[Event], pid: u32) -> bool {
-    events.iter().any(|event| matches!(event, Event::ProcessEnded { pid: found, .. } if *found == pid))
+    events
+        .iter()
+        .any(|event| matches!(event, Event::ProcessEnded { pid: found, .. } if *found == pid))
 }
 
 #[test]
@@ -57,14 +59,21 @@ fn processes_come_and_end_and_come_again() {
         };
         let (first, second) = (times(one.pid()), times(two.pid()));
         let same = first.iter().filter(|at| second.contains(at)).count();
-        assert!(same + 1 >= first.len().max(second.len()) && same >= 4, "{way:?}: {first:?} {second:?}");
+        assert!(
+            same + 1 >= first.len().max(second.len()) && same >= 4,
+            "{way:?}: {first:?} {second:?}"
+        );
 
         let pids = [one.pid(), two.pid()];
         drop(one);
         read_until(&mut reader, &mut events, |events| ended(events, pids[0]));
         let from = events.len();
         read_until(&mut reader, &mut events, |events| sampled(&events[from..], pids[1]) > 3);
-        assert!(events[from..].iter().all(|event| !matches!(event, Event::Tick(tick) if tick.pid == pids[0])));
+        assert!(
+            events[from..]
+                .iter()
+                .all(|event| !matches!(event, Event::Tick(tick) if tick.pid == pids[0]))
+        );
         drop(two);
         read_until(&mut reader, &mut events, |events| ended(events, pids[1]));
         // Nobody is there: no tick is told, and the sampler lives.
@@ -76,7 +85,11 @@ fn processes_come_and_end_and_come_again() {
         let from = events.len();
         read_until(&mut reader, &mut events, |events| sampled(&events[from..], three.pid()) > 3);
         let later = &events[from..];
-        assert!(matches!(later[0], Event::Gap { from, at } if at >= from + 100_000_000), "{way:?}: {:?}", later[0]);
+        assert!(
+            matches!(later[0], Event::Gap { from, at } if at >= from + 100_000_000),
+            "{way:?}: {:?}",
+            later[0]
+        );
         // In order of time, whoever it is about.
         assert!(events.is_sorted_by_key(time_of), "{way:?}");
         // One that has ended before the sampler hears of it is told as ended.

@@ -11,7 +11,11 @@ use crate::common::{Running, build, wait_until, wait_until_all_sleep};
 use crate::support::*;
 
 fn last_losses(events: &[Event]) -> sampletop::model::frame::Losses {
-    events.iter().rev().find_map(|e| if let Event::Tick(t) = e { Some(t.losses) } else { None }).expect("a tick")
+    events
+        .iter()
+        .rev()
+        .find_map(|e| if let Event::Tick(t) = e { Some(t.losses) } else { None })
+        .expect("a tick")
 }
 
 #[test]
@@ -30,12 +34,19 @@ fn threads_that_stay_blocked_are_never_stopped() {
     let losses = last_losses(&events);
     let caught = looks(&events).filter(|look| look.seen == Seen::OnCpu).collect::<Vec<_>>();
     assert!(caught.iter().all(|look| name(look) == "spin" && look.stack.len() == 1));
-    assert!(looks(&events).all(|look| look.seen != Seen::Stopped), "our own stops are not the target's state");
+    assert!(
+        looks(&events).all(|look| look.seen != Seen::Stopped),
+        "our own stops are not the target's state"
+    );
     assert_eq!(losses.stops_blocked, 0, "the spinning thread makes no system calls");
     assert!(losses.stop_p99_ns > 0);
     let backwards = events.windows(2).find(|pair| time_of(&pair[0]) > time_of(&pair[1]));
     assert_eq!(backwards, None);
-    assert!(thread_states(target.pid()).iter().all(|(state, tracer)| *tracer == 0 && !"tT".contains(*state)));
+    assert!(
+        thread_states(target.pid())
+            .iter()
+            .all(|(state, tracer)| *tracer == 0 && !"tT".contains(*state))
+    );
     ask(&mut target, "\n");
     assert_eq!(next_number(&mut target), 0, "EINTR");
 }
@@ -47,12 +58,14 @@ fn threads_that_end_while_they_are_stopped_are_let_go() {
     let target = Running::start(&program, &["churn"]);
     let (sampler, mut reader) = start(&target, CaptureChoice::Ptrace, 2);
     let mut events = Vec::new();
-    let ended = |events: &[Event]| events.iter().filter(|event| matches!(event, Event::ThreadEnded { .. })).count();
+    let ended = |events: &[Event]| {
+        events.iter().filter(|event| matches!(event, Event::ThreadEnded { .. })).count()
+    };
     read_until(&mut reader, &mut events, |events| {
         ticks(events) > 0 && ended(events) > 50 && last_losses(events).stops > 20
     });
-    // The leader, the parked one, the brief one, and its successor, if the brief one is just about to go. Whoever were kept would
-    // stay for as long as the sampler lives.
+    // The leader, the parked one, the brief one, and its successor, if the brief one is just about
+    // to go. Whoever were kept would stay for as long as the sampler lives.
     wait_until("none of them is kept", || thread_states(target.pid()).len() <= 4);
     drop(sampler);
 }
@@ -66,7 +79,9 @@ fn helper_that_stops_threads_until_it_is_killed() {
     let pid = pid.parse().expect("a pid");
     let (_sampler, mut reader) = start_pid(pid, CaptureChoice::Ptrace, 1);
     let mut events = Vec::new();
-    read_until(&mut reader, &mut events, |events| ticks(events) > 0 && last_losses(events).stops > 10);
+    read_until(&mut reader, &mut events, |events| {
+        ticks(events) > 0 && last_losses(events).stops > 10
+    });
     println!("stopping");
     loop {
         reader.by_ref().for_each(drop);
@@ -80,7 +95,11 @@ fn a_killed_sampler_leaves_no_thread_stopped() {
     let mut target = Running::start(&program, &["park", "3"]);
     for round in 0..15u64 {
         let mut helper = Command::new(std::env::current_exe().expect("this program"))
-            .args(["--exact", "stopping::helper_that_stops_threads_until_it_is_killed", "--nocapture"])
+            .args([
+                "--exact",
+                "stopping::helper_that_stops_threads_until_it_is_killed",
+                "--nocapture",
+            ])
             .env(TARGET, target.pid().to_string())
             .stdout(Stdio::piped())
             .spawn()
@@ -94,7 +113,10 @@ fn a_killed_sampler_leaves_no_thread_stopped() {
         helper.kill().expect("killed");
         helper.wait().expect("waited for");
         for (state, tracer) in thread_states(target.pid()) {
-            assert!(tracer == 0 && !"tT".contains(state), "round {round}: {state} traced by {tracer}");
+            assert!(
+                tracer == 0 && !"tT".contains(state),
+                "round {round}: {state} traced by {tracer}"
+            );
         }
         // And they do run.
         let mut told = || {
@@ -106,7 +128,8 @@ fn a_killed_sampler_leaves_no_thread_stopped() {
     }
 }
 
-/// As under `-- COMMAND`: the target is our child, and its exit status belongs to whoever waits for it.
+/// As under `-- COMMAND`: the target is our child, and its exit status belongs to whoever waits for
+/// it.
 #[test]
 fn the_exit_status_of_a_child_stays_with_its_parent() {
     let program = build("cap_eintr.c", "status", &["-O1"]);
@@ -115,7 +138,9 @@ fn the_exit_status_of_a_child_stays_with_its_parent() {
     plan.own_child = true;
     let (sampler, mut reader) = start_plan(target.pid(), plan);
     let mut events = Vec::new();
-    read_until(&mut reader, &mut events, |events| ticks(events) > 0 && last_losses(events).stops > 10);
+    read_until(&mut reader, &mut events, |events| {
+        ticks(events) > 0 && last_losses(events).stops > 10
+    });
     drop(target.child.stdin.take());
     let ended = |event: &Event| matches!(event, Event::ProcessEnded { .. });
     read_until(&mut reader, &mut events, |events| events.iter().any(ended));

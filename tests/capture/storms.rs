@@ -1,4 +1,5 @@
-//! What changes without rest: threads, processes, programs, libraries. Stacks are never wrong, and nothing grows.
+//! What changes without rest: threads, processes, programs, libraries. Stacks are never wrong, and
+//! nothing grows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -24,12 +25,19 @@ fn start_walking(pid: u32, choice: CaptureChoice, files: &Files) -> (Sampler, Re
     start_walking_at(pid, choice, files, 5)
 }
 
-pub fn start_walking_at(pid: u32, choice: CaptureChoice, files: &Files, interval_ms: u64) -> (Sampler, Reader) {
+pub fn start_walking_at(
+    pid: u32,
+    choice: CaptureChoice,
+    files: &Files,
+    interval_ms: u64,
+) -> (Sampler, Reader) {
     let target = Arc::new(Target::attach(pid).expect("attached"));
-    Sampler::start(vec![target], files.clone(), Default::default(), plan(choice, interval_ms)).expect("sampling")
+    Sampler::start(vec![target], files.clone(), Default::default(), plan(choice, interval_ms))
+        .expect("sampling")
 }
 
-/// What stacks may show: chains of functions, outermost first. Functions that are in none are left out of account.
+/// What stacks may show: chains of functions, outermost first. Functions that are in none are left
+/// out of account.
 struct Truth<'a> {
     symbols: &'a [&'a Symbols],
     chains: &'a [&'a [&'a str]],
@@ -45,9 +53,11 @@ struct Shown {
 }
 
 impl Truth<'_> {
-    /// Each stack is a part of one of the chains without a gap, and a whole one begins where threads do.
+    /// Each stack is a part of one of the chains without a gap, and a whole one begins where
+    /// threads do.
     fn check(&self, files: &Files, looks: &[&Look]) -> Shown {
-        let known: BTreeSet<&str> = self.chains.iter().flat_map(|chain| chain.iter().copied()).collect();
+        let known: BTreeSet<&str> =
+            self.chains.iter().flat_map(|chain| chain.iter().copied()).collect();
         let mut shown = Shown::default();
         for look in looks {
             let cut = is_cut(look);
@@ -57,16 +67,19 @@ impl Truth<'_> {
             };
             let names = of_chains(&all);
             // Only a marker may stand for frames.
-            let sides: Vec<Vec<String>> = all.split(|name| name.starts_with('[')).map(of_chains).collect();
+            let sides: Vec<Vec<String>> =
+                all.split(|name| name.starts_with('[')).map(of_chains).collect();
             let is_part = |names: &[String], chain: &&[&str]| {
                 chain.windows(names.len().max(1)).any(|part| names.is_empty() || part == names)
             };
-            let chain = self.chains.iter().find(|chain| sides.iter().all(|names| is_part(names, chain)));
+            let chain =
+                self.chains.iter().find(|chain| sides.iter().all(|names| is_part(names, chain)));
             assert!(chain.is_some(), "no such chain: {all:?} {look:?}");
             if cut {
                 shown.cut += 1;
             } else {
-                let begins = |chain: &&[&str]| chain.get(..names.len()).is_some_and(|begin| begin == names);
+                let begins =
+                    |chain: &&[&str]| chain.get(..names.len()).is_some_and(|begin| begin == names);
                 let begins = names.is_empty() || self.chains.iter().any(begins);
                 assert!(begins, "not whole: {all:?} {look:?}");
                 shown.whole += 1;
@@ -82,7 +95,10 @@ fn is_cut(look: &Look) -> bool {
 }
 
 pub fn walked(look: &Look) -> Stack {
-    Stack { walk: sampletop::unwinder::Walk { end: None, recovered: false }, frames: look.stack.clone() }
+    Stack {
+        walk: sampletop::unwinder::Walk { end: None, recovered: false },
+        frames: look.stack.clone(),
+    }
 }
 
 fn stacks<'a>(events: &'a [Event], who: &str) -> Vec<&'a Look> {
@@ -90,7 +106,10 @@ fn stacks<'a>(events: &'a [Event], who: &str) -> Vec<&'a Look> {
 }
 
 pub fn last_losses(events: &[Event]) -> Losses {
-    let last = events.iter().rev().find_map(|e| if let Event::Tick(t) = e { Some(t.losses) } else { None });
+    let last = events
+        .iter()
+        .rev()
+        .find_map(|e| if let Event::Tick(t) = e { Some(t.losses) } else { None });
     last.expect("a tick")
 }
 
@@ -105,8 +124,10 @@ fn libraries_that_come_and_go_are_never_taken_for_each_other(choice: CaptureChoi
     let program = build("storm.c", &variant("load"), &["-O2", "-DWHO=a"]);
     let flags = ["-O2", "-shared", "-fPIC"];
     // Where one has its functions the other has filling.
-    let x = build("storm_library.c", &variant("x"), &[&flags[..], &["-DWHO=x", "-DPAD=16"]].concat());
-    let y = build("storm_library.c", &variant("y"), &[&flags[..], &["-DWHO=y", "-DPAD=2000"]].concat());
+    let x =
+        build("storm_library.c", &variant("x"), &[&flags[..], &["-DWHO=x", "-DPAD=16"]].concat());
+    let y =
+        build("storm_library.c", &variant("y"), &[&flags[..], &["-DWHO=y", "-DPAD=2000"]].concat());
     let path = |path: &Path| path.to_str().expect("text").to_owned();
     let mut target = Running::start(&program, &["load", &path(&x), &path(&y)]);
     let files = Files::default();
@@ -121,8 +142,9 @@ fn libraries_that_come_and_go_are_never_taken_for_each_other(choice: CaptureChoi
             let names = walked(look).names(&files, &known);
             of_x += usize::from(names.iter().any(|name| name == "x_inner"));
             of_y += usize::from(names.iter().any(|name| name == "y_inner"));
-            if let Some(inner) =
-                ["a_burn", "a_nap"].iter().find(|inner| !is_cut(look) && names.iter().any(|n| n == *inner))
+            if let Some(inner) = ["a_burn", "a_nap"]
+                .iter()
+                .find(|inner| !is_cut(look) && names.iter().any(|n| n == *inner))
             {
                 *whole.entry(*inner).or_insert(0) += 1;
             }
@@ -133,14 +155,18 @@ fn libraries_that_come_and_go_are_never_taken_for_each_other(choice: CaptureChoi
     drop(sampler);
     events.extend(reader.by_ref());
     let back = |who: &'static str, inner: &'static str| {
-        let [outer, middle] = if who == "x" { ["x_outer", "x_inner"] } else { ["y_outer", "y_inner"] };
+        let [outer, middle] =
+            if who == "x" { ["x_outer", "x_inner"] } else { ["y_outer", "y_inner"] };
         ["a_load_thread", "a_load", "library_entry", outer, middle, "a_back", inner]
     };
     let chains = [back("x", "a_burn"), back("x", "a_nap"), back("y", "a_burn"), back("y", "a_nap")];
     let truth = Truth { symbols: &known, chains: &chains.each_ref().map(|chain| &chain[..]) };
     let shown = truth.check(&files, &stacks(&events, "loads"));
     assert_counted(&shown, &last_losses(&events));
-    assert!(shown.whole > 100 && ["a_burn", "a_nap"].iter().all(|f| shown.innermost.contains(*f)), "{shown:?}");
+    assert!(
+        shown.whole > 100 && ["a_burn", "a_nap"].iter().all(|f| shown.innermost.contains(*f)),
+        "{shown:?}"
+    );
 }
 
 fn programs_that_follow_each_other_are_never_taken_for_each_other(choice: CaptureChoice) {
@@ -166,7 +192,8 @@ fn programs_that_follow_each_other_are_never_taken_for_each_other(choice: Captur
     events.extend(reader.by_ref());
     let execs = events.iter().filter(|event| matches!(event, Event::Exec { .. })).count();
     // Each program burns 8 ms and naps 8 ms: none is missed, but where rounds come too late.
-    let rounds: Vec<Ns> = events.iter().filter(|e| matches!(e, Event::Tick(_))).map(time_of).collect();
+    let rounds: Vec<Ns> =
+        events.iter().filter(|e| matches!(e, Event::Tick(_))).map(time_of).collect();
     let missed: u64 = rounds.windows(3).map(|three| (three[2] - three[0]) / 16_000_000).sum();
     assert!(execs + missed as usize >= COUNT && execs <= COUNT, "{execs}, {missed} were brief");
     let symbols = [one, two].map(|path| Symbols::of(&path));
@@ -206,7 +233,8 @@ fn children_that_come_and_go_are_not_the_target(choice: CaptureChoice) {
     assert_eq!(threads.len(), 4, "{threads:?}");
     assert!(!events.iter().any(|event| matches!(event, Event::Exec { .. })));
     let symbols = [Symbols::of(&program)];
-    let chains: [&[&str]; 3] = [&["a_fork_thread", "a_fork_outer", "a_fork_inner", "a_burn"], &["a_child"], &["main"]];
+    let chains: [&[&str]; 3] =
+        [&["a_fork_thread", "a_fork_outer", "a_fork_inner", "a_burn"], &["a_child"], &["main"]];
     let truth = Truth { symbols: &symbols.each_ref(), chains: &chains };
     let shown = truth.check(&files, &stacks(&events, ""));
     assert_counted(&shown, &last_losses(&events));
@@ -224,12 +252,14 @@ fn threads_that_move_while_they_are_read_are_torn(choice: CaptureChoice) {
     let torn = |event: &Event| matches!(event, Event::Tick(tick) if tick.losses.torn >= 3);
     // As many stacks as the end of this asks for: three can be torn before.
     read_until(&mut reader, &mut events, |events| {
-        events.iter().rev().take(50).any(torn) && stacks(events, "").iter().filter(|look| !is_cut(look)).count() > 50
+        events.iter().rev().take(50).any(torn)
+            && stacks(events, "").iter().filter(|look| !is_cut(look)).count() > 50
     });
     drop(sampler);
     let symbols = [Symbols::of(&program)];
     let chains: [&[&str]; 2] = [&["a_switch_thread", "a_pass"], &["main"]];
-    let shown = Truth { symbols: &symbols.each_ref(), chains: &chains }.check(&files, &stacks(&events, ""));
+    let shown =
+        Truth { symbols: &symbols.each_ref(), chains: &chains }.check(&files, &stacks(&events, ""));
     assert_counted(&shown, &last_losses(&events));
     assert!(shown.whole > 20 && shown.innermost.contains("a_pass"), "{shown:?}");
 }
@@ -271,12 +301,15 @@ impl Recording {
 
     fn files(&self) -> Vec<String> {
         let entries = std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("it runs");
-        let link = |entry: std::io::Result<std::fs::DirEntry>| std::fs::read_link(entry.expect("an entry").path());
+        let link = |entry: std::io::Result<std::fs::DirEntry>| {
+            std::fs::read_link(entry.expect("an entry").path())
+        };
         entries.filter_map(|entry| Some(link(entry).ok()?.to_string_lossy().into_owned())).collect()
     }
 
     fn memory_mib(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
+        let status =
+            std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
         let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("a line");
         line.split_whitespace().nth(1).expect("a number").parse::<u64>().expect("a number") >> 10
     }
@@ -296,7 +329,8 @@ fn ten_thousand_threads_leave_their_time_and_nothing_else() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut target = Running::start(&program, &["churn", "10000", "20"]);
     let pid = target.pid();
-    let recordings = [CaptureChoice::Bpf, CaptureChoice::Perf].map(|way| Recording::start(way, pid, folder.path()));
+    let recordings = [CaptureChoice::Bpf, CaptureChoice::Perf]
+        .map(|way| Recording::start(way, pid, folder.path()));
     for recording in &recordings {
         let limit = Instant::now() + Duration::from_secs(30);
         while !recording.files().iter().any(|file| file.contains("perf_event")) {
@@ -309,12 +343,19 @@ fn ten_thousand_threads_leave_their_time_and_nothing_else() {
     let (mut files, mut memory, mut known) = (0, Vec::new(), 0);
     ask(&mut target, "\n");
     let told = std::thread::scope(|scope| {
-        let told = scope.spawn(|| [next_number(&mut target), next_number(&mut target), next_number(&mut target)]);
+        let told = scope.spawn(|| {
+            [next_number(&mut target), next_number(&mut target), next_number(&mut target)]
+        });
         while !told.is_finished() {
             passes.next();
             rounds.next(&mut TopOnly);
             known = known.max(passes.looks.len()).max(rounds.looks.len());
-            files = recordings.iter().map(|recording| recording.files().len()).max().expect("two").max(files);
+            files = recordings
+                .iter()
+                .map(|recording| recording.files().len())
+                .max()
+                .expect("two")
+                .max(files);
             memory.push(recordings.iter().map(Recording::memory_mib).max().expect("two"));
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -322,8 +363,9 @@ fn ten_thousand_threads_leave_their_time_and_nothing_else() {
     });
     // The target ends.
     drop(target.child.stdin.take());
-    // Four live at once, beside the leader, and some are about to go: one in a hundred of those that came, at most, where what is
-    // kept would be all of them. Three files each; the others are rings, maps and names.
+    // Four live at once, beside the leader, and some are about to go: one in a hundred of those
+    // that came, at most, where what is kept would be all of them. Three files each; the others are
+    // rings, maps and names.
     assert!(known <= 100 && files <= 3 * known + 64, "{known} threads, {files} files");
     // A kilobyte for each of the second five thousand would be 5 MiB.
     let (half, most) = (memory[memory.len() / 2], memory.iter().max().expect("some"));
@@ -340,10 +382,12 @@ fn ten_thousand_threads_leave_their_time_and_nothing_else() {
                 .map(|g| g["cpu_ms"].as_f64().expect("ms"))
                 .sum()
         };
-        let names: Vec<String> = groups.iter().map(|g| format!("{} {}", g["name"], g["cpu_ms"])).collect();
+        let names: Vec<String> =
+            groups.iter().map(|g| format!("{} {}", g["name"], g["cpu_ms"])).collect();
         let all = cpu("");
         assert!((all - process).abs() <= 0.02 * process, "{way}: {all} of {process} ms, {names:?}");
-        // What the threads themselves have measured is in their rows, or in that of those who are gone; so is their birth and end.
+        // What the threads themselves have measured is in their rows, or in that of those who are
+        // gone; so is their birth and end.
         let theirs = cpu("brief-") + cpu("(exited)");
         assert!(
             theirs >= 0.98 * threads && theirs <= 1.02 * (process - leader),

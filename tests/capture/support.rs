@@ -19,9 +19,18 @@ use crate::common::{LIMIT, Running};
 pub struct TopOnly;
 
 impl Unwinder for TopOnly {
-    fn walk(&mut self, registers: &Registers, stack: StackBytes<'_>, out: &mut Vec<RawFrame>) -> Walk {
+    fn walk(
+        &mut self,
+        registers: &Registers,
+        stack: StackBytes<'_>,
+        out: &mut Vec<RawFrame>,
+    ) -> Walk {
         assert_eq!(stack.base, registers.rsp);
-        out.push(RawFrame::new(FrameCode::Code { file: FileId(1), offset: registers.rip & 0xff_ffff, exact: true }));
+        out.push(RawFrame::new(FrameCode::Code {
+            file: FileId(1),
+            offset: registers.rip & 0xff_ffff,
+            exact: true,
+        }));
         Walk { end: None, recovered: false }
     }
 }
@@ -57,9 +66,14 @@ pub fn start_plan(pid: u32, plan: Plan) -> (Sampler, Reader) {
     Sampler::start_with(vec![target], plan, walkers).expect("sampling")
 }
 
-/// What holds for threads that are not parked yet can only be seen in time: from a round that came too late nothing is learned, and it
-/// is done again, after `park`, which ends with everybody parked.
-pub fn in_time<S, T>(state: &mut S, mut seen: impl FnMut(&mut S) -> T, mut park: impl FnMut(&mut S)) -> T {
+/// What holds for threads that are not parked yet can only be seen in time: from a round that came
+/// too late nothing is learned, and it is done again, after `park`, which ends with everybody
+/// parked.
+pub fn in_time<S, T>(
+    state: &mut S,
+    mut seen: impl FnMut(&mut S) -> T,
+    mut park: impl FnMut(&mut S),
+) -> T {
     let limit = Instant::now() + LIMIT;
     loop {
         let began = Instant::now();
@@ -74,10 +88,18 @@ pub fn in_time<S, T>(state: &mut S, mut seen: impl FnMut(&mut S) -> T, mut park:
 }
 
 /// Reads events until `done` says so.
-pub fn read_until(reader: &mut Reader, events: &mut Vec<Event>, mut done: impl FnMut(&[Event]) -> bool) {
+pub fn read_until(
+    reader: &mut Reader,
+    events: &mut Vec<Event>,
+    mut done: impl FnMut(&[Event]) -> bool,
+) {
     let limit = Instant::now() + LIMIT;
     while !done(events) {
-        assert!(Instant::now() < limit, "waited in vain; last events: {:?}", &events[events.len().saturating_sub(5)..]);
+        assert!(
+            Instant::now() < limit,
+            "waited in vain; last events: {:?}",
+            &events[events.len().saturating_sub(5)..]
+        );
         events.extend(reader.by_ref());
         std::thread::sleep(Duration::from_millis(2));
     }
@@ -94,7 +116,8 @@ pub fn read_until_silent(reader: &mut Reader, events: &mut Vec<Event>, time: Dur
     });
 }
 
-/// Leaves out what a round has told so far whose tick is not there yet: events are read while they are written.
+/// Leaves out what a round has told so far whose tick is not there yet: events are read while they
+/// are written.
 pub fn whole_rounds(events: &mut Vec<Event>) {
     let end = events.iter().rposition(|event| matches!(event, Event::Tick(_)));
     events.truncate(end.map_or(0, |tick| tick + 1));
@@ -142,36 +165,52 @@ pub fn name(look: &Look) -> String {
 pub fn thread_states(pid: u32) -> Vec<(char, u32)> {
     let mut states = Vec::new();
     for entry in fs::read_dir(format!("/proc/{pid}/task")).expect("threads") {
-        let Ok(text) = fs::read_to_string(entry.expect("an entry").path().join("status")) else { continue };
+        let Ok(text) = fs::read_to_string(entry.expect("an entry").path().join("status")) else {
+            continue;
+        };
         let field = |key: &str| {
             let line = text.lines().find(|line| line.starts_with(key)).expect("a field");
             line.split_whitespace().nth(1).expect("its value").to_owned()
         };
-        states.push((field("State:").chars().next().expect("a letter"), field("TracerPid:").parse().expect("a pid")));
+        states.push((
+            field("State:").chars().next().expect("a letter"),
+            field("TracerPid:").parse().expect("a pid"),
+        ));
     }
     states
 }
 
-/// How long our processors worked for others, by the host's account, all together, ns. What is due meanwhile comes late: the
-/// kernel's samples of such a time are one or none, while the time may or may not count as a thread's run time.
+/// How long our processors worked for others, by the host's account, all together, ns. What is due
+/// meanwhile comes late: the kernel's samples of such a time are one or none, while the time may or
+/// may not count as a thread's run time.
 pub fn stolen() -> Ns {
     let text = fs::read_to_string("/proc/stat").expect("every kernel has it");
-    let steal = text.lines().next().and_then(|line| line.split_whitespace().nth(8)).expect("a figure");
+    let steal =
+        text.lines().next().and_then(|line| line.split_whitespace().nth(8)).expect("a figure");
     // In hundredths of a second, whatever the kernel's tick is.
     steal.parse::<Ns>().expect("a number") * 10_000_000
 }
 
-/// That threads which ran for `run_ns` were sampled so often is what a period of `period_ns` gives: within 5 standard
-/// deviations of a binomial count (error 6e-7; a systematic sampler varies less), and 4 for counters that lag 20 ms in all.
-/// `stolen_ns`: by [`stolen`], between those looks.
+/// That threads which ran for `run_ns` were sampled so often is what a period of `period_ns` gives:
+/// within 5 standard deviations of a binomial count (error 6e-7; a systematic sampler varies less),
+/// and 4 for counters that lag 20 ms in all. `stolen_ns`: by [`stolen`], between those looks.
 pub fn assert_samples(samples: usize, run_ns: Ns, period_ns: f64, stolen_ns: Ns, what: &str) {
     let expected = run_ns as f64 / period_ns;
     let off = 5.0 * expected.sqrt() + 4.0 + 2.0 * stolen_ns as f64 / period_ns;
-    assert!((samples as f64 - expected).abs() <= off, "{what}: {samples} samples of {expected}, {stolen_ns} ns stolen");
+    assert!(
+        (samples as f64 - expected).abs() <= off,
+        "{what}: {samples} samples of {expected}, {stolen_ns} ns stolen"
+    );
 }
 
 pub fn ask(target: &mut Running, line: &str) {
-    target.child.stdin.as_mut().expect("piped").write_all(line.as_bytes()).expect("the target listens");
+    target
+        .child
+        .stdin
+        .as_mut()
+        .expect("piped")
+        .write_all(line.as_bytes())
+        .expect("the target listens");
 }
 
 pub fn next_number(target: &mut Running) -> u64 {

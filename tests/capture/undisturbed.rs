@@ -18,7 +18,11 @@ struct Statuses(Vec<File>);
 impl Statuses {
     fn of(pid: u32) -> Statuses {
         let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("threads");
-        Statuses(threads.map(|t| File::open(t.expect("an entry").path().join("status")).expect("it lives")).collect())
+        Statuses(
+            threads
+                .map(|t| File::open(t.expect("an entry").path().join("status")).expect("it lives"))
+                .collect(),
+        )
     }
 
     fn assert_all_are_left_alone(&self) {
@@ -26,7 +30,10 @@ impl Statuses {
         for file in &self.0 {
             let length = file.read_at(&mut bytes, 0).expect("it lives");
             let text = String::from_utf8_lossy(&bytes[..length]);
-            assert!(!text.contains("\nState:\tt") && !text.contains("\nState:\tT"), "stopped: {text}");
+            assert!(
+                !text.contains("\nState:\tt") && !text.contains("\nState:\tT"),
+                "stopped: {text}"
+            );
             assert!(text.contains("\nTracerPid:\t0\n"), "traced: {text}");
         }
     }
@@ -59,7 +66,8 @@ fn eintrs(target: &mut Running) -> Vec<(String, String)> {
         .into()
 }
 
-/// Two ways watch both targets at the same time: what neither of them disturbs in a minute, none does by itself.
+/// Two ways watch both targets at the same time: what neither of them disturbs in a minute, none
+/// does by itself.
 #[test]
 fn for_a_minute_nobody_is_disturbed_traced_or_stopped() {
     if !works() {
@@ -72,22 +80,27 @@ fn for_a_minute_nobody_is_disturbed_traced_or_stopped() {
         assert_eq!(eintrs(target), none, "all of them can be waited in here");
     }
     let ways = [CaptureChoice::Bpf, CaptureChoice::Perf];
-    let mut watching: Vec<_> =
-        targets.iter().flat_map(|t| ways.map(|way| (start(t, way, 10), 0, BTreeMap::new()))).collect();
+    let mut watching: Vec<_> = targets
+        .iter()
+        .flat_map(|t| ways.map(|way| (start(t, way, 10), 0, BTreeMap::new())))
+        .collect();
     let statuses = targets.each_ref().map(|target| Statuses::of(target.pid()));
     // On a busy machine for longer, until it was enough.
     let (end, mut polls) = (Instant::now() + Duration::from_secs(60), 0);
     let looked_at = |stays: bool, blocked: &BTreeMap<String, u32>| {
-        let enough = |call: &str| if stays || ["sigwaitinfo", "io_uring"].contains(&call) { 1 } else { 300 };
+        let enough =
+            |call: &str| if stays || ["sigwaitinfo", "io_uring"].contains(&call) { 1 } else { 300 };
         CALLS.iter().all(|call| blocked.get(*call).copied().unwrap_or(0) >= enough(call))
     };
     loop {
         let all = watching.iter().enumerate();
-        let enough = all.map(|(n, (_, ticks, blocked))| *ticks > 3_000 && looked_at(n < ways.len(), blocked));
+        let enough = all
+            .map(|(n, (_, ticks, blocked))| *ticks > 3_000 && looked_at(n < ways.len(), blocked));
         if enough.fold(polls > 10_000, |all, one| all && one) && Instant::now() >= end {
             break;
         }
-        let told = || watching.iter().map(|(_, ticks, blocked)| (ticks, blocked)).collect::<Vec<_>>();
+        let told =
+            || watching.iter().map(|(_, ticks, blocked)| (ticks, blocked)).collect::<Vec<_>>();
         assert!(Instant::now() < end + 2 * LIMIT, "{polls} polls, {:?}", told());
         let began = Instant::now();
         statuses.iter().for_each(Statuses::assert_all_are_left_alone);
@@ -120,7 +133,9 @@ fn for_a_minute_nobody_is_disturbed_traced_or_stopped() {
     // They would have noticed: who is stopped once sees it in each of these calls.
     let pid = rustix::process::Pid::from_raw(targets[0].pid().cast_signed()).expect("a pid");
     rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("stopped");
-    wait_until("it stops", || thread_states(targets[0].pid()).iter().all(|(state, _)| *state == 'T'));
+    wait_until("it stops", || {
+        thread_states(targets[0].pid()).iter().all(|(state, _)| *state == 'T')
+    });
     rustix::process::kill_process(pid, rustix::process::Signal::CONT).expect("goes on");
     let limit = Instant::now() + LIMIT;
     while let told = eintrs(&mut targets[0])

@@ -7,13 +7,15 @@ use std::sync::LazyLock;
 
 use super::{Running, need_root, skipped};
 
-/// Homes of the JDKs here: `/usr/lib/jvm`, where distributions put them, and those that are named in
-/// `SAMPLETOP_TEST_JDKS`, separated by colons.
+/// Homes of the JDKs here: `/usr/lib/jvm`, where distributions put them, and those that are named
+/// in `SAMPLETOP_TEST_JDKS`, separated by colons.
 pub static JDKS: LazyLock<Vec<PathBuf>> = LazyLock::new(|| {
-    let installed = std::fs::read_dir("/usr/lib/jvm").into_iter().flatten().flatten().map(|entry| entry.path());
+    let installed =
+        std::fs::read_dir("/usr/lib/jvm").into_iter().flatten().flatten().map(|entry| entry.path());
     let named = std::env::var_os("SAMPLETOP_TEST_JDKS").unwrap_or_default();
     let all = installed.chain(std::env::split_paths(&named).collect::<Vec<_>>());
-    let homes = all.filter(|home| ["javac", "jstack"].iter().all(|tool| home.join("bin").join(tool).exists()));
+    let homes = all
+        .filter(|home| ["javac", "jstack"].iter().all(|tool| home.join("bin").join(tool).exists()));
     homes.filter_map(|home| home.canonicalize().ok()).collect::<BTreeSet<_>>().into_iter().collect()
 });
 
@@ -29,8 +31,9 @@ enum Place {
     Here,
     /// The folder that it runs in by chroot, with all that it needs, where `tests/jdks` has put it.
     Fetched(PathBuf),
-    /// The same, but made for a test: this machine's folders are mounted there, and the JDK under another name than `outside`.
-    /// `numbers`: processes and threads are numbered anew, as in a container.
+    /// The same, but made for a test: this machine's folders are mounted there, and the JDK under
+    /// another name than `outside`. `numbers`: processes and threads are numbered anew, as in a
+    /// container.
     Apart { root: PathBuf, outside: PathBuf, numbers: bool },
 }
 
@@ -39,7 +42,9 @@ pub static EVERY_JDK: LazyLock<Vec<Jdk>> = LazyLock::new(|| {
     let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("jdks");
     let homes = std::fs::read_dir(root.join("usr/lib/jvm")).into_iter().flatten().flatten();
     // Others are links to these.
-    let homes = homes.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path());
+    let homes = homes
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .map(|entry| entry.path());
     let mut homes: Vec<PathBuf> = homes.filter(|home| home.join("bin/javac").exists()).collect();
     homes.sort();
     let fetched = homes.into_iter().map(|home| Jdk {
@@ -72,7 +77,9 @@ impl Jvm {
         for _ in 0..10 {
             let tasks = std::fs::read_dir(format!("{place}/task")).expect("it runs").flatten();
             let tids = tasks.filter_map(|task| task.file_name().to_str()?.parse().ok());
-            threads.extend(tids.filter_map(|tid| Some((number_inside(&format!("{place}/task/{tid}"))?, tid))));
+            threads.extend(
+                tids.filter_map(|tid| Some((number_inside(&format!("{place}/task/{tid}"))?, tid))),
+            );
         }
         threads
     }
@@ -88,12 +95,19 @@ fn number_inside(place: &str) -> Option<u64> {
 impl Jdk {
     /// One of [`JDKS`] in a chroot, or a container.
     pub fn apart(outside: &Path, numbers: bool) -> Jdk {
-        let name = format!("root-{}-{}", outside.file_name().expect("a name").display(), std::process::id());
+        let name = format!(
+            "root-{}-{}",
+            outside.file_name().expect("a name").display(),
+            std::process::id()
+        );
         let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         for folder in ["proc", "tmp", "jdk"] {
             std::fs::create_dir_all(root.join(folder)).expect("a folder");
         }
-        Jdk { home: "/jdk".into(), place: Place::Apart { root, outside: outside.to_owned(), numbers } }
+        Jdk {
+            home: "/jdk".into(),
+            place: Place::Apart { root, outside: outside.to_owned(), numbers },
+        }
     }
 
     /// For messages.
@@ -101,8 +115,12 @@ impl Jdk {
         match &self.place {
             Place::Here => self.home.display().to_string(),
             Place::Fetched(root) => format!("{}{}", root.display(), self.home.display()),
-            Place::Apart { outside, numbers: false, .. } => format!("{} in a chroot", outside.display()),
-            Place::Apart { outside, numbers: true, .. } => format!("{} in a container", outside.display()),
+            Place::Apart { outside, numbers: false, .. } => {
+                format!("{} in a chroot", outside.display())
+            }
+            Place::Apart { outside, numbers: true, .. } => {
+                format!("{} in a container", outside.display())
+            }
         }
     }
 
@@ -111,7 +129,8 @@ impl Jdk {
         let said = self.tool("java").arg("-version").output().expect("it starts");
         // `openjdk version "17.0.15" ...`; before 9 `"1.8.0_..."`.
         let text = String::from_utf8(said.stderr).expect("text");
-        let number = text.split('"').nth(1).map(|version| version.strip_prefix("1.").unwrap_or(version));
+        let number =
+            text.split('"').nth(1).map(|version| version.strip_prefix("1.").unwrap_or(version));
         let first = number.and_then(|version| version.split(['.', '-', '_']).next()?.parse().ok());
         first.unwrap_or_else(|| panic!("{}: {text}", self.name()))
     }
@@ -124,7 +143,8 @@ impl Jdk {
         }
     }
 
-    /// Runs `java` or `javac`. Its process is that of the tool, from the first moment on; in a container it is a child.
+    /// Runs `java` or `javac`. Its process is that of the tool, from the first moment on; in a
+    /// container it is a child.
     pub fn tool(&self, tool: &str) -> Command {
         let path = self.home.join("bin").join(tool);
         let Some(root) = self.root() else { return Command::new(path) };
@@ -155,7 +175,9 @@ impl Jdk {
             Place::Here => Command::new(path),
             Place::Fetched(_) | Place::Apart { .. } => {
                 let mut command = Command::new("nsenter");
-                command.args(["--target", &jvm.pid.to_string(), "--mount", "--pid", "--root", "--wd"]).arg(path);
+                command
+                    .args(["--target", &jvm.pid.to_string(), "--mount", "--pid", "--root", "--wd"])
+                    .arg(path);
                 command
             }
         };
@@ -168,7 +190,9 @@ impl Jdk {
     pub fn compile(&self, source: &str) -> PathBuf {
         let (root, folder) = match &self.place {
             Place::Here => return compile(&self.home, source),
-            Place::Fetched(root) => (root, Path::new("/tmp").join(self.home.file_name().expect("a name"))),
+            Place::Fetched(root) => {
+                (root, Path::new("/tmp").join(self.home.file_name().expect("a name")))
+            }
             Place::Apart { root, .. } => (root, PathBuf::from("/tmp/classes")),
         };
         let outside = root.join(folder.strip_prefix("/").expect("absolute"));
@@ -176,7 +200,12 @@ impl Jdk {
         let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/targets").join(source);
         std::fs::copy(from, outside.join(source)).expect("copied");
         let mut javac = self.tool("javac");
-        output(javac.args(["-encoding", "UTF-8", "-nowarn", "-d"]).arg(&folder).arg(folder.join(source)));
+        output(
+            javac
+                .args(["-encoding", "UTF-8", "-nowarn", "-d"])
+                .arg(&folder)
+                .arg(folder.join(source)),
+        );
         folder
     }
 
@@ -200,7 +229,11 @@ impl Drop for Jdk {
         // What is mounted there is so in other namespaces: here these are empty, or links.
         for entry in std::fs::read_dir(root).into_iter().flatten().flatten() {
             let path = entry.path();
-            let _ = if path.is_symlink() { std::fs::remove_file(path) } else { std::fs::remove_dir(path) };
+            let _ = if path.is_symlink() {
+                std::fs::remove_file(path)
+            } else {
+                std::fs::remove_dir(path)
+            };
         }
         let _ = std::fs::remove_dir(root);
     }
@@ -208,12 +241,14 @@ impl Drop for Jdk {
 
 /// The process that the only thread of this one has started.
 pub fn only_child(pid: u32) -> u32 {
-    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("it runs");
+    let children =
+        std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("it runs");
     children.trim().parse().expect("one child")
 }
 
 /// So that options of other versions and collectors do no harm.
-const KNOWN: [&str; 3] = ["-XX:+UnlockExperimentalVMOptions", "-XX:+IgnoreUnrecognizedVMOptions", "-Xmx256m"];
+const KNOWN: [&str; 3] =
+    ["-XX:+UnlockExperimentalVMOptions", "-XX:+IgnoreUnrecognizedVMOptions", "-Xmx256m"];
 
 /// Whether there is anything to try it on.
 pub fn can_test() -> bool {
@@ -236,7 +271,8 @@ pub fn output(command: &mut Command) -> String {
 /// Compiles a program of `tests/targets` by this JDK; the folder that its classes are in.
 pub fn compile(home: &Path, source: &str) -> PathBuf {
     let id = home.file_name().expect("a name").to_string_lossy().into_owned();
-    let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("java-{id}-{}", std::process::id()));
+    let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("java-{id}-{}", std::process::id()));
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/targets").join(source);
     let mut javac = Command::new(home.join("bin/javac"));
     output(javac.arg("-encoding").arg("UTF-8").arg("-nowarn").arg("-d").arg(&out).arg(source));

@@ -15,7 +15,8 @@ pub use running::{LIMIT, Running, wait_until};
 pub fn states(pid: u32) -> Vec<(char, String)> {
     let folder = format!("/proc/{pid}/task");
     let threads = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{folder}: {error}"));
-    let stats = threads.filter_map(|entry| std::fs::read_to_string(entry.ok()?.path().join("stat")).ok());
+    let stats =
+        threads.filter_map(|entry| std::fs::read_to_string(entry.ok()?.path().join("stat")).ok());
     let state = |stat: String| {
         let (name, rest) = stat.split_once('(')?.1.rsplit_once(") ")?;
         Some((rest.chars().next()?, name.to_owned()))
@@ -23,8 +24,8 @@ pub fn states(pid: u32) -> Vec<(char, String)> {
     stats.filter_map(state).collect()
 }
 
-/// Waits until every thread sleeps but those whose names begin with `spin`. A target that says `ready` has started its
-/// threads; on a busy machine they need a while to get to where they stay.
+/// Waits until every thread sleeps but those whose names begin with `spin`. A target that says
+/// `ready` has started its threads; on a busy machine they need a while to get to where they stay.
 pub fn wait_until_all_sleep(pid: u32) {
     let mut last = Vec::new();
     let sleeps = |(state, name): &(char, String)| *state == 'S' || name.starts_with("spin");
@@ -36,13 +37,16 @@ pub fn wait_until_all_sleep(pid: u32) {
     }
 }
 
-/// Compiles `tests/targets/SOURCE` (C by cc, C++ by c++, Rust by rustc) with `flags`; `variant` names the result.
-/// Panics with the compiler's words when it fails: a missing compiler is a failure, not a skip.
+/// Compiles `tests/targets/SOURCE` (C by cc, C++ by c++, Rust by rustc) with `flags`; `variant`
+/// names the result. Panics with the compiler's words when it fails: a missing compiler is a
+/// failure, not a skip.
 pub fn build(source: &str, variant: &str, flags: &[&str]) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/targets");
     let stem = Path::new(source).file_stem().expect("a file name").to_string_lossy().into_owned();
-    let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{stem}-{variant}-{}", std::process::id()));
-    // Under another name first: a second test that builds the same must not write into a program that runs.
+    let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("{stem}-{variant}-{}", std::process::id()));
+    // Under another name first: a second test that builds the same must not write into a program
+    // that runs.
     static BUILT: AtomicU32 = AtomicU32::new(0);
     let new = out.with_extension(format!("new{}", BUILT.fetch_add(1, Ordering::Relaxed)));
     let compiler = match Path::new(source).extension().and_then(|e| e.to_str()) {
@@ -56,24 +60,41 @@ pub fn build(source: &str, variant: &str, flags: &[&str]) -> PathBuf {
         command.args(flags).arg(root.join(source)).arg("-o").arg(&new);
     } else {
         // Libraries follow the source, as static linking order asks.
-        command.args(flags).arg(root.join(source)).arg("-o").arg(&new).args(["-pthread", "-lm", "-ldl"]);
+        command
+            .args(flags)
+            .arg(root.join(source))
+            .arg("-o")
+            .arg(&new)
+            .args(["-pthread", "-lm", "-ldl"]);
     }
-    let output = command.output().unwrap_or_else(|e| panic!("{compiler} is needed to build {source}: {e}"));
-    assert!(output.status.success(), "{compiler} {source}: {}", String::from_utf8_lossy(&output.stderr));
+    let output =
+        command.output().unwrap_or_else(|e| panic!("{compiler} is needed to build {source}: {e}"));
+    assert!(
+        output.status.success(),
+        "{compiler} {source}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     std::fs::rename(&new, &out).unwrap_or_else(|error| panic!("{}: {error}", new.display()));
     out
 }
 
-/// `sampletop record`, which goes on until it has seen enough: where others share the machine no fixed time is enough.
+/// `sampletop record`, which goes on until it has seen enough: where others share the machine no
+/// fixed time is enough.
 pub struct Recording(Option<Child>);
 
 impl Recording {
     /// Starts it, and waits until it looks: by then perf's events are open, or counters of threads.
     pub fn start(command: &mut Command) -> Recording {
-        let command = command.args(["-d", "1h"]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let command = command
+            .args(["-d", "1h"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let place = format!("/proc/{}/fd", child.id());
-        let looks = |path: PathBuf| path.ends_with("schedstat") || path.to_string_lossy().contains("[perf_event]");
+        let looks = |path: PathBuf| {
+            path.ends_with("schedstat") || path.to_string_lossy().contains("[perf_event]")
+        };
         let mut ended = false;
         wait_until("it looks", || {
             let files = std::fs::read_dir(&place).into_iter().flatten().flatten();
@@ -98,7 +119,10 @@ impl Recording {
     pub fn end(mut self) -> Output {
         let child = self.0.take().expect("it is ended once");
         // It may have ended by itself.
-        let _ = rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT);
+        let _ = rustix::process::kill_process(
+            rustix::process::Pid::from_child(&child),
+            rustix::process::Signal::INT,
+        );
         child.wait_with_output().expect("it ends")
     }
 }
@@ -107,7 +131,8 @@ impl Recording {
     /// Sends one signal and waits for the end.
     pub fn end_by(mut self, signal: rustix::process::Signal) -> ExitStatus {
         let child = self.0.as_mut().expect("it is ended once");
-        rustix::process::kill_process(rustix::process::Pid::from_child(child), signal).expect("our child");
+        rustix::process::kill_process(rustix::process::Pid::from_child(child), signal)
+            .expect("our child");
         let mut status = None;
         wait_until(&format!("{signal:?} ends it"), || {
             status = child.try_wait().expect("our child");
@@ -126,20 +151,25 @@ impl Drop for Recording {
     }
 }
 
-/// A group's call tree out of its flat list: the roots, each node with those below it as `children`.
+/// A group's call tree out of its flat list: the roots, each node with those below it as
+/// `children`.
 pub fn tree(group: &serde_json::Value) -> serde_json::Value {
-    let mut nodes = group["nodes"].as_array().unwrap_or_else(|| panic!("no nodes: {group}")).clone();
+    let mut nodes =
+        group["nodes"].as_array().unwrap_or_else(|| panic!("no nodes: {group}")).clone();
     let mut roots = Vec::new();
     // The last of the list has its children by then, the last child first.
     while let Some(mut node) = nodes.pop() {
         let fields = node.as_object_mut().expect("an object");
-        let below = fields.entry("children").or_insert_with(|| Vec::<serde_json::Value>::new().into());
+        let below =
+            fields.entry("children").or_insert_with(|| Vec::<serde_json::Value>::new().into());
         below.as_array_mut().expect("a list").reverse();
         match node["parent"].as_u64() {
             None => roots.push(node),
             Some(parent) => {
                 let above = nodes[parent as usize].as_object_mut().expect("an object");
-                let siblings = above.entry("children").or_insert_with(|| Vec::<serde_json::Value>::new().into());
+                let siblings = above
+                    .entry("children")
+                    .or_insert_with(|| Vec::<serde_json::Value>::new().into());
                 siblings.as_array_mut().expect("a list").push(node);
             }
         }
@@ -148,19 +178,28 @@ pub fn tree(group: &serde_json::Value) -> serde_json::Value {
     roots.into()
 }
 
-/// For a test that cannot do its work here: says so on the real stderr (which the test harness does not swallow, and
-/// which `tests/run` counts), and fails where skipping is not allowed: with CI=true in the environment.
+/// For a test that cannot do its work here: says so on the real stderr (which the test harness does
+/// not swallow, and which `tests/run` counts), and fails where skipping is not allowed: with
+/// CI=true in the environment.
 pub fn skipped(test: &str, reason: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {reason}");
-    assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "nothing may be skipped under CI: {test}: {reason}");
+    assert_ne!(
+        std::env::var("CI").as_deref(),
+        Ok("true"),
+        "nothing may be skipped under CI: {test}: {reason}"
+    );
 }
 
-/// Whether this test runs as root; if not it is [`skipped`]: `if !need_root("reads another user's process") { return }`.
+/// Whether this test runs as root; if not it is [`skipped`]: `if !need_root("reads another user's
+/// process") { return }`.
 pub fn need_root(reason: &str) -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
-        skipped(std::thread::current().name().unwrap_or("a test"), &format!("needs root: {reason}"));
+        skipped(
+            std::thread::current().name().unwrap_or("a test"),
+            &format!("needs root: {reason}"),
+        );
     }
     root
 }

@@ -20,12 +20,14 @@ struct Terminal {
 }
 
 impl Terminal {
-    /// What was written within `limit`; `None` when nothing was, empty when the other end is closed.
+    /// What was written within `limit`; `None` when nothing was, empty when the other end is
+    /// closed.
     fn read(&mut self, limit: Duration) -> Option<Vec<u8>> {
         let raw = self.master.as_raw_fd().expect("a Unix terminal");
         // SAFETY: the descriptor is the master's, which outlives this borrow.
         let fd = unsafe { BorrowedFd::borrow_raw(raw) };
-        let wait = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
+        let wait =
+            Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
         let ready = poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&wait)).expect("poll");
         if ready == 0 {
             return None;
@@ -84,7 +86,8 @@ impl Session {
         self.parser.screen_mut().set_size(cells(rows), cells(columns));
     }
 
-    /// Stops the program, waits until it stands, and sets the terminal as a shell does before it prompts.
+    /// Stops the program, waits until it stands, and sets the terminal as a shell does before it
+    /// prompts.
     pub fn stop_and_take_the_terminal(&mut self, pid: u32) {
         self.signal(pid, rustix::process::Signal::STOP);
         let stat = format!("/proc/{pid}/stat");
@@ -93,12 +96,20 @@ impl Session {
             assert!(Instant::now() < deadline, "not stopped");
             std::thread::yield_now();
         }
-        let raw = self.terminal.as_ref().expect("not hung up").master.as_raw_fd().expect("a Unix terminal");
+        let raw = self
+            .terminal
+            .as_ref()
+            .expect("not hung up")
+            .master
+            .as_raw_fd()
+            .expect("a Unix terminal");
         // SAFETY: the descriptor is the master's, which outlives this borrow.
         let fd = unsafe { BorrowedFd::borrow_raw(raw) };
         let mut modes = rustix::termios::tcgetattr(fd).expect("its modes");
-        modes.local_modes |= rustix::termios::LocalModes::ICANON | rustix::termios::LocalModes::ECHO;
-        rustix::termios::tcsetattr(fd, rustix::termios::OptionalActions::Now, &modes).expect("new modes");
+        modes.local_modes |=
+            rustix::termios::LocalModes::ICANON | rustix::termios::LocalModes::ECHO;
+        rustix::termios::tcsetattr(fd, rustix::termios::OptionalActions::Now, &modes)
+            .expect("new modes");
     }
 
     pub fn signal(&self, pid: u32, signal: rustix::process::Signal) {
@@ -132,7 +143,8 @@ impl Session {
         self.parser.screen().hide_cursor()
     }
 
-    /// Reads until `wanted` holds for the screen; panics with the screen when it does not within [`LIMIT`].
+    /// Reads until `wanted` holds for the screen; panics with the screen when it does not within
+    /// [`LIMIT`].
     pub fn wait_for(&mut self, what: &str, wanted: impl Fn(&str) -> bool) -> String {
         let deadline = Instant::now() + LIMIT;
         loop {
@@ -141,7 +153,9 @@ impl Session {
                 return screen;
             }
             match self.read(deadline.saturating_duration_since(Instant::now())) {
-                Some(bytes) if bytes.is_empty() => panic!("no {what}; sampletop ended, the screen is:\n{screen}"),
+                Some(bytes) if bytes.is_empty() => {
+                    panic!("no {what}; sampletop ended, the screen is:\n{screen}")
+                }
                 Some(bytes) => self.feed(&bytes),
                 None => panic!("no {what} within {LIMIT:?}; the screen is:\n{screen}"),
             }

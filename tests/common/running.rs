@@ -6,7 +6,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long anything may take. A limit against hanging, far beyond what anything here needs, and no measure of anything.
+/// How long anything may take. A limit against hanging, far beyond what anything here needs, and no
+/// measure of anything.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
 /// Looks again and again until it holds.
@@ -35,7 +36,8 @@ impl Running {
     /// The same of a command whose arguments are there.
     pub fn start_command(mut command: Command) -> Running {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
+        let mut child =
+            command.spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
         let mut lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
         let first = lines.next().expect("the target prints a line").expect("the line is text");
         assert_eq!(first, "ready", "{command:?}");

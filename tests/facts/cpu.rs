@@ -1,4 +1,5 @@
-//! CPU time and run delay by hand: who gets it, what is carried, what only the process's clock knows. As in `examples`.
+//! CPU time and run delay by hand: who gets it, what is carried, what only the process's clock
+//! knows. As in `examples`.
 
 use super::support::*;
 
@@ -72,18 +73,31 @@ fn cpu_without_a_sample_is_carried_at_most_10_s() {
     feed.on_cpu(9_005, 1, 20);
     feed.blocked(9_010, 1, EPOLL, 10, counters(5, 0, 3));
     feed.tick(9_010);
-    assert!(feed.rows().contains(&"t1 20 run wall=5 cpu=5 hits=1/1".to_string()), "{:?}", feed.rows());
+    assert!(
+        feed.rows().contains(&"t1 20 run wall=5 cpu=5 hits=1/1".to_string()),
+        "{:?}",
+        feed.rows()
+    );
 
     feed.blocked(9_020, 1, EPOLL, 10, counters(9, 0, 4));
     feed.tick(9_020);
     feed.ticks(9_020, 18_990);
     assert!(!feed.rows().iter().any(|row| row.contains("not sampled")), "{:?}", feed.rows());
-    // A sample that comes later than that does not get it. It goes to what was sampled of the thread before.
+    // A sample that comes later than that does not get it. It goes to what was sampled of the
+    // thread before.
     feed.on_cpu(19_025, 1, 21);
     feed.blocked(19_030, 1, EPOLL, 10, counters(10, 0, 5));
     feed.tick(19_030);
-    assert!(feed.rows().contains(&"t1 21 run wall=35 cpu=1 hits=1/1".to_string()), "{:?}", feed.rows());
-    assert!(feed.rows().contains(&"t1 20 run wall=5 cpu=9 hits=1/1".to_string()), "{:?}", feed.rows());
+    assert!(
+        feed.rows().contains(&"t1 21 run wall=35 cpu=1 hits=1/1".to_string()),
+        "{:?}",
+        feed.rows()
+    );
+    assert!(
+        feed.rows().contains(&"t1 20 run wall=5 cpu=9 hits=1/1".to_string()),
+        "{:?}",
+        feed.rows()
+    );
 }
 
 #[test]
@@ -98,8 +112,10 @@ fn cpu_without_a_sample_is_booked_at_death_and_at_the_end() {
     }
     feed.tick(10);
     feed.ended(15, 1, counters(5, 0, 3));
-    let expected =
-        ["t1 10 poll wall=15 cpu=0 hits=2/0 longest=15@0", "t1 [cpu, not sampled] run wall=0 cpu=5 hits=0/0"];
+    let expected = [
+        "t1 10 poll wall=15 cpu=0 hits=2/0 longest=15@0",
+        "t1 [cpu, not sampled] run wall=0 cpu=5 hits=0/0",
+    ];
     assert_eq!(feed.rows()[..2], expected);
     assert_eq!(feed.close(20)[3], "t2 [cpu, not sampled] run wall=0 cpu=2 hits=0/0");
 }
@@ -119,9 +135,13 @@ fn cpu_that_the_way_of_capture_cannot_see_is_not_given_to_user_stacks() {
         feed.tick(at);
     }
     let rows = feed.close(1_000);
-    // One sample stands for one interval, 10 ms. Every 60 ms of CPU time without a sample (more than 3 intervals and
-    // twice the lag of a counter) is known to be the kernel's, and so is the wall time: up to 480 before the sample.
-    let expected = ["t1 20 run wall=15 cpu=10 hits=1/1", "t1 [in kernel, not visible] run wall=985 cpu=990 hits=0/0"];
+    // One sample stands for one interval, 10 ms. Every 60 ms of CPU time without a sample (more
+    // than 3 intervals and twice the lag of a counter) is known to be the kernel's, and so is the
+    // wall time: up to 480 before the sample.
+    let expected = [
+        "t1 20 run wall=15 cpu=10 hits=1/1",
+        "t1 [in kernel, not visible] run wall=985 cpu=990 hits=0/0",
+    ];
     assert_eq!(rows, expected);
 }
 
@@ -173,7 +193,10 @@ fn a_thread_that_is_never_sampled_is_booked_after_10_s() {
     let rows = feed.close(12_000);
     assert_eq!(
         rows,
-        ["t1 [cpu, not sampled] rdy wall=3000 cpu=0 hits=0/0", "t1 [cpu, not sampled] run wall=9000 cpu=6000 hits=0/0"]
+        [
+            "t1 [cpu, not sampled] rdy wall=3000 cpu=0 hits=0/0",
+            "t1 [cpu, not sampled] run wall=9000 cpu=6000 hits=0/0"
+        ]
     );
 }
 
@@ -258,7 +281,11 @@ fn cpu_is_carried_for_10_s() {
     feed.ticks(0, 9_990);
     feed.on_cpu(10_010, 1, 20);
     feed.blocked(10_011, 1, EPOLL, 10, counters(3, 0, 3));
-    assert!(feed.rows().contains(&"t1 20 run wall=20 cpu=3 hits=1/1".to_string()), "{:?}", feed.rows());
+    assert!(
+        feed.rows().contains(&"t1 20 run wall=20 cpu=3 hits=1/1".to_string()),
+        "{:?}",
+        feed.rows()
+    );
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Every sentence of "Weighing", by hand. Times in ms since the session's start; thread N is called tN; a stack is
-//! called by its innermost offset.
+//! Every sentence of "Weighing", by hand. Times in ms since the session's start; thread N is called
+//! tN; a stack is called by its innermost offset.
 
 use super::support::*;
 use sampletop::model::frame::{Event, Look, RawName, Seen, Tick};
@@ -49,7 +49,10 @@ fn spans_are_split_at_bucket_edges() {
     feed.tick(1_010);
     let view = feed.recorder.view();
     let (first, from, till) = sums(&view, Range::Rolling(1), START + 995 * MS);
-    assert_eq!(rows_of(&first), ["t1 10 io wall=0 cpu=0 hits=1/0", "t1 20 run wall=10 cpu=0 hits=0/0"]);
+    assert_eq!(
+        rows_of(&first),
+        ["t1 10 io wall=0 cpu=0 hits=1/0", "t1 20 run wall=10 cpu=0 hits=0/0"]
+    );
     assert_eq!((from, till), (START, START + SECOND));
     let (second, from, till) = sums(&view, Range::Rolling(1), START + 1_005 * MS);
     assert_eq!(rows_of(&second), ["t1 20 run wall=5 cpu=15 hits=1/1"]);
@@ -179,7 +182,10 @@ fn counters_prove_a_thread_unmoved_through_a_gap() {
         feed.tick(5_000);
         assert_eq!(
             feed.rows(),
-            ["t1 10 io wall=5000 cpu=0 hits=1/0 longest=5000@0", "t2 10 io wall=5000 cpu=0 hits=1/0 longest=5000@0"]
+            [
+                "t1 10 io wall=5000 cpu=0 hits=1/0 longest=5000@0",
+                "t2 10 io wall=5000 cpu=0 hits=1/0 longest=5000@0"
+            ]
         );
     }
 }
@@ -231,7 +237,10 @@ fn a_late_sample_is_clamped_and_weighs_no_wall_time() {
     feed.blocked(110, 1, READ, 10, counters(7, 0, 2));
     feed.tick(110);
     // The wait of 10..100 was not forgotten for it.
-    assert_eq!(feed.rows(), ["t1 10 io wall=110 cpu=0 hits=2/0 longest=100@0", "t1 20 run wall=0 cpu=7 hits=1/1"]);
+    assert_eq!(
+        feed.rows(),
+        ["t1 10 io wall=110 cpu=0 hits=2/0 longest=100@0", "t1 20 run wall=0 cpu=7 hits=1/1"]
+    );
 }
 
 #[test]
@@ -243,8 +252,8 @@ fn a_sample_from_before_the_last_look_may_still_be_the_newest_observation() {
     feed.on_cpu(8, 1, 20);
     feed.tick(10);
     feed.ended(20, 1, counters(19, 0, 1));
-    // Its span ends at 8. That the thread was seen running at 10, without a sample, is not forgotten: what came after has the
-    // stack of a sample, and is no hit.
+    // Its span ends at 8. That the thread was seen running at 10, without a sample, is not
+    // forgotten: what came after has the stack of a sample, and is no hit.
     assert_eq!(feed.rows(), ["t1 20 run wall=20 cpu=19 hits=1/1"]);
 }
 
@@ -267,7 +276,8 @@ fn a_thread_that_ends() {
     ];
     assert_eq!(feed.rows(), expected);
     assert!(feed.recorder.view().threads.is_empty());
-    // A sample read after its thread's end is a hit, and has what time the process's clock knows of.
+    // A sample read after its thread's end is a hit, and has what time the process's clock knows
+    // of.
     feed.on_cpu(104, 2, 20);
     feed.ticks(100, 300);
     assert_eq!(feed.rows()[1], "t2 20 run wall=105 cpu=0 hits=2/2");
@@ -291,7 +301,10 @@ fn a_thread_id_that_is_used_again_ends_the_former_thread() {
     };
     feed.recorder.apply(&Event::Look(look));
     feed.ticks(100, 200);
-    assert_eq!(feed.rows(), ["new 20 run wall=0 cpu=0 hits=1/1", "t1 10 io wall=105 cpu=0 hits=1/0 longest=105@0"]);
+    assert_eq!(
+        feed.rows(),
+        ["new 20 run wall=0 cpu=0 hits=1/1", "t1 10 io wall=105 cpu=0 hits=1/0 longest=105@0"]
+    );
     assert_eq!(feed.recorder.view().threads.len(), 1);
 }
 
@@ -389,7 +402,8 @@ fn garbage_in_time_does_no_harm() {
     feed.ended(0, 9, None);
     feed.recorder.close(0);
     let wall: u64 = all(&feed.recorder.view()).values().map(|w| w.wall_ns).sum();
-    // t2 from the session's start (its first look was before it) to 7 s; t1 had no life after its first look.
+    // t2 from the session's start (its first look was before it) to 7 s; t1 had no life after its
+    // first look.
     assert_eq!(wall, 7_000 * MS);
 }
 
@@ -434,7 +448,10 @@ fn threads_now() {
             )
         })
         .collect();
-    assert_eq!(now, ["t1 10 io 0 Some(0)", "t2 20 run 0 None", "t3 [running, not sampled] run 0 None"]);
+    assert_eq!(
+        now,
+        ["t1 10 io 0 Some(0)", "t2 20 run 0 None", "t3 [running, not sampled] run 0 None"]
+    );
     // Still there for the report after sampling ended.
     feed.recorder.close(START + 100 * MS);
     assert_eq!(feed.recorder.view().threads, view.threads);

@@ -68,7 +68,10 @@ fn a_wait_of_hours_is_one_hit_in_any_window() {
             let weights = sums.values().next().unwrap();
             assert_eq!((sums.len(), weights.hits), (1, 1), "{age_s} {window_s}");
             assert_eq!(weights.wall_ns, till - from.max(START + 700 * MS));
-            assert_eq!((weights.longest_ns, weights.longest_from), (till - START - 700 * MS, START + 700 * MS));
+            assert_eq!(
+                (weights.longest_ns, weights.longest_from),
+                (till - START - 700 * MS, START + 700 * MS)
+            );
         }
     }
 }
@@ -97,7 +100,10 @@ fn everything_since_a_mark() {
     assert_eq!((from, till), (START + 40 * SECOND, view.at));
     assert_eq!(rows_of(&marked)[0], "t1 20 run wall=30000 cpu=30000 hits=60/60");
     let (all, from, _) = since(0);
-    assert_eq!((from, rows_of(&all)[0].as_str()), (START, "t1 20 run wall=49500 cpu=49500 hits=100/100"));
+    assert_eq!(
+        (from, rows_of(&all)[0].as_str()),
+        (START, "t1 20 run wall=49500 cpu=49500 hits=100/100")
+    );
     let (nothing_yet, from, till) = since(200_000);
     assert_eq!((nothing_yet.len(), from, till), (0, view.at, view.at));
 }
@@ -215,14 +221,19 @@ fn stacks_are_a_prefix_tree_and_ids_never_change() {
     feed.on_cpu(1, 1, 11);
     feed.on_cpu(2, 1, 10);
     let new = feed.recorder.view().tables;
-    assert_eq!(new.stack_count(), old.stack_count() + 1, "the root frame is shared, the known stack found again");
+    assert_eq!(
+        new.stack_count(),
+        old.stack_count() + 1,
+        "the root frame is shared, the known stack found again"
+    );
     for id in 0..old.stack_count() as u32 {
         let id = StackId(id);
         assert_eq!((old.parent(id), old.top(id)), (new.parent(id), new.top(id)));
         assert!(new.parent(id) < id || id == StackId::EMPTY);
     }
     let leaf = StackId(new.stack_count() as u32 - 1);
-    let frames: Vec<RawFrame> = new.frames_innermost_first(leaf).map(|frame| new.frame(frame)).collect();
+    let frames: Vec<RawFrame> =
+        new.frames_innermost_first(leaf).map(|frame| new.frame(frame)).collect();
     assert_eq!(frames, [code(11), code(1)]);
     // An id of newer tables in older ones: no panic, no stack.
     assert_eq!((old.parent(leaf), old.frames_innermost_first(leaf).count()), (StackId::EMPTY, 1));
@@ -254,7 +265,8 @@ fn names_come_late_and_decide_what_a_futex_wait_was() {
     assert!(before.tables.named(frame).pending);
     feed.recorder.set_named(code(2), named("__pthread_mutex_lock"));
     feed.recorder.set_named(code(77), named("never seen"));
-    feed.recorder.set_named(code(3), Named { locations: vec![].into(), pending: false, build_id: None });
+    feed.recorder
+        .set_named(code(3), Named { locations: vec![].into(), pending: false, build_id: None });
     // The past is named too; a view taken before keeps what it saw.
     assert_eq!(feed.rows(), ["t1 3 lock wall=100 cpu=0 hits=1/0 longest=100@0"]);
     assert_eq!(rows(&before), ["t1 3 wait wall=100 cpu=0 hits=1/0 longest=100@0"]);
@@ -290,7 +302,10 @@ fn markers_have_their_names() {
         .find(|id| tables.frame(*id) == RawFrame::marker(Marker::Torn))
         .unwrap();
     let location = &tables.named(torn).locations[0];
-    assert_eq!((&*location.function, location.kind, tables.named(torn).pending), ("[torn]", FrameKind::Marker, false));
+    assert_eq!(
+        (&*location.function, location.kind, tables.named(torn).pending),
+        ("[torn]", FrameKind::Marker, false)
+    );
 }
 
 #[test]
@@ -305,9 +320,12 @@ fn names_are_bounded() {
         feed.recorder.set_named(code(100 + n), named(&long));
     }
     let tables = feed.recorder.view().tables;
-    let frames: Vec<_> = (0..tables.frame_count() as u32).map(|id| tables.named(FrameId(id))).collect();
-    // 64 frames of 128 bytes on average: one of 4 KiB beside the short ones; the others are called by their offset.
-    let count = |name: &str| frames.iter().filter(|named| &*named.locations[0].function == name).count();
+    let frames: Vec<_> =
+        (0..tables.frame_count() as u32).map(|id| tables.named(FrameId(id))).collect();
+    // 64 frames of 128 bytes on average: one of 4 KiB beside the short ones; the others are called
+    // by their offset.
+    let count =
+        |name: &str| frames.iter().filter(|named| &*named.locations[0].function == name).count();
     assert_eq!((count(&long), count("0x76")), (1, 1));
     assert!(
         frames.iter().all(|named| !named.pending || &*named.locations[0].function == "0x1"),
@@ -344,7 +362,11 @@ fn a_wait_is_a_hit_in_each_part_of_history() {
     feed.blocked(10, 1, EPOLL, 30, counters(0, 0, 1));
     feed.recorder.set_named(
         code(30),
-        Named { locations: Arc::new([Location::named("wait", FrameKind::Native)]), pending: false, build_id: None },
+        Named {
+            locations: Arc::new([Location::named("wait", FrameKind::Native)]),
+            pending: false,
+            build_id: None,
+        },
     );
     feed.on_cpu(20, 2, 20);
     feed.ticks(10, PART);
@@ -354,11 +376,15 @@ fn a_wait_is_a_hit_in_each_part_of_history() {
         feed.ticks(part * PART, part * PART + PART);
         let rows = feed.rows();
         assert!(
-            rows.contains(&format!("t1 30 poll wall={PART} cpu=0 hits=1/0 longest={}@10", part * PART + PART - 10)),
+            rows.contains(&format!(
+                "t1 30 poll wall={PART} cpu=0 hits=1/0 longest={}@10",
+                part * PART + PART - 10
+            )),
             "{rows:?}"
         );
         let view = feed.recorder.view();
-        let known = &view.threads.iter().find(|now| now.thread == thread(1)).expect("it waits still");
+        let known =
+            &view.threads.iter().find(|now| now.thread == thread(1)).expect("it waits still");
         let top = view.tables.named(view.tables.top(known.stack));
         assert_eq!(&*top.locations[0].function, "wait", "it keeps its name");
         assert_eq!(view.tables.name(known.name).as_ref(), "t1");
@@ -370,5 +396,9 @@ fn a_wait_is_a_hit_in_each_part_of_history() {
     feed.tick(4 * PART + 10);
     feed.recorder.restart();
     let view = feed.recorder.view();
-    assert_eq!((view.tables.stack_count(), view.tables.frame_count()), (7, 6), "the empty stack and the markers");
+    assert_eq!(
+        (view.tables.stack_count(), view.tables.frame_count()),
+        (7, 6),
+        "the empty stack and the markers"
+    );
 }

@@ -1,4 +1,5 @@
-//! Which runnable threads are on a core, where those are that are not, and where the last of a thread's time goes.
+//! Which runnable threads are on a core, where those are that are not, and where the last of a
+//! thread's time goes.
 
 use sampletop::model::frame::Seen;
 use sampletop::model::state::{RawState, State};
@@ -22,7 +23,9 @@ fn a_thread_is_on_a_core_if_it_ran_for_half_of_the_time() {
     let mut feed = Feed::new();
     feed.running(0, 1, counters(500, 0, 1));
     assert_eq!(state(&mut feed), State::Run, "until it is known better");
-    for (at, run, expected) in [(10, 4, State::Rdy), (20, 9, State::Run), (30, 13, State::Rdy), (40, 23, State::Run)] {
+    for (at, run, expected) in
+        [(10, 4, State::Rdy), (20, 9, State::Run), (30, 13, State::Rdy), (40, 23, State::Run)]
+    {
         feed.running(at, 1, counters(500 + run, 0, 1));
         assert_eq!(state(&mut feed), expected, "at {at}");
     }
@@ -119,7 +122,8 @@ fn run_delay_of_time_without_a_sample_is_ready_once() {
     let mut feed = Feed::new();
     feed.running(0, 1, counters(0, 0, 1));
     feed.tick(0);
-    // Up to 12 s nothing but run delay is known: 3 s of it. What came before 11 s is booked by then.
+    // Up to 12 s nothing but run delay is known: 3 s of it. What came before 11 s is booked by
+    // then.
     for at in (1_000..=12_000).step_by(1_000) {
         feed.running(at, 1, counters(at / 2, at / 4, 1));
         feed.ticks(at - 1_000, at);

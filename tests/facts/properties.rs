@@ -53,19 +53,25 @@ fn totals_hold(world: &World, losses: bool, kernel_visible: bool) -> Result<(), 
     let sums = all(&view);
     let (mut walls, mut lives) = (wall_by_thread(&sums), observed_lives(&run));
     // Threads that are long dead are one per name: then what they lived together is what counts.
-    let merged = walls.iter().filter(|(thread, _)| thread.tid == 0).map(|(_, wall)| wall).sum::<Ns>();
+    let merged =
+        walls.iter().filter(|(thread, _)| thread.tid == 0).map(|(_, wall)| wall).sum::<Ns>();
     if merged > 0 {
-        let dead: BTreeSet<ThreadKey> =
-            run.lives.iter().filter(|(_, _, end)| end + 60 * SECOND <= run.end).map(|(thread, ..)| *thread).collect();
-        let rest =
-            |of: &BTreeMap<ThreadKey, Ns>| of.iter().filter(|(t, _)| dead.contains(t)).map(|(_, w)| w).sum::<Ns>();
+        let dead: BTreeSet<ThreadKey> = run
+            .lives
+            .iter()
+            .filter(|(_, _, end)| end + 60 * SECOND <= run.end)
+            .map(|(thread, ..)| *thread)
+            .collect();
+        let rest = |of: &BTreeMap<ThreadKey, Ns>| {
+            of.iter().filter(|(t, _)| dead.contains(t)).map(|(_, w)| w).sum::<Ns>()
+        };
         prop_assert_eq!(merged + rest(&walls), rest(&lives));
         walls.retain(|thread, _| thread.tid != 0 && !dead.contains(thread));
         lives.retain(|thread, _| !dead.contains(thread));
     }
     prop_assert_eq!(walls, lives);
-    // With lost looks, what was booked to gone threads for too long to be taken back may be too much by what ran
-    // between a look and the reading of the clock.
+    // With lost looks, what was booked to gone threads for too long to be taken back may be too
+    // much by what ran between a look and the reading of the clock.
     let slack = if losses && world.resend { 4 * ROUND_TAKES } else { 0 };
     prop_assert!((run.cpu..=run.cpu + slack).contains(&cpu(&sums)), "{} {}", cpu(&sums), run.cpu);
     let hits: u64 = sums.values().map(|w| u64::from(w.hits)).sum();
@@ -83,7 +89,8 @@ fn breaks(world: &World) -> u64 {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, max_shrink_iters: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Per thread, wall over all its facts is its observed life; per process, cpu is the kernel's figure.
+    /// Per thread, wall over all its facts is its observed life; per process, cpu is the kernel's
+    /// figure.
     #[test]
     fn sums_are_exact(world in world(10 * MS, 300, 2 * SECOND, false), kernel_visible in any::<bool>()) {
         totals_hold(&world, false, kernel_visible)?;
@@ -95,13 +102,15 @@ proptest! {
         totals_hold(&world, true, kernel_visible)?;
     }
 
-    /// The same over minutes, when buckets were sealed, packed and summed up; what was lost is sent again.
+    /// The same over minutes, when buckets were sealed, packed and summed up; what was lost is sent
+    /// again.
     #[test]
     fn sums_are_exact_over_minutes(world in world(400 * MS, 300, 5 * SECOND, true), losses in any::<bool>()) {
         totals_hold(&world, losses, true)?;
     }
 
-    /// Rolling over everything that is retained is the cumulative table; and so is the sum of its seconds.
+    /// Rolling over everything that is retained is the cumulative table; and so is the sum of its
+    /// seconds.
     #[test]
     fn rolling_over_everything_is_cumulative(world in world(300 * MS, 300, 5 * SECOND, true)) {
         let run = world.run(true);
@@ -148,7 +157,8 @@ proptest! {
         prop_assert_eq!(cpu(&watched), cpu(&alone));
     }
 
-    /// History that begins again, and again: its parts have what one history has, row by row, and nobody is counted twice.
+    /// History that begins again, and again: its parts have what one history has, row by row, and
+    /// nobody is counted twice.
     #[test]
     fn parts_of_history_are_the_whole(world in world(10 * MS, 300, 2 * SECOND, false), every in 1usize..9, kernel_visible in any::<bool>()) {
         let run = world.run(false);

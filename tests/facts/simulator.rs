@@ -1,7 +1,10 @@
-//! A small machine with known truth: threads that run, want a core, block and wake; a sampler that looks at them.
+//! A small machine with known truth: threads that run, want a core, block and wake; a sampler that
+//! looks at them.
 
 use proptest::prelude::*;
-use sampletop::model::frame::{Counters, Event, Look, Losses, Ns, RawName, Seen, Syscall, ThreadKey, Tick};
+use sampletop::model::frame::{
+    Counters, Event, Look, Losses, Ns, RawName, Seen, Syscall, ThreadKey, Tick,
+};
 
 use super::support::{EPOLL, FUTEX, MS, PID, READ, SECOND, START, code};
 
@@ -122,7 +125,8 @@ impl World {
                 if let Some((pause, announced)) = round.pause {
                     from = now + pause;
                     if announced {
-                        events.push(Some(Event::Gap { from: START + now, at: START + now + pause }));
+                        events
+                            .push(Some(Event::Gap { from: START + now, at: START + now + pause }));
                     }
                     now += pause;
                 }
@@ -132,7 +136,8 @@ impl World {
             for (index, life) in self.lives.iter().enumerate() {
                 let first_beat = (from + self.phase) / period;
                 for beat in first_beat.. {
-                    let at = (beat * period + self.phase * (index as u64 + 1)).saturating_sub(self.phase);
+                    let at = (beat * period + self.phase * (index as u64 + 1))
+                        .saturating_sub(self.phase);
                     if at >= now {
                         break;
                     }
@@ -169,7 +174,9 @@ impl World {
                     }
                 }
             }
-            let samples_of = taken.into_iter().map(|(i, at, stack)| (i, at, Some(Seen::OnCpu), Some(stack), None));
+            let samples_of = taken
+                .into_iter()
+                .map(|(i, at, stack)| (i, at, Some(Seen::OnCpu), Some(stack), None));
             let sent: Vec<_> = match round.samples_first {
                 true => samples_of.chain(looks).collect(),
                 false => looks.into_iter().chain(samples_of).collect(),
@@ -180,11 +187,16 @@ impl World {
                     ended[index] = Some(now);
                     // Sometimes the last counters could still be read.
                     let counters = counters.filter(|_| index % 2 == 0);
-                    events.push(Some(Event::ThreadEnded { at: START + now, thread: life.key, counters }));
+                    events.push(Some(Event::ThreadEnded {
+                        at: START + now,
+                        thread: life.key,
+                        counters,
+                    }));
                     continue;
                 };
                 let waits = matches!(seen, Seen::Blocked(_));
-                let lost = losses && round.lost >> (index % 8 * 4 + usize::from(seen == Seen::OnCpu)) & 1 == 1;
+                let lost = losses
+                    && round.lost >> (index % 8 * 4 + usize::from(seen == Seen::OnCpu)) & 1 == 1;
                 if counters.is_some() && !(lost && self.resend) {
                     last_sent[index] = counters.map(|c| (c, waits));
                 } else if counters.is_some() {
@@ -212,7 +224,8 @@ impl World {
             if round.exec {
                 events.push(Some(Event::Exec { at: START + now, pid: PID }));
             }
-            // The first reading of the process's clock is where its CPU time begins, so there it is of one moment.
+            // The first reading of the process's clock is where its CPU time begins, so there it is
+            // of one moment.
             let tick = if nth == 0 { now } else { now + ROUND_TAKES };
             let due = read.is_none_or(|(_, _, at)| at + SECOND <= tick) || last;
             let process_cpu_ns = due.then(|| self.process_cpu(tick));
@@ -238,7 +251,9 @@ impl World {
             events,
             end,
             lives: lives
-                .filter_map(|((life, first), ended)| Some((life.key, (*first)?, ended.unwrap_or(end))))
+                .filter_map(|((life, first), ended)| {
+                    Some((life.key, (*first)?, ended.unwrap_or(end)))
+                })
                 .collect(),
             cpu: read.map_or(0, |(first, last, _)| last - first),
             samples,
@@ -263,7 +278,8 @@ fn act() -> impl Strategy<Value = Act> {
 
 fn life(tid: u32, interval: Ns, span: Ns) -> impl Strategy<Value = Life> {
     // From far below an interval to far above.
-    let length = (0u32..12, 500u64..1000).prop_map(move |(halvings, part)| (interval * 40 / 1000 * part) >> halvings);
+    let length = (0u32..12, 500u64..1000)
+        .prop_map(move |(halvings, part)| (interval * 40 / 1000 * part) >> halvings);
     (0..span, prop::collection::vec((act(), length), 1..60)).prop_map(move |(birth, acts)| Life {
         key: ThreadKey { pid: PID, tid, start: 7 },
         // Half of them were there before anybody looked.
@@ -273,17 +289,35 @@ fn life(tid: u32, interval: Ns, span: Ns) -> impl Strategy<Value = Life> {
 }
 
 fn round(pauses: Ns) -> impl Strategy<Value = Round> {
-    let pause = prop_oneof![30 => Just(None), 1 => (1..=pauses.max(1), any::<bool>()).prop_map(Some)];
-    let lost = prop_oneof![Just(0), any::<u32>(), (any::<u32>(), any::<u32>()).prop_map(|(a, b)| a & b)];
-    (90u64..=110, pause, prop::bool::weighted(0.02), any::<bool>(), lost, prop::bool::weighted(0.1)).prop_map(
-        |(jitter, pause, exec, samples_first, lost, view)| Round { jitter, pause, exec, samples_first, lost, view },
-    )
+    let pause =
+        prop_oneof![30 => Just(None), 1 => (1..=pauses.max(1), any::<bool>()).prop_map(Some)];
+    let lost =
+        prop_oneof![Just(0), any::<u32>(), (any::<u32>(), any::<u32>()).prop_map(|(a, b)| a & b)];
+    (90u64..=110, pause, prop::bool::weighted(0.02), any::<bool>(), lost, prop::bool::weighted(0.1))
+        .prop_map(|(jitter, pause, exec, samples_first, lost, view)| Round {
+            jitter,
+            pause,
+            exec,
+            samples_first,
+            lost,
+            view,
+        })
 }
 
 /// Worlds of up to `rounds` ticks with pauses up to `pauses`.
-pub fn world(interval: Ns, rounds: usize, pauses: Ns, resend: bool) -> impl Strategy<Value = World> {
+pub fn world(
+    interval: Ns,
+    rounds: usize,
+    pauses: Ns,
+    resend: bool,
+) -> impl Strategy<Value = World> {
     let span = interval * rounds as u64;
-    let lives = (life(1, interval, span), life(2, interval, span), life(3, interval, span), life(4, interval, span))
+    let lives = (
+        life(1, interval, span),
+        life(2, interval, span),
+        life(3, interval, span),
+        life(4, interval, span),
+    )
         .prop_map(|(a, b, c, d)| vec![a, b, c, d]);
     (lives, prop::collection::vec(round(pauses), 2..rounds), 0..interval)
         .prop_map(move |(lives, rounds, phase)| World { interval, lives, rounds, phase, resend })

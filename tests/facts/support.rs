@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use sampletop::model::facts::Weights;
 use sampletop::model::frame::{
-    Counters, Event, FileId, FrameCode, Look, Losses, Ns, RawFrame, RawName, Seen, Syscall, ThreadKey, Tick,
+    Counters, Event, FileId, FrameCode, Look, Losses, Ns, RawFrame, RawName, Seen, Syscall,
+    ThreadKey, Tick,
 };
 use sampletop::model::recorder::{Limits, Recorder, View};
 use sampletop::model::settings::Range;
@@ -53,7 +54,15 @@ impl Feed {
     pub fn look(&mut self, at: u64, tid: u32, seen: Seen, stack: u64, counters: Option<Counters>) {
         let stack = if seen == Seen::Running { vec![] } else { vec![code(stack), code(1)] };
         let name = RawName::new(format!("t{tid}").as_bytes());
-        let look = Look { at: START + at * MS, thread: thread(tid), name, seen, counters, stack, recovered: false };
+        let look = Look {
+            at: START + at * MS,
+            thread: thread(tid),
+            name,
+            seen,
+            counters,
+            stack,
+            recovered: false,
+        };
         self.recorder.apply(&Event::Look(look));
     }
 
@@ -65,7 +74,14 @@ impl Feed {
         self.look(at, tid, Seen::Running, 0, counters);
     }
 
-    pub fn blocked(&mut self, at: u64, tid: u32, call: i32, stack: u64, counters: Option<Counters>) {
+    pub fn blocked(
+        &mut self,
+        at: u64,
+        tid: u32,
+        call: i32,
+        stack: u64,
+        counters: Option<Counters>,
+    ) {
         self.look(at, tid, Seen::Blocked(Syscall { number: call, args: [0; 6] }), stack, counters);
     }
 
@@ -93,7 +109,11 @@ impl Feed {
     }
 
     pub fn ended(&mut self, at: u64, tid: u32, counters: Option<Counters>) {
-        self.recorder.apply(&Event::ThreadEnded { at: START + at * MS, thread: thread(tid), counters });
+        self.recorder.apply(&Event::ThreadEnded {
+            at: START + at * MS,
+            thread: thread(tid),
+            counters,
+        });
     }
 
     pub fn gap(&mut self, from: u64, at: u64) {
@@ -127,7 +147,9 @@ pub fn sums(view: &View, range: Range, at: Ns) -> (Sums, Ns, Ns) {
     let (from, till) = view.history.read(range, at, &mut |key, weights| {
         let state = key.state.resolve(view.tables.futex_kind(key.stack)).word().to_string();
         let name = view.tables.name(key.name).to_string();
-        sums.entry((key.thread, name, stack_name(view, key.stack), state)).or_default().add(weights);
+        sums.entry((key.thread, name, stack_name(view, key.stack), state))
+            .or_default()
+            .add(weights);
     });
     (sums, from, till)
 }
@@ -136,13 +158,15 @@ pub fn all(view: &View) -> Sums {
     sums(view, Range::Cumulative { since: None }, view.at).0
 }
 
-/// `name stack state wall=ms cpu=ms hits=all/on-cpu`, and for waits `longest=ms@ms since the start`.
+/// `name stack state wall=ms cpu=ms hits=all/on-cpu`, and for waits `longest=ms@ms since the
+/// start`.
 pub fn rows(view: &View) -> Vec<String> {
     rows_of(&all(view))
 }
 
 pub fn rows_of(sums: &Sums) -> Vec<String> {
-    let ms = |ns: u64| if ns.is_multiple_of(MS) { (ns / MS).to_string() } else { format!("{}ns", ns) };
+    let ms =
+        |ns: u64| if ns.is_multiple_of(MS) { (ns / MS).to_string() } else { format!("{}ns", ns) };
     let mut rows = Vec::new();
     for ((_, name, stack, state), w) in sums {
         let mut row = format!(

@@ -11,10 +11,23 @@ fn deep(stack: u64) -> Vec<RawFrame> {
     vec![code(stack), code(3), code(2), code(1)]
 }
 
-fn apply(feed: &mut Feed, at: u64, key: ThreadKey, name: &str, seen: Seen, stack: Vec<RawFrame>, run_us: Option<u64>) {
-    let counters = run_us.map(|us| sampletop::model::frame::Counters { run_ns: us * 1_000, delay_ns: 0, runs: us + 1 });
+fn apply(
+    feed: &mut Feed,
+    at: u64,
+    key: ThreadKey,
+    name: &str,
+    seen: Seen,
+    stack: Vec<RawFrame>,
+    run_us: Option<u64>,
+) {
+    let counters = run_us.map(|us| sampletop::model::frame::Counters {
+        run_ns: us * 1_000,
+        delay_ns: 0,
+        runs: us + 1,
+    });
     let name = RawName::new(name.as_bytes());
-    let look = Look { at: START + at * MS, thread: key, name, seen, counters, stack, recovered: false };
+    let look =
+        Look { at: START + at * MS, thread: key, name, seen, counters, stack, recovered: false };
     feed.recorder.apply(&Event::Look(look));
 }
 
@@ -147,14 +160,17 @@ fn a_thread_without_samples_has_stacks_of_those_that_do_the_same_work_and_of_no_
         mine.map(|((_, _, stack, _), w)| (stack, w.cpu_ns / MS)).collect::<Vec<_>>()
     };
     let marker = || vec![("[cpu, not sampled]".to_owned(), 4)];
-    assert_eq!((of(1), of(2), of(3)), (vec![("20".into(), 4)], vec![("20".into(), 4)], vec![("30".into(), 4)]));
+    assert_eq!(
+        (of(1), of(2), of(3)),
+        (vec![("20".into(), 4)], vec![("20".into(), 4)], vec![("30".into(), 4)])
+    );
     assert_eq!((of(4), of(5)), (marker(), marker()));
 }
 
-/// Two kinds of short threads with one name, and one thread that computes all the time: each function has what was spent in
-/// it, although nine of ten threads are never hit. Of N threads with c ms a number of hits is binomial with p = c / 10; a
-/// hit is worth 10 ms, so a function's standard deviation is sqrt(N p (1 - p)) 10 ms: 126 and 155 ms. Bound: 5.5 of them,
-/// 4e-8 each.
+/// Two kinds of short threads with one name, and one thread that computes all the time: each
+/// function has what was spent in it, although nine of ten threads are never hit. Of N threads with
+/// c ms a number of hits is binomial with p = c / 10; a hit is worth 10 ms, so a function's
+/// standard deviation is sqrt(N p (1 - p)) 10 ms: 126 and 155 ms. Bound: 5.5 of them, 4e-8 each.
 #[test]
 fn shares_of_threads_too_short_to_be_hit_are_unbiased() {
     let mut feed = Feed::new();
@@ -193,8 +209,8 @@ fn shares_of_threads_too_short_to_be_hit_are_unbiased() {
     assert_eq!(ran, 8_000_000);
 }
 
-/// 64 threads compute on two cores, each for 10 ms in its turn: all are ready in the stacks that they were sampled in, and
-/// two of them are on a core.
+/// 64 threads compute on two cores, each for 10 ms in its turn: all are ready in the stacks that
+/// they were sampled in, and two of them are on a core.
 #[test]
 fn threads_that_wait_for_a_core_are_ready_where_they_were_sampled() {
     let mut feed = Feed::new();
@@ -216,11 +232,20 @@ fn threads_that_wait_for_a_core_are_ready_where_they_were_sampled() {
             let delay_ns = if ran == 0 { 0 } else { at * MS - run_ns };
             let counters = Some(sampletop::model::frame::Counters { run_ns, delay_ns, runs: ran });
             let (thread, name) = (thread(tid as u32 + 1), RawName::new(b"rank"));
-            let look = Look { at: START + at * MS, thread, name, seen, counters, stack: vec![], recovered: false };
+            let look = Look {
+                at: START + at * MS,
+                thread,
+                name,
+                seen,
+                counters,
+                stack: vec![],
+                recovered: false,
+            };
             feed.recorder.apply(&Event::Look(look));
         }
         feed.tick(at);
-        let states = feed.recorder.view().threads.iter().map(|thread| thread.state).collect::<Vec<_>>();
+        let states =
+            feed.recorder.view().threads.iter().map(|thread| thread.state).collect::<Vec<_>>();
         let runs = states.iter().filter(|state| **state == RawState::Known(State::Run)).count();
         assert_eq!((states.len(), runs), (64, 2), "at {at}");
     }
@@ -246,7 +271,10 @@ fn a_thread_that_was_woken_and_has_no_core_yet_is_ready_where_it_waited() {
         feed.tick(at);
     }
     let now = feed.recorder.view().threads[0];
-    assert_eq!((now.state, stack_name(&feed.recorder.view(), now.stack)), (RawState::Known(State::Rdy), "9".into()));
+    assert_eq!(
+        (now.state, stack_name(&feed.recorder.view(), now.stack)),
+        (RawState::Known(State::Rdy), "9".into())
+    );
     let rows = feed.close(30);
     assert_eq!(rows, ["a 9 poll wall=0 cpu=0 hits=1/0", "a 9 rdy wall=30 cpu=0 hits=0/0"]);
 }

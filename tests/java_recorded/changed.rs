@@ -1,5 +1,5 @@
-//! Recorded memory in which words are changed: what reads it must come to an end, with bounded work, whatever it finds. A test
-//! looks at some of it, a fuzz target at more.
+//! Recorded memory in which words are changed: what reads it must come to an end, with bounded
+//! work, whatever it finds. A test looks at some of it, a fuzz target at more.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -13,28 +13,32 @@ use sampletop::process::memory::ReadMemory;
 use sampletop::runtimes::jvm::Jvm;
 use sampletop::runtimes::names::Names;
 use sampletop::unwinder::framehop::FramehopUnwinder;
-use sampletop::unwinder::{Detected, General, Generated, Leave, Place, Registers, StackBytes, Unwinder};
+use sampletop::unwinder::{
+    Detected, General, Generated, Leave, Place, Registers, StackBytes, Unwinder,
+};
 
 use crate::recording::{PIECE, Pieces, Recording, Segment};
 
 /// Frames of a stack, as the unwinder has it.
 const FRAMES_MAX: usize = 1024;
-/// Reads to attach (honest ones take some 1,700), of a walk with what it reads of the stack (cold some 1,000), and for all names:
-/// what `jvm/limited.rs` allows, and the stack.
+/// Reads to attach (honest ones take some 1,700), of a walk with what it reads of the stack (cold
+/// some 1,000), and for all names: what `jvm/limited.rs` allows, and the stack.
 const ATTACH_READS: u64 = 1 << 16;
 const WALK_READS: u64 = 1 << 17;
 const NAMES_READS: u64 = 1 << 19;
 
 /// Looks at a recording as `data` says. Panics where something is promised that does not hold.
 ///
-/// Input: version, flags (1: the changes come only after it was attached to, 2: and after a first walk, 4: walk by the
-/// unwinder, as from a sample, 8: the pc is executing, and registers are known, 16: rbp is not), the segment to be walked, how far off
-/// the pc and the stack pointer are, words for rax, rbx, r13; then changes: place and word, see [`Changes`].
+/// Input: version, flags (1: the changes come only after it was attached to, 2: and after a first
+/// walk, 4: walk by the unwinder, as from a sample, 8: the pc is executing, and registers are
+/// known, 16: rbp is not), the segment to be walked, how far off the pc and the stack pointer are,
+/// words for rax, rbx, r13; then changes: place and word, see [`Changes`].
 pub fn look(all: &[Recording], data: &[u8]) {
     let mut input = Input(data);
     let recording = &all[usize::from(input.u8()) % all.len()];
     let flags = input.u8();
-    let segments: Vec<&Segment> = recording.expected.threads.iter().flat_map(|thread| &thread.segments).collect();
+    let segments: Vec<&Segment> =
+        recording.expected.threads.iter().flat_map(|thread| &thread.segments).collect();
     let segment = segments[usize::from(input.u8()) % segments.len()];
     let (off, moved) = (i64::from(input.u8() as i8), i64::from(input.u8() as i8));
     let memory = Changed::new(&recording.pieces);
@@ -113,18 +117,22 @@ pub fn look(all: &[Recording], data: &[u8]) {
 fn walk(jvm: &mut dyn Generated, memory: &Changed, start: Place, out: &mut Vec<RawFrame>) {
     jvm.begin(Ns::MAX, true);
     // Ends of native code that cannot be walked.
-    if matches!(jvm.resume(start.sp, &mut |at| memory.read_u64(at), out), Some((at, _)) if at <= start.sp) {
+    if matches!(jvm.resume(start.sp, &mut |at| memory.read_u64(at), out), Some((at, _)) if at <= start.sp)
+    {
         panic!("it goes back");
     }
     let mut at = start;
-    while out.len() < FRAMES_MAX && jvm.covers(if at.exact { at.pc } else { at.pc.wrapping_sub(1) }) {
+    while out.len() < FRAMES_MAX && jvm.covers(if at.exact { at.pc } else { at.pc.wrapping_sub(1) })
+    {
         let before = out.len();
         let left = jvm.leave(at, &mut |at| memory.read_u64(at), out);
         // None where nothing has called.
         let ends = matches!(left, Leave::End(_));
         assert!(out.len() == before + 1 || ends && out.len() == before, "one frame at a time");
         at = match left {
-            Leave::To { pc, sp, rbp } if sp > at.sp => Place { pc, exact: false, sp, rbp, general: None },
+            Leave::To { pc, sp, rbp } if sp > at.sp => {
+                Place { pc, exact: false, sp, rbp, general: None }
+            }
             _ => return,
         };
     }
@@ -148,10 +156,14 @@ fn check(names: &Names, out: &[RawFrame]) {
     }
 }
 
-/// That it can be shown: short enough, and nothing in it that moves the cursor or turns the text around it.
+/// That it can be shown: short enough, and nothing in it that moves the cursor or turns the text
+/// around it.
 fn assert_clean(text: &str, cap: usize) {
     assert!(text.len() <= cap, "{} bytes", text.len());
-    assert!(!text.chars().any(|c| c.is_control() || ('\u{202a}'..='\u{202e}').contains(&c)), "{text:?}");
+    assert!(
+        !text.chars().any(|c| c.is_control() || ('\u{202a}'..='\u{202e}').contains(&c)),
+        "{text:?}"
+    );
 }
 
 /// Takes numbers from the front; zeros once it is used up.
@@ -186,8 +198,8 @@ struct Changed {
     reads: Arc<AtomicU64>,
 }
 
-/// What is changed: an aligned address, and the word that comes there. From two bytes that choose a piece, one that chooses a
-/// word in it, and a word.
+/// What is changed: an aligned address, and the word that comes there. From two bytes that choose a
+/// piece, one that chooses a word in it, and a word.
 struct Changes(Vec<(u64, u64)>);
 
 const CHANGES_MAX: usize = 256;
@@ -217,7 +229,8 @@ impl Changed {
         piece + u64::from(input.u8()) % (PIECE / 8) * 8
     }
 
-    /// A word that is likely to lead somewhere: a small number, the address of something, any 8 bytes, bits all set.
+    /// A word that is likely to lead somewhere: a small number, the address of something, any 8
+    /// bytes, bits all set.
     fn word(&self, input: &mut Input<'_>) -> u64 {
         match input.u8() % 5 {
             0 => u64::from(input.u16()),
@@ -237,7 +250,10 @@ impl Changes {
             let word = match input.u8() % 4 {
                 // Some of its bits, or half of it.
                 0 => memory.pieces.read_u64(place).unwrap_or(0) ^ 1 << (input.u8() % 64),
-                1 => memory.pieces.read_u64(place).unwrap_or(0) & !0xffff_ffff | u64::from(input.u16()),
+                1 => {
+                    memory.pieces.read_u64(place).unwrap_or(0) & !0xffff_ffff
+                        | u64::from(input.u16())
+                }
                 _ => memory.word(input),
             };
             changes.push((place, word));
@@ -251,7 +267,9 @@ impl ReadMemory for Changed {
         self.reads.fetch_add(1, Relaxed);
         let read = self.pieces.read(address, buf);
         let end = address.saturating_add(read as u64);
-        for (at, word) in self.changes.lock().expect("no panic").range(address.saturating_sub(7)..end) {
+        for (at, word) in
+            self.changes.lock().expect("no panic").range(address.saturating_sub(7)..end)
+        {
             for (at, byte) in (*at..).zip(word.to_le_bytes()) {
                 if (address..end).contains(&at) {
                     buf[(at - address) as usize] = byte;

@@ -1,16 +1,18 @@
-//! Memory of real virtual machines, written down, and the stacks and names in it: what reads JDK 8 to 26 is tested
-//! without any of them.
+//! Memory of real virtual machines, written down, and the stacks and names in it: what reads JDK 8
+//! to 26 is tested without any of them.
 //!
-//! Each `jdk-N.gz` has what was read of a small program's memory (tests/targets/Blocked.java: 27 threads that wait,
-//! after calls of every kind), each `jdk-N.txt` what that must give: methods, lines and names as jstack said them at the
-//! time. To record one again, because something else is read now, or of another version, as root:
+//! Each `jdk-N.gz` has what was read of a small program's memory (tests/targets/Blocked.java: 27
+//! threads that wait, after calls of every kind), each `jdk-N.txt` what that must give: methods,
+//! lines and names as jstack said them at the time. To record one again, because something else is
+//! read now, or of another version, as root:
 //!
 //! ```text
 //! cargo run --example record_jvm -- HOME-OF-THE-JAVA HOME-OF-A-JDK jdk-N [OPTION...]
 //! ```
 //!
-//! The second home is where a javac and a jstack are that know Java 8; options go to the Java that is recorded. The example runs by
-//! chroot, too, where tests/jdks puts JDKs, if /dev, /proc and this folder are there.
+//! The second home is where a javac and a jstack are that know Java 8; options go to the Java that
+//! is recorded. The example runs by chroot, too, where tests/jdks puts JDKs, if /dev, /proc and
+//! this folder are there.
 
 mod changed;
 mod recording;
@@ -29,8 +31,8 @@ fn attach<M: ReadMemory + Send>(memory: M, image: u64, names: &Names) -> Jvm<M> 
     Jvm::attach(memory, image, names.clone()).unwrap_or_else(|missing| panic!("{missing:?}"))
 }
 
-/// Walks a segment: its frames in the words of what is expected, and where they were left; no place, if the walk ended
-/// before that.
+/// Walks a segment: its frames in the words of what is expected, and where they were left; no
+/// place, if the walk ended before that.
 fn walk(
     jvm: &mut dyn Generated,
     memory: &impl ReadMemory,
@@ -40,14 +42,23 @@ fn walk(
     jvm.begin(Ns::MAX, true);
     let (mut at, mut out) = (Some(segment.enter), Vec::new());
     while let Some(Point { pc, .. }) = at.filter(|at| jvm.covers(at.pc.wrapping_sub(1))) {
-        at = match jvm.leave(at.unwrap_or_default().place(), &mut |at| memory.read_u64(at), &mut out) {
+        at = match jvm.leave(
+            at.unwrap_or_default().place(),
+            &mut |at| memory.read_u64(at),
+            &mut out,
+        ) {
             Leave::To { pc, sp, rbp } => Some(Point { pc, sp, rbp }),
             Leave::End(_) | Leave::AsCode { .. } | Leave::Unknown => None,
         };
         assert!(out.len() < 1024, "{pc:x}");
     }
     let named = out.iter().map(|frame| names.named(*frame).expect("a name"));
-    (named.flat_map(|named| named.locations.iter().rev().map(Frame::of).collect::<Vec<_>>()).collect(), at)
+    (
+        named
+            .flat_map(|named| named.locations.iter().rev().map(Frame::of).collect::<Vec<_>>())
+            .collect(),
+        at,
+    )
 }
 
 #[test]
@@ -63,14 +74,25 @@ fn stacks_are_what_jstack_said() {
                 for segment in &thread.segments {
                     let (frames, left) = walk(&mut jvm, &memory, &names, segment);
                     let what = format!("JDK {version}, round {round}, {}", thread.name);
-                    assert_eq!((frames, left), (segment.frames.clone(), Some(segment.leave)), "{what}");
+                    assert_eq!(
+                        (frames, left),
+                        (segment.frames.clone(), Some(segment.leave)),
+                        "{what}"
+                    );
                 }
             }
         }
-        let frames = expected.threads.iter().flat_map(|thread| &thread.segments).flat_map(|segment| &segment.frames);
+        let frames = expected
+            .threads
+            .iter()
+            .flat_map(|thread| &thread.segments)
+            .flat_map(|segment| &segment.frames);
         let met: BTreeSet<&str> = frames.map(|frame| &frame.tier[..]).collect();
         // `-`: stubs.
-        assert!(met.is_superset(&BTreeSet::from(["-", "inlined", "interpreted", "native"])), "JDK {version}: {met:?}");
+        assert!(
+            met.is_superset(&BTreeSet::from(["-", "inlined", "interpreted", "native"])),
+            "JDK {version}: {met:?}"
+        );
         assert_eq!(expected.threads.len(), 27, "JDK {version}");
         tiers.extend(met.into_iter().map(str::to_owned));
     }
@@ -85,10 +107,16 @@ fn names_are_what_jstack_said() {
         let mut jvm = attach(memory, expected.image, &names);
         let found = Generated::thread_names(&mut jvm, None);
         for thread in &expected.threads {
-            let name = found.iter().find(|(id, _)| *id == thread.id).and_then(|(_, name)| names.thread(*name));
+            let name = found
+                .iter()
+                .find(|(id, _)| *id == thread.id)
+                .and_then(|(_, name)| names.thread(*name));
             assert_eq!(name.as_deref(), Some(&thread.name[..]), "JDK {version}");
         }
-        assert!(found.iter().any(|(_, name)| names.thread(*name).as_deref() == Some("main")), "JDK {version}");
+        assert!(
+            found.iter().any(|(_, name)| names.thread(*name).as_deref() == Some("main")),
+            "JDK {version}"
+        );
     }
 }
 
@@ -128,7 +156,8 @@ fn a_hole_in_memory_makes_no_other_frames() {
                     let mut rest = segment.frames.iter();
                     for frame in found.iter().filter(|frame| frame.tier != "-") {
                         assert!(
-                            rest.any(|expected| expected.method == frame.method && fits(&frame.place, &expected.place)),
+                            rest.any(|expected| expected.method == frame.method
+                                && fits(&frame.place, &expected.place)),
                             "JDK {version}, {}, a hole at {hole:x}: {frame:?}",
                             thread.name
                         );
@@ -138,7 +167,11 @@ fn a_hole_in_memory_makes_no_other_frames() {
             }
             for (id, name) in Generated::thread_names(&mut jvm, None) {
                 if let Some(thread) = expected.threads.iter().find(|thread| thread.id == id) {
-                    assert_eq!(names.thread(name).as_deref(), Some(&thread.name[..]), "JDK {version}, {hole:x}");
+                    assert_eq!(
+                        names.thread(name).as_deref(),
+                        Some(&thread.name[..]),
+                        "JDK {version}, {hole:x}"
+                    );
                 }
             }
         }
@@ -170,13 +203,19 @@ impl Iterator for Numbers {
 #[test]
 fn changed_memory_is_read_with_an_end() {
     let all: Vec<Recording> = RECORDINGS.iter().map(Recording::load).collect();
-    let rounds = std::env::var("SAMPLETOP_TEST_ROUNDS").map_or(400, |rounds| rounds.parse().expect("a number"));
-    let first = std::env::var("SAMPLETOP_TEST_SEED").map_or(0, |seed| seed.parse().expect("a number"));
+    let rounds = std::env::var("SAMPLETOP_TEST_ROUNDS")
+        .map_or(400, |rounds| rounds.parse().expect("a number"));
+    let first =
+        std::env::var("SAMPLETOP_TEST_SEED").map_or(0, |seed| seed.parse().expect("a number"));
     for seed in first..first + rounds {
         let mut numbers = Numbers(seed);
         let length = numbers.next().unwrap_or(0) % 600;
         let bytes: Vec<u8> = numbers.map(|number| number as u8).take(length as usize).collect();
-        let looked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| changed::look(&all, &bytes)));
-        assert!(looked.is_ok(), "SAMPLETOP_TEST_SEED={seed} SAMPLETOP_TEST_ROUNDS=1 shows it again");
+        let looked =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| changed::look(&all, &bytes)));
+        assert!(
+            looked.is_ok(),
+            "SAMPLETOP_TEST_SEED={seed} SAMPLETOP_TEST_ROUNDS=1 shows it again"
+        );
     }
 }

@@ -83,7 +83,12 @@ impl<G: Generated> Generated for Watched<G> {
         self.inner.covers(pc)
     }
 
-    fn leave(&mut self, place: Place, word: &mut dyn FnMut(u64) -> Option<u64>, out: &mut Vec<RawFrame>) -> Leave {
+    fn leave(
+        &mut self,
+        place: Place,
+        word: &mut dyn FnMut(u64) -> Option<u64>,
+        out: &mut Vec<RawFrame>,
+    ) -> Leave {
         let first = out.len();
         let memory = self.memory.clone();
         let mut kept = |at: u64| word(at).inspect(|_| memory.keep(at, 8));
@@ -103,7 +108,10 @@ fn main() {
     let classes = std::env::temp_dir().join(format!("record-jvm-{}", std::process::id()));
     // The same program for all.
     let javac = ["--release", "8", "-Xlint:-options", "-encoding", "UTF-8", "-d"];
-    run(Command::new(jdk.join("bin/javac")).args(javac).arg(&classes).arg(folder.join("targets/Blocked.java")));
+    run(Command::new(jdk.join("bin/javac"))
+        .args(javac)
+        .arg(&classes)
+        .arg(folder.join("targets/Blocked.java")));
     let version = run(Command::new(java.join("bin/java")).arg("-version"));
     let mut command = Command::new(java.join("bin/java"));
     command.args(["-Xmx32m", "-cp"]).arg(&classes).args(options).args(["Blocked", "1", THREADS]);
@@ -117,19 +125,28 @@ fn main() {
     let (logged, shared, its_names) = (memory.clone(), steps.clone(), names.clone());
     let detect = Box::new(move |_: &Maps| {
         let inner = Jvm::attach(logged.clone(), image, its_names.clone()).expect("it can be read");
-        Detected::Runtime(Box::new(Watched { inner, memory: logged.clone(), steps: shared.clone() }))
+        Detected::Runtime(Box::new(Watched {
+            inner,
+            memory: logged.clone(),
+            steps: shared.clone(),
+        }))
     });
-    let mut unwinder = FramehopUnwinder::new(Memory::new(pid), Files::default(), pid).with_runtimes(detect);
+    let mut unwinder =
+        FramehopUnwinder::new(Memory::new(pid), Files::default(), pid).with_runtimes(detect);
     let tasks = Tasks::open(pid, 1000).expect("ours");
     let mut tids = Vec::new();
     tasks.list(&mut tids).expect("it runs");
     let said = jstack(jdk, pid);
     let mut threads: BTreeMap<u32, Thread> = BTreeMap::new();
     for tid in tids {
-        let Some((name, frames)) = said.get(&tid).filter(|(name, _)| name.starts_with("a thread with")) else {
+        let Some((name, frames)) =
+            said.get(&tid).filter(|(name, _)| name.starts_with("a thread with"))
+        else {
             continue;
         };
-        let Ok(Doing::Blocked { sp, pc, .. }) = tasks.doing(&mut tasks.thread(tid)) else { panic!("{name} runs") };
+        let Ok(Doing::Blocked { sp, pc, .. }) = tasks.doing(&mut tasks.thread(tid)) else {
+            panic!("{name} runs")
+        };
         steps.lock().expect("no panic").clear();
         let walk = StackReader::new(Memory::new(pid)).walk(pc, sp, &mut unwinder, &mut Vec::new());
         assert_eq!(walk.end, None, "{name}: not whole");
@@ -193,14 +210,17 @@ fn jstack(jdk: &Path, pid: u32) -> BTreeMap<u32, (String, Vec<(String, String)>)
     let frame = Regex::new(r"^\s+at ([^(]+)\((.*)\)$").expect("a pattern");
     // Numbers of generated classes, and addresses of hidden ones, differ from run to run.
     let number =
-        Regex::new(r"/0x[0-9a-f]+|(\$\$Lambda|Generated\w+Accessor)\$?\d+(/(0x[0-9a-f]+|\d+))?").expect("a pattern");
+        Regex::new(r"/0x[0-9a-f]+|(\$\$Lambda|Generated\w+Accessor)\$?\d+(/(0x[0-9a-f]+|\d+))?")
+            .expect("a pattern");
     let mut threads: BTreeMap<u32, (String, Vec<(String, String)>)> = BTreeMap::new();
     let mut current = None;
     let mut jstack = Command::new(jdk.join("bin/jstack"));
     jstack.args(["-J-Dfile.encoding=UTF-8", "-J-Dstdout.encoding=UTF-8"]).arg(pid.to_string());
     for line in run(&mut jstack).replace(")\tat ", ")\n\tat ").lines() {
         if let Some(found) = thread.captures(line) {
-            let id = found[2].strip_prefix("0x").map_or(found[2].parse(), |hex| u32::from_str_radix(hex, 16));
+            let id = found[2]
+                .strip_prefix("0x")
+                .map_or(found[2].parse(), |hex| u32::from_str_radix(hex, 16));
             let id = id.expect("a number");
             // For a character beyond 16 bits jstack has two that stand for unknown ones.
             threads.insert(id, (found[1].replace("\u{fffd}\u{fffd}", "😀"), Vec::new()));

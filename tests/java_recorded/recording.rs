@@ -1,5 +1,5 @@
-//! Memory of a virtual machine that was written down, and the stacks that it must give. Shared by the test, by what
-//! records (record.rs) and by a fuzz target.
+//! Memory of a virtual machine that was written down, and the stacks that it must give. Shared by
+//! the test, by what records (record.rs) and by a fuzz target.
 
 #![allow(dead_code)] // each of them uses a part
 
@@ -38,7 +38,8 @@ impl Recording {
     }
 }
 
-/// Memory is kept in pieces of this size, aligned: what is read a little differently one day is still there.
+/// Memory is kept in pieces of this size, aligned: what is read a little differently one day is
+/// still there.
 pub const PIECE: u64 = 128;
 
 pub type Piece = [u8; PIECE as usize];
@@ -69,7 +70,8 @@ impl Pieces {
         GzDecoder::new(bytes).read_to_end(&mut unpacked).expect("a recording");
         let (mut pieces, mut rest) = (BTreeMap::new(), &unpacked[..]);
         while let Some((head, bytes)) = rest.split_first_chunk::<16>() {
-            let word = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("8 bytes"));
+            let word =
+                |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("8 bytes"));
             let (start, count) = (word(0), word(8));
             let (run, after) = bytes.split_at((count * PIECE) as usize);
             for (number, piece) in run.chunks_exact(PIECE as usize).enumerate() {
@@ -86,7 +88,9 @@ impl Pieces {
         let mut pieces = self.0.iter().peekable();
         while let Some((start, piece)) = pieces.next() {
             let mut run = vec![piece];
-            while let Some((_, piece)) = pieces.next_if(|(at, _)| **at == start + run.len() as u64 * PIECE) {
+            while let Some((_, piece)) =
+                pieces.next_if(|(at, _)| **at == start + run.len() as u64 * PIECE)
+            {
                 run.push(piece);
             }
             out.write_all(&start.to_le_bytes())?;
@@ -108,8 +112,8 @@ impl Pieces {
 /// leave PC SP RBP                     who called that is native code again
 /// ```
 ///
-/// Methods and places are what jstack said; so are names. The rest is what sampletop said when the two were the same.
-/// Addresses are hexadecimal; an RBP that is not known is `-`.
+/// Methods and places are what jstack said; so are names. The rest is what sampletop said when the
+/// two were the same. Addresses are hexadecimal; an RBP that is not known is `-`.
 #[derive(Default, PartialEq, Debug)]
 pub struct Expected {
     pub version: String,
@@ -191,17 +195,26 @@ impl Expected {
                     expected.threads.push(Thread { id, name: name.into(), segments: Vec::new() });
                 }
                 "enter" => {
-                    let segment = Segment { enter: point(), frames: Vec::new(), leave: Point::default() };
+                    let segment =
+                        Segment { enter: point(), frames: Vec::new(), leave: Point::default() };
                     thread.expect("a thread").segments.push(segment);
                 }
                 "leave" => {
-                    thread.and_then(|thread| thread.segments.last_mut()).expect("a segment").leave = point();
+                    thread
+                        .and_then(|thread| thread.segments.last_mut())
+                        .expect("a segment")
+                        .leave = point();
                 }
                 "at" => {
                     let words: Vec<&str> = rest.splitn(3, ' ').collect();
                     let [method, tier, place] = words[..] else { panic!("{line}") };
-                    let frame = Frame { method: method.into(), tier: tier.into(), place: place.into() };
-                    thread.and_then(|thread| thread.segments.last_mut()).expect("a segment").frames.push(frame);
+                    let frame =
+                        Frame { method: method.into(), tier: tier.into(), place: place.into() };
+                    thread
+                        .and_then(|thread| thread.segments.last_mut())
+                        .expect("a segment")
+                        .frames
+                        .push(frame);
                 }
                 _ => panic!("{line}"),
             }
@@ -219,7 +232,10 @@ impl Expected {
             for segment in &thread.segments {
                 lines.push(format!("enter {}", point(segment.enter)));
                 let frames = segment.frames.iter();
-                lines.extend(frames.map(|Frame { method, tier, place }| format!("at {method} {tier} {place}")));
+                lines
+                    .extend(frames.map(|Frame { method, tier, place }| {
+                        format!("at {method} {tier} {place}")
+                    }));
                 lines.push(format!("leave {}", point(segment.leave)));
             }
         }

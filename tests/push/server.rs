@@ -1,4 +1,5 @@
-//! A server as small as can be, which takes what is pushed: HTTP/1.1, one request a connection, with TLS where it has a certificate.
+//! A server as small as can be, which takes what is pushed: HTTP/1.1, one request a connection,
+//! with TLS where it has a certificate.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -103,7 +104,11 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().expect("no test failed with it")
 }
 
-fn serve(stream: TcpStream, tls: Option<Arc<ServerConfig>>, state: &Mutex<State>) -> std::io::Result<()> {
+fn serve(
+    stream: TcpStream,
+    tls: Option<Arc<ServerConfig>>,
+    state: &Mutex<State>,
+) -> std::io::Result<()> {
     let Some(tls) = tls else { return answer(&stream, &stream, state) };
     let connection = ServerConnection::new(tls).map_err(std::io::Error::other)?;
     answer(&stream, StreamOwned::new(connection, &stream), state)
@@ -119,7 +124,10 @@ fn answer(raw: &TcpStream, stream: impl Read + Write, state: &Mutex<State>) -> s
         let Some((name, value)) = header.trim_end().split_once(':') else { break };
         headers.push((name.to_lowercase(), value.trim().to_owned()));
     }
-    let length = headers.iter().find(|(name, _)| name == "content-length").and_then(|(_, value)| value.parse().ok());
+    let length = headers
+        .iter()
+        .find(|(name, _)| name == "content-length")
+        .and_then(|(_, value)| value.parse().ok());
     let mut body = vec![0; length.unwrap_or(0)];
     reader.read_exact(&mut body)?;
     let mut state = lock(state);
@@ -130,7 +138,11 @@ fn answer(raw: &TcpStream, stream: impl Read + Write, state: &Mutex<State>) -> s
             return Ok(());
         }
         Mode::Answers(status) => status,
-        Mode::Wants(value) if headers.iter().any(|(name, other)| name == "authorization" && other == value) => 200,
+        Mode::Wants(value)
+            if headers.iter().any(|(name, other)| name == "authorization" && other == value) =>
+        {
+            200
+        }
         Mode::Wants(_) => 401,
         Mode::Moved(_) => 307,
     };
@@ -143,7 +155,10 @@ fn answer(raw: &TcpStream, stream: impl Read + Write, state: &Mutex<State>) -> s
     let words = if status == 200 { "" } else { "not today" };
     let length = words.len();
     let stream = reader.get_mut();
-    write!(stream, "HTTP/1.1 {status} X\r\n{moved}Content-Length: {length}\r\nConnection: close\r\n\r\n{words}")?;
+    write!(
+        stream,
+        "HTTP/1.1 {status} X\r\n{moved}Content-Length: {length}\r\nConnection: close\r\n\r\n{words}"
+    )?;
     stream.flush()
 }
 

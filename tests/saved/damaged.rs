@@ -1,5 +1,5 @@
-//! Files that were cut off, changed, or made up. What opens is sound: nothing has another name than it had, and nothing
-//! weighs more.
+//! Files that were cut off, changed, or made up. What opens is sound: nothing has another name than
+//! it had, and nothing weighs more.
 
 use std::collections::BTreeMap;
 
@@ -21,8 +21,11 @@ pub fn sums(snapshot: &Snapshot) -> [Sums; 2] {
         let mut sums = Sums::new();
         snapshot.history.read(range, snapshot.at, &mut |key, weights| {
             let tables = &snapshot.tables;
-            let frames = tables.frames_innermost_first(key.stack).flat_map(|id| tables.named(id).locations.iter());
-            let stack: Vec<String> = frames.map(|l| format!("{} {:?} {:?}", l.function, l.line, l.kind)).collect();
+            let frames = tables
+                .frames_innermost_first(key.stack)
+                .flat_map(|id| tables.named(id).locations.iter());
+            let stack: Vec<String> =
+                frames.map(|l| format!("{} {:?} {:?}", l.function, l.line, l.kind)).collect();
             let state = key.state.resolve(tables.futex_kind(key.stack)).word();
             let key = (key.thread, tables.name(key.name).to_string(), stack.join(";"), state);
             let sum = sums.entry(key).or_default();
@@ -42,7 +45,9 @@ fn assert_part(file: &[u8], whole: &[Sums; 2], what: &str) {
     for (found, whole) in sums(&opened.snapshot).iter().zip(whole) {
         let is_part = |part: (u64, u64), of: (u64, u64)| part.0 <= of.0 && part.1 <= of.1;
         assert!(is_part(all(found), all(whole)), "{what}: {:?} of {:?}", all(found), all(whole));
-        for (key, sum) in found.iter().filter(|((_, name, stack, _), _)| name != LOST && !stack.contains(LOST)) {
+        for (key, sum) in
+            found.iter().filter(|((_, name, stack, _), _)| name != LOST && !stack.contains(LOST))
+        {
             let of = whole.get(key).copied().unwrap_or_default();
             assert!(is_part(*sum, of), "{what}: {key:?} has {sum:?} of {of:?}");
         }
@@ -68,7 +73,10 @@ fn a_file_that_was_cut_off_opens_as_far_as_it_goes() {
         assert_part(&file[..end], &whole, &format!("cut at {end}"));
         if let Ok(read) = saved::read(&file[..end]) {
             let now = all(&sums(&read.snapshot)[0]);
-            assert!(now.0 >= before.0 && now.1 >= before.1, "cut at {end}: less than with less of it");
+            assert!(
+                now.0 >= before.0 && now.1 >= before.1,
+                "cut at {end}: less than with less of it"
+            );
             before = now;
             opened += 1;
         }
@@ -91,10 +99,13 @@ fn changed_bits_cost_what_they_are_in() {
 #[test]
 fn each_block_can_be_lost() {
     let (file, whole) = small();
-    let blocks: Vec<_> = block::blocks(&file).map(|block| (block.kind, block.unpack().expect("sound"))).collect();
+    let blocks: Vec<_> =
+        block::blocks(&file).map(|block| (block.kind, block.unpack().expect("sound"))).collect();
     let without = |lost: &dyn Fn(usize, u32) -> bool| {
         let mut file = block::HEAD.to_vec();
-        for (_, (kind, bytes)) in blocks.iter().enumerate().filter(|(nth, (kind, _))| !lost(*nth, *kind)) {
+        for (_, (kind, bytes)) in
+            blocks.iter().enumerate().filter(|(nth, (kind, _))| !lost(*nth, *kind))
+        {
             block::write(&mut file, *kind, &[bytes]).expect("memory takes it");
         }
         file
@@ -105,7 +116,10 @@ fn each_block_can_be_lost() {
         let opened = saved::read(&file).expect("the rest is there");
         let sums = sums(&opened.snapshot);
         let lost = opened.lost.expect("something is missing");
-        (lost.replace("the file is damaged or was cut off; missing are ", ""), [all(&sums[0]), all(&sums[1])])
+        (
+            lost.replace("the file is damaged or was cut off; missing are ", ""),
+            [all(&sums[0]), all(&sums[1])],
+        )
     };
     let counts = saved::read(&file).expect("whole").snapshot;
     let (names, frames) = (counts.tables.name_count(), counts.tables.frame_count());
@@ -114,8 +128,14 @@ fn each_block_can_be_lost() {
     assert_eq!(said(kind::SETTINGS), ("the settings".into(), everything));
     assert_eq!(said(kind::NAMES), (format!("all {names} names of threads"), everything));
     assert_eq!(said(kind::FRAMES), (format!("all {frames} names of frames"), everything));
-    assert_eq!(said(kind::STACKS), (format!("all {} stacks", counts.tables.stack_count()), everything));
-    assert_eq!(said(kind::THREADS), (format!("all {} states of threads", counts.threads.len()), everything));
+    assert_eq!(
+        said(kind::STACKS),
+        (format!("all {} stacks", counts.tables.stack_count()), everything)
+    );
+    assert_eq!(
+        said(kind::THREADS),
+        (format!("all {} states of threads", counts.threads.len()), everything)
+    );
     let open = counts.history.open().len();
     assert_eq!(said(kind::OPEN).0, format!("all {open} of the newest seconds"));
     let (sums_of, left) = said(kind::CUMULATIVE);
@@ -126,7 +146,10 @@ fn each_block_can_be_lost() {
     // One of the two is enough.
     let last = blocks.len() - 1;
     for lost in [0, last] {
-        assert_eq!(saved::read(&without(&|nth, _| nth == lost)).expect("the other is there").lost, None);
+        assert_eq!(
+            saved::read(&without(&|nth, _| nth == lost)).expect("the other is there").lost,
+            None
+        );
     }
     assert!(saved::read(&without(&|_, kind| kind == kind::SESSION)).is_err());
 }
@@ -135,9 +158,11 @@ fn each_block_can_be_lost() {
 #[test]
 fn changed_contents_are_sound_or_refused() {
     let (file, _) = small();
-    let blocks: Vec<_> = block::blocks(&file).map(|block| (block.kind, block.unpack().expect("sound"))).collect();
+    let blocks: Vec<_> =
+        block::blocks(&file).map(|block| (block.kind, block.unpack().expect("sound"))).collect();
     let mut random = Random(3);
-    let settings = Settings { range: Range::Cumulative { since: None }, idle: true, ..Settings::default() };
+    let settings =
+        Settings { range: Range::Cumulative { since: None }, idle: true, ..Settings::default() };
     let (mut opened, mut unharmed) = (0, 0);
     for _ in 0..1_500 {
         let changed = random.below(blocks.len() as u64) as usize;
@@ -167,7 +192,10 @@ fn changed_contents_are_sound_or_refused() {
             }
         }
     }
-    assert!(opened > 500 && unharmed > 10, "{opened} opened, {unharmed} with nothing lost: there is something to see");
+    assert!(
+        opened > 500 && unharmed > 10,
+        "{opened} opened, {unharmed} with nothing lost: there is something to see"
+    );
 }
 
 #[test]
@@ -175,13 +203,16 @@ fn lost_build_ids_are_told_and_cost_nothing_else() {
     let (file, whole) = small();
     let mut without = block::HEAD.to_vec();
     for block in block::blocks(&file).filter(|block| block.kind != saved::kind::BUILDS) {
-        block::write(&mut without, block.kind, &[&block.unpack().expect("sound")]).expect("memory takes it");
+        block::write(&mut without, block.kind, &[&block.unpack().expect("sound")])
+            .expect("memory takes it");
     }
     assert!(without.len() < file.len(), "there were some");
     let opened = saved::read(&without).expect("a profile");
     let lost = opened.lost.expect("told");
     let all = saved::read(&file).expect("a profile").snapshot.tables;
-    let known = (0..all.frame_count() as u32).filter(|id| all.named(FrameId(*id)).build_id.is_some()).count();
+    let known = (0..all.frame_count() as u32)
+        .filter(|id| all.named(FrameId(*id)).build_id.is_some())
+        .count();
     assert!(lost.ends_with(&format!("missing are all {known} build ids of frames")), "{lost}");
     assert!(sums(&opened.snapshot) == whole && opened.snapshot.tables.builds().is_empty());
     assert_eq!(all.builds()["shop"].len(), 2);

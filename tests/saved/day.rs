@@ -13,8 +13,9 @@ use sampletop::model::tables::{FrameKind, Location, Named, StackId};
 
 use super::sessions::{MS, Random, START, snapshot};
 
-/// Four threads that compute all the time in `stacks` stacks of 35 frames, some much more often than others, and 46 that
-/// wait and are woken twice a second. Times differ as those of real samples do: by a tenth of the interval.
+/// Four threads that compute all the time in `stacks` stacks of 35 frames, some much more often
+/// than others, and 46 that wait and are woken twice a second. Times differ as those of real
+/// samples do: by a tenth of the interval.
 pub fn session(seconds: u64, stacks: usize) -> Snapshot {
     let mut random = Random(7);
     let mut interner = Interner::new(1_000_000);
@@ -22,7 +23,8 @@ pub fn session(seconds: u64, stacks: usize) -> Snapshot {
         .map(|n| {
             // Handlers, what they call, and so on: calls of one place lead to a few others.
             let frame = |depth: u64| depth << 32 | n >> (34 - depth).min(20) << 4;
-            let code = |offset| RawFrame::new(FrameCode::Code { file: FileId(1), offset, exact: false });
+            let code =
+                |offset| RawFrame::new(FrameCode::Code { file: FileId(1), offset, exact: false });
             interner.stack(&(0..35).rev().map(|depth| code(frame(depth))).collect::<Vec<_>>())
         })
         .collect();
@@ -37,7 +39,10 @@ pub fn session(seconds: u64, stacks: usize) -> Snapshot {
             kind: FrameKind::Native,
             tier: None,
         };
-        interner.set_named(raw, Named { locations: Arc::new([location]), pending: false, build_id: None });
+        interner.set_named(
+            raw,
+            Named { locations: Arc::new([location]), pending: false, build_id: None },
+        );
     }
     let key = |interner: &mut Interner, tid: u32, stack: StackId, state: RawState| FactKey {
         thread: ThreadKey { pid: 4321, tid: 4321 + tid, start: 77_777 },
@@ -54,7 +59,8 @@ pub fn session(seconds: u64, stacks: usize) -> Snapshot {
         for tid in 0..4 {
             let mut run = key(&mut interner, tid, stacks[0], RawState::Known(State::Run));
             for _ in 0..100 * step {
-                // The lower half of the stacks has most of the time, its lower half most of that, and so on.
+                // The lower half of the stacks has most of the time, its lower half most of that,
+                // and so on.
                 let bound = (stacks.len() as u64) >> random.below(6);
                 run.stack = stacks[random.below(bound.max(1)) as usize];
                 let weights = buckets.entry(at, &run);

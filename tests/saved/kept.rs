@@ -1,7 +1,8 @@
-//! Files of every format there was, of before and after what was added to it, and what they said when they were written.
+//! Files of every format there was, of before and after what was added to it, and what they said
+//! when they were written.
 //!
-//! `SAMPLETOP_KEEP=1 cargo test --test saved` writes the last of [`KEPT`] where there is none; those that are there
-//! are never written again.
+//! `SAMPLETOP_KEEP=1 cargo test --test saved` writes the last of [`KEPT`] where there is none;
+//! those that are there are never written again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,11 +22,20 @@ fn path(name: &str, extension: &str) -> PathBuf {
 }
 
 fn text(snapshot: &Snapshot) -> String {
-    let Snapshot { session, targets, at, capture, health, threads, notice, history, tables, .. } = snapshot;
-    let mut text = format!("{} {} {} {}\n", session.version, session.host, session.kernel, session.started_unix_ns);
-    text += &format!("{capture}, {} samples, {} ticks until {at}, {notice:?}\n", health.losses.samples, health.ticks);
+    let Snapshot {
+        session, targets, at, capture, health, threads, notice, history, tables, ..
+    } = snapshot;
+    let mut text = format!(
+        "{} {} {} {}\n",
+        session.version, session.host, session.kernel, session.started_unix_ns
+    );
+    text += &format!(
+        "{capture}, {} samples, {} ticks until {at}, {notice:?}\n",
+        health.losses.samples, health.ticks
+    );
     for target in targets.iter() {
-        text += &format!("{} {} {} {:?}\n", target.pid, target.command, target.runtime, target.ended);
+        text +=
+            &format!("{} {} {} {:?}\n", target.pid, target.command, target.runtime, target.ended);
     }
     for now in threads.iter() {
         text += &format!(
@@ -38,7 +48,10 @@ fn text(snapshot: &Snapshot) -> String {
     }
     for (what, sums) in ["buckets", "all"].iter().zip(sums(snapshot)) {
         for ((thread, name, stack, state), (wall, cpu)) in sums {
-            text += &format!("{what} {}/{} {name} {state} {stack} wall {wall} cpu {cpu}\n", thread.pid, thread.tid);
+            text += &format!(
+                "{what} {}/{} {name} {state} {stack} wall {wall} cpu {cpu}\n",
+                thread.pid, thread.tid
+            );
         }
     }
     for (module, builds) in tables.builds() {
@@ -64,9 +77,15 @@ fn files_of_all_formats_say_what_they_said() {
     for name in KEPT {
         let file = path(name, "sampletop");
         let bytes = fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-        let opened = saved::read(&bytes).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        let opened =
+            saved::read(&bytes).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         let expected = fs::read_to_string(path(name, "txt")).expect("what it says");
         assert_eq!((opened.lost, opened.settings.reverse), (None, true));
-        assert!(text(&opened.snapshot) == expected, "{} says now:\n{}", file.display(), text(&opened.snapshot));
+        assert!(
+            text(&opened.snapshot) == expected,
+            "{} says now:\n{}",
+            file.display(),
+            text(&opened.snapshot)
+        );
     }
 }

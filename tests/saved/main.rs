@@ -40,12 +40,16 @@ fn without_addresses(mut now: ThreadNow) -> ThreadNow {
 fn compare(opened: &Snapshot, snapshot: &Snapshot) {
     assert_eq!(opened.session, snapshot.session);
     assert_eq!(opened.targets, snapshot.targets);
-    assert_eq!((opened.at, &opened.capture, opened.health), (snapshot.at, &snapshot.capture, snapshot.health));
+    assert_eq!(
+        (opened.at, &opened.capture, opened.health),
+        (snapshot.at, &snapshot.capture, snapshot.health)
+    );
     assert_eq!((&opened.notice, opened.stopped), (&snapshot.notice, snapshot.stopped));
     let threads: Vec<ThreadNow> = snapshot.threads.iter().copied().map(without_addresses).collect();
     assert_eq!(*opened.threads, threads);
     let buckets = |snapshot: &Snapshot| {
-        let sealed = snapshot.history.sealed().iter().map(|b| (b.start, b.end, b.as_bytes().to_vec()));
+        let sealed =
+            snapshot.history.sealed().iter().map(|b| (b.start, b.end, b.as_bytes().to_vec()));
         let open = snapshot.history.open();
         sealed.chain(open.map(|b| (b.start, b.end, b.as_bytes().to_vec()))).collect::<Vec<_>>()
     };
@@ -86,7 +90,10 @@ fn a_day_is_small() {
     let facts: usize = snapshot.history.sealed().iter().map(|bucket| bucket.len()).sum();
     let held: usize = snapshot.history.sealed().iter().map(|bucket| bucket.bytes()).sum();
     println!("{facts} facts in {held} bytes of memory, {} of a file", bytes.len());
-    assert!(snapshot.history.sealed().len() > 2_000 && facts > 3_000_000, "{facts} facts are less than a day has");
+    assert!(
+        snapshot.history.sealed().len() > 2_000 && facts > 3_000_000,
+        "{facts} facts are less than a day has"
+    );
     assert!(bytes.len() < 20_000_000, "{} bytes", bytes.len());
     let opened = saved::read(&bytes).expect("a profile");
     assert_eq!(opened.lost, None);
@@ -136,8 +143,10 @@ fn blocks_of_unknown_kinds_are_passed_over() {
     let whole = written(&snapshot, &Settings::default());
     let mut more = saved::block::HEAD.to_vec();
     for block in saved::block::blocks(&whole) {
-        saved::block::write(&mut more, 4_000_000_000, &[b"what comes one day"]).expect("memory takes it");
-        saved::block::write(&mut more, block.kind, &[&block.unpack().expect("sound")]).expect("memory takes it");
+        saved::block::write(&mut more, 4_000_000_000, &[b"what comes one day"])
+            .expect("memory takes it");
+        saved::block::write(&mut more, block.kind, &[&block.unpack().expect("sound")])
+            .expect("memory takes it");
     }
     let opened = saved::read(&more).expect("a profile");
     assert_eq!(opened.lost, None);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use sampletop::model::facts::History;
 use sampletop::model::frame::{
-    Counters, Event, FileId, FrameCode, Look, Losses, Marker, Ns, RawFrame, RawName, SECOND, Seen, Syscall, ThreadKey,
-    ThreadKind, Tick,
+    Counters, Event, FileId, FrameCode, Look, Losses, Marker, Ns, RawFrame, RawName, SECOND, Seen,
+    Syscall, ThreadKey, ThreadKind, Tick,
 };
 use sampletop::model::recorder::{Limits, Recorder};
 use sampletop::model::snapshot::{Health, Session, Snapshot, Target, Wanted};
@@ -76,7 +76,10 @@ pub fn snapshot() -> Snapshot {
             max_overhead_percent: Some(0.1 + 0.2),
             wanted: Wanted { title: "--name shop".into(), waits: true },
         }),
-        targets: Arc::new([target(9, "java -jar größe.jar", None), target(12, "shop --port 80", Some(START + 5))]),
+        targets: Arc::new([
+            target(9, "java -jar größe.jar", None),
+            target(12, "shop --port 80", Some(START + 5)),
+        ]),
         at: START,
         capture: "ptrace (stops threads)".into(),
         health: Health {
@@ -100,10 +103,13 @@ pub fn snapshot() -> Snapshot {
 }
 
 fn frames() -> Vec<RawFrame> {
-    let code = |offset| RawFrame::new(FrameCode::Code { file: FileId(1), offset, exact: offset % 2 == 0 });
+    let code =
+        |offset| RawFrame::new(FrameCode::Code { file: FileId(1), offset, exact: offset % 2 == 0 });
     let runtime = |id| RawFrame::new(FrameCode::Runtime { id });
-    let kernel = |offset: u64| RawFrame::new(FrameCode::Kernel { address: 0xffff_ffff_8100_0000 + offset });
-    let markers = [RawFrame::marker(Marker::Torn), RawFrame::marker_in(Marker::NoUnwindInfo, FileId(3))];
+    let kernel =
+        |offset: u64| RawFrame::new(FrameCode::Kernel { address: 0xffff_ffff_8100_0000 + offset });
+    let markers =
+        [RawFrame::marker(Marker::Torn), RawFrame::marker_in(Marker::NoUnwindInfo, FileId(3))];
     (0..9).map(code).chain((0..6).map(runtime)).chain((0..3).map(kernel)).chain(markers).collect()
 }
 
@@ -112,7 +118,9 @@ fn build_id(raw: RawFrame) -> Option<&'static str> {
     match raw.decode() {
         FrameCode::Code { offset: 7, .. } => None,
         FrameCode::Code { offset: 3, .. } => Some("93e52a1c73ed1a5c72b4f7a4b0c0a6b4c8b1d6e7"),
-        FrameCode::Code { offset, .. } if offset < 6 => Some("00112233445566778899aabbccddeeff01234567"),
+        FrameCode::Code { offset, .. } if offset < 6 => {
+            Some("00112233445566778899aabbccddeeff01234567")
+        }
         FrameCode::Code { .. } => Some("ffeeddccbbaa9988"),
         FrameCode::Kernel { .. } => Some("48dc540c8b76393804ca8088dbfa7d42911a9444"),
         _ => None,
@@ -121,7 +129,15 @@ fn build_id(raw: RawFrame) -> Option<&'static str> {
 
 fn named(raw: RawFrame) -> Named {
     let kinds = [FrameKind::Java, FrameKind::Jit, FrameKind::Python];
-    let tiers = [Tier::Interpreted, Tier::C1, Tier::C2, Tier::Inlined, Tier::Native, Tier::Baseline, Tier::Optimized];
+    let tiers = [
+        Tier::Interpreted,
+        Tier::C1,
+        Tier::C2,
+        Tier::Inlined,
+        Tier::Native,
+        Tier::Baseline,
+        Tier::Optimized,
+    ];
     let location = |function: &str, module: &str, kind| Location {
         function: function.into(),
         module: module.into(),
@@ -131,7 +147,9 @@ fn named(raw: RawFrame) -> Named {
         tier: None,
     };
     let locations = match raw.decode() {
-        FrameCode::Code { offset: 3, .. } => vec![location("pthread_mutex_lock", "libc.so.6", FrameKind::Native)],
+        FrameCode::Code { offset: 3, .. } => {
+            vec![location("pthread_mutex_lock", "libc.so.6", FrameKind::Native)]
+        }
         FrameCode::Code { offset: 4, .. } => {
             let inlined = location("shop::vat", "shop", FrameKind::Native);
             let inlined = Location { tier: Some(Tier::Inlined), line: Some(u32::MAX), ..inlined };
@@ -142,17 +160,24 @@ fn named(raw: RawFrame) -> Named {
             vec![Location { file: None, line: (offset > 5).then_some(0), ..plain }]
         }
         FrameCode::Runtime { id } => {
-            let plain = location(&format!("com.shop.Cart.m{}", id / 2), "com.shop.Cart", kinds[id as usize % 3]);
+            let plain = location(
+                &format!("com.shop.Cart.m{}", id / 2),
+                "com.shop.Cart",
+                kinds[id as usize % 3],
+            );
             vec![Location { tier: Some(tiers[id as usize]), ..plain }]
         }
         FrameCode::Kernel { .. } => vec![location("vfs_read", "[kernel]", FrameKind::Kernel)],
-        FrameCode::Marker { marker, .. } => vec![Location::named(&marker.text(Some("libx.so")), FrameKind::Marker)],
+        FrameCode::Marker { marker, .. } => {
+            vec![Location::named(&marker.text(Some("libx.so")), FrameKind::Marker)]
+        }
     };
     let build_id = build_id(raw).map(Into::into);
     Named { locations: locations.into(), pending: false, build_id }
 }
 
-/// `looks` looks at seven threads of two processes, for minutes or for some seconds. A fifth of the frames have no names yet.
+/// `looks` looks at seven threads of two processes, for minutes or for some seconds. A fifth of the
+/// frames have no names yet.
 pub fn session(seed: u64, looks: usize, hours: bool) -> Snapshot {
     let mut random = Random(seed | 1);
     let mut recorder = Recorder::new(START, Limits::default());
@@ -171,7 +196,10 @@ pub fn session(seed: u64, looks: usize, hours: bool) -> Snapshot {
         let thread = ThreadKey { pid: if tid < 4 { 9 } else { 12 }, tid: 100 + tid, start: 77_777 };
         let ran = &mut ran[tid as usize];
         (ran.run_ns, ran.runs) = (ran.run_ns + random.below(8 * MS), ran.runs + 1);
-        let call = Syscall { number: random.one(&[0, 202, 232, 230, -1, 7]), args: [3, 128, 1 << 40, u64::MAX, 0, 9] };
+        let call = Syscall {
+            number: random.one(&[0, 202, 232, 230, -1, 7]),
+            args: [3, 128, 1 << 40, u64::MAX, 0, 9],
+        };
         let seen = random.one(&[
             Seen::OnCpu,
             Seen::OnCpu,
@@ -220,5 +248,11 @@ pub fn session(seed: u64, looks: usize, hours: bool) -> Snapshot {
         recorder.close(at + random.below(SECOND));
     }
     let view = recorder.view();
-    Snapshot { at: view.at, tables: view.tables, history: view.history, threads: view.threads, ..snapshot() }
+    Snapshot {
+        at: view.at,
+        tables: view.tables,
+        history: view.history,
+        threads: view.threads,
+        ..snapshot()
+    }
 }

@@ -10,7 +10,11 @@ use super::sessions::START;
 
 fn filter<T: std::fmt::Debug + Clone + 'static>(values: Vec<T>) -> BoxedStrategy<Filter<T>> {
     let set = (prop::sample::select(values), any::<bool>());
-    prop_oneof![Just(Filter::default()), set.prop_map(|(value, on)| Filter { value: Some(value), on })].boxed()
+    prop_oneof![
+        Just(Filter::default()),
+        set.prop_map(|(value, on)| Filter { value: Some(value), on })
+    ]
+    .boxed()
 }
 
 fn patterns(texts: &[&str]) -> Vec<regex::Regex> {

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use sampletop::model::frame::{
-    Counters, Event, FileId, FrameCode, Look, Losses, Marker, Ns, RawFrame, RawName, SECOND, Seen, Syscall, ThreadKey,
-    ThreadKind, Tick,
+    Counters, Event, FileId, FrameCode, Look, Losses, Marker, Ns, RawFrame, RawName, SECOND, Seen,
+    Syscall, ThreadKey, ThreadKind, Tick,
 };
 use sampletop::model::recorder::{Limits, Recorder};
 use sampletop::model::snapshot::{Health, Session, Snapshot, Target, Wanted};
@@ -36,7 +36,8 @@ enum Doing {
 
 type Does = Box<dyn Fn(u64) -> Doing>;
 
-/// One thread: its process, its name (behind `^` of a daemon, behind `~` of a runtime itself) and what it does in a tick.
+/// One thread: its process, its name (behind `^` of a daemon, behind `~` of a runtime itself) and
+/// what it does in a tick.
 struct Script {
     pid: u32,
     name: String,
@@ -67,14 +68,25 @@ impl World {
     /// Three processes, found by a name: one that waits, and two that work, one twice as much.
     pub fn web() -> World {
         let doing: [Does; 3] = [
-            Box::new(|_| Doing::Waits { call: FUTEX, fd: 0, stack: "main:9;ngx_master_cycle:50;sigsuspend", wait: 1 }),
+            Box::new(|_| Doing::Waits {
+                call: FUTEX,
+                fd: 0,
+                stack: "main:9;ngx_master_cycle:50;sigsuspend",
+                wait: 1,
+            }),
             Box::new(|_| Doing::Runs("main:9;ngx_worker_cycle:70;ngx_http_parse:31")),
             Box::new(|tick| match tick % 2 {
                 0 => Doing::Runs("main:9;ngx_worker_cycle:70;ngx_http_parse:31"),
-                _ => Doing::Waits { call: RECVFROM, fd: 37, stack: "main:9;ngx_worker_cycle:71;recv", wait: tick },
+                _ => Doing::Waits {
+                    call: RECVFROM,
+                    fd: 37,
+                    stack: "main:9;ngx_worker_cycle:71;recv",
+                    wait: tick,
+                },
             }),
         ];
-        let scripts = (PID + 1..).zip(doing).map(|(pid, doing)| Script { pid, name: "nginx".into(), doing });
+        let scripts =
+            (PID + 1..).zip(doing).map(|(pid, doing)| Script { pid, name: "nginx".into(), doing });
         let wanted = Wanted { title: "nginx".into(), waits: true };
         World { wanted, ..World::new(scripts.collect()) }
     }
@@ -84,7 +96,11 @@ impl World {
         let mut scripts = Vec::new();
         for n in 0..12u64 {
             let name = format!("http-nio-exec-{n}");
-            scripts.push(Script { pid: PID, name, doing: Box::new(move |tick| request_thread(n, tick)) });
+            scripts.push(Script {
+                pid: PID,
+                name,
+                doing: Box::new(move |tick| request_thread(n, tick)),
+            });
         }
         for n in 0..4u64 {
             let name = format!("worker-{n}");
@@ -138,11 +154,14 @@ impl World {
             "main:12;shop::Cache::grow:8;kernel!asm_exc_page_fault;kernel!exc_page_fault;kernel!a_function_of_the_kernel_whose_name_is_longer_than_its_column",
             "main:12;shop::Cache::grow:8;kernel![kernel];kernel![kernel] ",
         ];
-        let doing = move |tick: u64| Doing::Runs(stacks[[0, 0, 0, 1, 2, 3, 0, 0, 3, 4][(tick % 10) as usize]]);
+        let doing = move |tick: u64| {
+            Doing::Runs(stacks[[0, 0, 0, 1, 2, 3, 0, 0, 3, 4][(tick % 10) as usize]])
+        };
         World::new(vec![Script { pid: PID, name: "backup".into(), doing: Box::new(doing) }])
     }
 
-    /// A Java server: threads of its own, a daemon, and those of the virtual machine, of which some compile and some wait.
+    /// A Java server: threads of its own, a daemon, and those of the virtual machine, of which some
+    /// compile and some wait.
     pub fn jvm() -> World {
         let request = "clone3;JavaMain;java!java.lang.Thread.run:840;java!org.apache.catalina.core.StandardWrapperValve.invoke:167";
         let stop = "SafepointBlob;SafepointMechanism::process;SafepointSynchronize::block;syscall";
@@ -151,22 +170,32 @@ impl World {
             format!("{request};java!com.shop.Cart$Item.total:31;java!com.shop.Pricing.round:12"),
             format!("{request};java!com.shop.Cart$Item.total:31;{stop}"),
             format!("{request};java!com.shop.db.PgStatement.executeQuery:154;recv"),
-            format!("{in_jvm};JavaThread::run;CompileBroker::compiler_thread_loop;C2Compiler::compile_method"),
+            format!(
+                "{in_jvm};JavaThread::run;CompileBroker::compiler_thread_loop;C2Compiler::compile_method"
+            ),
             format!("{in_jvm};WorkerThread::run;G1EvacuateRegionsTask::work"),
             format!("{in_jvm};VMThread::run;VMThread::loop;Monitor::wait"),
             format!("{request};java!com.shop.Watchdog.look:77;java!java.lang.Thread.sleep:0"),
         ];
         // Leaked: the scripts want static text.
         let stacks = stacks.map(|stack| &*stack.leak());
-        let waits = move |call, stack: usize, wait| Doing::Waits { call, fd: 37, stack: stacks[stack], wait };
+        let waits = move |call, stack: usize, wait| Doing::Waits {
+            call,
+            fd: 37,
+            stack: stacks[stack],
+            wait,
+        };
         let http = move |tick: u64| match tick % 10 {
             0..5 => Doing::Runs(stacks[0]),
             5 => waits(FUTEX, 1, tick),
             _ => waits(RECVFROM, 2, tick / 10),
         };
-        let compiler =
-            move |tick: u64| if tick.is_multiple_of(4) { waits(FUTEX, 5, tick) } else { Doing::Runs(stacks[3]) };
-        let collector = move |tick: u64| if tick % 10 == 5 { Doing::Runs(stacks[4]) } else { waits(FUTEX, 5, tick) };
+        let compiler = move |tick: u64| {
+            if tick.is_multiple_of(4) { waits(FUTEX, 5, tick) } else { Doing::Runs(stacks[3]) }
+        };
+        let collector = move |tick: u64| {
+            if tick % 10 == 5 { Doing::Runs(stacks[4]) } else { waits(FUTEX, 5, tick) }
+        };
         let own: [(&str, Does); 8] = [
             ("http-nio-exec-1", Box::new(http)),
             ("http-nio-exec-2", Box::new(http)),
@@ -188,7 +217,8 @@ impl World {
             doing: Box::new(|tick| {
                 // Leaked once per stack: the scripts want static text, and there are 60 of these.
                 let depth = 1 + (tick * 7) % 60;
-                let stack: Vec<String> = (0..depth).map(|d| format!("parse_level_{d}:{d}")).collect();
+                let stack: Vec<String> =
+                    (0..depth).map(|d| format!("parse_level_{d}:{d}")).collect();
                 Doing::Runs(stack.join(";").leak())
             }),
         }])
@@ -215,7 +245,8 @@ impl World {
                 _ => RawName::new(name.as_bytes()),
             };
             let thread = ThreadKey { pid: self.scripts[n].pid, tid, start: 77 };
-            let (last_wait, mut run_ns, known) = self.last.get(&tid).copied().unwrap_or((0, 0, false));
+            let (last_wait, mut run_ns, known) =
+                self.last.get(&tid).copied().unwrap_or((0, 0, false));
             let runs = self.ticks;
             let counters = |run_ns| Some(Counters { run_ns, delay_ns: 0, runs });
             let mut looks = Vec::new();
@@ -224,7 +255,12 @@ impl World {
                     let stack = self.stack(stack);
                     run_ns += TICK;
                     for sample in 0..5 {
-                        looks.push((from + sample * TICK / 5 + TICK / 10, Seen::OnCpu, None, stack.clone()));
+                        looks.push((
+                            from + sample * TICK / 5 + TICK / 10,
+                            Seen::OnCpu,
+                            None,
+                            stack.clone(),
+                        ));
                     }
                     looks.push((at, Seen::Running, counters(run_ns), Vec::new()));
                     0
@@ -232,7 +268,8 @@ impl World {
                 Doing::Waits { call, fd, stack, wait } => {
                     // An unmoved thread sends nothing.
                     if last_wait != wait || !known {
-                        let seen = Seen::Blocked(Syscall { number: call, args: [fd, 0, 0, 0, 0, 0] });
+                        let seen =
+                            Seen::Blocked(Syscall { number: call, args: [fd, 0, 0, 0, 0, 0] });
                         looks.push((at, seen, counters(run_ns), self.stack(stack)));
                     }
                     wait
@@ -240,11 +277,20 @@ impl World {
             };
             self.last.insert(tid, (wait, run_ns, true));
             for (at, seen, counters, stack) in looks {
-                self.recorder.apply(&Event::Look(Look { at, thread, name, seen, counters, stack, recovered: false }));
+                self.recorder.apply(&Event::Look(Look {
+                    at,
+                    thread,
+                    name,
+                    seen,
+                    counters,
+                    stack,
+                    recovered: false,
+                }));
             }
         }
         self.ticks += 1;
-        let losses = Losses { samples: self.ticks * 14, truncated: self.ticks / 70, ..Losses::default() };
+        let losses =
+            Losses { samples: self.ticks * 14, truncated: self.ticks / 70, ..Losses::default() };
         for pid in self.pids() {
             self.recorder.apply(&Event::Tick(Tick {
                 at,
@@ -275,7 +321,9 @@ impl World {
         let next = self.frames.len() as u64;
         *self.frames.entry(text.to_owned()).or_insert_with(|| match text.starts_with(KERNEL) {
             true => RawFrame::new(FrameCode::Kernel { address: 0xffff_ffff_8100_0000 + 64 * next }),
-            false => RawFrame::new(FrameCode::Code { file: FileId(1), offset: 64 * next, exact: false }),
+            false => {
+                RawFrame::new(FrameCode::Code { file: FileId(1), offset: 64 * next, exact: false })
+            }
         })
     }
 
@@ -291,8 +339,10 @@ impl World {
             self.frames.iter().map(|(text, frame)| (frame.bits(), text.clone())).collect();
         for frame in self.recorder.take_unnamed() {
             if let Some(text) = by_frame.get(&frame.bits()) {
-                self.recorder
-                    .set_named(frame, Named { locations: Arc::new([location(text)]), pending: false, build_id: None });
+                self.recorder.set_named(
+                    frame,
+                    Named { locations: Arc::new([location(text)]), pending: false, build_id: None },
+                );
             }
         }
         self.view()
@@ -359,7 +409,8 @@ pub fn look_at(asked: &[Asked]) -> Vec<Answer> {
         holder: Some("worker-3".into()),
         ..Facts::default()
     };
-    let answer = |asked: &Asked| Some(Answer { asked: *asked, waits_for: describe(asked, &facts)? });
+    let answer =
+        |asked: &Asked| Some(Answer { asked: *asked, waits_for: describe(asked, &facts)? });
     asked.iter().filter_map(answer).collect()
 }
 
@@ -371,12 +422,20 @@ const JAVA: &str = "java!";
 fn location(text: &str) -> Location {
     if let Some(function) = text.strip_prefix(KERNEL) {
         let (function, module) = (function.trim_end().into(), "vmlinux".into());
-        return Location { function, module, file: None, line: None, kind: FrameKind::Kernel, tier: None };
+        return Location {
+            function,
+            module,
+            file: None,
+            line: None,
+            kind: FrameKind::Kernel,
+            tier: None,
+        };
     }
-    let (function, line) = match text.rsplit_once(':').and_then(|(f, line)| Some((f, line.parse().ok()?))) {
-        Some((function, line)) => (function, Some(line)),
-        None => (text, None),
-    };
+    let (function, line) =
+        match text.rsplit_once(':').and_then(|(f, line)| Some((f, line.parse().ok()?))) {
+            Some((function, line)) => (function, Some(line)),
+            None => (text, None),
+        };
     if let Some(method) = function.strip_prefix(JAVA) {
         let (class, name) = method.rsplit_once('.').unwrap_or(("", method));
         let native = name == "sleep";
@@ -391,7 +450,14 @@ fn location(text: &str) -> Location {
     }
     if line.is_none() && function.contains("::") && !function.contains("shop") {
         let module = "libjvm.so".into();
-        return Location { function: function.into(), module, file: None, line, kind: FrameKind::Native, tier: None };
+        return Location {
+            function: function.into(),
+            module,
+            file: None,
+            line,
+            kind: FrameKind::Native,
+            tier: None,
+        };
     }
     let library = !function.contains("shop") && line.is_none();
     Location {
@@ -421,7 +487,8 @@ macro_rules! serve {
     };
 }
 
-/// Half of the twelve serve requests, the others wait for a connection. For two seconds there is a rush.
+/// Half of the twelve serve requests, the others wait for a connection. For two seconds there is a
+/// rush.
 fn request_thread(n: u64, tick: u64) -> Doing {
     let rush = (500..540).contains(&tick);
     if n % 2 == 1 && !rush {
@@ -442,7 +509,9 @@ fn request_thread(n: u64, tick: u64) -> Doing {
             wait: 10 + tick / 6,
         },
         58..88 => Doing::Runs(serve!("shop::ShopController::checkout:90;shop::Pricing::round:31")),
-        88..89 if n == 2 => Doing::Runs(serve!("shop::ShopController::checkout:91;shop::TaxTable::lookup:12")),
+        88..89 if n == 2 => {
+            Doing::Runs(serve!("shop::ShopController::checkout:91;shop::TaxTable::lookup:12"))
+        }
         88..96 => Doing::Runs(serve!(
             "shop::ShopController::search:140;shop::Index::<shop::Item>::find:77;shop::Tokenizer::next:23"
         )),
@@ -454,7 +523,9 @@ fn request_thread(n: u64, tick: u64) -> Doing {
 
 fn worker(n: u64, tick: u64) -> Doing {
     if tick / 10 % 4 == n {
-        return Doing::Runs("start_thread;shop::Worker::run:20;shop::Cache::refresh:61;shop::Cache::rehash:75");
+        return Doing::Runs(
+            "start_thread;shop::Worker::run:20;shop::Cache::refresh:61;shop::Cache::rehash:75",
+        );
     }
     Doing::Waits {
         call: FUTEX,
@@ -466,7 +537,12 @@ fn worker(n: u64, tick: u64) -> Doing {
 
 fn log_writer(tick: u64) -> Doing {
     if tick % 10 < 3 {
-        Doing::Waits { call: FSYNC, fd: 3, stack: "start_thread;shop::Log::flush:44;fsync", wait: 1 + tick / 10 * 2 }
+        Doing::Waits {
+            call: FSYNC,
+            fd: 3,
+            stack: "start_thread;shop::Log::flush:44;fsync",
+            wait: 1 + tick / 10 * 2,
+        }
     } else {
         Doing::Waits {
             call: FUTEX,

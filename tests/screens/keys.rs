@@ -8,11 +8,15 @@ fn moving_expanding_collapsing() {
     assert!(live.selected().contains("http-nio-exec-"));
     assert!(live.press("jj").selected().contains("checkout"));
     assert!(live.press("<right>j").selected().contains("...2 recv"), "{}", live.screen());
-    assert!(live.press("<left>").selected().contains("checkout"), "left on a leaf goes to the parent");
+    assert!(
+        live.press("<left>").selected().contains("checkout"),
+        "left on a leaf goes to the parent"
+    );
     let open = live.screen();
     assert!(!live.press("<left>").screen().contains("round"), "left on an open row closes it");
     assert_eq!(live.press("+").screen(), open);
-    let rows = |live: &Live| live.screen().lines().filter(|l| l.contains('▾') || l.contains('▸')).count();
+    let rows =
+        |live: &Live| live.screen().lines().filter(|l| l.contains('▾') || l.contains('▸')).count();
     let before = live.screen();
     live.press("C");
     assert_eq!(rows(&live), 5, "groups and the sorted column:\n{}", live.screen());
@@ -29,7 +33,8 @@ fn the_selected_row_stays_put_when_rows_move() {
     live.press("Ejjjj");
     let (name, line) = (live.selected(), live.selected_line());
     let name = name.split("  ").last().expect("a name").to_string();
-    // Sorting by name turns the tree round; the row keeps its line as long as there are rows above it.
+    // Sorting by name turns the tree round; the row keeps its line as long as there are rows above
+    // it.
     live.press(">>>>>");
     assert!(live.selected().ends_with(&name), "{name} is selected:\n{}", live.screen());
     for _ in 0..20 {
@@ -48,13 +53,26 @@ fn the_selected_row_stays_put_when_rows_move() {
 #[test]
 fn the_line_below_says_what_the_row_waits_for() {
     let mut live = Live::shop(80, 24);
-    let about = |live: &Live| live.screen().lines().rev().nth(1).expect("the line").trim_end().to_owned();
+    let about =
+        |live: &Live| live.screen().lines().rev().nth(1).expect("the line").trim_end().to_owned();
     let line = about(&live);
-    assert!(line.starts_with(" > now 6 epoll fd 5 (12 descriptors), 5 recv fd 37 -> 10.0.3.9:5432, 1 run"), "{line}");
+    assert!(
+        line.starts_with(
+            " > now 6 epoll fd 5 (12 descriptors), 5 recv fd 37 -> 10.0.3.9:5432, 1 run"
+        ),
+        "{line}"
+    );
     live.press("/recv$<enter>");
-    assert_eq!(about(&live), " > now io recv fd 37 -> 10.0.3.9:5432 for 105 ms: http-nio-exec-6 and 4 more");
+    assert_eq!(
+        about(&live),
+        " > now io recv fd 37 -> 10.0.3.9:5432 for 105 ms: http-nio-exec-6 and 4 more"
+    );
     live.press("Cg<down>");
-    assert!(about(&live).starts_with(" > now 3 mutex held by worker-3, 1 run "), "{}", about(&live));
+    assert!(
+        about(&live).starts_with(" > now 3 mutex held by worker-3, 1 run "),
+        "{}",
+        about(&live)
+    );
     live.press("<down><down>");
     assert!(about(&live).starts_with(" > now sleep 3600 s for "), "{}", about(&live));
     // Without an answer what the call itself says is shown; a frozen screen is not asked about.
@@ -74,7 +92,8 @@ fn a_frozen_screen_stands_still_and_gets_names() {
     live.send(Input::Snapshot(Arc::new(world.run(10 * SECOND).snapshot())));
     assert_eq!(live.screen(), frozen, "the history line stands still, too");
     assert!(live.press(" ").screen().contains("LIVE"));
-    let without_history = |s: &str| s.lines().filter(|l| !l.contains("active thr")).collect::<Vec<_>>().join("\n");
+    let without_history =
+        |s: &str| s.lines().filter(|l| !l.contains("active thr")).collect::<Vec<_>>().join("\n");
     assert_ne!(without_history(&live.screen()), without_history(&frozen));
 }
 
@@ -100,7 +119,8 @@ fn bars_of_the_past_keep_their_height() {
             let after = bars(&live);
             if (&before.0, &before.1) == (&after.0, &after.1) {
                 let n = after.2.len() - 1;
-                let (moves, stands) = (after.2[..n] == before.2[1..], after.2[..n] == before.2[..n]);
+                let (moves, stands) =
+                    (after.2[..n] == before.2[1..], after.2[..n] == before.2[..n]);
                 assert!(moves || stands, "second {second}: {before:?}\n{after:?}");
                 (moved, stood) = (moved + u32::from(moves), stood + u32::from(stands));
             }
@@ -185,12 +205,19 @@ fn effects_of_keys() {
         matches!(of(&mut live, "d<c-u>20ms<enter>")[..], [Effect::SetInterval(i)] if i == Duration::from_millis(20))
     );
     assert!(of(&mut live, "d<c-u>20s<enter>").is_empty());
-    assert!(live.screen().contains("`20s` is not an interval from 1ms to 10s"), "{}", live.screen());
+    assert!(
+        live.screen().contains("`20s` is not an interval from 1ms to 10s"),
+        "{}",
+        live.screen()
+    );
     assert!(of(&mut live, "<c-c>").is_empty(), "Ctrl-C leaves a prompt");
     assert!(of(&mut live, "Xn").is_empty());
     assert!(matches!(of(&mut live, "Xy")[..], [Effect::PauseSampling(true)]));
     assert!(matches!(of(&mut live, "x")[..], [Effect::Export { .. }]));
-    let files = ["/home/me/sampletop-node7-4321.txt".into(), "/home/me/sampletop-node7-4321.sampletop".into()];
+    let files = [
+        "/home/me/sampletop-node7-4321.txt".into(),
+        "/home/me/sampletop-node7-4321.sampletop".into(),
+    ];
     live.send(Input::Exported(Ok(files.into())));
     assert!(live.screen().contains("saved /home/me/sampletop-node7-4321.txt, .sampletop"));
     assert!(of(&mut live, "p").is_empty());
@@ -198,12 +225,16 @@ fn effects_of_keys() {
     assert!(live.screen().contains("stops each for microseconds"), "{}", live.screen());
     assert!(matches!(of(&mut live, "py")[..], [Effect::UsePtrace]));
     let copied = of(&mut live, "Ey<down><down><down>y");
-    assert!(matches!(&copied[..], [Effect::Copy(text)] if text.ends_with("start_thread (libc.so.6)\n")), "{copied:?}");
+    assert!(
+        matches!(&copied[..], [Effect::Copy(text)] if text.ends_with("start_thread (libc.so.6)\n")),
+        "{copied:?}"
+    );
     assert!(of(&mut live, "?qf<esc><esc><esc>").is_empty(), "Esc and q in help quit nothing");
     assert!(matches!(of(&mut live, "q")[..], [Effect::Quit { end_child: false }]));
     assert!(matches!(of(&mut live, "<c-c>")[..], [Effect::Quit { .. }]));
 
-    let mut secure = Live::new(80, 24, AppConfig { secure: true, ask_on_quit: true, ..AppConfig::default() });
+    let mut secure =
+        Live::new(80, 24, AppConfig { secure: true, ask_on_quit: true, ..AppConfig::default() });
     secure.send(Input::Snapshot(shop()));
     assert!(of(&mut secure, "x").is_empty());
     assert!(of(&mut secure, "q").is_empty());
@@ -232,7 +263,8 @@ fn the_mouse_selects_expands_and_scrolls() {
     let press = |live: &mut Live, row| {
         live.send(Input::Mouse(Mouse { kind: MouseKind::Press, column: 40, row }));
     };
-    let checkout = live.screen().lines().position(|l| l.contains("checkout")).expect("a row") as u16;
+    let checkout =
+        live.screen().lines().position(|l| l.contains("checkout")).expect("a row") as u16;
     press(&mut live, checkout);
     assert!(live.selected().contains("checkout"));
     press(&mut live, checkout);
@@ -245,5 +277,9 @@ fn the_mouse_selects_expands_and_scrolls() {
     press(&mut live, 20);
     assert_eq!(live.screen(), before);
     live.send(Input::Mouse(Mouse { kind: MouseKind::WheelDown, column: 0, row: 9 }));
-    assert!(live.selected().contains("worker-") || live.selected().contains("log-writer"), "{}", live.screen());
+    assert!(
+        live.selected().contains("worker-") || live.selected().contains("log-writer"),
+        "{}",
+        live.screen()
+    );
 }

@@ -10,7 +10,8 @@ const PAPER: &str = "#14171c";
 const INK: &str = "#d4d7dd";
 const FAINT: &str = "#7b828e";
 
-/// Runs of cells that look the same become one piece of text, stretched to its cells whatever font there is.
+/// Runs of cells that look the same become one piece of text, stretched to its cells whatever font
+/// there is.
 pub fn svg(buffer: &Buffer) -> String {
     let (columns, rows) = (f64::from(buffer.area.width), f64::from(buffer.area.height));
     let (width, height) = (columns * CELL_WIDTH + 2.0 * MARGIN, rows * CELL_HEIGHT + 2.0 * MARGIN);
@@ -61,7 +62,11 @@ impl Look {
             other => panic!("no colour chosen for {other:?}"),
         };
         let reversed = has(Modifier::REVERSED);
-        let (ink, paper) = if reversed { (PAPER, Some(if ink == FAINT { INK } else { ink })) } else { (ink, None) };
+        let (ink, paper) = if reversed {
+            (PAPER, Some(if ink == FAINT { INK } else { ink }))
+        } else {
+            (ink, None)
+        };
         Look { ink, paper, bold: has(Modifier::BOLD), underlined: has(Modifier::UNDERLINED) }
     }
 
@@ -83,7 +88,11 @@ impl Look {
         let (left, width) = (left + before * CELL_WIDTH, taken * CELL_WIDTH);
         let weight = if self.bold { " font-weight=\"bold\"" } else { "" };
         let line = if self.underlined { " text-decoration=\"underline\"" } else { "" };
-        let escaped = words.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace(' ', "\u{a0}");
+        let escaped = words
+            .replace('&', "&amp;")
+            .replace('<', "&lt;")
+            .replace('>', "&gt;")
+            .replace(' ', "\u{a0}");
         *out += &format!(
             "<text x=\"{left:.1}\" y=\"{:.1}\" textLength=\"{width:.1}\" lengthAdjust=\"spacingAndGlyphs\" \
              fill=\"{}\"{weight}{line}>{escaped}</text>\n",

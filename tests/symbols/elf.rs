@@ -5,7 +5,8 @@ pub const CODE_END: u64 = 0x4000;
 
 pub const PROGBITS: u32 = 1;
 
-/// A 64-bit little-endian file for x86-64 with one executable segment and these sections (name, type, bytes).
+/// A 64-bit little-endian file for x86-64 with one executable segment and these sections (name,
+/// type, bytes).
 pub fn file(sections: &[(&str, u32, &[u8])]) -> Vec<u8> {
     let mut file = vec![0; 64 + 56];
     let mut names = vec![0];

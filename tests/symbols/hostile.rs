@@ -1,4 +1,5 @@
-//! Files that are damaged, made to do harm, or changed while they are read: every frame still gets a clean name, soon.
+//! Files that are damaged, made to do harm, or changed while they are read: every frame still gets
+//! a clean name, soon.
 
 use std::fs::OpenOptions;
 use std::sync::Arc;
@@ -16,7 +17,10 @@ mod elf;
 
 /// Enough places to go through every source of names: code, stubs, headers, beyond the end.
 fn everywhere(len: u64) -> Vec<(u64, bool)> {
-    (0..48).map(|n| (n * len / 40, n % 3 != 0)).chain([(0, false), (u64::from(u32::MAX), true)]).collect()
+    (0..48)
+        .map(|n| (n * len / 40, n % 3 != 0))
+        .chain([(0, false), (u64::from(u32::MAX), true)])
+        .collect()
 }
 
 fn assert_clean(named: &[Vec<Location>]) {
@@ -24,7 +28,10 @@ fn assert_clean(named: &[Vec<Location>]) {
         let texts = [Some(&location.function), Some(&location.module), location.file.as_ref()];
         for text in texts.into_iter().flatten() {
             assert!(text.len() <= 4096, "{} bytes", text.len());
-            assert!(!text.chars().any(|c| c.is_control() || ('\u{202a}'..='\u{202e}').contains(&c)), "{text:?}");
+            assert!(
+                !text.chars().any(|c| c.is_control() || ('\u{202a}'..='\u{202e}').contains(&c)),
+                "{text:?}"
+            );
         }
         assert!(!location.function.is_empty());
     }
@@ -37,12 +44,17 @@ fn assert_survives(bytes: &[u8]) {
 }
 
 fn program() -> Vec<u8> {
-    let path = common::build("sym_inline.c", &format!("victim{:?}", std::thread::current().id()), &["-g", "-O2"]);
+    let path = common::build(
+        "sym_inline.c",
+        &format!("victim{:?}", std::thread::current().id()),
+        &["-g", "-O2"],
+    );
     std::fs::read(path).expect("it was just built")
 }
 
 fn assemble(source: &Path, out: &str) -> PathBuf {
-    let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{out}-{}.so", std::process::id()));
+    let library =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{out}-{}.so", std::process::id()));
     run("cc", &["-nostdlib", "-shared", text(source), "-o", text(&library)]);
     library
 }
@@ -64,21 +76,31 @@ fn a_symbol_of_a_megabyte_is_cut_and_one_with_escape_sequences_is_cleaned() {
     for (kind, start) in [("plain", "a"), ("cpp", "_ZN"), ("rust", "_R")] {
         let long = format!("{start}{}", "1b".repeat(1 << 19));
         let source = dir.path().join(format!("{kind}.s"));
-        let code = format!(".text\n.globl {long}\n.type {long},@function\n{long}: nop\nret\n.size {long},.-{long}\n");
+        let code = format!(
+            ".text\n.globl {long}\n.type {long},@function\n{long}: nop\nret\n.size {long},.-{long}\n"
+        );
         std::fs::write(&source, code).expect("room");
         let library = assemble(&source, &format!("sym_long_{kind}"));
         let (address, size) = function(&library, &long);
         assert_eq!(size, 2);
-        let named = name(&library, nowhere(), &[(address.wrapping_add(code_shift(&library)), true)]);
+        let named =
+            name(&library, nowhere(), &[(address.wrapping_add(code_shift(&library)), true)]);
         assert_clean(&named);
-        assert!(named[0][0].function.starts_with(&long[..1000]) && named[0][0].function.ends_with("..."));
+        assert!(
+            named[0][0].function.starts_with(&long[..1000])
+                && named[0][0].function.ends_with("...")
+        );
     }
 
     // In .symtab and .debug_str alike.
     let mut bytes = program();
     let evil = b"o\x1b[2J\xe2\x80\xae";
-    let places: Vec<usize> =
-        bytes.windows(9).enumerate().filter(|(_, w)| *w == b"outermost").map(|(at, _)| at).collect();
+    let places: Vec<usize> = bytes
+        .windows(9)
+        .enumerate()
+        .filter(|(_, w)| *w == b"outermost")
+        .map(|(at, _)| at)
+        .collect();
     assert!(places.len() >= 2);
     for at in places {
         bytes[at..at + evil.len()].copy_from_slice(evil);
@@ -95,8 +117,12 @@ fn a_symbol_of_a_megabyte_is_cut_and_one_with_escape_sequences_is_cleaned() {
 #[test]
 fn a_name_of_nothing_that_can_be_shown_is_no_name() {
     let mut bytes = program();
-    let places: Vec<usize> =
-        bytes.windows(9).enumerate().filter(|(_, w)| *w == b"outermost").map(|(at, _)| at).collect();
+    let places: Vec<usize> = bytes
+        .windows(9)
+        .enumerate()
+        .filter(|(_, w)| *w == b"outermost")
+        .map(|(at, _)| at)
+        .collect();
     assert!(places.len() >= 2);
     for at in places {
         bytes[at..at + 9].fill(1);
@@ -115,7 +141,8 @@ fn an_address_at_the_very_end_is_an_address() {
     let mut image = elf::file(&[]);
     // The segment's address, so that byte 0x10 of the file lies at the last one.
     image[80..88].copy_from_slice(&(u64::MAX - 0x10).to_le_bytes());
-    let named = name_image("x", image, &[Spot { offset: 0x11, exact: false }]).expect("an ELF file");
+    let named =
+        name_image("x", image, &[Spot { offset: 0x11, exact: false }]).expect("an ELF file");
     assert_eq!(named[0][0].function, format!("x!gap_{:x}", u64::MAX - 0x10));
 }
 
@@ -123,12 +150,22 @@ fn an_address_at_the_very_end_is_an_address() {
 #[test]
 fn abbreviations_that_all_units_share_are_read_once() {
     const UNITS: u32 = 20_000;
-    // 1: a unit with an address range; 2: a function with a name and one. Then many more, of types without attributes.
+    // 1: a unit with an address range; 2: a function with a name and one. Then many more, of types
+    // without attributes.
     let range = [0x11, 0x01, 0x12, 0x06]; // low_pc: addr, high_pc: data4
-    let mut abbreviations = [&[1, 0x11, 1][..], &range, &[0, 0, 2, 0x2e, 0, 0x03, 0x08], &range, &[0, 0]].concat();
+    let mut abbreviations =
+        [&[1, 0x11, 1][..], &range, &[0, 0, 2, 0x2e, 0, 0x03, 0x08], &range, &[0, 0]].concat();
     for code in 3..100_000u32 {
         // ULEB128 of three bytes.
-        abbreviations.extend([code as u8 | 0x80, (code >> 7) as u8 | 0x80, (code >> 14) as u8, 0x24, 0, 0, 0]);
+        abbreviations.extend([
+            code as u8 | 0x80,
+            (code >> 7) as u8 | 0x80,
+            (code >> 14) as u8,
+            0x24,
+            0,
+            0,
+            0,
+        ]);
     }
     abbreviations.push(0);
     let mut info = Vec::new();
@@ -142,7 +179,10 @@ fn abbreviations_that_all_units_share_are_read_once() {
         info.extend((unit.len() as u32).to_le_bytes());
         info.extend(unit);
     }
-    let image = elf::file(&[(".debug_info", elf::PROGBITS, &info), (".debug_abbrev", elf::PROGBITS, &abbreviations)]);
+    let image = elf::file(&[
+        (".debug_info", elf::PROGBITS, &info),
+        (".debug_abbrev", elf::PROGBITS, &abbreviations),
+    ]);
     let spots = [0, 0x1234, 0x3fff].map(|offset| Spot { offset, exact: true });
     let named = name_image("x", image, &spots).expect("an ELF file");
     let names: Vec<&str> = named.iter().map(|steps| steps[0].function.as_str()).collect();
@@ -159,7 +199,9 @@ fn files_cut_anywhere_or_made_of_noise_are_survived() {
     let mut random = |len: usize| -> Vec<u8> {
         (0..len)
             .map(|_| {
-                noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                noise = noise
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
                 (noise >> 56) as u8
             })
             .collect()
@@ -179,8 +221,11 @@ fn sections_of_impossible_size_are_survived() {
     let table = u64::from_le_bytes(bytes[40..48].try_into().expect("8 bytes")) as usize;
     let count = usize::from(u16::from_le_bytes([bytes[60], bytes[61]]));
     for section in 1..count {
-        // Offset, size, entry size; then type and flags: compressed, and of the kind that has no bytes.
-        for (field, value) in [(24, u64::MAX - 8), (32, u64::MAX), (32, 1 << 40), (56, 1), (8, 0x806), (4, 8)] {
+        // Offset, size, entry size; then type and flags: compressed, and of the kind that has no
+        // bytes.
+        for (field, value) in
+            [(24, u64::MAX - 8), (32, u64::MAX), (32, 1 << 40), (56, 1), (8, 0x806), (4, 8)]
+        {
             let mut damaged = bytes.clone();
             let at = table + section * 64 + field;
             let len = if field == 4 { 4 } else { 8 };
@@ -188,7 +233,9 @@ fn sections_of_impossible_size_are_survived() {
             assert_survives(&damaged);
         }
     }
-    for (field, value) in [(40, u64::MAX), (40, 1 << 62), (32, u64::MAX), (54, 0), (58, u64::MAX), (60, u64::MAX)] {
+    for (field, value) in
+        [(40, u64::MAX), (40, 1 << 62), (32, u64::MAX), (54, 0), (58, u64::MAX), (60, u64::MAX)]
+    {
         let mut damaged = bytes.clone();
         let len = if field < 48 { 8 } else { 2 };
         damaged[field..field + len].copy_from_slice(&value.to_le_bytes()[..len]);
@@ -201,8 +248,11 @@ fn mutated_programs_are_survived() {
     let bytes = program();
     let len = bytes.len();
     let mutation = (0..len, prop::collection::vec(any::<u8>(), 1..9));
-    let config =
-        Config { cases: 200, failure_persistence: Some(Box::new(FileFailurePersistence::Off)), ..Config::default() };
+    let config = Config {
+        cases: 200,
+        failure_persistence: Some(Box::new(FileFailurePersistence::Off)),
+        ..Config::default()
+    };
     proptest!(config, |(mutations in prop::collection::vec(mutation, 1..24), cut in 0..len * 4)| {
         let mut damaged = bytes.clone();
         for (at, new) in mutations {
@@ -214,7 +264,8 @@ fn mutated_programs_are_survived() {
     });
 }
 
-/// Keeps changing a file while its frames are named, again and again; every name must be right or an offset.
+/// Keeps changing a file while its frames are named, again and again; every name must be right or
+/// an offset.
 fn changed_meanwhile(variant: &str, change: impl Fn(&Path, &[u8]) + Send + Sync + 'static) {
     let path = common::build("sym_inline.c", variant, &["-g", "-O2"]);
     let bytes = std::fs::read(&path).expect("it was just built");
@@ -230,7 +281,8 @@ fn changed_meanwhile(variant: &str, change: impl Fn(&Path, &[u8]) + Send + Sync 
         std::fs::write(&path, &bytes).expect("room");
         let done = Arc::new(AtomicBool::new(false));
         let changer = std::thread::spawn({
-            let (path, bytes, done, change) = (path.clone(), bytes.clone(), done.clone(), change.clone());
+            let (path, bytes, done, change) =
+                (path.clone(), bytes.clone(), done.clone(), change.clone());
             move || {
                 while !done.load(Ordering::Relaxed) {
                     change(&path, &bytes);
@@ -275,7 +327,10 @@ fn a_file_truncated_after_it_was_mapped_is_given_up() {
     OpenOptions::new().write(true).open(&path).and_then(|file| file.set_len(100)).expect("shrinks");
     let after = frame(id, at + 1, true);
     let module = path.file_name().and_then(|n| n.to_str()).expect("a name");
-    assert_eq!(&*wait(&mut symbols, &[after])[&after.bits()][0].function, format!("{module}!{:#x}", at + 1));
+    assert_eq!(
+        &*wait(&mut symbols, &[after])[&after.bits()][0].function,
+        format!("{module}!{:#x}", at + 1)
+    );
 }
 
 #[test]
@@ -293,6 +348,9 @@ fn a_library_rewritten_in_place_does_not_lend_its_names_to_old_frames() {
     std::fs::write(&path, std::fs::read(other).expect("it was just built")).expect("room");
     let after = frame(id, at + 1, true);
     let module = path.file_name().and_then(|n| n.to_str()).expect("a name");
-    assert_eq!(&*wait(&mut symbols, &[after])[&after.bits()][0].function, format!("{module}!{:#x}", at + 1));
+    assert_eq!(
+        &*wait(&mut symbols, &[after])[&after.bits()][0].function,
+        format!("{module}!{:#x}", at + 1)
+    );
     assert!(symbols.damaged() > 0);
 }

@@ -43,31 +43,46 @@ fn another_file_in_the_place_of_the_mapped_one_is_not_read() {
     let mut symbols = Symbols::with_search_path(files, nowhere());
     let frame = frame(id, at, true);
     let module = path.file_name().and_then(|n| n.to_str()).expect("a name");
-    assert_eq!(&*wait(&mut symbols, &[frame])[&frame.bits()][0].function, format!("{module}!{at:#x}"));
+    assert_eq!(
+        &*wait(&mut symbols, &[frame])[&frame.bits()][0].function,
+        format!("{module}!{at:#x}")
+    );
 }
 
 #[test]
 fn the_vdso_is_named() {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("our maps");
     let line = maps.lines().find(|l| l.ends_with("[vdso]")).expect("a vDSO");
-    let (start, end) = line.split_whitespace().next().and_then(|r| r.split_once('-')).expect("a range");
-    let (start, end) = (u64::from_str_radix(start, 16).expect("hex"), u64::from_str_radix(end, 16).expect("hex"));
+    let (start, end) =
+        line.split_whitespace().next().and_then(|r| r.split_once('-')).expect("a range");
+    let (start, end) =
+        (u64::from_str_radix(start, 16).expect("hex"), u64::from_str_radix(end, 16).expect("hex"));
     let mut image = vec![0; (end - start) as usize];
     let memory = std::fs::File::open("/proc/self/mem").expect("our memory");
     std::os::unix::fs::FileExt::read_exact_at(&memory, &mut image, start).expect("the image");
     let mut copy = tempfile::NamedTempFile::new().expect("a file");
     copy.write_all(&image).expect("room");
     let files = Files::default();
-    let vdso = MappedFile { kind: FileKind::Vdso, path: "[vdso]".into(), start, end, ..mapped(copy.path()) };
+    let vdso = MappedFile {
+        kind: FileKind::Vdso,
+        path: "[vdso]".into(),
+        start,
+        end,
+        ..mapped(copy.path())
+    };
     let id = files.register(vdso).expect("room");
     let mut symbols = Symbols::with_search_path(files, nowhere());
     let all = functions(copy.path(), true);
     let shift = code_shift(copy.path());
-    let (address, ..) = all.iter().find(|(.., n)| n.contains("clock_gettime")).expect("every vDSO has that");
+    let (address, ..) =
+        all.iter().find(|(.., n)| n.contains("clock_gettime")).expect("every vDSO has that");
     let frame = frame(id, address.wrapping_add(shift), true);
     let named = &wait(&mut symbols, &[frame])[&frame.bits()];
-    let aliases: Vec<&str> =
-        all.iter().filter(|(a, ..)| a == address).map(|(.., name)| name.split('@').next().expect("a name")).collect();
+    let aliases: Vec<&str> = all
+        .iter()
+        .filter(|(a, ..)| a == address)
+        .map(|(.., name)| name.split('@').next().expect("a name"))
+        .collect();
     assert!(aliases.contains(&&*named[0].function), "{named:?} and {aliases:?}");
     assert_eq!((&*named[0].module, named[0].kind), ("[vdso]", FrameKind::Native));
 }
@@ -92,7 +107,8 @@ fn code_without_a_file_is_one_row_for_each_region() {
     let places = [(first, 8), (first, 99), (second, 8), (file, 8), (file, 99)];
     let frames = places.map(|(id, at)| frame(id, at, true));
     let named = wait(&mut symbols, &frames);
-    let functions: Vec<&str> = frames.iter().map(|frame| &*named[&frame.bits()][0].function).collect();
+    let functions: Vec<&str> =
+        frames.iter().map(|frame| &*named[&frame.bits()][0].function).collect();
     let want = [
         "[jit]!7f0000000000",
         "[jit]!7f0000000000",
@@ -110,7 +126,8 @@ fn kernel_addresses_are_named_where_the_kernel_shows_them() {
     let symbol = list.lines().find_map(|line| {
         let mut fields = line.split_whitespace();
         let address = u64::from_str_radix(fields.next()?, 16).ok()?;
-        (fields.next()? == "T" && address >> 63 == 1).then_some((address, fields.next()?.to_owned()))
+        (fields.next()? == "T" && address >> 63 == 1)
+            .then_some((address, fields.next()?.to_owned()))
     });
     let mut symbols = Symbols::with_search_path(Files::default(), nowhere());
     let (address, want) = symbol.clone().unwrap_or((0xffff_ffff_8100_0000, "[kernel]".into()));
@@ -127,7 +144,10 @@ fn kernel_addresses_are_named_where_the_kernel_shows_them() {
             here && fields.nth(1) == Some(name)
         })
     };
-    assert!(*named[0].function == *want || same_place(&named[0].function), "{named:?}, wanted {want}");
+    assert!(
+        *named[0].function == *want || same_place(&named[0].function),
+        "{named:?}, wanted {want}"
+    );
     let placeholder = symbols.placeholder(frame);
     assert_eq!((placeholder.pending, &*placeholder.locations), (false, &*named));
 }

@@ -1,4 +1,5 @@
-//! Rust threads, blocked in several ways below generic functions, closures and trait objects. Prints `ready`.
+//! Rust threads, blocked in several ways below generic functions, closures and trait objects.
+//! Prints `ready`.
 
 use std::hint::black_box;
 use std::io::Read;

@@ -30,11 +30,14 @@ impl Symbols {
         let segments: Vec<_> = {
             use object::read::elf::ProgramHeader;
             let e = elf.endian();
-            let loads = elf.elf_program_headers().iter().filter(|p| p.p_type(e) == object::elf::PT_LOAD);
+            let loads =
+                elf.elf_program_headers().iter().filter(|p| p.p_type(e) == object::elf::PT_LOAD);
             loads.map(|p| (p.p_vaddr(e), p.p_memsz(e), p.p_offset(e))).collect()
         };
         let offset = |address: u64| {
-            let (start, _, at) = segments.iter().find(|(start, size, _)| (*start..start + size).contains(&address))?;
+            let (start, _, at) = segments
+                .iter()
+                .find(|(start, size, _)| (*start..start + size).contains(&address))?;
             Some(address - start + at)
         };
         let functions = file
@@ -53,7 +56,10 @@ impl Symbols {
     }
 
     fn name(&self, offset: u64) -> Option<&str> {
-        self.functions.iter().find(|(at, size, _)| (*at..at + size).contains(&offset)).map(|(_, _, name)| &**name)
+        self.functions
+            .iter()
+            .find(|(at, size, _)| (*at..at + size).contains(&offset))
+            .map(|(_, _, name)| &**name)
     }
 }
 
@@ -111,7 +117,8 @@ impl Stack {
     }
 }
 
-/// Walks a blocked thread as the capture part does: stack pointer and program counter from /proc, no rbp.
+/// Walks a blocked thread as the capture part does: stack pointer and program counter from /proc,
+/// no rbp.
 pub fn walk_blocked(unwinder: &mut impl Unwinder, pid: u32, tid: u32, copy: usize) -> Stack {
     let path = format!("/proc/{pid}/task/{tid}/syscall");
     let read = || std::fs::read_to_string(&path).expect("the thread lives");
@@ -130,13 +137,15 @@ pub fn walk_blocked(unwinder: &mut impl Unwinder, pid: u32, tid: u32, copy: usiz
     Stack { walk, frames }
 }
 
-/// Threads by name once each of them blocks; the main thread's name is `main`. One named `busy` is left out.
+/// Threads by name once each of them blocks; the main thread's name is `main`. One named `busy` is
+/// left out.
 pub fn blocked_threads(pid: u32) -> BTreeMap<String, u32> {
     let deadline = Instant::now() + Duration::from_secs(20);
     let mut threads = BTreeMap::new();
     for entry in std::fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
         let tid: u32 = entry.unwrap().file_name().to_str().unwrap().parse().unwrap();
-        let read = |name| std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/{name}")).unwrap();
+        let read =
+            |name| std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/{name}")).unwrap();
         if read("comm").trim() == "busy" {
             continue;
         }
@@ -160,7 +169,8 @@ pub fn unwinder(pid: u32, files: &Files) -> FramehopUnwinder<Memory> {
     FramehopUnwinder::new(Memory::new(pid), files.clone(), pid)
 }
 
-/// What `eu-stack` (elfutils; it stops the threads for it) says of every thread: addresses, innermost first.
+/// What `eu-stack` (elfutils; it stops the threads for it) says of every thread: addresses,
+/// innermost first.
 pub fn eu_stack(pid: u32) -> BTreeMap<u32, Vec<u64>> {
     let output = Command::new("eu-stack").args(["-n", "0", "-p", &pid.to_string()]).output();
     let output = output.expect("eu-stack (package elfutils) is needed");
@@ -205,7 +215,8 @@ impl Held {
             if status >> 16 == libc::PTRACE_EVENT_STOP {
                 return Held(tid);
             }
-            // A signal on its way (these programs live by SIGILL and SIGSEGV): passed on, and asked again.
+            // A signal on its way (these programs live by SIGILL and SIGSEGV): passed on, and asked
+            // again.
             assert!(libc::WIFSTOPPED(status), "{status:x}");
             ptrace(libc::PTRACE_CONT, tid, libc::WSTOPSIG(status) as usize);
         }
@@ -220,8 +231,8 @@ impl Held {
             rsp: regs.rsp,
             rbp: Some(regs.rbp),
             general: [
-                regs.rax, regs.rbx, regs.rcx, regs.rdx, regs.rsi, regs.rdi, regs.r8, regs.r9, regs.r10, regs.r11,
-                regs.r12, regs.r13, regs.r14, regs.r15,
+                regs.rax, regs.rbx, regs.rcx, regs.rdx, regs.rsi, regs.rdi, regs.r8, regs.r9,
+                regs.r10, regs.r11, regs.r12, regs.r13, regs.r14, regs.r15,
             ],
             general_known: true,
         }
@@ -235,7 +246,8 @@ impl Drop for Held {
 }
 
 fn ptrace(request: libc::c_uint, tid: i32, data: usize) {
-    // SAFETY: the requests used here take a number or a pointer to a user_regs_struct that outlives the call.
+    // SAFETY: the requests used here take a number or a pointer to a user_regs_struct that outlives
+    // the call.
     let result = unsafe { libc::ptrace(request, tid, 0, data) };
     assert!(result >= 0, "ptrace {request} of {tid}: {}", std::io::Error::last_os_error());
 }
@@ -246,7 +258,8 @@ pub fn walk_held(unwinder: &mut impl Unwinder, pid: u32, held: &Held, copy: usiz
     let n = Memory::new(pid).read(registers.rsp, &mut bytes);
     bytes.truncate(n);
     let mut frames = Vec::new();
-    let walk = unwinder.walk(&registers, StackBytes { base: registers.rsp, bytes: &bytes }, &mut frames);
+    let walk =
+        unwinder.walk(&registers, StackBytes { base: registers.rsp, bytes: &bytes }, &mut frames);
     Stack { walk, frames }
 }
 
@@ -262,8 +275,12 @@ pub fn has_run(pid: u32, tid: u32) {
 
 pub fn threads_by_name(pid: u32) -> BTreeMap<String, u32> {
     let read = |tid: &str| std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm")).unwrap();
-    let ids = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().map(|e| e.unwrap().file_name());
-    ids.map(|id| (read(id.to_str().unwrap()).trim().to_string(), id.to_str().unwrap().parse().unwrap())).collect()
+    let ids =
+        std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().map(|e| e.unwrap().file_name());
+    ids.map(|id| {
+        (read(id.to_str().unwrap()).trim().to_string(), id.to_str().unwrap().parse().unwrap())
+    })
+    .collect()
 }
 
 /// Until the leader has ended and another thread blocks.
@@ -274,7 +291,8 @@ pub fn wait_for_zombie(pid: u32) {
             let stat = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).unwrap();
             stat.rsplit_once(") ").unwrap().1.as_bytes()[0]
         };
-        let others: Vec<u32> = threads_by_name(pid).into_values().filter(|tid| *tid != pid).collect();
+        let others: Vec<u32> =
+            threads_by_name(pid).into_values().filter(|tid| *tid != pid).collect();
         if state(pid) == b'Z' && others.iter().all(|tid| state(*tid) == b'S') {
             return;
         }

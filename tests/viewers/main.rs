@@ -1,4 +1,5 @@
-//! Exported files in the programs that they are for: speedscope's own page, a browser, the Firefox Profiler's tool. What these show is what `json` says.
+//! Exported files in the programs that they are for: speedscope's own page, a browser, the Firefox
+//! Profiler's tool. What these show is what `json` says.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -23,7 +24,9 @@ fn whole() -> Settings {
 /// A session with frames of all kinds, states and processes, hostile names among them.
 fn session() -> Snapshot {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/saved/format-1-builds.sampletop");
-    saved::read(&std::fs::read(path).expect("a file of the repository")).expect("a profile").snapshot
+    saved::read(&std::fs::read(path).expect("a file of the repository"))
+        .expect("a profile")
+        .snapshot
 }
 
 fn written(format: Format, snapshot: &Snapshot, settings: &Settings) -> Vec<u8> {
@@ -42,13 +45,20 @@ fn viewers(test: &str) -> Option<PathBuf> {
     there.then_some(folder)
 }
 
-/// What the script finds out about a file with these bytes; `None` where there is nothing to look with.
+/// What the script finds out about a file with these bytes; `None` where there is nothing to look
+/// with.
 fn look(script: &str, name: &str, bytes: &[u8], arguments: &[&str]) -> Option<Value> {
     let viewers = viewers(name)?;
-    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}", std::process::id()));
+    let file =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}", std::process::id()));
     std::fs::write(&file, bytes).expect("a file for the test");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/viewers").join(script);
-    let output = Command::new("node").arg(script).arg(&file).args(arguments).env("VIEWERS", viewers).output();
+    let output = Command::new("node")
+        .arg(script)
+        .arg(&file)
+        .args(arguments)
+        .env("VIEWERS", viewers)
+        .output();
     let output = output.expect("node runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let _ = std::fs::remove_file(&file);
@@ -60,7 +70,8 @@ type Times = BTreeMap<Vec<String>, [f64; 2]>;
 
 /// The time of each stack, its group outermost, as the format `json` says it.
 fn stacks(snapshot: &Snapshot, settings: &Settings) -> Times {
-    let profile: Value = serde_json::from_slice(&written(Format::Json, snapshot, settings)).expect("JSON");
+    let profile: Value =
+        serde_json::from_slice(&written(Format::Json, snapshot, settings)).expect("JSON");
     let mut times = Times::new();
     for group in profile["groups"].as_array().expect("groups") {
         let name = group["name"].as_str().expect("a name").to_owned();
@@ -82,7 +93,8 @@ fn stacks(snapshot: &Snapshot, settings: &Settings) -> Times {
 
 /// Every frame of every group's tree and its wall time, and the groups.
 fn frames(snapshot: &Snapshot, settings: &Settings) -> Vec<(String, f64)> {
-    let profile: Value = serde_json::from_slice(&written(Format::Json, snapshot, settings)).expect("JSON");
+    let profile: Value =
+        serde_json::from_slice(&written(Format::Json, snapshot, settings)).expect("JSON");
     let mut frames = Vec::new();
     let ms = |node: &Value| node["wall_ms"].as_f64().expect("a number");
     for group in profile["groups"].as_array().expect("groups") {
@@ -130,7 +142,9 @@ fn time(text: &str) -> (f64, f64) {
         "ns" => 0.000_001,
         _ => match digits.split_once(':') {
             Some((minutes, seconds)) => {
-                let number = |text: &str| text.parse::<f64>().unwrap_or_else(|_| panic!("no number: {text}"));
+                let number = |text: &str| {
+                    text.parse::<f64>().unwrap_or_else(|_| panic!("no number: {text}"))
+                };
                 // Whole seconds, cut.
                 return (number(minutes) * 60_000.0 + number(seconds) * 1000.0 + 500.0, 500.0);
             }
@@ -156,13 +170,20 @@ fn speedscope_shows_what_json_says() {
         );
 
         // What it has read, as it exports that again.
-        let frames: Vec<&str> = (seen["read"]["shared"]["frames"].as_array().expect("frames").iter())
-            .map(|frame| frame["name"].as_str().expect("a name"))
-            .collect();
+        let frames: Vec<&str> =
+            (seen["read"]["shared"]["frames"].as_array().expect("frames").iter())
+                .map(|frame| frame["name"].as_str().expect("a name"))
+                .collect();
         let wanted = stacks(&snapshot, &settings);
-        for (nth, profile) in seen["read"]["profiles"].as_array().expect("profiles").iter().enumerate() {
-            assert_eq!((&profile["name"], &profile["unit"]), (&["wall", "cpu"][nth].into(), &"nanoseconds".into()));
-            let (mut stack, mut found, mut before): (Vec<String>, Times, f64) = (Vec::new(), Times::new(), 0.0);
+        for (nth, profile) in
+            seen["read"]["profiles"].as_array().expect("profiles").iter().enumerate()
+        {
+            assert_eq!(
+                (&profile["name"], &profile["unit"]),
+                (&["wall", "cpu"][nth].into(), &"nanoseconds".into())
+            );
+            let (mut stack, mut found, mut before): (Vec<String>, Times, f64) =
+                (Vec::new(), Times::new(), 0.0);
             for event in profile["events"].as_array().expect("events") {
                 let at = event["at"].as_f64().expect("a time") / 1e6;
                 if at > before {
@@ -170,7 +191,9 @@ fn speedscope_shows_what_json_says() {
                     before = at;
                 }
                 match event["type"] == "O" {
-                    true => stack.push(frames[event["frame"].as_u64().expect("a frame") as usize].to_owned()),
+                    true => stack.push(
+                        frames[event["frame"].as_u64().expect("a frame") as usize].to_owned(),
+                    ),
                     false => drop(stack.pop()),
                 }
             }
@@ -214,14 +237,25 @@ fn a_browser_shows_the_svg_zooms_and_searches() {
     let Some(seen) = look("svg.mjs", "x.svg", &bytes, &[name]) else { return };
     assert_eq!(seen["complaints"], serde_json::json!([]));
     assert_eq!(texts(&seen["requests"]).len(), 1, "only itself: {}", seen["requests"]);
-    assert!(texts(&seen["heading"])[0].contains("java -jar größe.jar and 1 more: wall time"), "{}", seen["heading"]);
+    assert!(
+        texts(&seen["heading"])[0].contains("java -jar größe.jar and 1 more: wall time"),
+        "{}",
+        seen["heading"]
+    );
 
-    // Every frame's time is that of json: together, by name, since a name may stand in several places.
+    // Every frame's time is that of json: together, by name, since a name may stand in several
+    // places.
     let stacks = stacks(&snapshot, &settings);
     let mut drawn: BTreeMap<String, (f64, f64)> = BTreeMap::new();
     for title in texts(&seen["titles"]) {
         let (name, said) = title.rsplit_once(" (").expect("a value");
-        let ms = said.split(" ms").next().expect("a time").replace(',', "").parse::<f64>().expect("a number");
+        let ms = said
+            .split(" ms")
+            .next()
+            .expect("a time")
+            .replace(',', "")
+            .parse::<f64>()
+            .expect("a number");
         let (sum, doubt) = drawn.entry(name.to_owned()).or_default();
         (*sum, *doubt) = (*sum + ms, *doubt + 0.5);
     }
@@ -259,9 +293,16 @@ fn a_browser_shows_the_svg_zooms_and_searches() {
     let details = seen["details"].as_str().expect("text");
     let title = before.keys().find(|title| details.ends_with(*title)).expect("it is drawn");
     let all = before.keys().find(|title| title.starts_with("all (")).expect("it is drawn");
-    assert!(before[title] < 0.9 * before[all] && (zoomed[title] - before[all]).abs() < 2.0, "{before:?} {zoomed:?}");
+    assert!(
+        before[title] < 0.9 * before[all] && (zoomed[title] - before[all]).abs() < 2.0,
+        "{before:?} {zoomed:?}"
+    );
     assert_eq!(before, after);
-    assert!(seen["matched"].as_str().expect("text").starts_with("Matched: "), "{}", seen["matched"]);
+    assert!(
+        seen["matched"].as_str().expect("text").starts_with("Matched: "),
+        "{}",
+        seen["matched"]
+    );
 }
 
 #[test]
@@ -274,7 +315,10 @@ fn names_cannot_break_out_of_the_svg() {
     for name in HOSTILE {
         let drawn = texts(&seen["titles"]);
         let name = name.replace(';', ":").replace('\u{2028}', " ");
-        assert!(drawn.iter().any(|title| title.starts_with(&format!("{name} ("))), "{name}: {drawn:?}");
+        assert!(
+            drawn.iter().any(|title| title.starts_with(&format!("{name} ("))),
+            "{name}: {drawn:?}"
+        );
     }
 }
 
@@ -299,7 +343,9 @@ fn hostile() -> Snapshot {
     use sampletop::model::tables::{FrameKind, Location, Named};
     let start = 1000 * SECOND;
     let mut recorder = Recorder::new(start, Limits::default());
-    let frame = |offset: usize| RawFrame::new(FrameCode::Code { file: FileId(1), offset: offset as u64, exact: false });
+    let frame = |offset: usize| {
+        RawFrame::new(FrameCode::Code { file: FileId(1), offset: offset as u64, exact: false })
+    };
     for n in 0..=100_u64 {
         recorder.apply(&Event::Look(Look {
             at: start + n * SECOND / 100,
@@ -308,7 +354,11 @@ fn hostile() -> Snapshot {
             seen: Seen::OnCpu,
             counters: Some(Counters { run_ns: n * SECOND / 100, delay_ns: 0, runs: 1 }),
             // All of them, and the innermost again and again another.
-            stack: (0..HOSTILE.len()).chain([n as usize % HOSTILE.len()]).rev().map(frame).collect(),
+            stack: (0..HOSTILE.len())
+                .chain([n as usize % HOSTILE.len()])
+                .rev()
+                .map(frame)
+                .collect(),
             recovered: false,
         }));
     }
@@ -321,14 +371,17 @@ fn hostile() -> Snapshot {
             line: Some(3),
             ..Location::named(name, FrameKind::Native)
         };
-        recorder.set_named(raw, Named { locations: [location].into(), pending: false, build_id: None });
+        recorder
+            .set_named(raw, Named { locations: [location].into(), pending: false, build_id: None });
     }
     recorder.close(start + SECOND);
     let view = recorder.view();
     let mut snapshot = session();
-    snapshot.targets =
-        [sampletop::model::snapshot::Target { command: HOSTILE.join(" ").into(), ..snapshot.targets[0].clone() }]
-            .into();
+    snapshot.targets = [sampletop::model::snapshot::Target {
+        command: HOSTILE.join(" ").into(),
+        ..snapshot.targets[0].clone()
+    }]
+    .into();
     (snapshot.tables, snapshot.history, snapshot.threads, snapshot.at) =
         (view.tables, view.history, view.threads, view.at);
     snapshot
@@ -362,7 +415,11 @@ fn a_browser_shows_the_page_and_walks_through_it() {
     assert_eq!(seen["complaints"], serde_json::json!([]));
     assert_eq!(texts(&seen["requests"]).len(), 1, "only itself: {}", seen["requests"]);
     assert_eq!(seen["title"], "java -jar größe.jar and 1 more - sampletop");
-    assert!(seen["head"].as_str().expect("text").contains("Losses       dropped 2"), "{}", seen["head"]);
+    assert!(
+        seen["head"].as_str().expect("text").contains("Losses       dropped 2"),
+        "{}",
+        seen["head"]
+    );
 
     // The table, by wall and CPU time. Two functions of one name are two rows.
     let stacks = stacks(&snapshot, &settings);
@@ -372,7 +429,9 @@ fn a_browser_shows_the_page_and_walks_through_it() {
         for row in seen["rows"][metric.word()].as_array().expect("rows") {
             let cells = texts(row);
             let sums = shown.entry(cells[3]).or_default();
-            for (sum, (time, step)) in sums.iter_mut().zip([page_time(cells[0]), page_time(cells[1])]) {
+            for (sum, (time, step)) in
+                sums.iter_mut().zip([page_time(cells[0]), page_time(cells[1])])
+            {
                 *sum = (sum.0 + time, sum.1 + step);
             }
         }
@@ -381,7 +440,14 @@ fn a_browser_shows_the_page_and_walks_through_it() {
             let wanted = functions[name];
             is_near(*own, wanted.0, *own_step, name);
             // A stack with two functions of one name counts for each of them.
-            if seen["rows"][metric.word()].as_array().expect("rows").iter().filter(|row| row[3] == *name).count() == 1 {
+            if seen["rows"][metric.word()]
+                .as_array()
+                .expect("rows")
+                .iter()
+                .filter(|row| row[3] == *name)
+                .count()
+                == 1
+            {
                 is_near(*total, wanted.1, *total_step, name);
             }
         }
@@ -394,8 +460,10 @@ fn a_browser_shows_the_page_and_walks_through_it() {
     let tips = seen["tips"].as_array().expect("tips");
     assert!(tips.len() >= 20, "{tips:?}");
     for tip in tips {
-        let (name, (total, step)) = (tip[0].as_str().expect("a name"), page_time(tip[1].as_str().expect("a time")));
-        let is_it = |(frame, ms): &(String, f64)| frame == name && (ms - total).abs() <= step + 0.05;
+        let (name, (total, step)) =
+            (tip[0].as_str().expect("a name"), page_time(tip[1].as_str().expect("a time")));
+        let is_it =
+            |(frame, ms): &(String, f64)| frame == name && (ms - total).abs() <= step + 0.05;
         assert!(drawn.iter().any(is_it), "{tip}");
     }
 
@@ -409,7 +477,8 @@ fn a_browser_shows_the_page_and_walks_through_it() {
     );
     assert!(text("walked") != text("clicked") && seen["unzoomed"] == true, "{}", text("walked"));
     let share = 100.0 * functions(&stacks, Metric::Wall)[name].1 / all;
-    let matched: f64 = text("matched").split(' ').next().expect("a share").parse().expect("a number");
+    let matched: f64 =
+        text("matched").split(' ').next().expect("a share").parse().expect("a number");
     assert!((matched - share).abs() < 0.06, "{matched} is not {share}");
     assert_eq!(seen["found"], serde_json::json!([name]));
     // Only stacks with it, and only one group.
@@ -429,9 +498,14 @@ fn a_browser_shows_the_page_and_walks_through_it() {
     let (time, step) = page_time(time);
     is_near(time, above[caller.trim()], step, caller);
     assert!(above.values().all(|ms| *ms <= time + step + 0.05), "{caller}: {above:?}");
-    assert!(text("back").starts_with("all  ") && text("back") != text("callers"), "{}", text("back"));
+    assert!(
+        text("back").starts_with("all  ") && text("back") != text("callers"),
+        "{}",
+        text("back")
+    );
     let group = text("group").split(" (").next().expect("a name");
-    let wanted: f64 = stacks.iter().filter(|(stack, _)| stack[0] == group).map(|(_, time)| time[0]).sum();
+    let wanted: f64 =
+        stacks.iter().filter(|(stack, _)| stack[0] == group).map(|(_, time)| time[0]).sum();
     let (shown, step) = page_time(text("grouped").split("  ").nth(1).expect("a time"));
     is_near(shown, wanted, step, group);
 }
@@ -442,7 +516,8 @@ fn names_cannot_break_out_of_the_page() {
     let Some(seen) = look("html.mjs", "hostile.html", &bytes, &[HOSTILE[1]]) else { return };
     assert_eq!((&seen["complaints"], &seen["whole"]), (&serde_json::json!([]), &true.into()));
     assert_eq!(texts(&seen["requests"]).len(), 1, "{}", seen["requests"]);
-    let shown: Vec<&str> = seen["rows"]["wall"].as_array().expect("rows").iter().map(|row| texts(row)[3]).collect();
+    let shown: Vec<&str> =
+        seen["rows"]["wall"].as_array().expect("rows").iter().map(|row| texts(row)[3]).collect();
     for name in HOSTILE {
         assert!(shown.contains(&name), "{name}: {shown:?}");
     }
@@ -454,7 +529,9 @@ fn the_firefox_profiler_reads_what_json_says() {
     for metric in [Metric::Wall, Metric::Cpu] {
         let settings = Settings { metric, ..whole() };
         let name = format!("{}.firefox.json", metric.word());
-        let Some(seen) = look("firefox.mjs", &name, &written(Format::Firefox, &snapshot, &settings), &[]) else {
+        let Some(seen) =
+            look("firefox.mjs", &name, &written(Format::Firefox, &snapshot, &settings), &[])
+        else {
             return;
         };
         let meta = seen["meta"].as_str().expect("text");
@@ -475,10 +552,13 @@ fn the_firefox_profiler_reads_what_json_says() {
         }
         let mut found: BTreeMap<Vec<String>, f64> = BTreeMap::new();
         for thread in seen["trees"].as_array().expect("threads") {
-            let mut todo =
-                vec![(vec![thread["name"].as_str().expect("a name").to_owned()], &thread["regularCallTree"])];
+            let mut todo = vec![(
+                vec![thread["name"].as_str().expect("a name").to_owned()],
+                &thread["regularCallTree"],
+            )];
             while let Some((path, node)) = todo.pop() {
-                *found.entry(path.clone()).or_default() += node["totalSamples"].as_f64().expect("ms");
+                *found.entry(path.clone()).or_default() +=
+                    node["totalSamples"].as_f64().expect("ms");
                 for child in node["children"].as_array().expect("children") {
                     let name = child["name"].as_str().expect("a name").to_owned();
                     todo.push(([path.clone(), vec![name]].concat(), child));
@@ -487,7 +567,8 @@ fn the_firefox_profiler_reads_what_json_says() {
         }
         assert!(found.len() > 50, "{found:?}");
         for (path, ms) in &wanted {
-            // Where buckets of history were merged, a stack's time in each of them is told in steps of 10 us.
+            // Where buckets of history were merged, a stack's time in each of them is told in steps
+            // of 10 us.
             is_near(found.remove(path).unwrap_or_default(), *ms, 0.2, &path.join(";"));
         }
         assert_eq!(found, BTreeMap::new(), "stacks that nobody was in");
@@ -499,12 +580,22 @@ fn files_show_what_the_settings_show() {
     let snapshot = session();
     let mut settings = whole();
     settings.filters.focus = Filter::set(regex::Regex::new("Cart").expect("a pattern"));
-    let json: Value = serde_json::from_slice(&written(Format::Json, &snapshot, &settings)).expect("JSON");
-    let wanted: f64 =
-        json["groups"].as_array().expect("groups").iter().map(|g| g["wall_ms"].as_f64().expect("ms")).sum();
-    let file: Value = serde_json::from_slice(&written(Format::Speedscope, &snapshot, &settings)).expect("JSON");
+    let json: Value =
+        serde_json::from_slice(&written(Format::Json, &snapshot, &settings)).expect("JSON");
+    let wanted: f64 = json["groups"]
+        .as_array()
+        .expect("groups")
+        .iter()
+        .map(|g| g["wall_ms"].as_f64().expect("ms"))
+        .sum();
+    let file: Value =
+        serde_json::from_slice(&written(Format::Speedscope, &snapshot, &settings)).expect("JSON");
     is_near(file["profiles"][0]["endValue"].as_f64().expect("ns") / 1e6, wanted, 0.0, "speedscope");
     let svg = String::from_utf8(written(Format::Svg, &snapshot, &settings)).expect("UTF-8");
-    let all = svg.split("<title>all (").nth(1).and_then(|rest| rest.split(" ms").next()).expect("everything");
+    let all = svg
+        .split("<title>all (")
+        .nth(1)
+        .and_then(|rest| rest.split(" ms").next())
+        .expect("everything");
     is_near(all.replace(',', "").parse().expect("ms"), wanted, 0.5, "svg");
 }

@@ -1,4 +1,5 @@
-//! Puts the programs into the kernel, and reads what they say: the only place that knows of maps and links.
+//! Puts the programs into the kernel, and reads what they say: the only place that knows of maps
+//! and links.
 
 #![expect(unsafe_code, reason = "the system call bpf, and maps that the kernel shares with us")]
 
@@ -15,21 +16,24 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::capture::bpf::rows::{Blocked, Copied, KERNEL_LARGEST, LARGEST, ROW, SLOT, SLOTS};
 
-const BYTES: &[u8; include_bytes!(env!("SAMPLETOP_BPF_OBJECT")).len()] = include_bytes!(env!("SAMPLETOP_BPF_OBJECT"));
+const BYTES: &[u8; include_bytes!(env!("SAMPLETOP_BPF_OBJECT")).len()] =
+    include_bytes!(env!("SAMPLETOP_BPF_OBJECT"));
 
 /// Aligned as the headers of an ELF file want to be read.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 struct Object([u8; BYTES.len()]);
 
-/// Functions of the kernel that `visit` calls, and the numbers by which it does. They have no numbers of their own: in a call
-/// stands their place in the kernel's types (Linux 6.2).
-const FUNCTIONS: [(&str, i32); 2] = [("bpf_task_from_pid", 0x7a5c_0001), ("bpf_task_release", 0x7a5c_0002)];
+/// Functions of the kernel that `visit` calls, and the numbers by which it does. They have no
+/// numbers of their own: in a call stands their place in the kernel's types (Linux 6.2).
+const FUNCTIONS: [(&str, i32); 2] =
+    [("bpf_task_from_pid", 0x7a5c_0001), ("bpf_task_release", 0x7a5c_0002)];
 
 /// Threads that can be asked for again by name; beyond them everybody is.
 pub const AGAIN_MOST: usize = 1_000;
 
-/// Threads that one read of [`Programs::read_listed`] goes to: their rows fit into what one read gives.
+/// Threads that one read of [`Programs::read_listed`] goes to: their rows fit into what one read
+/// gives.
 pub const LISTED_MOST: usize = 128;
 
 /// Why the programs cannot be used.
@@ -65,7 +69,8 @@ pub struct Programs {
     list: Shared,
     /// Where rows of listed threads come from; not before Linux 6.2.
     listed: Option<OwnedFd>,
-    /// An iterator made of that, not at its end. It goes through all threads there are: one for each list.
+    /// An iterator made of that, not at its end. It goes through all threads there are: one for
+    /// each list.
     lists: Option<File>,
     again: HashMap<MapData, u32, u32>,
     targets: HashMap<MapData, u32, u32>,
@@ -100,7 +105,8 @@ pub struct Single {
 /// Where rows of one process come from.
 pub struct Link {
     fd: OwnedFd,
-    /// The process that the program has to look for: before Linux 6.1 the iterator goes through all threads there are.
+    /// The process that the program has to look for: before Linux 6.1 the iterator goes through all
+    /// threads there are.
     only: u32,
 }
 
@@ -114,7 +120,8 @@ impl Programs {
         // A map that belongs to threads: the loader has no type of its own for it, and needs none.
         let loaded = EbpfLoader::new().btf(Some(&btf)).allow_unsupported_maps().load(&object.0);
         let mut ebpf = loaded.map_err(|error| Refusal::new("making the maps", &error))?;
-        let missing = |what| move || Refusal { what, why: "it is not in the object".into(), errno: None };
+        let missing =
+            |what| move || Refusal { what, why: "it is not in the object".into(), errno: None };
         let failed = |what| move |error: aya::programs::ProgramError| Refusal::new(what, &error);
 
         const ITERATOR: &str = "loading the task iterator";
@@ -142,10 +149,14 @@ impl Programs {
         };
         let (again, targets) = (hash(&mut ebpf, "again")?, hash(&mut ebpf, "targets")?);
         let shared = |name, size| {
-            let Some(Map::Array(map)) = ebpf.map(name) else { return Err(missing("sharing the maps")()) };
-            Shared::new(map.fd().as_fd(), size).map_err(|error| Refusal::new("sharing the maps", &error))
+            let Some(Map::Array(map)) = ebpf.map(name) else {
+                return Err(missing("sharing the maps")());
+            };
+            Shared::new(map.fd().as_fd(), size)
+                .map_err(|error| Refusal::new("sharing the maps", &error))
         };
-        let (order, stacks, list) = (shared("orders", 4096)?, shared("stacks", SLOTS * SLOT)?, shared("list", 4096)?);
+        let (order, stacks, list) =
+            (shared("orders", 4096)?, shared("stacks", SLOTS * SLOT)?, shared("list", 4096)?);
         Ok(Programs { order, stacks, list, listed, lists: None, again, targets, ebpf, calls: 0 })
     }
 
@@ -169,22 +180,23 @@ impl Programs {
 
     /// `pid`: in our pid namespace.
     pub fn link(&self, pid: u32) -> io::Result<Link> {
-        let program = self.program("look").ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))?;
+        let program =
+            self.program("look").ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))?;
         match link_create(program, &[0, pid, 0]) {
             Ok(fd) => Ok(Link { fd, only: 0 }),
             Err(_) => Ok(Link { fd: link_create(program, &[])?, only: pid }),
         }
     }
 
-    /// Where rows of one of its threads come from. `None` where the kernel has iterators over single threads not (before
-    /// Linux 6.1), or gives us no descriptor.
+    /// Where rows of one of its threads come from. `None` where the kernel has iterators over
+    /// single threads not (before Linux 6.1), or gives us no descriptor.
     pub fn link_one(&self, link: &Link, tid: u32) -> Option<OwnedFd> {
         let program = self.program("look").filter(|_| link.only == 0)?;
         link_create(program, &[tid, 0, 0]).ok()
     }
 
-    /// Begins a pass over all threads of a process. What was told under another generation is told again, and so are the
-    /// threads `again`, at most [`AGAIN_MOST`].
+    /// Begins a pass over all threads of a process. What was told under another generation is told
+    /// again, and so are the threads `again`, at most [`AGAIN_MOST`].
     pub fn begin(&mut self, link: &Link, generation: u32, again: &[u32]) -> io::Result<File> {
         let again = &again[..again.len().min(AGAIN_MOST)];
         for tid in again {
@@ -230,7 +242,8 @@ impl Programs {
         self.listed.is_some()
     }
 
-    /// Begins a pass over single threads of a process, which goes by its id in the initial pid namespace.
+    /// Begins a pass over single threads of a process, which goes by its id in the initial pid
+    /// namespace.
     pub fn begin_singly(&mut self, process: u32, generation: u32) {
         self.order.set(Word::Generation, generation);
         self.order.set(Word::Visited, 0);
@@ -238,8 +251,8 @@ impl Programs {
         self.order.set(Word::Process, process);
     }
 
-    /// The rows of single threads, at most [`LISTED_MOST`], each with whether it is to be told whatever was told before. Answers
-    /// with the bytes.
+    /// The rows of single threads, at most [`LISTED_MOST`], each with whether it is to be told
+    /// whatever was told before. Answers with the bytes.
     pub fn read_listed(
         &mut self,
         threads: impl Iterator<Item = (Single, bool)>,
@@ -285,8 +298,9 @@ impl Programs {
         }
     }
 
-    /// The rows of single threads, by their links, each with whether it is to be told whatever was told before; as many as fit
-    /// into the buffer, which is no more than there are slots. Answers with the bytes.
+    /// The rows of single threads, by their links, each with whether it is to be told whatever was
+    /// told before; as many as fit into the buffer, which is no more than there are slots. Answers
+    /// with the bytes.
     pub fn read_singly<'a>(
         &mut self,
         links: impl Iterator<Item = (BorrowedFd<'a>, bool)>,
@@ -322,7 +336,8 @@ impl Programs {
 
     /// What is in a slot for this row.
     pub fn copied(&self, row: &Blocked) -> Copied<'_> {
-        let part = |from: usize, length| self.stacks.bytes().get(from..from + length).unwrap_or_default();
+        let part =
+            |from: usize, length| self.stacks.bytes().get(from..from + length).unwrap_or_default();
         let from = row.slot * SLOT;
         Copied {
             stack: part(from, row.stack_bytes.min(LARGEST)),
@@ -334,13 +349,16 @@ impl Programs {
 /// Puts the places of the kernel's functions into the calls; false where it has not got them.
 fn find_functions(object: &mut Object, btf: &Btf) -> bool {
     FUNCTIONS.iter().all(|(name, number)| {
-        btf.id_by_type_name_kind(name, BtfKind::Func).is_ok_and(|place| call(object, *number, place) > 0)
+        btf.id_by_type_name_kind(name, BtfKind::Func)
+            .is_ok_and(|place| call(object, *number, place) > 0)
     })
 }
 
-/// Makes calls by this number calls of the function at this place in the kernel's types; answers how many there were.
+/// Makes calls by this number calls of the function at this place in the kernel's types; answers
+/// how many there were.
 fn call(object: &mut Object, number: i32, place: u32) -> usize {
-    // `struct bpf_insn`: operation, registers, offset, number. As source: 0 (a helper), BPF_PSEUDO_KFUNC_CALL.
+    // `struct bpf_insn`: operation, registers, offset, number. As source: 0 (a helper),
+    // BPF_PSEUDO_KFUNC_CALL.
     const CALL: [u8; 4] = [0x85, 0x00, 0, 0];
     const CALL_FUNCTION: [u8; 4] = [0x85, 0x20, 0, 0];
     let mut calls = 0;
@@ -367,15 +385,22 @@ impl Shared {
     fn new(map: BorrowedFd<'_>, size: usize) -> io::Result<Shared> {
         // SAFETY: a new mapping at a place of the kernel's choice.
         let start = unsafe {
-            rustix::mm::mmap(std::ptr::null_mut(), size, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, map, 0)?
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                size,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                map,
+                0,
+            )?
         };
         Ok(Shared { start: start.cast(), size })
     }
 
     fn word(&self, index: usize) -> &AtomicU32 {
         assert!(index < self.size / 4);
-        // SAFETY: the word lies in the mapping, which is aligned to pages and lives as long as this; the program in the kernel
-        // and we change it by whole words only.
+        // SAFETY: the word lies in the mapping, which is aligned to pages and lives as long as
+        // this; the program in the kernel and we change it by whole words only.
         unsafe { &*self.start.cast::<AtomicU32>().add(index) }
     }
 
@@ -388,8 +413,8 @@ impl Shared {
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: the mapping is `size` bytes and lives as long as this. Only our own program writes to it, and only during
-        // `Programs::read`, which borrows everything exclusively.
+        // SAFETY: the mapping is `size` bytes and lives as long as this. Only our own program
+        // writes to it, and only during `Programs::read`, which borrows everything exclusively.
         unsafe { std::slice::from_raw_parts(self.start, self.size) }
     }
 }
@@ -418,8 +443,8 @@ struct LinkCreate {
     padding: u32,
 }
 
-/// An iterator link over one thread, or the threads of one process (Linux 6.1), or of all. `which`: the member `task` of union
-/// bpf_iter_link_info, which is tid, pid, pid_fd; or nothing.
+/// An iterator link over one thread, or the threads of one process (Linux 6.1), or of all. `which`:
+/// the member `task` of union bpf_iter_link_info, which is tid, pid, pid_fd; or nothing.
 fn link_create(program: RawFd, which: &[u32]) -> io::Result<OwnedFd> {
     let mut attr = LinkCreate {
         program: program as u32,
@@ -440,8 +465,8 @@ fn iter_create(link: BorrowedFd<'_>) -> io::Result<File> {
 }
 
 fn bpf<T>(command: libc::c_long, attr: &mut T) -> io::Result<OwnedFd> {
-    // SAFETY: `attr` is what the command reads, of the size that is said, and so is all that it points to. Both commands
-    // answer with a fresh descriptor that nobody else owns.
+    // SAFETY: `attr` is what the command reads, of the size that is said, and so is all that it
+    // points to. Both commands answer with a fresh descriptor that nobody else owns.
     unsafe {
         let fd = libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attr), size_of::<T>());
         if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd as RawFd)) }

@@ -1,5 +1,5 @@
-//! Threads of processes by a program in the kernel: the task iterator visits all of them in one pass, and tells of those
-//! that ran. Never stops a thread, and never asks one.
+//! Threads of processes by a program in the kernel: the task iterator visits all of them in one
+//! pass, and tells of those that ran. Never stops a thread, and never asks one.
 //!
 //! ```text
 //! program.bpf.c  what runs in the kernel
@@ -7,9 +7,10 @@
 //! rows           what it says of a thread
 //! ```
 //!
-//! A pass over all threads is one read for each 136 rows and one that finds the end; a thread that has not run costs the visit.
-//! A pass may also go to single threads, by a list of them, or, before Linux 6.2, by an iterator for each, which is dearer.
-//! The kernel makes no check whether we may look at a process: whoever adds one has asked before.
+//! A pass over all threads is one read for each 136 rows and one that finds the end; a thread that
+//! has not run costs the visit. A pass may also go to single threads, by a list of them, or, before
+//! Linux 6.2, by an iterator for each, which is dearer. The kernel makes no check whether we may
+//! look at a process: whoever adds one has asked before.
 
 pub mod load;
 pub mod rows;
@@ -141,7 +142,13 @@ impl Bpf {
         self.remove(pid);
         self.generations += 1;
         let singles = FxHashMap::default();
-        self.watched.push(Watched { pid, link, singles, generation: self.generations, process: None });
+        self.watched.push(Watched {
+            pid,
+            link,
+            singles,
+            generation: self.generations,
+            process: None,
+        });
         Ok(())
     }
 
@@ -175,8 +182,9 @@ impl Bpf {
             self.generations += 1;
             watched.generation = self.generations;
         }
-        let only =
-            only.filter(|threads| !everybody && (self.programs.lists() || watched.link_to(threads, &self.programs)));
+        let only = only.filter(|threads| {
+            !everybody && (self.programs.lists() || watched.link_to(threads, &self.programs))
+        });
         let (rows, again) = match (only, watched.process) {
             (Some(threads), Some(process)) => {
                 self.programs.begin_singly(process, watched.generation);
@@ -204,18 +212,23 @@ impl Bpf {
                 while filled == 0 && *next < threads.len() {
                     let some = &threads[*next..threads.len().min(*next + LISTED_MOST)];
                     *next += some.len();
-                    let some = some.iter().map(|thread| (*thread, pass.again.binary_search(&thread.tid).is_ok()));
+                    let some = some
+                        .iter()
+                        .map(|thread| (*thread, pass.again.binary_search(&thread.tid).is_ok()));
                     filled = if self.programs.lists() {
                         self.programs.read_listed(some, &mut self.buffer)?
                     } else {
-                        let link = |(thread, again): (Single, _)| Some((singles?.get(&thread.tid)?.as_fd(), again));
+                        let link = |(thread, again): (Single, _)| {
+                            Some((singles?.get(&thread.tid)?.as_fd(), again))
+                        };
                         self.programs.read_singly(some.filter_map(link), &mut self.buffer)?
                     };
                 }
                 filled
             }
         };
-        let first = rows::decode(&self.buffer[..self.filled], self.boot_offset).map(|mut rows| rows.next());
+        let first =
+            rows::decode(&self.buffer[..self.filled], self.boot_offset).map(|mut rows| rows.next());
         let Ok(first) = first else {
             self.filled = 0;
             return Err(io::Error::other("half a row"));
@@ -244,13 +257,15 @@ impl Bpf {
 
     /// The rows of the last read, and their stacks.
     pub fn rows(&self) -> impl Iterator<Item = (Row, Copied<'_>)> {
-        rows::decode(&self.buffer[..self.filled], self.boot_offset).into_iter().flatten().map(|row| {
-            let copied = match &row.what {
-                What::Blocked(blocked) | What::Ready(blocked) => self.programs.copied(blocked),
-                _ => Copied::default(),
-            };
-            (row, copied)
-        })
+        rows::decode(&self.buffer[..self.filled], self.boot_offset).into_iter().flatten().map(
+            |row| {
+                let copied = match &row.what {
+                    What::Blocked(blocked) | What::Ready(blocked) => self.programs.copied(blocked),
+                    _ => Copied::default(),
+                };
+                (row, copied)
+            },
+        )
     }
 
     /// Threads that are runnable, and wait for a core, are read as they lie, too: [`What::Ready`].
@@ -281,7 +296,10 @@ impl Watched {
         }
         threads.iter().all(|Single { tid, .. }| {
             self.singles.contains_key(tid)
-                || programs.link_one(&self.link, *tid).map(|link| self.singles.insert(*tid, link)).is_some()
+                || programs
+                    .link_one(&self.link, *tid)
+                    .map(|link| self.singles.insert(*tid, link))
+                    .is_some()
         })
     }
 }
@@ -309,8 +327,10 @@ pub fn explain(refusal: &Refusal) -> (String, String) {
 fn boot_offset() -> i64 {
     let text = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("boottime"));
-    let mut numbers =
-        line.into_iter().flat_map(str::split_ascii_whitespace).map(|word| word.parse::<i64>().unwrap_or(0));
+    let mut numbers = line
+        .into_iter()
+        .flat_map(str::split_ascii_whitespace)
+        .map(|word| word.parse::<i64>().unwrap_or(0));
     let (seconds, ns) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     seconds.saturating_mul(1_000_000_000).saturating_add(ns)
 }

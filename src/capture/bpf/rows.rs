@@ -1,4 +1,5 @@
-//! A row of the task iterator: what the program in the kernel says of one thread (`struct row` in program.bpf.c).
+//! A row of the task iterator: what the program in the kernel says of one thread (`struct row` in
+//! program.bpf.c).
 
 use crate::capture::kernel_ring::{KERNEL_FRAMES, kernel_frame};
 use crate::model::frame::{Counters, Marker, Ns, RawFrame, RawName, SECOND, Syscall};
@@ -43,7 +44,8 @@ pub struct Row {
 pub enum What {
     /// On a core, runnable, or ended.
     Nothing,
-    /// Runnable, and off its core while it was read: where it was preempted, or is to wake up. Only where that was asked for.
+    /// Runnable, and off its core while it was read: where it was preempted, or is to wake up. Only
+    /// where that was asked for.
     Ready(Blocked),
     /// Uninterruptible or stopped, and not moved since its stack was told.
     Held,
@@ -82,8 +84,13 @@ pub struct Copied<'a> {
 impl Copied<'_> {
     /// Appends the frames of the kernel, innermost first; a marker says where there may be more.
     pub fn kernel_frames(&self, out: &mut Vec<RawFrame>) {
-        let addresses = self.kernel.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default()));
-        out.extend(addresses.take(KERNEL_FRAMES).filter_map(|address| kernel_frame(address, false)));
+        let addresses = self
+            .kernel
+            .chunks_exact(8)
+            .map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default()));
+        out.extend(
+            addresses.take(KERNEL_FRAMES).filter_map(|address| kernel_frame(address, false)),
+        );
         if self.kernel.len() >= 8 * KERNEL_FRAMES {
             out.push(RawFrame::marker(Marker::TooDeep));
         }
@@ -94,10 +101,18 @@ impl Copied<'_> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Malformed;
 
-/// Takes what one read of the iterator gave apart. `boot_offset`: what our time namespace adds to times since boot, ns.
-pub fn decode(bytes: &[u8], boot_offset: i64) -> Result<impl ExactSizeIterator<Item = Row>, Malformed> {
+/// Takes what one read of the iterator gave apart. `boot_offset`: what our time namespace adds to
+/// times since boot, ns.
+pub fn decode(
+    bytes: &[u8],
+    boot_offset: i64,
+) -> Result<impl ExactSizeIterator<Item = Row>, Malformed> {
     let rows = bytes.chunks_exact(ROW);
-    if rows.remainder().is_empty() { Ok(rows.map(move |bytes| row(bytes, boot_offset))) } else { Err(Malformed) }
+    if rows.remainder().is_empty() {
+        Ok(rows.map(move |bytes| row(bytes, boot_offset)))
+    } else {
+        Err(Malformed)
+    }
 }
 
 /// Reads numbers one after the other; beyond the end there are zeros.
@@ -129,14 +144,16 @@ fn row(bytes: &[u8], boot_offset: i64) -> Row {
     let counters = Counters { run_ns: fields.u64(), delay_ns: fields.u64(), runs: fields.u64() };
     let (tid, process, id) = (fields.u32(), fields.u32(), fields.u32());
     let (state, exit_state) = (fields.u32(), fields.u32());
-    let (flags, slot, stack_bytes, kernel_bytes) = (fields.u32(), fields.u32(), fields.u16(), fields.u16());
+    let (flags, slot, stack_bytes, kernel_bytes) =
+        (fields.u32(), fields.u32(), fields.u16(), fields.u16());
     let name: [u8; 16] = fields.bytes();
     let end = name.iter().position(|byte| *byte == 0).unwrap_or(16);
     let (rip, rsp, rbp) = (fields.u64(), fields.u64(), fields.u64());
     let general: [u64; 14] = std::array::from_fn(|_| fields.u64());
     let (number, fs_base) = (fields.u64() as i64, fields.u64());
     let [_, _, _, rdx, rsi, rdi, r8, r9, r10, ..] = general;
-    let (slot, stack_bytes, kernel_bytes) = (slot as usize, usize::from(stack_bytes), usize::from(kernel_bytes));
+    let (slot, stack_bytes, kernel_bytes) =
+        (slot as usize, usize::from(stack_bytes), usize::from(kernel_bytes));
     let copied = slot < SLOTS && stack_bytes <= LARGEST && kernel_bytes <= KERNEL_LARGEST;
     let blocked = Blocked {
         registers: Registers { rip, rsp, rbp: Some(rbp), general, general_known: true },
@@ -193,10 +210,19 @@ mod tests {
     use super::*;
     use crate::model::frame::FrameCode;
 
-    /// A row by its numbers: flags, state, exit state, slot, stack bytes, ip, sp, orig_ax. A byte of the kernel's stack for each
-    /// of the stack.
+    /// A row by its numbers: flags, state, exit state, slot, stack bytes, ip, sp, orig_ax. A byte
+    /// of the kernel's stack for each of the stack.
     #[expect(clippy::too_many_arguments, reason = "a row is that many numbers")]
-    fn bytes(flags: u32, state: u32, exit: u32, slot: u32, size: u16, ip: u64, sp: u64, number: i64) -> Vec<u8> {
+    fn bytes(
+        flags: u32,
+        state: u32,
+        exit: u32,
+        slot: u32,
+        size: u16,
+        ip: u64,
+        sp: u64,
+        number: i64,
+    ) -> Vec<u8> {
         let mut bytes: Vec<u8> = [1000u64, 20_000_000, 30, 40, 50].map(u64::to_ne_bytes).concat();
         bytes.extend([7u32, 8, 9, state, exit, flags, slot].map(u32::to_ne_bytes).concat());
         bytes.extend([size; 2].map(u16::to_ne_bytes).concat());
@@ -219,7 +245,10 @@ mod tests {
         let row = one(&bytes(0, 0x2001, 0, 3, 500, 0x1234, 0x5678, 202));
         assert_eq!((row.at, row.start, row.tid, row.process, row.id), (1000, 2, 7, 8, 9));
         assert_eq!(row.counters, Counters { run_ns: 30, delay_ns: 40, runs: 50 });
-        assert_eq!((row.name.bytes(), row.name, row.state), (&b"worker"[..], RawName::new(b"worker"), b'S'));
+        assert_eq!(
+            (row.name.bytes(), row.name, row.state),
+            (&b"worker"[..], RawName::new(b"worker"), b'S')
+        );
         let What::Blocked(blocked) = row.what else { panic!("{row:?}") };
         let registers = blocked.registers;
         assert_eq!((registers.rip, registers.rsp, registers.rbp), (0x1234, 0x5678, Some(99)));
@@ -235,21 +264,39 @@ mod tests {
         assert_eq!(what(RUNS, 0), What::Nothing);
         assert_eq!(what(0, 0x20), What::Nothing);
         assert!(matches!(what(RUNS | READY, 0), What::Ready(_)));
-        assert_eq!([what(RUNS | READY, 0x20), what(RUNS | TORN, 0), what(RUNS | LATE, 0)], [What::Nothing; 3]);
-        assert_eq!(one(&bytes(RUNS | READY, 0, 0, 0, 0, 0, 0, 0)).what, What::Nothing, "it has no registers");
+        assert_eq!(
+            [what(RUNS | READY, 0x20), what(RUNS | TORN, 0), what(RUNS | LATE, 0)],
+            [What::Nothing; 3]
+        );
+        assert_eq!(
+            one(&bytes(RUNS | READY, 0, 0, 0, 0, 0, 0, 0)).what,
+            What::Nothing,
+            "it has no registers"
+        );
         assert_eq!(what(HELD, 0), What::Held);
-        assert_eq!((what(TORN, 0), what(TORN | 8, 0), what(LATE, 0)), (What::Torn, What::Torn, What::Late));
+        assert_eq!(
+            (what(TORN, 0), what(TORN | 8, 0), what(LATE, 0)),
+            (What::Torn, What::Torn, What::Late)
+        );
         assert_eq!(one(&bytes(0, 1, 0, 0, 0, 0, 0, 0)).what, What::NoRegisters);
         let outside = |slot, size| {
-            let What::Blocked(blocked) = one(&bytes(0, 1, 0, slot, size, 1, 1, -1)).what else { panic!("blocked") };
+            let What::Blocked(blocked) = one(&bytes(0, 1, 0, slot, size, 1, 1, -1)).what else {
+                panic!("blocked")
+            };
             (blocked.slot, blocked.stack_bytes, blocked.call.number)
         };
         assert_eq!(outside(SLOTS as u32, 8), (0, 0, -1));
         assert_eq!(outside(0, LARGEST as u16 + 1), (0, 0, -1));
         assert_eq!(outside(0, KERNEL_LARGEST as u16 + 1), (0, 0, -1));
-        assert_eq!(outside(SLOTS as u32 - 1, KERNEL_LARGEST as u16), (SLOTS - 1, KERNEL_LARGEST, -1));
+        assert_eq!(
+            outside(SLOTS as u32 - 1, KERNEL_LARGEST as u16),
+            (SLOTS - 1, KERNEL_LARGEST, -1)
+        );
         let call = |number| one(&bytes(0, 1, 0, 0, 0, 1, 1, number)).what;
-        assert!(matches!(call(1 << 40), What::Blocked(Blocked { call: Syscall { number: -1, .. }, .. })));
+        assert!(matches!(
+            call(1 << 40),
+            What::Blocked(Blocked { call: Syscall { number: -1, .. }, .. })
+        ));
     }
 
     #[test]
@@ -265,13 +312,26 @@ mod tests {
         assert_eq!(frames(&[text + 5, 0, 0x7000, text + 9]), [kernel(text + 4), kernel(text + 8)]);
         assert_eq!(frames(&[]), []);
         let deep = frames(&vec![text; KERNEL_LARGEST / 8]);
-        assert_eq!((deep.len(), deep.last()), (KERNEL_FRAMES + 1, Some(&RawFrame::marker(Marker::TooDeep))));
+        assert_eq!(
+            (deep.len(), deep.last()),
+            (KERNEL_FRAMES + 1, Some(&RawFrame::marker(Marker::TooDeep)))
+        );
         assert_eq!(frames(&vec![text; KERNEL_FRAMES - 1]).len(), KERNEL_FRAMES - 1);
     }
 
     #[test]
     fn states_are_the_letters_of_proc() {
-        let letters = [(0, 0), (1, 0), (2, 0), (4, 0), (8, 0), (0x80, 0x20), (0x80, 0x10), (0x40, 0), (0x402, 0)];
+        let letters = [
+            (0, 0),
+            (1, 0),
+            (2, 0),
+            (4, 0),
+            (8, 0),
+            (0x80, 0x20),
+            (0x80, 0x10),
+            (0x40, 0),
+            (0x402, 0),
+        ];
         assert_eq!(letters.map(|(state, exit)| letter(state, exit)), *b"RSDTtZXPI");
         // With TASK_WAKEKILL, TASK_FREEZABLE; frozen.
         assert_eq!([0x102, 0x108, 0x2001, 0x8000, 0x1000].map(|state| letter(state, 0)), *b"DtSDD");

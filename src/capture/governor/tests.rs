@@ -19,7 +19,12 @@ struct Run {
 
 impl Run {
     fn new(percent: f64, asked: Ns) -> Run {
-        Run { governor: Governor::new(percent, asked), at: 77 * SECOND, cpu: 5e9, changes: Vec::new() }
+        Run {
+            governor: Governor::new(percent, asked),
+            at: 77 * SECOND,
+            cpu: 5e9,
+            changes: Vec::new(),
+        }
     }
 
     /// `noise` multiplies what is used in a quarter of a second, or by one look.
@@ -88,15 +93,19 @@ fn model() -> impl Strategy<Value = Model> {
     prop_oneof![
         (0.0..0.02, 0.0..1.0).prop_map(|(fixed, looks)| Model::Split(fixed, looks)),
         (0.0..1.0, 0.2..1.0).prop_map(|(all, power)| Model::Power(all, power)),
-        (1..10_000u64, 0.03..1.0, 0.0..0.02).prop_map(|(ms, above, below)| Model::Threshold(ms * MS, above, below)),
+        (1..10_000u64, 0.03..1.0, 0.0..0.02).prop_map(|(ms, above, below)| Model::Threshold(
+            ms * MS,
+            above,
+            below
+        )),
     ]
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Within the ladder, below the bound on average, and no longer than needed: one step shorter costs too much, or what
-    /// is used leaves no room.
+    /// Within the ladder, below the bound on average, and no longer than needed: one step shorter
+    /// costs too much, or what is used leaves no room.
     #[test]
     fn it_settles_under_any_cost_that_falls_with_the_interval(
         model in model(), asked in 1..5_000u64, percent in 1.0..10.0f64,
@@ -112,8 +121,9 @@ proptest! {
         let bound = percent / 100.0;
         if cost(LONGEST) < bound {
             let used = (run.cpu - before) / (run.at - from) as f64;
-            // A shorter interval that turns out too dear is known by its first look, which has been paid for by then: the
-            // longer the interval, the later. With a cost that jumps by half a core between two steps that is seconds.
+            // A shorter interval that turns out too dear is known by its first look, which has been
+            // paid for by then: the longer the interval, the later. With a cost that jumps by half
+            // a core between two steps that is seconds.
             let late = run.changes.windows(2).filter(|pair| pair[1].0 > from && pair[1].1 < pair[0].1);
             let tried: f64 = late.map(|pair| cost(pair[1].1) * pair[1].1 as f64).sum();
             let allowed = 1.05 * bound + tried / (run.at - from) as f64;
@@ -137,7 +147,8 @@ proptest! {
     ) {
         let mut run = Run::new(percent, 10 * MS);
         run.go(30 * MINUTE, &|i| model.cost(i), &mut noise(seed, spread));
-        // At worst each shorter interval is taken back, 10, 20, 40, ... 640 s after the last, or proves itself for ten minutes.
+        // At worst each shorter interval is taken back, 10, 20, 40, ... 640 s after the last, or
+        // proves itself for ten minutes.
         prop_assert!(run.turns(10 * MS) <= 20, "{:?}", run.changes);
     }
 
@@ -229,7 +240,12 @@ fn what_is_asked_anew_holds_from_then_on() {
     run.governor.ask(20 * MS);
     assert_eq!(run.governor.interval(), 20 * MS);
     run.steady(30 * SECOND, &cost);
-    assert_eq!(run.governor.interval(), 100 * MS, "on the ladder of what is asked now: {:?}", run.changes);
+    assert_eq!(
+        run.governor.interval(),
+        100 * MS,
+        "on the ladder of what is asked now: {:?}",
+        run.changes
+    );
     run.governor.ask(200 * MS);
     run.changes.clear();
     run.steady(MINUTE, &cost);
@@ -256,10 +272,16 @@ fn the_reducers_time_counts_and_the_user_is_told() {
     }
     assert_eq!(intervals, [50 * MS]);
     let notice = pace.notice().expect("a sentence");
-    assert!(notice.starts_with("looks every 50ms instead of 10ms") && notice.contains("2.5 %"), "{notice}");
+    assert!(
+        notice.starts_with("looks every 50ms instead of 10ms") && notice.contains("2.5 %"),
+        "{notice}"
+    );
     pace.ask(30 * MS);
     assert_eq!((pace.asked(), pace.notice()), (30 * MS, None));
 
     let mut kept = Pace::new(10 * MS, None);
-    assert!((0..300).all(|tick| kept.observe(tick * 10 * MS, tick * 10 * MS).is_none()) && kept.notice().is_none());
+    assert!(
+        (0..300).all(|tick| kept.observe(tick * 10 * MS, tick * 10 * MS).is_none())
+            && kept.notice().is_none()
+    );
 }

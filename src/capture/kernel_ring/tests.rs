@@ -15,7 +15,8 @@ struct Fake {
 
 impl Fake {
     fn new(size: usize) -> Fake {
-        let file = rustix::fs::memfd_create("ring", rustix::fs::MemfdFlags::CLOEXEC).expect("a memory file");
+        let file = rustix::fs::memfd_create("ring", rustix::fs::MemfdFlags::CLOEXEC)
+            .expect("a memory file");
         rustix::fs::ftruncate(&file, (rustix::param::page_size() + size) as u64).expect("its size");
         Fake { ring: KernelRing::map(file.as_fd(), size).expect("mapped"), head: 0, _file: file }
     }
@@ -71,7 +72,10 @@ fn samples_are_read_whole_also_where_they_wrap() {
             assert_eq!(sample.kernel.0.len() as u64, round % 5 * 8);
             let registers = sample.registers.expect("64-bit");
             assert_eq!((registers.rip, registers.rsp, registers.rbp), (108, 107, Some(106)));
-            assert_eq!(registers.general, [100, 101, 102, 103, 104, 105, 109, 110, 111, 112, 113, 114, 115, 116]);
+            assert_eq!(
+                registers.general,
+                [100, 101, 102, 103, 104, 105, 109, 110, 111, 112, 113, 114, 115, 116]
+            );
             seen += 1;
             true
         });
@@ -105,7 +109,10 @@ fn what_is_not_the_kernels_is_left_out() {
     assert_eq!(frames(127, &[]), []);
     assert_eq!(frames(127, &[TEXT]), [], "before any mark");
     assert_eq!(frames(127, &[USER, 0x1000, TEXT]), []);
-    assert_eq!(frames(127, &[hypervisor, TEXT, CONTEXT_KERNEL, TEXT + 1, USER, 0x1000]), [kernel(TEXT + 1)]);
+    assert_eq!(
+        frames(127, &[hypervisor, TEXT, CONTEXT_KERNEL, TEXT + 1, USER, 0x1000]),
+        [kernel(TEXT + 1)]
+    );
     let not_canonical = [0, 0x1000, 1 << 47, 1 << 63, 0xfffe_ffff_8100_0000];
     for address in not_canonical {
         assert_eq!(frames(127, &[CONTEXT_KERNEL, address, TEXT]), [kernel(TEXT)], "{address:x}");
@@ -114,11 +121,18 @@ fn what_is_not_the_kernels_is_left_out() {
 
 #[test]
 fn a_chain_that_may_go_on_says_so() {
-    let chain: Vec<u64> = std::iter::once(CONTEXT_KERNEL).chain((0..200).map(|n| TEXT + n * 16)).collect();
-    for (deepest, given, expected) in [(3, 3, 2), (127, 127, 126), (127, 201, 127), (640, 201, 127), (640, 128, 127)] {
+    let chain: Vec<u64> =
+        std::iter::once(CONTEXT_KERNEL).chain((0..200).map(|n| TEXT + n * 16)).collect();
+    for (deepest, given, expected) in
+        [(3, 3, 2), (127, 127, 126), (127, 201, 127), (640, 201, 127), (640, 128, 127)]
+    {
         let frames = frames(deepest, &chain[..given]);
         let cut = frames.last() == Some(&RawFrame::marker(Marker::TooDeep));
-        assert_eq!((frames.len() - usize::from(cut), cut), (expected, expected == deepest.min(127)), "{given}");
+        assert_eq!(
+            (frames.len() - usize::from(cut), cut),
+            (expected, expected == deepest.min(127)),
+            "{given}"
+        );
     }
 }
 
@@ -139,8 +153,13 @@ fn code_that_is_mapped_is_told_ahead_of_samples_and_once() {
     let mut seen = Vec::new();
     let mut scan = |fake: &mut Fake| {
         fake.ring.scan(|record| {
-            if let Record::Mapped(Mapped { pid, at, start, end, offset, device, inode, path }) = record {
-                assert_eq!((pid, end - start, offset, device, inode), (10, 0x3000, 0x1000, (8, 1), 77));
+            if let Record::Mapped(Mapped { pid, at, start, end, offset, device, inode, path }) =
+                record
+            {
+                assert_eq!(
+                    (pid, end - start, offset, device, inode),
+                    (10, 0x3000, 0x1000, (8, 1), 77)
+                );
                 seen.push((at, start, String::from_utf8_lossy(path).into_owned()));
             }
         });
@@ -149,7 +168,11 @@ fn code_that_is_mapped_is_told_ahead_of_samples_and_once() {
     // More than the ring holds, so that some wrap.
     for round in 0..40 {
         fake.write(&sample(1, &[1; 200]));
-        fake.write(&mapped(round, 0x1000 * round, &b"/lib/long-name.so"[..1 + round as usize % 17]));
+        fake.write(&mapped(
+            round,
+            0x1000 * round,
+            &b"/lib/long-name.so"[..1 + round as usize % 17],
+        ));
         assert_eq!(scan(&mut fake), round as usize + 1);
         assert_eq!(scan(&mut fake), round as usize + 1);
         let mut samples = 0;
@@ -181,7 +204,9 @@ fn what_is_written_after_a_scan_stays_for_the_next_one() {
     assert_eq!(drained(&mut fake), [1], "a ring that is never scanned");
     fake.write(&mapped(2, 0x1000, b"/lib/b.so"));
     fake.ring.scan(|_| {});
-    fake.write(&[sample(3, &[1; 16]), mapped(4, 0x1000, b"/lib/c.so"), sample(5, &[1; 16])].concat());
+    fake.write(
+        &[sample(3, &[1; 16]), mapped(4, 0x1000, b"/lib/c.so"), sample(5, &[1; 16])].concat(),
+    );
     assert_eq!(drained(&mut fake), [2, 3]);
     assert_eq!(drained(&mut fake), [0; 0]);
     let mut scanned = Vec::new();

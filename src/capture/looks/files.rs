@@ -1,5 +1,6 @@
-//! The files of /proc as source: one read of its counters for each thread that is looked at, more for those that moved. Who
-//! has waited for a while is looked at in rotation, see [`crate::capture::parked`].
+//! The files of /proc as source: one read of its counters for each thread that is looked at, more
+//! for those that moved. Who has waited for a while is looked at in rotation, see
+//! [`crate::capture::parked`].
 
 use crate::capture::looks::{Found, Last, Looks, Round, not_readable, seen_as};
 use crate::capture::schedule::now;
@@ -24,8 +25,8 @@ const MANY: usize = 1_000;
 const LOOKS_AT_ONCE: usize = 64;
 
 impl Looks {
-    /// Looks at every thread that is not parked, and at the parked ones whose turn it is. Events come in order of time.
-    /// False when it paused: call it again to go on.
+    /// Looks at every thread that is not parked, and at the parked ones whose turn it is. Events
+    /// come in order of time. False when it paused: call it again to go on.
     pub fn round(&mut self, round: &mut Round<'_>) -> bool {
         let mut at = match self.under_way.take() {
             Some(at) => at,
@@ -54,7 +55,8 @@ impl Looks {
             } else if let Some(tid) = self.turns.get(at.turn) {
                 at.turn += 1;
                 match self.index.get(tid) {
-                    // A sample may have come in a pause: it is not parked any more, and is looked at in the next round.
+                    // A sample may have come in a pause: it is not parked any more, and is looked
+                    // at in the next round.
                     Some(index) if self.is_parked[*index] => *index,
                     _ => continue,
                 }
@@ -83,8 +85,9 @@ impl Looks {
         true
     }
 
-    /// The next of those that were listed are read in this round: a first observation takes nine system calls and a walk, so a
-    /// round that made them of thousands of threads would last for many intervals.
+    /// The next of those that were listed are read in this round: a first observation takes nine
+    /// system calls and a walk, so a round that made them of thousands of threads would last for
+    /// many intervals.
     fn take_in(&mut self, most: usize) {
         let mut taken = 0;
         while taken < most
@@ -125,8 +128,12 @@ impl Looks {
                 self.found(index, &found, counters, round, &mut |tasks, files, round, look| {
                     read_stack(tasks, files, state, round, look)
                 });
-                // Of thousands most have waited for long: to see them wait in every round would take longer than one has.
-                if first && self.known.len() > MANY && matches!(self.known[index].last, Last::Blocked) {
+                // Of thousands most have waited for long: to see them wait in every round would
+                // take longer than one has.
+                if first
+                    && self.known.len() > MANY
+                    && matches!(self.known[index].last, Last::Blocked)
+                {
                     self.park(index);
                 }
                 true
@@ -142,8 +149,9 @@ impl Looks {
         }
     }
 
-    /// What a thread is called and does now. One that was seen running most likely runs still: then two short reads do. The
-    /// start time is only needed where no descriptor tells one thread from the next of the same id.
+    /// What a thread is called and does now. One that was seen running most likely runs still: then
+    /// two short reads do. The start time is only needed where no descriptor tells one thread from
+    /// the next of the same id.
     fn find(&mut self, index: usize, may_ask: bool) -> Result<Found, ReadError> {
         let known = &mut self.known[index];
         let likely = matches!(known.last, Last::Running) && may_ask;
@@ -153,7 +161,13 @@ impl Looks {
             && self.tasks.doing(&mut known.files) == Ok(Doing::Running)
         {
             let name = self.tasks.name(&mut known.files)?;
-            return Ok(Found { at: now(), name, state: b'R', ready: false, start: known.key.start });
+            return Ok(Found {
+                at: now(),
+                name,
+                state: b'R',
+                ready: false,
+                start: known.key.start,
+            });
         }
         let stat = self.tasks.stat(&mut known.files)?;
         Ok(Found { at: now(), name: stat.name, state: stat.state, ready: false, start: stat.start })
@@ -173,8 +187,12 @@ fn read_stack(
     round: &mut Round<'_>,
     look: &mut Look,
 ) -> Option<Walk> {
-    // Held by our helper for a moment, or let go since: it runs. Anybody else's stop is the target's state.
-    if state == b't' && round.stops_threads && tasks.tracer(files).is_ok_and(|tracer| tracer == 0 || is_ours(tracer)) {
+    // Held by our helper for a moment, or let go since: it runs. Anybody else's stop is the
+    // target's state.
+    if state == b't'
+        && round.stops_threads
+        && tasks.tracer(files).is_ok_and(|tracer| tracer == 0 || is_ours(tracer))
+    {
         return None;
     }
     let Some(stacks) = &mut round.stacks else {
@@ -201,9 +219,9 @@ fn read_stack(
     let name = stacks.unwinder.thread_name(look.at);
     let waits_for = stacks.unwinder.waits_for();
     let same_place = tasks.doing(files) == Ok(Doing::Blocked { call, sp, pc });
-    let same_counters = tasks
-        .counters(files)
-        .is_ok_and(|again| look.counters.is_some_and(|first| first.run_ns == again.run_ns && first.runs == again.runs));
+    let same_counters = tasks.counters(files).is_ok_and(|again| {
+        look.counters.is_some_and(|first| first.run_ns == again.run_ns && first.runs == again.runs)
+    });
     if !(same_place && same_counters) {
         round.losses.torn += 1;
         look.stack.clear();

@@ -1,11 +1,12 @@
 //! What is known of each thread, and the rules by which a round of looks at every tick tells of it.
 //!
-//! The rule: a thread that was last seen blocked, and whose run time and run count have not changed, has the same stack. It
-//! sends nothing. Every other thread sends a look. Unchanged counters of a thread last seen running prove nothing, they lag
-//! by a tick of the kernel.
+//! The rule: a thread that was last seen blocked, and whose run time and run count have not
+//! changed, has the same stack. It sends nothing. Every other thread sends a look. Unchanged
+//! counters of a thread last seen running prove nothing, they lag by a tick of the kernel.
 //!
-//! A round has one of two sources: the files of /proc (`files`), which are asked thread by thread, or the rows of the task
-//! iterator (`rows`), which tells of those that ran. The rules are the same and are all here.
+//! A round has one of two sources: the files of /proc (`files`), which are asked thread by thread,
+//! or the rows of the task iterator (`rows`), which tells of those that ran. The rules are the same
+//! and are all here.
 
 mod files;
 mod rows;
@@ -22,7 +23,8 @@ use crate::capture::parked::Parked;
 use crate::capture::schedule::now;
 use crate::capture::standstill::Standstill;
 use crate::model::frame::{
-    Counters, Event, FrameCode, Look, Losses, Marker, Ns, RawFrame, RawName, Seen, Syscall, ThreadKey,
+    Counters, Event, FrameCode, Look, Losses, Marker, Ns, RawFrame, RawName, Seen, Syscall,
+    ThreadKey,
 };
 use crate::process::threads::{CounterSource, Descriptors, ReadError, Reads, Tasks, ThreadFiles};
 use crate::unwinder::Walk;
@@ -42,7 +44,8 @@ pub struct Round<'a> {
     pub stops_threads: bool,
     /// So many parked threads have their turn.
     pub turns: usize,
-    /// Maximum threads that the files of /proc are asked about for the first time; the rest wait for the next round.
+    /// Maximum threads that the files of /proc are asked about for the first time; the rest wait
+    /// for the next round.
     pub first_most: usize,
     /// Pause at this time: [`Looks::round`] is to be called again.
     pub pause_at: Ns,
@@ -64,7 +67,8 @@ pub struct Moved {
     pub at_start: bool,
 }
 
-/// A stack that cannot be followed to its end is tried again in so many rounds, then it stays as it is.
+/// A stack that cannot be followed to its end is tried again in so many rounds, then it stays as it
+/// is.
 const DOUBTED_MOST: u8 = 5;
 
 /// How a thread was seen last.
@@ -105,8 +109,8 @@ pub struct Looks {
     pid: u32,
     tasks: Tasks,
     known: Vec<Known>,
-    /// Of each in `known`: it is looked at when it is its turn. It is [`Last::Blocked`] then. Kept apart because most are
-    /// passed over in most rounds.
+    /// Of each in `known`: it is looked at when it is its turn. It is [`Last::Blocked`] then. Kept
+    /// apart because most are passed over in most rounds.
     is_parked: Vec<bool>,
     index: FxHashMap<u32, usize>,
     /// Link count of the thread directory when it was listed last.
@@ -208,8 +212,8 @@ impl Looks {
         if self.attaching { self.newcomers.len() } else { 0 }
     }
 
-    /// Who `tid` is, for a sample taken at `at` between two rounds. `None`: it has ended before anybody could look. The
-    /// sample proves that it has moved, whatever its counters say.
+    /// Who `tid` is, for a sample taken at `at` between two rounds. `None`: it has ended before
+    /// anybody could look. The sample proves that it has moved, whatever its counters say.
     pub fn sampled(&mut self, tid: u32, at: Ns) -> Option<(ThreadKey, RawName)> {
         if !self.index.contains_key(&tid) {
             // As many may have gone as have come: the link count would not tell.
@@ -284,7 +288,8 @@ impl Looks {
                 if tids.binary_search(&known.key.tid).is_ok() {
                     continue;
                 }
-                // A listing ends early where the thread that it has just come to dies (fs/proc/base.c, next_tid).
+                // A listing ends early where the thread that it has just come to dies
+                // (fs/proc/base.c, next_tid).
                 if self.tasks.counters(&mut known.files) != Err(ReadError::Gone) {
                     self.list_again = true;
                     continue;
@@ -350,8 +355,8 @@ impl Looks {
         }
     }
 
-    /// The first rule: who was seen blocked and has not moved is silent, who is held is told as it was. `from`: when the round
-    /// began. False: it has to be seen what the thread does.
+    /// The first rule: who was seen blocked and has not moved is silent, who is held is told as it
+    /// was. `from`: when the round began. False: it has to be seen what the thread does.
     fn unmoved(
         &mut self,
         index: usize,
@@ -361,7 +366,8 @@ impl Looks {
         round: &mut Round<'_>,
     ) -> bool {
         let known = &self.known[index];
-        let unmoved = known.counters.is_some_and(|c| c.run_ns == counters.run_ns && c.runs == counters.runs);
+        let unmoved =
+            known.counters.is_some_and(|c| c.run_ns == counters.run_ns && c.runs == counters.runs);
         match &known.last {
             Last::Blocked if unmoved => {
                 if from >= known.seen_at + self.parked.after(known.key.tid) {
@@ -390,7 +396,14 @@ impl Looks {
     }
 
     /// The others: what a thread was found doing. `read` takes its stack, if it is off the core.
-    fn found(&mut self, index: usize, found: &Found, counters: Counters, round: &mut Round<'_>, read: ReadStack<'_>) {
+    fn found(
+        &mut self,
+        index: usize,
+        found: &Found,
+        counters: Counters,
+        round: &mut Round<'_>,
+        read: ReadStack<'_>,
+    ) {
         if matches!(found.state, b'Z' | b'X' | b'x') {
             self.count(index, Some(counters));
             self.end(index, round);
@@ -423,14 +436,17 @@ impl Looks {
 
     /// Replaces a thread's counters; gives back those from before.
     fn count(&mut self, index: usize, counters: Option<Counters>) -> Option<Counters> {
-        let ran = |counters: &Option<Counters>| counters.map_or(0, |counters| u128::from(counters.run_ns));
+        let ran = |counters: &Option<Counters>| {
+            counters.map_or(0, |counters| u128::from(counters.run_ns))
+        };
         let before = std::mem::replace(&mut self.known[index].counters, counters);
         self.ran = self.ran + ran(&counters) - ran(&before);
         before
     }
 
-    /// Whether the process's clock may tell that those that are parked have not run: [`Tasks::clock`] is to be read then, when
-    /// everybody that a round looks at has been. Once a round.
+    /// Whether the process's clock may tell that those that are parked have not run:
+    /// [`Tasks::clock`] is to be read then, when everybody that a round looks at has been. Once a
+    /// round.
     pub fn asks_the_clock(&mut self) -> bool {
         self.has_clock && !self.parked.is_empty() && self.standstill.asks()
     }
@@ -440,11 +456,19 @@ impl Looks {
         self.standstill.answered(clock, self.ran, self.parked.len(), turned, turns);
     }
 
-    /// Counters that went backwards, or another start time, mean another thread under the same id: after an exec by a
-    /// thread that was not the leader, or a reused id where no descriptor could be kept.
-    fn check_identity(&mut self, index: usize, found: &Found, counters: &Counters, round: &mut Round<'_>) {
+    /// Counters that went backwards, or another start time, mean another thread under the same id:
+    /// after an exec by a thread that was not the leader, or a reused id where no descriptor could
+    /// be kept.
+    fn check_identity(
+        &mut self,
+        index: usize,
+        found: &Found,
+        counters: &Counters,
+        round: &mut Round<'_>,
+    ) {
         let known = &mut self.known[index];
-        let backwards = known.counters.is_some_and(|c| counters.run_ns < c.run_ns || counters.runs < c.runs);
+        let backwards =
+            known.counters.is_some_and(|c| counters.run_ns < c.run_ns || counters.runs < c.runs);
         if found.start != known.key.start || backwards {
             let thread = known.key;
             let event = Event::ThreadEnded { at: now(), thread, counters: self.count(index, None) };
@@ -460,7 +484,14 @@ impl Looks {
     }
 
     /// A thread that moved, or that was not seen blocked.
-    fn observe(&mut self, index: usize, found: &Found, counters: Counters, round: &mut Round<'_>, read: ReadStack<'_>) {
+    fn observe(
+        &mut self,
+        index: usize,
+        found: &Found,
+        counters: Counters,
+        round: &mut Round<'_>,
+        read: ReadStack<'_>,
+    ) {
         let before = self.count(index, Some(counters));
         let known = &mut self.known[index];
         let unmoved = before == known.counters;
@@ -497,13 +528,22 @@ impl Looks {
                 Last::Nothing
             }
             Seen::Blocked(_) => Last::Blocked,
-            seen @ (Seen::Disk(_) | Seen::Stopped) => {
-                Last::Held { seen, name: look.name, stack: look.stack.clone(), recovered: look.recovered }
-            }
+            seen @ (Seen::Disk(_) | Seen::Stopped) => Last::Held {
+                seen,
+                name: look.name,
+                stack: look.stack.clone(),
+                recovered: look.recovered,
+            },
         };
         if !unmoved {
             let runnable = matches!(look.seen, Seen::Running | Seen::Ready);
-            round.moved.push(Moved { tid: known.key.tid, ran, delayed, runnable, at_start: known.at_start });
+            round.moved.push(Moved {
+                tid: known.key.tid,
+                ran,
+                delayed,
+                runnable,
+                at_start: known.at_start,
+            });
         }
         round.events.push(Event::Look(look));
     }
@@ -517,9 +557,11 @@ impl Drop for Looks {
     }
 }
 
-/// Fills in state and stack of a thread that is off the core, if it stays there while it is read; else it stays
-/// [`Seen::Running`] without a stack, which is no observation. Returns the walk, if a stack was taken.
-type ReadStack<'a> = &'a mut dyn FnMut(&Tasks, &mut ThreadFiles, &mut Round<'_>, &mut Look) -> Option<Walk>;
+/// Fills in state and stack of a thread that is off the core, if it stays there while it is read;
+/// else it stays [`Seen::Running`] without a stack, which is no observation. Returns the walk, if a
+/// stack was taken.
+type ReadStack<'a> =
+    &'a mut dyn FnMut(&Tasks, &mut ThreadFiles, &mut Round<'_>, &mut Look) -> Option<Walk>;
 
 /// What was read of a thread.
 struct Found {
@@ -532,14 +574,18 @@ struct Found {
     start: u64,
 }
 
-/// True where a later walk may come further: the unwinder reads mappings again only now and then, so that a thread which
-/// blocks on a stack, or in code, that was mapped a moment ago is met too early.
+/// True where a later walk may come further: the unwinder reads mappings again only now and then,
+/// so that a thread which blocks on a stack, or in code, that was mapped a moment ago is met too
+/// early.
 fn doubtful(stack: &[RawFrame]) -> bool {
     let end = stack.last().map(|frame| frame.decode());
     matches!(
         end,
         Some(FrameCode::Marker {
-            marker: Marker::BadUnwind | Marker::OutsideMaps | Marker::NoUnwindInfo | Marker::CodeReplaced,
+            marker: Marker::BadUnwind
+                | Marker::OutsideMaps
+                | Marker::NoUnwindInfo
+                | Marker::CodeReplaced,
             ..
         })
     )
@@ -564,7 +610,9 @@ pub fn count_walk(walk: &Walk, losses: &mut Losses) {
     losses.samples += 1;
     losses.recovered += u64::from(walk.recovered);
     match walk.end {
-        Some(Marker::Truncated | Marker::TooDeep | Marker::NotCopied | Marker::PageMissing) => losses.truncated += 1,
+        Some(Marker::Truncated | Marker::TooDeep | Marker::NotCopied | Marker::PageMissing) => {
+            losses.truncated += 1
+        }
         Some(reason) => {
             losses.unwind_failed += 1;
             match reason {

@@ -1,8 +1,10 @@
-//! The rows of the task iterator as source: of the threads that a round visits those that ran, or that have to be told again,
-//! come with all there is to know. No file is read of a thread that stands still.
+//! The rows of the task iterator as source: of the threads that a round visits those that ran, or
+//! that have to be told again, come with all there is to know. No file is read of a thread that
+//! stands still.
 //!
-//! A round visits either all threads, or those that are not parked and some that are. Only where all are visited is somebody
-//! found who is new: that is done once a second, and whenever the threads have become more or fewer.
+//! A round visits either all threads, or those that are not parked and some that are. Only where
+//! all are visited is somebody found who is new: that is done once a second, and whenever the
+//! threads have become more or fewer.
 
 use crate::capture::bpf::load::LISTED_MOST;
 use crate::capture::bpf::rows::{Blocked, Copied, Row, What};
@@ -19,8 +21,8 @@ const EACH_MOST: usize = 128;
 const EACH_COSTS: usize = 8;
 
 impl Looks {
-    /// Whom the next pass has to visit, and to tell of whatever it told before. `turns`: so many visits of parked threads a
-    /// round are affordable.
+    /// Whom the next pass has to visit, and to tell of whatever it told before. `turns`: so many
+    /// visits of parked threads a round are affordable.
     pub fn next_visit(&mut self, turns: usize, singly: Singly) -> Visit {
         self.visits_saved = self.visits_saved.saturating_add(turns).min(self.parked.len());
         // Before the pass: who is born during it changes the count again.
@@ -42,11 +44,19 @@ impl Looks {
         let due = match singly {
             Singly::Listed if self.standstill.holds() => 0,
             // Beside others they cost little, but one list for many is cheaper than many for few.
-            Singly::Listed if active > 0 || everybody_due || self.visits_saved.saturating_add(turns) > LISTED_MOST => {
+            Singly::Listed
+                if active > 0
+                    || everybody_due
+                    || self.visits_saved.saturating_add(turns) > LISTED_MOST =>
+            {
                 self.visits_saved
             }
             Singly::Listed => 0,
-            Singly::Each if everybody_due || active > EACH_MOST || active * EACH_COSTS > self.known.len() => {
+            Singly::Each
+                if everybody_due
+                    || active > EACH_MOST
+                    || active * EACH_COSTS > self.known.len() =>
+            {
                 return None;
             }
             Singly::Each => 0,
@@ -60,19 +70,24 @@ impl Looks {
         }
         // Those that run come last: the clock is to be read as soon as their counters have been.
         for runs in [false, true] {
-            for (known, _) in self.known.iter().zip(&self.is_parked).filter(|(_, is_parked)| !**is_parked) {
-                if matches!(known.last, Last::Running) == runs && !matches!(known.last, Last::Ended) {
+            for (known, _) in
+                self.known.iter().zip(&self.is_parked).filter(|(_, is_parked)| !**is_parked)
+            {
+                if matches!(known.last, Last::Running) == runs && !matches!(known.last, Last::Ended)
+                {
                     threads.push(Single { tid: known.key.tid, id: known.id });
                 }
             }
         }
         // Met by a sample, and not by the iterator yet.
-        self.again.tids.extend(threads.iter().filter(|thread| thread.id == 0).map(|thread| thread.tid));
+        self.again
+            .tids
+            .extend(threads.iter().filter(|thread| thread.id == 0).map(|thread| thread.tid));
         threads.iter().all(|thread| thread.id != 0).then_some(threads)
     }
 
-    /// The pass has come to its end: who is gone, and who has waited for long? `missed`: somebody was not met; `clock`: the
-    /// process's, if it was asked.
+    /// The pass has come to its end: who is gone, and who has waited for long? `missed`: somebody
+    /// was not met; `clock`: the process's, if it was asked.
     pub fn end_of_rows(&mut self, missed: bool, clock: Option<Option<Ns>>, round: &mut Round<'_>) {
         self.list_again |= missed;
         if let Some(clock) = clock {
@@ -135,7 +150,9 @@ impl Looks {
 
 /// Whether the thread has not run since the row was made.
 fn stayed(tasks: &Tasks, files: &mut ThreadFiles, row: &Row) -> bool {
-    tasks.counters(files).is_ok_and(|now| now.run_ns == row.counters.run_ns && now.runs == row.counters.runs)
+    tasks
+        .counters(files)
+        .is_ok_and(|now| now.run_ns == row.counters.run_ns && now.runs == row.counters.runs)
 }
 
 /// Walks the stack that came with a row.
@@ -174,8 +191,10 @@ fn read_stack(
     let of_user = look.stack.len();
     let mut walk = stacks.unwinder.walk(registers, bytes, &mut look.stack);
     let mut name = stacks.unwinder.thread_name(row.at);
-    // Deeper than what is copied, on another stack beside this one, or behind code that nobody can walk: the rest is read as it lies.
-    let resumes = matches!(walk.end, Some(Marker::NoUnwindInfo | Marker::BadUnwind)) && stacks.unwinder.can_resume();
+    // Deeper than what is copied, on another stack beside this one, or behind code that nobody can
+    // walk: the rest is read as it lies.
+    let resumes = matches!(walk.end, Some(Marker::NoUnwindInfo | Marker::BadUnwind))
+        && stacks.unwinder.can_resume();
     if walk.end == Some(Marker::Truncated) || resumes {
         let mut whole = Vec::with_capacity(2 * look.stack.len());
         copied.kernel_frames(&mut whole);

@@ -1,4 +1,5 @@
-//! One event of perf's: the attributes that this kernel accepts, found out by opening it, and what can be asked of it.
+//! One event of perf's: the attributes that this kernel accepts, found out by opening it, and what
+//! can be asked of it.
 
 #![expect(unsafe_code, reason = "perf_event_open and its ioctls")]
 
@@ -15,8 +16,8 @@ use crate::model::frame::Ns;
 /// A record's length field has 16 bits: 63 KiB of stack fit beside the registers, 64 do not.
 const LARGEST_DUMP: usize = 63 << 10;
 
-/// The period against the interval between ticks: equal periods would lock their phases, and a program that wakes
-/// with the tick would be hit always or never.
+/// The period against the interval between ticks: equal periods would lock their phases, and a
+/// program that wakes with the tick would be hit always or never.
 const PERIOD_OF_INTERVAL: f64 = 0.997;
 
 pub fn period_of(interval: Ns) -> Ns {
@@ -24,7 +25,8 @@ pub fn period_of(interval: Ns) -> Ns {
     ((interval as f64 * PERIOD_OF_INTERVAL) as Ns).max(10_000)
 }
 
-/// Stack bytes per sample, so that four samples fit a ring: at every interval a ring gets about one between two ticks.
+/// Stack bytes per sample, so that four samples fit a ring: at every interval a ring gets about one
+/// between two ticks.
 pub fn dump_bytes(ring: usize) -> usize {
     LARGEST_DUMP.min(ring / 4 - 1024) & !7
 }
@@ -113,14 +115,20 @@ pub fn probe(tid: u32, cpu: u32, dump: usize) -> io::Result<(Scope, sys::perf_ev
         .map(|attr| (Scope::Threads, attr))
 }
 
-/// The widest scope that is permitted for a thread (0: this one), and whether samples show the kernel's part. Leaves nothing open.
+/// The widest scope that is permitted for a thread (0: this one), and whether samples show the
+/// kernel's part. Leaves nothing open.
 pub fn permitted(tid: u32) -> io::Result<(Scope, bool)> {
     let cpu = online_cpus()?.first().copied().unwrap_or(0);
-    probe(tid, cpu, dump_bytes(SMALLEST_RING)).map(|(scope, attr)| (scope, attr.exclude_kernel() == 0))
+    probe(tid, cpu, dump_bytes(SMALLEST_RING))
+        .map(|(scope, attr)| (scope, attr.exclude_kernel() == 0))
 }
 
 /// Drops what older kernels do not know: the lost count (6.0), inheritance by threads only (5.13).
-fn first_accepted(attr: sys::perf_event_attr, pid: i32, cpu: u32) -> io::Result<sys::perf_event_attr> {
+fn first_accepted(
+    attr: sys::perf_event_attr,
+    pid: i32,
+    cpu: u32,
+) -> io::Result<sys::perf_event_attr> {
     let mut without_lost = attr;
     without_lost.read_format = 0;
     let mut oldest = without_lost;
@@ -138,9 +146,16 @@ fn first_accepted(attr: sys::perf_event_attr, pid: i32, cpu: u32) -> io::Result<
 
 pub fn open_event(attr: &sys::perf_event_attr, pid: i32, cpu: u32) -> io::Result<OwnedFd> {
     let mut attr = *attr;
-    // SAFETY: `attr` is a filled perf_event_attr of its own `size`; the kernel copies it (and may write its size back).
+    // SAFETY: `attr` is a filled perf_event_attr of its own `size`; the kernel copies it (and may
+    // write its size back).
     let fd = unsafe {
-        perf_event_open(&raw mut attr, pid, cpu as i32, -1, u64::from(sys::PERF_FLAG_FD_CLOEXEC) as libc::c_ulong)
+        perf_event_open(
+            &raw mut attr,
+            pid,
+            cpu as i32,
+            -1,
+            u64::from(sys::PERF_FLAG_FD_CLOEXEC) as libc::c_ulong,
+        )
     };
     if fd < 0 {
         return Err(io::Error::last_os_error());
@@ -167,8 +182,8 @@ pub fn enable(event: &OwnedFd, on: bool) {
     }
 }
 
-/// The kernel's count of samples that found the ring full: { value, lost } with PERF_FORMAT_LOST, else 0. A full ring
-/// often writes no LOST record at all, so this is the count to trust.
+/// The kernel's count of samples that found the ring full: { value, lost } with PERF_FORMAT_LOST,
+/// else 0. A full ring often writes no LOST record at all, so this is the count to trust.
 pub fn lost_of(event: &OwnedFd) -> u64 {
     let mut words = [0; 16];
     match rustix::io::read(event, &mut words) {

@@ -19,19 +19,25 @@ pub fn explain(error: &io::Error) -> (String, String) {
             "run sampletop as root, or `sudo sysctl kernel.perf_event_paranoid=2`".into(),
         ),
         // Other users' processes were refused before: this one has closed itself (PR_SET_DUMPABLE).
-        (Some(libc::EACCES), _) => {
-            ("the kernel grants no access to it, not even to its owner".into(), "run sampletop as root".into())
-        }
+        (Some(libc::EACCES), _) => (
+            "the kernel grants no access to it, not even to its owner".into(),
+            "run sampletop as root".into(),
+        ),
         (Some(libc::EPERM), _) => (
             "the system call perf_event_open is forbidden here".into(),
             "run sampletop outside the container, or give the container CAP_PERFMON".into(),
         ),
-        (Some(libc::ENOSYS), _) => {
-            ("this kernel is built without perf events".into(), "use --capture ptrace or --capture states".into())
-        }
-        (Some(libc::EMFILE | libc::ENFILE), _) => {
-            ("no descriptors are left for perf events".into(), "raise the limit with `ulimit -n`".into())
-        }
-        _ => (format!("perf events cannot be opened ({error})"), "use --capture ptrace or --capture states".into()),
+        (Some(libc::ENOSYS), _) => (
+            "this kernel is built without perf events".into(),
+            "use --capture ptrace or --capture states".into(),
+        ),
+        (Some(libc::EMFILE | libc::ENFILE), _) => (
+            "no descriptors are left for perf events".into(),
+            "raise the limit with `ulimit -n`".into(),
+        ),
+        _ => (
+            format!("perf events cannot be opened ({error})"),
+            "use --capture ptrace or --capture states".into(),
+        ),
     }
 }

@@ -1,5 +1,6 @@
-//! Code that processes map while they are sampled, as the kernel reports it with its time (PERF_RECORD_MMAP2). There is no report
-//! of memory that is unmapped: code is taken to be there until other code is.
+//! Code that processes map while they are sampled, as the kernel reports it with its time
+//! (PERF_RECORD_MMAP2). There is no report of memory that is unmapped: code is taken to be there
+//! until other code is.
 
 use std::collections::VecDeque;
 use std::io;
@@ -84,8 +85,11 @@ impl Reports {
 
     /// The same of one process.
     pub fn next_of(&mut self, pid: u32, until: Ns) -> Option<CodeMapping> {
-        let index =
-            self.waiting.iter().position(|new| new.pid == pid).filter(|index| self.waiting[*index].at <= until)?;
+        let index = self
+            .waiting
+            .iter()
+            .position(|new| new.pid == pid)
+            .filter(|index| self.waiting[*index].at <= until)?;
         self.waiting.remove(index)
     }
 

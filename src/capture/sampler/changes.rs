@@ -15,7 +15,8 @@ use crate::process::target::{AttachError, Target};
 use crate::process::threads::{process_cpu, raise_descriptor_limit};
 
 impl Core {
-    /// Another process is looked at from now on, unless it has ended or may not be looked at any more.
+    /// Another process is looked at from now on, unless it has ended or may not be looked at any
+    /// more.
     pub(super) fn add(&mut self, target: Arc<Target>) {
         if self.processes.iter().any(|known| known.pid() == target.pid() && known.ended.is_none()) {
             return;
@@ -78,9 +79,10 @@ impl Core {
         let process = &mut self.processes[index];
         if self.way.kind == Kind::Ptrace && process.gives_stacks() {
             let walk = self.walkers.walk_stopped.clone();
-            let stopper = Stopper::start(process.pid(), self.own_child, self.wake.clone(), walk).map_err(|error| {
-                AttachError::Internal { what: format!("cannot start the helper of ptrace: {error}") }
-            })?;
+            let stopper = Stopper::start(process.pid(), self.own_child, self.wake.clone(), walk)
+                .map_err(|error| AttachError::Internal {
+                    what: format!("cannot start the helper of ptrace: {error}"),
+                })?;
             process.stopper = Some(stopper);
         }
         Ok(())
@@ -113,7 +115,8 @@ impl Core {
         self.processes[index].begin_walking();
     }
 
-    /// It may not be looked at any more: what was gathered is not told, and only its states will be.
+    /// It may not be looked at any more: what was gathered is not told, and only its states will
+    /// be.
     fn refuse(&mut self, index: usize, why: String) {
         let process = &mut self.processes[index];
         let pid = process.pid();
@@ -127,8 +130,8 @@ impl Core {
         }
     }
 
-    /// To be called before looks are told: since we asked, a target may have become a program that is not for us, which rights
-    /// of sampletop's own reach all the same.
+    /// To be called before looks are told: since we asked, a target may have become a program that
+    /// is not for us, which rights of sampletop's own reach all the same.
     pub(super) fn withhold_what_is_not_ours(&mut self, at: Ns) {
         if !self.events.iter().any(|event| matches!(event, Event::Look(_))) {
             // An exec is noticed by the next tick.
@@ -138,9 +141,12 @@ impl Core {
             let process = &mut self.processes[index];
             if process.ended.is_none() && process.program.replaced() {
                 self.replaced(index, at);
-            } else if (process.ended.is_some() || process.program.between()) && privileges::borrowed() {
+            } else if (process.ended.is_some() || process.program.between())
+                && privileges::borrowed()
+            {
                 let pid = process.pid();
-                self.events.retain(|event| !matches!(event, Event::Look(look) if look.thread.pid == pid));
+                self.events
+                    .retain(|event| !matches!(event, Event::Look(look) if look.thread.pid == pid));
             } else if process.before_exec {
                 let pid = process.pid();
                 forget_stacks(&mut self.events, pid);
@@ -154,7 +160,8 @@ impl Core {
         if self.processes.iter().any(Process::gives_stacks) {
             return self.publish_status();
         }
-        let kind = if self.way.perf.is_some() { CaptureChoice::CpuOnly } else { CaptureChoice::States };
+        let kind =
+            if self.way.perf.is_some() { CaptureChoice::CpuOnly } else { CaptureChoice::States };
         self.change_way(kind, Some("the kernel no longer lets stacks be read".into()));
     }
 
@@ -167,7 +174,9 @@ impl Core {
         }
         let mut refusals = self.processes.iter().map(|process| process.refusal.clone());
         match refusals.next() {
-            Some(Some(why)) if choice != CaptureChoice::States && refusals.all(|refusal| refusal.is_some()) => {
+            Some(Some(why))
+                if choice != CaptureChoice::States && refusals.all(|refusal| refusal.is_some()) =>
+            {
                 self.changed = Some(why);
                 self.publish_status();
             }
@@ -178,10 +187,13 @@ impl Core {
         }
     }
 
-    /// Opens another way; on failure the present one stays, the status says why, and the answer is false.
+    /// Opens another way; on failure the present one stays, the status says why, and the answer is
+    /// false.
     pub(super) fn change_way(&mut self, choice: CaptureChoice, why: Option<String>) -> bool {
         let best = [Process::gives_stacks, |process: &Process| process.refusal.is_none()];
-        let Some(first) = best.iter().find_map(|fit| self.processes.iter().position(fit)).or(self.first()) else {
+        let Some(first) =
+            best.iter().find_map(|fit| self.processes.iter().position(fit)).or(self.first())
+        else {
             return false;
         };
         let opened = way::open(choice, &self.setting(first));
@@ -195,7 +207,8 @@ impl Core {
                     self.closed.throttled += counts.throttled;
                 }
                 self.way = way;
-                self.changed = why.map(|why| format!("{why}; capturing by {}", self.way.kind.title()));
+                self.changed =
+                    why.map(|why| format!("{why}; capturing by {}", self.way.kind.title()));
                 self.rings_hung = false;
                 for process in &mut self.processes {
                     process.stopper = None;
@@ -232,7 +245,11 @@ impl Core {
 
     /// Who has ended since the last time.
     pub(super) fn note_ended(&mut self) {
-        for process in self.processes.iter_mut().filter(|process| process.ended.is_none() && !process.target.alive()) {
+        for process in self
+            .processes
+            .iter_mut()
+            .filter(|process| process.ended.is_none() && !process.target.alive())
+        {
             // Once somebody has waited for it, there is no clock.
             process.ended = Some(Ended { cpu_ns: process_cpu(process.pid()) });
         }
@@ -241,7 +258,8 @@ impl Core {
     /// Nobody is left: their last samples, their last CPU time, and the word itself.
     pub(super) fn all_have_ended(&mut self) {
         let at = now();
-        // With rights of its own nothing of a program that nobody can be asked about any more: it may have come by an exec.
+        // With rights of its own nothing of a program that nobody can be asked about any more: it
+        // may have come by an exec.
         if !self.paused && !privileges::borrowed() {
             self.drain(at);
             self.emit();

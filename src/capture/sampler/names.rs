@@ -11,7 +11,8 @@ use crate::unwinder::Unwinder;
 
 /// A new thread's name is asked for at most so often.
 const NEW: Ns = SECOND / 20;
-/// A thread that the runtime does not know is asked for so many times, then with the others: it may be no thread of the runtime's.
+/// A thread that the runtime does not know is asked for so many times, then with the others: it may
+/// be no thread of the runtime's.
 const TRIES: u8 = 3;
 /// But so seldom that it takes at most this fraction of the time (1/200).
 const SHARE: u64 = 200;
@@ -40,26 +41,30 @@ pub struct ThreadNames {
 }
 
 impl ThreadNames {
-    /// Reads them again once a second, and soon after a thread was met that has none, or has taken another.
+    /// Reads them again once a second, and soon after a thread was met that has none, or has taken
+    /// another.
     pub fn refresh(&mut self, pid: u32, at: Ns, unwinder: &mut dyn Unwinder) {
         let pause = if self.missed { self.pause() } else { SECOND };
         if self.read_at.is_some_and(|read| at < read + pause) {
             return;
         }
         let begin = Instant::now();
-        // The runtime numbers its threads as its own pid namespace does. Of one that it did not know it may know by now.
+        // The runtime numbers its threads as its own pid namespace does. Of one that it did not
+        // know it may know by now.
         let known = !self.missed && !self.unknown.keys().any(|tid| self.moved.contains(tid));
         let moved = Some(&self.moved).filter(|_| known && self.contained == Some(false));
         let found = unwinder.thread_names(moved);
         self.moved.clear();
         (self.leader, self.read_at, self.missed) = (pid, Some(at), false);
-        let ids = if found.is_empty() || self.contained == Some(false) { None } else { ids_inside(pid) };
+        let ids =
+            if found.is_empty() || self.contained == Some(false) { None } else { ids_inside(pid) };
         if !found.is_empty() {
             self.contained = Some(ids.is_some());
         }
         let tid = |inside: u32| ids.as_ref().map_or(Some(inside), |ids| ids.get(&inside).copied());
         let before = std::mem::take(&mut self.by_tid);
-        // By what it was called before the name was read; what it is called when it is looked at next may be newer.
+        // By what it was called before the name was read; what it is called when it is looked at
+        // next may be newer.
         let kernel = |tid| before.get(&tid).and_then(|(_, kernel)| *kernel);
         let named = |(inside, name)| tid(inside).map(|tid| (tid, (name, kernel(tid))));
         self.by_tid = found.into_iter().filter_map(named).collect();
@@ -75,9 +80,16 @@ impl ThreadNames {
         NEW.max(self.cost.saturating_mul(SHARE)).min(SECOND)
     }
 
-    /// The runtime's name of a thread that was looked at, else the kernel's. Where that has changed names are read at once: the thread
-    /// may not move again for long. If that was done just now the kernel's name is at least no other's.
-    pub fn of(&mut self, tid: u32, kernel: RawName, at: Ns, unwinder: &mut dyn Unwinder) -> RawName {
+    /// The runtime's name of a thread that was looked at, else the kernel's. Where that has changed
+    /// names are read at once: the thread may not move again for long. If that was done just now
+    /// the kernel's name is at least no other's.
+    pub fn of(
+        &mut self,
+        tid: u32,
+        kernel: RawName,
+        at: Ns,
+        unwinder: &mut dyn Unwinder,
+    ) -> RawName {
         if self.by_tid.get(&tid).is_some_and(|(_, then)| then.is_some_and(|then| then != kernel)) {
             self.missed = true;
             self.refresh(self.leader, at, unwinder);
@@ -101,8 +113,8 @@ impl ThreadNames {
             then.get_or_insert(kernel);
             return *name;
         }
-        // Java's own launcher starts a virtual machine in its first thread, which then only waits for its end. Other programs that
-        // have one in them go on there.
+        // Java's own launcher starts a virtual machine in its first thread, which then only waits
+        // for its end. Other programs that have one in them go on there.
         let launcher = tid == self.leader && kernel.bytes() == LAUNCHER;
         if launcher || is_own_thread(kernel.bytes()) {
             return kernel.of_kind(ThreadKind::Internal);
@@ -138,7 +150,8 @@ mod tests {
         }
         fn thread_names(&mut self, moved: Option<&FxHashSet<u32>>) -> Vec<(u32, RawName)> {
             self.asked += 1;
-            self.moved = moved.map(|moved| BTreeSet::from_iter(moved).into_iter().copied().collect());
+            self.moved =
+                moved.map(|moved| BTreeSet::from_iter(moved).into_iter().copied().collect());
             self.threads.clone()
         }
     }
@@ -147,10 +160,12 @@ mod tests {
 
     #[test]
     fn own_threads_and_foreign_ones_do_not_make_names_be_read_for_ever() {
-        let (long, daemon) = (RawName::of_runtime(1), RawName::of_runtime(2).of_kind(ThreadKind::Daemon));
+        let (long, daemon) =
+            (RawName::of_runtime(1), RawName::of_runtime(2).of_kind(ThreadKind::Daemon));
         let mut runtime = Runtime { threads: vec![(7, long), (8, daemon)], ..Runtime::default() };
         let mut names = ThreadNames::default();
-        let [java, collector, foreign] = [&b"java"[..], b"GC Thread#0", b"rocksdb:low0"].map(RawName::new);
+        let [java, collector, foreign] =
+            [&b"java"[..], b"GC Thread#0", b"rocksdb:low0"].map(RawName::new);
         // Ten seconds of ticks.
         for tick in 0..1000 {
             let at = tick * SECOND / 100;
@@ -191,8 +206,10 @@ mod tests {
 
     #[test]
     fn a_new_name_is_read_with_the_look_that_brings_it() {
-        let [first, second, third] = [1, 2, 3].map(|id| RawName::of_runtime(id).of_kind(ThreadKind::Daemon));
-        let [one, two, three] = [b"request 1", b"request 2", b"request 3"].map(|name| RawName::new(name));
+        let [first, second, third] =
+            [1, 2, 3].map(|id| RawName::of_runtime(id).of_kind(ThreadKind::Daemon));
+        let [one, two, three] =
+            [b"request 1", b"request 2", b"request 3"].map(|name| RawName::new(name));
         let mut runtime = Runtime { threads: vec![(7, first)], ..Runtime::default() };
         let mut names = ThreadNames::default();
         names.refresh(PID, 0, &mut runtime);
@@ -224,7 +241,10 @@ mod tests {
         names.refresh(PID, 3 * SECOND, &mut runtime);
         let asked = runtime.asked;
         for tick in 0..50 {
-            assert_eq!(names.of(7, one, 3 * SECOND + SECOND / 4 + tick * SECOND / 100, &mut runtime), second);
+            assert_eq!(
+                names.of(7, one, 3 * SECOND + SECOND / 4 + tick * SECOND / 100, &mut runtime),
+                second
+            );
         }
         assert_eq!(runtime.asked, asked + 1);
         // One that could not be read at once, and was read when nobody looked.

@@ -48,11 +48,15 @@ pub struct Ended {
 }
 
 impl Process {
-    pub fn new(target: Arc<Target>, files: Descriptors, walkers: &mut Walkers) -> Result<Process, AttachError> {
+    pub fn new(
+        target: Arc<Target>,
+        files: Descriptors,
+        walkers: &mut Walkers,
+    ) -> Result<Process, AttachError> {
         let pid = target.pid();
         let looks = Looks::sharing(pid, files).map_err(|_| AttachError::EndedEarly { pid })?;
-        // In this order: it may have replaced its program since it was attached to, and is asked about as it is now; the next
-        // exec will be noticed.
+        // In this order: it may have replaced its program since it was attached to, and is asked
+        // about as it is now; the next exec will be noticed.
         let program = Program::new(pid);
         target.still_permitted()?;
         let mut process = Process {

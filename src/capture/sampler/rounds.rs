@@ -10,7 +10,8 @@ use crate::capture::schedule::now;
 use crate::config::CaptureChoice;
 use crate::model::frame::Ns;
 
-/// A round of looks stops to empty perf's rings after so long: they hold eight samples each, and first walks take long.
+/// A round of looks stops to empty perf's rings after so long: they hold eight samples each, and
+/// first walks take long.
 const PASS: Ns = 1_000_000;
 
 impl Core {
@@ -86,8 +87,9 @@ impl Core {
         (parked::turns(self.schedule.interval()) / self.processes.len().max(1)).max(1)
     }
 
-    /// How many threads of one process are observed for the first time in a round. Where one stack of each is wanted, and when
-    /// sampling ends, all are: no tick after that one has to be on time.
+    /// How many threads of one process are observed for the first time in a round. Where one stack
+    /// of each is wanted, and when sampling ends, all are: no tick after that one has to be on
+    /// time.
     fn first_most(&self) -> usize {
         if self.once || self.ends {
             return usize::MAX;

@@ -7,18 +7,20 @@ use crate::capture::sampler::Core;
 use crate::model::frame::{Event, Look, Marker, Ns, RawFrame, RawName, Seen, ThreadKey};
 use crate::unwinder::{Registers, StackBytes, Walk};
 
-/// So often in one call the samples before a report are walked ahead of it. Beyond that stacks in code that was replaced end in a
-/// marker.
+/// So often in one call the samples before a report are walked ahead of it. Beyond that stacks in
+/// code that was replaced end in a marker.
 const PARTS_MAX: usize = 128;
 
 impl Core {
-    /// Tells perf who ran and who ended, so that it watches those who run. After the samples of the round were taken: they tell
-    /// who is watched already.
+    /// Tells perf who ran and who ended, so that it watches those who run. After the samples of the
+    /// round were taken: they tell who is watched already.
     pub(super) fn tell_perf(&mut self) {
         let Some(perf) = &mut self.way.perf else { return };
         for process in self.processes.iter().filter(|process| process.refusal.is_none()) {
             // Where a sample is wanted soon, the sampler does not wait for the counters, which lag.
-            for moved in process.moved.iter().filter(|moved| moved.ran > 0 || self.once && moved.runnable) {
+            for moved in
+                process.moved.iter().filter(|moved| moved.ran > 0 || self.once && moved.runnable)
+            {
                 perf.moved(moved.tid, moved.ran, moved.at_start);
             }
         }
@@ -67,11 +69,25 @@ impl Core {
             let mut frames = Vec::with_capacity(64);
             sample.kernel.frames(deepest, &mut frames);
             if let Some(registers) = &sample.registers {
-                self.walk(index, sample.tid, sample.at, registers, (sample.stack, sample.stack_room), frames);
+                self.walk(
+                    index,
+                    sample.tid,
+                    sample.at,
+                    registers,
+                    (sample.stack, sample.stack_room),
+                    frames,
+                );
             } else if !frames.is_empty() {
                 // Its memory is gone (exit, exec), or it works in the kernel alone (io_uring).
                 frames.push(RawFrame::marker(Marker::NotReadable));
-                self.sampled(index, sample.tid, sample.at, None, frames, &Walk { end: None, recovered: false });
+                self.sampled(
+                    index,
+                    sample.tid,
+                    sample.at,
+                    None,
+                    frames,
+                    &Walk { end: None, recovered: false },
+                );
             }
         });
     }
@@ -94,12 +110,21 @@ impl Core {
     }
 
     /// An on-CPU sample becomes a look; by this name, or else its thread's.
-    fn sampled(&mut self, index: usize, tid: u32, at: Ns, name: Option<RawName>, stack: Vec<RawFrame>, walk: &Walk) {
+    fn sampled(
+        &mut self,
+        index: usize,
+        tid: u32,
+        at: Ns,
+        name: Option<RawName>,
+        stack: Vec<RawFrame>,
+        walk: &Walk,
+    ) {
         let process = &mut self.processes[index];
         if self.once {
             process.sampled.insert(tid);
         }
-        // A thread that was born and has ended since the last round: only the process's clock has its time, and this its stack.
+        // A thread that was born and has ended since the last round: only the process's clock has
+        // its time, and this its stack.
         let unknown = || (ThreadKey::unknown(process.target.pid()), RawName::default());
         let (thread, of_thread) = process.looks.sampled(tid, at).unwrap_or_else(unknown);
         let name = name.unwrap_or(of_thread);
@@ -108,9 +133,9 @@ impl Core {
         self.events.push(Event::Look(Look { at, thread, name, seen, counters, stack, recovered }));
     }
 
-    /// Asks for samples of the threads that ran, or wanted to, for at least half of the last tick and are runnable now.
-    /// Wanting a core counts: where threads share too few cores none of them runs half of the time, and a thread in a
-    /// run queue blocks no more often than one on a core.
+    /// Asks for samples of the threads that ran, or wanted to, for at least half of the last tick
+    /// and are runnable now. Wanting a core counts: where threads share too few cores none of them
+    /// runs half of the time, and a thread in a run queue blocks no more often than one on a core.
     pub(super) fn request_stops(&mut self) {
         let half = self.schedule.interval() / 2;
         for process in &mut self.processes {
@@ -129,14 +154,23 @@ impl Core {
     pub(super) fn take_caught(&mut self) {
         for index in 0..self.processes.len() {
             let mut first = true;
-            while let Some(outcome) = self.processes[index].stopper.as_mut().and_then(|stopper| stopper.outcome()) {
+            while let Some(outcome) =
+                self.processes[index].stopper.as_mut().and_then(|stopper| stopper.outcome())
+            {
                 self.stops.add(&outcome);
                 if std::mem::take(&mut first) {
                     self.processes[index].unwinder.revalidate(false, false);
                 }
                 match outcome.caught {
                     Some(Caught { at, stack: CaughtStack::Copied { registers, bytes } }) => {
-                        self.walk(index, outcome.tid, at, &registers, (&bytes, bytes.len()), Vec::with_capacity(48));
+                        self.walk(
+                            index,
+                            outcome.tid,
+                            at,
+                            &registers,
+                            (&bytes, bytes.len()),
+                            Vec::with_capacity(48),
+                        );
                     }
                     Some(Caught { at, stack: CaughtStack::Walked { frames, walk } }) => {
                         self.sampled(index, outcome.tid, at, None, frames, &walk);

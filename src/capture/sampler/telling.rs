@@ -12,7 +12,9 @@ impl Core {
     pub(super) fn every_second(&mut self, at: Ns) {
         self.rings_hung = false;
         let checked = self.way.perf.as_mut().map_or(Ok(()), |perf| perf.housekeeping(at));
-        self.unsampled = checked.err().map(|error| format!("a processor that came online is not sampled: {error}"));
+        self.unsampled = checked
+            .err()
+            .map(|error| format!("a processor that came online is not sampled: {error}"));
         self.publish_status();
     }
 
@@ -41,15 +43,22 @@ impl Core {
         let mut events = std::mem::take(&mut self.events);
         let floor = self.floor;
         for event in &mut events {
-            // A sample whose time was taken before the last tick may have come into its ring after it.
+            // A sample whose time was taken before the last tick may have come into its ring after
+            // it.
             if let Event::Look(look) = event {
                 look.at = look.at.max(floor);
                 // A stack that has a name of its own keeps it; a thread that has ended has none.
                 let named = look.name.runtime_id().is_some() || look.thread.tid == 0;
                 if !named
-                    && let Some(process) = self.processes.iter_mut().find(|process| process.pid() == look.thread.pid)
+                    && let Some(process) =
+                        self.processes.iter_mut().find(|process| process.pid() == look.thread.pid)
                 {
-                    look.name = process.names.of(look.thread.tid, look.name, look.at, process.unwinder.as_mut());
+                    look.name = process.names.of(
+                        look.thread.tid,
+                        look.name,
+                        look.at,
+                        process.unwinder.as_mut(),
+                    );
                 }
             }
         }
@@ -66,7 +75,8 @@ impl Core {
         self.events = events;
     }
 
-    /// A look that finds the ring full is dropped and counted; what must arrive waits, and later looks wait with it.
+    /// A look that finds the ring full is dropped and counted; what must arrive waits, and later
+    /// looks wait with it.
     pub(super) fn send(&mut self, event: Event) {
         while let Some(first) = self.owed.front() {
             if !self.writer.push(first) {
@@ -131,15 +141,21 @@ impl Core {
                 match &process.refusal {
                     Some(why) => notices.push(format!("{why}; only its states are shown")),
                     None if !process.readable => {
-                        notices.push(format!("stacks of waiting threads of process {} cannot be read", process.pid()));
+                        notices.push(format!(
+                            "stacks of waiting threads of process {} cannot be read",
+                            process.pid()
+                        ));
                     }
                     None => {}
                 }
             }
         }
-        let waiting: usize = self.processes.iter().map(|process| process.looks.not_read_yet()).sum();
+        let waiting: usize =
+            self.processes.iter().map(|process| process.looks.not_read_yet()).sum();
         if waiting > 0 {
-            notices.push(format!("{waiting} threads have not been looked at yet: there are very many"));
+            notices.push(format!(
+                "{waiting} threads have not been looked at yet: there are very many"
+            ));
         }
         if any(|process| process.looks.tasks().short_of_descriptors()) {
             notices.push("descriptors run short: files of threads are opened for every look; raise `ulimit -n`".into());

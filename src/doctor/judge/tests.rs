@@ -60,7 +60,8 @@ fn root(facts: &mut Facts) {
     facts.tried.kernel_visible = true;
 }
 
-/// As Docker starts them: root with a few capabilities, and a filter that forbids bpf and perf_event_open.
+/// As Docker starts them: root with a few capabilities, and a filter that forbids bpf and
+/// perf_event_open.
 fn docker(facts: &mut Facts) {
     facts.own.uid = 0;
     facts.own.effective = CapabilitySet::CHOWN | CapabilitySet::KILL | CapabilitySet::SETUID;
@@ -83,8 +84,7 @@ struct Case {
     line: &'static str,
 }
 
-const SETCAP: &str =
-    "sudo chmod 0750 /usr/local/bin/sampletop && sudo setcap cap_bpf,cap_perfmon=ep /usr/local/bin/sampletop";
+const SETCAP: &str = "sudo chmod 0750 /usr/local/bin/sampletop && sudo setcap cap_bpf,cap_perfmon=ep /usr/local/bin/sampletop";
 const SUDO: &str = "sudo \"$(command -v sampletop)\" -p 7";
 const SYSCTL: &str = "sudo sysctl kernel.perf_event_paranoid=2";
 
@@ -398,12 +398,27 @@ fn machines() {
         (case.machine)(&mut facts);
         let verdict = judge(&facts);
         let name = case.name;
-        assert_eq!((verdict.best, verdict.exit_code()), (case.best, case.exit), "{name}: {verdict:?}");
+        assert_eq!(
+            (verdict.best, verdict.exit_code()),
+            (case.best, case.exit),
+            "{name}: {verdict:?}"
+        );
         let lacks = verdict.ways.iter().find_map(|way| way.lacks.clone()).unwrap_or_default();
-        assert!(lacks.contains(case.lacks) && lacks.is_empty() == case.lacks.is_empty(), "{name}: {lacks}");
-        assert_eq!(verdict.change.as_ref().and_then(|change| change.unlocks), case.unlocks, "{name}: {verdict:?}");
-        let line = verdict.change.as_ref().and_then(|change| change.line.clone()).unwrap_or_default();
-        assert!(line.contains(case.line) && line.is_empty() == case.line.is_empty(), "{name}: {line}");
+        assert!(
+            lacks.contains(case.lacks) && lacks.is_empty() == case.lacks.is_empty(),
+            "{name}: {lacks}"
+        );
+        assert_eq!(
+            verdict.change.as_ref().and_then(|change| change.unlocks),
+            case.unlocks,
+            "{name}: {verdict:?}"
+        );
+        let line =
+            verdict.change.as_ref().and_then(|change| change.line.clone()).unwrap_or_default();
+        assert!(
+            line.contains(case.line) && line.is_empty() == case.line.is_empty(),
+            "{name}: {line}"
+        );
         // Whatever is said fits the page, but for the line that is to be pasted.
         let text = crate::doctor::report::text(&facts, &verdict);
         let long = text.lines().find(|found| found.len() > 100 && !found.ends_with(&line));
@@ -415,7 +430,8 @@ fn machines() {
     }
 }
 
-/// A way that works is never called lacking, and one that was refused never working, whatever the other facts are.
+/// A way that works is never called lacking, and one that was refused never working, whatever the
+/// other facts are.
 #[test]
 fn what_was_tried_decides() {
     for bits in 0..256_u32 {

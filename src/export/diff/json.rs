@@ -1,15 +1,18 @@
-//! Schema `sampletop-diff/2`. Fields may be added, never removed or renamed. Call trees are flat lists of nodes, as in
-//! `sampletop/2`.
+//! Schema `sampletop-diff/2`. Fields may be added, never removed or renamed. Call trees are flat
+//! lists of nodes, as in `sampletop/2`.
 //!
-//! Figures are in `unit`: of `before`, of `after`, and `change` = after - before, which as far as sampling goes lies between `low`
-//! and `high`; `resolved` says that these are on one side of 0. Rows under `--min-percent` are there, too: sums hold.
+//! Figures are in `unit`: of `before`, of `after`, and `change` = after - before, which as far as
+//! sampling goes lies between `low` and `high`; `resolved` says that these are on one side of 0.
+//! Rows under `--min-percent` are there, too: sums hold.
 
 use std::io::{self, Write};
 
 use serde::Serialize;
 
 use super::{Report, unlike};
-use crate::export::json::{FrameLine, Rounded, SettingsLine, frameless, open_object, separate, write_nodes};
+use crate::export::json::{
+    FrameLine, Rounded, SettingsLine, frameless, open_object, separate, write_nodes,
+};
 use crate::model::diff::{Change, FunctionDiff, GroupDiff, NodeDiff, Pair};
 use crate::model::project::Totals;
 use crate::model::state::State;
@@ -38,12 +41,16 @@ fn write_group(report: &Report<'_>, group: &GroupDiff, out: &mut dyn Write) -> i
         Ok(serde_json::to_writer(out, &NodeLine::new(report, parent, &diff.nodes[node as usize]))?)
     };
     let written = write_nodes(diff.roots(group), |node| diff.children(node), write, out)?;
-    // The group's change is the sum of its roots', so time without a frame of its own needs a root, too.
+    // The group's change is the sum of its roots', so time without a frame of its own needs a root,
+    // too.
     if group.own.before.value_ns > 0 || group.own.after.value_ns > 0 {
         separate(written, out)?;
         let change = ChangeLine::new(&diff.change(&group.own));
         let (location, total) = (frameless(), change);
-        serde_json::to_writer(out, &NodeLine { parent: None, frame: FrameLine::new(&location), total, own: change })?;
+        serde_json::to_writer(
+            out,
+            &NodeLine { parent: None, frame: FrameLine::new(&location), total, own: change },
+        )?;
     }
     Ok(())
 }
@@ -71,7 +78,11 @@ impl<'a> Head<'a> {
         let Report { settings, projections, diff, .. } = report;
         let ms = |of: &dyn Fn(&Totals) -> u64| {
             let ms = projections.map(|projection| of(&projection.total) as f64 / 1e6);
-            MsLine { before: Rounded(ms.before), after: Rounded(ms.after), change: Rounded(ms.after - ms.before) }
+            MsLine {
+                before: Rounded(ms.before),
+                after: Rounded(ms.after),
+                change: Rounded(ms.after - ms.before),
+            }
         };
         let elapsed = projections.map(|projection| projection.elapsed() as f64 / 1e6);
         let elapsed_ms = MsLine {
@@ -229,7 +240,8 @@ impl StatesLine {
             let ns = totals.map(|totals| totals.states_ns[state as usize]);
             let change = report.diff.change_of_state(&ns);
             let [before, after, change] = [change.before, change.after, change.change].map(Rounded);
-            (ns.before > 0 || ns.after > 0).then_some((state.word(), MsLine { before, after, change }))
+            (ns.before > 0 || ns.after > 0)
+                .then_some((state.word(), MsLine { before, after, change }))
         };
         StatesLine(State::ALL.into_iter().filter_map(line).collect())
     }

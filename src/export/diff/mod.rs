@@ -36,7 +36,8 @@ struct Report<'a> {
     diff: Diff,
 }
 
-/// Writes what changed, under the same settings for both; in text unless `format` is json. The only errors are those of `out`.
+/// Writes what changed, under the same settings for both; in text unless `format` is json. The only
+/// errors are those of `out`.
 pub fn write(
     format: Format,
     profiles: &Pair<Profile<'_>>,
@@ -48,7 +49,8 @@ pub fn write(
     let mut settings = settings.clone();
     let mut projections = of(&settings);
     if projections.before.only_idle != projections.after.only_idle {
-        // Where one shows idle time because it has nothing else, the other has to show its own, too.
+        // Where one shows idle time because it has nothing else, the other has to show its own,
+        // too.
         settings.idle = true;
         projections = of(&settings);
     }
@@ -63,8 +65,10 @@ fn render(
     per: Per,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let [before, after] = [(&projections.before, &profiles.before), (&projections.after, &profiles.after)]
-        .map(|(projection, profile)| Side { projection, resolution: profile.snapshot.resolution() });
+    let [before, after] =
+        [(&projections.before, &profiles.before), (&projections.after, &profiles.after)].map(
+            |(projection, profile)| Side { projection, resolution: profile.snapshot.resolution() },
+        );
     let diff = diff(before, after, settings, per);
     let report = Report { profiles, settings, projections, diff };
     match format {

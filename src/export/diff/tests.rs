@@ -8,26 +8,36 @@ use crate::model::frame::SECOND;
 use crate::model::settings::Metric;
 use crate::model::state::State;
 
-/// The service as it is in the other formats' tests, and with a slower price, another lock, and a new thread.
+/// The service as it is in the other formats' tests, and with a slower price, another lock, and a
+/// new thread.
 fn after() -> Vec<Stack> {
     let mut stacks = fixture::service();
     stacks[1].own = ran(5200, 520);
     stacks[2].own = ran(430, 43);
-    stacks[4] = stack("worker-", &["start", "run", "report", "lock"], waited(State::Lock, 3000, 60, 90));
+    stacks[4] =
+        stack("worker-", &["start", "run", "report", "lock"], waited(State::Lock, 3000, 60, 90));
     stacks.push(stack("flusher", &["start", "flush", "fsync"], waited(State::Io, 900, 9, 200)));
     stacks
 }
 
-fn written(format: Format, before: &[Stack], after: &[Stack], settings: &Settings, per: Per) -> String {
+fn written(
+    format: Format,
+    before: &[Stack],
+    after: &[Stack],
+    settings: &Settings,
+    per: Per,
+) -> String {
     let snapshots = Pair { before: fixture::snapshot(), after: changed() };
     let profiles = Pair {
         before: Profile { name: "before.sampletop", snapshot: &snapshots.before },
         after: Profile { name: "after.sampletop", snapshot: &snapshots.after },
     };
-    let mut projections = Pair { before: fixture::projection(before), after: fixture::projection(after) };
+    let mut projections =
+        Pair { before: fixture::projection(before), after: fixture::projection(after) };
     projections.after.till += 2 * SECOND;
     let mut out = Vec::new();
-    render(format, &profiles, settings, projections, per, &mut out).expect("memory takes everything");
+    render(format, &profiles, settings, projections, per, &mut out)
+        .expect("memory takes everything");
     String::from_utf8(out).expect("UTF-8")
 }
 
@@ -52,28 +62,41 @@ fn people_get_totals_first() {
 
 #[test]
 fn scripts_get_every_row() {
-    let text = written(Format::Json, &fixture::service(), &after(), &Settings::default(), Per::Second);
+    let text =
+        written(Format::Json, &fixture::service(), &after(), &Settings::default(), Per::Second);
     let value: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
-    assert_eq!([&value["schema"], &value["per"], &value["unit"]], ["sampletop-diff/2", "second", "ms/s"]);
+    assert_eq!(
+        [&value["schema"], &value["per"], &value["unit"]],
+        ["sampletop-diff/2", "second", "ms/s"]
+    );
     let differs: Vec<&str> = (value["conditions"].as_array().expect("a list").iter())
         .filter(|condition| condition["differs"] == true)
         .map(|condition| condition["what"].as_str().expect("text"))
         .collect();
     assert_eq!(differs, ["host", "elapsed", "interval"]);
     let functions = value["functions"].as_array().expect("a list");
-    let of = |name: &str| functions.iter().find(|f| f["frame"] == name).unwrap_or_else(|| panic!("{name}"));
+    let of = |name: &str| {
+        functions.iter().find(|f| f["frame"] == name).unwrap_or_else(|| panic!("{name}"))
+    };
     // 2500 ms in 10 s, 5200 ms in 12 s.
     assert_eq!(of("round")["self"]["change"], 183.333);
-    assert_eq!((&of("round")["self"]["resolved"], &of("tax")["self"]["resolved"]), (&true.into(), &false.into()));
+    assert_eq!(
+        (&of("round")["self"]["resolved"], &of("tax")["self"]["resolved"]),
+        (&true.into(), &false.into())
+    );
     assert_eq!(of("lock")["states"]["lock"]["change"], 150.0);
     assert_eq!(of("audit")["total"]["after"], 0.0);
     assert_eq!(value["totals_ms"]["wall"]["change"], 2700.0 + 30.0 + 2000.0 + 900.0);
     let groups = value["groups"].as_array().expect("a list");
-    let names: Vec<&str> = groups.iter().map(|group| group["name"].as_str().expect("text")).collect();
+    let names: Vec<&str> =
+        groups.iter().map(|group| group["name"].as_str().expect("text")).collect();
     assert_eq!(names, ["worker-", "flusher", "main"]);
     assert_eq!(groups[1]["threads"], serde_json::json!({"before": 0, "after": 1}));
     let nodes = &groups[0]["nodes"];
-    assert_eq!((&nodes[0]["frame"], &nodes[0]["parent"]), (&"start".into(), &serde_json::Value::Null));
+    assert_eq!(
+        (&nodes[0]["frame"], &nodes[0]["parent"]),
+        (&"start".into(), &serde_json::Value::Null)
+    );
     assert_eq!((&nodes[1]["frame"], &nodes[1]["parent"]), (&"run".into(), &0.into()));
 }
 
@@ -83,9 +106,11 @@ fn a_profile_and_itself_are_the_same() {
     let same = fixture::snapshot();
     let profile = Profile { name: "one", snapshot: &same };
     let profiles = Pair { before: profile, after: profile };
-    let projections = Pair { before: fixture::projection(&service), after: fixture::projection(&service) };
+    let projections =
+        Pair { before: fixture::projection(&service), after: fixture::projection(&service) };
     let mut out = Vec::new();
-    render(Format::Text, &profiles, &Settings::default(), projections, Per::Share, &mut out).expect("memory");
+    render(Format::Text, &profiles, &Settings::default(), projections, Per::Share, &mut out)
+        .expect("memory");
     let text = String::from_utf8(out).expect("ASCII");
     assert!(text.contains("none by more than sampling makes"), "{text}");
     assert!(text.contains("and 2 groups of threads that changed by less"), "{text}");
@@ -115,15 +140,20 @@ fn lines(chain: usize, only: bool) -> (Vec<usize>, usize) {
 fn any_stack() -> impl Strategy<Value = Stack> {
     let own = (0..State::COUNT, 0u64..100_000, 0u64..500);
     let frames = prop::collection::vec(".{0,60}", 0..7);
-    (".{0,30}", frames, own, any::<bool>()).prop_map(|(group, frames, (state, ms, hits), on_cpu)| {
-        let own = if on_cpu { ran(ms, hits) } else { waited(State::ALL[state], ms, hits, ms) };
-        Stack { group, frames, own }
-    })
+    (".{0,30}", frames, own, any::<bool>()).prop_map(
+        |(group, frames, (state, ms, hits), on_cpu)| {
+            let own = if on_cpu { ran(ms, hits) } else { waited(State::ALL[state], ms, hits, ms) };
+            Stack { group, frames, own }
+        },
+    )
 }
 
 #[test]
 fn what_rounds_to_nothing_has_no_direction() {
-    assert_eq!([-0.04, 0.04, -0.05].map(|change| text::signed(Per::Run, change)), ["+0.0", "+0.0", "-0.1"]);
+    assert_eq!(
+        [-0.04, 0.04, -0.05].map(|change| text::signed(Per::Run, change)),
+        ["+0.0", "+0.0", "-0.1"]
+    );
     assert_eq!([-0.004, -10.0].map(|change| text::signed(Per::Share, change)), ["+0.00", "-10.00"]);
 }
 

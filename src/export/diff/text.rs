@@ -1,5 +1,5 @@
-//! For a ticket: totals first, so that a program that became slower everywhere shows; then states, functions, and the tree of
-//! what changed. ASCII, at most 100 columns.
+//! For a ticket: totals first, so that a program that became slower everywhere shows; then states,
+//! functions, and the tree of what changed. ASCII, at most 100 columns.
 
 use std::io::{self, Write};
 
@@ -15,7 +15,8 @@ use crate::model::state::State;
 const TOP: usize = 30;
 /// Names of what is only in one of the two.
 const NAMES: usize = 8;
-/// Rows of the tree under this share of what is shown are left out, unless the settings say another.
+/// Rows of the tree under this share of what is shown are left out, unless the settings say
+/// another.
 const LEAST_PERCENT: f64 = 1.0;
 const TREE_LINES: usize = 200;
 
@@ -46,7 +47,8 @@ fn summary(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         ms(|totals| totals.cpu_ns),
     );
     let top = diff.ordered_functions().into_iter().map(|at| &diff.functions[at]);
-    if let Some((top, change)) = top.map(|top| (top, diff.change_of(&top.own))).find(|(_, change)| change.is_resolved())
+    if let Some((top, change)) =
+        top.map(|top| (top, diff.change_of(&top.own))).find(|(_, change)| change.is_resolved())
     {
         line.push_str(&format!(" {}_self={:+.1} top=", diff.metric.word(), change.change));
         let left = WIDTH.saturating_sub(line.len());
@@ -67,7 +69,8 @@ fn conditions(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     only_in_one(report, page)
 }
 
-/// Groups and functions that only one of the two has. A function of which there is little may just not have been hit.
+/// Groups and functions that only one of the two has. A function of which there is little may just
+/// not have been hit.
 fn only_in_one(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let diff = &report.diff;
     let mut functions: Vec<&FunctionDiff> = diff.functions.iter().collect();
@@ -76,8 +79,11 @@ fn only_in_one(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         std::cmp::Reverse(before + after)
     });
     for (label, is_after) in [("Only before", false), ("Only after", true)] {
-        let missing = |group: &&GroupDiff| (if is_after { group.threads.before } else { group.threads.after }) == 0;
-        let groups: Vec<&str> = diff.groups.iter().filter(missing).map(|group| &*group.name).collect();
+        let missing = |group: &&GroupDiff| {
+            (if is_after { group.threads.before } else { group.threads.after }) == 0
+        };
+        let groups: Vec<&str> =
+            diff.groups.iter().filter(missing).map(|group| &*group.name).collect();
         if !groups.is_empty() {
             page.field(label, &format!("threads: {}", listed(&groups)))?;
         }
@@ -85,8 +91,10 @@ fn only_in_one(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
             (if is_after { &function.total.before } else { &function.total.after }).is_empty()
         };
         let sure = |function: &&FunctionDiff| diff.change_of(&function.total).is_resolved();
-        let (sure, rare): (Vec<&FunctionDiff>, _) = functions.iter().copied().filter(|f| missing(&f)).partition(sure);
-        let sure: Vec<&str> = sure.into_iter().map(|function| &*function.location.function).collect();
+        let (sure, rare): (Vec<&FunctionDiff>, _) =
+            functions.iter().copied().filter(|f| missing(&f)).partition(sure);
+        let sure: Vec<&str> =
+            sure.into_iter().map(|function| &*function.location.function).collect();
         let rows = report.settings.roll_up.plural();
         let rare = match rare.len() {
             0 => String::new(),
@@ -97,7 +105,9 @@ fn only_in_one(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
             (true, true) => {}
             (true, false) => page.field(label, &rare)?,
             (false, true) => page.field(label, &format!("{rows}: {}", listed(&sure)))?,
-            (false, false) => page.field(label, &format!("{rows}: {}; and {rare}", listed(&sure)))?,
+            (false, false) => {
+                page.field(label, &format!("{rows}: {}; and {rare}", listed(&sure)))?
+            }
         }
     }
     Ok(())
@@ -136,9 +146,12 @@ fn settings(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     for rule in &report.settings.rename {
         page.field("Rename", &rename(rule))?;
     }
-    for (name, filter) in
-        [("Threads", &filters.threads), ("Focus", &filters.focus), ("Ignore", &filters.ignore), ("Hide", &filters.hide)]
-    {
+    for (name, filter) in [
+        ("Threads", &filters.threads),
+        ("Focus", &filters.focus),
+        ("Ignore", &filters.ignore),
+        ("Hide", &filters.hide),
+    ] {
         if let Some(pattern) = filter.active() {
             page.field(name, &format!("/{}/", fit(pattern.as_str(), 200)))?;
         }
@@ -164,10 +177,14 @@ fn totals(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
             0.0 => String::new(),
             before => format!("{:>+9.1}", change / before * 100.0),
         };
-        page.line(&format!("{name:<20} {:>13.3} {:>13.3} {change:>+13.3} {percent}", figures.before, figures.after))
+        page.line(&format!(
+            "{name:<20} {:>13.3} {:>13.3} {change:>+13.3} {percent}",
+            figures.before, figures.after
+        ))
     };
     let elapsed = projections.map(|projection| projection.elapsed());
-    let ms = |of: fn(&Totals) -> u64| projections.map(|projection| of(&projection.total) as f64 / 1e6);
+    let ms =
+        |of: fn(&Totals) -> u64| projections.map(|projection| of(&projection.total) as f64 / 1e6);
     line("elapsed, ms", elapsed.map(|ns| *ns as f64 / 1e6))?;
     line("wall, ms", ms(|totals| totals.wall_ns))?;
     line("cpu, ms", ms(|totals| totals.cpu_ns))?;
@@ -175,8 +192,12 @@ fn totals(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         "threads, average",
         projections.map(|projection| projection.total.threads(Metric::Wall, projection.elapsed())),
     )?;
-    line("cores, average", projections.map(|projection| projection.total.cores(projection.elapsed())))?;
-    let hidden = projections.map(|projection| projection.hidden.parts().map(|totals| totals.wall_ns as f64 / 1e6));
+    line(
+        "cores, average",
+        projections.map(|projection| projection.total.cores(projection.elapsed())),
+    )?;
+    let hidden = projections
+        .map(|projection| projection.hidden.parts().map(|totals| totals.wall_ns as f64 / 1e6));
     for (nth, name) in ["threads", "daemons", "focus", "ignore", "idle"].into_iter().enumerate() {
         let ms = hidden.map(|parts| parts[nth]);
         if ms.before > 0.0 || ms.after > 0.0 {
@@ -190,12 +211,19 @@ fn totals(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
 fn states(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let diff = &report.diff;
     let unit = diff.per.unit();
-    page.title(&format!("{:<21}{:>13} {:>13} {:>13}", format!("STATE ({unit})"), "BEFORE", "AFTER", "CHANGE"))?;
+    page.title(&format!(
+        "{:<21}{:>13} {:>13} {:>13}",
+        format!("STATE ({unit})"),
+        "BEFORE",
+        "AFTER",
+        "CHANGE"
+    ))?;
     for state in State::ALL {
         let ns = report.projections.map(|projection| projection.total.states_ns[state as usize]);
         if ns.before > 0 || ns.after > 0 {
             let change = diff.change_of_state(&ns);
-            let [before, after] = [change.before, change.after].map(|figure| plain(diff.per, figure));
+            let [before, after] =
+                [change.before, change.after].map(|figure| plain(diff.per, figure));
             let line = format!("{before:>13} {after:>13} {:>13}", signed(diff.per, change.change));
             page.line(&format!("{:<20} {line}", state.word()))?;
         }
@@ -209,7 +237,8 @@ fn functions(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let rows = report.settings.roll_up.plural();
     let sure = |function: &FunctionDiff| diff.change_of(&function.own).is_resolved();
     let ordered = diff.ordered_functions().into_iter().map(|at| &diff.functions[at]);
-    let (resolved, noise): (Vec<&FunctionDiff>, Vec<&FunctionDiff>) = ordered.partition(|function| sure(function));
+    let (resolved, noise): (Vec<&FunctionDiff>, Vec<&FunctionDiff>) =
+        ordered.partition(|function| sure(function));
     page.title(&format!("{} BY CHANGE OF SELF ({metric}, {unit})", rows.to_uppercase()))?;
     page.line(&format!("{FIGURES}      TOTAL  STATE  {}", report.settings.roll_up.heading()))?;
     for function in resolved.iter().take(TOP) {
@@ -225,7 +254,8 @@ fn functions(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         n if n > TOP => page.line(&format!("   and {} more", n - TOP))?,
         _ => {}
     }
-    let moved: Vec<Change> = noise.iter().map(|f| diff.change_of(&f.own)).filter(|c| c.change != 0.0).collect();
+    let moved: Vec<Change> =
+        noise.iter().map(|f| diff.change_of(&f.own)).filter(|c| c.change != 0.0).collect();
     if let (Some(most), Some(first)) = (moved.first(), noise.first()) {
         let name = fit(&first.location.function, 40);
         page.line(&format!(
@@ -269,7 +299,8 @@ pub(super) fn signed(per: Per, figure: f64) -> String {
 fn tree(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let diff = &report.diff;
     let percent = report.settings.filters.min_percent.active().copied().unwrap_or(LEAST_PERCENT);
-    let shown = diff.measured(&report.projections.map(|projection| projection.total.value(diff.metric)));
+    let shown =
+        diff.measured(&report.projections.map(|projection| projection.total.value(diff.metric)));
     let least = shown.before.max(shown.after) * percent / 100.0;
     let (unit, metric) = (diff.per.unit(), diff.metric.word());
     page.title(&format!("TREE OF CHANGES ({metric}, {unit}; from {percent} % of what is shown)"))?;
@@ -279,21 +310,28 @@ fn tree(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let mut left_out = 0;
     for group in diff.ordered_groups() {
         let group = &diff.groups[group];
-        let roots: Vec<u32> = diff.roots(group).into_iter().filter(|root| drawn[*root as usize]).collect();
+        let roots: Vec<u32> =
+            diff.roots(group).into_iter().filter(|root| drawn[*root as usize]).collect();
         let change = diff.change_of_group(group);
         let frameless = diff.change(&group.own);
-        let frameless = Some(frameless).filter(|change| change.is_resolved() && change.change.abs() >= least);
+        let frameless =
+            Some(frameless).filter(|change| change.is_resolved() && change.change.abs() >= least);
         if roots.is_empty() && frameless.is_none() && change.change.abs() < least {
             left_out += 1;
             continue;
         }
         let Pair { before, after } = group.threads;
-        page.line(&format!("{}  {}  (threads: {before}, {after})", figures(diff.per, &change), fit(&group.name, 30)))?;
+        page.line(&format!(
+            "{}  {}  (threads: {before}, {after})",
+            figures(diff.per, &change),
+            fit(&group.name, 30)
+        ))?;
         if let Some(change) = frameless {
             page.line(&format!("{}    {FRAMELESS}", figures(diff.per, &change)))?;
         }
         let only = roots.len() == 1;
-        let mut todo: Vec<Row> = roots.into_iter().rev().map(|node| Row { node, depth: 1, only }).collect();
+        let mut todo: Vec<Row> =
+            roots.into_iter().rev().map(|node| Row { node, depth: 1, only }).collect();
         while let Some(row) = todo.pop() {
             lines += 1;
             if lines > TREE_LINES {
@@ -304,10 +342,15 @@ fn tree(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
                 lines += usize::from(nth > 0);
                 let node = &diff.nodes[chain[at] as usize];
                 let figures = format!("{}  ", figures(diff.per, &diff.change(&node.total)));
-                page.line(&Row { only: row.only || nth > 0, ..row }.line(figures, swallowed, &node.location))?;
+                page.line(&Row { only: row.only || nth > 0, ..row }.line(
+                    figures,
+                    swallowed,
+                    &node.location,
+                ))?;
             }
             let last = chain.last().copied().unwrap_or(row.node);
-            let children: Vec<u32> = diff.children(last).into_iter().filter(|child| drawn[*child as usize]).collect();
+            let children: Vec<u32> =
+                diff.children(last).into_iter().filter(|child| drawn[*child as usize]).collect();
             let only = children.len() == 1;
             let depth = row.depth + usize::from(!only);
             todo.extend(children.into_iter().rev().map(|node| Row { node, depth, only }));
@@ -322,8 +365,9 @@ fn tree(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     }
 }
 
-/// Which of a chain's nodes have a line, and how many before each have none. The last two have: by whom the last is called is what one
-/// asks first. After a fork the first has, which tells it from the other branches.
+/// Which of a chain's nodes have a line, and how many before each have none. The last two have: by
+/// whom the last is called is what one asks first. After a fork the first has, which tells it from
+/// the other branches.
 pub(super) fn lines_of(chain: usize, only: bool) -> Vec<(usize, usize)> {
     let mut next = 0;
     let drawn = (0..chain).filter(|at| at + 2 >= chain || (*at == 0 && !only));

@@ -1,4 +1,5 @@
-//! The conditions under which the two profiles were made. What differs there may be what differs in the figures.
+//! The conditions under which the two profiles were made. What differs there may be what differs in
+//! the figures.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,12 +25,16 @@ const OWN: &[&str] = &["Interval", "Samples", "Names", "Memory", "Version", "Cor
 const NOT_TOLD: &str = "not told";
 
 pub fn conditions(report: &Report<'_>) -> Vec<Condition> {
-    let sides =
-        [(&report.profiles.before, &report.projections.before), (&report.profiles.after, &report.projections.after)];
+    let sides = [
+        (&report.profiles.before, &report.projections.before),
+        (&report.profiles.after, &report.projections.after),
+    ];
     let condition = |name, text: &dyn Fn(&Profile<'_>, &Projection) -> String, differs: bool| {
         let [before, after] = sides.map(|(profile, projection)| {
             let told = !(profile.snapshot.session.is_foreign() && OWN.contains(&name));
-            Some(text(profile, projection)).filter(|text| told && !text.is_empty()).unwrap_or_else(|| NOT_TOLD.into())
+            Some(text(profile, projection))
+                .filter(|text| told && !text.is_empty())
+                .unwrap_or_else(|| NOT_TOLD.into())
         });
         Condition { name, before, after, differs }
     };
@@ -46,12 +51,18 @@ pub fn conditions(report: &Report<'_>) -> Vec<Condition> {
     vec![
         condition("File", &|profile, _| profile.name.to_owned(), false),
         same("Command", &|snapshot| listed(snapshot.targets.iter().map(|target| &*target.command))),
-        condition("Process", &|profile, _| listed(profile.snapshot.targets.iter().map(|t| t.pid.to_string())), false),
+        condition(
+            "Process",
+            &|profile, _| listed(profile.snapshot.targets.iter().map(|t| t.pid.to_string())),
+            false,
+        ),
         condition("Builds", &|profile, _| builds.text(profile.snapshot), builds.differ()),
         same("Runtime", &|snapshot| listed(snapshot.targets.iter().map(|target| target.runtime))),
         same("Host", &|snapshot| snapshot.session.host.clone()),
         same("Kernel", &|snapshot| snapshot.session.kernel.clone()),
-        same("Cores", &|snapshot| format!("{} for the target", snapshot.session.cores_milli as f64 / 1000.0)),
+        same("Cores", &|snapshot| {
+            format!("{} for the target", snapshot.session.cores_milli as f64 / 1000.0)
+        }),
         condition(
             "From",
             &|profile, projection| {
@@ -70,7 +81,11 @@ pub fn conditions(report: &Report<'_>) -> Vec<Condition> {
             "Interval",
             &|profile, _| {
                 let asked = profile.snapshot.session.interval_ns;
-                format!("{} asked, {} got", ms(asked), ms(profile.snapshot.health.interval_achieved_ns))
+                format!(
+                    "{} asked, {} got",
+                    ms(asked),
+                    ms(profile.snapshot.health.interval_achieved_ns)
+                )
             },
             apart(interval, 0.2),
         ),
@@ -87,15 +102,21 @@ pub fn conditions(report: &Report<'_>) -> Vec<Condition> {
             true => "some functions have no name yet".into(),
             false => "complete".into(),
         }),
-        same("Memory", &|snapshot| match (snapshot.health.folded_facts, snapshot.health.dropped_buckets) {
+        same("Memory", &|snapshot| match (
+            snapshot.health.folded_facts,
+            snapshot.health.dropped_buckets,
+        ) {
             (0, 0) => "nothing folded".into(),
-            (folded, dropped) => format!("{folded} facts folded into (other), {dropped} spans dropped"),
+            (folded, dropped) => {
+                format!("{folded} facts folded into (other), {dropped} spans dropped")
+            }
         }),
         same("Version", &|snapshot| format!("sampletop {}", snapshot.session.version)),
     ]
 }
 
-/// Of which builds a profile tells: those of the program, and of what else both have in different ones.
+/// Of which builds a profile tells: those of the program, and of what else both have in different
+/// ones.
 struct Builds {
     /// Names of modules.
     listed: Vec<Arc<str>>,
@@ -108,8 +129,10 @@ impl Builds {
         let other = |(module, builds): &(&Arc<str>, &BTreeSet<Arc<str>>)| {
             after.get(*module).is_some_and(|after| after != *builds)
         };
-        let differing: BTreeSet<Arc<str>> = before.iter().filter(other).map(|(module, _)| module.clone()).collect();
-        let programs: BTreeSet<&str> = sides.iter().flat_map(|side| side.targets.iter().map(program)).collect();
+        let differing: BTreeSet<Arc<str>> =
+            before.iter().filter(other).map(|(module, _)| module.clone()).collect();
+        let programs: BTreeSet<&str> =
+            sides.iter().flat_map(|side| side.targets.iter().map(program)).collect();
         let all: BTreeSet<&Arc<str>> = before.keys().chain(after.keys()).collect();
         let (of_program, others): (Vec<&Arc<str>>, Vec<_>) =
             all.into_iter().partition(|module| programs.contains(base(module)));

@@ -1,7 +1,8 @@
 use super::*;
 use crate::export::fixture;
 use crate::model::frame::{
-    Counters, Event, FileId, FrameCode, Look, RawFrame, RawName, SECOND, Seen, Syscall, ThreadKey, Tick,
+    Counters, Event, FileId, FrameCode, Look, RawFrame, RawName, SECOND, Seen, Syscall, ThreadKey,
+    Tick,
 };
 use crate::model::recorder::{Limits, Recorder};
 
@@ -12,7 +13,8 @@ const MS: u64 = fixture::MS;
 fn session(seconds: u64) -> Snapshot {
     let mut recorder = Recorder::new(START, Limits::default());
     let frames = |offsets: &[u64]| -> Vec<RawFrame> {
-        let code = |offset: &u64| FrameCode::Code { file: FileId(1), offset: *offset, exact: false };
+        let code =
+            |offset: &u64| FrameCode::Code { file: FileId(1), offset: *offset, exact: false };
         offsets.iter().map(|offset| RawFrame::new(code(offset))).collect()
     };
     let look = |at, tid, seen, run_ns, stack| {
@@ -39,7 +41,13 @@ fn session(seconds: u64) -> Snapshot {
     let at = START + seconds * SECOND;
     recorder.close(at);
     let view = recorder.view();
-    Snapshot { at, tables: view.tables, history: view.history, threads: view.threads, ..fixture::snapshot() }
+    Snapshot {
+        at,
+        tables: view.tables,
+        history: view.history,
+        threads: view.threads,
+        ..fixture::snapshot()
+    }
 }
 
 fn written(snapshot: &Snapshot, settings: &Settings) -> Value {
@@ -58,7 +66,10 @@ fn numbers(value: &Value) -> Vec<f64> {
 
 fn thread<'a>(profile: &'a Value, name: &str) -> &'a Value {
     let threads = profile["threads"].as_array().expect("threads");
-    threads.iter().find(|thread| thread["name"] == name).unwrap_or_else(|| panic!("no {name}: {profile}"))
+    threads
+        .iter()
+        .find(|thread| thread["name"] == name)
+        .unwrap_or_else(|| panic!("no {name}: {profile}"))
 }
 
 #[test]
@@ -69,8 +80,10 @@ fn each_second_holds_its_own_time() {
         let (times, weights) = (numbers(&samples["time"]), numbers(&samples["weight"]));
         assert!(times.is_sorted(), "{times:?}");
         for second in 0..5 {
-            let within = |time: &f64| (second as f64 * 1000.0..(second + 1) as f64 * 1000.0).contains(time);
-            let sum: f64 = times.iter().zip(&weights).filter(|(time, _)| within(time)).map(|(_, ms)| ms).sum();
+            let within =
+                |time: &f64| (second as f64 * 1000.0..(second + 1) as f64 * 1000.0).contains(time);
+            let sum: f64 =
+                times.iter().zip(&weights).filter(|(time, _)| within(time)).map(|(_, ms)| ms).sum();
             assert!((sum - 1000.0).abs() < 0.001, "{name}, second {second}: {sum}");
         }
         assert_eq!(samples["length"], times.len());
@@ -80,13 +93,20 @@ fn each_second_holds_its_own_time() {
 #[test]
 fn a_window_holds_only_its_seconds_and_the_metric_weighs() {
     let last = written(&session(5), &Settings { range: Range::Rolling(2 * SECOND), ..whole() });
-    let sum = |profile: &Value| numbers(&thread(profile, "runs")["samples"]["weight"]).iter().sum::<f64>();
+    let sum = |profile: &Value| {
+        numbers(&thread(profile, "runs")["samples"]["weight"]).iter().sum::<f64>()
+    };
     assert!((sum(&last) - 2000.0).abs() < 0.001, "{}", sum(&last));
     let cpu = written(&session(5), &Settings { metric: Metric::Cpu, ..whole() });
     assert!((sum(&cpu) - 5000.0).abs() < 0.001, "{}", sum(&cpu));
-    assert!(cpu["threads"].as_array().expect("threads").iter().all(|thread| thread["name"] != "waits"));
+    assert!(
+        cpu["threads"].as_array().expect("threads").iter().all(|thread| thread["name"] != "waits")
+    );
     let off = written(&session(5), &Settings { metric: Metric::Off, ..whole() });
-    assert!((numbers(&thread(&off, "waits")["samples"]["weight"]).iter().sum::<f64>() - 5000.0).abs() < 0.001);
+    assert!(
+        (numbers(&thread(&off, "waits")["samples"]["weight"]).iter().sum::<f64>() - 5000.0).abs()
+            < 0.001
+    );
 }
 
 #[test]
@@ -103,7 +123,10 @@ fn stacks_say_what_was_called_where_and_in_which_state() {
             let name = number(at("funcTable", "name", function));
             let category = number(at("frameTable", "category", frame));
             let text = shared["stringArray"][name as usize].as_str().expect("text");
-            path.push((text.to_owned(), profile["meta"]["categories"][category as usize]["name"].clone()));
+            path.push((
+                text.to_owned(),
+                profile["meta"]["categories"][category as usize]["name"].clone(),
+            ));
             match number(at("stackTable", "prefixOffset", stack)) {
                 0 => break,
                 offset => stack -= offset,
@@ -119,8 +142,12 @@ fn stacks_say_what_was_called_where_and_in_which_state() {
     let named = |name: &str, category: &str| (name.to_owned(), Value::from(category));
     assert_eq!(stacks("waits"), [[named("0x4", "native"), named("0x5", "io")]]);
     assert_eq!(stacks("runs")[0], [named("0x2", "native"), named("0x0", "run")]);
-    for (name, table) in shared.as_object().expect("tables").iter().filter(|(_, table)| table.is_object()) {
-        for (column, values) in table.as_object().expect("columns").iter().filter(|(column, _)| *column != "length") {
+    for (name, table) in
+        shared.as_object().expect("tables").iter().filter(|(_, table)| table.is_object())
+    {
+        for (column, values) in
+            table.as_object().expect("columns").iter().filter(|(column, _)| *column != "length")
+        {
             assert_eq!(table["length"], values.as_array().map_or(0, Vec::len), "{name}.{column}");
         }
     }
@@ -128,8 +155,7 @@ fn stacks_say_what_was_called_where_and_in_which_state() {
 
 #[test]
 fn conditions_are_told() {
-    let notice =
-        "way perf was refused, so stacks of threads that wait are read as they lie, and this is a long sentence";
+    let notice = "way perf was refused, so stacks of threads that wait are read as they lie, and this is a long sentence";
     let snapshot = Snapshot { notice: Some(notice.into()), ..session(1) };
     let profile = written(&snapshot, &whole());
     let entries = profile["meta"]["extra"][0]["entries"].as_array().expect("a list");
@@ -138,7 +164,9 @@ fn conditions_are_told() {
         entry.unwrap_or_else(|| panic!("no {label}: {entries:?}"))["value"].as_str().expect("text")
     };
     assert_eq!((told("Notice"), told("Capture")), (notice, "perf"));
-    assert!(told("Losses").starts_with("dropped 7, ") && told("Time line").contains("no order of time"));
+    assert!(
+        told("Losses").starts_with("dropped 7, ") && told("Time line").contains("no order of time")
+    );
 }
 
 #[test]
@@ -151,8 +179,13 @@ fn build_ids_are_as_symbol_servers_want_them() {
     // As Breakpad's dump_syms and debuginfod-find name the same file.
     let id = breakpad_id("00112233445566778899aabbccddeeff01234567");
     assert_eq!(id.as_deref(), Some("33221100554477668899AABBCCDDEEFF0"));
-    assert_eq!(breakpad_id("ffeeddccbbaa9988").as_deref(), Some("CCDDEEFFAABB889900000000000000000"));
-    for nothing in ["", "abc", "kvqmzrtghjkm", "go/id-1234", "ää", "00112233445566778899aabbccddeeff0123456x"] {
+    assert_eq!(
+        breakpad_id("ffeeddccbbaa9988").as_deref(),
+        Some("CCDDEEFFAABB889900000000000000000")
+    );
+    for nothing in
+        ["", "abc", "kvqmzrtghjkm", "go/id-1234", "ää", "00112233445566778899aabbccddeeff0123456x"]
+    {
         assert_eq!(breakpad_id(nothing), None, "{nothing}");
     }
 }

@@ -3,13 +3,16 @@ use serde_json::Value;
 
 use super::*;
 use crate::export::fixture::{self, Stack, nesting, ran, service, stack, waited};
-use crate::model::frame::{Event, FileId, FrameCode, Look, RawFrame, RawName, Seen, Syscall, ThreadKey};
+use crate::model::frame::{
+    Event, FileId, FrameCode, Look, RawFrame, RawName, Seen, Syscall, ThreadKey,
+};
 use crate::model::recorder::{Limits, Recorder};
 
 fn written(stacks: &[Stack]) -> String {
     let mut out = Vec::new();
     let projection = fixture::projection(stacks);
-    render(&fixture::snapshot(), &Settings::default(), &projection, &mut out).expect("memory takes everything");
+    render(&fixture::snapshot(), &Settings::default(), &projection, &mut out)
+        .expect("memory takes everything");
     String::from_utf8(out).expect("UTF-8")
 }
 
@@ -80,7 +83,10 @@ fn values_are_those_of_the_profile() {
         (&price["frame"], &price["wall_ms"], &price["self_wall_ms"]),
         (&"price".into(), &2900.0.into(), &400.0.into())
     );
-    assert_eq!((&price["hits"], &price["self_hits"], &price["cpu_hits"]), (&290.into(), &40.into(), &290.into()));
+    assert_eq!(
+        (&price["hits"], &price["self_hits"], &price["cpu_hits"]),
+        (&290.into(), &40.into(), &290.into())
+    );
     assert_eq!((&price["file"], &price["line"]), (&"/src/app/main.c".into(), &7.into()));
     assert_eq!(
         (&price["module"], &price["kind"], &price["tier"]),
@@ -90,16 +96,28 @@ fn values_are_those_of_the_profile() {
 
 #[test]
 fn numbers_have_three_decimals_at_most() {
-    let text = serde_json::to_string(&[Rounded(1.0 / 3.0), Rounded::ms(1_234_567_890), Rounded::us(499), Rounded(2.0)]);
+    let text = serde_json::to_string(&[
+        Rounded(1.0 / 3.0),
+        Rounded::ms(1_234_567_890),
+        Rounded::us(499),
+        Rounded(2.0),
+    ]);
     assert_eq!(text.expect("numbers"), "[0.333,1234.568,0.499,2.0]");
 }
 
 #[test]
 fn time_without_a_frame_is_a_root_of_its_own() {
-    let value = read(&[stack("g", &["a", "b"], ran(30, 3)), stack("g", &[], ran(70, 7)), stack("h", &[], ran(5, 1))]);
+    let value = read(&[
+        stack("g", &["a", "b"], ran(30, 3)),
+        stack("g", &[], ran(70, 7)),
+        stack("h", &[], ran(5, 1)),
+    ]);
     let nodes = list(&value["groups"][0], "nodes");
     assert_eq!(nodes.len(), 3);
-    assert_eq!((&nodes[2]["frame"], &nodes[2]["self_wall_ms"]), (&"[every frame hidden]".into(), &70.0.into()));
+    assert_eq!(
+        (&nodes[2]["frame"], &nodes[2]["self_wall_ms"]),
+        (&"[every frame hidden]".into(), &70.0.into())
+    );
     assert_eq!(
         [&nodes[0]["parent"], &nodes[1]["parent"], &nodes[2]["parent"]],
         [&Value::Null, &0.into(), &Value::Null]
@@ -116,7 +134,11 @@ fn nodes_are_depth_first_and_the_heaviest_come_first() {
     };
     let expected = ["start", "run", "checkout", "query", "price", "round", "tax", "audit", "lock"];
     assert_eq!(frames(&service()), expected);
-    let roots = [stack("g", &["a"], ran(5, 1)), stack("g", &["b", "c"], ran(9, 1)), stack("g", &["d"], ran(7, 1))];
+    let roots = [
+        stack("g", &["a"], ran(5, 1)),
+        stack("g", &["b", "c"], ran(9, 1)),
+        stack("g", &["d"], ran(7, 1)),
+    ];
     assert_eq!(frames(&roots), ["b", "c", "d", "a"]);
 }
 
@@ -124,7 +146,8 @@ fn nodes_are_depth_first_and_the_heaviest_come_first() {
 fn idle_time_and_small_rows_are_always_there() {
     let mut recorder = Recorder::new(fixture::START, Limits::default());
     let mut look = |at_ms: u64, tid: u32, seen: Seen, offsets: [u64; 2]| {
-        let frame = |offset| RawFrame::new(FrameCode::Code { file: FileId(1), offset, exact: false });
+        let frame =
+            |offset| RawFrame::new(FrameCode::Code { file: FileId(1), offset, exact: false });
         recorder.apply(&Event::Look(Look {
             at: fixture::START + at_ms * fixture::MS,
             thread: ThreadKey { pid: 42, tid, start: 5 },
@@ -143,7 +166,8 @@ fn idle_time_and_small_rows_are_always_there() {
     look(1_000, 2, blocked, [20, 1]);
     recorder.close(fixture::START + 1_000 * fixture::MS);
     let view = recorder.view();
-    let snapshot = Snapshot { at: view.at, tables: view.tables, history: view.history, ..fixture::snapshot() };
+    let snapshot =
+        Snapshot { at: view.at, tables: view.tables, history: view.history, ..fixture::snapshot() };
 
     let mut settings = Settings { idle: false, ..Settings::default() };
     settings.filters.min_percent = Filter { value: Some(10.0), on: true };
@@ -152,8 +176,9 @@ fn idle_time_and_small_rows_are_always_there() {
     write(&snapshot, &settings, &mut text).expect("memory takes everything");
     let value: Value = serde_json::from_slice(&text).expect("it is JSON");
     let groups = list(&value, "groups").iter();
-    let nodes: Vec<(&str, usize)> =
-        groups.map(|group| (group["name"].as_str().expect("a name"), list(group, "nodes").len())).collect();
+    let nodes: Vec<(&str, usize)> = groups
+        .map(|group| (group["name"].as_str().expect("a name"), list(group, "nodes").len()))
+        .collect();
     assert_eq!(nodes, [("busy", 3), ("idle", 2)]);
     check_sums(&value);
 }
@@ -172,14 +197,16 @@ fn depth_is_no_matter() {
 
 /// Frames from the root to a node.
 fn path<'a>(nodes: &'a [Value], node: &'a Value) -> Vec<&'a str> {
-    let parent = |node: &&Value| Some(&nodes[usize::try_from(node["parent"].as_u64()?).expect("an index")]);
+    let parent =
+        |node: &&Value| Some(&nodes[usize::try_from(node["parent"].as_u64()?).expect("an index")]);
     let callers = std::iter::successors(Some(node), parent);
     let mut path: Vec<&str> = callers.map(|node| node["frame"].as_str().expect("a name")).collect();
     path.reverse();
     path
 }
 
-/// Own sums to total, groups are the sums of their roots; each figure may be half a microsecond off.
+/// Own sums to total, groups are the sums of their roots; each figure may be half a microsecond
+/// off.
 fn check_sums(value: &Value) {
     for group in list(value, "groups") {
         let nodes = list(group, "nodes");
@@ -193,7 +220,10 @@ fn check_sums(value: &Value) {
                     while open.last().is_some_and(|last| *last != parent) {
                         open.pop();
                     }
-                    assert!(!open.is_empty(), "{at} comes before its parent, or behind another's children: {group}");
+                    assert!(
+                        !open.is_empty(),
+                        "{at} comes before its parent, or behind another's children: {group}"
+                    );
                     children[parent as usize].push(node);
                 }
                 None => {
@@ -223,10 +253,17 @@ fn check_sums(value: &Value) {
 
 fn check_node(node: &Value, children: &[&Value]) {
     check_states(node);
-    for (total, own) in [("wall_ms", "self_wall_ms"), ("cpu_ms", "self_cpu_ms"), ("hits", "self_hits")] {
-        let sum: f64 = number(node, own) + children.iter().map(|child| number(child, total)).sum::<f64>();
+    for (total, own) in
+        [("wall_ms", "self_wall_ms"), ("cpu_ms", "self_cpu_ms"), ("hits", "self_hits")]
+    {
+        let sum: f64 =
+            number(node, own) + children.iter().map(|child| number(child, total)).sum::<f64>();
         let rounding = 0.0005 * (children.len() + 2) as f64;
-        assert!((sum - number(node, total)).abs() <= rounding + sum * 1e-12, "{total} of {}", node["frame"]);
+        assert!(
+            (sum - number(node, total)).abs() <= rounding + sum * 1e-12,
+            "{total} of {}",
+            node["frame"]
+        );
     }
 }
 
@@ -234,7 +271,11 @@ fn check_states(of: &Value) {
     let states = of["states_ms"].as_object().expect("an object");
     let sum: f64 = states.values().map(|v| v.as_f64().expect("a number")).sum();
     let wall = number(of, "wall_ms");
-    assert!((sum - wall).abs() <= 0.006 + wall * 1e-12, "states of {}: {sum} is not {wall}", of["name"]);
+    assert!(
+        (sum - wall).abs() <= 0.006 + wall * 1e-12,
+        "states of {}: {sum} is not {wall}",
+        of["name"]
+    );
 }
 
 fn number(value: &Value, key: &str) -> f64 {
@@ -242,21 +283,21 @@ fn number(value: &Value, key: &str) -> f64 {
 }
 
 fn any_stacks() -> impl Strategy<Value = Vec<Stack>> {
-    let frame = prop_oneof![4 => "[a-d]".prop_map(String::from), 1 => ".{0,9}".prop_map(String::from)];
-    let own = (0..9_usize, 0..5_000_000_000_u64, 0..1000_u64, any::<bool>()).prop_map(|(state, ns, hits, on)| {
-        let mut totals = waited(State::ALL[state], 0, hits, 3);
-        totals.wall_ns = ns;
-        totals.states_ns[state] = ns;
-        if on {
-            (totals.cpu_ns, totals.cpu_hits) = (ns / 2, hits);
-        }
-        totals
-    });
-    let stack = ("[gh]", proptest::collection::vec(frame, 0..6), own).prop_map(|(group, frames, own)| Stack {
-        group,
-        frames,
-        own,
-    });
+    let frame =
+        prop_oneof![4 => "[a-d]".prop_map(String::from), 1 => ".{0,9}".prop_map(String::from)];
+    let own = (0..9_usize, 0..5_000_000_000_u64, 0..1000_u64, any::<bool>()).prop_map(
+        |(state, ns, hits, on)| {
+            let mut totals = waited(State::ALL[state], 0, hits, 3);
+            totals.wall_ns = ns;
+            totals.states_ns[state] = ns;
+            if on {
+                (totals.cpu_ns, totals.cpu_hits) = (ns / 2, hits);
+            }
+            totals
+        },
+    );
+    let stack = ("[gh]", proptest::collection::vec(frame, 0..6), own)
+        .prop_map(|(group, frames, own)| Stack { group, frames, own });
     proptest::collection::vec(stack, 0..30)
 }
 

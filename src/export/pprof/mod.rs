@@ -1,9 +1,11 @@
 //! What `go tool pprof` and others read: profile.proto, packed by gzip.
 //!
-//! A sample is what a thread spent with one stack in one state: `samples` (hits), `cpu` and `wall` in ns, and `off` where that is the
-//! metric (wall minus cpu, so that it may be below 0). Which thread, group and state that is stands in its labels, `kind` of a
-//! thread that is a daemon or the runtime's own, and `idle` where it is time spent waiting for work: idle time is always included, `-tagignore=idle` leaves it out. Nothing says
-//! where code lies in memory; functions are named already. A file of which there are several builds is several mappings.
+//! A sample is what a thread spent with one stack in one state: `samples` (hits), `cpu` and `wall`
+//! in ns, and `off` where that is the metric (wall minus cpu, so that it may be below 0). Which
+//! thread, group and state that is stands in its labels, `kind` of a thread that is a daemon or the
+//! runtime's own, and `idle` where it is time spent waiting for work: idle time is always included,
+//! `-tagignore=idle` leaves it out. Nothing says where code lies in memory; functions are named
+//! already. A file of which there are several builds is several mappings.
 
 pub mod proto;
 
@@ -25,7 +27,8 @@ use proto::{Function, Label, Line, Mapping, Profile, ValueType};
 
 pub fn write(snapshot: &Snapshot, settings: &Settings, out: &mut dyn Write) -> io::Result<()> {
     let metric = settings.metric;
-    let what = What { types: types(metric), first: metric, period: Metric::Wall, labels, merged: false };
+    let what =
+        What { types: types(metric), first: metric, period: Metric::Wall, labels, merged: false };
     pack(&profile(snapshot, settings, &project::samples(snapshot, settings), &what)?, out)
 }
 
@@ -39,8 +42,9 @@ pub struct Interval {
     pub till_unix_ns: i128,
 }
 
-/// The same time as profiles of one metric each, CPU and wall: Pyroscope files a profile under the name of one. Their only labels are `group`
-/// and, of wall time, `idle`: such servers make a series of each combination, and threads come and go. What is empty is left out.
+/// The same time as profiles of one metric each, CPU and wall: Pyroscope files a profile under the
+/// name of one. Their only labels are `group` and, of wall time, `idle`: such servers make a series
+/// of each combination, and threads come and go. What is empty is left out.
 pub fn intervals(snapshot: &Snapshot, settings: &Settings) -> io::Result<Vec<Interval>> {
     let samples = project::samples(snapshot, settings);
     let mut intervals = Vec::new();
@@ -55,7 +59,12 @@ pub fn intervals(snapshot: &Snapshot, settings: &Settings) -> io::Result<Vec<Int
         let mut bytes = Vec::new();
         pack(&profile, &mut bytes)?;
         let date = |at| dates::unix_ns(&snapshot.session, at);
-        intervals.push(Interval { metric, bytes, from_unix_ns: date(samples.from), till_unix_ns: date(samples.till) });
+        intervals.push(Interval {
+            metric,
+            bytes,
+            from_unix_ns: date(samples.from),
+            till_unix_ns: date(samples.till),
+        });
     }
     Ok(intervals)
 }
@@ -95,7 +104,12 @@ const IDLE: &str = "idle";
 
 pub const NANOSECONDS: &str = "nanoseconds";
 
-fn profile(snapshot: &Snapshot, settings: &Settings, samples: &Samples, what: &What) -> io::Result<Profile> {
+fn profile(
+    snapshot: &Snapshot,
+    settings: &Settings,
+    samples: &Samples,
+    what: &What,
+) -> io::Result<Profile> {
     let Samples { from, till, frames, samples } = samples;
     let mut tables = Tables::new();
     let types = &what.types;
@@ -104,7 +118,10 @@ fn profile(snapshot: &Snapshot, settings: &Settings, samples: &Samples, what: &W
         unit: tables.string(unit),
     };
     let mut profile = Profile {
-        sample_type: types.iter().map(|(name, unit, _)| value_type(&mut tables, (name, unit))).collect(),
+        sample_type: types
+            .iter()
+            .map(|(name, unit, _)| value_type(&mut tables, (name, unit)))
+            .collect(),
         period_type: Some(value_type(&mut tables, (what.period.word(), NANOSECONDS))),
         period: signed(snapshot.session.interval_ns),
         time_nanos: i64::try_from(dates::unix_ns(&snapshot.session, *from)).unwrap_or(0),
@@ -135,7 +152,8 @@ fn profile(snapshot: &Snapshot, settings: &Settings, samples: &Samples, what: &W
         tables.location(&location, None, &[line])
     });
     let mut merged: HashMap<(Vec<u64>, Vec<Label>), usize> = HashMap::new();
-    for sample in samples.iter().filter(|sample| types.iter().any(|(.., value)| value(sample) != 0)) {
+    for sample in samples.iter().filter(|sample| types.iter().any(|(.., value)| value(sample) != 0))
+    {
         let mut location_id = Vec::new();
         let mut next = sample.innermost;
         location_id.extend(frameless.filter(|_| next.is_none()));
@@ -156,12 +174,15 @@ fn profile(snapshot: &Snapshot, settings: &Settings, samples: &Samples, what: &W
             false => next,
         };
         match profile.sample.get_mut(at) {
-            Some(same) => same.value.iter_mut().zip::<Vec<i64>>(value).for_each(|(sum, more)| *sum += more),
+            Some(same) => {
+                same.value.iter_mut().zip::<Vec<i64>>(value).for_each(|(sum, more)| *sum += more)
+            }
             None => profile.sample.push(proto::Sample { location_id, value, label }),
         }
     }
     let settings = &Settings { idle: true, ..settings.clone() };
-    profile.comment = text::head_lines(snapshot, settings)?.iter().map(|line| tables.string(line)).collect();
+    profile.comment =
+        text::head_lines(snapshot, settings)?.iter().map(|line| tables.string(line)).collect();
     Ok(Profile {
         mapping: tables.mappings,
         location: tables.locations,
@@ -180,7 +201,9 @@ fn types(metric: Metric) -> Vec<Value> {
         (Metric::Wall.word(), NANOSECONDS, |sample| signed(sample.wall_ns)),
     ];
     if metric == Metric::Off {
-        types.push((metric.word(), NANOSECONDS, |sample| signed(sample.wall_ns) - signed(sample.cpu_ns)));
+        types.push((metric.word(), NANOSECONDS, |sample| {
+            signed(sample.wall_ns) - signed(sample.cpu_ns)
+        }));
     }
     types
 }
@@ -228,8 +251,9 @@ fn text_label(tables: &mut Tables, key: &str, text: &str) -> Label {
 /// A frame of the program itself; where one is of a known build, that one.
 fn program<'a>(targets: &[Target], frames: &'a [Frame]) -> Option<&'a Frame> {
     let name = super::program(targets.first()?);
-    let is_of_program =
-        |frame: &&Frame| frame.location.kind == FrameKind::Native && base(&frame.location.module) == name;
+    let is_of_program = |frame: &&Frame| {
+        frame.location.kind == FrameKind::Native && base(&frame.location.module) == name
+    };
     let mut of_program = frames.iter().filter(is_of_program);
     let known = of_program.clone().find(|frame| frame.build_id.is_some());
     known.or_else(|| of_program.next())
@@ -312,7 +336,8 @@ impl Tables {
                 let name = self.string(&location.function);
                 let filename = self.string(location.file.as_deref().unwrap_or(""));
                 let id = self.functions.len() as u64 + 1;
-                // Not mangled: with this also as the system's name, pprof would take template arguments out of it.
+                // Not mangled: with this also as the system's name, pprof would take template
+                // arguments out of it.
                 self.functions.push(Function { id, name, system_name: 0, filename });
                 self.function_ids.insert(key, id);
                 id
@@ -335,7 +360,12 @@ impl Tables {
         let next = self.locations.len() as u64 + 1;
         let id = *self.location_ids.entry((mapping_id, lines.to_vec())).or_insert(next);
         if id == next {
-            self.locations.push(proto::Location { id, mapping_id, address: 0, line: lines.to_vec() });
+            self.locations.push(proto::Location {
+                id,
+                mapping_id,
+                address: 0,
+                line: lines.to_vec(),
+            });
         }
         id
     }

@@ -1,6 +1,6 @@
-//! The messages of `profile.proto` (github.com/google/pprof, proto/profile.proto): field numbers and types are its. Written
-//! down by hand, so that no compiler of such files is needed. Strings are indexes into `string_table`, whose first is empty;
-//! ids count from 1, and 0 is none.
+//! The messages of `profile.proto` (github.com/google/pprof, proto/profile.proto): field numbers
+//! and types are its. Written down by hand, so that no compiler of such files is needed. Strings
+//! are indexes into `string_table`, whose first is empty; ids count from 1, and 0 is none.
 
 use prost::Message;
 
@@ -76,7 +76,8 @@ pub struct Mapping {
     pub file_offset: u64,
     #[prost(int64, tag = "5")]
     pub filename: i64,
-    /// Which build of the file it was: the GNU build id in hexadecimal digits, or what else the file has.
+    /// Which build of the file it was: the GNU build id in hexadecimal digits, or what else the
+    /// file has.
     #[prost(int64, tag = "6")]
     pub build_id: i64,
     /// Where these are set pprof looks for no symbols of its own.

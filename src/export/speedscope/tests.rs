@@ -7,11 +7,13 @@ use crate::model::state::State;
 
 fn written(stacks: &[Stack], settings: &Settings) -> Value {
     let mut out = Vec::new();
-    render(&fixture::snapshot(), settings, &fixture::projection(stacks), &mut out).expect("memory takes everything");
+    render(&fixture::snapshot(), settings, &fixture::projection(stacks), &mut out)
+        .expect("memory takes everything");
     serde_json::from_slice(&out).expect("it is JSON")
 }
 
-/// (stack by its frames' names, its time) in the order of the file; fails where calls do not nest or go back in time.
+/// (stack by its frames' names, its time) in the order of the file; fails where calls do not nest
+/// or go back in time.
 fn stacks(file: &Value, profile: usize) -> Vec<(String, u64)> {
     let frames: Vec<&str> = (file["shared"]["frames"].as_array().expect("frames").iter())
         .map(|frame| frame["name"].as_str().expect("a name"))
@@ -19,7 +21,8 @@ fn stacks(file: &Value, profile: usize) -> Vec<(String, u64)> {
     let profile = &file["profiles"][profile];
     let (mut stack, mut found, mut before) = (Vec::new(), Vec::new(), 0);
     for event in profile["events"].as_array().expect("events") {
-        let (frame, at) = (event["frame"].as_u64().expect("a frame"), event["at"].as_u64().expect("a time"));
+        let (frame, at) =
+            (event["frame"].as_u64().expect("a frame"), event["at"].as_u64().expect("a time"));
         if at > before {
             let names: Vec<&str> = stack.iter().map(|frame| frames[*frame as usize]).collect();
             found.push((names.join(";"), at - before));
@@ -38,8 +41,12 @@ fn stacks(file: &Value, profile: usize) -> Vec<(String, u64)> {
 #[test]
 fn wall_and_cpu_are_two_profiles_of_the_same_frames_with_the_group_outermost() {
     let file = written(&service(), &Settings::default());
-    let names: Vec<&str> =
-        file["profiles"].as_array().expect("profiles").iter().map(|p| p["name"].as_str().expect("a name")).collect();
+    let names: Vec<&str> = file["profiles"]
+        .as_array()
+        .expect("profiles")
+        .iter()
+        .map(|p| p["name"].as_str().expect("a name"))
+        .collect();
     assert_eq!((names, &file["activeProfileIndex"]), (vec!["wall", "cpu"], &0.into()));
     let expected = [
         ("worker-;start;run;checkout;query", 6000),
@@ -54,7 +61,8 @@ fn wall_and_cpu_are_two_profiles_of_the_same_frames_with_the_group_outermost() {
     };
     assert_eq!(stacks(&file, 0), ms(&expected));
     assert_eq!(stacks(&file, 1), ms(&expected[1..4]));
-    let frame = file["shared"]["frames"].as_array().expect("frames").iter().find(|f| f["name"] == "query");
+    let frame =
+        file["shared"]["frames"].as_array().expect("frames").iter().find(|f| f["name"] == "query");
     let frame = frame.expect("the function's frame");
     assert_eq!((&frame["file"], &frame["line"]), (&"/src/app/main.c".into(), &7.into()));
 }
@@ -64,7 +72,10 @@ fn the_profile_that_is_asked_for_comes_up_first() {
     let cpu = written(&service(), &Settings { metric: Metric::Cpu, ..Settings::default() });
     assert_eq!(cpu["activeProfileIndex"], 1);
     let off = written(&service(), &Settings { metric: Metric::Off, ..Settings::default() });
-    assert_eq!((&off["activeProfileIndex"], &off["profiles"][2]["name"]), (&2.into(), &"off".into()));
+    assert_eq!(
+        (&off["activeProfileIndex"], &off["profiles"][2]["name"]),
+        (&2.into(), &"off".into())
+    );
     assert_eq!(stacks(&off, 2).iter().map(|(_, ns)| ns).sum::<u64>(), 7_040_000_000);
 }
 

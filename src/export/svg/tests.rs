@@ -7,13 +7,17 @@ use crate::model::state::State;
 
 fn written(stacks: &[Stack], settings: &Settings) -> String {
     let mut out = Vec::new();
-    render(&fixture::snapshot(), settings, &fixture::projection(stacks), &mut out).expect("memory takes everything");
+    render(&fixture::snapshot(), settings, &fixture::projection(stacks), &mut out)
+        .expect("memory takes everything");
     String::from_utf8(out).expect("UTF-8")
 }
 
 /// What is said of each frame that is drawn.
 fn titles(svg: &str) -> Vec<&str> {
-    svg.split("<title>").skip(1).map(|rest| rest.split("</title>").next().expect("an end")).collect()
+    svg.split("<title>")
+        .skip(1)
+        .map(|rest| rest.split("</title>").next().expect("an end"))
+        .collect()
 }
 
 /// Frames that the crate was told of, as (stack, ns).
@@ -22,7 +26,10 @@ fn lines(stacks: &[Stack]) -> Vec<(String, u64)> {
     drawn.fill(&Settings::default(), &fixture::projection(stacks));
     let parsed = |line: &String| {
         let (stack, ns) = line.rsplit_once(' ').expect("a value");
-        assert!(stack.split(';').all(|name| drawn.colors.get(name).is_some()), "a colour by chance: {line}");
+        assert!(
+            stack.split(';').all(|name| drawn.colors.get(name).is_some()),
+            "a colour by chance: {line}"
+        );
         (stack.to_owned(), ns.parse().expect("a number"))
     };
     drawn.lines.iter().map(parsed).collect()
@@ -41,7 +48,10 @@ fn every_frame_says_its_time_and_share() {
     ] {
         assert!(titles.contains(&expected), "{expected}: {titles:?}");
     }
-    assert!(svg.contains(">app --port 80: wall time<") && svg.contains("node7, 2026-01-02 03:04:05.123 UTC, 10.000 s"));
+    assert!(
+        svg.contains(">app --port 80: wall time<")
+            && svg.contains("node7, 2026-01-02 03:04:05.123 UTC, 10.000 s")
+    );
     let cpu = written(&service(), &Settings { metric: Metric::Cpu, ..Settings::default() });
     assert!(self::titles(&cpu).contains(&"all (2,960,000 us, 100%)"), "{cpu}");
     assert!(!cpu.contains("accept"), "{cpu}");
@@ -55,15 +65,21 @@ fn nothing_that_is_drawn_is_fetched() {
 
 #[test]
 fn names_cannot_break_out() {
-    let names = ["</title><script>alert(1)</script>", "]]>", "a\"b'c&amp;", "# x 3.5", "a\u{ffff}b\u{1}c"];
+    let names =
+        ["</title><script>alert(1)</script>", "]]>", "a\"b'c&amp;", "# x 3.5", "a\u{ffff}b\u{1}c"];
     let svg = written(&[stack(names[3], &names, ran(1000, 100))], &Settings::default());
     let titles = titles(&svg);
     assert!(
-        titles.contains(&"&lt;/title&gt;&lt;script&gt;alert(1)&lt;/script&gt; (1,000,000 us, 100.00%)"),
+        titles.contains(
+            &"&lt;/title&gt;&lt;script&gt;alert(1)&lt;/script&gt; (1,000,000 us, 100.00%)"
+        ),
         "{titles:?}"
     );
     assert!(titles.contains(&"#_x_3.5 (1,000,000 us, 100.00%)"), "{titles:?}");
-    assert!(!svg.contains("\u{ffff}") && !svg.contains('\u{1}') && svg.contains("a\u{fffd}b"), "{titles:?}");
+    assert!(
+        !svg.contains("\u{ffff}") && !svg.contains('\u{1}') && svg.contains("a\u{fffd}b"),
+        "{titles:?}"
+    );
     assert_eq!(svg.matches("<script").count(), 1);
 }
 
@@ -83,7 +99,10 @@ fn what_is_too_small_or_too_deep_is_part_of_its_caller() {
 fn nothing_is_an_image_that_says_so() {
     assert!(written(&[], &Settings::default()).contains("no wall time was seen"));
     let idle = [stack("g", &["a"], waited(State::Io, 5, 1, 5))];
-    assert!(written(&idle, &Settings { metric: Metric::Cpu, ..Settings::default() }).contains("no cpu time was seen"));
+    assert!(
+        written(&idle, &Settings { metric: Metric::Cpu, ..Settings::default() })
+            .contains("no cpu time was seen")
+    );
 }
 
 proptest! {

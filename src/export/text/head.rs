@@ -31,7 +31,11 @@ pub fn summary(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         projection.total.cores(elapsed),
     );
     if let Some(top) = heaviest(report) {
-        line.push_str(&format!(" {}_self={:.1}% top=", settings.metric.word(), report.percent(&top.own)));
+        line.push_str(&format!(
+            " {}_self={:.1}% top=",
+            settings.metric.word(),
+            report.percent(&top.own)
+        ));
         let left = super::WIDTH.saturating_sub(line.len());
         line.push_str(&quoted(&top.location(settings.metric).function, left));
     }
@@ -70,7 +74,10 @@ pub fn identity(session: &Session, targets: &[Target], page: &mut Page<'_>) -> i
             None => String::new(),
         };
         let started = dates::utc(target.started_unix_ns);
-        let text = format!("{} ({}, user {}), started {started} UTC{ended}", target.pid, target.runtime, target.uid);
+        let text = format!(
+            "{} ({}, user {}), started {started} UTC{ended}",
+            target.pid, target.runtime, target.uid
+        );
         page.field("Process", &text)?;
         if let Some(unit) = &target.unit {
             page.field("Unit", unit)?;
@@ -89,9 +96,15 @@ pub fn conditions(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     }
     page.blank()?;
     page.field("From", &format!("{} UTC", date(projection.from)))?;
-    page.field("Till", &format!("{} UTC, {:.3} s", date(projection.till), seconds(projection.elapsed())))?;
+    page.field(
+        "Till",
+        &format!("{} UTC, {:.3} s", date(projection.till), seconds(projection.elapsed())),
+    )?;
     if health.startup_ns > 0 {
-        page.field("Start-up", &format!("{} before the first look, not counted here", ms(health.startup_ns)))?;
+        page.field(
+            "Start-up",
+            &format!("{} before the first look, not counted here", ms(health.startup_ns)),
+        )?;
     }
     page.field("Capture", &snapshot.capture)?;
     let interval = format!(
@@ -103,8 +116,10 @@ pub fn conditions(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         ms(health.late_p99_ns),
     );
     page.field("Interval", &interval)?;
-    let samples =
-        format!("{} stacks taken, {} of them with a frame pointer found by search", losses.samples, losses.recovered);
+    let samples = format!(
+        "{} stacks taken, {} of them with a frame pointer found by search",
+        losses.samples, losses.recovered
+    );
     page.field("Samples", &samples)?;
     let dropped = losses.dropped;
     let failed = match losses.unwind_failed {
@@ -162,7 +177,10 @@ fn foreign(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let Report { snapshot, projection, .. } = report;
     let session = &snapshot.session;
     if session.started_unix_ns != 0 {
-        page.field("From", &format!("{} UTC", dates::utc(dates::unix_ns(session, projection.from))))?;
+        page.field(
+            "From",
+            &format!("{} UTC", dates::utc(dates::unix_ns(session, projection.from))),
+        )?;
     }
     page.field("Length", &format!("{:.3} s", seconds(projection.elapsed())))?;
     page.field("Capture", &snapshot.capture)?;
@@ -176,7 +194,8 @@ fn foreign(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     }
 }
 
-/// Every setting that decides what is shown, and what it hides. Shown and hidden add up to everything.
+/// Every setting that decides what is shown, and what it hides. Shown and hidden add up to
+/// everything.
 pub fn settings(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let Report { settings, projection, .. } = report;
     let (filters, hidden) = (&settings.filters, &projection.hidden);
@@ -187,11 +206,20 @@ pub fn settings(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         Range::Cumulative { since: None } => "everything since the start".into(),
         Range::Cumulative { since: Some(_) } => "everything since the mark".into(),
     };
-    let shown = format!("{} thread time, {} CPU", time(projection.total.wall_ns), time(projection.total.cpu_ns));
-    let how = format!("metric {}, rows are {rows}, threads by {}, {range}", settings.metric.word(), grouping(settings));
+    let shown = format!(
+        "{} thread time, {} CPU",
+        time(projection.total.wall_ns),
+        time(projection.total.cpu_ns)
+    );
+    let how = format!(
+        "metric {}, rows are {rows}, threads by {}, {range}",
+        settings.metric.word(),
+        grouping(settings)
+    );
     page.field("Shown", &shown)?;
     page.field("Settings", &how)?;
-    let hides = |totals: &Totals| format!("hides {}, {} CPU", time(totals.wall_ns), time(totals.cpu_ns));
+    let hides =
+        |totals: &Totals| format!("hides {}, {} CPU", time(totals.wall_ns), time(totals.cpu_ns));
     let idle = match (settings.idle, projection.only_idle) {
         (true, _) => "shown".to_owned(),
         (false, true) => "shown, because there is nothing else".to_owned(),
@@ -208,7 +236,10 @@ pub fn settings(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         page.field("Rename", &rename(rule))?;
     }
     if filters.skip_daemon {
-        page.field("Daemons", &format!("{}, the virtual machine's own threads included", hides(&hidden.daemons)))?;
+        page.field(
+            "Daemons",
+            &format!("{}, the virtual machine's own threads included", hides(&hidden.daemons)),
+        )?;
     }
     let regexes = [
         ("Threads", &filters.threads, hides(&hidden.threads)),
@@ -229,7 +260,9 @@ pub fn settings(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
         page.field("Interesting", &text)?;
     }
     match filters.min_percent.active() {
-        Some(percent) => page.field("Min percent", &format!("{percent}: smaller rows of the tree are left out")),
+        Some(percent) => {
+            page.field("Min percent", &format!("{percent}: smaller rows of the tree are left out"))
+        }
         None => Ok(()),
     }
 }

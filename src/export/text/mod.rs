@@ -7,7 +7,8 @@
 //! tree     who calls whom, down to 1 %
 //! ```
 //!
-//! Everything else than printable ASCII is written as `\u{hex}`; names that are too long lose their middle.
+//! Everything else than printable ASCII is written as `\u{hex}`; names that are too long lose their
+//! middle.
 
 pub(super) mod head;
 mod tables;
@@ -33,11 +34,24 @@ pub(super) const INDENT: usize = 13;
 const TREE_LINES: usize = 400;
 
 pub fn write(snapshot: &Snapshot, settings: &Settings, out: &mut dyn Write) -> io::Result<()> {
-    render(&Report { snapshot, settings, projection: &project(snapshot, settings), tree_lines: TREE_LINES }, out)
+    render(
+        &Report {
+            snapshot,
+            settings,
+            projection: &project(snapshot, settings),
+            tree_lines: TREE_LINES,
+        },
+        out,
+    )
 }
 
 /// In at most so many lines: the tree gives way first.
-pub fn write_within(snapshot: &Snapshot, settings: &Settings, most: usize, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_within(
+    snapshot: &Snapshot,
+    settings: &Settings,
+    most: usize,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let lines = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'\n').count();
     let projection = &project(snapshot, settings);
     let (mut whole, mut branchless) = (Vec::new(), Vec::new());
@@ -151,8 +165,8 @@ fn state(totals: &Totals, metric: Metric) -> String {
     }
 }
 
-/// Name, line and module in `width` columns: the name whole if it fits, then as much of the rest as does. A module that is
-/// the name, or that it begins with, as with a class, is not said twice.
+/// Name, line and module in `width` columns: the name whole if it fits, then as much of the rest as
+/// does. A module that is the name, or that it begins with, as with a class, is not said twice.
 pub(super) fn place(location: &Location, width: usize) -> String {
     let mut text = fit(&location.function, width);
     let line = match (&location.file, location.line) {
@@ -164,7 +178,10 @@ pub(super) fn place(location: &Location, width: usize) -> String {
     let module = match base(&location.module) {
         "" => String::new(),
         module
-            if location.function.strip_prefix(module).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')) =>
+            if location
+                .function
+                .strip_prefix(module)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.')) =>
         {
             String::new()
         }

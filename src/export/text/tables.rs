@@ -115,14 +115,17 @@ struct Wait<'a> {
     thread: Option<FactKey>,
 }
 
-/// Finds the fact behind each wait: as long, begun at the same moment, by a thread of the group, in that row.
-/// Several such threads waited alike, and one stands for all, whatever the order of facts.
+/// Finds the fact behind each wait: as long, begun at the same moment, by a thread of the group, in
+/// that row. Several such threads waited alike, and one stands for all, whatever the order of
+/// facts.
 fn name_threads(report: &Report<'_>, waits: &mut [Wait<'_>]) {
     let Report { snapshot, settings, .. } = report;
     let tables = &snapshot.tables;
     snapshot.history.read(settings.range, snapshot.at, &mut |key, weights| {
         let span = (weights.longest_ns, weights.longest_from);
-        for wait in waits.iter_mut().filter(|w| (w.node.own.longest_ns, w.node.own.longest_from) == span) {
+        for wait in
+            waits.iter_mut().filter(|w| (w.node.own.longest_ns, w.node.own.longest_from) == span)
+        {
             let (row, by) = (wait.node.location, settings.roll_up);
             let in_row = || {
                 let mut frames = tables.frames_innermost_first(key.stack);

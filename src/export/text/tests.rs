@@ -17,20 +17,37 @@ fn on_paper(snapshot: &Snapshot, projection: &Projection, settings: &Settings) -
 
 /// The lines of one part, without its title.
 fn part<'a>(text: &'a str, title: &str) -> Vec<&'a str> {
-    text.lines().skip_while(|line| !line.starts_with(title)).skip(1).take_while(|line| !line.is_empty()).collect()
+    text.lines()
+        .skip_while(|line| !line.starts_with(title))
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .collect()
 }
 
 /// The tree's names with their indents.
 fn names(text: &str) -> Vec<String> {
     let tree = part(text, "TREE");
     let column = tree[0].find("FUNCTION").expect("a head");
-    tree[1..].iter().map(|line| line.get(column..).unwrap_or(line).replace("  main.c:7  [app]", "")).collect()
+    tree[1..]
+        .iter()
+        .map(|line| line.get(column..).unwrap_or(line).replace("  main.c:7  [app]", ""))
+        .collect()
 }
 
 #[test]
 fn parts_come_in_order() {
     let text = rendered(&service(), &Settings::default());
-    let heads = ["sampletop pid=42", "Version", "From", "Shown", "STATE ", "TOP 20", "TREE", "10 LONGEST", "LEGEND"];
+    let heads = [
+        "sampletop pid=42",
+        "Version",
+        "From",
+        "Shown",
+        "STATE ",
+        "TOP 20",
+        "TREE",
+        "10 LONGEST",
+        "LEGEND",
+    ];
     let places: Vec<_> = heads.iter().map(|head| text.find(head).expect(head)).collect();
     assert!(places.is_sorted(), "{places:?}\n{text}");
 }
@@ -38,10 +55,14 @@ fn parts_come_in_order() {
 #[test]
 fn the_first_line_says_it_all() {
     let text = rendered(&service(), &Settings::default());
-    let first = "sampletop pid=42 host=node7 s=10.0 thr=1.00 cpu=0.30 lost=7 wall_self=60.0% top=query";
+    let first =
+        "sampletop pid=42 host=node7 s=10.0 thr=1.00 cpu=0.30 lost=7 wall_self=60.0% top=query";
     assert_eq!(text.lines().next(), Some(first));
     let quoted = rendered(&[stack("g", &["operator \"x\" = y"], ran(10, 1))], &Settings::default());
-    assert!(quoted.lines().next().expect("a line").ends_with(r#"top="operator 'x' = y""#), "{quoted}");
+    assert!(
+        quoted.lines().next().expect("a line").ends_with(r#"top="operator 'x' = y""#),
+        "{quoted}"
+    );
 }
 
 #[test]
@@ -68,7 +89,10 @@ fn the_least_share_can_be_chosen() {
     let mut settings = Settings::default();
     settings.filters.min_percent = Filter::set(0.1);
     let all = names(&rendered(&service(), &settings));
-    assert!(all.iter().any(|n| n.trim() == "tax") && all.iter().any(|n| n.contains("accept")), "{all:?}");
+    assert!(
+        all.iter().any(|n| n.trim() == "tax") && all.iter().any(|n| n.contains("accept")),
+        "{all:?}"
+    );
     settings.filters.min_percent = Filter::set(50.0);
     assert_eq!(names(&rendered(&service(), &settings))[3].trim(), "> query");
 }
@@ -108,14 +132,22 @@ fn what_settings_hide_is_told() {
     }
     assert!(!text.contains("switched-off"));
     projection.only_idle = true;
-    assert!(on_paper(&fixture::snapshot(), &projection, &settings).contains("shown, because there is nothing else"));
+    assert!(
+        on_paper(&fixture::snapshot(), &projection, &settings)
+            .contains("shown, because there is nothing else")
+    );
 }
 
 #[test]
 fn time_without_a_frame_has_a_row() {
-    let text = rendered(&[stack("g", &["a"], ran(500, 50)), stack("g", &[], ran(500, 50))], &Settings::default());
+    let text = rendered(
+        &[stack("g", &["a"], ran(500, 50)), stack("g", &[], ran(500, 50))],
+        &Settings::default(),
+    );
     assert!(
-        part(&text, "TREE").iter().any(|l| l.contains("   50.0    50.0") && l.ends_with("[every frame hidden]")),
+        part(&text, "TREE")
+            .iter()
+            .any(|l| l.contains("   50.0    50.0") && l.ends_with("[every frame hidden]")),
         "{text}"
     );
 }
@@ -129,8 +161,9 @@ fn an_empty_profile_is_a_report_too() {
 
 #[test]
 fn twenty_rows_ten_waits_and_no_endless_tree() {
-    let mut stacks: Vec<Stack> =
-        (0..50).map(|i| stack("g", &[&format!("f{i:02}")], waited(State::Io, 100 + i, 20, 10 + i))).collect();
+    let mut stacks: Vec<Stack> = (0..50)
+        .map(|i| stack("g", &[&format!("f{i:02}")], waited(State::Io, 100 + i, 20, 10 + i)))
+        .collect();
     let text = rendered(&stacks, &Settings::default());
     assert_eq!(part(&text, "TOP 20").len(), 1 + 20 + 1);
     assert_eq!(part(&text, "TOP 20")[21], "  and 30 more");
@@ -138,12 +171,17 @@ fn twenty_rows_ten_waits_and_no_endless_tree() {
     assert_eq!(waits.len(), 11);
     assert!(waits[1].contains("0.059") && waits[10].contains("0.050"), "{text}");
 
-    // Every frame of a chain has time of its own and so a line of its own: beyond 400 the tree ends, and says so.
+    // Every frame of a chain has time of its own and so a line of its own: beyond 400 the tree
+    // ends, and says so.
     let deep: Vec<String> = (0..1000).map(|i| format!("f{i}")).collect();
     let mut settings = Settings::default();
     settings.filters.min_percent = Filter::set(0.0);
     stacks = (1..=1000)
-        .map(|n| Stack { group: "g".into(), frames: deep[..n].to_vec(), own: ran(if n > 900 { 10 } else { 0 }, 1) })
+        .map(|n| Stack {
+            group: "g".into(),
+            frames: deep[..n].to_vec(),
+            own: ran(if n > 900 { 10 } else { 0 }, 1),
+        })
         .collect();
     stacks.retain(|s| s.own.wall_ns > 0);
     let tree_lines = part(&rendered(&stacks, &settings), "TREE").len();
@@ -152,19 +190,28 @@ fn twenty_rows_ten_waits_and_no_endless_tree() {
 
 /// Names of any kind, many of them long, and figures of any size.
 fn hostile() -> impl Strategy<Value = Vec<Stack>> {
-    let name = prop_oneof!["\\PC{0,12}", ".{0,300}", "[a-z:<>]{0,90}", "(漢字|é|\u{202e}|\u{1b}\\[2J|\t|;| ){0,60}"];
-    let own =
-        (0..u64::MAX / 64, 0..u64::MAX / 64, 0..9_usize, any::<u32>()).prop_map(|(wall_ns, cpu_ns, state, hits)| {
-            let mut totals = Totals { wall_ns, cpu_ns, hits: hits.into(), longest_ns: wall_ns, ..Totals::default() };
+    let name = prop_oneof![
+        "\\PC{0,12}",
+        ".{0,300}",
+        "[a-z:<>]{0,90}",
+        "(漢字|é|\u{202e}|\u{1b}\\[2J|\t|;| ){0,60}"
+    ];
+    let own = (0..u64::MAX / 64, 0..u64::MAX / 64, 0..9_usize, any::<u32>()).prop_map(
+        |(wall_ns, cpu_ns, state, hits)| {
+            let mut totals = Totals {
+                wall_ns,
+                cpu_ns,
+                hits: hits.into(),
+                longest_ns: wall_ns,
+                ..Totals::default()
+            };
             totals.longest_from = cpu_ns;
             totals.states_ns[state] = wall_ns;
             totals
-        });
-    let stack = (name.clone(), proptest::collection::vec(name, 0..12), own).prop_map(|(group, frames, own)| Stack {
-        group,
-        frames,
-        own,
-    });
+        },
+    );
+    let stack = (name.clone(), proptest::collection::vec(name, 0..12), own)
+        .prop_map(|(group, frames, own)| Stack { group, frames, own });
     proptest::collection::vec(stack, 0..24)
 }
 
@@ -204,11 +251,23 @@ proptest! {
 fn a_module_is_said_once() {
     let said = |function: &str, module: &str| {
         let module = module.into();
-        place(&Location { module, function: function.into(), file: None, line: None, ..fixture::location("x") }, 60)
+        place(
+            &Location {
+                module,
+                function: function.into(),
+                file: None,
+                line: None,
+                ..fixture::location("x")
+            },
+            60,
+        )
     };
     assert_eq!(said("serve", "/usr/bin/app"), "serve  [app]");
     assert_eq!(said("java.net.Socket.accept", "java.net.Socket"), "java.net.Socket.accept");
-    assert_eq!(said("java.net.SocketImpl", "java.net.Socket"), "java.net.SocketImpl  [java.net.Socket]");
+    assert_eq!(
+        said("java.net.SocketImpl", "java.net.Socket"),
+        "java.net.SocketImpl  [java.net.Socket]"
+    );
     assert_eq!(said("libc.so.6", "/usr/lib/libc.so.6"), "libc.so.6");
     assert_eq!(said("call_stub", "[jvm]"), "call_stub  [jvm]");
 }

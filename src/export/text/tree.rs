@@ -1,7 +1,8 @@
 //! Who calls whom, per group of threads.
 //!
-//! Lines are collapsed as in the view, and indented only where the tree forks: an only child stands below its caller
-//! with a `>` before it. The walk is iterative, because a target may recurse as deep as it likes.
+//! Lines are collapsed as in the view, and indented only where the tree forks: an only child stands
+//! below its caller with a `>` before it. The walk is iterative, because a target may recurse as
+//! deep as it likes.
 
 use std::io;
 
@@ -53,7 +54,8 @@ pub fn tree(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
             let figures = figures(report, &node.total, &node.own);
             page.line(&row.line(figures, chain.swallowed as usize, node.location))?;
             let children = ordered.children(chain.last);
-            let fork = children.iter().filter(|child| is_drawn_node(report, **child, least)).count() > 1;
+            let fork =
+                children.iter().filter(|child| is_drawn_node(report, **child, least)).count() > 1;
             push(report, children, row.depth + usize::from(fork), !fork, least, &mut todo);
         }
     }
@@ -74,12 +76,17 @@ pub struct Row {
 }
 
 impl Row {
-    /// Where it stands and what it is called, behind its figures; `swallowed`: calls between it and the line above that have none.
+    /// Where it stands and what it is called, behind its figures; `swallowed`: calls between it and
+    /// the line above that have none.
     pub fn line(self, figures: String, swallowed: usize, location: &Location) -> String {
         let mut line = figures;
         match self.depth {
             depth if depth <= INDENT_MOST => line.push_str(&"  ".repeat(depth)),
-            depth => line.push_str(&format!("{:<width$}", format!("(fork {depth})"), width = 2 * INDENT_MOST)),
+            depth => line.push_str(&format!(
+                "{:<width$}",
+                format!("(fork {depth})"),
+                width = 2 * INDENT_MOST
+            )),
         }
         if self.only {
             line.push_str("> ");
@@ -93,7 +100,14 @@ impl Row {
 }
 
 /// Puts what is drawn of `nodes` on the stack, so that the first of them is popped first.
-fn push(report: &Report<'_>, nodes: Vec<u32>, depth: usize, only: bool, least: f64, todo: &mut Vec<Row>) {
+fn push(
+    report: &Report<'_>,
+    nodes: Vec<u32>,
+    depth: usize,
+    only: bool,
+    least: f64,
+    todo: &mut Vec<Row>,
+) {
     let drawn = nodes.into_iter().rev().filter(|node| is_drawn_node(report, *node, least));
     todo.extend(drawn.map(|node| Row { node, depth, only }));
 }

@@ -55,15 +55,21 @@ impl<'a> File<'a> {
 
     fn take(&mut self, number: u64, field: Field<'a>) {
         match (number, field) {
-            (6, Field::Bytes(bytes)) if self.strings.len() < STRINGS_MAX => self.strings.push(bytes),
-            (2, Field::Bytes(bytes)) if self.samples.len() < SAMPLES_MAX && bytes.len() <= MESSAGE_MAX => {
+            (6, Field::Bytes(bytes)) if self.strings.len() < STRINGS_MAX => {
+                self.strings.push(bytes)
+            }
+            (2, Field::Bytes(bytes))
+                if self.samples.len() < SAMPLES_MAX && bytes.len() <= MESSAGE_MAX =>
+            {
                 self.samples.push(bytes);
             }
             (9, Field::Number(number)) => self.time_nanos = number as i64,
             (10, Field::Number(number)) => self.duration_nanos = number as i64,
             (12, Field::Number(number)) => self.period = number as i64,
             (14, Field::Number(number)) => self.default_type = number as i64,
-            (1..=6 | 11, Field::Bytes(bytes)) => self.unread += u64::from(self.message(number, bytes).is_none()),
+            (1..=6 | 11, Field::Bytes(bytes)) => {
+                self.unread += u64::from(self.message(number, bytes).is_none())
+            }
             _ => {}
         }
     }

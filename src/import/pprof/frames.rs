@@ -55,14 +55,17 @@ impl<'a> Places<'a> {
         let mut locations = Vec::new();
         for (nth, line) in lines.into_iter().enumerate() {
             let function = file.functions.get(&line.function_id).copied().unwrap_or_default();
-            let name = self.string(if function.name == 0 { function.system_name } else { function.name });
+            let name =
+                self.string(if function.name == 0 { function.system_name } else { function.name });
             let source = self.string(function.filename);
             let kind = kind(&module, &name, &source);
             let function = if name.is_empty() { unnamed(at, mapping, &module) } else { name };
             let module = match kind {
                 // A Java function's module is its class.
                 FrameKind::Java => function.rsplit_once('.').map_or("", |(class, _)| class).into(),
-                FrameKind::Kernel if !module.starts_with("[kernel") => module.trim_matches(['[', ']']).into(),
+                FrameKind::Kernel if !module.starts_with("[kernel") => {
+                    module.trim_matches(['[', ']']).into()
+                }
                 _ => module.clone(),
             };
             let file = Some(source).filter(|source| !source.is_empty());
@@ -90,13 +93,18 @@ pub(super) fn kind(module: &str, name: &str, source: &str) -> FrameKind {
 
 /// The kernel, or a module of it: perf calls those `[kernel.kallsyms]` and `[nf_tables]`.
 fn is_kernel(mapping: &str) -> bool {
-    if mapping.starts_with("[kernel") || mapping.starts_with("[guest.kernel") || mapping == KERNEL_PROPER {
+    if mapping.starts_with("[kernel")
+        || mapping.starts_with("[guest.kernel")
+        || mapping == KERNEL_PROPER
+    {
         return true;
     }
     let inner = mapping.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     inner.is_some_and(|name| {
-        let of_programs = ["vdso", "vsyscall", "vvar", "heap", "stack", "anon", "uprobes", "unknown"];
-        name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') && !of_programs.contains(&name)
+        let of_programs =
+            ["vdso", "vsyscall", "vvar", "heap", "stack", "anon", "uprobes", "unknown"];
+        name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+            && !of_programs.contains(&name)
     })
 }
 

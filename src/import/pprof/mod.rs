@@ -1,5 +1,5 @@
-//! profile.proto, of sampletop, Go, async-profiler, py-spy, Parca and others. Of its sample types those in units of time are
-//! shown, as wall or CPU time.
+//! profile.proto, of sampletop, Go, async-profiler, py-spy, Parca and others. Of its sample types
+//! those in units of time are shown, as wall or CPU time.
 
 mod file;
 mod frames;
@@ -48,17 +48,23 @@ impl Shown {
     fn of(file: &File<'_>) -> Result<Shown, String> {
         let name = |value: &ValueType| clean(&file.text(value.r#type), 40).into_owned();
         let unit = |value: &ValueType| clean(&file.text(value.unit), 40).into_owned();
-        let names: Vec<(String, String)> = file.types.iter().map(|value| (name(value), unit(value))).collect();
+        let names: Vec<(String, String)> =
+            file.types.iter().map(|value| (name(value), unit(value))).collect();
         let time = |nth: usize| ns(&names[nth].1).map(|ns| Time { nth, ns });
-        let find = |is: &dyn Fn(&str) -> bool| (0..names.len()).filter(|nth| is(&names[*nth].0)).find_map(time);
-        let is_cpu = |name: &str| name.to_ascii_lowercase().contains("cpu") && !name.starts_with("off");
+        let find = |is: &dyn Fn(&str) -> bool| {
+            (0..names.len()).filter(|nth| is(&names[*nth].0)).find_map(time)
+        };
+        let is_cpu =
+            |name: &str| name.to_ascii_lowercase().contains("cpu") && !name.starts_with("off");
         let is_wall = |name: &str| name.to_ascii_lowercase().contains("wall");
         let cpu = find(&is_cpu);
         // Also the time that threads waited, by Go's profiles of locks.
         let wall = find(&is_wall).or_else(|| if cpu.is_some() { None } else { find(&|_| true) });
         let counts = || (0..names.len()).filter(|nth| names[*nth].1 == "count");
-        let hits = counts().find(|nth| names[*nth].0.starts_with("sample")).or_else(|| counts().next());
-        let listed: Vec<String> = names.iter().map(|(name, unit)| format!("{name} in {unit}")).collect();
+        let hits =
+            counts().find(|nth| names[*nth].0.starts_with("sample")).or_else(|| counts().next());
+        let listed: Vec<String> =
+            names.iter().map(|(name, unit)| format!("{name} in {unit}")).collect();
         let period = u64::try_from(file.period).ok().zip(ns(&unit(&file.period_type)));
         let interval_ns = period.map_or(0, |(period, ns)| period.saturating_mul(ns));
         let shown = Shown {
@@ -76,7 +82,10 @@ impl Shown {
                 let by_cpu = is_cpu(&name(&file.period_type));
                 let (wall, cpu) = if by_cpu { (None, time) } else { (time, None) };
                 let ms = interval_ns as f64 / 1e6;
-                let notice = format!("each of the {} is shown as the {ms} ms between two of them", names[nth].0);
+                let notice = format!(
+                    "each of the {} is shown as the {ms} ms between two of them",
+                    names[nth].0
+                );
                 Ok(Shown { wall, cpu, notice: Some(notice), ..shown })
             }
             _ => Err(format!(
@@ -126,18 +135,23 @@ fn build(file: &File<'_>, shown: &Shown) -> Result<Opened, String> {
     let mut states_told = false;
     for bytes in &file.samples {
         let sample = Sample::decode(*bytes).ok();
-        let Some((weights, sample)) = sample.and_then(|sample| Some((shown.weights(&sample.value)?, sample))) else {
+        let Some((weights, sample)) =
+            sample.and_then(|sample| Some((shown.weights(&sample.value)?, sample)))
+        else {
             unread += 1;
             continue;
         };
         stack.clear();
         stack.extend(sample.location_id.iter().filter_map(|id| places.frame(*id, &mut builder)));
         let said = Said::of(file, &sample.label);
-        let who = Who { pid: said.pid, tid: said.tid, name: said.thread.as_deref(), kind: said.kind };
+        let who =
+            Who { pid: said.pid, tid: said.tid, name: said.thread.as_deref(), kind: said.kind };
         let state = said.state.or((weights.cpu_ns > 0).then_some(State::Run));
         states_told |= state.is_some();
         let state = state.unwrap_or(State::Wait);
-        builder.add(who, &mut stack, state, weights).ok_or("the times of this profile are too large to be added up")?;
+        builder
+            .add(who, &mut stack, state, weights)
+            .ok_or("the times of this profile are too large to be added up")?;
     }
     let mut lost = Vec::new();
     if unread > 0 {
@@ -148,11 +162,13 @@ fn build(file: &File<'_>, shown: &Shown) -> Result<Opened, String> {
     }
     let mut notices: Vec<String> = shown.notice.iter().cloned().collect();
     if !states_told {
-        notices.push("whether threads ran or waited is not told: all of it is shown as wait".into());
+        notices
+            .push("whether threads ran or waited is not told: all of it is shown as wait".into());
     }
     let program = file.first_mapping.map(|mapping| file.text(mapping.filename)).unwrap_or_default();
     let program = program.rsplit('/').next().unwrap_or("");
-    let preferred = Metric::ALL.into_iter().find(|metric| metric.word() == file.text(file.default_type));
+    let preferred =
+        Metric::ALL.into_iter().find(|metric| metric.word() == file.text(file.default_type));
     Ok(builder.opened(About {
         title: if program.is_empty() { "pprof profile".into() } else { program.into() },
         capture: shown.capture.clone(),
@@ -186,12 +202,15 @@ impl Said {
                 _ => text().parse().ok(),
             };
             match file.text(label.key).as_str() {
-                THREAD | "thread_name" | "thread name" | "comm" if label.str != 0 => said.thread = Some(text()),
+                THREAD | "thread_name" | "thread name" | "comm" if label.str != 0 => {
+                    said.thread = Some(text())
+                }
                 TID | "thread_id" | "thread id" => said.tid = number(),
                 PID | "process_id" | "process id" => said.pid = number().unwrap_or(0),
                 KIND => {
                     let kinds = [ThreadKind::Daemon, ThreadKind::Internal];
-                    said.kind = kinds.into_iter().find(|kind| kind.word() == text()).unwrap_or_default();
+                    said.kind =
+                        kinds.into_iter().find(|kind| kind.word() == text()).unwrap_or_default();
                 }
                 STATE => said.state = State::ALL.into_iter().find(|state| state.word() == text()),
                 _ => {}

@@ -4,14 +4,20 @@ use crate::export::pprof::proto::{Function, Line, Location as At, Mapping, Profi
 use crate::model::project::{Projection, project};
 use crate::model::tables::FrameKind;
 
-/// A profile with one function, `f`, and these types and values; strings that are not there are added.
-fn profile(types: &[(&str, &str)], period: Option<(&str, &str, i64)>, samples: &[&[i64]]) -> Profile {
+/// A profile with one function, `f`, and these types and values; strings that are not there are
+/// added.
+fn profile(
+    types: &[(&str, &str)],
+    period: Option<(&str, &str, i64)>,
+    samples: &[&[i64]],
+) -> Profile {
     let mut strings = vec![String::new(), "f".to_owned()];
     let mut string = |text: &str| {
         strings.push(text.to_owned());
         strings.len() as i64 - 1
     };
-    let mut value_type = |(name, unit): (&str, &str)| ValueType { r#type: string(name), unit: string(unit) };
+    let mut value_type =
+        |(name, unit): (&str, &str)| ValueType { r#type: string(name), unit: string(unit) };
     let sample_type = types.iter().map(|named| value_type(*named)).collect();
     let period_type = period.map(|(name, unit, _)| value_type((name, unit)));
     let line = vec![Line { function_id: 5, line: 3 }];
@@ -45,7 +51,12 @@ fn types_in_units_of_time_are_wall_or_cpu_time() {
     // (types, period, values) -> (wall, cpu, hits), ns
     for (types, period, values, expected) in [
         (&[count, ("cpu", "nanoseconds")][..], ten_ms, &[3, 30][..], (30, 30, 3)),
-        (&[("wall", "microseconds"), ("cpu", "milliseconds")], None, &[7_000, 2], (7_000_000, 2_000_000, 1)),
+        (
+            &[("wall", "microseconds"), ("cpu", "milliseconds")],
+            None,
+            &[7_000, 2],
+            (7_000_000, 2_000_000, 1),
+        ),
         (&[("contentions", "count"), ("delay", "nanoseconds")], None, &[4, 90], (90, 0, 4)),
         (&[("off-cpu", "seconds")], None, &[2], (2_000_000_000, 0, 1)),
         // Only how often, and what that is worth.
@@ -57,7 +68,11 @@ fn types_in_units_of_time_are_wall_or_cpu_time() {
         let total = shown(&opened).total;
         assert_eq!((total.wall_ns, total.cpu_ns, total.hits), expected, "{types:?}");
         let notice = opened.snapshot.notice.as_deref().unwrap_or("");
-        assert_eq!(notice.contains("each of the samples is shown as the 10 ms"), types == [count], "{types:?}");
+        assert_eq!(
+            notice.contains("each of the samples is shown as the 10 ms"),
+            types == [count],
+            "{types:?}"
+        );
         assert_eq!(notice.contains("ran or waited is not told"), expected.1 == 0, "{types:?}");
     }
 }
@@ -65,13 +80,17 @@ fn types_in_units_of_time_are_wall_or_cpu_time() {
 #[test]
 fn without_time_there_is_one_sentence() {
     for (types, period) in [
-        (&[("inuse_objects", "count"), ("inuse_space", "bytes")][..], Some(("space", "bytes", 524_288))),
+        (
+            &[("inuse_objects", "count"), ("inuse_space", "bytes")][..],
+            Some(("space", "bytes", 524_288)),
+        ),
         (&[("samples", "count")], None),
         (&[("samples", "count")], Some(("cpu", "nanoseconds", 0))),
         (&[("samples", "count")], Some(("cpu", "nanoseconds", -5))),
     ] {
-        let sentence =
-            read(&profile(types, period, &[&[1, 1]]).encode_to_vec()).expect("a profile").expect_err("no time");
+        let sentence = read(&profile(types, period, &[&[1, 1]]).encode_to_vec())
+            .expect("a profile")
+            .expect_err("no time");
         assert!(sentence.contains("tells no time") && sentence.contains(types[0].0), "{sentence}");
     }
 }
@@ -85,7 +104,10 @@ fn what_is_unsound_is_left_out_and_counted() {
     let one = opened(&profile);
     assert_eq!(shown(&one).total.cpu_ns, 11);
     let lost = one.lost.expect("something is missing");
-    assert_eq!(lost, "2 parts of the file are no sound samples, functions or places; 2 frames are missing in it");
+    assert_eq!(
+        lost,
+        "2 parts of the file are no sound samples, functions or places; 2 frames are missing in it"
+    );
     // Sums that do not fit.
     profile.sample.iter_mut().for_each(|sample| sample.value = vec![i64::MAX]);
     let sentence = read(&profile.encode_to_vec()).expect("a profile").expect_err("too large");
@@ -99,19 +121,30 @@ fn frames_are_named_as_well_as_can_be() {
         profile.string_table.push(text.to_owned());
         profile.string_table.len() as i64 - 1
     };
-    let mapping =
-        |id, filename| Mapping { id, filename, memory_start: 0x1000, file_offset: 0x200, ..Mapping::default() };
-    profile.mapping = vec![mapping(1, string("/lib/libx.so")), mapping(2, string("[kernel.kallsyms]"))];
-    let (evil, java, source) = (string("e\u{1b}[2Jvil"), string("shop.Cart.add"), string("Cart.java"));
+    let mapping = |id, filename| Mapping {
+        id,
+        filename,
+        memory_start: 0x1000,
+        file_offset: 0x200,
+        ..Mapping::default()
+    };
+    profile.mapping =
+        vec![mapping(1, string("/lib/libx.so")), mapping(2, string("[kernel.kallsyms]"))];
+    let (evil, java, source) =
+        (string("e\u{1b}[2Jvil"), string("shop.Cart.add"), string("Cart.java"));
     profile.function.push(Function { id: 6, name: 0, system_name: evil, filename: 0 });
     profile.function.push(Function { id: 8, name: java, system_name: 0, filename: source });
     let place = |id, mapping_id, functions: &[u64]| At {
         id,
         mapping_id,
         address: 0x1234,
-        line: functions.iter().map(|function_id| Line { function_id: *function_id, line: 3 }).collect(),
+        line: functions
+            .iter()
+            .map(|function_id| Line { function_id: *function_id, line: 3 })
+            .collect(),
     };
-    profile.location = vec![place(1, 1, &[]), place(2, 2, &[6]), place(3, 0, &[8, 5]), place(4, 0, &[])];
+    profile.location =
+        vec![place(1, 1, &[]), place(2, 2, &[6]), place(3, 0, &[8, 5]), place(4, 0, &[])];
     profile.sample[0].location_id = vec![1, 2, 3, 4];
     let opened = opened(&profile);
     let projection = shown(&opened);
@@ -120,7 +153,12 @@ fn frames_are_named_as_well_as_can_be() {
     while let Some(at) = next {
         let location = projection.location(at, Metric::Cpu);
         let line = location.line.unwrap_or(0);
-        path.push(format!("{} {} {} {line}", location.function, location.module, location.kind.word()));
+        path.push(format!(
+            "{} {} {} {line}",
+            location.function,
+            location.module,
+            location.kind.word()
+        ));
         next = projection.children(at).next();
     }
     let expected = [
@@ -173,7 +211,12 @@ fn threads_are_those_of_the_labels() {
     };
     let all = [
         labels(&[("thread", "work-1", 0), ("tid", "", 11), ("pid", "", 3), ("state", "io", 0)]),
-        labels(&[("comm", "work-1", 0), ("thread_id", "11", 0), ("pid", "", 3), ("state", "odd", 0)]),
+        labels(&[
+            ("comm", "work-1", 0),
+            ("thread_id", "11", 0),
+            ("pid", "", 3),
+            ("state", "odd", 0),
+        ]),
         labels(&[("thread_name", "work-2", 0)]),
         labels(&[("thread_name", "work-2", 0), ("tid", "", -4)]),
         labels(&[("tid", "", 1 << 40)]),
@@ -181,7 +224,8 @@ fn threads_are_those_of_the_labels() {
     profile.sample.iter_mut().zip(all).for_each(|(sample, label)| sample.label = label);
     let opened = opened(&profile);
     let projection = shown(&opened);
-    let group = |name: &str| projection.groups.iter().find(|group| &*group.name == name).expect("a group");
+    let group =
+        |name: &str| projection.groups.iter().find(|group| &*group.name == name).expect("a group");
     let work = group("work-");
     assert_eq!((work.total.wall_ns, work.threads.len()), (15, 2));
     assert_eq!(work.total.states_ns[State::Io as usize], 1);
@@ -193,8 +237,14 @@ fn threads_are_those_of_the_labels() {
 fn other_bytes_are_no_profile() {
     let profile = profile(&[("cpu", "nanoseconds")], None, &[&[5]]).encode_to_vec();
     assert!(read(&profile).is_some());
-    for bytes in [&b""[..], b"\0", b"something else", &[0x0a], &[0x0a, 0x02, 0x08, 0x01], &profile[..profile.len() - 1]]
-    {
+    for bytes in [
+        &b""[..],
+        b"\0",
+        b"something else",
+        &[0x0a],
+        &[0x0a, 0x02, 0x08, 0x01],
+        &profile[..profile.len() - 1],
+    ] {
         assert!(read(bytes).is_none(), "{bytes:?}");
     }
     // Packed and cut, it is one of which something is missing.

@@ -1,4 +1,5 @@
-//! Which rows of two profiles are the same, by names: builds lie in other folders, processes have other numbers.
+//! Which rows of two profiles are the same, by names: builds lie in other folders, processes have
+//! other numbers.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -14,7 +15,8 @@ use crate::model::tables::{FrameKind, Location};
 struct Key {
     function: Arc<str>,
     kind: FrameKind,
-    /// Without its folder; `None` where either profile has the function in one module at most, which then may be called anything.
+    /// Without its folder; `None` where either profile has the function in one module at most,
+    /// which then may be called anything.
     module: Option<Arc<str>>,
     /// File without its folder, and line, where lines are rows.
     line: Option<(Arc<str>, u32)>,
@@ -61,7 +63,9 @@ impl Alike {
             kind: location.kind,
             module: several.then(|| base(&location.module).into()),
             line: match (self.by, &location.file, location.line) {
-                (RollUp::Line, file, Some(line)) => Some((base(file.as_deref().unwrap_or("")).into(), line)),
+                (RollUp::Line, file, Some(line)) => {
+                    Some((base(file.as_deref().unwrap_or("")).into(), line))
+                }
                 _ => None,
             },
         };

@@ -1,9 +1,10 @@
 //! How far a difference may come from sampling alone.
 //!
-//! Time on a core is a share of a total that is known exactly; the share is known from the samples that hit: Wilson's score
-//! interval. A wait is timed to one interval, and waits shorter than that are found by looks at random: the score interval of
-//! a count, each counting one interval. The two are independent, and so are the two profiles: half-widths add as squares
-//! (for differences of shares that is Newcombe's method 10, Statistics in Medicine 17:873, 1998).
+//! Time on a core is a share of a total that is known exactly; the share is known from the samples
+//! that hit: Wilson's score interval. A wait is timed to one interval, and waits shorter than that
+//! are found by looks at random: the score interval of a count, each counting one interval. The two
+//! are independent, and so are the two profiles: half-widths add as squares (for differences of
+//! shares that is Newcombe's method 10, Statistics in Medicine 17:873, 1998).
 
 use crate::model::frame::Ns;
 
@@ -41,8 +42,9 @@ pub(super) struct Sampled {
     pub resolution: Ns,
 }
 
-/// How much less and how much more than its value a row's time may be, ns; `z` says how sure that is, as a quantile of the
-/// normal distribution. `other` is the same row in the other profile: what was seen in neither has no error.
+/// How much less and how much more than its value a row's time may be, ns; `z` says how sure that
+/// is, as a quantile of the normal distribution. `other` is the same row in the other profile: what
+/// was seen in neither has no error.
 pub(super) fn reach(row: &Sums, other: &Sums, of: &Sampled, z: f64) -> (f64, f64) {
     let (mut less, mut more) = (0.0, 0.0);
     if row.sampled_ns > 0 || other.sampled_ns > 0 {
@@ -74,21 +76,25 @@ fn share_within(share: f64, n: f64, z: f64) -> (f64, f64) {
     (((middle - half) / scale).clamp(0.0, share), ((middle + half) / scale).clamp(share, 1.0))
 }
 
-/// How much less and more than `count` the mean may be of which it was seen (score interval of a Poisson count).
+/// How much less and more than `count` the mean may be of which it was seen (score interval of a
+/// Poisson count).
 fn count_within(count: f64, z: f64) -> (f64, f64) {
     let half = z * (count + z * z / 4.0).sqrt();
     (half - z * z / 2.0, half + z * z / 2.0)
 }
 
-/// The quantile for which all of `rows` differences together are inside their bounds with 95 % (Bonferroni).
+/// The quantile for which all of `rows` differences together are inside their bounds with 95 %
+/// (Bonferroni).
 pub(super) fn quantile(rows: usize) -> f64 {
     upper_quantile(0.025 / rows.max(1) as f64)
 }
 
-/// Where the normal distribution has `tail` (up to 0.5) beyond; to 0.00045 (Abramowitz and Stegun, 26.2.23).
+/// Where the normal distribution has `tail` (up to 0.5) beyond; to 0.00045 (Abramowitz and Stegun,
+/// 26.2.23).
 fn upper_quantile(tail: f64) -> f64 {
     let t = (-2.0 * tail.ln()).sqrt();
-    t - (2.515517 + t * (0.802853 + t * 0.010328)) / (1.0 + t * (1.432788 + t * (0.189269 + t * 0.001308)))
+    t - (2.515517 + t * (0.802853 + t * 0.010328))
+        / (1.0 + t * (1.432788 + t * (0.189269 + t * 0.001308)))
 }
 
 #[cfg(test)]
@@ -99,7 +105,9 @@ mod tests {
 
     #[test]
     fn quantiles_are_those_of_the_tables() {
-        for (tail, z) in [(0.5, 0.0), (0.025, 1.959964), (0.0025, 2.807034), (0.025 / 1000.0, 4.055627)] {
+        for (tail, z) in
+            [(0.5, 0.0), (0.025, 1.959964), (0.0025, 2.807034), (0.025 / 1000.0, 4.055627)]
+        {
             assert!((upper_quantile(tail) - z).abs() < 4.5e-4, "{tail}: {}", upper_quantile(tail));
         }
         assert!(quantile(0) == quantile(1) && quantile(1) < quantile(100));
@@ -112,7 +120,10 @@ mod tests {
         assert_eq!(share_within(0.3, 0.0, 2.0), (0.0, 1.0));
         // Ten seen: 5.43 .. 18.4; none: 0 .. 3.84.
         let (less, more) = count_within(10.0, 1.959964);
-        assert!((10.0 - less - 5.432).abs() < 5e-3 && (10.0 + more - 18.41).abs() < 5e-3, "-{less} +{more}");
+        assert!(
+            (10.0 - less - 5.432).abs() < 5e-3 && (10.0 + more - 18.41).abs() < 5e-3,
+            "-{less} +{more}"
+        );
         let (less, more) = count_within(0.0, 1.959964);
         assert!(less.abs() < 1e-9 && (more - 3.8415).abs() < 1e-3, "-{less} +{more}");
     }
@@ -125,7 +136,10 @@ mod tests {
         let nothing = Sums::default();
         assert_eq!(reach(&nothing, &nothing, &of, 2.0), (0.0, 0.0));
         let (less, more) = reach(&ran, &ran, &of, 1.959964);
-        assert!((less / 1e6 - 44.8).abs() < 0.1 && (more / 1e6 - 74.4).abs() < 0.1, "-{less} +{more}");
+        assert!(
+            (less / 1e6 - 44.8).abs() < 0.1 && (more / 1e6 - 74.4).abs() < 0.1,
+            "-{less} +{more}"
+        );
         // One wait of a second is known to some intervals, however often it was seen.
         let (less, more) = reach(&waited, &nothing, &of, 1.959964);
         assert!(less < 30e6 && more < 70e6, "-{less} +{more}");

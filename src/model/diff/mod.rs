@@ -1,5 +1,6 @@
-//! Two projections -> what changed from the one to the other: totals, threads, call trees, functions. Pure, as projecting is; what
-//! both have is found by names, so the two may be of different processes, builds and hosts.
+//! Two projections -> what changed from the one to the other: totals, threads, call trees,
+//! functions. Pure, as projecting is; what both have is found by names, so the two may be of
+//! different processes, builds and hosts.
 //!
 //! ```text
 //! mod     the tree of changes and the list of functions
@@ -188,8 +189,12 @@ pub fn diff(before: Side<'_>, after: Side<'_>, settings: &Settings, per: Per) ->
         quantile: 0.0,
     };
     let mut alike = Alike::new([before.projection, after.projection], settings.roll_up);
-    let mut builder =
-        Builder { diff: &mut diff, alike: &mut alike, groups: HashMap::new(), nodes: FxHashMap::default() };
+    let mut builder = Builder {
+        diff: &mut diff,
+        alike: &mut alike,
+        groups: HashMap::new(),
+        nodes: FxHashMap::default(),
+    };
     // What is there afterwards lends its names.
     builder.add(Which::After, after.projection, &settings.grouping);
     builder.add(Which::Before, before.projection, &settings.grouping);
@@ -217,7 +222,8 @@ impl Builder<'_> {
             *known.threads.side(which) += group.threads.len();
             known.total.side(which).add(&sums(&group.total));
             known.own.side(which).add(&sums(&group.own));
-            let mut todo: Vec<(u32, u32)> = projection.roots(group).map(|root| (root, NONE)).collect();
+            let mut todo: Vec<(u32, u32)> =
+                projection.roots(group).map(|root| (root, NONE)).collect();
             while let Some((node, caller)) = todo.pop() {
                 let place = self.node(projection, node, caller, at);
                 let projected = projection.node(node, metric);
@@ -278,9 +284,11 @@ fn whole(side: &Side<'_>, metric: Metric) -> Whole {
     // Filters choose among samples; all that were taken tell how long one of them stands for.
     let parts = || projection.hidden.parts().into_iter().chain([&projection.total]);
     let on_core: u64 = parts().map(|totals| totals.states_ns[State::Run as usize]).sum();
-    let runnable: u64 = on_core + parts().map(|totals| totals.states_ns[State::Rdy as usize]).sum::<u64>();
+    let runnable: u64 =
+        on_core + parts().map(|totals| totals.states_ns[State::Rdy as usize]).sum::<u64>();
     let hits: u64 = parts().map(|totals| totals.cpu_hits).sum();
-    // Waiting for a core is booked to the sample that follows, and differs widely from one to the next.
+    // Waiting for a core is booked to the sample that follows, and differs widely from one to the
+    // next.
     let share_on_core = if runnable > 0 { on_core as f64 / runnable as f64 } else { 1.0 };
     let samples = match metric {
         Metric::Cpu => hits as f64,
@@ -372,7 +380,9 @@ impl Diff {
     pub fn state(&self, row: &Pair<Totals>) -> Option<State> {
         let ns = |state: State| row.map(|totals| totals.states_ns[state as usize]);
         let change = |state: State| self.change_of_state(&ns(state)).change.abs();
-        let most = State::ALL.into_iter().reduce(|best, next| if change(next) > change(best) { next } else { best });
+        let most = State::ALL
+            .into_iter()
+            .reduce(|best, next| if change(next) > change(best) { next } else { best });
         most.filter(|state| change(*state) > 0.0)
     }
 
@@ -395,10 +405,13 @@ impl Diff {
         let next = |node: &u32| Some(self.nodes[*node as usize].next);
         let there = |node: Option<u32>| node.filter(|node| *node != NONE);
         let nodes = std::iter::successors(there(Some(first)), |node| there(next(node)));
-        let mut nodes: Vec<(f64, u32)> =
-            nodes.map(|node| (self.change(&self.nodes[node as usize].total).change.abs(), node)).collect();
+        let mut nodes: Vec<(f64, u32)> = nodes
+            .map(|node| (self.change(&self.nodes[node as usize].total).change.abs(), node))
+            .collect();
         let location = |node: u32| &self.nodes[node as usize].location;
-        nodes.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| by_name(location(a.1), location(b.1))));
+        nodes.sort_by(|a, b| {
+            b.0.total_cmp(&a.0).then_with(|| by_name(location(a.1), location(b.1)))
+        });
         nodes.into_iter().map(|(_, node)| node).collect()
     }
 
@@ -412,13 +425,15 @@ impl Diff {
 
     /// Indexes into [`Diff::functions`], the greatest change of self first.
     pub fn ordered_functions(&self) -> Vec<usize> {
-        let changes: Vec<f64> = self.functions.iter().map(|f| self.change_of(&f.own).change.abs()).collect();
+        let changes: Vec<f64> =
+            self.functions.iter().map(|f| self.change_of(&f.own).change.abs()).collect();
         let mut order: Vec<usize> = (0..self.functions.len()).collect();
         order.sort_by(|a, b| changes[*b].total_cmp(&changes[*a]));
         order
     }
 
-    /// Which nodes are worth drawing: those that changed by at least `least` units more than sampling makes, and their callers.
+    /// Which nodes are worth drawing: those that changed by at least `least` units more than
+    /// sampling makes, and their callers.
     pub fn worth_drawing(&self, least: f64) -> Vec<bool> {
         let mut drawn: Vec<bool> = (self.nodes.iter())
             .map(|node| self.change(&node.total))
@@ -435,14 +450,15 @@ impl Diff {
         drawn
     }
 
-    /// The callers from `node` on that changed by nothing but what the next one did, and the one in which that ends. The name of
-    /// threads inside of a group is in no chain.
+    /// The callers from `node` on that changed by nothing but what the next one did, and the one in
+    /// which that ends. The name of threads inside of a group is in no chain.
     pub fn chain(&self, node: u32, drawn: &[bool]) -> Vec<u32> {
         let mut chain = vec![node];
         let mut last = node;
         let change = |node: u32| self.change(&self.nodes[node as usize].total).change;
         while self.nodes[last as usize].location.kind != FrameKind::Thread {
-            let mut children = self.children(last).into_iter().filter(|child| drawn[*child as usize]);
+            let mut children =
+                self.children(last).into_iter().filter(|child| drawn[*child as usize]);
             let (Some(only), None) = (children.next(), children.next()) else { break };
             if (change(only) - change(last)).abs() > change(last).abs() * 0.05 {
                 break;

@@ -1,4 +1,5 @@
-//! What must hold for the difference of any two profiles, and examples that are small enough to do by hand.
+//! What must hold for the difference of any two profiles, and examples that are small enough to do
+//! by hand.
 
 use proptest::prelude::*;
 
@@ -12,7 +13,11 @@ const INTERVAL: Ns = 10 * MS;
 
 fn location(text: &str) -> Location {
     let (module, function) = text.split_once('!').unwrap_or(("/opt/app", text));
-    Location { module: module.into(), file: Some("/src/app.c".into()), ..Location::named(function, FrameKind::Native) }
+    Location {
+        module: module.into(),
+        file: Some("/src/app.c".into()),
+        ..Location::named(function, FrameKind::Native)
+    }
 }
 
 /// Group, frames outermost first, state, ms, hits.
@@ -31,7 +36,8 @@ fn profile(stacks: &[Stack<'_>], seconds: u64) -> Projection {
     let stacks: Vec<_> = stacks
         .iter()
         .map(|(group, frames, state, ms, hits)| {
-            let frames = frames.split(';').filter(|frame| !frame.is_empty()).map(location).collect();
+            let frames =
+                frames.split(';').filter(|frame| !frame.is_empty()).map(location).collect();
             ((*group).to_owned(), frames, totals(*state, *ms, *hits))
         })
         .collect();
@@ -66,7 +72,8 @@ fn tree(diff: &Diff) -> Vec<String> {
     for group in &diff.groups {
         let change = diff.change_of_group(group).change;
         lines.push(format!("{} {change:.0}", group.name));
-        let mut todo: Vec<(u32, usize)> = diff.roots(group).into_iter().rev().map(|node| (node, 1)).collect();
+        let mut todo: Vec<(u32, usize)> =
+            diff.roots(group).into_iter().rev().map(|node| (node, 1)).collect();
         while let Some((node, depth)) = todo.pop() {
             let known = &diff.nodes[node as usize];
             let change = diff.change(&known.total).change;
@@ -79,8 +86,13 @@ fn tree(diff: &Diff) -> Vec<String> {
 
 #[test]
 fn rows_meet_by_name_and_the_greatest_change_comes_first() {
-    let before =
-        profile(&[("work-", "main;run;fast", State::Run, 300, 30), ("work-", "main;run;slow", State::Run, 700, 70)], 1);
+    let before = profile(
+        &[
+            ("work-", "main;run;fast", State::Run, 300, 30),
+            ("work-", "main;run;slow", State::Run, 700, 70),
+        ],
+        1,
+    );
     let after = profile(
         &[
             ("work-", "main;run;slow", State::Run, 1500, 150),
@@ -92,13 +104,25 @@ fn rows_meet_by_name_and_the_greatest_change_comes_first() {
     let diff = per(&before, &after, Per::Run);
     assert_eq!(
         tree(&diff),
-        ["new- 2000", " main 2000", "  idle 2000", "work- 810", " main 810", "  run 810", "   slow 800", "   fast 10"]
+        [
+            "new- 2000",
+            " main 2000",
+            "  idle 2000",
+            "work- 810",
+            " main 810",
+            "  run 810",
+            "   slow 800",
+            "   fast 10"
+        ]
     );
     assert!(own(&diff, "slow").is_resolved() && !own(&diff, "fast").is_resolved());
     let groups: Vec<_> = diff.ordered_groups().iter().map(|at| &*diff.groups[*at].name).collect();
     assert_eq!(groups, ["new-", "work-"]);
     assert_eq!(diff.groups[0].threads, Pair { before: 0, after: 1 });
-    let functions = diff.ordered_functions().into_iter().map(|at| diff.functions[at].location.function.to_string());
+    let functions = diff
+        .ordered_functions()
+        .into_iter()
+        .map(|at| diff.functions[at].location.function.to_string());
     assert_eq!(functions.take(3).collect::<Vec<_>>(), ["idle", "slow", "fast"]);
     assert_eq!(diff.state(&function(&diff, "idle").own), Some(State::Sleep));
     assert_eq!(diff.state(&function(&diff, "main").own), None);
@@ -132,7 +156,9 @@ fn a_function_is_itself_in_another_folder_but_not_in_another_module_of_one_profi
     let diff = per(&before, &two, Per::Run);
     let mut changes: Vec<(String, f64)> = (diff.functions.iter())
         .filter(|function| *function.location.function == *"init")
-        .map(|function| (function.location.module.to_string(), diff.change_of(&function.own).change))
+        .map(|function| {
+            (function.location.module.to_string(), diff.change_of(&function.own).change)
+        })
         .collect();
     changes.sort_by(|a, b| a.0.cmp(&b.0));
     assert_eq!(changes, [("/opt/lib/liby.so".into(), 70.0), ("/opt/lib/libz.so.1".into(), 0.0)]);
@@ -146,7 +172,8 @@ fn the_numbers_of_processes_and_threads_are_no_part_of_their_names() {
         (Grouping::Name, "worker (43)", "worker (43)", "worker (43)"),
     ] {
         let settings = Settings { grouping, ..Settings::default() };
-        let [before, after] = [before, after].map(|name| profile(&[(name, "f", State::Run, 10, 1)], 1));
+        let [before, after] =
+            [before, after].map(|name| profile(&[(name, "f", State::Run, 10, 1)], 1));
         let diff = of(&before, &after, &settings, Per::Run);
         let names: Vec<&str> = diff.groups.iter().map(|group| &*group.name).collect();
         assert_eq!(names, [name]);
@@ -160,15 +187,18 @@ fn totals_are_measured_unless_stacks_decide_what_is_in_them() {
     let settings = Settings::default();
     let diff = of(&before, &after, &settings, Per::Run);
     assert!(diff.change_of_group(&diff.groups[0]).is_resolved());
-    let by_frame = Settings { grouping: Grouping::Frame(regex::Regex::new("f").expect("one")), ..settings };
+    let by_frame =
+        Settings { grouping: Grouping::Frame(regex::Regex::new("f").expect("one")), ..settings };
     let diff = of(&before, &after, &by_frame, Per::Run);
     assert!(!diff.change_of_group(&diff.groups[0]).is_resolved());
 }
 
 #[test]
 fn a_long_wait_is_sure_and_short_ones_are_not() {
-    let before = profile(&[("a", "f;lock", State::Lock, 1000, 1), ("a", "f;poll", State::Io, 100, 10)], 10);
-    let after = profile(&[("a", "f;lock", State::Lock, 1200, 1), ("a", "f;poll", State::Io, 160, 16)], 10);
+    let before =
+        profile(&[("a", "f;lock", State::Lock, 1000, 1), ("a", "f;poll", State::Io, 100, 10)], 10);
+    let after =
+        profile(&[("a", "f;lock", State::Lock, 1200, 1), ("a", "f;poll", State::Io, 160, 16)], 10);
     let diff = per(&before, &after, Per::Run);
     assert!(own(&diff, "lock").is_resolved(), "{:?}", own(&diff, "lock"));
     assert!(!own(&diff, "poll").is_resolved(), "{:?}", own(&diff, "poll"));
@@ -176,12 +206,14 @@ fn a_long_wait_is_sure_and_short_ones_are_not() {
 
 #[test]
 fn waiting_for_a_core_makes_samples_worth_less() {
-    // On a core for a second, and waiting for one for nine: each sample stands for widely different times.
+    // On a core for a second, and waiting for one for nine: each sample stands for widely different
+    // times.
     let mut busy = totals(State::Run, 1000, 100);
     (busy.wall_ns, busy.states_ns[State::Rdy as usize]) = (10_000 * MS, 9_000 * MS);
     let crowded = by_hand::projection(&[("a".into(), vec![location("f")], busy)]);
     let calm = profile(&[("a", "f", State::Run, 1000, 100)], 1);
-    let samples = |projection: &Projection| per(projection, projection, Per::Run).whole.after.sampled.samples;
+    let samples =
+        |projection: &Projection| per(projection, projection, Per::Run).whole.after.sampled.samples;
     assert_eq!((samples(&crowded), samples(&calm)), (10.0, 100.0));
     let cpu = Settings { metric: Metric::Cpu, ..Settings::default() };
     assert_eq!(of(&crowded, &crowded, &cpu, Per::Run).whole.after.sampled.samples, 100.0);
@@ -190,11 +222,17 @@ fn waiting_for_a_core_makes_samples_worth_less() {
 #[test]
 fn lines_are_drawn_where_something_changed_beyond_noise() {
     let before = profile(
-        &[("w", "main;run;turn;slow", State::Run, 1000, 100), ("w", "main;run;quiet", State::Run, 1000, 100)],
+        &[
+            ("w", "main;run;turn;slow", State::Run, 1000, 100),
+            ("w", "main;run;quiet", State::Run, 1000, 100),
+        ],
         3,
     );
     let after = profile(
-        &[("w", "main;run;turn;slow", State::Run, 2000, 200), ("w", "main;run;quiet", State::Run, 1010, 101)],
+        &[
+            ("w", "main;run;turn;slow", State::Run, 2000, 200),
+            ("w", "main;run;quiet", State::Run, 1010, 101),
+        ],
         3,
     );
     let diff = per(&before, &after, Per::Run);
@@ -207,8 +245,10 @@ fn lines_are_drawn_where_something_changed_beyond_noise() {
     shown.sort();
     assert_eq!(shown, ["main", "run", "slow", "turn"]);
     let root = diff.roots(&diff.groups[0])[0];
-    let chain =
-        diff.chain(root, &drawn).into_iter().map(|node| diff.nodes[node as usize].location.function.to_string());
+    let chain = diff
+        .chain(root, &drawn)
+        .into_iter()
+        .map(|node| diff.nodes[node as usize].location.function.to_string());
     assert_eq!(chain.collect::<Vec<_>>(), ["main", "run", "turn", "slow"]);
     assert!(names(&diff.worth_drawing(2000.0)).is_empty());
 }
@@ -221,7 +261,8 @@ struct Random {
 }
 
 const GROUPS: &[&str] = &["work-", "main", "pool-"];
-const FRAMES: &[&str] = &["main", "run", "/lib/a.so!init", "/lib/b.so!init", "/tmp/b.so!init", "turn"];
+const FRAMES: &[&str] =
+    &["main", "run", "/lib/a.so!init", "/lib/b.so!init", "/tmp/b.so!init", "turn"];
 
 fn random() -> impl Strategy<Value = Vec<Random>> {
     let stack = (
@@ -231,8 +272,13 @@ fn random() -> impl Strategy<Value = Vec<Random>> {
         (0u64..40, 0u64..40),
     );
     let stack = stack.prop_map(|(group, frames, (state, wall, cpu), (cpu_hits, waits))| {
-        let mut own =
-            Totals { wall_ns: wall * MS, cpu_ns: cpu * MS, hits: cpu_hits + waits, cpu_hits, ..Totals::default() };
+        let mut own = Totals {
+            wall_ns: wall * MS,
+            cpu_ns: cpu * MS,
+            hits: cpu_hits + waits,
+            cpu_hits,
+            ..Totals::default()
+        };
         own.states_ns[state] = own.wall_ns;
         Random { group, frames, own }
     });
@@ -255,10 +301,13 @@ fn projected(stacks: &[Random], seconds: u64) -> Projection {
 fn settings() -> impl Strategy<Value = (Settings, Per)> {
     let by = prop::sample::select(vec![RollUp::Function, RollUp::Line]);
     (prop::sample::select(Metric::ALL.to_vec()), by, prop::sample::select(Per::ALL.to_vec()))
-        .prop_map(|(metric, roll_up, per)| (Settings { metric, roll_up, ..Settings::default() }, per))
+        .prop_map(|(metric, roll_up, per)| {
+            (Settings { metric, roll_up, ..Settings::default() }, per)
+        })
 }
 
-/// Every change, by what it is of: groups, paths of nodes, functions. One name may be that of several, in other modules.
+/// Every change, by what it is of: groups, paths of nodes, functions. One name may be that of
+/// several, in other modules.
 fn changes(diff: &Diff) -> Vec<(String, Change)> {
     let mut changes: Vec<(String, Change)> = Vec::new();
     for group in &diff.groups {
@@ -274,8 +323,12 @@ fn changes(diff: &Diff) -> Vec<(String, Change)> {
         }
     }
     for function in &diff.functions {
-        changes.push((format!("{} self", function.location.function), diff.change_of(&function.own)));
-        changes.push((format!("{} total", function.location.function), diff.change_of(&function.total)));
+        changes
+            .push((format!("{} self", function.location.function), diff.change_of(&function.own)));
+        changes.push((
+            format!("{} total", function.location.function),
+            diff.change_of(&function.total),
+        ));
     }
     sort(&mut changes);
     changes
@@ -283,7 +336,8 @@ fn changes(diff: &Diff) -> Vec<(String, Change)> {
 
 fn sort(changes: &mut [(String, Change)]) {
     let place = |(name, change): &(String, Change)| {
-        let figures = [change.before, change.after, change.low, change.high].map(|figure| figure.to_bits());
+        let figures =
+            [change.before, change.after, change.low, change.high].map(|figure| figure.to_bits());
         (name.clone(), figures)
     };
     changes.sort_by_key(place);

@@ -1,7 +1,8 @@
 //! Buckets of several profiles as those of one, within the bounds of one.
 //!
-//! Buckets that are in nobody's way stay what they are. Where some overlap, all that do are put into spans as wide as the
-//! widest of them, each into the one in which its middle lies: its place shifts by less than that, and no total changes.
+//! Buckets that are in nobody's way stay what they are. Where some overlap, all that do are put
+//! into spans as wide as the widest of them, each into the one in which its middle lies: its place
+//! shifts by less than that, and no total changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,7 +39,8 @@ impl Joined {
         }
     }
 
-    /// The groups of names, by which facts are folded where names are too many; what was known stays.
+    /// The groups of names, by which facts are folded where names are too many; what was known
+    /// stays.
     pub fn set_groups(&mut self, groups: &[NameId]) {
         self.groups.extend(groups.get(self.groups.len()..).unwrap_or_default());
     }
@@ -46,16 +48,20 @@ impl Joined {
     /// To the sum of everything.
     pub fn add_to_all(&mut self, key: &FactKey, weights: &Weights) {
         self.cumulative.entry(key).add(weights);
-        let most = (self.limits.history_bytes / 4 / BYTES_PER_FACT).min(self.limits.cumulative_facts).max(64);
+        let most = (self.limits.history_bytes / 4 / BYTES_PER_FACT)
+            .min(self.limits.cumulative_facts)
+            .max(64);
         if self.cumulative.len() > most {
-            self.folded += self.cumulative.fold(most / 4 * 3, most / 4 * 3, self.other, &self.groups);
+            self.folded +=
+                self.cumulative.fold(most / 4 * 3, most / 4 * 3, self.other, &self.groups);
         }
     }
 
     /// The buckets of one profile, by time.
     pub fn join(&mut self, buckets: Vec<Arc<Packed>>) {
         let known = std::mem::take(&mut self.buckets);
-        let mut all: Vec<(Arc<Packed>, Of)> = known.into_iter().map(|bucket| (bucket, Of::Known)).collect();
+        let mut all: Vec<(Arc<Packed>, Of)> =
+            known.into_iter().map(|bucket| (bucket, Of::Known)).collect();
         all.extend(buckets.into_iter().map(|bucket| (bucket, Of::New)));
         all.sort_by_key(|(bucket, _)| (bucket.start, bucket.end));
         let mut together: Vec<(Arc<Packed>, Of)> = Vec::new();
@@ -79,7 +85,8 @@ impl Joined {
         if let [(alone, _)] = together.as_slice() {
             return self.buckets.push(alone.clone());
         }
-        let widest = together.iter().map(|(bucket, _)| bucket.end - bucket.start).max().unwrap_or(1).max(1);
+        let widest =
+            together.iter().map(|(bucket, _)| bucket.end - bucket.start).max().unwrap_or(1).max(1);
         let mut spans: BTreeMap<Ns, Vec<(Arc<Packed>, Of)>> = BTreeMap::new();
         for (bucket, of) in together {
             let middle = bucket.start + (bucket.end - bucket.start) / 2;
@@ -90,7 +97,8 @@ impl Joined {
             let begin = start + nth * widest;
             let facts = rename(facts(&parts), |key| key);
             let hard = self.limits.facts_per_bucket.saturating_mul(10);
-            let (facts, folded) = fold(facts, self.limits.facts_per_bucket, hard, self.other, &self.groups);
+            let (facts, folded) =
+                fold(facts, self.limits.facts_per_bucket, hard, self.other, &self.groups);
             self.folded += folded;
             self.buckets.push(Arc::new(Packed::new(begin, (begin + widest).min(end), facts)));
         }
@@ -115,9 +123,11 @@ impl Joined {
 
     /// The buckets, and the sum of everything.
     pub fn take(&mut self) -> (Vec<Packed>, Vec<Fact>) {
-        let again = |bucket: Arc<Packed>| Packed::new(bucket.start, bucket.end, bucket.iter().collect());
+        let again =
+            |bucket: Arc<Packed>| Packed::new(bucket.start, bucket.end, bucket.iter().collect());
         let buckets = std::mem::take(&mut self.buckets);
-        let buckets = buckets.into_iter().map(|bucket| Arc::try_unwrap(bucket).unwrap_or_else(again));
+        let buckets =
+            buckets.into_iter().map(|bucket| Arc::try_unwrap(bucket).unwrap_or_else(again));
         (buckets.collect(), self.cumulative.facts().iter().copied().collect())
     }
 }
@@ -129,7 +139,8 @@ enum Of {
     New,
 }
 
-/// Of parts that come by time. A wait that is open in a later one of the same profile was counted in the first.
+/// Of parts that come by time. A wait that is open in a later one of the same profile was counted
+/// in the first.
 fn facts(parts: &[(Arc<Packed>, Of)]) -> Vec<Fact> {
     let mut facts = Vec::new();
     let (mut known, mut new) = (false, false);

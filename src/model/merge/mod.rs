@@ -1,8 +1,10 @@
-//! Several profiles -> one: of many hosts, or of one program at several times. Pure: facts add up, and no sum changes.
+//! Several profiles -> one: of many hosts, or of one program at several times. Pure: facts add up,
+//! and no sum changes.
 //!
-//! Names decide what is the same: functions, threads' names. A thread stays itself, and stays apart from one of another host that has
-//! its numbers: where two hosts have a process with one number, that of the second goes by a number that no process can have
-//! (above [`PID_MAX`]), and the notice says which. History is put together by the clocks on the walls.
+//! Names decide what is the same: functions, threads' names. A thread stays itself, and stays apart
+//! from one of another host that has its numbers: where two hosts have a process with one number,
+//! that of the second goes by a number that no process can have (above [`PID_MAX`]), and the notice
+//! says which. History is put together by the clocks on the walls.
 //!
 //! ```text
 //! mod      tables, threads, conditions
@@ -60,7 +62,9 @@ pub enum Unfit {
 impl fmt::Display for Unfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Unfit::Clock => "it is of a time more than 18 years from the first profile's; leave it out",
+            Unfit::Clock => {
+                "it is of a time more than 18 years from the first profile's; leave it out"
+            }
             Unfit::Times => "its times are longer than any program ran; leave it out",
         })
     }
@@ -155,8 +159,9 @@ impl Merger {
 
     pub fn add(&mut self, snapshot: &Snapshot) -> Result<(), Unfit> {
         let sums = sums(&snapshot.history);
-        let with =
-            |sum: u64, more: Option<u64>| more.and_then(|more| sum.checked_add(more)).filter(|sum| *sum <= SUM_MAX);
+        let with = |sum: u64, more: Option<u64>| {
+            more.and_then(|more| sum.checked_add(more)).filter(|sum| *sum <= SUM_MAX)
+        };
         let (Some(wall), Some(cpu)) = (with(self.sums.0, sums.0), with(self.sums.1, sums.1)) else {
             return Err(Unfit::Times);
         };
@@ -177,8 +182,14 @@ impl Merger {
         self.session.get_or_insert_with(|| Session::clone(session));
         self.add_health(&snapshot.health);
 
-        let mut carry =
-            Carry { snapshot, merger: self, host, later, stacks: FxHashMap::default(), names: FxHashMap::default() };
+        let mut carry = Carry {
+            snapshot,
+            merger: self,
+            host,
+            later,
+            stacks: FxHashMap::default(),
+            names: FxHashMap::default(),
+        };
         carry.targets();
         carry.threads();
         carry.history();
@@ -187,8 +198,8 @@ impl Merger {
         Ok(())
     }
 
-    /// What this profile's moments are later by on the clock of all. The first one keeps its own beginnings of seconds; others
-    /// are moved by up to half a second, so that buckets meet.
+    /// What this profile's moments are later by on the clock of all. The first one keeps its own
+    /// beginnings of seconds; others are moved by up to half a second, so that buckets meet.
     fn later(&mut self, snapshot: &Snapshot) -> Result<i128, Unfit> {
         let session = &snapshot.session;
         let (started, at) = snapshot.history.span();
@@ -209,8 +220,10 @@ impl Merger {
         let far = |moment: Ns| (i128::from(moment) + later - i128::from(BEGIN)).abs() > APART_MAX;
         // Buckets come by time.
         let history = &snapshot.history;
-        let ends =
-            [history.sealed().last().map(|bucket| bucket.end), history.open().next_back().map(|bucket| bucket.end)];
+        let ends = [
+            history.sealed().last().map(|bucket| bucket.end),
+            history.open().next_back().map(|bucket| bucket.end),
+        ];
         let moments = [started, at, snapshot.at, session.started, history.oldest()].into_iter();
         if moments.chain(ends.into_iter().flatten()).any(far) {
             if self.profiles == 0 {
@@ -252,17 +265,22 @@ impl Merger {
         free
     }
 
-    /// All of it, and what does not match between the profiles, a sentence each. `None`: nothing was added.
+    /// All of it, and what does not match between the profiles, a sentence each. `None`: nothing
+    /// was added.
     pub fn finish(mut self) -> Option<(Snapshot, Vec<String>)> {
         let session = self.session.take()?;
         let tables = self.interner.tables();
         let notes = self.notes(&tables);
-        let notice = (!notes.is_empty()).then(|| clean(&notes.join("; "), 4 * TEXT_MAX).into_owned().into());
+        let notice =
+            (!notes.is_empty()).then(|| clean(&notes.join("; "), 4 * TEXT_MAX).into_owned().into());
         let hosts = self.hosts;
         let on_host = |(target, host): (Target, usize)| match hosts.0.len() {
             0 | 1 => target,
             _ if hosts.0[host].is_empty() => target,
-            _ => Target { command: format!("{} on {}", target.command, hosts.0[host]).into(), ..target },
+            _ => Target {
+                command: format!("{} on {}", target.command, hosts.0[host]).into(),
+                ..target
+            },
         };
         let started = self.spans.iter().map(|span| span.0).min().unwrap_or(0);
         let at = self.spans.iter().map(|span| span.1).max().unwrap_or(0);
@@ -279,7 +297,8 @@ impl Merger {
             ..session
         };
         let mut health = self.health;
-        health.folded_facts = health.folded_facts.saturating_add(self.history.folded + self.interner.refused());
+        health.folded_facts =
+            health.folded_facts.saturating_add(self.history.folded + self.interner.refused());
         health.dropped_buckets = health.dropped_buckets.saturating_add(self.history.dropped);
         let (sealed, cumulative) = self.history.take();
         let snapshot = Snapshot {
@@ -289,7 +308,13 @@ impl Merger {
             capture: self.captures.text().into(),
             health,
             tables,
-            history: History::from_parts(Parts { started, at, sealed, open: Vec::new(), cumulative })?,
+            history: History::from_parts(Parts {
+                started,
+                at,
+                sealed,
+                open: Vec::new(),
+                cumulative,
+            })?,
             threads: self.threads.into_values().collect(),
             notice,
             stopped: false,
@@ -297,7 +322,8 @@ impl Merger {
         Some((snapshot, notes))
     }
 
-    /// How much of the time between the first and the last no profile is of, and all of that time, ns.
+    /// How much of the time between the first and the last no profile is of, and all of that time,
+    /// ns.
     fn gaps(&self) -> (Ns, Ns) {
         let mut spans = self.spans.clone();
         spans.sort_unstable();
@@ -339,9 +365,13 @@ impl Merger {
         }
         let builds = tables.builds();
         let several = builds.iter().filter(|(_, builds)| builds.len() > 1);
-        let several: Vec<String> = several.map(|(module, builds)| format!("{} of {module}", builds.len())).collect();
+        let several: Vec<String> =
+            several.map(|(module, builds)| format!("{} of {module}", builds.len())).collect();
         if !several.is_empty() {
-            notes.push(format!("several builds of one file: {}", clean(&several.join(", "), TEXT_MAX)));
+            notes.push(format!(
+                "several builds of one file: {}",
+                clean(&several.join(", "), TEXT_MAX)
+            ));
         }
         let mut renamed: Vec<_> = self.pids.iter().filter(|((_, pid), now)| pid != *now).collect();
         renamed.sort_by_key(|(_, now)| **now);
@@ -349,17 +379,22 @@ impl Merger {
             "" => "an unknown host",
             host => host,
         };
-        let names = renamed.iter().map(|((of, pid), now)| format!("{pid} of {} is {now}", host(*of)));
+        let names =
+            renamed.iter().map(|((of, pid), now)| format!("{pid} of {} is {now}", host(*of)));
         let names: Vec<String> = names.take(5).collect();
         if !names.is_empty() {
             let more = if renamed.len() > names.len() { ", ..." } else { "" };
-            notes.push(format!("processes with one number on several hosts: {}{more}", names.join(", ")));
+            notes.push(format!(
+                "processes with one number on several hosts: {}{more}",
+                names.join(", ")
+            ));
         }
         if self.left_out > 0 {
             notes.push(format!("{} more processes are not listed", self.left_out));
         }
         if self.history.folded + self.interner.refused() > 0 || self.history.dropped > 0 {
-            let (folded, dropped) = (self.history.folded + self.interner.refused(), self.history.dropped);
+            let (folded, dropped) =
+                (self.history.folded + self.interner.refused(), self.history.dropped);
             notes.push(format!("{folded} facts were folded into (other), and {dropped} spans of history dropped, to stay within the memory of one session"));
         }
         notes
@@ -375,7 +410,11 @@ fn sums(history: &History) -> (Option<u64>, Option<u64>) {
         )
     };
     let none = (Some(0), Some(0));
-    let sealed = history.sealed().iter().flat_map(|bucket| bucket.iter()).fold(none, |sums, (_, w)| add(sums, &w));
+    let sealed = history
+        .sealed()
+        .iter()
+        .flat_map(|bucket| bucket.iter())
+        .fold(none, |sums, (_, w)| add(sums, &w));
     let cumulative = history.cumulative().iter().fold(none, |sums, (_, w)| add(sums, w));
     let greater = |a: Option<u64>, b: Option<u64>| Some(a?.max(b?));
     let all = (greater(sealed.0, cumulative.0), greater(sealed.1, cumulative.1));
@@ -421,7 +460,8 @@ impl Carry<'_> {
         for now in self.snapshot.threads.iter() {
             let thread = self.thread(now.thread);
             let (name, stack) = (self.name(now.name), self.stack(now.stack));
-            let now = ThreadNow { thread, name, stack, since: moved(now.since, self.later), ..*now };
+            let now =
+                ThreadNow { thread, name, stack, since: moved(now.since, self.later), ..*now };
             let newest = self.merger.threads.entry(thread).or_insert(now);
             if newest.since <= now.since {
                 *newest = now;
@@ -453,7 +493,11 @@ impl Carry<'_> {
                 facts.push((key, weights));
             }
             let (start, end) = (moved(bucket.start, self.later), moved(bucket.end, self.later));
-            buckets.push(Arc::new(Packed::new(start, end, super::fact_table::rename(facts, |key| key))));
+            buckets.push(Arc::new(Packed::new(
+                start,
+                end,
+                super::fact_table::rename(facts, |key| key),
+            )));
         }
         self.merger.history.join(buckets);
     }
@@ -468,7 +512,8 @@ impl Carry<'_> {
     }
 
     fn weights(&self, weights: &Weights) -> Weights {
-        let longest_from = if weights.longest_ns > 0 { moved(weights.longest_from, self.later) } else { 0 };
+        let longest_from =
+            if weights.longest_ns > 0 { moved(weights.longest_from, self.later) } else { 0 };
         Weights { longest_from, ..*weights }
     }
 
@@ -479,7 +524,10 @@ impl Carry<'_> {
     fn name(&mut self, name: NameId) -> NameId {
         let tables = &self.snapshot.tables;
         let interner = &mut self.merger.interner;
-        let carried = *self.names.entry(name).or_insert_with(|| interner.text(tables.name(name), tables.kind(name)));
+        let carried = *self
+            .names
+            .entry(name)
+            .or_insert_with(|| interner.text(tables.name(name), tables.kind(name)));
         self.merger.history.set_groups(interner.groups());
         carried
     }
@@ -510,8 +558,12 @@ impl Carry<'_> {
             return *known;
         }
         let raw = match frames.len() as u32 {
-            _ if *named == Named::unnamed(RawFrame::marker(Marker::Other)) => RawFrame::marker(Marker::Other),
-            nth if is_marker && nth <= FileId::MAX => RawFrame::marker_in(Marker::Other, FileId(nth)),
+            _ if *named == Named::unnamed(RawFrame::marker(Marker::Other)) => {
+                RawFrame::marker(Marker::Other)
+            }
+            nth if is_marker && nth <= FileId::MAX => {
+                RawFrame::marker_in(Marker::Other, FileId(nth))
+            }
             nth => RawFrame::new(FrameCode::Runtime { id: nth.into() }),
         };
         frames.insert(called, raw);

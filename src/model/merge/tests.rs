@@ -42,7 +42,8 @@ fn recorded_with(run: &Run, limits: Limits) -> Snapshot {
     for (after, tid, what, stack) in &run.steps {
         at += after * MS;
         ran[*tid as usize] += after * MS / 2;
-        let code = |offset| RawFrame::new(FrameCode::Code { file: FileId(1), offset, exact: false });
+        let code =
+            |offset| RawFrame::new(FrameCode::Code { file: FileId(1), offset, exact: false });
         let seen = match CALLS[*what] {
             None => Seen::OnCpu,
             Some(number) => Seen::Blocked(Syscall { number, args: [0; 6] }),
@@ -58,8 +59,14 @@ fn recorded_with(run: &Run, limits: Limits) -> Snapshot {
             recovered: false,
         }));
         let losses = Losses { samples: 1 + at / SECOND, dropped: 3, ..Losses::default() };
-        let tick =
-            Tick { at, pid: run.pid, late_ns: 0, process_cpu_ns: None, interval_ns: run.interval_ms * MS, losses };
+        let tick = Tick {
+            at,
+            pid: run.pid,
+            late_ns: 0,
+            process_cpu_ns: None,
+            interval_ns: run.interval_ms * MS,
+            losses,
+        };
         recorder.apply(&Event::Tick(tick));
     }
     let view = recorder.view();
@@ -110,16 +117,19 @@ fn merged(snapshots: &[&Snapshot]) -> Snapshot {
     merged_within(snapshots, Limits::default()).0
 }
 
-/// By thread (without its process where that may go by another number), its name, the names of frames, and state.
+/// By thread (without its process where that may go by another number), its name, the names of
+/// frames, and state.
 type Sums = BTreeMap<(u32, String, String, String), Weights>;
 
 fn sums_of(snapshot: &Snapshot, range: Range, sums: &mut Sums) -> (Ns, Ns) {
     let tables = &snapshot.tables;
     snapshot.history.read(range, snapshot.at, &mut |key, weights| {
         let frames = tables.frames_innermost_first(key.stack);
-        let frames: Vec<&str> = frames.map(|frame| &*tables.named(frame).locations[0].function).collect();
+        let frames: Vec<&str> =
+            frames.map(|frame| &*tables.named(frame).locations[0].function).collect();
         let state = key.state.resolve(tables.futex_kind(key.stack)).word();
-        let key = (key.thread.tid, tables.name(key.name).to_string(), frames.join(";"), state.to_owned());
+        let key =
+            (key.thread.tid, tables.name(key.name).to_string(), frames.join(";"), state.to_owned());
         // Moments are compared elsewhere: of equal waits in two profiles either may be told.
         sums.entry(key).or_default().add(&Weights { longest_from: 0, ..*weights });
     })
@@ -143,9 +153,17 @@ fn threads(snapshot: &Snapshot) -> BTreeSet<ThreadKey> {
 
 fn run() -> impl Strategy<Value = Run> {
     // Up to minutes between two looks, so that some histories have wider buckets.
-    let step = (prop_oneof![4 => 1u64..400, 1 => 400u64..90_000], 1u32..6, 0..CALLS.len(), 10u64..14);
+    let step =
+        (prop_oneof![4 => 1u64..400, 1 => 400u64..90_000], 1u32..6, 0..CALLS.len(), 10u64..14);
     (0usize..3, 1u32..3, 0u64..200_000, 0u64..5_000, prop::collection::vec(step, 1..60), 5u64..20)
-        .prop_map(|(host, pid, began, clock, steps, interval_ms)| Run { host, pid, began, clock, steps, interval_ms })
+        .prop_map(|(host, pid, began, clock, steps, interval_ms)| Run {
+            host,
+            pid,
+            began,
+            clock,
+            steps,
+            interval_ms,
+        })
 }
 
 proptest! {
@@ -219,7 +237,8 @@ fn plain(host: usize, began: u64) -> Run {
 
 #[test]
 fn what_does_not_match_is_told() {
-    let (here, mut there) = (recorded(&plain(1, 0)), recorded(&Run { interval_ms: 20, ..plain(2, 0) }));
+    let (here, mut there) =
+        (recorded(&plain(1, 0)), recorded(&Run { interval_ms: 20, ..plain(2, 0) }));
     there.capture = "perf".into();
     let (both, notes) = merged_within(&[&here, &there], Limits::default());
     let expected = [
@@ -230,7 +249,8 @@ fn what_does_not_match_is_told() {
         "processes with one number on several hosts: 7 of node2 is 4194305",
     ];
     assert_eq!(notes, expected);
-    let commands: Vec<(u32, &str)> = both.targets.iter().map(|target| (target.pid, &*target.command)).collect();
+    let commands: Vec<(u32, &str)> =
+        both.targets.iter().map(|target| (target.pid, &*target.command)).collect();
     assert_eq!(commands, [(7, "app on node1"), (4194305, "app on node2")]);
     assert_eq!((&*both.session.host, both.session.cores_milli), ("node1, node2", 4000));
     assert_eq!(both.resolution(), 20 * MS);
@@ -239,14 +259,19 @@ fn what_does_not_match_is_told() {
 
 #[test]
 fn what_was_at_one_time_is_in_one_piece_of_history() {
-    let second =
-        |snapshot: &Snapshot| snapshot.history.sealed().iter().map(|b| (b.end - b.start) / SECOND).collect::<Vec<_>>();
+    let second = |snapshot: &Snapshot| {
+        snapshot.history.sealed().iter().map(|b| (b.end - b.start) / SECOND).collect::<Vec<_>>()
+    };
     // Half a second apart, on clocks of their own: seconds meet.
     let both = merged(&[&recorded(&plain(1, 0)), &recorded(&Run { clock: 777, ..plain(2, 300) })]);
     assert_eq!(second(&both), [1, 1]);
     // A minute later: one after the other.
-    let (apart, notes) = merged_within(&[&recorded(&plain(1, 60_000)), &recorded(&plain(1, 0))], Limits::default());
-    assert_eq!(notes[1], "no profile is of 58.0 of these 62.0 s, which figures per elapsed time count, too");
+    let (apart, notes) =
+        merged_within(&[&recorded(&plain(1, 60_000)), &recorded(&plain(1, 0))], Limits::default());
+    assert_eq!(
+        notes[1],
+        "no profile is of 58.0 of these 62.0 s, which figures per elapsed time count, too"
+    );
     assert_eq!(second(&apart), [1, 1, 1, 1]);
     let (from, till) = apart.history.span();
     assert_eq!((till - from) / SECOND, 62);
@@ -280,8 +305,12 @@ fn what_is_no_time_is_refused_and_changes_nothing() {
 fn a_profile_without_a_date_begins_with_the_others() {
     let own = recorded(&plain(1, 0));
     let mut foreign = recorded(&Run { clock: 99, ..plain(2, 0) });
-    let unknown =
-        Session { version: String::new(), host: String::new(), started_unix_ns: 0, ..Session::clone(&foreign.session) };
+    let unknown = Session {
+        version: String::new(),
+        host: String::new(),
+        started_unix_ns: 0,
+        ..Session::clone(&foreign.session)
+    };
     foreign.session = unknown.into();
     for order in [[&own, &foreign], [&foreign, &own]] {
         let (both, notes) = merged_within(&order, Limits::default());
@@ -342,8 +371,11 @@ fn second_report() -> Snapshot {
 #[test]
 fn a_wait_from_before_a_profile_is_one_hit_of_it_in_any_range() {
     let (first, second) = (recorded(&plain(1, 0)), second_report());
-    let open: u32 =
-        second.history.open().flat_map(|bucket| bucket.iter().map(|(_, w)| w.open).collect::<Vec<_>>()).sum();
+    let open: u32 = second
+        .history
+        .open()
+        .flat_map(|bucket| bucket.iter().map(|(_, w)| w.open).collect::<Vec<_>>())
+        .sum();
     assert!(open > 0, "it goes on");
     let both = merged(&[&first, &second]);
     for range in [ALL, Range::Rolling(1 << 59)] {
@@ -389,5 +421,10 @@ fn builds_of_one_file_stay_apart() {
     let alone = [frames(&merged(&[&old]), "01"), frames(&merged(&[&new]), "02")];
     assert!(alone[0] > 2, "{alone:?}");
     assert_eq!([frames(&both, "01"), frames(&both, "02")], alone);
-    assert!(merged_within(&[&old, &old], Limits::default()).1.iter().all(|note| !note.contains("builds")));
+    assert!(
+        merged_within(&[&old, &old], Limits::default())
+            .1
+            .iter()
+            .all(|note| !note.contains("builds"))
+    );
 }

@@ -10,8 +10,8 @@ use super::{Group, GroupThread, Projection, Totals};
 use crate::model::frame::{ThreadKey, ThreadKind};
 use crate::model::tables::Location;
 
-/// Stacks of groups: the group's name, its frames outermost first (none: all hidden), and the stack's time. Every group
-/// is one thread, every location a row of its own.
+/// Stacks of groups: the group's name, its frames outermost first (none: all hidden), and the
+/// stack's time. Every group is one thread, every location a row of its own.
 pub fn projection(stacks: &[(String, Vec<Location>, Totals)]) -> Projection {
     let mut projection = Projection::nothing();
     let mut nodes = Nodes::default();
@@ -22,9 +22,16 @@ pub fn projection(stacks: &[(String, Vec<Location>, Totals)]) -> Projection {
         let groups = &mut projection.groups;
         let nth = groups.iter().position(|g| *g.name == **name).unwrap_or_else(|| {
             let thread = ThreadKey { pid: 42, tid: 100 + groups.len() as u32, start: 5 };
-            let threads = vec![GroupThread { thread, name: name.as_str().into(), kind: ThreadKind::Plain }];
+            let threads =
+                vec![GroupThread { thread, name: name.as_str().into(), kind: ThreadKind::Plain }];
             let (total, own) = (Totals::default(), Totals::default());
-            groups.push(Group { name: name.as_str().into(), threads, total, own, first_root: NONE });
+            groups.push(Group {
+                name: name.as_str().into(),
+                threads,
+                total,
+                own,
+                first_root: NONE,
+            });
             groups.len() - 1
         });
         let group = &mut groups[nth];

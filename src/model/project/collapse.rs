@@ -13,8 +13,9 @@ pub struct Chain {
     pub swallowed: u32,
 }
 
-/// The line that starts at `node`: a node with self under 0.5 % of the range and one child with at least 95 % of its
-/// total is swallowed by that child's line. Starting anywhere inside a chain gives the same `last`.
+/// The line that starts at `node`: a node with self under 0.5 % of the range and one child with at
+/// least 95 % of its total is swallowed by that child's line. Starting anywhere inside a chain
+/// gives the same `last`.
 pub fn chain(ordered: &Ordered<'_>, node: u32) -> Chain {
     let mut chain = Chain { last: node, swallowed: 0 };
     while let Some(child) = swallowed_by(ordered, chain.last) {
@@ -23,8 +24,9 @@ pub fn chain(ordered: &Ordered<'_>, node: u32) -> Chain {
     chain
 }
 
-/// The child that takes the node's line, one step of [`chain`]: for a view that also draws what branches off a chain.
-/// A marker keeps its line: that a stack was cut must stay to be seen. So does the name of threads inside of a group.
+/// The child that takes the node's line, one step of [`chain`]: for a view that also draws what
+/// branches off a chain. A marker keeps its line: that a stack was cut must stay to be seen. So
+/// does the name of threads inside of a group.
 pub fn swallowed_by(ordered: &Ordered<'_>, node: u32) -> Option<u32> {
     let projection = ordered.projection;
     if matches!(projection.name(node).kind, FrameKind::Marker | FrameKind::Thread) {
@@ -45,13 +47,15 @@ fn dominant(ordered: &Ordered<'_>, children: Siblings<'_>, whole: u64) -> Option
 /// Of equals the one that is drawn first.
 pub fn heaviest(ordered: &Ordered<'_>, nodes: impl Iterator<Item = u32>) -> Option<u32> {
     nodes.reduce(|best, next| {
-        let first = ordered.value(next).cmp(&ordered.value(best)).then_with(|| ordered.by_node(best, next));
+        let first =
+            ordered.value(next).cmp(&ordered.value(best)).then_with(|| ordered.by_node(best, next));
         if first.is_gt() { next } else { best }
     })
 }
 
-/// The nodes to open so that the hottest path of a group shows down to its first fork: from the outermost to the fork
-/// itself. A node forks when it has several children and none has 95 % of it. Empty where the group itself forks.
+/// The nodes to open so that the hottest path of a group shows down to its first fork: from the
+/// outermost to the fork itself. A node forks when it has several children and none has 95 % of it.
+/// Empty where the group itself forks.
 pub fn hottest_path(ordered: &Ordered<'_>, group: usize) -> Vec<u32> {
     let projection = ordered.projection;
     let group = &projection.groups[group];
@@ -70,12 +74,15 @@ pub fn hottest_path(ordered: &Ordered<'_>, group: usize) -> Vec<u32> {
     path
 }
 
-/// The group to open at start, an index into [`Projection::groups`]; of equals the one that is drawn first.
+/// The group to open at start, an index into [`Projection::groups`]; of equals the one that is
+/// drawn first.
 pub fn hottest_group(ordered: &Ordered<'_>) -> Option<usize> {
     let groups = &ordered.projection.groups;
     let value = |group: usize| groups[group].total.value(ordered.metric);
     (0..groups.len()).reduce(|best, next| {
-        let first = value(next).cmp(&value(best)).then_with(|| ordered.by_group(&groups[best], &groups[next]));
+        let first = value(next)
+            .cmp(&value(best))
+            .then_with(|| ordered.by_group(&groups[best], &groups[next]));
         if first.is_gt() { next } else { best }
     })
 }

@@ -1,5 +1,5 @@
-//! Sums of many rows, one list per figure. A row's [`Totals`] have a place for every state, and most rows are in one
-//! or two of them: only states that occur at all have a list.
+//! Sums of many rows, one list per figure. A row's [`Totals`] have a place for every state, and
+//! most rows are in one or two of them: only states that occur at all have a list.
 
 use super::Totals;
 use crate::model::frame::Ns;
@@ -60,7 +60,9 @@ impl Columns {
             cpu_hits: self.cpu_hits[at],
             longest_ns,
             longest_from,
-            states_ns: std::array::from_fn(|state| self.states_ns[state].get(at).copied().unwrap_or_default()),
+            states_ns: std::array::from_fn(|state| {
+                self.states_ns[state].get(at).copied().unwrap_or_default()
+            }),
         }
     }
 
@@ -88,13 +90,21 @@ impl Columns {
     /// Gives every row its children's sums; `parents` come before their children.
     pub fn add_up(&mut self, parents: &[u32]) {
         let Columns { wall_ns, cpu_ns, off_ns, hits, cpu_hits, longest: waits, states_ns } = self;
-        for column in [wall_ns, cpu_ns, off_ns, hits, cpu_hits].into_iter().chain(states_ns).filter(|c| !c.is_empty()) {
-            for (row, parent) in parents.iter().enumerate().rev().filter(|(_, parent)| **parent != NONE) {
+        for column in [wall_ns, cpu_ns, off_ns, hits, cpu_hits]
+            .into_iter()
+            .chain(states_ns)
+            .filter(|c| !c.is_empty())
+        {
+            for (row, parent) in
+                parents.iter().enumerate().rev().filter(|(_, parent)| **parent != NONE)
+            {
                 column[*parent as usize] += column[row];
             }
         }
         if !waits.is_empty() {
-            for (row, parent) in parents.iter().enumerate().rev().filter(|(_, parent)| **parent != NONE) {
+            for (row, parent) in
+                parents.iter().enumerate().rev().filter(|(_, parent)| **parent != NONE)
+            {
                 let wait = waits[row];
                 longest(&mut waits[*parent as usize], wait);
             }

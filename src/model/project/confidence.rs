@@ -14,16 +14,16 @@ const Z: f64 = 1.959_963_984_540_054;
 /// How sure a row is.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Confidence {
-    /// Bounds of the row's share, 0..=1: Wilson's 95 % interval of its on-CPU part, plus its waits, which are
-    /// measured, each to one interval.
+    /// Bounds of the row's share, 0..=1: Wilson's 95 % interval of its on-CPU part, plus its waits,
+    /// which are measured, each to one interval.
     pub low: f64,
     pub high: f64,
     /// hits < 10 and weight per hit under 10 intervals: drawn dim with `~`.
     pub unresolved: bool,
 }
 
-/// How sure `row` is, as a part of `shown` (the total of everything shown). Wilson's n is the hits of `shown`; for the
-/// metric cpu its on-CPU hits only.
+/// How sure `row` is, as a part of `shown` (the total of everything shown). Wilson's n is the hits
+/// of `shown`; for the metric cpu its on-CPU hits only.
 pub fn confidence(row: &Totals, shown: &Totals, metric: Metric, interval: Ns) -> Confidence {
     let (value, hits) = (row.value(metric), row.value_hits(metric));
     let per_hit = value / hits.max(1);
@@ -65,8 +65,8 @@ fn wilson(p: f64, n: u64) -> (f64, f64) {
     (((middle - half) / scale).max(0.0), ((middle + half) / scale).min(1.0))
 }
 
-/// How many seconds more, at the rate so far, until a row of 1 % has its ten hits; 0 when it has them already, `None`
-/// while there is no rate to go by.
+/// How many seconds more, at the rate so far, until a row of 1 % has its ten hits; 0 when it has
+/// them already, `None` while there is no rate to go by.
 pub fn seconds_for_one_percent(shown: &Totals, metric: Metric, elapsed: Ns) -> Option<f64> {
     let hits = shown.value_hits(metric);
     if hits == 0 || elapsed == 0 {
@@ -83,7 +83,8 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     fn on_cpu(ns: u64, hits: u64) -> Totals {
-        let mut totals = Totals { wall_ns: ns, cpu_ns: ns, hits, cpu_hits: hits, ..Totals::default() };
+        let mut totals =
+            Totals { wall_ns: ns, cpu_ns: ns, hits, cpu_hits: hits, ..Totals::default() };
         totals.states_ns[State::Run as usize] = ns;
         totals
     }
@@ -97,7 +98,9 @@ mod tests {
     #[test]
     fn wilson_gives_the_textbook_figures() {
         // 10 of 100: 0.0552 .. 0.1744; 0 of 10: 0 .. 0.2775; 50 of 100: 0.4038 .. 0.5962.
-        for (p, n, low, high) in [(0.1, 100, 0.0552, 0.1744), (0.0, 10, 0.0, 0.2775), (0.5, 100, 0.4038, 0.5962)] {
+        for (p, n, low, high) in
+            [(0.1, 100, 0.0552, 0.1744), (0.0, 10, 0.0, 0.2775), (0.5, 100, 0.4038, 0.5962)]
+        {
             let (l, h) = wilson(p, n);
             assert!((l - low).abs() < 5e-5 && (h - high).abs() < 5e-5, "{p} of {n}: {l}..{h}");
         }
@@ -109,10 +112,16 @@ mod tests {
         shown.add(&waited(9000 * MS, 900));
         let row = on_cpu(100 * MS, 10);
         let by_cpu = confidence(&row, &shown, Metric::Cpu, 10 * MS);
-        assert!((by_cpu.low - 0.0552).abs() < 5e-5 && (by_cpu.high - 0.1744).abs() < 5e-5, "{by_cpu:?}");
+        assert!(
+            (by_cpu.low - 0.0552).abs() < 5e-5 && (by_cpu.high - 0.1744).abs() < 5e-5,
+            "{by_cpu:?}"
+        );
         // Under wall it is 1 % of 1000 observations: 0.0054 .. 0.0183.
         let by_wall = confidence(&row, &shown, Metric::Wall, 10 * MS);
-        assert!((by_wall.low - 0.00544).abs() < 5e-5 && (by_wall.high - 0.01831).abs() < 5e-5, "{by_wall:?}");
+        assert!(
+            (by_wall.low - 0.00544).abs() < 5e-5 && (by_wall.high - 0.01831).abs() < 5e-5,
+            "{by_wall:?}"
+        );
     }
 
     #[test]
@@ -136,7 +145,8 @@ mod tests {
         let c = confidence(&row, &shown, Metric::Wall, 10 * MS);
         // 100 ms of 1,000 by 100 hits: as on a core.
         assert!((c.low - 0.0552).abs() < 5e-5 && (c.high - 0.1744).abs() < 5e-5, "{c:?}");
-        // With a wait of 100 ms beside it: that is known to one interval, and the rest is as sure as before.
+        // With a wait of 100 ms beside it: that is known to one interval, and the rest is as sure
+        // as before.
         row.add(&waited(100 * MS, 1));
         shown.add(&waited(100 * MS, 0));
         let c = confidence(&row, &shown, Metric::Wall, 10 * MS);
@@ -161,7 +171,10 @@ mod tests {
         row.add(&waited(0, 2));
         let c = confidence(&row, &shown, Metric::Off, 10 * MS);
         let error = 20.0 / 600.0;
-        assert!((c.low - (0.1 - error)).abs() < 1e-9 && (c.high - (0.1 + error)).abs() < 1e-9, "{c:?}");
+        assert!(
+            (c.low - (0.1 - error)).abs() < 1e-9 && (c.high - (0.1 + error)).abs() < 1e-9,
+            "{c:?}"
+        );
     }
 
     #[test]

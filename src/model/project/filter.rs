@@ -102,7 +102,8 @@ impl Verdicts {
         let location = rows.location(id);
         let function = rows.function_of(id) as usize;
         let mark = *self.marks[function].get_or_insert_with(|| idle::mark(location));
-        let by_function = *self.functions[function].get_or_insert_with(|| judge_function(settings, location, mark));
+        let by_function = *self.functions[function]
+            .get_or_insert_with(|| judge_function(settings, location, mark));
         let interesting = match settings.filters.interesting.active() {
             Some(prefixes) => prefixes.iter().any(|prefix| begins(location, prefix)),
             None => false,
@@ -125,7 +126,8 @@ fn judge_function(settings: &Settings, location: &Location, mark: Mark) -> Verdi
     let filters = &settings.filters;
     let matches = |pattern: Option<&Regex>| pattern.is_some_and(|p| p.is_match(name));
     Verdict {
-        hide: matches(filters.hide.active()) || (filters.no_kernel && location.kind == FrameKind::Kernel),
+        hide: matches(filters.hide.active())
+            || (filters.no_kernel && location.kind == FrameKind::Kernel),
         interesting: false,
         focus: matches(filters.focus.active()),
         ignore: matches(filters.ignore.active()),
@@ -140,18 +142,23 @@ fn judge_function(settings: &Settings, location: &Location, mark: Mark) -> Verdi
             way if safepoint::is_way(way) => Stops::Way,
             _ => Stops::No,
         },
-        idle: if settings.idle_at.iter().any(|pattern| pattern.is_match(name)) { Mark::Waits } else { mark },
+        idle: if settings.idle_at.iter().any(|pattern| pattern.is_match(name)) {
+            Mark::Waits
+        } else {
+            mark
+        },
     }
 }
 
-/// Does the function, the module or the file begin so? A file also by its whole name (`pool.rs`), and from any folder
-/// on when the prefix names one (`src/model/`).
+/// Does the function, the module or the file begin so? A file also by its whole name (`pool.rs`),
+/// and from any folder on when the prefix names one (`src/model/`).
 fn begins(location: &Location, prefix: &str) -> bool {
     let file = |path: &str| {
         let name = path.rsplit('/').next().unwrap_or(path);
         path.starts_with(prefix)
             || name == prefix
-            || (prefix.contains('/') && path.match_indices('/').any(|(slash, _)| path[slash + 1..].starts_with(prefix)))
+            || (prefix.contains('/')
+                && path.match_indices('/').any(|(slash, _)| path[slash + 1..].starts_with(prefix)))
     };
     location.function.starts_with(prefix)
         || location.module.starts_with(prefix)

@@ -17,8 +17,8 @@ pub const UNNAMED: &str = "(unnamed)";
 pub const NO_MATCH: &str = "(no match)";
 /// The one group of [`Grouping::None`].
 pub const ALL: &str = "(all)";
-/// The group of threads that a runtime made for itself, under [`Grouping::Rules`]; inside of it they go by their names.
-/// (There is one runtime yet whose own threads are known.)
+/// The group of threads that a runtime made for itself, under [`Grouping::Rules`]; inside of it
+/// they go by their names. (There is one runtime yet whose own threads are known.)
 pub const INTERNAL: &str = "[JVM]";
 
 /// The name a thread called `name` is grouped under: the default rules, then `rename` in order.
@@ -49,7 +49,8 @@ fn default_rules(name: &str) -> String {
     }
     let mut squeezed = String::with_capacity(kept.len());
     for c in kept.chars().filter(|c| !matches!(c, '.' | ':' | '0'..='9')) {
-        let separates = matches!(c, '-' | '_' | ' ' | '/' | '#' | '@' | ',' | ';' | '|' | '+' | '=');
+        let separates =
+            matches!(c, '-' | '_' | ' ' | '/' | '#' | '@' | ',' | ';' | '|' | '+' | '=');
         if !(separates && squeezed.ends_with(c)) {
             squeezed.push(c);
         }
@@ -57,10 +58,12 @@ fn default_rules(name: &str) -> String {
     squeezed
 }
 
-/// What threads of a runtime itself are called inside of [`INTERNAL`]: without the number at their end, which is all that
-/// tells those apart that do the same (`G1 Conc#0`); other digits are part of the name (`C2 CompilerThread1`).
+/// What threads of a runtime itself are called inside of [`INTERNAL`]: without the number at their
+/// end, which is all that tells those apart that do the same (`G1 Conc#0`); other digits are part
+/// of the name (`C2 CompilerThread1`).
 pub fn internal_name(name: &str, rename: &[Rename]) -> String {
-    let mut name = named(name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '#').to_owned());
+    let mut name =
+        named(name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '#').to_owned());
     for rule in rename {
         name = named(rule.pattern.replace_all(&name, rule.text.as_str()).into_owned());
     }
@@ -78,7 +81,8 @@ enum Key {
     All,
 }
 
-/// What a group is called. Several with one name, of which some have an inner one, are shown as one.
+/// What a group is called. Several with one name, of which some have an inner one, are shown as
+/// one.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(super) struct Label {
     pub name: Arc<str>,
@@ -143,12 +147,16 @@ impl Groups {
             Grouping::Rules => by_rules(text(), &settings.rename).into(),
             Grouping::Name => text().clone(),
             Grouping::Thread => thread_label(text(), thread).into(),
-            Grouping::Process => match snapshot.targets.iter().rfind(|target| target.pid == thread.pid) {
-                Some(target) => format!("{} {}", target.pid, target.command).into(),
-                None => thread.pid.to_string().into(),
-            },
+            Grouping::Process => {
+                match snapshot.targets.iter().rfind(|target| target.pid == thread.pid) {
+                    Some(target) => format!("{} {}", target.pid, target.command).into(),
+                    None => thread.pid.to_string().into(),
+                }
+            }
             Grouping::None => ALL.into(),
-            Grouping::Frame(_) => frame.map_or_else(|| NO_MATCH.into(), |l| rows.location(l).function.clone()),
+            Grouping::Frame(_) => {
+                frame.map_or_else(|| NO_MATCH.into(), |l| rows.location(l).function.clone())
+            }
         };
         let label = Label { name: label, inner };
         let next = self.labels.len() as u32;
@@ -223,7 +231,8 @@ mod tests {
 
     #[test]
     fn renames_follow_the_rules_in_order() {
-        let rules = ["s/^http-nio-exec-$/http/", "s/^h(t+)p/$1/", "s/x//"].map(|text| Rename::parse(text).unwrap());
+        let rules = ["s/^http-nio-exec-$/http/", "s/^h(t+)p/$1/", "s/x//"]
+            .map(|text| Rename::parse(text).unwrap());
         assert_eq!(by_rules("http-nio-8080-exec-7", &rules), "tt");
         assert_eq!(by_rules("x", &rules), UNNAMED);
         let unnamed = [Rename::parse("s/^.unnamed.$/numbers/").unwrap()];

@@ -1,18 +1,21 @@
 //! Waiting for work: the shipped list, and what it says of a stack.
 //!
-//! A blocked stack is idle when it waits for work, which its frames tell. Two kinds of frames tell it:
+//! A blocked stack is idle when it waits for work, which its frames tell. Two kinds of frames tell
+//! it:
 //!
 //! * a frame that *only* waits for work and never runs a task: idle wherever it is on the stack;
-//! * a *loop* that waits for work and also runs the tasks: idle only while nothing but the wait itself is below it.
-//!   A callback that waits for something of its own, below the same loop, stays visible.
+//! * a *loop* that waits for work and also runs the tasks: idle only while nothing but the wait
+//!   itself is below it. A callback that waits for something of its own, below the same loop, stays
+//!   visible.
 //!
-//! A Java `main` that itself calls a wait for the end of others (`Thread.join` and its like) is idle,
-//! too: what it waits for is shown where it happens. `main` must be the outermost Java method and
-//! the direct caller. A request that joins its workers, or a method that `main` calls and that
+//! A Java `main` that itself calls a wait for the end of others (`Thread.join` and its like) is
+//! idle, too: what it waits for is shown where it happens. `main` must be the outermost Java method
+//! and the direct caller. A request that joins its workers, or a method that `main` calls and that
 //! joins, does the program's own waiting and stays visible.
 //!
-//! The states io, lock and disk are never idle and poll always is, so these lists decide about wait and sleep. A thread that a
-//! runtime made for itself waits for nothing but work: of it no frame needs to be known.
+//! The states io, lock and disk are never idle and poll always is, so these lists decide about wait
+//! and sleep. A thread that a runtime made for itself waits for nothing but work: of it no frame
+//! needs to be known.
 
 use std::sync::LazyLock;
 
@@ -215,8 +218,12 @@ impl Wait {
     pub(super) fn is_idle(self, kind: ThreadKind, state: State) -> bool {
         match state {
             State::Poll => true,
-            State::Wait | State::Sleep => matches!(self, Wait::InLoop | Wait::ForWork) || kind == ThreadKind::Internal,
-            State::Run | State::Rdy | State::Lock | State::Io | State::Disk | State::Stopped => false,
+            State::Wait | State::Sleep => {
+                matches!(self, Wait::InLoop | Wait::ForWork) || kind == ThreadKind::Internal
+            }
+            State::Run | State::Rdy | State::Lock | State::Io | State::Disk | State::Stopped => {
+                false
+            }
         }
     }
 }
@@ -243,7 +250,10 @@ mod tests {
     }
 
     fn is_idle_of(kind: ThreadKind, state: State, frames: &[&str]) -> bool {
-        frames.iter().fold(Wait::default(), |wait, frame| wait.below(mark(&location(frame)))).is_idle(kind, state)
+        frames
+            .iter()
+            .fold(Wait::default(), |wait, frame| wait.below(mark(&location(frame))))
+            .is_idle(kind, state)
     }
 
     #[test]
@@ -251,14 +261,21 @@ mod tests {
         let condvar = "std::sys::sync::condvar::futex::Condvar::wait_optional_timeout";
         for stack in [
             &["main", "tokio::runtime::park::Inner::park", condvar, "libc.so.6!syscall"][..],
-            &["tokio::runtime::scheduler::multi_thread::worker::Context::park_timeout", "libc.so.6!epoll_wait"],
+            &[
+                "tokio::runtime::scheduler::multi_thread::worker::Context::park_timeout",
+                "libc.so.6!epoll_wait",
+            ],
             &["<tokio::runtime::park::CachedParkThread>::park", condvar],
             &[
                 "tokio::runtime::blocking::pool::Inner::run",
                 "std::sync::poison::condvar::Condvar::wait_timeout",
                 condvar,
             ],
-            &["rayon_core::registry::WorkerThread::wait_until_cold", "rayon_core::sleep::Sleep::sleep", condvar],
+            &[
+                "rayon_core::registry::WorkerThread::wait_until_cold",
+                "rayon_core::sleep::Sleep::sleep",
+                condvar,
+            ],
             &[
                 "boost::asio::detail::scheduler::run",
                 "boost::asio::detail::scheduler::do_run_one",
@@ -268,14 +285,22 @@ mod tests {
             ],
             &["uv_run", "uv__io_poll", "libc.so.6!epoll_pwait"],
             &["g_main_loop_run", "g_main_context_iterate.isra.0", "g_poll", "poll"],
-            &["java.lang.Thread.run", "java.util.concurrent.ThreadPoolExecutor.getTask", "a.Queue.take", "b.C.park"],
+            &[
+                "java.lang.Thread.run",
+                "java.util.concurrent.ThreadPoolExecutor.getTask",
+                "a.Queue.take",
+                "b.C.park",
+            ],
             &["java.util.concurrent.ForkJoinPool.awaitWork", "jdk.internal.misc.Unsafe.park"],
             &[
                 "org.apache.tomcat.util.threads.ThreadPoolExecutor.getTask",
                 "java.util.concurrent.LinkedBlockingQueue.poll",
             ],
             &["org.eclipse.jetty.util.thread.QueuedThreadPool$Runner.idleJobPoll", "b.C.park"],
-            &["org.jboss.threads.EnhancedQueueExecutor$ThreadBody.run", "java.util.concurrent.locks.LockSupport.park"],
+            &[
+                "org.jboss.threads.EnhancedQueueExecutor$ThreadBody.run",
+                "java.util.concurrent.locks.LockSupport.park",
+            ],
             &["io.netty.util.HashedWheelTimer$Worker.waitForNextTick", "java.lang.Thread.sleep"],
             &["Thread.run", "_worker", "Queue.get", "Condition.wait"],
             &["_worker", "libc.so.6!sem_clockwait"],
@@ -288,7 +313,12 @@ mod tests {
     #[test]
     fn threads_of_a_runtime_itself_need_no_names_to_be_idle() {
         let stack = ["clone3", "libjvm.so!fn_1a40", "pthread_cond_wait"];
-        let of = |kind| State::ALL.into_iter().filter(|state| is_idle_of(kind, *state, &stack)).collect::<Vec<_>>();
+        let of = |kind| {
+            State::ALL
+                .into_iter()
+                .filter(|state| is_idle_of(kind, *state, &stack))
+                .collect::<Vec<_>>()
+        };
         assert_eq!(of(ThreadKind::Internal), [State::Wait, State::Poll, State::Sleep]);
         assert_eq!(of(ThreadKind::Daemon), [State::Poll]);
     }
@@ -299,12 +329,34 @@ mod tests {
         let (park, cond) = ("os::PlatformEvent::park", "libc.so.6!__futex_abstimed_wait_common64");
         for stack in [
             &["VMThread::run", "VMThread::loop", "Monitor::wait", "Monitor::IWait", park, cond][..],
-            &["VMThread::loop", "VMThread::wait_for_vm_operations", "Monitor::wait", "PlatformMonitor::wait", cond],
-            &["GCTaskThread::run", "GCTaskManager::get_task", "Monitor::wait", "Monitor::IWait", park, cond],
+            &[
+                "VMThread::loop",
+                "VMThread::wait_for_vm_operations",
+                "Monitor::wait",
+                "PlatformMonitor::wait",
+                cond,
+            ],
+            &[
+                "GCTaskThread::run",
+                "GCTaskManager::get_task",
+                "Monitor::wait",
+                "Monitor::IWait",
+                park,
+                cond,
+            ],
             &["NMethodSweeper::sweeper_loop", "Monitor::wait", "Monitor::IWait", park, cond],
             &["ServiceThread::service_thread_entry", "Monitor::wait", "Monitor::IWait", park, cond],
-            &["XStat::run_service", "XMetronome::wait_for_tick", "Monitor::wait_without_safepoint_check", cond],
-            &["ShenandoahControlThread::run_service", "os::naked_short_sleep", "libc.so.6!__nanosleep"],
+            &[
+                "XStat::run_service",
+                "XMetronome::wait_for_tick",
+                "Monitor::wait_without_safepoint_check",
+                cond,
+            ],
+            &[
+                "ShenandoahControlThread::run_service",
+                "os::naked_short_sleep",
+                "libc.so.6!__nanosleep",
+            ],
             &[
                 "java.util.TimerThread.mainLoop",
                 "java.lang.Object.wait",
@@ -317,18 +369,29 @@ mod tests {
                 "java.util.concurrent.locks.LockSupport.park",
                 "Unsafe_Park",
             ],
-            &["java.util.concurrent.LinkedBlockingQueue.poll", "java.util.concurrent.locks.LockSupport.parkNanos"],
+            &[
+                "java.util.concurrent.LinkedBlockingQueue.poll",
+                "java.util.concurrent.locks.LockSupport.parkNanos",
+            ],
             &[
                 "java.lang.ref.ReferenceQueue.remove0",
                 "java.lang.ref.NativeReferenceQueue.await",
                 "java.lang.Object.wait0",
             ],
             &["java.lang.ProcessHandleImpl.waitForProcessExit0", "libc.so.6!__wait4"],
-            &["java.lang.ref.Reference.tryHandlePending", "java.lang.Object.wait", "JVM_MonitorWait"],
+            &[
+                "java.lang.ref.Reference.tryHandlePending",
+                "java.lang.Object.wait",
+                "JVM_MonitorWait",
+            ],
         ] {
             assert!(is_idle(State::Wait, stack), "{stack:?}");
         }
-        let task = ["java.util.concurrent.ForkJoinPool.runWorker", "shop.Task.exec", "java.lang.Object.wait"];
+        let task = [
+            "java.util.concurrent.ForkJoinPool.runWorker",
+            "shop.Task.exec",
+            "java.lang.Object.wait",
+        ];
         assert!(!is_idle(State::Wait, &task));
     }
 
@@ -346,17 +409,29 @@ mod tests {
 
     #[test]
     fn a_main_that_only_waits_for_others_to_end_is_idle() {
-        let (start, park) =
-            (["libc.so.6!clone3", "libjli.so!JavaMain", "JavaCalls::call_helper"], "os::PlatformEvent::park");
-        let below_main =
-            |frames: &[&'static str]| is_idle_java(&[&start[..], frames, &[park, "libc.so.6!futex"]].concat());
+        let (start, park) = (
+            ["libc.so.6!clone3", "libjli.so!JavaMain", "JavaCalls::call_helper"],
+            "os::PlatformEvent::park",
+        );
+        let below_main = |frames: &[&'static str]| {
+            is_idle_java(&[&start[..], frames, &[park, "libc.so.6!futex"]].concat())
+        };
         let wait = ["java.lang.Object.wait", "libjvm.so!JVM_MonitorWait", "ObjectMonitor::wait"];
         let joins = ["shop.Main.main", "java.lang.Thread.join", "java.lang.Thread.join"];
         assert!(below_main(&[&joins[..], &wait].concat()));
-        assert!(below_main(&["shop.Main.main", "java.util.concurrent.CountDownLatch.await", "a.Sync.acquire"]));
-        assert!(below_main(&["shop.Main.main", "java.util.concurrent.ThreadPoolExecutor.awaitTermination"]));
+        assert!(below_main(&[
+            "shop.Main.main",
+            "java.util.concurrent.CountDownLatch.await",
+            "a.Sync.acquire"
+        ]));
+        assert!(below_main(&[
+            "shop.Main.main",
+            "java.util.concurrent.ThreadPoolExecutor.awaitTermination"
+        ]));
         // A stripped virtual machine.
-        assert!(below_main(&[&joins[..], &["java.lang.Object.wait", "libjvm.so!fn_1a40"]].concat()));
+        assert!(below_main(
+            &[&joins[..], &["java.lang.Object.wait", "libjvm.so!fn_1a40"]].concat()
+        ));
         // Another method joins, the program calls `main`, or `main` waits for something of its own.
         for other in [
             &["shop.Main.main", "shop.Main.compute", "java.lang.Thread.join"][..],
@@ -379,16 +454,24 @@ mod tests {
         let end = ["JavaMain", "jni_DestroyJavaVM", "Threads::destroy_vm"];
         let cond = ["Monitor::wait", "os::PlatformMonitor::wait", "libc.so.6!futex"];
         assert!(is_idle(State::Wait, &[&end[..], &cond].concat()));
-        assert!(!is_idle(State::Wait, &[&end[..], &["java.lang.Shutdown.shutdown"], &cond].concat()));
+        assert!(!is_idle(
+            State::Wait,
+            &[&end[..], &["java.lang.Shutdown.shutdown"], &cond].concat()
+        ));
     }
 
     #[test]
     fn a_task_of_a_loop_that_waits_is_not_idle() {
         for stack in [
-            &["boost::asio::detail::scheduler::do_run_one", "shop::checkout", "pthread_cond_wait"][..],
+            &["boost::asio::detail::scheduler::do_run_one", "shop::checkout", "pthread_cond_wait"]
+                [..],
             &["uv_run", "uv__io_poll", "on_read", "uv_cond_wait", "libc.so.6!pthread_cond_wait"],
             &["g_main_loop_run", "g_main_context_iterate", "on_click", "g_cond_wait"],
-            &["tokio::runtime::park::CachedParkThread::block_on", "shop::serve", "std::thread::park"],
+            &[
+                "tokio::runtime::park::CachedParkThread::block_on",
+                "shop::serve",
+                "std::thread::park",
+            ],
             &["_worker", "_WorkItem.run", "checkout", "Condition.wait"],
             &[
                 "org.jboss.threads.EnhancedQueueExecutor$ThreadBody.run",
@@ -402,7 +485,10 @@ mod tests {
 
     #[test]
     fn sleep_and_wait_without_a_match_are_not_idle() {
-        assert!(!is_idle(State::Sleep, &["main", "retry", "std::thread::sleep", "clock_nanosleep"]));
+        assert!(!is_idle(
+            State::Sleep,
+            &["main", "retry", "std::thread::sleep", "clock_nanosleep"]
+        ));
         assert!(!is_idle(State::Wait, &["main", "join", "pthread_cond_wait"]));
         assert!(!is_idle(State::Wait, &[]));
     }
@@ -410,10 +496,14 @@ mod tests {
     #[test]
     fn only_poll_wait_and_sleep_can_be_idle() {
         let pool = ["tokio::runtime::park::Inner::park"];
-        let idle: Vec<State> = State::ALL.into_iter().filter(|state| is_idle(*state, &pool)).collect();
+        let idle: Vec<State> =
+            State::ALL.into_iter().filter(|state| is_idle(*state, &pool)).collect();
         assert_eq!(idle, [State::Wait, State::Poll, State::Sleep]);
         for kind in [ThreadKind::Plain, ThreadKind::Daemon] {
-            let idle: Vec<State> = State::ALL.into_iter().filter(|state| is_idle_of(kind, *state, &["main"])).collect();
+            let idle: Vec<State> = State::ALL
+                .into_iter()
+                .filter(|state| is_idle_of(kind, *state, &["main"]))
+                .collect();
             assert_eq!(idle, [State::Poll]);
         }
     }

@@ -38,8 +38,8 @@ impl Places {
         seen.sort_unstable_by_key(|at| (at.node, self.line_of[at.location as usize], at.location));
     }
 
-    /// The location of the heaviest line (tie: the lowest; one that is not known is the highest), and there the one of
-    /// the tier with the most. All of `seen` is of one node.
+    /// The location of the heaviest line (tie: the lowest; one that is not known is the highest),
+    /// and there the one of the tier with the most. All of `seen` is of one node.
     pub fn heaviest(&self, seen: &[At], metric: Metric) -> Option<u32> {
         let line_of = |at: &At| self.line_of[at.location as usize];
         let rank = |line: &[At]| {
@@ -49,10 +49,16 @@ impl Places {
                 ..sum
             });
             let location = &self.locations[sum.location as usize];
-            (Reverse(sum.value(metric)), location.line.is_none(), location.line, location.file.clone())
+            (
+                Reverse(sum.value(metric)),
+                location.line.is_none(),
+                location.line,
+                location.file.clone(),
+            )
         };
         let line = seen.chunk_by(|a, b| line_of(a) == line_of(b)).min_by_key(|line| rank(line))?;
-        let tier = |at: &&At| (Reverse(at.value(metric)), self.locations[at.location as usize].tier);
+        let tier =
+            |at: &&At| (Reverse(at.value(metric)), self.locations[at.location as usize].tier);
         line.iter().min_by_key(tier).map(|at| at.location)
     }
 }

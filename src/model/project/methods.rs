@@ -9,7 +9,8 @@ use super::{Group, Totals};
 use crate::model::settings::Metric;
 use crate::model::tables::{FrameKind, Location};
 
-/// A row of the methods view: a function (or line, class ...), all its frames summed; a recursive function counts once per stack.
+/// A row of the methods view: a function (or line, class ...), all its frames summed; a recursive
+/// function counts once per stack.
 #[derive(Clone, Debug)]
 pub struct Method {
     /// By [`Metric`]: its heaviest line differs.
@@ -27,7 +28,8 @@ impl Method {
     }
 }
 
-/// Index into the methods, by node; [`NONE`] for the name of threads, which is no method. They are numbered as they are met.
+/// Index into the methods, by node; [`NONE`] for the name of threads, which is no method. They are
+/// numbered as they are met.
 pub(super) fn methods_of(nodes: &Nodes) -> Vec<u32> {
     let mut method_of_row = vec![NONE; nodes.rows.iter().max().map_or(0, |row| *row as usize + 1)];
     let mut next = 0;
@@ -47,15 +49,20 @@ pub(super) fn methods_of(nodes: &Nodes) -> Vec<u32> {
         .collect()
 }
 
-/// Sums the trees' nodes by row. A node below another of its row adds no total: its stacks count once. `seen` is
-/// (thread, node), sorted by thread.
+/// Sums the trees' nodes by row. A node below another of its row adds no total: its stacks count
+/// once. `seen` is (thread, node), sorted by thread.
 pub(super) fn methods(nodes: &Nodes, groups: &[Group], seen: &[(u32, u32)]) -> Vec<Method> {
     let methods_of = methods_of(nodes);
     let mut methods: Vec<Method> = Vec::new();
     for (node, method) in (0..).zip(&methods_of) {
         if *method as usize == methods.len() {
             let locations = Metric::ALL.map(|_| nodes.name(node).clone());
-            methods.push(Method { locations, total: Totals::default(), own: Totals::default(), threads: 0 });
+            methods.push(Method {
+                locations,
+                total: Totals::default(),
+                own: Totals::default(),
+                threads: 0,
+            });
         }
     }
 
@@ -75,8 +82,14 @@ pub(super) fn methods(nodes: &Nodes, groups: &[Group], seen: &[(u32, u32)]) -> V
     methods
 }
 
-/// Which nodes lie below another node of their method. What has no method, the name of threads, is an outermost node.
-fn recursive(nodes: &Nodes, groups: &[Group], methods_of: &[u32], method_count: usize) -> Vec<bool> {
+/// Which nodes lie below another node of their method. What has no method, the name of threads, is
+/// an outermost node.
+fn recursive(
+    nodes: &Nodes,
+    groups: &[Group],
+    methods_of: &[u32],
+    method_count: usize,
+) -> Vec<bool> {
     let mut recursive = vec![false; methods_of.len()];
     // The last place is of what has no method.
     let mut open = vec![0u32; method_count + 1];
@@ -103,7 +116,8 @@ fn recursive(nodes: &Nodes, groups: &[Group], methods_of: &[u32], method_count: 
     recursive
 }
 
-/// `seen` is sorted by thread, so that one mark per node tells whether this thread was there already.
+/// `seen` is sorted by thread, so that one mark per node tells whether this thread was there
+/// already.
 fn count_threads(nodes: &Nodes, methods_of: &[u32], seen: &[(u32, u32)], methods: &mut [Method]) {
     let mut at_node = vec![NONE; methods_of.len()];
     let mut at_method = vec![NONE; methods.len()];

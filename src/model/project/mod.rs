@@ -73,8 +73,8 @@ pub struct Hidden {
     pub idle: Totals,
     /// Distinct threads that were idle for the whole range.
     pub idle_threads: u32,
-    /// Hidden by threads, daemons, focus, ignore: each stack counts for the first that hides it, in the order
-    /// threads, daemons, focus, ignore, idle.
+    /// Hidden by threads, daemons, focus, ignore: each stack counts for the first that hides it, in
+    /// the order threads, daemons, focus, ignore, idle.
     pub threads: Totals,
     pub daemons: Totals,
     pub focus: Totals,
@@ -93,8 +93,8 @@ impl Hidden {
     }
 }
 
-/// The facts of a range as groups, call trees and methods. Metric and order are no part of it: [`Projection::ordered`]
-/// reads it under any.
+/// The facts of a range as groups, call trees and methods. Metric and order are no part of it:
+/// [`Projection::ordered`] reads it under any.
 #[derive(Clone)]
 pub struct Projection {
     /// The range that was read, on CLOCK_MONOTONIC; widened to whole buckets at its start.
@@ -151,7 +151,11 @@ impl fmt::Debug for Projection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nodes = (0..self.node_count()).map(|node| {
             let children: Vec<u32> = self.children(node).collect();
-            (self.node(node, Metric::Wall), Metric::ALL.map(|metric| self.location(node, metric)), children)
+            (
+                self.node(node, Metric::Wall),
+                Metric::ALL.map(|metric| self.location(node, metric)),
+                children,
+            )
         });
         f.debug_struct("Projection")
             .field("from", &self.from)
@@ -166,14 +170,16 @@ impl fmt::Debug for Projection {
     }
 }
 
-/// Reads `snapshot`'s history under `settings`. For a view that is drawn again and again see [`Projector`].
+/// Reads `snapshot`'s history under `settings`. For a view that is drawn again and again see
+/// [`Projector`].
 pub fn project(snapshot: &Snapshot, settings: &Settings) -> Projection {
     Projector::default().project(snapshot, settings)
 }
 
-/// Projects again and again, and keeps what does not change between two looks at one session: names of frames and
-/// threads, and what the filters say of them. The result is the same as [`project`]'s for any order of calls with ever
-/// newer snapshots; whatever another session or other settings make stale is dropped.
+/// Projects again and again, and keeps what does not change between two looks at one session: names
+/// of frames and threads, and what the filters say of them. The result is the same as [`project`]'s
+/// for any order of calls with ever newer snapshots; whatever another session or other settings
+/// make stale is dropped.
 #[derive(Default)]
 pub struct Projector {
     session: Option<Arc<Session>>,
@@ -190,7 +196,9 @@ pub struct Projector {
 
 impl Projector {
     pub fn project(&mut self, snapshot: &Snapshot, settings: &Settings) -> Projection {
-        self.project_facts(snapshot, settings, &mut |f| snapshot.history.read(settings.range, snapshot.at, f))
+        self.project_facts(snapshot, settings, &mut |f| {
+            snapshot.history.read(settings.range, snapshot.at, f)
+        })
     }
 
     /// The same for facts from elsewhere; `snapshot` names them.
@@ -202,7 +210,8 @@ impl Projector {
     ) -> Projection {
         self.update(snapshot, settings);
         let Projector { rows, verdicts, groups, facts: facts_scratch, trees: scratch, .. } = self;
-        let shown = read::Reader::new(snapshot, settings, rows, verdicts, groups, facts_scratch).read(facts);
+        let shown = read::Reader::new(snapshot, settings, rows, verdicts, groups, facts_scratch)
+            .read(facts);
 
         let parts = parts(snapshot, settings, &shown, groups);
         let mut rank = vec![0; groups.count()];
@@ -210,7 +219,8 @@ impl Projector {
         let mut members: Vec<Part> = Vec::with_capacity(parts.len());
         for (part, place) in parts.into_iter().zip(0..) {
             rank[part.group as usize] = place;
-            let inner = part.label.inner.as_ref().map(|name| rows.thread_row(name, settings.roll_up));
+            let inner =
+                part.label.inner.as_ref().map(|name| rows.thread_row(name, settings.roll_up));
             let same = members.last_mut().filter(|before| before.belongs_with(&part));
             heads.push(tree::Head { group: part.group, joins: same.is_some(), inner });
             match same {
@@ -218,14 +228,20 @@ impl Projector {
                 None => members.push(part),
             }
         }
-        // By group, and in each by stack: callers come before what they call, whatever the order of facts.
+        // By group, and in each by stack: callers come before what they call, whatever the order of
+        // facts.
         let cells = &shown.cells;
-        let order: Vec<u32> = (0..).zip(cells).filter(|(_, c)| shown.is_shown(c)).map(|(at, _)| at).collect();
-        let order = read::by_counting(&order, snapshot.tables.stack_count().max(1), |at| cells[*at as usize].stack.0);
-        let order = read::by_counting(&order, heads.len(), |at| rank[cells[*at as usize].group as usize]);
+        let order: Vec<u32> =
+            (0..).zip(cells).filter(|(_, c)| shown.is_shown(c)).map(|(at, _)| at).collect();
+        let order = read::by_counting(&order, snapshot.tables.stack_count().max(1), |at| {
+            cells[*at as usize].stack.0
+        });
+        let order =
+            read::by_counting(&order, heads.len(), |at| rank[cells[*at as usize].group as usize]);
         let builder = tree::Builder { tables: &snapshot.tables, settings, rows, verdicts, scratch };
         let trees = builder.build(cells, &order, &heads);
-        let attached = shown.seen.iter().map(|seen| (seen.thread, trees.attached[seen.cell as usize]));
+        let attached =
+            shown.seen.iter().map(|seen| (seen.thread, trees.attached[seen.cell as usize]));
         let seen = attached.filter(|(_, node)| *node != columns::NONE).collect();
 
         let mut total = Totals::default();
@@ -233,7 +249,13 @@ impl Projector {
         for (tree, Part { label, threads, .. }) in trees.groups.into_iter().zip(members) {
             let name = label.name;
             total.add(&tree.total);
-            groups.push(Group { name, threads, total: tree.total, own: tree.own, first_root: tree.first_root });
+            groups.push(Group {
+                name,
+                threads,
+                total: tree.total,
+                own: tree.own,
+                first_root: tree.first_root,
+            });
         }
         let projection = Projection {
             from: shown.from,
@@ -256,8 +278,17 @@ impl Projector {
             *self = Projector { session: Some(snapshot.session.clone()), ..Projector::default() };
         }
         let filters = &settings.filters;
-        let frames = (&filters.interesting, &filters.focus, &filters.ignore, &filters.hide, filters.no_kernel);
-        let rules = format!("{:?} {frames:?} {:?} {:?}", settings.grouping, settings.rename, settings.idle_at);
+        let frames = (
+            &filters.interesting,
+            &filters.focus,
+            &filters.ignore,
+            &filters.hide,
+            filters.no_kernel,
+        );
+        let rules = format!(
+            "{:?} {frames:?} {:?} {:?}",
+            settings.grouping, settings.rename, settings.idle_at
+        );
         let renamed = self.rows.update(&snapshot.tables);
         self.rows.roll_up(settings.roll_up);
         if self.rules != rules {
@@ -300,7 +331,8 @@ impl Part {
     }
 }
 
-/// Of a thread's names the one that it has now, if that is one of them; else the one that was first seen last.
+/// Of a thread's names the one that it has now, if that is one of them; else the one that was first
+/// seen last.
 fn newest(now: &FxHashMap<ThreadKey, NameId>, thread: ThreadKey, names: [NameId; 2]) -> NameId {
     let now = now.get(&thread);
     let [a, b] = names;
@@ -308,8 +340,14 @@ fn newest(now: &FxHashMap<ThreadKey, NameId>, thread: ThreadKey, names: [NameId;
 }
 
 /// The groups of all cells, by name.
-fn parts(snapshot: &Snapshot, settings: &Settings, shown: &read::Shown, groups: &group::Groups) -> Vec<Part> {
-    let now: FxHashMap<ThreadKey, NameId> = snapshot.threads.iter().map(|t| (t.thread, t.name)).collect();
+fn parts(
+    snapshot: &Snapshot,
+    settings: &Settings,
+    shown: &read::Shown,
+    groups: &group::Groups,
+) -> Vec<Part> {
+    let now: FxHashMap<ThreadKey, NameId> =
+        snapshot.threads.iter().map(|t| (t.thread, t.name)).collect();
     // `seen` is sorted by thread: within a group all of a thread's names come in a row.
     let mut seen: Vec<Vec<(u32, NameId)>> = vec![Vec::new(); groups.count()];
     for seen_in in &shown.seen {

@@ -47,8 +47,9 @@ pub(in crate::model) fn is_enter(location: &Location) -> bool {
 /// Runtime complete_monitor_locking`, `monitorenter_nofpu Runtime1 stub`, `C1 Runtime
 /// monitorenter_nofpu_blob`.
 fn is_stub(name: &str) -> bool {
-    let runtime =
-        name.starts_with("C1 Runtime ") || name.starts_with("C2 Runtime ") || name.ends_with(" Runtime1 stub");
+    let runtime = name.starts_with("C1 Runtime ")
+        || name.starts_with("C2 Runtime ")
+        || name.ends_with(" Runtime1 stub");
     name == "_complete_monitor_locking_Java"
         || (runtime && (name.contains("complete_monitor_locking") || name.contains("monitorenter")))
 }
@@ -73,7 +74,9 @@ mod tests {
 
     #[test]
     fn only_functions_that_enter_begin_it() {
-        for name in ["InterpreterRuntime::monitorenter", "Runtime1::monitorenter", "ObjectMonitor::enter"] {
+        for name in
+            ["InterpreterRuntime::monitorenter", "Runtime1::monitorenter", "ObjectMonitor::enter"]
+        {
             assert!(is_enter(&location(name, FrameKind::Native)), "{name}");
             assert!(!is_enter(&location(name, FrameKind::Java)), "{name}");
         }
@@ -88,7 +91,12 @@ mod tests {
         ] {
             assert!(is_enter(&location(name, FrameKind::Jit)), "{name}");
         }
-        for name in ["monitorexit Runtime1 stub", "C1 Runtime new_instance_blob", "call_stub", "monitorenter"] {
+        for name in [
+            "monitorexit Runtime1 stub",
+            "C1 Runtime new_instance_blob",
+            "call_stub",
+            "monitorenter",
+        ] {
             assert!(!is_enter(&location(name, FrameKind::Jit)), "{name}");
         }
         for name in [
@@ -100,6 +108,11 @@ mod tests {
             assert!(!is_enter(&location(name, FrameKind::Native)), "{name}");
         }
         let elsewhere = Location { module: "perf map".into(), ..frame() };
-        assert!(is_enter(&frame()) && is_frame(&frame()) && !is_enter(&elsewhere) && !is_frame(&elsewhere));
+        assert!(
+            is_enter(&frame())
+                && is_frame(&frame())
+                && !is_enter(&elsewhere)
+                && !is_frame(&elsewhere)
+        );
     }
 }

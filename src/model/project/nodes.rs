@@ -1,7 +1,8 @@
-//! The nodes of all call trees: numbers count through all groups, and callers come before their callees.
+//! The nodes of all call trees: numbers count through all groups, and callers come before their
+//! callees.
 //!
-//! Nothing here depends on metric or order: all metrics' sums are held, and where a node was seen at several lines, all
-//! of these. See [`super::ordered`] for the reading side.
+//! Nothing here depends on metric or order: all metrics' sums are held, and where a node was seen
+//! at several lines, all of these. See [`super::ordered`] for the reading side.
 
 use std::sync::Arc;
 
@@ -123,7 +124,8 @@ impl Nodes {
                 self.lines[start as usize..end as usize].iter().for_each(|at| f(*at));
             }
             location => {
-                let [wall_ns, cpu_ns] = [Metric::Wall, Metric::Cpu].map(|metric| self.totals.value(node, metric));
+                let [wall_ns, cpu_ns] =
+                    [Metric::Wall, Metric::Cpu].map(|metric| self.totals.value(node, metric));
                 f(At { node, location, wall_ns, cpu_ns });
             }
         }
@@ -152,8 +154,9 @@ impl Nodes {
         &self.places.locations[location as usize]
     }
 
-    /// Gives every node the sums of those below it. Time off a core is decided here, where a node's own time is known: stack by
-    /// stack one sample's wall and CPU time would be compared, which are of different spans and differ both ways.
+    /// Gives every node the sums of those below it. Time off a core is decided here, where a node's
+    /// own time is known: stack by stack one sample's wall and CPU time would be compared, which
+    /// are of different spans and differ both ways.
     pub fn add_up(&mut self) {
         for (node, own) in (0..).zip(&self.own).filter(|(_, own)| **own != NONE) {
             let off_ns = self.owns.settle_off(*own);

@@ -1,5 +1,5 @@
-//! How a projection is read: every list of rows in the order the settings ask for, sorted when it is looked at. Other
-//! settings of metric and order are another way to read the same projection.
+//! How a projection is read: every list of rows in the order the settings ask for, sorted when it
+//! is looked at. Other settings of metric and order are another way to read the same projection.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::model::tables::Location;
 pub struct Node<'a> {
     /// `None` for a group's root.
     pub parent: Option<u32>,
-    /// What the row is called; under roll-up function `line` is the heaviest line of the node (tie: lowest), and `tier`
-    /// how most of the time there was run.
+    /// What the row is called; under roll-up function `line` is the heaviest line of the node (tie:
+    /// lowest), and `tier` how most of the time there was run.
     pub location: &'a Arc<Location>,
     pub total: Totals,
     /// Stacks whose innermost shown frame is this node.
@@ -46,7 +46,8 @@ impl Projection {
         Some(self.nodes.parents[node as usize]).filter(|parent| *parent != NONE)
     }
 
-    /// What the node is called; its line is one of those it was seen at, see [`Projection::location`].
+    /// What the node is called; its line is one of those it was seen at, see
+    /// [`Projection::location`].
     pub fn name(&self, node: u32) -> &Arc<Location> {
         self.nodes.name(node)
     }
@@ -140,7 +141,9 @@ impl<'a> Ordered<'a> {
 
     pub(super) fn by_node(&self, a: u32, b: u32) -> Ordering {
         let nodes = &self.projection.nodes;
-        self.by(&(self.projection, a), &(self.projection, b), || by_location(nodes.name(a), nodes.name(b)))
+        self.by(&(self.projection, a), &(self.projection, b), || {
+            by_location(nodes.name(a), nodes.name(b))
+        })
     }
 
     fn by_method(&self, a: &Method, b: &Method) -> Ordering {
@@ -158,7 +161,9 @@ impl<'a> Ordered<'a> {
             SortColumn::SelfTime => b.own(metric).cmp(&a.own(metric)).then_with(by_total),
             SortColumn::Threads => by_total(),
             SortColumn::Cpu => b.total(Metric::Cpu).cmp(&a.total(Metric::Cpu)),
-            SortColumn::State => a.state_rank(metric).cmp(&b.state_rank(metric)).then_with(by_total),
+            SortColumn::State => {
+                a.state_rank(metric).cmp(&b.state_rank(metric)).then_with(by_total)
+            }
             SortColumn::Name => by_name(),
         };
         let by_column = if self.reverse { by_column.reverse() } else { by_column };
@@ -205,7 +210,8 @@ impl Figures for (&Projection, u32) {
     }
 }
 
-/// By what is always the same for one row first: its heaviest line may change from one look to the next.
+/// By what is always the same for one row first: its heaviest line may change from one look to the
+/// next.
 fn by_location(a: &Location, b: &Location) -> Ordering {
     let place = |l: &Location| (l.line, l.file.clone());
     (&a.function, &a.module)
@@ -252,9 +258,11 @@ mod tests {
         let projection = projection(&stacks);
         let ordered = projection.ordered(settings);
         let nodes = ordered.roots(&projection.groups[0]);
-        let nodes: String = nodes.iter().map(|node| &*ordered.node(*node).location.function).collect();
+        let nodes: String =
+            nodes.iter().map(|node| &*ordered.node(*node).location.function).collect();
         let methods = ordered.methods();
-        let method = |at: &u32| &*projection.methods()[*at as usize].location(settings.metric).function;
+        let method =
+            |at: &u32| &*projection.methods()[*at as usize].location(settings.metric).function;
         let methods: String = methods.iter().map(method).filter(|name| *name != "~").collect();
         assert_eq!(nodes, methods);
         nodes

@@ -64,7 +64,8 @@ impl Scratch {
         self.seen.clear();
     }
 
-    /// The cell of these, an empty one at first. Most stacks have one cell alone, which is found without hashing.
+    /// The cell of these, an empty one at first. Most stacks have one cell alone, which is found
+    /// without hashing.
     fn cell(&mut self, group: u32, stack: StackId, idle: bool) -> u32 {
         let newest = &mut self.newest[stack.0 as usize];
         let next = self.cells.len() as u32;
@@ -166,7 +167,8 @@ impl<'a> Reader<'a> {
         if only_idle {
             self.hidden.idle = Totals::default();
         } else {
-            self.hidden.idle_threads = self.idle.iter().filter(|(idle, busy)| *idle && !*busy).count() as u32;
+            self.hidden.idle_threads =
+                self.idle.iter().filter(|(idle, busy)| *idle && !*busy).count() as u32;
         }
         let Reader { scratch, threads, mut hidden, .. } = self;
         hidden.settle_off();
@@ -179,7 +181,9 @@ impl<'a> Reader<'a> {
     }
 
     fn fact(&mut self, key: &FactKey, weights: &Weights) {
-        let Some(Placed { group, thread, stack, state, is_idle }) = self.place(key, weights) else { return };
+        let Some(Placed { group, thread, stack, state, is_idle }) = self.place(key, weights) else {
+            return;
+        };
         let hide = is_idle && !self.settings.idle;
         let at = self.scratch.cell(group, stack, hide);
         let Scratch { cells, seen, .. } = &mut *self.scratch;
@@ -190,8 +194,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Where a fact belongs; what a filter hides is counted there. Idle time is counted as hidden where it is, and
-    /// placed all the same: it is shown where nothing else is left.
+    /// Where a fact belongs; what a filter hides is counted there. Idle time is counted as hidden
+    /// where it is, and placed all the same: it is shown where nothing else is left.
     fn place(&mut self, key: &FactKey, weights: &Weights) -> Option<Placed> {
         // Ids are read in the tables they came with; a stack they do not have has no frames.
         let known = (key.stack.0 as usize) < self.snapshot.tables.stack_count();
@@ -229,9 +233,13 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// Calls `f` with every fact that the filters let through and all that is known of it, in place of making cells.
-    /// Returns the range that was read.
-    pub(super) fn each(mut self, facts: &mut ReadFacts<'_>, mut f: impl FnMut(&FactKey, Placed, &Weights)) -> (Ns, Ns) {
+    /// Calls `f` with every fact that the filters let through and all that is known of it, in place
+    /// of making cells. Returns the range that was read.
+    pub(super) fn each(
+        mut self,
+        facts: &mut ReadFacts<'_>,
+        mut f: impl FnMut(&FactKey, Placed, &Weights),
+    ) -> (Ns, Ns) {
         facts(&mut |key, weights| {
             if let Some(placed) = self.place(key, weights) {
                 f(key, placed, weights);
@@ -273,7 +281,11 @@ fn add(totals: &mut Totals, state: State, weights: &Weights) {
 }
 
 /// Sorts by a small number, in one pass and keeping the order of equals.
-pub(super) fn by_counting<T: Copy>(items: &[T], numbers: usize, number: impl Fn(&T) -> u32) -> Vec<T> {
+pub(super) fn by_counting<T: Copy>(
+    items: &[T],
+    numbers: usize,
+    number: impl Fn(&T) -> u32,
+) -> Vec<T> {
     let Some(any) = items.first() else { return Vec::new() };
     let mut places = vec![0; numbers];
     items.iter().for_each(|item| places[number(item) as usize] += 1);

@@ -1,5 +1,5 @@
-//! Which functions, lines, classes ... the frames stand for: names become small numbers once, so that everything after
-//! it compares numbers.
+//! Which functions, lines, classes ... the frames stand for: names become small numbers once, so
+//! that everything after it compares numbers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use crate::model::frame::FrameCode;
 use crate::model::settings::RollUp;
 use crate::model::tables::{FrameId, FrameKind, Location, Tables};
 
-/// What makes two frames the same row under roll-up function: however their code came to be run. (A method that a
-/// virtual machine interprets first, compiles then, and inlines at last, is one.)
+/// What makes two frames the same row under roll-up function: however their code came to be run. (A
+/// method that a virtual machine interprets first, compiles then, and inlines at last, is one.)
 #[derive(PartialEq, Eq, Hash)]
 struct Function {
     name: Arc<str>,
@@ -28,8 +28,8 @@ struct Span {
     end: u32,
 }
 
-/// Locations are numbered in the order they are met, functions too; numbers never change meaning. The maps keep the
-/// standard hasher: their keys are a target's strings.
+/// Locations are numbered in the order they are met, functions too; numbers never change meaning.
+/// The maps keep the standard hasher: their keys are a target's strings.
 #[derive(Default)]
 pub(super) struct Rows {
     /// Shared with the projections that name their rows by it.
@@ -40,7 +40,8 @@ pub(super) struct Rows {
     /// The function of each location.
     function_of: Vec<u32>,
     by_function: HashMap<Function, u32>,
-    /// The class, package and module of each location: locations, too. Worked out when it is asked for first.
+    /// The class, package and module of each location: locations, too. Worked out when it is asked
+    /// for first.
     units: [Vec<u32>; 3],
     /// By [`FrameId`].
     frames: Vec<Span>,
@@ -50,7 +51,8 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Meets every frame of `tables`. True when a frame that was met before is called something else now.
+    /// Meets every frame of `tables`. True when a frame that was met before is called something
+    /// else now.
     pub(super) fn update(&mut self, tables: &Tables) -> bool {
         let mut renamed = false;
         for (frame, called) in std::mem::take(&mut self.unsettled) {
@@ -82,7 +84,8 @@ impl Rows {
             self.list.push(id);
         }
         // A marker that concerns a file is called so before the file's name is known.
-        let marks_file = matches!(tables.frame(frame).decode(), FrameCode::Marker { file: Some(_), .. });
+        let marks_file =
+            matches!(tables.frame(frame).decode(), FrameCode::Marker { file: Some(_), .. });
         if named.pending || marks_file {
             self.unsettled.push((frame, named.locations.clone()));
         }
@@ -94,8 +97,11 @@ impl Rows {
             return *id;
         }
         let id = self.places.locations.len() as u32;
-        let function =
-            Function { name: location.function.clone(), module: location.module.clone(), kind: location.kind };
+        let function = Function {
+            name: location.function.clone(),
+            module: location.module.clone(),
+            kind: location.kind,
+        };
         let next = self.by_function.len() as u32;
         self.function_of.push(*self.by_function.entry(function).or_insert(next));
         let of_line = Location { tier: None, ..location.clone() };

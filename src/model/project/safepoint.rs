@@ -1,7 +1,8 @@
 //! Threads that a Java virtual machine has stopped, for a garbage collection say: at a safepoint.
 //!
-//! They wait in functions of the virtual machine that say less than one word does, and that differ by where the thread was:
-//! the word stands in their place. (Names as in JDK 8 to 26; of a virtual machine without symbols nothing is known.)
+//! They wait in functions of the virtual machine that say less than one word does, and that differ
+//! by where the thread was: the word stands in their place. (Names as in JDK 8 to 26; of a virtual
+//! machine without symbols nothing is known.)
 
 use crate::model::tables::{FrameKind, Location};
 
@@ -50,5 +51,6 @@ pub(super) fn is_marker(location: &Location) -> bool {
 
 /// Whether the frame is only there because the thread stops.
 pub(super) fn is_way(location: &Location) -> bool {
-    matches!(location.kind, FrameKind::Native | FrameKind::Jit) && WAY.contains(&&*location.function)
+    matches!(location.kind, FrameKind::Native | FrameKind::Jit)
+        && WAY.contains(&&*location.function)
 }

@@ -1,5 +1,5 @@
-//! What is shown of a range, kept apart by thread, name, stack and state: for formats whose readers group and filter
-//! for themselves. Sums over it are those of the projection.
+//! What is shown of a range, kept apart by thread, name, stack and state: for formats whose readers
+//! group and filter for themselves. Sums over it are those of the projection.
 
 use std::sync::Arc;
 
@@ -28,7 +28,8 @@ pub struct Sample {
     pub state: State,
     /// Time spent waiting for work.
     pub idle: bool,
-    /// The innermost shown frame, an index into [`Samples::frames`]; `None` where no frame is shown.
+    /// The innermost shown frame, an index into [`Samples::frames`]; `None` where no frame is
+    /// shown.
     pub innermost: Option<u32>,
     pub wall_ns: u64,
     pub cpu_ns: u64,
@@ -58,14 +59,18 @@ pub struct Samples {
     pub samples: Vec<Sample>,
 }
 
-/// Reads `snapshot`'s history under `settings`; idle time is always included. Frames keep their lines also under
-/// [`crate::model::settings::RollUp::Function`].
+/// Reads `snapshot`'s history under `settings`; idle time is always included. Frames keep their
+/// lines also under [`crate::model::settings::RollUp::Function`].
 pub fn samples(snapshot: &Snapshot, settings: &Settings) -> Samples {
     samples_of(snapshot, settings, &mut |f| snapshot.history.read(settings.range, snapshot.at, f))
 }
 
 /// The same for facts from elsewhere; `snapshot` names them.
-pub(super) fn samples_of(snapshot: &Snapshot, settings: &Settings, read: &mut ReadFacts<'_>) -> Samples {
+pub(super) fn samples_of(
+    snapshot: &Snapshot,
+    settings: &Settings,
+    read: &mut ReadFacts<'_>,
+) -> Samples {
     let settings = &Settings { idle: true, ..settings.clone() };
     let mut projector = Projector::default();
     projector.update(snapshot, settings);
@@ -80,9 +85,12 @@ pub(super) fn samples_of(snapshot: &Snapshot, settings: &Settings, read: &mut Re
         weight.cpu_ns += weights.cpu_ns;
         weight.hits += u64::from(weights.hits);
     });
-    // A wait whose names were not known when it was booked, and one that the kernel told, may be of one state.
+    // A wait whose names were not known when it was booked, and one that the kernel told, may be of
+    // one state.
     let mut found: Vec<_> = found.into_iter().collect();
-    found.sort_unstable_by_key(|((key, state), _)| (key.thread, key.name, key.stack, *state, key.state));
+    found.sort_unstable_by_key(|((key, state), _)| {
+        (key.thread, key.name, key.stack, *state, key.state)
+    });
 
     let builder = Builder { tables: &snapshot.tables, settings, rows, verdicts, scratch: trees };
     let (shown, attached) = builder.frames(found.iter().map(|(_, (of, _))| of.stack));
@@ -99,10 +107,13 @@ pub(super) fn samples_of(snapshot: &Snapshot, settings: &Settings, read: &mut Re
     let mut rows_of: Vec<u32> = Vec::new();
     let mut place = vec![NONE; shown.len()];
     for at in (0..shown.len()).filter(|at| used[*at]) {
-        let caller = Some(shown[at].parent).filter(|parent| *parent != NONE).map(|parent| place[parent as usize]);
+        let caller = Some(shown[at].parent)
+            .filter(|parent| *parent != NONE)
+            .map(|parent| place[parent as usize]);
         let (row, location) = rows.row(shown[at].location, by);
         let build_id = &snapshot.tables.named(shown[at].frame).build_id;
-        if let Some(caller) = caller.filter(|caller| by.joins() && rows_of[*caller as usize] == row) {
+        if let Some(caller) = caller.filter(|caller| by.joins() && rows_of[*caller as usize] == row)
+        {
             place[at] = caller;
             let joined = &mut frames[caller as usize].build_id;
             if *joined != *build_id {

@@ -18,8 +18,8 @@ use crate::model::snapshot::{Health, Session, Target};
 use crate::model::state::{RawState, State};
 use crate::model::tables::{FrameKind, Location, Named, Tier};
 
-/// Facts and names, made by hand. A stack is written outermost first, `main;run:7;work`: functions with a line where
-/// it matters, and `+` before what was inlined: `run:7+get:3` is one frame.
+/// Facts and names, made by hand. A stack is written outermost first, `main;run:7;work`: functions
+/// with a line where it matters, and `+` before what was inlined: `run:7+get:3` is one frame.
 struct World {
     interner: Interner,
     session: Arc<Session>,
@@ -40,17 +40,31 @@ impl World {
             max_overhead_percent: None,
             wanted: Default::default(),
         };
-        World { interner: Interner::new(1 << 20), session: session.into(), frames: HashMap::new(), facts: Vec::new() }
+        World {
+            interner: Interner::new(1 << 20),
+            session: session.into(),
+            frames: HashMap::new(),
+            facts: Vec::new(),
+        }
     }
 
     /// `wall` ns in `state`; on a core all of it is cpu time, and each fact is one hit.
     fn fact(&mut self, thread: &str, stack: &str, state: State, wall: u64) -> &mut Weights {
-        let tid = thread.bytes().fold(1, |hash: u32, b| hash.wrapping_mul(31).wrapping_add(b.into()));
+        let tid =
+            thread.bytes().fold(1, |hash: u32, b| hash.wrapping_mul(31).wrapping_add(b.into()));
         self.fact_of(ThreadKey { pid: 1, tid, start: 1 }, thread, stack, state, wall)
     }
 
-    fn fact_of(&mut self, thread: ThreadKey, name: &str, stack: &str, state: State, wall: u64) -> &mut Weights {
-        let mut frames: Vec<RawFrame> = stack.split(';').filter(|f| !f.is_empty()).map(|f| self.frame(f)).collect();
+    fn fact_of(
+        &mut self,
+        thread: ThreadKey,
+        name: &str,
+        stack: &str,
+        state: State,
+        wall: u64,
+    ) -> &mut Weights {
+        let mut frames: Vec<RawFrame> =
+            stack.split(';').filter(|f| !f.is_empty()).map(|f| self.frame(f)).collect();
         frames.reverse();
         let stack = self.interner.stack(&frames);
         let (name, kind) = of_kind(name);
@@ -75,7 +89,8 @@ impl World {
         let frame = RawFrame::new(FrameCode::Code { file: FileId(1), offset, exact: false });
         self.frames.insert(text.to_owned(), frame);
         self.interner.stack(&[frame]);
-        let locations = text.split('+').enumerate().map(|(depth, text)| location(text, depth > 0)).collect();
+        let locations =
+            text.split('+').enumerate().map(|(depth, text)| location(text, depth > 0)).collect();
         self.interner.set_named(frame, Named { locations, pending: false, build_id: None });
         frame
     }
@@ -110,7 +125,12 @@ impl World {
         self.project_with(&mut Projector::default(), &snapshot, settings)
     }
 
-    fn project_with(&self, projector: &mut Projector, snapshot: &Snapshot, settings: &Settings) -> Projection {
+    fn project_with(
+        &self,
+        projector: &mut Projector,
+        snapshot: &Snapshot,
+        settings: &Settings,
+    ) -> Projection {
         projector.project_facts(snapshot, settings, &mut |f| {
             self.facts.iter().for_each(|(key, weights)| f(key, weights));
             (0, 100)
@@ -123,7 +143,8 @@ impl World {
     }
 }
 
-/// A name as it is written here: `~` before that of a runtime's own thread, `^` before that of a daemon.
+/// A name as it is written here: `~` before that of a runtime's own thread, `^` before that of a
+/// daemon.
 fn of_kind(name: &str) -> (&str, ThreadKind) {
     match (name.strip_prefix('~'), name.strip_prefix('^')) {
         (Some(name), _) => (name, ThreadKind::Internal),
@@ -135,10 +156,11 @@ fn of_kind(name: &str) -> (&str, ThreadKind) {
 /// `name:line` in module `app`, file `app.rs`; an inlined one in tier inlined; `*name` is code of
 /// HotSpot's.
 fn location(text: &str, inlined: bool) -> Location {
-    let (function, line) = match text.rsplit_once(':').and_then(|(f, line)| Some((f, line.parse().ok()?))) {
-        Some((function, line)) => (function, Some(line)),
-        None => (text, None),
-    };
+    let (function, line) =
+        match text.rsplit_once(':').and_then(|(f, line)| Some((f, line.parse().ok()?))) {
+            Some((function, line)) => (function, Some(line)),
+            None => (text, None),
+        };
     let (module, function) = function.split_once('!').unwrap_or(("app", function));
     if let Some(stub) = function.strip_prefix('*') {
         return Location { module: "[jvm]".into(), ..Location::named(stub, FrameKind::Jit) };
@@ -157,15 +179,18 @@ fn location(text: &str, inlined: bool) -> Location {
     }
 }
 
-/// One line per group (`name total self`) and node (indented), in the order shown; a known line as `name:7`.
+/// One line per group (`name total self`) and node (indented), in the order shown; a known line as
+/// `name:7`.
 fn drawn(projection: &Projection, settings: &Settings) -> String {
     let metric = settings.metric;
     let mut out = String::new();
     let ordered = projection.ordered(settings);
     for group in ordered.groups() {
         let group = &projection.groups[group as usize];
-        out += &format!("{} {} {}\n", group.name, group.total.value(metric), group.own.value(metric));
-        let mut todo: Vec<(u32, usize)> = ordered.roots(group).into_iter().rev().map(|root| (root, 1)).collect();
+        out +=
+            &format!("{} {} {}\n", group.name, group.total.value(metric), group.own.value(metric));
+        let mut todo: Vec<(u32, usize)> =
+            ordered.roots(group).into_iter().rev().map(|root| (root, 1)).collect();
         while let Some((index, depth)) = todo.pop() {
             let node = ordered.node(index);
             let line = node.location.line.map_or(String::new(), |line| format!(":{line}"));
@@ -184,8 +209,13 @@ fn drawn(projection: &Projection, settings: &Settings) -> String {
 /// The lines of an expected [`drawn`], whatever their indentation in the source.
 #[track_caller]
 fn assert_shows(shown: String, expected: &str) {
-    let margin = expected.lines().filter(|l| !l.trim().is_empty()).map(|l| l.len() - l.trim_start().len()).min();
-    let lines = expected.lines().filter(|l| !l.trim().is_empty()).map(|l| &l[margin.unwrap_or(0)..]);
+    let margin = expected
+        .lines()
+        .filter(|l| !l.trim().is_empty())
+        .map(|l| l.len() - l.trim_start().len())
+        .min();
+    let lines =
+        expected.lines().filter(|l| !l.trim().is_empty()).map(|l| &l[margin.unwrap_or(0)..]);
     let expected: String = lines.map(|line| format!("{line}\n")).collect();
     assert!(shown == expected, "shown:\n{shown}expected:\n{expected}");
 }

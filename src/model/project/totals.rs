@@ -4,12 +4,14 @@ use crate::model::frame::Ns;
 use crate::model::settings::Metric;
 use crate::model::state::State;
 
-/// Sums over a set of stacks. `wall_ns` and `cpu_ns` are always both there; the metric only chooses what is drawn.
+/// Sums over a set of stacks. `wall_ns` and `cpu_ns` are always both there; the metric only chooses
+/// what is drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
     pub wall_ns: u64,
     pub cpu_ns: u64,
-    /// Time off a core: wall minus cpu of a row's own time, at least 0, and the sum of that below it.
+    /// Time off a core: wall minus cpu of a row's own time, at least 0, and the sum of that below
+    /// it.
     pub off_ns: u64,
     pub hits: u64,
     pub cpu_hits: u64,
@@ -20,7 +22,8 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Adds `other`'s stacks. Commutative and associative: of two equally long waits the earlier one is kept.
+    /// Adds `other`'s stacks. Commutative and associative: of two equally long waits the earlier
+    /// one is kept.
     pub fn add(&mut self, other: &Totals) {
         self.wall_ns += other.wall_ns;
         self.cpu_ns += other.cpu_ns;
@@ -73,7 +76,8 @@ impl Totals {
         ratio(self.value(metric), shown.value(metric))
     }
 
-    /// How many threads were in it on average (column THR); under the metric cpu those on a core, under off the others.
+    /// How many threads were in it on average (column THR); under the metric cpu those on a core,
+    /// under off the others.
     pub fn threads(&self, metric: Metric, elapsed: Ns) -> f64 {
         ratio(self.value(metric), elapsed)
     }
@@ -83,7 +87,8 @@ impl Totals {
         ratio(self.cpu_ns, elapsed)
     }
 
-    /// The state most of the metric's time was spent in (tie: the first in display order), and that state's part, 0..=1.
+    /// The state most of the metric's time was spent in (tie: the first in display order), and that
+    /// state's part, 0..=1.
     pub fn main_state(&self, metric: Metric) -> Option<(State, f64)> {
         let of = |state: State| match (metric, state) {
             (Metric::Wall, _) => self.states_ns[state as usize],
@@ -133,13 +138,17 @@ mod tests {
     fn share_is_of_what_is_shown() {
         let row = Totals { wall_ns: 30, cpu_ns: 5, off_ns: 25, ..Totals::default() };
         let shown = Totals { wall_ns: 60, cpu_ns: 50, off_ns: 50, ..Totals::default() };
-        assert_eq!([Metric::Wall, Metric::Cpu, Metric::Off].map(|m| row.share(m, &shown)), [0.5, 0.1, 0.5]);
+        assert_eq!(
+            [Metric::Wall, Metric::Cpu, Metric::Off].map(|m| row.share(m, &shown)),
+            [0.5, 0.1, 0.5]
+        );
         assert_eq!(row.share(Metric::Wall, &Totals::default()), 0.0);
     }
 
     #[test]
     fn the_longest_wait_is_kept_and_of_equals_the_first() {
-        let wait = |longest_ns, longest_from| Totals { longest_ns, longest_from, ..Totals::default() };
+        let wait =
+            |longest_ns, longest_from| Totals { longest_ns, longest_from, ..Totals::default() };
         let sum = |waits: &[Totals]| {
             waits.iter().fold(Totals::default(), |mut sum, wait| {
                 sum.add(wait);
@@ -172,7 +181,10 @@ mod tests {
             row.states_ns[state as usize] = ns;
         }
         let states = Metric::ALL.map(|metric| row.main_state(metric));
-        assert_eq!(states, [Some((State::Rdy, 0.6)), Some((State::Run, 1.0)), Some((State::Rdy, 12.0 / 18.0))]);
+        assert_eq!(
+            states,
+            [Some((State::Rdy, 0.6)), Some((State::Run, 1.0)), Some((State::Rdy, 12.0 / 18.0))]
+        );
         // Waits have no CPU time, and running takes all of its own.
         let waits = Totals { cpu_ns: 0, ..row };
         assert_eq!(waits.main_state(Metric::Cpu), None);

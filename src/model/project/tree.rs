@@ -1,8 +1,9 @@
 //! Builds the call trees: stacks -> nodes, one per row (function, line, class ...) on a path.
 //!
-//! Stacks are themselves a tree, so a stack is walked only from where the walk of another one left it. Each shown frame
-//! on the way is an [`Entry`]; entries of one row below one node share a node. Where a stack's time is attached is the
-//! filters' affair: at its innermost shown frame, or where the interesting cut ends it.
+//! Stacks are themselves a tree, so a stack is walked only from where the walk of another one left
+//! it. Each shown frame on the way is an [`Entry`]; entries of one row below one node share a node.
+//! Where a stack's time is attached is the filters' affair: at its innermost shown frame, or where
+//! the interesting cut ends it.
 
 use rustc_hash::FxHashMap;
 
@@ -46,12 +47,13 @@ struct Place {
     within: Stops,
 }
 
-/// A node with more children has them in a hash table. Fewer are found faster one by one, where they lie: a table of all
-/// is too large for the caches, and was half of the time of a projection.
+/// A node with more children has them in a hash table. Fewer are found faster one by one, where
+/// they lie: a table of all is too large for the caches, and was half of the time of a projection.
 /// (The tests' trees are small, and are to reach the table.)
 const FEW: u32 = if cfg!(test) { 2 } else { 16 };
 
-const NOWHERE: Place = Place { walk: 0, deepest: NONE, attach: NONE, one_more: false, within: Stops::No };
+const NOWHERE: Place =
+    Place { walk: 0, deepest: NONE, attach: NONE, one_more: false, within: Stops::No };
 
 /// Memory that is used again for the next projection.
 #[derive(Default)]
@@ -62,7 +64,8 @@ pub(super) struct Scratch {
     entries: Vec<Entry>,
     /// How many children each node has.
     fans: Vec<u32>,
-    /// (node further out, or the group counted down from the top, row) -> node, where there are more than [`FEW`].
+    /// (node further out, or the group counted down from the top, row) -> node, where there are
+    /// more than [`FEW`].
     children: FxHashMap<(u32, u32), u32>,
     stacks: Vec<StackId>,
     path: Vec<u32>,
@@ -121,7 +124,8 @@ pub(super) struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// `order` is the indexes of the cells that are shown, those of one group next to each other and as in `heads`.
+    /// `order` is the indexes of the cells that are shown, those of one group next to each other
+    /// and as in `heads`.
     pub(super) fn build(mut self, cells: &[Cell], order: &[u32], heads: &[Head]) -> Trees {
         self.scratch.clear(self.tables.stack_count());
         let mut groups: Vec<TreeGroup> = Vec::new();
@@ -182,9 +186,12 @@ impl Builder<'_> {
         Trees { nodes, attached, groups }
     }
 
-    /// The shown frames of these stacks, callers first, and for each stack the one its time is attached to; [`NONE`] where
-    /// no frame of it is shown.
-    pub(super) fn frames(mut self, stacks: impl Iterator<Item = StackId>) -> (Vec<ShownFrame>, Vec<u32>) {
+    /// The shown frames of these stacks, callers first, and for each stack the one its time is
+    /// attached to; [`NONE`] where no frame of it is shown.
+    pub(super) fn frames(
+        mut self,
+        stacks: impl Iterator<Item = StackId>,
+    ) -> (Vec<ShownFrame>, Vec<u32>) {
         self.scratch.clear(self.tables.stack_count());
         self.scratch.next_walk();
         let attached: Vec<u32> = stacks.map(|stack| self.walk(stack).attach).collect();
@@ -192,7 +199,8 @@ impl Builder<'_> {
         let frames = entries.map(|entry| ShownFrame {
             parent: entry.parent,
             location: entry.location,
-            inlined: entry.parent != NONE && self.scratch.entries[entry.parent as usize].stack == entry.stack,
+            inlined: entry.parent != NONE
+                && self.scratch.entries[entry.parent as usize].stack == entry.stack,
             frame: self.tables.top(entry.stack),
         });
         (frames.collect(), attached)
@@ -214,7 +222,9 @@ impl Builder<'_> {
         while let Some(stack) = scratch.stacks.pop() {
             for location in self.rows.of_frame(self.tables.top(stack)) {
                 let verdict = self.verdicts.of_location(*location);
-                if place.within == Stops::Here || (place.within == Stops::Enters && verdict.stops != Stops::Here) {
+                if place.within == Stops::Here
+                    || (place.within == Stops::Enters && verdict.stops != Stops::Here)
+                {
                     continue;
                 }
                 if verdict.stops == Stops::Enters {
@@ -226,28 +236,43 @@ impl Builder<'_> {
                     let mut caller = place.deepest;
                     while caller != NONE
                         && matches!(
-                            self.verdicts.of_location(scratch.entries[caller as usize].location).stops,
+                            self.verdicts
+                                .of_location(scratch.entries[caller as usize].location)
+                                .stops,
                             Stops::Way | Stops::Enters
                         )
                     {
                         caller = scratch.entries[caller as usize].parent;
                     }
-                    let of_caller =
-                        (caller != NONE).then(|| self.verdicts.of_location(scratch.entries[caller as usize].location));
+                    let of_caller = (caller != NONE).then(|| {
+                        self.verdicts.of_location(scratch.entries[caller as usize].location)
+                    });
                     place.deepest = caller;
                     place.one_more = cut && of_caller.is_some_and(|verdict| verdict.interesting);
                     if !cut || place.one_more {
                         place.attach = caller;
                     }
                 }
-                let again = || self.verdicts.of_location(scratch.entries[place.deepest as usize].location).anonymous;
+                let again = || {
+                    self.verdicts
+                        .of_location(scratch.entries[place.deepest as usize].location)
+                        .anonymous
+                };
                 if verdict.hide || (verdict.anonymous && place.deepest != NONE && again()) {
                     continue;
                 }
                 let entry = scratch.entries.len() as u32;
                 let parent = std::mem::replace(&mut place.deepest, entry);
-                scratch.entries.push(Entry { parent, node: NONE, location: *location, stack, wall_ns: 0, cpu_ns: 0 });
-                // The cut keeps root .. the interesting frame nearest the leaf, plus one callee; else the root alone.
+                scratch.entries.push(Entry {
+                    parent,
+                    node: NONE,
+                    location: *location,
+                    stack,
+                    wall_ns: 0,
+                    cpu_ns: 0,
+                });
+                // The cut keeps root .. the interesting frame nearest the leaf, plus one callee;
+                // else the root alone.
                 if !cut || verdict.interesting || place.one_more || parent == NONE {
                     place.attach = entry;
                 }
@@ -258,8 +283,16 @@ impl Builder<'_> {
         place
     }
 
-    /// The node of an entry, made where it is missing, as all further out are; the outermost below `above`.
-    fn node_of(&mut self, entry: u32, above: u32, group: u32, nodes: &mut Nodes, tree: &mut TreeGroup) -> u32 {
+    /// The node of an entry, made where it is missing, as all further out are; the outermost below
+    /// `above`.
+    fn node_of(
+        &mut self,
+        entry: u32,
+        above: u32,
+        group: u32,
+        nodes: &mut Nodes,
+        tree: &mut TreeGroup,
+    ) -> u32 {
         let scratch = &mut *self.scratch;
         scratch.path.clear();
         let mut node = above;
@@ -288,7 +321,15 @@ impl Builder<'_> {
 
 impl Scratch {
     /// The node of a row below `node`, or below the group; made where it is missing.
-    fn child(&mut self, node: u32, row: u32, place: u32, group: u32, nodes: &mut Nodes, tree: &mut TreeGroup) -> u32 {
+    fn child(
+        &mut self,
+        node: u32,
+        row: u32,
+        place: u32,
+        group: u32,
+        nodes: &mut Nodes,
+        tree: &mut TreeGroup,
+    ) -> u32 {
         // Nodes count up from 0 and groups down from the top; memory ends long before they meet.
         let above = if node == NONE { NONE - group } else { node };
         let (first, fan) = match node {
@@ -335,7 +376,8 @@ impl Scratch {
 
     /// Which locations the nodes with several were seen at; the same may come several times.
     fn seen_at_several(&mut self, nodes: &Nodes) -> Vec<At> {
-        // From what is attached to what is on the path. Entries further out come first: one pass backward.
+        // From what is attached to what is on the path. Entries further out come first: one pass
+        // backward.
         for index in (0..self.entries.len()).rev() {
             let Entry { parent, wall_ns, cpu_ns, .. } = self.entries[index];
             if parent != NONE {
@@ -343,7 +385,10 @@ impl Scratch {
                 self.entries[parent as usize].cpu_ns += cpu_ns;
             }
         }
-        let several = self.entries.iter().filter(|entry| entry.node != NONE && nodes.is_at_several(entry.node));
+        let several = self
+            .entries
+            .iter()
+            .filter(|entry| entry.node != NONE && nodes.is_at_several(entry.node));
         several
             .map(|Entry { node, location, wall_ns, cpu_ns, .. }| At {
                 node: *node,

@@ -7,8 +7,9 @@
 //! | made at run time | the file, else the module | the module | the module |
 //! | kernel | the module | the module | the module |
 //!
-//! Java's modules are not shared objects, and are not read; as modules count those of the machine, and how much of the time
-//! goes to Java code, to the virtual machine and to the C library is what is asked then.
+//! Java's modules are not shared objects, and are not read; as modules count those of the machine,
+//! and how much of the time goes to Java code, to the virtual machine and to the C library is what
+//! is asked then.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -22,7 +23,8 @@ const JAVA: &str = "[java]";
 /// The package of classes that have none.
 const NO_PACKAGE: &str = "(no package)";
 
-/// What stands behind the name of a class in that of one that was generated for it while the program ran.
+/// What stands behind the name of a class in that of one that was generated for it while the
+/// program ran.
 const GENERATED: &[&str] = &[
     "$$Lambda",
     "$$StringConcat",
@@ -36,11 +38,14 @@ const GENERATED: &[&str] = &[
     "_$$_",
 ];
 
-/// The row of a location, where it is not a function or line; `None` for what stays a row of its own.
+/// The row of a location, where it is not a function or line; `None` for what stays a row of its
+/// own.
 pub(super) fn unit(location: &Location, by: RollUp) -> Option<Location> {
     let module: &str = &location.module;
     let owner: Cow<'_, str> = match (by, location.kind) {
-        (RollUp::Function | RollUp::Line, _) | (_, FrameKind::Marker | FrameKind::Thread) => return None,
+        (RollUp::Function | RollUp::Line, _) | (_, FrameKind::Marker | FrameKind::Thread) => {
+            return None;
+        }
         (RollUp::Class, FrameKind::Java) => class(location).into(),
         (RollUp::Package, FrameKind::Java) => match class(location).rsplit_once('.') {
             Some((package, _)) => package.into(),
@@ -48,9 +53,13 @@ pub(super) fn unit(location: &Location, by: RollUp) -> Option<Location> {
         },
         (RollUp::Module, FrameKind::Java) => JAVA.into(),
         (RollUp::Class, FrameKind::Native) => owner(&location.function).join("::").into(),
-        (RollUp::Package, FrameKind::Native) => namespace(&owner(&location.function)).to_owned().into(),
+        (RollUp::Package, FrameKind::Native) => {
+            namespace(&owner(&location.function)).to_owned().into()
+        }
         (RollUp::Class, FrameKind::Jit) => base(location.file.as_deref().unwrap_or("")).into(),
-        (_, FrameKind::Native | FrameKind::Jit | FrameKind::Kernel | FrameKind::Python) => "".into(),
+        (_, FrameKind::Native | FrameKind::Jit | FrameKind::Kernel | FrameKind::Python) => {
+            "".into()
+        }
     };
     let (name, module): (Arc<str>, Arc<str>) = match (&*owner, module) {
         // What has no owner is part of its module, or of nothing while nobody knows where it lies.
@@ -59,13 +68,21 @@ pub(super) fn unit(location: &Location, by: RollUp) -> Option<Location> {
         // The same wherever it was compiled.
         (owner, _) => (owner.into(), "".into()),
     };
-    Some(Location { function: name, module, file: None, line: None, kind: location.kind, tier: None })
+    Some(Location {
+        function: name,
+        module,
+        file: None,
+        line: None,
+        kind: location.kind,
+        tier: None,
+    })
 }
 
 /// Whether a frame's time is part of a row that is called so.
 pub fn is_of(row: &Location, location: &Location, by: RollUp) -> bool {
     let is = |location: &Location| {
-        (&row.function, &row.module, row.kind) == (&location.function, &location.module, location.kind)
+        (&row.function, &row.module, row.kind)
+            == (&location.function, &location.module, location.kind)
     };
     unit(location, by).map_or_else(|| is(location), |unit| is(&unit))
 }
@@ -101,18 +118,33 @@ mod tests {
     #[track_caller]
     fn check(kind: FrameKind, function: &str, module: &str, expected: [&str; 3]) {
         let file = None;
-        let location =
-            Location { function: function.into(), module: module.into(), file, line: Some(7), kind, tier: None };
-        for (by, expected) in [RollUp::Class, RollUp::Package, RollUp::Module].into_iter().zip(expected) {
+        let location = Location {
+            function: function.into(),
+            module: module.into(),
+            file,
+            line: Some(7),
+            kind,
+            tier: None,
+        };
+        for (by, expected) in
+            [RollUp::Class, RollUp::Package, RollUp::Module].into_iter().zip(expected)
+        {
             let unit = unit(&location, by).expect("it belongs to something");
-            assert_eq!((&*unit.function, unit.line, unit.kind), (expected, None, kind), "{function} by {}", by.word());
+            assert_eq!(
+                (&*unit.function, unit.line, unit.kind),
+                (expected, None, kind),
+                "{function} by {}",
+                by.word()
+            );
             assert!(is_of(&unit, &location, by));
         }
     }
 
     #[test]
     fn java() {
-        let java = |class: &str, expected| check(FrameKind::Java, &format!("{class}.run"), class, expected);
+        let java = |class: &str, expected| {
+            check(FrameKind::Java, &format!("{class}.run"), class, expected)
+        };
         java("com.shop.Cart", ["com.shop.Cart", "com.shop", "[java]"]);
         java("com.shop.Cart$Item", ["com.shop.Cart$Item", "com.shop", "[java]"]);
         java("com.shop.Cart$$Lambda", ["com.shop.Cart", "com.shop", "[java]"]);
@@ -126,7 +158,10 @@ mod tests {
     fn what_was_made_for_a_class_is_that_class() {
         let of = |class: &str| {
             let function = format!("{class}.run");
-            unit(&Location { module: class.into(), ..Location::named(&function, FrameKind::Java) }, RollUp::Class)
+            unit(
+                &Location { module: class.into(), ..Location::named(&function, FrameKind::Java) },
+                RollUp::Class,
+            )
         };
         assert_eq!(of("com.shop.Cart$$Lambda"), of("com.shop.Cart"));
         assert_ne!(of("com.shop.Cart$Item"), of("com.shop.Cart"));
@@ -134,9 +169,14 @@ mod tests {
 
     #[test]
     fn native() {
-        let native = |function: &str, expected| check(FrameKind::Native, function, "/usr/lib/libx.so.1", expected);
+        let native = |function: &str, expected| {
+            check(FrameKind::Native, function, "/usr/lib/libx.so.1", expected)
+        };
         native("std::vector<int>::push_back", ["std::vector", "std", "libx.so.1"]);
-        native("<alloc::vec::Vec<u8> as app::Trait>::push", ["alloc::vec::Vec", "alloc", "libx.so.1"]);
+        native(
+            "<alloc::vec::Vec<u8> as app::Trait>::push",
+            ["alloc::vec::Vec", "alloc", "libx.so.1"],
+        );
         native("JavaThread::run", ["JavaThread", "libx.so.1", "libx.so.1"]);
         native("os::sleep", ["os", "os", "libx.so.1"]);
         native("(anonymous namespace)::run", ["(anonymous namespace)", "libx.so.1", "libx.so.1"]);

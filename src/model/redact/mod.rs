@@ -1,9 +1,12 @@
-//! A snapshot whose names say nothing of the program, its machine or its users, and whose figures, states and structure are the same:
-//! functions, classes, modules, files, command lines, hosts and threads go by keyed hashes of their words.
+//! A snapshot whose names say nothing of the program, its machine or its users, and whose figures,
+//! states and structure are the same: functions, classes, modules, files, command lines, hosts and
+//! threads go by keyed hashes of their words.
 //!
-//! What everybody has stays readable, where it can be told soundly: the functions of the C library, the loader, the kernel
-//! proper and HotSpot, which are in files of these names and have no parts of a program's in them; and Java's package `java`, into which no virtual machine
-//! lets others put classes. Of a function that decides about idle time or the kind of a wait its role stays ([`super::role`]).
+//! What everybody has stays readable, where it can be told soundly: the functions of the C library,
+//! the loader, the kernel proper and HotSpot, which are in files of these names and have no parts
+//! of a program's in them; and Java's package `java`, into which no virtual machine lets others put
+//! classes. Of a function that decides about idle time or the kind of a wait its role stays
+//! ([`super::role`]).
 
 mod words;
 
@@ -57,7 +60,10 @@ impl Redactor {
             session: session.into(),
             capture,
             tables: self.tables(&snapshot.tables),
-            notice: snapshot.notice.as_ref().map(|_| "there is a notice, which --redact leaves out".into()),
+            notice: snapshot
+                .notice
+                .as_ref()
+                .map(|_| "there is a notice, which --redact leaves out".into()),
             ..snapshot.clone()
         }
     }
@@ -67,19 +73,24 @@ impl Redactor {
         let names = names.map(|name| {
             let kind = tables.kind(name);
             let text = tables.name(name);
-            (if kind == ThreadKind::Internal { text.clone() } else { self.thread(text).into() }, kind)
+            (
+                if kind == ThreadKind::Internal { text.clone() } else { self.thread(text).into() },
+                kind,
+            )
         });
         let names = names.collect();
         let frames = (0..tables.frame_count()).map(|id| FrameId(id as u32)).map(|frame| {
             let named = tables.named(frame);
-            let locations = named.locations.iter().map(|location| self.location(location)).collect();
+            let locations =
+                named.locations.iter().map(|location| self.location(location)).collect();
             // A build id tells which program it is to whoever has the same file.
             let build_id = named.build_id.as_ref().map(|build_id| self.text(build_id));
             (tables.frame(frame), Named { locations, build_id, ..*named })
         });
         let frames = frames.collect();
         let stacks = (0..tables.stack_count()).map(|id| StackId(id as u32));
-        let stacks = stacks.map(|stack| (tables.parent(stack), tables.top(stack), tables.futex_kind(stack)));
+        let stacks =
+            stacks.map(|stack| (tables.parent(stack), tables.top(stack), tables.futex_kind(stack)));
         Tables::from_parts(Parts { names, frames, stacks: stacks.collect() }).unwrap_or_default()
     }
 
@@ -92,7 +103,8 @@ impl Redactor {
         replaced
     }
 
-    /// What stands for a thread's name: one word for those that are one group by the default rules, and a number.
+    /// What stands for a thread's name: one word for those that are one group by the default rules,
+    /// and a number.
     pub fn thread(&self, name: &str) -> String {
         if OWN_NAMES.contains(&name) {
             return name.to_owned();
@@ -112,7 +124,10 @@ impl Redactor {
             return Location { function, module: self.text(module), file: None, line, kind, tier };
         }
         if kind == FrameKind::Java && is_of_java(function, module) {
-            return Location { file: file.clone().filter(|file| !file.contains('/')), ..location.clone() };
+            return Location {
+                file: file.clone().filter(|file| !file.contains('/')),
+                ..location.clone()
+            };
         }
         // The virtual machine's own code, whose name decides what is one row.
         if kind == FrameKind::Jit && is_monitor_enter(location) {
@@ -120,7 +135,9 @@ impl Redactor {
         }
         let is_public = is_public(kind, base(module));
         let module: Arc<str> = match module.rsplit_once('/') {
-            Some((folder, base)) if is_public => format!("{}/{base}", self.key.words(folder)).into(),
+            Some((folder, base)) if is_public => {
+                format!("{}/{base}", self.key.words(folder)).into()
+            }
             None if is_public => module.clone(),
             _ => self.text(module),
         };
@@ -159,15 +176,20 @@ impl Redactor {
         let WaitsFor { what, fd, object } = answer.waits_for.clone();
         let words = |text: &str| self.key.words(text);
         let object = match read_call(answer.asked.call) {
-            Some((_, Object::Nothing | Object::Epoll(_) | Object::Sleep(_) | Object::Child(_))) => object,
+            Some((_, Object::Nothing | Object::Epoll(_) | Object::Sleep(_) | Object::Child(_))) => {
+                object
+            }
             Some((_, Object::Futex { .. })) => match object.strip_prefix("held by ") {
                 Some(name) => format!("held by {}", self.thread(name)),
                 None => object,
             },
             // `3 descriptors: fd 5 /x, ...`
-            Some((_, Object::Poll { .. } | Object::Select { .. })) => match object.split_once(": ") {
+            Some((_, Object::Poll { .. } | Object::Select { .. })) => match object.split_once(": ")
+            {
                 Some((count, files)) => format!("{count}: {}", words(files)),
-                None if object.ends_with("descriptors") || object.ends_with("1 descriptor") => object,
+                None if object.ends_with("descriptors") || object.ends_with("1 descriptor") => {
+                    object
+                }
                 None => words(&object),
             },
             _ => words(&object),
@@ -176,14 +198,16 @@ impl Redactor {
     }
 }
 
-/// The settings without those that decide by names, which are other names now and would tell the old ones; and whether there were any.
+/// The settings without those that decide by names, which are other names now and would tell the
+/// old ones; and whether there were any.
 pub fn settings(settings: &Settings) -> (Settings, bool) {
     let mut kept = settings.clone();
     let filters = &mut kept.filters;
     let mut dropped = !settings.rename.is_empty() || !settings.idle_at.is_empty();
     dropped |= filters.interesting.active().is_some();
     filters.interesting = Filter::default();
-    for filter in [&mut filters.focus, &mut filters.ignore, &mut filters.hide, &mut filters.threads] {
+    for filter in [&mut filters.focus, &mut filters.ignore, &mut filters.hide, &mut filters.threads]
+    {
         dropped |= filter.active().is_some();
         *filter = Filter::default();
     }
@@ -202,16 +226,20 @@ fn marker(key: &Key, text: &str) -> String {
     let own = |text: &str| OWN_MARKERS.contains(&text) || Marker::is_text(text);
     match inner.and_then(|inner| inner.split_once(": ")) {
         _ if own(text) => text.to_owned(),
-        Some((why @ ("no unwind info" | "unwind failed"), file)) => format!("[{why}: {}]", key.words(file)),
+        Some((why @ ("no unwind info" | "unwind failed"), file)) => {
+            format!("[{why}: {}]", key.words(file))
+        }
         _ => key.words(text),
     }
 }
 
 /// What threads are called that have no name of their own.
-const OWN_NAMES: &[&str] = &[project::ALL, project::UNNAMED, project::INTERNAL, "(exited)", "(other)"];
+const OWN_NAMES: &[&str] =
+    &[project::ALL, project::UNNAMED, project::INTERNAL, "(exited)", "(other)"];
 
 /// Those that stand for something else than a [`Marker`].
-const OWN_MARKERS: &[&str] = &["[JVM safepoint]", "[every frame hidden]", "[lost from the file]", "frames on the heap"];
+const OWN_MARKERS: &[&str] =
+    &["[JVM safepoint]", "[every frame hidden]", "[lost from the file]", "frames on the heap"];
 
 /// No class of a program is in that package: the virtual machine refuses it.
 fn is_of_java(function: &str, class: &str) -> bool {
@@ -224,10 +252,15 @@ fn is_public(kind: FrameKind, module: &str) -> bool {
         FrameKind::Kernel => matches!(module, "vmlinux" | ""),
         FrameKind::Native => {
             let (name, version) = module.split_once(".so").unwrap_or((module, ""));
-            let numbers = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+            let numbers =
+                |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
             // `libc-2.31.so`
-            let plain = name.rsplit_once('-').filter(|(_, version)| numbers(version)).map_or(name, |(name, _)| name);
-            module == "[vdso]" || (module.contains(".so") && numbers(version) && PUBLIC.contains(&plain))
+            let plain = name
+                .rsplit_once('-')
+                .filter(|(_, version)| numbers(version))
+                .map_or(name, |(name, _)| name);
+            module == "[vdso]"
+                || (module.contains(".so") && numbers(version) && PUBLIC.contains(&plain))
         }
         _ => false,
     }

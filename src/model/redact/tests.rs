@@ -101,14 +101,20 @@ fn what_everybody_has_stays_and_nothing_else_does() {
 fn waits_tell_no_file_peer_or_thread() {
     let redactor = Redactor::new(KEY);
     let told = |number: i32, args: [u64; 6], what: &'static str, object: &str| {
-        let asked =
-            Asked { thread: ThreadKey { pid: 1, tid: 1, start: 1 }, call: Syscall { number, args }, lock: Lock::Mutex };
+        let asked = Asked {
+            thread: ThreadKey { pid: 1, tid: 1, start: 1 },
+            call: Syscall { number, args },
+            lock: Lock::Mutex,
+        };
         let waits_for = WaitsFor { what, fd: None, object: object.into() };
         redactor.waits_for(&Answer { asked, waits_for }).object
     };
     assert_eq!(told(0, [0; 6], "read", "/data/x.db"), KEY.words("/data/x.db"));
     assert_eq!(told(45, [0; 6], "recv", "-> db.acme:5432"), KEY.words("-> db.acme:5432"));
-    assert_eq!(told(202, [0; 6], "mutex", "held by cart-3"), format!("held by {}", redactor.thread("cart-3")));
+    assert_eq!(
+        told(202, [0; 6], "mutex", "held by cart-3"),
+        format!("held by {}", redactor.thread("cart-3"))
+    );
     assert_eq!(told(202, [0; 6], "mutex", "0x7f12"), "0x7f12");
     assert_eq!(told(232, [3, 0, 0, 0, 0, 0], "epoll", "(12 descriptors)"), "(12 descriptors)");
     assert_eq!(
@@ -128,8 +134,10 @@ fn settings_that_go_by_names_are_left_out() {
     given.filters.no_kernel = true;
     let (kept, dropped) = settings(&given);
     assert!(dropped && kept.filters.focus.value.is_none() && kept.idle && kept.filters.no_kernel);
-    let by_frame =
-        Settings { grouping: Grouping::Frame(regex::Regex::new("acme").expect("one")), ..Settings::default() };
+    let by_frame = Settings {
+        grouping: Grouping::Frame(regex::Regex::new("acme").expect("one")),
+        ..Settings::default()
+    };
     assert!(matches!(settings(&by_frame), (Settings { grouping: Grouping::Rules, .. }, true)));
 }
 
@@ -186,9 +194,13 @@ fn a_snapshot_tells_nothing_of_its_program_host_or_user() {
         started_unix_ns: 0,
         ended: None,
     };
-    let names =
-        [("secret-1", ThreadKind::Plain), ("(other)", ThreadKind::Plain), ("C2 CompilerThread0", ThreadKind::Internal)];
-    let parts = Parts { names: names.map(|(name, kind)| (name.into(), kind)).into(), ..Parts::default() };
+    let names = [
+        ("secret-1", ThreadKind::Plain),
+        ("(other)", ThreadKind::Plain),
+        ("C2 CompilerThread0", ThreadKind::Internal),
+    ];
+    let parts =
+        Parts { names: names.map(|(name, kind)| (name.into(), kind)).into(), ..Parts::default() };
     let snapshot = Snapshot {
         session: session.into(),
         targets: [target].into(),

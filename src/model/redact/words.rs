@@ -1,7 +1,9 @@
-//! Text in which every word is replaced, and all that holds words together stays: `ns::Type<T>::run` becomes `kv::Mz<Rt>::gh`.
+//! Text in which every word is replaced, and all that holds words together stays:
+//! `ns::Type<T>::run` becomes `kv::Mz<Rt>::gh`.
 //!
-//! A replacement is a keyed hash: without the key nobody can try names out, and with it the same word is the same everywhere.
-//! It has no digits and none of the letters `a` to `f`, so that no rule that makes groups of threads takes parts of it away.
+//! A replacement is a keyed hash: without the key nobody can try names out, and with it the same
+//! word is the same everywhere. It has no digits and none of the letters `a` to `f`, so that no
+//! rule that makes groups of threads takes parts of it away.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -48,8 +50,9 @@ impl Key {
     /// What stands for a word; it begins with a capital letter where the word does.
     pub fn word(&self, word: &str) -> String {
         let number = self.number(word);
-        let mut hash: String =
-            (0..LENGTH).map(|nth| char::from(LETTERS[(number >> (4 * nth)) as usize & 15])).collect();
+        let mut hash: String = (0..LENGTH)
+            .map(|nth| char::from(LETTERS[(number >> (4 * nth)) as usize & 15]))
+            .collect();
         if word.starts_with(char::is_uppercase) {
             hash[..1].make_ascii_uppercase();
         }
@@ -130,8 +133,9 @@ mod tests {
         let words = KEY.words(text);
         let mut rest = words.as_str();
         while let Some(first) = rest.chars().next() {
-            let hash =
-                rest.get(..LENGTH).filter(|hash| hash.bytes().all(|b| LETTERS.contains(&b.to_ascii_lowercase())));
+            let hash = rest
+                .get(..LENGTH)
+                .filter(|hash| hash.bytes().all(|b| LETTERS.contains(&b.to_ascii_lowercase())));
             shape.push(if hash.is_some() && first.is_uppercase() {
                 'X'
             } else if hash.is_some() {

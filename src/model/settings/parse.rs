@@ -1,4 +1,5 @@
-//! Settings from what somebody typed. What is wrong is said in one sentence that names what was typed.
+//! Settings from what somebody typed. What is wrong is said in one sentence that names what was
+//! typed.
 
 use regex::{Regex, RegexBuilder};
 
@@ -13,11 +14,22 @@ const LENGTH: usize = 4096;
 /// Compiles a pattern, bounded in size.
 pub fn pattern(text: &str) -> Result<Regex, String> {
     if text.len() > LENGTH {
-        return Err(format!("`{}` is longer than {LENGTH} bytes: use a shorter pattern", shown(text)));
+        return Err(format!(
+            "`{}` is longer than {LENGTH} bytes: use a shorter pattern",
+            shown(text)
+        ));
     }
-    RegexBuilder::new(text).size_limit(SIZE).dfa_size_limit(2 * SIZE).build().map_err(|error| match error {
-        regex::Error::CompiledTooBig(_) => format!("`{}` takes more than 1 MB: use a simpler pattern", shown(text)),
-        error => format!("`{}` is no regular expression: {}", shown(text), reason(&error.to_string())),
+    RegexBuilder::new(text).size_limit(SIZE).dfa_size_limit(2 * SIZE).build().map_err(|error| {
+        match error {
+            regex::Error::CompiledTooBig(_) => {
+                format!("`{}` takes more than 1 MB: use a simpler pattern", shown(text))
+            }
+            error => format!(
+                "`{}` is no regular expression: {}",
+                shown(text),
+                reason(&error.to_string())
+            ),
+        }
     })
 }
 
@@ -41,7 +53,9 @@ impl Grouping {
             "process" => Grouping::Process,
             "none" => Grouping::None,
             _ => match text.strip_prefix("frame:") {
-                Some("") => return Err("`frame:` needs a regular expression behind the colon".into()),
+                Some("") => {
+                    return Err("`frame:` needs a regular expression behind the colon".into());
+                }
                 Some(regex) => Grouping::Frame(pattern(regex)?),
                 None => {
                     return Err(format!(
@@ -55,8 +69,9 @@ impl Grouping {
 }
 
 impl Rename {
-    /// `s/REGEX/TEXT/`, with any other ASCII punctuation but `\` in place of `/`. Behind a `\` the separator stands for
-    /// itself. `$1` and `${name}` in TEXT are what the groups of REGEX matched, `$$` is a dollar sign.
+    /// `s/REGEX/TEXT/`, with any other ASCII punctuation but `\` in place of `/`. Behind a `\` the
+    /// separator stands for itself. `$1` and `${name}` in TEXT are what the groups of REGEX
+    /// matched, `$$` is a dollar sign.
     pub fn parse(text: &str) -> Result<Rename, String> {
         let wrong = |why: &str| format!("`{}` {why}: write s/REGEX/TEXT/", shown(text));
         let Some(rest) = text.strip_prefix('s') else { return Err(wrong("does not begin with s")) };
@@ -65,8 +80,10 @@ impl Rename {
             _ => return Err(wrong("has no separator behind its s")),
         };
         let rest = &rest[1..];
-        // In the pattern an escaped separator is that character and no operator: `s|a\|b|x|` is about `a|b`.
-        let Some((regex, rest)) = part(rest, separator, &regex::escape(&separator.to_string())) else {
+        // In the pattern an escaped separator is that character and no operator: `s|a\|b|x|` is
+        // about `a|b`.
+        let Some((regex, rest)) = part(rest, separator, &regex::escape(&separator.to_string()))
+        else {
             return Err(wrong("has no second separator"));
         };
         let Some((replacement, rest)) = part(rest, separator, &separator.to_string()) else {
@@ -85,8 +102,8 @@ impl Rename {
     }
 }
 
-/// What stands before the separator, and what stands behind it. An escaped separator becomes `escaped`, other escapes
-/// stay as they are.
+/// What stands before the separator, and what stands behind it. An escaped separator becomes
+/// `escaped`, other escapes stay as they are.
 fn part<'a>(text: &'a str, separator: char, escaped: &str) -> Option<(String, &'a str)> {
     let mut out = String::new();
     let mut chars = text.char_indices();
@@ -109,8 +126,8 @@ fn part<'a>(text: &'a str, separator: char, escaped: &str) -> Option<(String, &'
     None
 }
 
-/// The replacement as the library takes it: `$1st` is group 1 and `st` here, a group `1st` (always empty) there. A
-/// group that the pattern does not have is an error, not an empty string.
+/// The replacement as the library takes it: `$1st` is group 1 and `st` here, a group `1st` (always
+/// empty) there. A group that the pattern does not have is an error, not an empty string.
 fn template(text: &str, pattern: &Regex) -> Result<String, String> {
     let mut out = String::new();
     let mut rest = text;
@@ -209,7 +226,9 @@ mod tests {
         for word in ["rules", "name", "thread", "process", "none"] {
             assert_eq!(Grouping::parse(word).map(|g| g.word()), Ok(word));
         }
-        assert!(matches!(Grouping::parse("frame:^handle"), Ok(Grouping::Frame(r)) if r.as_str() == "^handle"));
+        assert!(
+            matches!(Grouping::parse("frame:^handle"), Ok(Grouping::Frame(r)) if r.as_str() == "^handle")
+        );
         assert!(Grouping::parse("frame:").is_err() && Grouping::parse("frame:(").is_err());
         assert_eq!(
             Grouping::parse("colour").map(|g| g.word()),

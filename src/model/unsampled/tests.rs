@@ -82,7 +82,10 @@ fn cpu_of(buckets: &mut Buckets, stack: u32) -> Ns {
 /// Of 1,200 draws by the golden ratio's multiples no share is off by more than a few.
 #[track_caller]
 fn assert_about(counts: &BTreeMap<u32, u64>, expected: &[(u32, u64)]) {
-    assert_eq!(counts.keys().copied().collect::<Vec<_>>(), expected.iter().map(|(s, _)| *s).collect::<Vec<_>>());
+    assert_eq!(
+        counts.keys().copied().collect::<Vec<_>>(),
+        expected.iter().map(|(s, _)| *s).collect::<Vec<_>>()
+    );
     for (stack, number) in expected {
         assert!(counts[stack].abs_diff(*number) <= 5, "{counts:?}, not {expected:?}");
     }
@@ -134,7 +137,10 @@ fn of_too_many_samples_the_newest_stay() {
     let mut donors = donors(&samples);
     assert_eq!(donors.by_kind[&kind()].len(), SAMPLES);
     let drawn = drawn(&mut donors, 1, START, 5_000);
-    assert_eq!((drawn.keys().next(), drawn.keys().next_back()), (Some(&3), Some(&(SAMPLES as u32 + 2))));
+    assert_eq!(
+        (drawn.keys().next(), drawn.keys().next_back()),
+        (Some(&3), Some(&(SAMPLES as u32 + 2)))
+    );
 }
 
 #[test]
@@ -146,7 +152,8 @@ fn of_too_many_kinds_the_one_sampled_longest_ago_goes() {
     for (at, nth) in (START..).zip((0..kinds).chain([0, kinds])) {
         donors.add(kind(nth), thread(1), &weighed(at, 1, 0), PERIOD);
     }
-    let gone: Vec<u64> = (0..=kinds).filter(|nth| !donors.by_kind.contains_key(&kind(*nth))).collect();
+    let gone: Vec<u64> =
+        (0..=kinds).filter(|nth| !donors.by_kind.contains_key(&kind(*nth))).collect();
     assert_eq!((donors.by_kind.len(), gone), (KINDS, vec![1]));
 }
 
@@ -159,7 +166,11 @@ fn a_thread_of_which_nothing_is_known_is_like_itself_alone() {
     assert_eq!(Kind::of(thread(1), 0), Kind::of(thread(1), 0));
     assert_eq!(Kind::of(thread(1), 8), Kind::of(thread(2), 8));
     assert_ne!(Kind::of(thread(1), 8), Kind::of(thread(1), 9));
-    assert_ne!(Kind::of(thread(1), 8), Kind::of(ThreadKey { pid: 2, ..thread(1) }, 8), "of another process");
+    assert_ne!(
+        Kind::of(thread(1), 8),
+        Kind::of(ThreadKey { pid: 2, ..thread(1) }, 8),
+        "of another process"
+    );
 }
 
 #[test]
@@ -176,9 +187,18 @@ fn a_process_that_ended_takes_its_samples_with_it_and_no_others() {
 fn a_stack_goes_by_the_name_that_its_thread_had_then() {
     let (former, now) = (NameId(7), NameId(8));
     let mut donors = Donors::default();
-    donors.add(kind(), thread(1), &Weighed { name: former, renamed: true, ..weighed(START, 20, MS) }, PERIOD);
+    donors.add(
+        kind(),
+        thread(1),
+        &Weighed { name: former, renamed: true, ..weighed(START, 20, MS) },
+        PERIOD,
+    );
     assert_eq!(donors.stacks(kind(), thread(1), now, START, 1), [(StackId(20), former)]);
-    assert_eq!(donors.stacks(kind(), thread(2), now, START, 1), [], "of a thread that has that name now");
+    assert_eq!(
+        donors.stacks(kind(), thread(2), now, START, 1),
+        [],
+        "of a thread that has that name now"
+    );
     donors.add(kind(), thread(3), &weighed(START, 21, MS), PERIOD);
     assert_eq!(donors.stacks(kind(), thread(2), now, START, 3), [(StackId(21), now); 3]);
 }
@@ -210,12 +230,18 @@ fn wall_time_without_a_sample_is_cut_end_to_end_and_waits_for_a_core_as_long_as_
         donors(&[(1, 20, MS), (1, 21, MS)]).book(&left, &receiver(1), &mut buckets);
         let sums = booked(&mut buckets);
         let sum = |of: State| {
-            sums.iter().filter(move |((_, state), _)| *state == RawState::Known(of)).map(|(_, w)| w.wall_ns)
+            sums.iter()
+                .filter(move |((_, state), _)| *state == RawState::Known(of))
+                .map(|(_, w)| w.wall_ns)
         };
-        assert_eq!((sum(State::Rdy).sum::<Ns>(), sum(State::Run).sum::<Ns>()), (expected, 400 * MS - expected));
+        assert_eq!(
+            (sum(State::Rdy).sum::<Ns>(), sum(State::Run).sum::<Ns>()),
+            (expected, 400 * MS - expected)
+        );
         // 400 ms are four parts of ten periods: no sample has more than three of them.
         for stack in [20, 21] {
-            let wall: Ns = sums.iter().filter(|((of, _), _)| *of == stack).map(|(_, w)| w.wall_ns).sum();
+            let wall: Ns =
+                sums.iter().filter(|((of, _), _)| *of == stack).map(|(_, w)| w.wall_ns).sum();
             assert!((100 * MS..=300 * MS).contains(&wall), "{sums:?}");
         }
         // Each second has what was spent in it.
@@ -230,7 +256,8 @@ fn wall_time_without_a_sample_is_cut_end_to_end_and_waits_for_a_core_as_long_as_
 fn wall_time_of_ten_periods_is_spent_in_one_stack() {
     for (periods, stacks) in [(1, 1), (19, 1), (40, 2)] {
         let mut buckets = buckets();
-        let left = Unsampled::Wall { from: START, till: START + periods * PERIOD, name: NAME, ready: 0 };
+        let left =
+            Unsampled::Wall { from: START, till: START + periods * PERIOD, name: NAME, ready: 0 };
         donors(&[(1, 20, MS), (1, 21, MS)]).book(&left, &receiver(1), &mut buckets);
         assert_eq!(booked(&mut buckets).len(), stacks, "{periods}");
     }
@@ -250,7 +277,10 @@ fn wall_time_goes_to_what_was_sampled_around_its_end() {
     let (from, till) = (START + OLDEST - SECOND, START + OLDEST + SECOND);
     let left = Unsampled::Wall { from, till, name: NAME, ready: 0 };
     donors(&[(1, 20, MS)]).book(&left, &receiver(1), &mut buckets);
-    assert_eq!(booked(&mut buckets).into_keys().map(|(stack, _)| stack).collect::<Vec<_>>(), [MARKER.0]);
+    assert_eq!(
+        booked(&mut buckets).into_keys().map(|(stack, _)| stack).collect::<Vec<_>>(),
+        [MARKER.0]
+    );
 }
 
 /// By thread and stack, ms.
@@ -268,14 +298,23 @@ fn the_clock_s_time_goes_to_the_samples_that_wait_then_to_stacks_like_theirs() {
     let (mut buckets, mut orphans, mut donors) = (buckets(), Orphans::default(), Donors::default());
     orphans.add(START, key(5, StackId(20)));
     orphans.add(START, key(6, StackId(20)));
-    let mut share = |ms: Ns| orphans.share(ms * MS, START + MS, key(0, MARKER), &mut donors, PERIOD, &mut buckets);
+    let mut share = |ms: Ns| {
+        orphans.share(ms * MS, START + MS, key(0, MARKER), &mut donors, PERIOD, &mut buckets)
+    };
     share(10);
     // Those have theirs.
     share(4);
     assert_eq!(cpu_by_thread(&mut buckets), [(0, 20, 4), (5, 20, 5), (6, 20, 5)]);
     // Without any sample it has no stack.
     let mut buckets = self::buckets();
-    Orphans::default().share(7 * MS, START, key(0, MARKER), &mut Donors::default(), PERIOD, &mut buckets);
+    Orphans::default().share(
+        7 * MS,
+        START,
+        key(0, MARKER),
+        &mut Donors::default(),
+        PERIOD,
+        &mut buckets,
+    );
     assert_eq!(cpu_by_thread(&mut buckets), [(0, MARKER.0, 7)]);
 }
 
@@ -359,14 +398,23 @@ fn after_a_restart_young_samples_and_those_that_wait_have_their_new_ids() {
     drop(carrier);
     let (carried, called) = (fresh.stack(&[frame(2)]), fresh.name(RawName::new(b"b")));
     assert_ne!((carried, called), (young, name), "or this shows nothing");
-    assert_eq!((donors.by_kind.len(), donors.by_kind[&kind()].len()), (1, 1), "no old ones are carried");
+    assert_eq!(
+        (donors.by_kind.len(), donors.by_kind[&kind()].len()),
+        (1, 1),
+        "no old ones are carried"
+    );
     assert_eq!(donors.stacks(kind(), thread(1), NAME, START, 1)[0].0, carried);
     assert_eq!(orphans.samples, [(START, FactKey { name: called, ..key(0, carried) })]);
-    assert_eq!(orphans.take_back(MS, &mut buckets), 0, "what was booked stays in the history that is over");
+    assert_eq!(
+        orphans.take_back(MS, &mut buckets),
+        0,
+        "what was booked stays in the history that is over"
+    );
 }
 
 proptest! {
-    /// Whatever samples there are, all of the time is booked, and to stacks of the same kind or the marker.
+    /// Whatever samples there are, all of the time is booked, and to stacks of the same kind or the
+    /// marker.
     #[test]
     fn all_time_is_booked(
         samples in prop::collection::vec((0u32..4, 20u32..24, 0..2 * PERIOD), 0..12),

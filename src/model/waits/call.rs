@@ -1,5 +1,6 @@
-//! System calls that a thread may be found blocked in: what they are called here, and which argument says on what.
-//! Numbers as in the kernel's `arch/x86/entry/syscalls/syscall_64.tbl` (6.18).
+//! System calls that a thread may be found blocked in: what they are called here, and which
+//! argument says on what. Numbers as in the kernel's `arch/x86/entry/syscalls/syscall_64.tbl`
+//! (6.18).
 
 use crate::model::frame::Syscall;
 
@@ -69,7 +70,8 @@ pub const FUTEX_LOCK_PI: u32 = 6;
 pub const FUTEX_WAIT_BITSET: u32 = 9;
 pub const FUTEX_LOCK_PI2: u32 = 13;
 
-/// What the call is called, and what it is about. `None`: a call that is not known to wait, or no call at all.
+/// What the call is called, and what it is about. `None`: a call that is not known to wait, or no
+/// call at all.
 pub fn read(call: Syscall) -> Option<(&'static str, Object)> {
     use Object::{Connect, Epoll, Fd, Futex, Nothing, Path, Poll, Select};
     let args = call.args;
@@ -126,13 +128,18 @@ pub fn read(call: Syscall) -> Option<(&'static str, Object)> {
         }
         7 | 271 => Some(("poll", Poll { at: args[0], count: args[1] as u32 })),
         23 | 270 if int(0) <= 0 => {
-            let timer = if call.number == 23 { Timer::Timeval(args[4]) } else { Timer::Timespec(args[4]) };
+            let timer =
+                if call.number == 23 { Timer::Timeval(args[4]) } else { Timer::Timespec(args[4]) };
             Some(("sleep", Object::Sleep(timer)))
         }
-        23 | 270 => Some(("select", Select { below: args[0] as u32, sets: [args[1], args[2], args[3]] })),
+        23 | 270 => {
+            Some(("select", Select { below: args[0] as u32, sets: [args[1], args[2], args[3]] }))
+        }
         35 => Some(("sleep", Object::Sleep(Timer::Timespec(args[0])))),
         // TIMER_ABSTIME is 1.
-        230 if int(1) & 1 == 1 => Some(("sleep", Object::Sleep(Timer::Until { clock: int(0), at: args[2] }))),
+        230 if int(1) & 1 == 1 => {
+            Some(("sleep", Object::Sleep(Timer::Until { clock: int(0), at: args[2] })))
+        }
         230 => Some(("sleep", Object::Sleep(Timer::Timespec(args[2])))),
         61 => Some((
             "wait4",
@@ -155,8 +162,14 @@ pub fn read(call: Syscall) -> Option<(&'static str, Object)> {
                 _ => Nothing,
             },
         )),
-        202 => Some(("futex", Futex { at: args[0], command: args[1] as u32 & 0x7f, value: args[2] as u32 })),
-        455 => Some(("futex", Futex { at: args[0], command: FUTEX_WAIT_BITSET, value: args[1] as u32 })),
+        202 => Some((
+            "futex",
+            Futex { at: args[0], command: args[1] as u32 & 0x7f, value: args[2] as u32 },
+        )),
+        455 => Some((
+            "futex",
+            Futex { at: args[0], command: FUTEX_WAIT_BITSET, value: args[1] as u32 },
+        )),
         449 => plain("futex_waitv"),
         2 => path("open", 0),
         4 => path("stat", 0),

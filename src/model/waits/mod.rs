@@ -1,12 +1,16 @@
-//! What a blocked thread waits for, in words: from its system call, and from what was found out about its arguments
-//! (`process::waits`). It belongs to the current wait alone and is no part of the facts.
+//! What a blocked thread waits for, in words: from its system call, and from what was found out
+//! about its arguments (`process::waits`). It belongs to the current wait alone and is no part of
+//! the facts.
 
 mod call;
 mod summary;
 
 use std::fmt;
 
-pub use call::{Child, FUTEX_LOCK_PI, FUTEX_LOCK_PI2, FUTEX_WAIT, FUTEX_WAIT_BITSET, Object, Timer, read as read_call};
+pub use call::{
+    Child, FUTEX_LOCK_PI, FUTEX_LOCK_PI2, FUTEX_WAIT, FUTEX_WAIT_BITSET, Object, Timer,
+    read as read_call,
+};
 pub use summary::summary;
 
 use super::frame::{Ns, SECOND, Syscall, ThreadKey};
@@ -53,7 +57,8 @@ const PARK: [&str; 2] = ["jdk.internal.misc.Unsafe.park", "sun.misc.Unsafe.park"
 const CONDITION: &str = "java.util.concurrent.locks.AbstractQueuedSynchronizer$ConditionObject";
 
 impl Asked {
-    /// The wait that `thread` was last seen in; `None` where it runs or its system call is not known.
+    /// The wait that `thread` was last seen in; `None` where it runs or its system call is not
+    /// known.
     pub fn of(snapshot: &Snapshot, thread: &ThreadNow) -> Option<Asked> {
         let state = thread.state.resolve(snapshot.tables.futex_kind(thread.stack));
         if matches!(state, State::Run | State::Rdy | State::Stopped) {
@@ -63,7 +68,8 @@ impl Asked {
         // Whether it is a lock was decided with the state.
         let lock = match (state, lock) {
             (State::Lock, Lock::No) => Lock::Other,
-            (State::Lock, _) | (_, Lock::Park | Lock::ParkOnCondition | Lock::ObjectWait | Lock::Sleep) => lock,
+            (State::Lock, _)
+            | (_, Lock::Park | Lock::ParkOnCondition | Lock::ObjectWait | Lock::Sleep) => lock,
             _ => Lock::No,
         };
         Some(Asked { thread: thread.thread, call: thread.syscall?, lock })
@@ -81,23 +87,32 @@ fn of_names(tables: &Tables, stack: StackId) -> Lock {
         let function = &*location.function;
         let is_java = location.kind == FrameKind::Java;
         if is_java && PARK.contains(&function) {
-            let mut callers = locations.take_while(|caller| caller.function.starts_with("java.util.concurrent."));
+            let mut callers =
+                locations.take_while(|caller| caller.function.starts_with("java.util.concurrent."));
             let waits = |caller: &Location| {
-                caller.function.strip_prefix(CONDITION).is_some_and(|method| method.starts_with(".await"))
+                caller
+                    .function
+                    .strip_prefix(CONDITION)
+                    .is_some_and(|method| method.starts_with(".await"))
             };
             return if callers.any(waits) { Lock::ParkOnCondition } else { Lock::Park };
         }
         let kind = futex::kind_of(std::slice::from_ref(location));
-        let plain = function.trim_start_matches('_').trim_start_matches("GI_").trim_start_matches('_');
+        let plain =
+            function.trim_start_matches('_').trim_start_matches("GI_").trim_start_matches('_');
         match kind {
             None => {}
             Some(FutexKind::Sleep) => return Lock::Sleep,
-            Some(FutexKind::Wait) if is_java || function == "ObjectMonitor::wait" => return Lock::ObjectWait,
+            Some(FutexKind::Wait) if is_java || function == "ObjectMonitor::wait" => {
+                return Lock::ObjectWait;
+            }
             Some(FutexKind::Wait) => return Lock::No,
             Some(FutexKind::Lock) if plain.starts_with("pthread_mutex_") => return Lock::Mutex,
             Some(FutexKind::Lock) if plain.starts_with("pthread_rwlock_") => return Lock::RwLock,
             Some(FutexKind::Lock) if plain.starts_with("lll_") => {}
-            Some(FutexKind::Lock) if function.starts_with("ObjectMonitor::") || is_monitor_enter(location) => {
+            Some(FutexKind::Lock)
+                if function.starts_with("ObjectMonitor::") || is_monitor_enter(location) =>
+            {
                 return Lock::Monitor;
             }
             Some(FutexKind::Lock) => return Lock::Other,
@@ -109,7 +124,8 @@ fn of_names(tables: &Tables, stack: StackId) -> Lock {
 /// What was found out about a wait. Everything in it is optional, and cleaned.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Facts {
-    /// Descriptors of the call, and what they are: `/data/x.db`, `-> 10.0.3.9:5432`, `:8080`, `pipe`.
+    /// Descriptors of the call, and what they are: `/data/x.db`, `-> 10.0.3.9:5432`, `:8080`,
+    /// `pipe`.
     pub files: Vec<(i32, String)>,
     /// How many descriptors an epoll set or a select watches.
     pub watched: Option<usize>,
@@ -166,7 +182,9 @@ pub fn describe(asked: &Asked, facts: &Facts) -> Option<WaitsFor> {
     let (what, object) = read_call(asked.call)?;
     let plain = |object: String| WaitsFor { what, fd: None, object };
     let plain_of = |what: &'static str| WaitsFor { what, fd: None, object: String::new() };
-    let file = |fd: i32| facts.files.iter().find(|(of, _)| *of == fd).map_or(String::new(), |(_, file)| file.clone());
+    let file = |fd: i32| {
+        facts.files.iter().find(|(of, _)| *of == fd).map_or(String::new(), |(_, file)| file.clone())
+    };
     Some(match object {
         Object::Nothing => plain(String::new()),
         Object::Fd(fd) => WaitsFor { what, fd: Some(fd), object: file(fd) },
@@ -209,7 +227,11 @@ pub fn describe(asked: &Asked, facts: &Facts) -> Option<WaitsFor> {
                 Lock::Monitor => return Some(plain_of("monitor enter")),
                 Lock::Park => return Some(plain_of("park")),
                 Lock::ParkOnCondition => {
-                    return Some(WaitsFor { what: "park", fd: None, object: format!("on {CONDITION}") });
+                    return Some(WaitsFor {
+                        what: "park",
+                        fd: None,
+                        object: format!("on {CONDITION}"),
+                    });
                 }
                 Lock::ObjectWait => return Some(plain_of("Object.wait")),
                 Lock::Sleep => return Some(plain_of("sleep")),
@@ -224,8 +246,12 @@ fn one_of_many(what: &'static str, facts: &Facts, count: usize) -> WaitsFor {
     if let (1, Some((fd, file))) = (count, facts.files.first()) {
         return WaitsFor { what, fd: Some(*fd), object: file.clone() };
     }
-    let named: Vec<String> =
-        facts.files.iter().take(NAMED).map(|(fd, file)| format!("fd {fd} {file}").trim_end().to_owned()).collect();
+    let named: Vec<String> = facts
+        .files
+        .iter()
+        .take(NAMED)
+        .map(|(fd, file)| format!("fd {fd} {file}").trim_end().to_owned())
+        .collect();
     let mut object = descriptors(count);
     if !named.is_empty() {
         object += &format!(": {}", named.join(", "));

@@ -7,15 +7,16 @@ use super::WaitsFor;
 /// More kinds than this are not told apart by what they wait for, only by their call.
 const APART: usize = 4;
 
-/// What these threads wait for, with how many of them do: alike is what waits for the same thing, through whatever
-/// descriptor (`recv fd.. -> 10.0.3.9:5432`). Where nearly everybody waits for something else, the calls alone are
-/// counted. The most frequent first, equal ones by their text.
+/// What these threads wait for, with how many of them do: alike is what waits for the same thing,
+/// through whatever descriptor (`recv fd.. -> 10.0.3.9:5432`). Where nearly everybody waits for
+/// something else, the calls alone are counted. The most frequent first, equal ones by their text.
 pub fn summary<'a>(waits: impl Iterator<Item = &'a WaitsFor>) -> Vec<(usize, String)> {
     let mut alike: BTreeMap<(&str, &str), Group<'a>> = BTreeMap::new();
     for wait in waits {
         alike.entry((wait.what, &wait.object)).or_insert_with(|| Group::new(wait)).add(wait);
     }
-    let single: Vec<(&str, &str)> = alike.iter().filter(|(_, group)| group.count == 1).map(|(key, _)| *key).collect();
+    let single: Vec<(&str, &str)> =
+        alike.iter().filter(|(_, group)| group.count == 1).map(|(key, _)| *key).collect();
     if single.len() > APART {
         for key in single {
             let Some(group) = alike.remove(&key) else { continue };
@@ -25,7 +26,8 @@ pub fn summary<'a>(waits: impl Iterator<Item = &'a WaitsFor>) -> Vec<(usize, Str
             }
         }
     }
-    let mut all: Vec<(usize, String)> = alike.values().map(|group| (group.count, group.text())).collect();
+    let mut all: Vec<(usize, String)> =
+        alike.values().map(|group| (group.count, group.text())).collect();
     all.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
     all
 }

@@ -14,7 +14,10 @@ fn text(number: i32, args: &[u64], facts: &Facts) -> String {
 }
 
 fn files(files: &[(i32, &str)]) -> Facts {
-    Facts { files: files.iter().map(|(fd, file)| (*fd, (*file).to_owned())).collect(), ..Facts::default() }
+    Facts {
+        files: files.iter().map(|(fd, file)| (*fd, (*file).to_owned())).collect(),
+        ..Facts::default()
+    }
 }
 
 #[test]
@@ -50,7 +53,10 @@ fn calls_with_one_descriptor() {
         // What lies in the upper half of the register is not part of an int.
         let fd = 0xdead_beef_0000_0025;
         assert_eq!(text(number, &[fd], &Facts::default()), format!("{name} fd 37"));
-        assert_eq!(text(number, &[fd], &files(&[(37, "-> db:1")])), format!("{name} fd 37 -> db:1"));
+        assert_eq!(
+            text(number, &[fd], &files(&[(37, "-> db:1")])),
+            format!("{name} fd 37 -> db:1")
+        );
         assert_eq!(text(number, &[fd], &files(&[(36, "-> db:1")])), format!("{name} fd 37"));
     }
     assert_eq!(text(0, &[u64::MAX], &Facts::default()), "read fd -1");
@@ -92,15 +98,24 @@ fn many_descriptors() {
     for poll in [7, 271] {
         assert_eq!(text(poll, &[64, 3], &Facts::default()), "poll 3 descriptors");
         let found = files(&[(4, "pipe"), (5, "-> [::1]:443"), (6, "")]);
-        assert_eq!(text(poll, &[64, 3], &found), "poll 3 descriptors: fd 4 pipe, fd 5 -> [::1]:443, fd 6");
-        assert_eq!(text(poll, &[64, 9], &found), "poll 9 descriptors: fd 4 pipe, fd 5 -> [::1]:443, fd 6, ...");
+        assert_eq!(
+            text(poll, &[64, 3], &found),
+            "poll 3 descriptors: fd 4 pipe, fd 5 -> [::1]:443, fd 6"
+        );
+        assert_eq!(
+            text(poll, &[64, 9], &found),
+            "poll 9 descriptors: fd 4 pipe, fd 5 -> [::1]:443, fd 6, ..."
+        );
         assert_eq!(text(poll, &[64, 1], &files(&[(4, "pipe")])), "poll fd 4 pipe");
         assert_eq!(text(poll, &[64, 1], &Facts::default()), "poll 1 descriptor");
     }
     for select in [23, 270] {
         assert_eq!(text(select, &[8, 1, 2, 3], &Facts::default()), "select");
         let found = Facts { watched: Some(2), ..files(&[(4, "pipe"), (5, "pipe")]) };
-        assert_eq!(text(select, &[8, 1, 2, 3], &found), "select 2 descriptors: fd 4 pipe, fd 5 pipe");
+        assert_eq!(
+            text(select, &[8, 1, 2, 3], &found),
+            "select 2 descriptors: fd 4 pipe, fd 5 pipe"
+        );
     }
 }
 
@@ -109,13 +124,18 @@ fn sleeps() {
     let time = |time| Facts { time: Some(time), ..Facts::default() };
     let two = time(Time::Whole(2 * SECOND));
     // nanosleep, clock_nanosleep, and poll and select of nothing.
-    for (number, args) in [(35, [64, 0, 0]), (230, [0, 0, 64]), (7, [0, 0, 2000]), (23, [0, 0, 0]), (270, [0, 0, 0])] {
+    for (number, args) in
+        [(35, [64, 0, 0]), (230, [0, 0, 64]), (7, [0, 0, 2000]), (23, [0, 0, 0]), (270, [0, 0, 0])]
+    {
         assert_eq!(text(number, &args, &two), "sleep 2.0 s", "{number}");
         assert_eq!(text(number, &args, &Facts::default()), "sleep", "{number}");
     }
     assert_eq!(text(230, &[1, 1, 64], &time(Time::Left(1_500_000))), "sleep 1.5 ms more");
     let sleep = |number, args| read_call(Syscall { number, args }).map(|(_, object)| object);
-    assert_eq!(sleep(230, [1, 1, 64, 0, 0, 0]), Some(Object::Sleep(Timer::Until { clock: 1, at: 64 })));
+    assert_eq!(
+        sleep(230, [1, 1, 64, 0, 0, 0]),
+        Some(Object::Sleep(Timer::Until { clock: 1, at: 64 }))
+    );
     assert_eq!(sleep(230, [1, 0, 64, 0, 0, 0]), Some(Object::Sleep(Timer::Timespec(64))));
     assert_eq!(sleep(7, [0, 0, u64::MAX, 0, 0, 0]), Some(Object::Sleep(Timer::Ms(-1))));
     assert_eq!(sleep(23, [0, 0, 0, 0, 64, 0]), Some(Object::Sleep(Timer::Timeval(64))));
@@ -142,7 +162,10 @@ fn children_paths_and_peers() {
     assert_eq!(text(2, &[64], &Facts::default()), "open");
     let peer = Facts { peer: Some("[::1]:443".into()), ..files(&[(9, "tcp")]) };
     assert_eq!(text(42, &[9, 64, 28], &peer), "connect fd 9 -> [::1]:443");
-    assert_eq!(text(42, &[9, 64, 28], &files(&[(9, "-> 10.0.0.1:80")])), "connect fd 9 -> 10.0.0.1:80");
+    assert_eq!(
+        text(42, &[9, 64, 28], &files(&[(9, "-> 10.0.0.1:80")])),
+        "connect fd 9 -> 10.0.0.1:80"
+    );
 }
 
 #[test]
@@ -165,7 +188,10 @@ fn locks() {
     for (lock, said) in [
         (Lock::Monitor, "monitor enter"),
         (Lock::Park, "park"),
-        (Lock::ParkOnCondition, "park on java.util.concurrent.locks.AbstractQueuedSynchronizer$ConditionObject"),
+        (
+            Lock::ParkOnCondition,
+            "park on java.util.concurrent.locks.AbstractQueuedSynchronizer$ConditionObject",
+        ),
         (Lock::ObjectWait, "Object.wait"),
         (Lock::Sleep, "sleep"),
     ] {
@@ -179,29 +205,39 @@ fn wait(what: &'static str, fd: Option<i32>, object: &str) -> WaitsFor {
 
 #[test]
 fn many_waits_on_one_line() {
-    let mut waits: Vec<WaitsFor> = (0..12).map(|n| wait("recv", Some(30 + n), "-> db:5432")).collect();
+    let mut waits: Vec<WaitsFor> =
+        (0..12).map(|n| wait("recv", Some(30 + n), "-> db:5432")).collect();
     waits.extend((0..3).map(|_| wait("mutex", None, "held by worker-3")));
     waits.push(wait("recv", Some(3), "-> cache:11211"));
     waits.extend([wait("epoll", Some(7), ""), wait("epoll", Some(7), "")]);
-    let lines: Vec<String> = summary(waits.iter()).iter().map(|(count, text)| format!("{count} {text}")).collect();
-    let expected =
-        ["12 recv fd.. -> db:5432", "3 mutex held by worker-3", "2 epoll fd 7", "1 recv fd 3 -> cache:11211"];
+    let lines: Vec<String> =
+        summary(waits.iter()).iter().map(|(count, text)| format!("{count} {text}")).collect();
+    let expected = [
+        "12 recv fd.. -> db:5432",
+        "3 mutex held by worker-3",
+        "2 epoll fd 7",
+        "1 recv fd 3 -> cache:11211",
+    ];
     assert_eq!(lines, expected);
 }
 
 #[test]
 fn peers_that_all_differ_are_not_listed() {
-    let mut waits: Vec<WaitsFor> = (0..40).map(|n| wait("recv", Some(n), &format!("-> 10.0.0.9:{n}"))).collect();
+    let mut waits: Vec<WaitsFor> =
+        (0..40).map(|n| wait("recv", Some(n), &format!("-> 10.0.0.9:{n}"))).collect();
     waits.extend((0..9).map(|n| wait("sleep", None, &format!("{n}.0 s"))));
     waits.extend([wait("read", Some(1), "pipe"), wait("read", Some(1), "pipe")]);
-    let expected = [(40, "recv fd.."), (9, "sleep"), (2, "read fd 1 pipe")].map(|(n, text)| (n, text.to_owned()));
+    let expected = [(40, "recv fd.."), (9, "sleep"), (2, "read fd 1 pipe")]
+        .map(|(n, text)| (n, text.to_owned()));
     assert_eq!(summary(waits.iter()), expected);
 }
 
-/// Innermost first; `!` before the kernel's functions, `::` in those of HotSpot, `.` in those of Java.
+/// Innermost first; `!` before the kernel's functions, `::` in those of HotSpot, `.` in those of
+/// Java.
 fn named_wait(frames: &[&str]) -> Lock {
     let mut interner = Interner::new(1 << 10);
-    let raw: Vec<RawFrame> = (1..=frames.len() as u64).map(|id| RawFrame::new(FrameCode::Runtime { id })).collect();
+    let raw: Vec<RawFrame> =
+        (1..=frames.len() as u64).map(|id| RawFrame::new(FrameCode::Runtime { id })).collect();
     let stack = interner.stack(&raw);
     for (raw, name) in raw.iter().zip(frames) {
         let (kind, module) = match name {
@@ -211,21 +247,31 @@ fn named_wait(frames: &[&str]) -> Lock {
             name if name.contains(' ') => (FrameKind::Jit, "[jvm]"),
             _ => (FrameKind::Native, "libc.so.6"),
         };
-        let location = Location { module: module.into(), ..Location::named(name.trim_start_matches('!'), kind) };
-        interner.set_named(*raw, Named { locations: [location].into(), pending: false, build_id: None });
+        let location = Location {
+            module: module.into(),
+            ..Location::named(name.trim_start_matches('!'), kind)
+        };
+        interner.set_named(
+            *raw,
+            Named { locations: [location].into(), pending: false, build_id: None },
+        );
     }
     of_names(&interner.tables(), stack)
 }
 
 #[test]
 fn what_a_futex_is_to_the_functions_above_it() {
-    let (park, support) = ("jdk.internal.misc.Unsafe.park", "java.util.concurrent.locks.LockSupport.park");
+    let (park, support) =
+        ("jdk.internal.misc.Unsafe.park", "java.util.concurrent.locks.LockSupport.park");
     let condition = |method: &str| format!("{CONDITION}.{method}");
     let (awaits, signals) = (condition("awaitNanos"), condition("signal"));
     for (frames, lock) in [
         (&["pthread_cond_wait", park, support, "shop.Pool.run"][..], Lock::Park),
         (&["sun.misc.Unsafe.park", support], Lock::Park),
-        (&[park, support, &awaits, "java.util.concurrent.LinkedBlockingQueue.take"], Lock::ParkOnCondition),
+        (
+            &[park, support, &awaits, "java.util.concurrent.LinkedBlockingQueue.take"],
+            Lock::ParkOnCondition,
+        ),
         (&[park, support, &signals, "shop.Pool.run"], Lock::Park),
         (&[park, support, "shop.Pool.take", &awaits], Lock::Park),
         (&["pthread_cond_wait", "ObjectMonitor::wait", "java.lang.Object.wait"], Lock::ObjectWait),

@@ -15,7 +15,8 @@ pub fn named(layout: usize, text: u64, functions_named: [&[u8]; 3]) -> Vec<u8> {
         at
     });
     let files = b"/src/a.go\0";
-    // f: 0 bytes until 4, then 0x18 until 0x3c, then 0 again. Lines 10, 11. One file. g and top: nothing pushed.
+    // f: 0 bytes until 4, then 0x18 until 0x3c, then 0 again. Lines 10, 11. One file. g and top:
+    // nothing pushed.
     let sizes = [2, 4, 0x30, 0x38, 0x2f, 4, 0];
     let whole = [2, 0x40, 0];
     let lines = [22, 8, 2, 0x38, 0];
@@ -39,7 +40,8 @@ pub fn named(layout: usize, text: u64, functions_named: [&[u8]; 3]) -> Vec<u8> {
         index.extend(start.to_le_bytes());
         index.extend(((index_size + functions.len()) as u32).to_le_bytes());
         let mut function = vec![0; fixed];
-        let mut put = |at: usize, value: u32| function[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        let mut put =
+            |at: usize, value: u32| function[at..at + 4].copy_from_slice(&value.to_le_bytes());
         put(0, start);
         put(4, named_at[number]);
         put(16, steps[0]);

@@ -20,7 +20,8 @@ fn functions_frames_names_and_lines() {
         let f = at(0x1000).expect("f");
         assert_eq!((f.start, f.end, at(0x103f)), (0x1000, 0x1040, Some(f)));
         assert_eq!(table.name(&f).as_deref(), Some(&b"f"[..]));
-        let sizes = [0x1000, 0x1003, 0x1004, 0x103b, 0x103c, 0x103f].map(|address| table.frame_size(&f, address));
+        let sizes = [0x1000, 0x1003, 0x1004, 0x103b, 0x103c, 0x103f]
+            .map(|address| table.frame_size(&f, address));
         assert_eq!(sizes, [Some(0), Some(0), Some(0x18), Some(0x18), Some(0), Some(0)]);
         let line = |address| table.line(&f, address);
         assert_eq!(line(0x1007), Some((b"/src/a.go".to_vec(), 10)));
@@ -31,7 +32,10 @@ fn functions_frames_names_and_lines() {
         assert_eq!((table.name(&g), table.frame_size(&g, 0x1045)), (Some(b"g".to_vec()), Some(0)));
         let top = at(0x105f).expect("top");
         assert!(top.is_outermost());
-        assert_eq!((table.name(&top), table.frame_size(&top, 0x105f)), (Some(b"runtime.top".to_vec()), None));
+        assert_eq!(
+            (table.name(&top), table.frame_size(&top, 0x105f)),
+            (Some(b"runtime.top".to_vec()), None)
+        );
     }
 }
 
@@ -96,16 +100,26 @@ fn entries_that_contradict_themselves_say_nothing() {
     put(&mut bytes, entry + 4, 4, 0);
     let table = open(&bytes).expect("a table");
     let f = table.function(0x1000).expect("f");
-    assert_eq!((table.frame_size(&f, 0x1003), table.frame_size(&f, 0x1004)), (Some(0), None), "23 bytes");
+    assert_eq!(
+        (table.frame_size(&f, 0x1003), table.frame_size(&f, 0x1004)),
+        (Some(0), None),
+        "23 bytes"
+    );
     assert_eq!(table.name(&f), None, "nothing is no name");
     put(&mut bytes, entry, 4, 1);
-    assert_eq!(open(&bytes).expect("a table").function(0x1000), None, "the index has another start");
+    assert_eq!(
+        open(&bytes).expect("a table").function(0x1000),
+        None,
+        "the index has another start"
+    );
 }
 
 #[test]
 fn steps_and_names_without_end_are_not_read_to_it() {
     const ENDLESS: usize = 1 << 20;
-    for (field, base, endless, most) in [(16, 7, [2, 0], STEPS_MAX as usize), (4, 4, [b'x'; 2], NAME_MAX)] {
+    for (field, base, endless, most) in
+        [(16, 7, [2, 0], STEPS_MAX as usize), (4, 4, [b'x'; 2], NAME_MAX)]
+    {
         let mut bytes = made_up(1);
         let (_, entry) = entry_of_f(&bytes);
         let at = bytes.len() - word(&bytes, base);
@@ -116,7 +130,11 @@ fn steps_and_names_without_end_are_not_read_to_it() {
         let table = Table::new(header, header.text, &counted).expect("a table");
         let f = table.function(0x1000).expect("f");
         counted.1.set(0);
-        let found = if field == 4 { table.name(&f).is_some() } else { table.frame_size(&f, 0x1000).is_some() };
+        let found = if field == 4 {
+            table.name(&f).is_some()
+        } else {
+            table.frame_size(&f, 0x1000).is_some()
+        };
         assert!(!found && counted.1.get() <= most / PIECE + 1, "{} reads", counted.1.get());
     }
 }

@@ -32,9 +32,13 @@ fn text_of(world: &World) -> Maps {
             continue;
         };
         // As far as it was not replaced.
-        let end = (page..world.len()).find(|at| world[*at].as_ref() != Some(mapping)).unwrap_or(world.len());
-        let (start, offset) =
-            (page as u64 * PAGE, if mapping.inode == 0 { 0 } else { page as u64 * PAGE - mapping.start });
+        let end = (page..world.len())
+            .find(|at| world[*at].as_ref() != Some(mapping))
+            .unwrap_or(world.len());
+        let (start, offset) = (
+            page as u64 * PAGE,
+            if mapping.inode == 0 { 0 } else { page as u64 * PAGE - mapping.start },
+        );
         text += &format!(
             "{start:x}-{:x} r-xp {offset:08x} 08:01 {} {}\n",
             end as u64 * PAGE,
@@ -78,7 +82,11 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 /// The file at a page: that of the inode, by the place in it.
 fn identity(mapping: &Mapping) -> (u64, u64) {
-    if mapping.inode == 0 { (0, 0) } else { (mapping.inode, mapping.start.wrapping_sub(mapping.offset)) }
+    if mapping.inode == 0 {
+        (0, 0)
+    } else {
+        (mapping.inode, mapping.start.wrapping_sub(mapping.offset))
+    }
 }
 
 proptest! {
@@ -132,7 +140,8 @@ proptest! {
         }
     }
 
-    /// Where nothing is reported: what was not there at the reading before is not named for a time between them.
+    /// Where nothing is reported: what was not there at the reading before is not named for a time
+    /// between them.
     #[test]
     fn without_reports_what_differs_between_two_readings_is_not_named(
         before in steps(), after in steps()
@@ -173,7 +182,11 @@ fn the_same_file_at_the_same_place_replaces_nothing() {
     assert_eq!(generations.report(&reported(9, mapping(0, 4, 1))), [], "unloaded and loaded again");
     assert!(!generations.replaced(PAGE, 6));
     assert_eq!(generations.report(&reported(12, mapping(1, 2, 2))), [(PAGE, 3 * PAGE)]);
-    assert!(generations.replaced(PAGE, 11) && !generations.replaced(PAGE, 12) && !generations.replaced(3 * PAGE, 11));
+    assert!(
+        generations.replaced(PAGE, 11)
+            && !generations.replaced(PAGE, 12)
+            && !generations.replaced(3 * PAGE, 11)
+    );
     // An upgrade: another inode under the same path.
     let mut upgraded = mapping(0, 1, 1);
     upgraded.inode = 77;
@@ -184,7 +197,9 @@ fn the_same_file_at_the_same_place_replaces_nothing() {
 fn another_program_s_code_is_dated_by_reports() {
     let mut generations = Generations::default();
     generations.follows_exec();
-    let maps = Maps::parse(b"0-4000 r-xp 00000000 08:01 1 /lib/1.so\n8000-9000 r-xp 00000000 00:00 0 [vdso]\n");
+    let maps = Maps::parse(
+        b"0-4000 r-xp 00000000 08:01 1 /lib/1.so\n8000-9000 r-xp 00000000 00:00 0 [vdso]\n",
+    );
     generations.read(maps, 20, 22, false);
     assert!(generations.replaced(0, 21) && generations.replaced(0x8000, 21));
     generations.report(&reported(15, mapping(0, 4, 1)));
@@ -196,7 +211,9 @@ fn another_program_s_code_is_dated_by_reports() {
 #[test]
 fn lost_reports_make_doubtful_what_has_changed_of_late() {
     let mut generations = Generations::default();
-    let maps = Maps::parse(b"0-4000 r-xp 00000000 08:01 1 /lib/1.so\n8000-9000 r-xp 00000000 08:01 2 /lib/2.so\n");
+    let maps = Maps::parse(
+        b"0-4000 r-xp 00000000 08:01 1 /lib/1.so\n8000-9000 r-xp 00000000 08:01 2 /lib/2.so\n",
+    );
     generations.read(maps.clone(), 1, 1, false);
     generations.report(&reported(5, mapping(0, 4, 3)));
     generations.report(&reported(6, mapping(0, 4, 1)));

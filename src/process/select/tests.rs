@@ -18,7 +18,8 @@ impl Machine {
     fn start(&mut self, pid: u32, parent: u32, name: &str, command: &str) -> &mut Machine {
         self.clock += 1;
         let (name, command) = (name.to_owned(), command.to_owned());
-        self.processes.insert(pid, Found { name, command, parent, start: self.clock, watchable: true });
+        self.processes
+            .insert(pid, Found { name, command, parent, start: self.clock, watchable: true });
         self
     }
 }
@@ -50,7 +51,12 @@ const OWN: [u32; 3] = [100, 90, 80];
 fn machine() -> Machine {
     let mut machine = Machine::default();
     machine.start(1, 0, "init", "/sbin/init").start(80, 1, "bash", "-bash");
-    machine.start(90, 80, "sudo", "sudo sampletop --name nginx").start(100, 90, "sampletop", "sampletop --name nginx");
+    machine.start(90, 80, "sudo", "sudo sampletop --name nginx").start(
+        100,
+        90,
+        "sampletop",
+        "sampletop --name nginx",
+    );
     machine
 }
 
@@ -137,7 +143,10 @@ fn children_are_followed_at_any_depth() {
 #[test]
 fn a_child_that_is_older_than_its_parent_is_another_ones() {
     let mut machine = machine();
-    machine.start(31, 50, "orphan", "orphan").start(50, 1, "make", "make").start(32, 50, "cc", "cc");
+    machine
+        .start(31, 50, "orphan", "orphan")
+        .start(50, 1, "make", "make")
+        .start(32, 50, "cc", "cc");
     let mut select = Select::new(Wanted::Pids(vec![50]), true, OWN.to_vec());
     assert_eq!(select.look(&mut machine, ROOM), [32, 50]);
 }
@@ -185,13 +194,18 @@ fn a_storm_of_forks_costs_a_bounded_number_of_reads() {
         machine.reads = 0;
         chosen.extend(select.look(&mut machine, ROOM));
         assert!(machine.reads <= 2 * READ_AT_ONCE + READ_AGAIN, "{}", machine.reads);
-        assert!(select.known.len() <= 1004 + 1000, "what is gone is forgotten: {}", select.known.len());
+        assert!(
+            select.known.len() <= 1004 + 1000,
+            "what is gone is forgotten: {}",
+            select.known.len()
+        );
     }
     assert!(chosen.len() > 100, "those that were read were found: {}", chosen.len());
 }
 
 proptest! {
-    /// Whatever comes and goes: in the end everybody who matches has been given out, nobody else has, and nobody twice.
+    /// Whatever comes and goes: in the end everybody who matches has been given out, nobody else
+    /// has, and nobody twice.
     #[test]
     fn everybody_is_found_in_the_end(steps in proptest::collection::vec((2u32..40, 1u32..40, 0usize..3, any::<bool>()), 1..60)) {
         let mut machine = machine();

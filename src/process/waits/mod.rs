@@ -1,9 +1,10 @@
-//! Finds out what a blocked thread waits for: the file or peer behind a descriptor, who holds a mutex, how long a sleep
-//! takes. For single threads that somebody wants to know about, never for all of them at each tick, and never on the
-//! sampler's thread: what is read here is the target's and may block (its memory may be on a file server).
+//! Finds out what a blocked thread waits for: the file or peer behind a descriptor, who holds a
+//! mutex, how long a sleep takes. For single threads that somebody wants to know about, never for
+//! all of them at each tick, and never on the sampler's thread: what is read here is the target's
+//! and may block (its memory may be on a file server).
 //!
-//! What is said is true of the wait that was asked about, or is not said: the thread's counters and its system call are
-//! compared before and after.
+//! What is said is true of the wait that was asked about, or is not said: the thread's counters and
+//! its system call are compared before and after.
 
 mod sockets;
 mod unix;
@@ -21,8 +22,8 @@ pub use sockets::{parse_inet, parse_unix};
 use crate::model::frame::{Counters, Ns, SECOND, ThreadKey};
 use crate::model::text::clean_bytes;
 use crate::model::waits::{
-    Answer, Asked, FUTEX_LOCK_PI, FUTEX_LOCK_PI2, FUTEX_WAIT, FUTEX_WAIT_BITSET, Facts, Lock, NAMED, Object, Time,
-    Timer, WaitsFor, describe, read_call,
+    Answer, Asked, FUTEX_LOCK_PI, FUTEX_LOCK_PI2, FUTEX_WAIT, FUTEX_WAIT_BITSET, Facts, Lock,
+    NAMED, Object, Time, Timer, WaitsFor, describe, read_call,
 };
 use crate::process::memory::{Memory, ReadMemory};
 use crate::process::target;
@@ -31,24 +32,27 @@ use sockets::Sockets;
 
 /// Bytes of a file's or socket's name that are kept.
 const NAME_MAX: usize = 300;
-/// The descriptors of an epoll set are counted only in a process whose table of descriptors is no larger than this: the
-/// kernel holds the set's lock while it lists them, and the target must not wait for us.
+/// The descriptors of an epoll set are counted only in a process whose table of descriptors is no
+/// larger than this: the kernel holds the set's lock while it lists them, and the target must not
+/// wait for us.
 const TABLE_MAX: u64 = 1024;
-/// A process with more threads than this is not searched for the one with a number of its own pid namespace.
+/// A process with more threads than this is not searched for the one with a number of its own pid
+/// namespace.
 const SEARCHED: usize = 4096;
 
-/// Reads what threads wait for. What costs much (the tables of sockets) is kept and read again after a while.
+/// Reads what threads wait for. What costs much (the tables of sockets) is kept and read again
+/// after a while.
 #[derive(Default)]
 pub struct Waits {
     sockets: Sockets,
-    /// Of this batch: how many descriptors an epoll set watches. Threads of a process that gave up their common table of
-    /// descriptors are taken for ones that did not.
+    /// Of this batch: how many descriptors an epoll set watches. Threads of a process that gave up
+    /// their common table of descriptors are taken for ones that did not.
     epolls: HashMap<(u32, i32), Option<usize>>,
 }
 
 impl Waits {
-    /// Gives each answer to `each` as soon as it is there, until that says false. Of a thread that has moved since, or
-    /// of which there is nothing to say, there is none.
+    /// Gives each answer to `each` as soon as it is there, until that says false. Of a thread that
+    /// has moved since, or of which there is nothing to say, there is none.
     pub fn look_at(&mut self, all: &[Asked], mut each: impl FnMut(Answer) -> bool) {
         self.epolls.clear();
         let mut permitted = HashMap::new();
@@ -75,7 +79,8 @@ impl Waits {
         if call != asked.call || tasks.stat(&mut files).ok()?.start != start {
             return None;
         }
-        let thread = Thread { place: format!("/proc/{pid}/task/{tid}"), pid, tid, memory: Memory::new(pid) };
+        let thread =
+            Thread { place: format!("/proc/{pid}/task/{tid}"), pid, tid, memory: Memory::new(pid) };
         let facts = self.facts(asked, &thread)?;
         let waits_for = describe(asked, &facts)?;
         (Position::read(&tasks, &mut files)? == before).then_some(waits_for)
@@ -88,7 +93,8 @@ impl Waits {
             Object::Nothing | Object::Child(_) => {}
             Object::Fd(fd) => self.name(&mut facts, thread, fd),
             Object::Epoll(fd) => {
-                facts.watched = *self.epolls.entry((thread.pid, fd)).or_insert_with(|| thread.watched(fd));
+                facts.watched =
+                    *self.epolls.entry((thread.pid, fd)).or_insert_with(|| thread.watched(fd));
             }
             Object::Poll { at, count } => {
                 for fd in thread.polled(at, count) {
@@ -113,8 +119,12 @@ impl Waits {
             Object::Sleep(timer) => facts.time = thread.time(timer),
             Object::Futex { at, command, value } => {
                 let owner = match command {
-                    FUTEX_LOCK_PI | FUTEX_LOCK_PI2 => thread.memory.read_u64(at).map(|word| word as u32 & FUTEX_TID),
-                    FUTEX_WAIT | FUTEX_WAIT_BITSET if asked.lock == Lock::Mutex => thread.mutex_owner(at, value),
+                    FUTEX_LOCK_PI | FUTEX_LOCK_PI2 => {
+                        thread.memory.read_u64(at).map(|word| word as u32 & FUTEX_TID)
+                    }
+                    FUTEX_WAIT | FUTEX_WAIT_BITSET if asked.lock == Lock::Mutex => {
+                        thread.mutex_owner(at, value)
+                    }
                     _ => None,
                 };
                 facts.holder = owner.and_then(|owner| thread.name_of(owner));
@@ -140,7 +150,8 @@ impl Waits {
             return Some("pipe".into());
         }
         if let Some(kind) = link.strip_prefix(b"anon_inode:") {
-            let kind = kind.strip_prefix(b"[").and_then(|kind| kind.strip_suffix(b"]")).unwrap_or(kind);
+            let kind =
+                kind.strip_prefix(b"[").and_then(|kind| kind.strip_suffix(b"]")).unwrap_or(kind);
             return Some(clean_bytes(kind, NAME_MAX));
         }
         Some(clean_bytes(link, NAME_MAX))
@@ -165,7 +176,8 @@ impl Position {
     }
 }
 
-/// The part of a futex word that is a thread id, and the bit that says that somebody waits (include/uapi/linux/futex.h).
+/// The part of a futex word that is a thread id, and the bit that says that somebody waits
+/// (include/uapi/linux/futex.h).
 const FUTEX_TID: u32 = 0x3fff_ffff;
 const FUTEX_WAITERS: u32 = 0x8000_0000;
 
@@ -189,13 +201,16 @@ impl Thread {
         Some(info.split(|b| *b == b'\n').filter(|line| line.starts_with(b"tfd:")).count())
     }
 
-    /// The first descriptors of a `struct pollfd[count]`; negative ones are ignored by the kernel, too.
+    /// The first descriptors of a `struct pollfd[count]`; negative ones are ignored by the kernel,
+    /// too.
     fn polled(&self, at: u64, count: u32) -> Vec<i32> {
         let mut array = vec![0; 8 * count.min(64) as usize];
         if self.memory.read_exact(at, &mut array).is_none() {
             return Vec::new();
         }
-        let fds = array.chunks_exact(8).map(|entry| i32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]));
+        let fds = array
+            .chunks_exact(8)
+            .map(|entry| i32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]));
         fds.filter(|fd| *fd >= 0).take(NAMED).collect()
     }
 
@@ -245,7 +260,11 @@ impl Thread {
                     _ => return None,
                 };
                 let now = rustix::time::clock_gettime(clock);
-                let now = now.tv_sec.unsigned_abs().saturating_mul(SECOND).saturating_add(now.tv_nsec.unsigned_abs());
+                let now = now
+                    .tv_sec
+                    .unsigned_abs()
+                    .saturating_mul(SECOND)
+                    .saturating_add(now.tv_nsec.unsigned_abs());
                 Some(Time::Left(self.pair(at, 1)?.saturating_sub(now)))
             }
         }
@@ -278,7 +297,8 @@ impl Thread {
         }
         let own = |place: &str| -> Option<(usize, u32)> {
             let status = read_file(&format!("{place}/status"), 64 << 10)?;
-            let numbers: Vec<u32> = line(&status, b"NSpid:")?.split_ascii_whitespace().flat_map(str::parse).collect();
+            let numbers: Vec<u32> =
+                line(&status, b"NSpid:")?.split_ascii_whitespace().flat_map(str::parse).collect();
             Some((numbers.len(), *numbers.last()?))
         };
         // One number: its pid namespace is the one of our /proc.
@@ -286,7 +306,8 @@ impl Thread {
             return Some(number);
         }
         let tasks = fs::read_dir(format!("/proc/{}/task", self.pid)).ok()?;
-        let tids = tasks.take(SEARCHED).filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        let tids =
+            tasks.take(SEARCHED).filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
         let mut tids = tids.filter(|tid: &u32| {
             own(&format!("/proc/{}/task/{tid}", self.pid)).is_some_and(|(_, inner)| inner == number)
         });
@@ -294,11 +315,12 @@ impl Thread {
     }
 }
 
-/// The owner of a glibc mutex on whose lock word somebody waits with `value` in it: `__lock`, `__count`, `__owner`,
-/// `__nusers`, `__kind`, each 4 bytes (sysdeps/nptl/bits/struct_mutex.h, x86-64, glibc 2.3 to 2.42). `None` where these
-/// bytes are not what such a mutex has.
+/// The owner of a glibc mutex on whose lock word somebody waits with `value` in it: `__lock`,
+/// `__count`, `__owner`, `__nusers`, `__kind`, each 4 bytes (sysdeps/nptl/bits/struct_mutex.h,
+/// x86-64, glibc 2.3 to 2.42). `None` where these bytes are not what such a mutex has.
 fn mutex_owner(mutex: &[u8; 20], value: u32) -> Option<u32> {
-    let word = |at: usize| u32::from_le_bytes([mutex[at], mutex[at + 1], mutex[at + 2], mutex[at + 3]]);
+    let word =
+        |at: usize| u32::from_le_bytes([mutex[at], mutex[at + 1], mutex[at + 2], mutex[at + 3]]);
     let (lock, owner, users, kind) = (word(0), word(8), word(12), word(16));
     // Types, and the flags robust, priority, shared and elision.
     if kind & !0x3ff != 0 || users == 0 || owner == 0 || owner & !FUTEX_TID != 0 {
@@ -337,7 +359,8 @@ fn inet(ip: IpAddr, port: u16) -> String {
     if ip.is_unspecified() { format!(":{port}") } else { SocketAddr::new(ip, port).to_string() }
 }
 
-/// `sun_path`: a path up to a zero byte, or a name in the abstract namespace, which begins with one.
+/// `sun_path`: a path up to a zero byte, or a name in the abstract namespace, which begins with
+/// one.
 fn unix_name(path: &[u8]) -> Option<String> {
     let name = match path.strip_prefix(b"\0") {
         Some(name) => format!("@{}", clean_bytes(name, NAME_MAX)),

@@ -14,7 +14,8 @@ use crate::model::text::clean_bytes;
 
 /// Bytes read of each table: some 27,000 sockets.
 const TABLE_BYTES: u64 = 4 << 20;
-/// Tables are read again after a second, or after so many times what reading them took: 2 % of a core at most.
+/// Tables are read again after a second, or after so many times what reading them took: 2 % of a
+/// core at most.
 const REST: u32 = 50;
 /// Network namespaces whose tables are kept.
 const NAMESPACES: usize = 8;
@@ -115,12 +116,13 @@ fn read_lines(path: &str) -> Vec<Vec<u8>> {
     bytes.split(|b| *b == b'\n').skip(1).map(<[u8]>::to_vec).collect()
 }
 
-/// A line of `tcp`, `tcp6`, `udp` or `udp6`: inode, and the peer, or where it listens, or the protocol
-/// (net/ipv4/tcp_ipv4.c, get_tcp4_sock).
+/// A line of `tcp`, `tcp6`, `udp` or `udp6`: inode, and the peer, or where it listens, or the
+/// protocol (net/ipv4/tcp_ipv4.c, get_tcp4_sock).
 pub fn parse_inet(line: &[u8], protocol: &str) -> Option<(u64, String)> {
     /// include/net/tcp_states.h
     const LISTEN: &str = "0A";
-    let fields: Vec<&str> = std::str::from_utf8(line).ok()?.split_ascii_whitespace().take(10).collect();
+    let fields: Vec<&str> =
+        std::str::from_utf8(line).ok()?.split_ascii_whitespace().take(10).collect();
     let [_, local, remote, state, .., inode] = fields[..] else { return None };
     let inode = inode.parse().ok().filter(|inode| fields.len() == 10 && *inode != 0)?;
     let (local, remote) = (endpoint(local)?, endpoint(remote)?);
@@ -137,7 +139,9 @@ pub fn parse_inet(line: &[u8], protocol: &str) -> Option<(u64, String)> {
 fn endpoint(text: &str) -> Option<(IpAddr, u16)> {
     let (address, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
-    let word = |at: usize| Some(u32::from_str_radix(address.get(8 * at..8 * at + 8)?, 16).ok()?.to_ne_bytes());
+    let word = |at: usize| {
+        Some(u32::from_str_radix(address.get(8 * at..8 * at + 8)?, 16).ok()?.to_ne_bytes())
+    };
     match address.len() {
         8 => Some((IpAddr::from(word(0)?), port)),
         32 => {
@@ -151,7 +155,8 @@ fn endpoint(text: &str) -> Option<(IpAddr, u16)> {
     }
 }
 
-/// A line of `unix`: inode, and the path it is bound to, where it is (net/unix/af_unix.c, unix_seq_show).
+/// A line of `unix`: inode, and the path it is bound to, where it is (net/unix/af_unix.c,
+/// unix_seq_show).
 pub fn parse_unix(line: &[u8]) -> Option<(u64, Option<String>)> {
     // Num: RefCount Protocol Flags Type St Inode Path; the path may hold anything.
     let mut rest = line;

@@ -1,12 +1,16 @@
-//! Who is at the other end of a unix socket: asked of the kernel (sock_diag, unix(7) has no table of it).
+//! Who is at the other end of a unix socket: asked of the kernel (sock_diag, unix(7) has no table
+//! of it).
 //!
-//! Answers are for our own network namespace; of another one nothing can be asked without entering it.
+//! Answers are for our own network namespace; of another one nothing can be asked without entering
+//! it.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 
 use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with,
+};
 
 use super::unix_name;
 
@@ -60,7 +64,13 @@ impl Peers {
 
 fn open() -> Option<(OwnedFd, u64)> {
     let namespace = std::fs::metadata("/proc/thread-self/ns/net").ok()?.ino();
-    let netlink = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, SocketFlags::CLOEXEC, Some(SOCK_DIAG)).ok()?;
+    let netlink = socket_with(
+        AddressFamily::NETLINK,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        Some(SOCK_DIAG),
+    )
+    .ok()?;
     Some((netlink, namespace))
 }
 

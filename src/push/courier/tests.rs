@@ -59,7 +59,9 @@ impl Run {
     }
 
     fn add(&mut self, nth: u32) {
-        lock(&self.spool).add(Request { query: format!("name=n{nth}"), body: vec![0x1f, 0x8b] }).expect("written");
+        lock(&self.spool)
+            .add(Request { query: format!("name=n{nth}"), body: vec![0x1f, 0x8b] })
+            .expect("written");
     }
 
     /// Sent, waiting, dropped.
@@ -106,7 +108,10 @@ fn an_hour_without_a_server_loses_nothing_and_keeps_the_order() {
     }
     let tries = run.server.got().len();
     assert!((10..=25).contains(&tries), "{tries} tries in an hour");
-    assert!(run.server.got().iter().all(|query| query == "name=n0"), "the oldest, until it is taken");
+    assert!(
+        run.server.got().iter().all(|query| query == "name=n0"),
+        "the oldest, until it is taken"
+    );
     lock(&run.server.answers).clear();
     run.run(HOUR * 2);
     assert!(run.now <= HOUR + backoff::MOST);
@@ -114,7 +119,10 @@ fn an_hour_without_a_server_loses_nothing_and_keeps_the_order() {
     assert_eq!(run.server.got()[tries..], expected);
     assert_eq!(run.counts(), (60, 0, 0));
     assert_eq!(run.told.len(), 2, "{:?}", run.told);
-    assert!(run.told[0].starts_with("cannot push to http://p/ingest: connection refused; profiles wait in `"));
+    assert!(
+        run.told[0]
+            .starts_with("cannot push to http://p/ingest: connection refused; profiles wait in `")
+    );
     assert_eq!(run.told[1], "profiles are pushed again; 59 are waiting");
 }
 
@@ -129,7 +137,12 @@ fn beyond_the_bound_the_oldest_go_and_are_counted() {
     }
     run.run(HOUR);
     let got = run.server.got();
-    assert_eq!(got[1..], ["name=n26", "name=n27", "name=n28", "name=n29"].map(String::from), "{:?}", run.told);
+    assert_eq!(
+        got[1..],
+        ["name=n26", "name=n27", "name=n28", "name=n29"].map(String::from),
+        "{:?}",
+        run.told
+    );
     assert_eq!(run.counts(), (4, 0, 16));
     assert_eq!(run.told[1], "profiles are pushed again; 3 are waiting, 16 were dropped");
 }
@@ -144,7 +157,11 @@ fn what_the_server_does_not_like_is_dropped_and_the_others_go_on() {
     assert_eq!(run.server.got().len(), 5);
     assert_eq!(run.counts(), (2, 0, 3));
     let once = "http://p/ingest does not take a profile, which is dropped: it answers";
-    assert_eq!(run.told, [format!("{once} 413: too large"), format!("{once} 400")], "once, until one was taken");
+    assert_eq!(
+        run.told,
+        [format!("{once} 413: too large"), format!("{once} 400")],
+        "once, until one was taken"
+    );
 }
 
 #[test]
@@ -191,14 +208,19 @@ fn without_a_right_it_waits_long_and_drops_nothing() {
     let pauses = run.run(HOUR);
     assert!((11..=13).contains(&pauses), "{pauses} tries in an hour");
     assert_eq!(run.told.len(), 1, "{:?}", run.told);
-    assert!(run.told[0].contains("403") && run.told[0].contains("--push-token-file"), "{}", run.told[0]);
+    assert!(
+        run.told[0].contains("403") && run.told[0].contains("--push-token-file"),
+        "{}",
+        run.told[0]
+    );
     // It changes, and is told again: now it is the way there.
     lock(&run.server.answers).clear();
     run.server.answers([said(301), down()]);
     run.run(HOUR * 2);
     assert_eq!(run.courier.sent(), 1);
     assert!(
-        run.told[1].starts_with("cannot push") && run.told[2].starts_with("profiles are pushed again; 0"),
+        run.told[1].starts_with("cannot push")
+            && run.told[2].starts_with("profiles are pushed again; 0"),
         "{:?}",
         run.told
     );
@@ -208,15 +230,22 @@ fn without_a_right_it_waits_long_and_drops_nothing() {
 fn it_comes_again_when_the_server_says() {
     let mut run = Run::new(10_000);
     run.add(0);
-    let after =
-        |seconds| Answer::Said { status: 429, retry_after: Some(Duration::from_secs(seconds)), words: String::new() };
+    let after = |seconds| Answer::Said {
+        status: 429,
+        retry_after: Some(Duration::from_secs(seconds)),
+        words: String::new(),
+    };
     run.server.answers([after(100), after(1_000_000)]);
     assert_eq!(run.step(false), Next::At(Duration::from_secs(101)));
     run.now = Duration::from_secs(100);
     assert_eq!(run.step(false), Next::At(Duration::from_secs(101)));
     assert_eq!(run.server.got().len(), 1);
     run.now = Duration::from_secs(101);
-    assert_eq!(run.step(false), Next::At(Duration::from_secs(101 + 3601)), "but not as late as it likes");
+    assert_eq!(
+        run.step(false),
+        Next::At(Duration::from_secs(101 + 3601)),
+        "but not as late as it likes"
+    );
 }
 
 #[test]
@@ -227,6 +256,9 @@ fn at_the_end_no_pause_counts() {
     assert!(matches!(run.step(false), Next::At(_)));
     assert!(matches!(run.step(false), Next::At(_)));
     assert_eq!(run.server.got().len(), 1);
-    assert_eq!((run.step(true), run.step(true), run.step(true)), (Next::Again, Next::Again, Next::Idle));
+    assert_eq!(
+        (run.step(true), run.step(true), run.step(true)),
+        (Next::Again, Next::Again, Next::Idle)
+    );
     assert_eq!(run.courier.sent(), 2);
 }

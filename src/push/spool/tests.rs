@@ -32,8 +32,9 @@ fn drain(spool: &mut Spool) -> Vec<Request> {
 }
 
 fn files(dir: &Path) -> u64 {
-    let entries =
-        std::fs::read_dir(dir).expect("there").map(|entry| entry.expect("readable").metadata().expect("there"));
+    let entries = std::fs::read_dir(dir)
+        .expect("there")
+        .map(|entry| entry.expect("readable").metadata().expect("there"));
     entries.map(|of| of.len()).sum()
 }
 
@@ -93,7 +94,10 @@ fn what_is_not_ours_stays_and_stops_nothing() {
     for there in ["victim", "notes.txt", "1.ingest", "00000000000000x1.ingest"] {
         assert!(dir.path().join(there).exists(), "{there}");
     }
-    assert!(!dir.path().join(".sampletop-1-1.tmp").exists(), "half a file of a run that was killed");
+    assert!(
+        !dir.path().join(".sampletop-1-1.tmp").exists(),
+        "half a file of a run that was killed"
+    );
 }
 
 #[test]
@@ -161,8 +165,8 @@ fn one_that_was_sent_while_it_made_room_is_not_lost() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// Whatever is added and taken out: the bound holds on the disk, order is kept, the oldest go first, and each is sent, waits or
-    /// was dropped.
+    /// Whatever is added and taken out: the bound holds on the disk, order is kept, the oldest go
+    /// first, and each is sent, waits or was dropped.
     #[test]
     fn the_bound_holds_and_the_newest_are_kept(
         bytes_max in 50u64..2000,

@@ -1,6 +1,7 @@
-//! Where Java code was left: the virtual machine notes it of each thread that goes into native code (`JavaFrameAnchor`), and keeps the
-//! notes of outer ones where native code calls Java again (`JavaCallWrapper`). So the stack of a thread at rest goes on behind native
-//! code that nobody can walk. Of a thread that runs the notes are of another moment than its stack.
+//! Where Java code was left: the virtual machine notes it of each thread that goes into native code
+//! (`JavaFrameAnchor`), and keeps the notes of outer ones where native code calls Java again
+//! (`JavaCallWrapper`). So the stack of a thread at rest goes on behind native code that nobody can
+//! walk. Of a thread that runs the notes are of another moment than its stack.
 
 use std::time::{Duration, Instant};
 
@@ -46,11 +47,19 @@ impl Places {
     /// `None`, where the tables do not say: then walks end where they end.
     pub fn of(s: &Structs) -> Option<Places> {
         Some(Places {
-            base: s.offset("JavaThread", "_stack_base").or_else(|_| s.offset("Thread", "_stack_base")).ok()?,
-            size: s.offset("JavaThread", "_stack_size").or_else(|_| s.offset("Thread", "_stack_size")).ok()?,
+            base: s
+                .offset("JavaThread", "_stack_base")
+                .or_else(|_| s.offset("Thread", "_stack_base"))
+                .ok()?,
+            size: s
+                .offset("JavaThread", "_stack_size")
+                .or_else(|_| s.offset("Thread", "_stack_size"))
+                .ok()?,
             in_thread: s.offset("JavaThread", "_anchor").ok()?,
             in_wrapper: s.offset("JavaCallWrapper", "_anchor").ok()?,
-            wrapper: s.constant("frame::entry_frame_call_wrapper_offset").filter(|at| (-64..0).contains(at))?,
+            wrapper: s
+                .constant("frame::entry_frame_call_wrapper_offset")
+                .filter(|at| (-64..0).contains(at))?,
             sp: s.offset("JavaFrameAnchor", "_last_Java_sp").ok()?,
             pc: s.offset("JavaFrameAnchor", "_last_Java_pc").ok()?,
             fp: s.offset("JavaFrameAnchor", "_last_Java_fp").ok()?,
@@ -85,13 +94,17 @@ impl Anchors {
 impl<M: ReadMemory> Jvm<M> {
     /// The frame by which Java was entered is left.
     pub fn note_entry(&mut self, here: &mut Here<'_>) {
-        let wrapper = self.anchors.places.zip(here.place.rbp).and_then(|(places, rbp)| here.slot(rbp, places.wrapper));
+        let wrapper = self
+            .anchors
+            .places
+            .zip(here.place.rbp)
+            .and_then(|(places, rbp)| here.slot(rbp, places.wrapper));
         // Without it nothing is known of outer Java code: no thread lies there.
         self.anchors.wrapper = Some(wrapper.unwrap_or(0));
     }
 
-    /// The frame by which Java was left last before the native code at `sp`, of a thread at rest: where it ends, and where its caller
-    /// is. It is appended to `out`.
+    /// The frame by which Java was left last before the native code at `sp`, of a thread at rest:
+    /// where it ends, and where its caller is. It is appended to `out`.
     pub fn resume_at_anchor(
         &mut self,
         sp: u64,
@@ -115,30 +128,41 @@ impl<M: ReadMemory> Jvm<M> {
         }
         let blob = self.blob(pc.wrapping_sub(1))?;
         // What calls a native method notes a place of its own that is no return address.
-        let noted = matches!(blob.kind, Kind::NativeWrapper(_)) && (blob.code..=blob.code_end).contains(&pc);
+        let noted = matches!(blob.kind, Kind::NativeWrapper(_))
+            && (blob.code..=blob.code_end).contains(&pc);
         if !noted && !self.returns_to(pc) {
             return None;
         }
-        let place = Place { pc, exact: false, sp: java_sp, rbp: Some(fp).filter(|fp| *fp != 0), general: None };
+        let place = Place {
+            pc,
+            exact: false,
+            sp: java_sp,
+            rbp: Some(fp).filter(|fp| *fp != 0),
+            general: None,
+        };
         Some((java_sp, self.leave_blob(&blob, Here { place, word }, out)))
     }
 
-    /// Whether the thread whose stack `sp` lies in, and which is at rest in a function of the virtual machine at `callee`, waits to enter a
-    /// monitor: it notes which before it does, and that it has ceased to. Only asked where functions have no names that would tell.
+    /// Whether the thread whose stack `sp` lies in, and which is at rest in a function of the
+    /// virtual machine at `callee`, waits to enter a monitor: it notes which before it does, and
+    /// that it has ceased to. Only asked where functions have no names that would tell.
     pub fn waits_for_monitor(&mut self, sp: u64, callee: u64) -> Option<RawFrame> {
         self.nameless.as_ref().filter(|library| library.contains(&callee))?;
         let places = self.anchors.places?;
         let pending = places.pending?;
         let thread = match self.on_known_stack(sp) {
             Some(thread) => thread,
-            None if self.anchors.stacks_read.is_some_and(|at| at.elapsed() < STACKS_AGAIN) => return None,
+            None if self.anchors.stacks_read.is_some_and(|at| at.elapsed() < STACKS_AGAIN) => {
+                return None;
+            }
             None => {
                 self.anchors.stacks_read = Some(Instant::now());
                 self.thread_with(sp, places)?
             }
         };
         let mut words = [[0; 8]; 3];
-        let pieces: [(u64, usize); 3] = [places.base, places.size, pending].map(|at| (thread.wrapping_add(at), 8));
+        let pieces: [(u64, usize); 3] =
+            [places.base, places.size, pending].map(|at| (thread.wrapping_add(at), 8));
         self.memory.read_pieces(&pieces, words.as_flattened_mut())?;
         let [base, size, monitor] = words.map(u64::from_le_bytes);
         (holds((base, size), sp) && monitor != 0).then(|| self.stub_frame(MONITOR))
@@ -163,14 +187,16 @@ impl<M: ReadMemory> Jvm<M> {
             let (base, size) = (thread.checked_add(places.base)?, thread.checked_add(places.size)?);
             Some((self.memory.read_u64(base)?, self.memory.read_u64(size)?))
         };
-        let known =
-            threads.iter().find(|thread| self.anchors.stacks.get(thread).is_some_and(|stack| holds(*stack, sp)));
+        let known = threads
+            .iter()
+            .find(|thread| self.anchors.stacks.get(thread).is_some_and(|stack| holds(*stack, sp)));
         if let Some(thread) = known
             && read(*thread).is_some_and(|stack| holds(stack, sp))
         {
             return Some(*thread);
         }
-        let stacks = threads.iter().take(KNOWN_MAX).filter_map(|thread| Some((*thread, read(*thread)?)));
+        let stacks =
+            threads.iter().take(KNOWN_MAX).filter_map(|thread| Some((*thread, read(*thread)?)));
         self.anchors.stacks = stacks.collect();
         self.anchors.stacks.iter().find(|(_, stack)| holds(**stack, sp)).map(|(thread, _)| *thread)
     }

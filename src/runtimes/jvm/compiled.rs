@@ -1,4 +1,5 @@
-//! Frames of compiled methods. Between calls they have one size; at the top they may be found half built or half taken down.
+//! Frames of compiled methods. Between calls they have one size; at the top they may be found half
+//! built or half taken down.
 
 use crate::model::frame::RawFrame;
 use crate::process::memory::ReadMemory;
@@ -8,7 +9,8 @@ use crate::runtimes::jvm::walk::{Caller, Here};
 
 /// A prologue is no longer than this, bytes.
 const PROLOGUE_MAX: u64 = 96;
-/// Words above the place of the return address that are searched for it: compiled code that calls pushes arguments for a moment.
+/// Words above the place of the return address that are searched for it: compiled code that calls
+/// pushes arguments for a moment.
 const SEARCHED: u64 = 10;
 
 /// What a prologue has done up to some point.
@@ -33,13 +35,18 @@ impl<M: ReadMemory> Jvm<M> {
         if !here.place.exact {
             // A frame that is to be deoptimised returns to a handler; where it was is kept in it.
             let original = if nmethod.deopt.contains(&pc) && nmethod.orig_pc > 0 {
-                here.at_sp(nmethod.orig_pc as u64).filter(|pc| (blob.code..=blob.code_end).contains(pc))
+                here.at_sp(nmethod.orig_pc as u64)
+                    .filter(|pc| (blob.code..=blob.code_end).contains(pc))
             } else {
                 None
             };
             // Called from its own barrier at the entry: nothing of it has run.
-            let entered = original.is_none() && !self.is_debug_point(blob, pc) && self.at_barrier(here);
-            return (self.frame(blob, original.unwrap_or(pc), entered), self.whole(here, blob.frame_size));
+            let entered =
+                original.is_none() && !self.is_debug_point(blob, pc) && self.at_barrier(here);
+            return (
+                self.frame(blob, original.unwrap_or(pc), entered),
+                self.whole(here, blob.frame_size),
+            );
         }
         let (caller, entered) = self.top(blob, nmethod, here);
         (self.frame(blob, pc, entered), caller)
@@ -58,7 +65,12 @@ impl<M: ReadMemory> Jvm<M> {
     }
 
     /// The caller of the innermost frame, and whether the method has only just been entered.
-    fn top(&mut self, blob: &Blob, nmethod: &Nmethod, here: &mut Here<'_>) -> (Option<Caller>, bool) {
+    fn top(
+        &mut self,
+        blob: &Blob,
+        nmethod: &Nmethod,
+        here: &mut Here<'_>,
+    ) -> (Option<Caller>, bool) {
         let pc = here.place.pc;
         if pc <= nmethod.verified_entry {
             return (self.leaf(here), true);
@@ -69,9 +81,12 @@ impl<M: ReadMemory> Jvm<M> {
             let caller = match prologue {
                 Prologue { subtracted: false, pushed: false, .. } => self.leaf(here),
                 Prologue { subtracted: false, pushed: true, .. } => self.pushed_rbp(here),
-                Prologue { pushed, saved, .. } => self
-                    .whole(here, blob.frame_size)
-                    .map(|caller| Caller { rbp: if pushed || saved { caller.rbp } else { here.place.rbp }, ..caller }),
+                Prologue { pushed, saved, .. } => {
+                    self.whole(here, blob.frame_size).map(|caller| Caller {
+                        rbp: if pushed || saved { caller.rbp } else { here.place.rbp },
+                        ..caller
+                    })
+                }
             };
             let caller = caller.filter(|caller| self.returns_to(caller.pc));
             if caller.is_some() {
@@ -105,7 +120,9 @@ impl<M: ReadMemory> Jvm<M> {
         if let Some(caller) = self.pushed_rbp(here) {
             return Some(caller);
         }
-        (1..=SEARCHED).find_map(|words| self.whole(here, size + 8 * words).filter(|caller| self.returns_to(caller.pc)))
+        (1..=SEARCHED).find_map(|words| {
+            self.whole(here, size + 8 * words).filter(|caller| self.returns_to(caller.pc))
+        })
     }
 
     /// What the instructions from the entry up to `pc` did, if they are all a prologue's.
@@ -160,7 +177,8 @@ pub enum Epilogue {
     Pop,
 }
 
-/// Whether the code that is about to run ends a method. Behind `pop rbp` comes a poll for safepoints, then `ret`.
+/// Whether the code that is about to run ends a method. Behind `pop rbp` comes a poll for
+/// safepoints, then `ret`.
 pub fn epilogue(code: &[u8]) -> Option<Epilogue> {
     match code {
         [0xc3 | 0xc2, ..] => Some(Epilogue::Return),
@@ -190,10 +208,19 @@ mod tests {
         let nothing = Prologue::default();
         assert_eq!((prologue(&code, 0), prologue(&code, 7)), (Some(nothing), Some(nothing)));
         assert_eq!(prologue(&code, 8), Some(Prologue { pushed: true, ..nothing }));
-        assert_eq!(prologue(&code, 12), Some(Prologue { pushed: true, subtracted: true, saved: false }));
-        assert_eq!((prologue(&code, 13), prologue(&code, 3), prologue(&code[..8], 12)), (None, None, None));
+        assert_eq!(
+            prologue(&code, 12),
+            Some(Prologue { pushed: true, subtracted: true, saved: false })
+        );
+        assert_eq!(
+            (prologue(&code, 13), prologue(&code, 3), prologue(&code[..8], 12)),
+            (None, None, None)
+        );
         // sub rsp, 0x18; mov [rsp+0x10], rbp
         let code = [0x48, 0x81, 0xec, 0x18, 0, 0, 0, 0x48, 0x89, 0x6c, 0x24, 0x10];
-        assert_eq!(prologue(&code, 12), Some(Prologue { pushed: false, subtracted: true, saved: true }));
+        assert_eq!(
+            prologue(&code, 12),
+            Some(Prologue { pushed: false, subtracted: true, saved: true })
+        );
     }
 }

@@ -31,13 +31,19 @@ pub fn heaps<M: ReadMemory>(memory: &M, layout: &layout::CodeHeap) -> Vec<CodeHe
         Heaps::One(at) => memory.read_u64(at).into_iter().collect(),
         Heaps::Many { array, length, data } => {
             let array = memory.read_u64(array).unwrap_or(0);
-            let count =
-                memory.read_u64(array.wrapping_add(length)).map_or(0, |word| u64::from(word as u32)).min(HEAPS_MAX);
+            let count = memory
+                .read_u64(array.wrapping_add(length))
+                .map_or(0, |word| u64::from(word as u32))
+                .min(HEAPS_MAX);
             let data = memory.read_u64(array.wrapping_add(data)).unwrap_or(0);
             (0..count).filter_map(|n| memory.read_u64(data.wrapping_add(8 * n))).collect()
         }
     };
-    pointers.into_iter().filter(|pointer| *pointer != 0).filter_map(|pointer| heap(memory, layout, pointer)).collect()
+    pointers
+        .into_iter()
+        .filter(|pointer| *pointer != 0)
+        .filter_map(|pointer| heap(memory, layout, pointer))
+        .collect()
 }
 
 fn heap<M: ReadMemory>(memory: &M, layout: &layout::CodeHeap, at: u64) -> Option<CodeHeap> {
@@ -102,7 +108,8 @@ pub enum Kind {
     /// What calls a native method (or stands in for one).
     NativeWrapper(Nmethod),
     Interpreter,
-    /// Code that pushes nothing: method tables' entries, adapters between compiled and interpreted calls.
+    /// Code that pushes nothing: method tables' entries, adapters between compiled and interpreted
+    /// calls.
     Frameless,
     /// Everything else, by its name.
     Stub(String),
@@ -117,7 +124,8 @@ pub struct Nmethod {
     pub level: u8,
     /// Behind the check of the receiver's class.
     pub verified_entry: u64,
-    /// Where a frame that is to be deoptimised keeps its own return address, from its stack pointer.
+    /// Where a frame that is to be deoptimised keeps its own return address, from its stack
+    /// pointer.
     pub orig_pc: i64,
     /// What such a frame returns to instead.
     pub deopt: Vec<u64>,
@@ -195,7 +203,12 @@ impl CodeCache {
                 CodePlace::FromBlob(number) => code.wrapping_add(number.of(header) as u16 as u64),
             },
             orig_pc: l.orig_pc.of(header),
-            deopt: l.deopt.iter().map(|place| place.of(start, header)).filter(|at| *at > start).collect(),
+            deopt: l
+                .deopt
+                .iter()
+                .map(|place| place.of(start, header))
+                .filter(|at| *at > start)
+                .collect(),
         };
         let kind = match name.as_str() {
             "nmethod" => Kind::Compiled(compiled(&header)),
@@ -205,7 +218,15 @@ impl CodeCache {
             _ => Kind::Stub(name),
         };
         let frame_size = u64::try_from(l.frame_size.of(&header)).unwrap_or(0).min(1 << 20) * 8;
-        Some(Blob { start, code, code_end, frame_size, frame_complete: l.frame_complete.of(&header), kind, header })
+        Some(Blob {
+            start,
+            code,
+            code_end,
+            frame_size,
+            frame_complete: l.frame_complete.of(&header),
+            kind,
+            header,
+        })
     }
 
     fn name<M: ReadMemory>(&mut self, memory: &M, at: u64) -> Option<String> {

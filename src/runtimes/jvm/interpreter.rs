@@ -1,4 +1,5 @@
-//! Frames of interpreted methods. They are reached by rbp; at the top one may be found that is being built.
+//! Frames of interpreted methods. They are reached by rbp; at the top one may be found that is
+//! being built.
 
 use crate::model::frame::RawFrame;
 use crate::process::memory::ReadMemory;
@@ -20,24 +21,31 @@ impl<M: ReadMemory> Jvm<M> {
         }
         let rbp = match here.place.rbp {
             Some(rbp) => Some(rbp).filter(|rbp| self.is_frame(here, *rbp)),
-            // A stack that is known without registers: what fits as a frame in all of its slots is one.
+            // A stack that is known without registers: what fits as a frame in all of its slots is
+            // one.
             None => {
                 let first = here.place.sp + SMALLEST;
                 (0..SEARCHED).map(|n| first + 8 * n).find(|rbp| self.is_frame(here, *rbp))
             }
         };
-        let Some((rbp, method)) = rbp.and_then(|rbp| Some((rbp, self.method_of(here, rbp)?))) else {
+        let Some((rbp, method)) = rbp.and_then(|rbp| Some((rbp, self.method_of(here, rbp)?)))
+        else {
             let caller = if here.place.exact { self.returned(here) } else { self.unfilled(here) };
             return (self.stub_frame("interpreter"), caller);
         };
         let bci = self.bytecode_index(here, rbp, method);
-        let frame = self.interpreted_frame(method, bci).unwrap_or_else(|| self.stub_frame("interpreter"));
+        let frame =
+            self.interpreted_frame(method, bci).unwrap_or_else(|| self.stub_frame("interpreter"));
         (frame, self.sender(here, rbp))
     }
 
     fn sender(&mut self, here: &mut Here<'_>, rbp: u64) -> Option<Caller> {
         let slots = self.layout.interpreter;
-        Some(Caller { pc: here.slot(rbp, 1)?, sp: here.slot(rbp, slots.sender_sp)?, rbp: Some(here.slot(rbp, 0)?) })
+        Some(Caller {
+            pc: here.slot(rbp, 1)?,
+            sp: here.slot(rbp, slots.sender_sp)?,
+            rbp: Some(here.slot(rbp, 0)?),
+        })
     }
 
     /// Whether rbp points at an interpreter's frame: all that is fixed about one holds.
@@ -55,8 +63,8 @@ impl<M: ReadMemory> Jvm<M> {
             && sender.is_some_and(|sender| is_sender(sender, rbp))
     }
 
-    /// A frame that stands in for a compiled one and has not been filled in yet: its links are there, and a zero where the end of its
-    /// own stack will be.
+    /// A frame that stands in for a compiled one and has not been filled in yet: its links are
+    /// there, and a zero where the end of its own stack will be.
     fn unfilled(&mut self, here: &mut Here<'_>) -> Option<Caller> {
         let rbp = here.place.rbp.filter(|rbp| self.fits(here, *rbp))?;
         let last_sp = here.slot(rbp, self.layout.interpreter.sender_sp - 1)?;
@@ -69,19 +77,23 @@ impl<M: ReadMemory> Jvm<M> {
         self.methods.get(&self.memory, &self.layout, at).map(|_| at)
     }
 
-    /// Where in its bytecode a method is: at the top r13 says it, beneath a call the frame. `None` where neither does.
+    /// Where in its bytecode a method is: at the top r13 says it, beneath a call the frame. `None`
+    /// where neither does.
     fn bytecode_index(&mut self, here: &mut Here<'_>, rbp: u64, method: u64) -> Option<i32> {
         let known = self.methods.get(&self.memory, &self.layout, method)?;
         let index = |pointer: u64| {
-            let index = pointer.checked_sub(known.bytecode).filter(|index| *index < known.code_size)?;
+            let index =
+                pointer.checked_sub(known.bytecode).filter(|index| *index < known.code_size)?;
             i32::try_from(index).ok()
         };
-        let register = here.place.general.filter(|_| here.place.exact).and_then(|general| index(general.r13));
+        let register =
+            here.place.general.filter(|_| here.place.exact).and_then(|general| index(general.r13));
         let saved = here.slot(rbp, self.layout.interpreter.bytecode);
         register.or_else(|| index(saved?))
     }
 
-    /// A method that is being entered: rbx has its `Method`, and its frame is not there, or not whole.
+    /// A method that is being entered: rbx has its `Method`, and its frame is not there, or not
+    /// whole.
     fn entering(&mut self, here: &mut Here<'_>) -> Option<(RawFrame, Caller)> {
         let general = here.place.general?;
         let (sp, rbp) = (here.place.sp, here.place.rbp?);
@@ -93,8 +105,13 @@ impl<M: ReadMemory> Jvm<M> {
             && rbp.wrapping_sub(sp) < SMALLEST + 16
             && here.slot(rbp, 1).is_some_and(|pc| self.returns_to(pc));
         let caller = if building && !(sender_fits && general.r13 <= rbp) {
-            // The frame is begun: r13 has become the bytecode pointer as soon as the sender's place is stored.
-            let sender = if rbp == sp { general.r13 } else { here.slot(rbp, self.layout.interpreter.sender_sp)? };
+            // The frame is begun: r13 has become the bytecode pointer as soon as the sender's place
+            // is stored.
+            let sender = if rbp == sp {
+                general.r13
+            } else {
+                here.slot(rbp, self.layout.interpreter.sender_sp)?
+            };
             if !is_sender(sender, rbp) {
                 return None;
             }
@@ -111,12 +128,13 @@ impl<M: ReadMemory> Jvm<M> {
         Some((self.interpreted_frame(general.rbx, Some(0))?, caller))
     }
 
-    /// A method that has taken its frame down: it is lost, its caller is not. rbx has the caller's stack pointer, the return address is on
-    /// top, and then in r13.
+    /// A method that has taken its frame down: it is lost, its caller is not. rbx has the caller's
+    /// stack pointer, the return address is on top, and then in r13.
     fn returned(&mut self, here: &mut Here<'_>) -> Option<Caller> {
         let general = here.place.general?;
         let (sp, rbp) = (here.place.sp, here.place.rbp);
-        let sender = |least: u64| Some(general.rbx).filter(|rbx| *rbx == least || is_sender(*rbx, least));
+        let sender =
+            |least: u64| Some(general.rbx).filter(|rbx| *rbx == least || is_sender(*rbx, least));
         if let Some(pc) = here.at_sp(0).filter(|pc| self.returns_to(*pc)) {
             return Some(Caller { pc, sp: sender(sp + 8)?, rbp });
         }

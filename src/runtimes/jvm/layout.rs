@@ -1,5 +1,5 @@
-//! Where things are in this virtual machine, as its own tables say. What they do not say, and differs from version to version,
-//! is here and nowhere else. Versions: JDK 8 to 26 on x86-64.
+//! Where things are in this virtual machine, as its own tables say. What they do not say, and
+//! differs from version to version, is here and nowhere else. Versions: JDK 8 to 26 on x86-64.
 
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::structs::{Missing, Structs};
@@ -41,7 +41,8 @@ impl Number {
 pub enum Heaps {
     /// JDK 8: the address of the pointer to the only one.
     One(u64),
-    /// Later: the address of the pointer to a growable array, and where in it length and elements are.
+    /// Later: the address of the pointer to a growable array, and where in it length and elements
+    /// are.
     Many { array: u64, length: u64, data: u64 },
 }
 
@@ -79,7 +80,8 @@ impl CodePlace {
 pub enum DebugInfo {
     /// JDK 8 to 22: in the blob. Metadata and PcDescs begin, and end, at these distances from it.
     InBlob { metadata: Number, scopes: CodePlace, pcs: Number, pcs_end: Number },
-    /// JDK 23 and later: beside the code cache. `metadata` where the blob has it: from `mutable`, relocations passed over.
+    /// JDK 23 and later: beside the code cache. `metadata` where the blob has it: from `mutable`,
+    /// relocations passed over.
     Apart {
         data: Number,
         size: Number,
@@ -108,27 +110,39 @@ pub struct Blob {
     pub verified_entry: CodePlace,
     pub deopt: Vec<CodePlace>,
     pub debug: DebugInfo,
-    /// Where the table of exception handlers begins, and ends if not at the PcDescs: as far from where the debug information is as these.
+    /// Where the table of exception handlers begins, and ends if not at the PcDescs: as far from
+    /// where the debug information is as these.
     pub handlers: Option<(Number, Option<Number>)>,
 }
 
 impl Blob {
-    /// Whether two headers are those of the same code; `compiled`: of a method. Others of their bytes change while it lives: how hot it
-    /// is, whether it may still be entered, what the collector notes. A method is compiled under a number that no other
-    /// compilation has; what calls a native one may have none, but belongs to one method.
+    /// Whether two headers are those of the same code; `compiled`: of a method. Others of their
+    /// bytes change while it lives: how hot it is, whether it may still be entered, what the
+    /// collector notes. A method is compiled under a number that no other compilation has; what
+    /// calls a native one may have none, but belongs to one method.
     pub fn same(&self, compiled: bool, one: &[u8], other: &[u8]) -> bool {
         let place = |place: CodePlace| match place {
             CodePlace::Pointer(number) | CodePlace::FromBlob(number) => number,
         };
         let debug = match self.debug {
-            DebugInfo::InBlob { metadata, scopes, pcs, pcs_end } => [metadata, place(scopes), pcs, pcs_end],
+            DebugInfo::InBlob { metadata, scopes, pcs, pcs_end } => {
+                [metadata, place(scopes), pcs, pcs_end]
+            }
             DebugInfo::Apart { data, size, pcs, mutable, .. } => [data, size, pcs, mutable],
         };
-        let shape =
-            [self.name, self.size, place(self.code), place(self.code_end), self.frame_size, self.frame_complete];
-        let method = [self.method, self.compile_id, self.level, self.orig_pc, place(self.verified_entry)];
+        let shape = [
+            self.name,
+            self.size,
+            place(self.code),
+            place(self.code_end),
+            self.frame_size,
+            self.frame_complete,
+        ];
+        let method =
+            [self.method, self.compile_id, self.level, self.orig_pc, place(self.verified_entry)];
         let of_method = method.into_iter().chain(debug).filter(|_| compiled);
-        one.len() == other.len() && shape.into_iter().chain(of_method).all(|number| number.of(one) == number.of(other))
+        one.len() == other.len()
+            && shape.into_iter().chain(of_method).all(|number| number.of(one) == number.of(other))
     }
 }
 
@@ -209,8 +223,12 @@ impl Layout {
     pub fn of<M: ReadMemory>(memory: &M, structs: &Structs) -> Result<Layout, Missing> {
         let s = structs;
         let major = major(memory, s)?;
-        let number = |owner: &str, name: &str, width| Ok(Number { at: s.offset(owner, name)? as usize, width });
-        let any = |names: &[(&str, &str)], width| Ok(Number { at: s.offset_of_any(names)? as usize, width });
+        let number = |owner: &str, name: &str, width| {
+            Ok(Number { at: s.offset(owner, name)? as usize, width })
+        };
+        let any = |names: &[(&str, &str)], width| {
+            Ok(Number { at: s.offset_of_any(names)? as usize, width })
+        };
         let compiled = |name| [("nmethod", name), ("CompiledMethod", name)];
         Ok(Layout {
             major,
@@ -247,9 +265,15 @@ impl Layout {
                 level: any(&compiled("_comp_level"), Width::Byte)?,
                 orig_pc: any(&compiled("_orig_pc_offset"), Width::Int)?,
                 verified_entry: match s.offset("nmethod", "_verified_entry_point") {
-                    Ok(_) => CodePlace::Pointer(number("nmethod", "_verified_entry_point", Width::Long)?),
+                    Ok(_) => {
+                        CodePlace::Pointer(number("nmethod", "_verified_entry_point", Width::Long)?)
+                    }
                     // Relative to the code; see `heap::Nmethod`.
-                    Err(_) => CodePlace::FromBlob(number("nmethod", "_verified_entry_offset", Width::Half)?),
+                    Err(_) => CodePlace::FromBlob(number(
+                        "nmethod",
+                        "_verified_entry_offset",
+                        Width::Half,
+                    )?),
                 },
                 deopt: deopt(s),
                 debug: debug(s)?,
@@ -261,16 +285,23 @@ impl Layout {
                 scope: number("PcDesc", "_scope_decode_offset", Width::Int)?,
             },
             method: method(s)?,
-            interpreter: Interpreter { sender_sp: -1, method: -3, bytecode: if major >= 9 { -8 } else { -7 } },
+            interpreter: Interpreter {
+                sender_sp: -1,
+                method: -3,
+                bytecode: if major >= 9 { -8 } else { -7 },
+            },
             threads: threads(s)?,
             call_stub_return: s.address("StubRoutines", "_call_stub_return_address")?,
         })
     }
 }
 
-/// `JDK_Version` says the release up to 21 (where `Abstract_VM_Version` has HotSpot's own number for JDK 8).
+/// `JDK_Version` says the release up to 21 (where `Abstract_VM_Version` has HotSpot's own number
+/// for JDK 8).
 fn major<M: ReadMemory>(memory: &M, s: &Structs) -> Result<u32, Missing> {
-    if let (Ok(current), Ok(at)) = (s.address("JDK_Version", "_current"), s.offset("JDK_Version", "_major")) {
+    if let (Ok(current), Ok(at)) =
+        (s.address("JDK_Version", "_current"), s.offset("JDK_Version", "_major"))
+    {
         let mut byte = [0];
         if memory.read_exact(current.wrapping_add(at), &mut byte).is_some() && byte[0] != 0 {
             return Ok(u32::from(byte[0]));
@@ -287,7 +318,10 @@ fn code_heap(s: &Structs) -> Result<CodeHeap, Missing> {
     let heaps = match s.address("CodeCache", "_heaps") {
         Ok(array) => Heaps::Many {
             array,
-            length: s.offset_of_any(&[("GrowableArrayBase", "_len"), ("GenericGrowableArray", "_len")])?,
+            length: s.offset_of_any(&[
+                ("GrowableArrayBase", "_len"),
+                ("GenericGrowableArray", "_len"),
+            ])?,
             data: s.offset("GrowableArray<int>", "_data")?,
         },
         Err(_) => Heaps::One(s.address("CodeCache", "_heap")?),
@@ -329,9 +363,13 @@ fn deopt(s: &Structs) -> Vec<CodePlace> {
 }
 
 fn debug(s: &Structs) -> Result<DebugInfo, Missing> {
-    let int = |owner: &str, name: &str| Ok(Number { at: s.offset(owner, name)? as usize, width: Width::Int });
+    let int = |owner: &str, name: &str| {
+        Ok(Number { at: s.offset(owner, name)? as usize, width: Width::Int })
+    };
     if s.offset("nmethod", "_immutable_data").is_ok() {
-        let long = |owner: &str, name: &str| Ok(Number { at: s.offset(owner, name)? as usize, width: Width::Long });
+        let long = |owner: &str, name: &str| {
+            Ok(Number { at: s.offset(owner, name)? as usize, width: Width::Long })
+        };
         return Ok(DebugInfo::Apart {
             data: long("nmethod", "_immutable_data")?,
             size: int("nmethod", "_immutable_data_size")?,
@@ -362,11 +400,15 @@ fn handlers(s: &Structs) -> Option<(Number, Option<Number>)> {
         Some(Number { at, width })
     };
     let apart = s.offset("nmethod", "_immutable_data").is_ok();
-    Some((number("_handler_table_offset")?, if apart { None } else { Some(number("_nul_chk_table_offset")?) }))
+    Some((
+        number("_handler_table_offset")?,
+        if apart { None } else { Some(number("_nul_chk_table_offset")?) },
+    ))
 }
 
 fn method(s: &Structs) -> Result<Method, Missing> {
-    let number = |owner: &str, name: &str, width| Ok(Number { at: s.offset(owner, name)? as usize, width });
+    let number =
+        |owner: &str, name: &str, width| Ok(Number { at: s.offset(owner, name)? as usize, width });
     let (symbol_length, symbol_length_shared) = match s.offset("Symbol", "_length") {
         Ok(at) => (at, false),
         Err(_) => (s.offset("Symbol", "_length_and_refcount")?, true),
@@ -374,14 +416,18 @@ fn method(s: &Structs) -> Result<Method, Missing> {
     let file_in_pool = s.offset("ConstantPool", "_source_file_name_index").ok();
     Ok(Method {
         const_method: number("Method", "_constMethod", Width::Long)?,
-        access_flags: Number { at: s.offset_of_any(&[("Method", "_access_flags")])? as usize, width: Width::Int },
+        access_flags: Number {
+            at: s.offset_of_any(&[("Method", "_access_flags")])? as usize,
+            width: Width::Int,
+        },
         const_size: s.size("ConstMethod")?.clamp(32, 512) as usize,
         constants: number("ConstMethod", "_constants", Width::Long)?,
         code_size: number("ConstMethod", "_code_size", Width::Half)?,
         name_index: number("ConstMethod", "_name_index", Width::Half)?,
         // The lowest bit, in all versions, says that there is a line table.
         flags: Number {
-            at: s.offset_of_any(&[("ConstMethod", "_flags._flags"), ("ConstMethod", "_flags")])? as usize,
+            at: s.offset_of_any(&[("ConstMethod", "_flags._flags"), ("ConstMethod", "_flags")])?
+                as usize,
             width: Width::Byte,
         },
         pool_size: s.size("ConstantPool")?.clamp(16, 512),
@@ -405,16 +451,22 @@ fn threads(s: &Structs) -> Result<Threads, Missing> {
             length: s.offset("ThreadsList", "_length")?,
             threads: s.offset("ThreadsList", "_threads")?,
         },
-        Err(_) => {
-            ThreadList::Linked { first: s.address("Threads", "_thread_list")?, next: s.offset("JavaThread", "_next")? }
-        }
+        Err(_) => ThreadList::Linked {
+            first: s.address("Threads", "_thread_list")?,
+            next: s.offset("JavaThread", "_next")?,
+        },
     };
     Ok(Threads {
         list,
         os_thread: s.offset_of_any(&[("JavaThread", "_osthread"), ("Thread", "_osthread")])?,
         thread_id: s.offset("OSThread", "_thread_id")?,
         object: s.offset("JavaThread", "_threadObj")?,
-        object_is_handle: s.field("JavaThread", "_threadObj").is_some_and(|field| field.kind.contains("Handle")),
-        stack: s.offset("JavaThread", "_stack_base").ok().zip(s.offset("JavaThread", "_stack_size").ok()),
+        object_is_handle: s
+            .field("JavaThread", "_threadObj")
+            .is_some_and(|field| field.kind.contains("Handle")),
+        stack: s
+            .offset("JavaThread", "_stack_base")
+            .ok()
+            .zip(s.offset("JavaThread", "_stack_size").ok()),
     })
 }

@@ -27,20 +27,25 @@ fn first(maps: &Maps) -> Option<&Mapping> {
 }
 
 fn is_library(mapping: &Mapping) -> bool {
-    mapping.backing == Backing::File && mapping.path.file_name().is_some_and(|name| name == "libjvm.so")
+    mapping.backing == Backing::File
+        && mapping.path.file_name().is_some_and(|name| name == "libjvm.so")
 }
 
-/// Where the functions of the library lie, if nothing names them: it was stripped. (A debug file may name them all the same.) Which it is
-/// is asked on a thread of its own; `None` where that takes long.
+/// Where the functions of the library lie, if nothing names them: it was stripped. (A debug file
+/// may name them all the same.) Which it is is asked on a thread of its own; `None` where that
+/// takes long.
 pub fn nameless(pid: u32, maps: &Maps) -> Option<Range<u64>> {
     let first = first(maps)?;
     let file = first.mapped_file(pid);
     let (said, says) = channel();
     // Without a thread (resource limits) it is as if the file hung.
-    let ask = move || said.send(open_mapped(&file).is_ok_and(|file| has_symbols(&file) == Some(true)));
+    let ask =
+        move || said.send(open_mapped(&file).is_ok_and(|file| has_symbols(&file) == Some(true)));
     std::thread::Builder::new().name("library".into()).spawn(ask).ok()?;
     let named = says.recv_timeout(WAIT).ok()?;
-    let of_it = |mapping: &&Mapping| mapping.executable && is_library(mapping) && mapping.inode == first.inode;
+    let of_it = |mapping: &&Mapping| {
+        mapping.executable && is_library(mapping) && mapping.inode == first.inode
+    };
     let code = maps.iter().find(of_it)?;
     (!named).then_some(code.start..code.end)
 }

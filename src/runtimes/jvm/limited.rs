@@ -1,5 +1,5 @@
-//! A bound on what one look may read. Each reader of this module has bounds of its own; chained by an attacker, who chooses what
-//! each of them finds, they would still add up to minutes.
+//! A bound on what one look may read. Each reader of this module has bounds of its own; chained by
+//! an attacker, who chooses what each of them finds, they would still add up to minutes.
 
 use std::cell::Cell;
 
@@ -9,7 +9,8 @@ use crate::process::memory::ReadMemory;
 pub const ATTACH: u32 = 1 << 16;
 /// For a walk: one of 1,000 frames that were never met before takes some 20,000.
 pub const WALK: u32 = 1 << 16;
-/// For the names of threads: 50,000 threads take some 350,000, six for each to see that it has the name it had.
+/// For the names of threads: 50,000 threads take some 350,000, six for each to see that it has the
+/// name it had.
 pub const NAMES: u32 = 1 << 19;
 
 /// Counted as one, of a read that is longer: it takes about as long again.
@@ -26,7 +27,8 @@ impl<M: ReadMemory> Limited<M> {
         Limited { memory, left: Cell::new(reads) }
     }
 
-    /// A new look may take so many reads. Whether the one before was cut short: then it knows less than there is.
+    /// A new look may take so many reads. Whether the one before was cut short: then it knows less
+    /// than there is.
     pub fn begin(&self, reads: u32) -> bool {
         self.left.replace(reads) == 0
     }

@@ -28,7 +28,8 @@ const NATIVE: i64 = 0x100;
 /// What is known of a method.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Method {
-    /// Another number, another method: addresses are used again when classes are unloaded or redefined.
+    /// Another number, another method: addresses are used again when classes are unloaded or
+    /// redefined.
     pub serial: u64,
     /// Where its bytecode is.
     pub bytecode: u64,
@@ -44,7 +45,8 @@ pub struct Method {
 }
 
 impl Method {
-    /// The line at a bytecode index: of the first entry that is exactly there, else of the last before it, as HotSpot has it.
+    /// The line at a bytecode index: of the first entry that is exactly there, else of the last
+    /// before it, as HotSpot has it.
     pub fn line(&self, bci: i32) -> Option<u32> {
         let bci = u32::try_from(bci.max(0)).ok()?;
         let at = self.lines.partition_point(|(from, _)| *from < bci);
@@ -96,7 +98,10 @@ struct Met {
 impl Met {
     fn size(&self) -> usize {
         let method = &self.method;
-        self.evidence.bytes.len() + 16 * self.evidence.pieces.len() + 8 * method.lines.len() + 2 * method.name.len()
+        self.evidence.bytes.len()
+            + 16 * self.evidence.pieces.len()
+            + 8 * method.lines.len()
+            + 2 * method.name.len()
     }
 }
 
@@ -143,8 +148,9 @@ impl Evidence {
 }
 
 impl Methods {
-    /// What was looked at in an earlier round is looked at again before it is believed. What was met in the last one is likely met
-    /// again: its addresses, for [`Methods::evidence`] to be read, all in a few calls, and [`Methods::found`] to be told.
+    /// What was looked at in an earlier round is looked at again before it is believed. What was
+    /// met in the last one is likely met again: its addresses, for [`Methods::evidence`] to be
+    /// read, all in a few calls, and [`Methods::found`] to be told.
     pub fn begin(&mut self, round: u64) -> Vec<u64> {
         self.round = round;
         let mut used = std::mem::take(&mut self.used);
@@ -157,7 +163,8 @@ impl Methods {
         (self.copied, self.doubt) = (copied, false);
     }
 
-    /// Whether a frame was named since the last time by a method that may be younger than the stack.
+    /// Whether a frame was named since the last time by a method that may be younger than the
+    /// stack.
     pub fn take_doubt(&mut self) -> bool {
         std::mem::take(&mut self.doubt)
     }
@@ -175,7 +182,12 @@ impl Methods {
     }
 
     /// The method at this address; `None` for what is none.
-    pub fn get<M: ReadMemory>(&mut self, memory: &M, layout: &Layout, at: u64) -> Option<Arc<Method>> {
+    pub fn get<M: ReadMemory>(
+        &mut self,
+        memory: &M,
+        layout: &Layout,
+        at: u64,
+    ) -> Option<Arc<Method>> {
         if at == 0 || !at.is_multiple_of(8) {
             return None;
         }
@@ -196,7 +208,8 @@ impl Methods {
         if let (Some(method), Some(before)) = (&mut read, &before) {
             method.serial = before.method.serial;
         }
-        // Otherwise something changed that says nothing about which method it is: a flag, a counter.
+        // Otherwise something changed that says nothing about which method it is: a flag, a
+        // counter.
         let differs = before.as_ref().is_none_or(|before| read.as_ref() != Some(&*before.method));
         if differs && before.is_some() {
             self.replaced.add(at..at + 1, monotonic());
@@ -237,9 +250,15 @@ impl Methods {
     }
 }
 
-fn read<M: ReadMemory>(memory: &M, layout: &Layout, at: u64, evidence: &mut Evidence) -> Option<Method> {
+fn read<M: ReadMemory>(
+    memory: &M,
+    layout: &Layout,
+    at: u64,
+    evidence: &mut Evidence,
+) -> Option<Method> {
     let l = &layout.method;
-    let pointer = |pointer: u64| Some(pointer).filter(|pointer| *pointer != 0 && pointer.is_multiple_of(8));
+    let pointer =
+        |pointer: u64| Some(pointer).filter(|pointer| *pointer != 0 && pointer.is_multiple_of(8));
     let const_method = pointer(evidence.word(memory, at.checked_add(l.const_method.at as u64)?)?)?;
     let constant = evidence.read(memory, const_method, l.const_size)?.to_vec();
     let pool = pointer(l.constants.of(&constant) as u64)?;
@@ -263,7 +282,11 @@ fn read<M: ReadMemory>(memory: &M, layout: &Layout, at: u64, evidence: &mut Evid
     let code_size = u64::from(l.code_size.of(&constant) as u16);
     let bytecode = const_method.checked_add(l.const_size as u64)?;
     let has_lines = l.flags.of(&constant) & 1 != 0;
-    let lines = if has_lines { lines(memory, layout, bytecode.checked_add(code_size)?) } else { Vec::new() };
+    let lines = if has_lines {
+        lines(memory, layout, bytecode.checked_add(code_size)?)
+    } else {
+        Vec::new()
+    };
     let mut flags = [0; 4];
     memory.read_exact(at.checked_add(l.access_flags.at as u64)?, &mut flags)?;
     Some(Method {
@@ -290,7 +313,8 @@ fn symbol_places(layout: &Layout, at: u64) -> Option<(u64, u64)> {
     if at == 0 || !at.is_multiple_of(4) {
         return None;
     }
-    let length = at.checked_add(l.symbol_length)?.checked_add(if l.symbol_length_shared { 2 } else { 0 })?;
+    let length =
+        at.checked_add(l.symbol_length)?.checked_add(if l.symbol_length_shared { 2 } else { 0 })?;
     Some((length, at.checked_add(l.symbol_body)?))
 }
 
@@ -299,15 +323,17 @@ pub fn symbol<M: ReadMemory>(memory: &M, layout: &Layout, at: u64) -> Option<Str
     Evidence::default().symbol(memory, layout, at)
 }
 
-/// Java's own encoding: zeros are two bytes, and characters beyond 16 bits two surrogates of three bytes each.
+/// Java's own encoding: zeros are two bytes, and characters beyond 16 bits two surrogates of three
+/// bytes each.
 pub fn modified_utf8(bytes: &[u8]) -> Option<String> {
     if bytes.is_ascii() {
         return String::from_utf8(bytes.to_vec()).ok();
     }
     let (mut units, mut rest) = (Vec::with_capacity(bytes.len()), bytes);
     while let Some((first, more)) = rest.split_first() {
-        let continued =
-            |at: usize| more.get(at).filter(|byte| **byte & 0xc0 == 0x80).map(|byte| u16::from(byte & 0x3f));
+        let continued = |at: usize| {
+            more.get(at).filter(|byte| **byte & 0xc0 == 0x80).map(|byte| u16::from(byte & 0x3f))
+        };
         let (unit, used) = match first {
             0x00..0x80 => (u16::from(*first), 0),
             0xc0..0xe0 => (u16::from(first & 0x1f) << 6 | continued(0)?, 1),

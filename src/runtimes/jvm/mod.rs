@@ -1,5 +1,5 @@
-//! HotSpot on x86-64: Java frames, from outside, of a virtual machine that was started with no option. Tried on JDK 8, 11,
-//! 17, 21, 25 to 28.
+//! HotSpot on x86-64: Java frames, from outside, of a virtual machine that was started with no
+//! option. Tried on JDK 8, 11, 17, 21, 25 to 28.
 //!
 //! ```text
 //! structs     the tables by which it says how it is laid out
@@ -20,9 +20,10 @@
 //! limited     how much of its memory is read at a time
 //! ```
 //!
-//! Everything is read with the target running. What was read is believed for [`BELIEVED`], then compared with what is there.
-//! A stack that was copied while its thread ran is told by what was compared after that. Where something else was found meanwhile,
-//! the stack may be older than that, and ends in a marker.
+//! Everything is read with the target running. What was read is believed for [`BELIEVED`], then
+//! compared with what is there. A stack that was copied while its thread ran is told by what was
+//! compared after that. Where something else was found meanwhile, the stack may be older than that,
+//! and ends in a marker.
 
 mod anchors;
 mod compiled;
@@ -71,8 +72,8 @@ use scopes::Scopes;
 use structs::Structs;
 use virtuals::Virtuals;
 
-/// For so long code is taken to be what it was: a tick at 100 Hz. Freed code is used again only after a safepoint at which
-/// no thread was in it.
+/// For so long code is taken to be what it was: a tick at 100 Hz. Freed code is used again only
+/// after a safepoint at which no thread was in it.
 const BELIEVED: Ns = 10_000_000;
 /// Blobs and methods that are compared in one call; a method is nine pieces.
 const MET_AT_ONCE: usize = 128;
@@ -93,8 +94,8 @@ struct Known {
     /// The rounds in which it was compared with memory, and met, last.
     checked: u64,
     used: u64,
-    /// Of each pc in compiled code that is known to say more than its method: the frame. Return addresses and interrupted code are
-    /// looked up alike.
+    /// Of each pc in compiled code that is known to say more than its method: the frame. Return
+    /// addresses and interrupted code are looked up alike.
     frames: FxHashMap<u64, RawFrame>,
     /// Addresses that calls return to.
     returns: FxHashSet<u64>,
@@ -155,8 +156,8 @@ pub struct Jvm<M> {
 }
 
 impl<M: ReadMemory> Jvm<M> {
-    /// Attaches to the virtual machine whose library is mapped at `image`. Fails while it is still starting: its code heaps are
-    /// not there yet, or not even its tables.
+    /// Attaches to the virtual machine whose library is mapped at `image`. Fails while it is still
+    /// starting: its code heaps are not there yet, or not even its tables.
     pub fn attach(memory: M, image: u64, names: Names) -> Result<Jvm<M>, Unreadable> {
         let memory = Limited::new(memory, limited::ATTACH);
         let structs = Structs::read(&memory, image)?;
@@ -170,7 +171,11 @@ impl<M: ReadMemory> Jvm<M> {
         }
         let code = CodeCache::new(heaps);
         let anchors = Anchors::new(Places::of(&structs));
-        Ok(Jvm { virtuals, anchors, ..Jvm::new(memory, layout, code, names, objects, call_stub_return) })
+        Ok(Jvm {
+            virtuals,
+            anchors,
+            ..Jvm::new(memory, layout, code, names, objects, call_stub_return)
+        })
     }
 
     /// Nothing is known of it yet.
@@ -225,8 +230,9 @@ impl<M: ReadMemory> Jvm<M> {
         self.objects.as_ref().err()
     }
 
-    /// A walk begins, of a stack that was copied at `copied`, `running`: of a thread that ran on. What was believed for long enough
-    /// is looked at again; of a thread that ran on, what was last looked at before the stack was copied.
+    /// A walk begins, of a stack that was copied at `copied`, `running`: of a thread that ran on.
+    /// What was believed for long enough is looked at again; of a thread that ran on, what was last
+    /// looked at before the stack was copied.
     fn begin(&mut self, now: Ns, copied: Ns, running: bool) {
         self.handler = None;
         self.copied = copied;
@@ -238,7 +244,9 @@ impl<M: ReadMemory> Jvm<M> {
             self.known.clear();
             (self.scopes_size, self.facts) = (0, 0);
         }
-        if now >= self.round_began + BELIEVED || running && (self.round_began..now).contains(&copied) {
+        if now >= self.round_began + BELIEVED
+            || running && (self.round_began..now).contains(&copied)
+        {
             self.round += 1;
             self.round_began = now;
             self.check_again();
@@ -246,14 +254,17 @@ impl<M: ReadMemory> Jvm<M> {
         }
     }
 
-    /// What was met in the last round is likely met in this one: to look at it all in a few calls costs a third of looking at
-    /// each when it is met.
+    /// What was met in the last round is likely met in this one: to look at it all in a few calls
+    /// costs a third of looking at each when it is met.
     fn check_again(&mut self) {
         let mut blobs = std::mem::take(&mut self.used);
         blobs.retain(|start| self.known.contains_key(start));
         let methods = self.methods.begin(self.round);
-        let met: Vec<Remembered> =
-            blobs.into_iter().map(Remembered::Blob).chain(methods.into_iter().map(Remembered::Method)).collect();
+        let met: Vec<Remembered> = blobs
+            .into_iter()
+            .map(Remembered::Blob)
+            .chain(methods.into_iter().map(Remembered::Method))
+            .collect();
         let (mut pieces, mut ends, mut now) = (Vec::new(), Vec::new(), Vec::new());
         for met in met.chunks(MET_AT_ONCE) {
             pieces.clear();
@@ -262,7 +273,9 @@ impl<M: ReadMemory> Jvm<M> {
             for met in met {
                 let before = pieces.len();
                 match met {
-                    Remembered::Blob(start) => pieces.push(header_place(&self.layout, &self.known[start].blob)),
+                    Remembered::Blob(start) => {
+                        pieces.push(header_place(&self.layout, &self.known[start].blob))
+                    }
                     Remembered::Method(at) => pieces.extend(self.methods.evidence(*at)),
                 }
                 length += pieces[before..].iter().map(|(_, length)| length).sum::<usize>();
@@ -278,8 +291,10 @@ impl<M: ReadMemory> Jvm<M> {
                 from = *to;
                 match met {
                     Remembered::Blob(start) => {
-                        if let Some(known) =
-                            self.known.get_mut(start).filter(|known| is(&self.layout, &known.blob, found))
+                        if let Some(known) = self
+                            .known
+                            .get_mut(start)
+                            .filter(|known| is(&self.layout, &known.blob, found))
                         {
                             known.checked = self.round;
                         }
@@ -357,7 +372,9 @@ impl<M: ReadMemory> Jvm<M> {
         }
         let scopes = Scopes::read(&self.memory, &self.layout, blob);
         // They may be those of other code already.
-        let scopes = Arc::new(scopes.filter(|_| unchanged(&self.memory, &self.layout, blob)).unwrap_or_default());
+        let scopes = Arc::new(
+            scopes.filter(|_| unchanged(&self.memory, &self.layout, blob)).unwrap_or_default(),
+        );
         if self.scopes_size + scopes.size() > SCOPES_MAX {
             self.known.values_mut().for_each(|known| known.scopes = None);
             self.scopes_size = 0;
@@ -369,7 +386,8 @@ impl<M: ReadMemory> Jvm<M> {
         scopes
     }
 
-    /// The frame of a compiled method at `pc`; `entered`: nothing of it has run, so nothing is inlined.
+    /// The frame of a compiled method at `pc`; `entered`: nothing of it has run, so nothing is
+    /// inlined.
     fn compiled_frame(&mut self, blob: &Blob, pc: u64, entered: bool) -> Option<RawFrame> {
         let nmethod = blob.nmethod()?;
         let tier = match (&blob.kind, nmethod.level) {
@@ -395,7 +413,8 @@ impl<M: ReadMemory> Jvm<M> {
         Some(frame)
     }
 
-    /// The frame of a compiled method that is about to handle an exception at `pc`, or to be left by it there.
+    /// The frame of a compiled method that is about to handle an exception at `pc`, or to be left
+    /// by it there.
     fn handler_frame(&mut self, blob: &Blob, pc: u64) -> Option<RawFrame> {
         let method = blob.nmethod()?.method;
         let scopes = self.scopes(blob).handler(pc.checked_sub(blob.code)?)?;
@@ -412,7 +431,8 @@ impl<M: ReadMemory> Jvm<M> {
         self.frame_in(method, Tier::Interpreted, bci)
     }
 
-    /// The frame of a method that nothing is inlined into; without a line if it is not known where in the method.
+    /// The frame of a method that nothing is inlined into; without a line if it is not known where
+    /// in the method.
     fn frame_in(&mut self, method: u64, tier: Tier, bci: Option<i32>) -> Option<RawFrame> {
         let known = self.methods.get(&self.memory, &self.layout, method)?;
         let key = (known.serial, tier, bci);
@@ -446,8 +466,8 @@ impl<M: ReadMemory> Jvm<M> {
         frame
     }
 
-    /// Whether a call of generated code can have pushed `address` as its return address: a number on the stack is one only if
-    /// something says so.
+    /// Whether a call of generated code can have pushed `address` as its return address: a number
+    /// on the stack is one only if something says so.
     fn returns_to(&mut self, address: u64) -> bool {
         if address == self.call_stub_return {
             return true;
@@ -459,12 +479,17 @@ impl<M: ReadMemory> Jvm<M> {
         if address < blob.code || address > blob.code_end {
             return false;
         }
-        if blob.kind == Kind::Interpreter || self.known.get(&blob.start).is_some_and(|k| k.returns.contains(&address)) {
+        if blob.kind == Kind::Interpreter
+            || self.known.get(&blob.start).is_some_and(|k| k.returns.contains(&address))
+        {
             return true;
         }
         let handler = blob.nmethod().is_some_and(|nmethod| nmethod.deopt.contains(&address));
         let barrier = matches!(&blob.kind, Kind::Stub(name) if self.is_barrier(name, address));
-        let returns = handler || barrier || self.is_debug_point(&blob, address) || call_before(&self.memory, address);
+        let returns = handler
+            || barrier
+            || self.is_debug_point(&blob, address)
+            || call_before(&self.memory, address);
         if returns && let Some(known) = self.remember(blob.start) {
             known.returns.insert(address);
         }
@@ -501,7 +526,11 @@ fn header_place(layout: &Layout, blob: &Blob) -> (u64, usize) {
 /// Whether what lies there now is the blob, in use, and as it was.
 fn is(layout: &Layout, blob: &Blob, now: &[u8]) -> bool {
     let used = now.get(layout.code_heap.block_used as usize).is_some_and(|used| *used != 0);
-    used && layout.blob.same(blob.nmethod().is_some(), &now[layout.code_heap.block_size as usize..], &blob.header)
+    used && layout.blob.same(
+        blob.nmethod().is_some(),
+        &now[layout.code_heap.block_size as usize..],
+        &blob.header,
+    )
 }
 
 fn unchanged<M: ReadMemory>(memory: &M, layout: &Layout, blob: &Blob) -> bool {
@@ -524,8 +553,8 @@ fn indirect_call(bytes: &[u8]) -> bool {
     let [0xff, modrm, rest @ ..] = bytes else { return false };
     let (mode, operation, register) = (modrm >> 6, modrm >> 3 & 7, modrm & 7);
     let index = usize::from(mode != 3 && register == 4);
-    let base_is_number =
-        mode == 0 && (register == 5 || (register == 4 && rest.first().is_some_and(|sib| sib & 7 == 5)));
+    let base_is_number = mode == 0
+        && (register == 5 || (register == 4 && rest.first().is_some_and(|sib| sib & 7 == 5)));
     let distance = match mode {
         0 if base_is_number => 4,
         1 => 1,

@@ -1,8 +1,9 @@
 //! What generated classes are called: the same in every run.
 //!
-//! Classes that are made while a program runs have names with a number, an address or something random at their end, and the
-//! same code would be another row each time. What is behind the word that says who made them is left out. Names that a
-//! compiler wrote into a class file (`Outer$1`, `lambda$main$0`) are the same in every run, and stay.
+//! Classes that are made while a program runs have names with a number, an address or something
+//! random at their end, and the same code would be another row each time. What is behind the word
+//! that says who made them is left out. Names that a compiler wrote into a class file (`Outer$1`,
+//! `lambda$main$0`) are the same in every run, and stay.
 
 /// Of a class that was made for another one: nothing is kept behind.
 const MADE: &[&str] = &[
@@ -24,8 +25,12 @@ const MADE: &[&str] = &[
 const ENHANCED: &[&str] = &["$$EnhancerBy", "$$FastClassBy", "$$KeyFactoryBy"];
 
 /// Whole names but for a number.
-const NUMBERED: &[&str] =
-    &["GeneratedMethodAccessor", "GeneratedConstructorAccessor", "GeneratedSerializationConstructorAccessor", "$Proxy"];
+const NUMBERED: &[&str] = &[
+    "GeneratedMethodAccessor",
+    "GeneratedConstructorAccessor",
+    "GeneratedSerializationConstructorAccessor",
+    "$Proxy",
+];
 
 /// Forms of method handles, each with a number (JDK 8) or none.
 const FORMS: &str = "java.lang.invoke.LambdaForm$";
@@ -83,12 +88,18 @@ mod tests {
             ("Foo$$Lambda$1", "Foo$$Lambda"),
             ("Foo$$StringConcat+0x00007f1e", "Foo$$StringConcat"),
             ("java/lang/invoke/LambdaForm$MH+0x00007f1e", "java.lang.invoke.LambdaForm$MH"),
-            ("java/lang/invoke/LambdaForm$DMH/0x0000000800c03000", "java.lang.invoke.LambdaForm$DMH"),
+            (
+                "java/lang/invoke/LambdaForm$DMH/0x0000000800c03000",
+                "java.lang.invoke.LambdaForm$DMH",
+            ),
             ("java/lang/invoke/LambdaForm$MH/834600351", "java.lang.invoke.LambdaForm$MH"),
             ("java/lang/invoke/LambdaForm$MH$12", "java.lang.invoke.LambdaForm$MH"),
             ("java/lang/invoke/LambdaForm$Holder", "java.lang.invoke.LambdaForm$Holder"),
             ("sun/reflect/GeneratedMethodAccessor17", "sun.reflect.GeneratedMethodAccessor"),
-            ("jdk/internal/reflect/GeneratedConstructorAccessor3", "jdk.internal.reflect.GeneratedConstructorAccessor"),
+            (
+                "jdk/internal/reflect/GeneratedConstructorAccessor3",
+                "jdk.internal.reflect.GeneratedConstructorAccessor",
+            ),
             ("jdk/proxy2/$Proxy12", "jdk.proxy.$Proxy"),
             ("com/sun/proxy/$Proxy7", "com.sun.proxy.$Proxy"),
             ("shop/v2/$Proxy7", "shop.v2.$Proxy"),
@@ -108,9 +119,17 @@ mod tests {
 
     #[test]
     fn names_in_class_files_stay() {
-        for symbol in
-            ["a/B$C", "a/B$1", "a/B2", "a/B$Proxy3", "a/Foo$$anon$1", "a/Foo$_run_closure1", "a/Main12", "v2/x3/Y4", ""]
-        {
+        for symbol in [
+            "a/B$C",
+            "a/B$1",
+            "a/B2",
+            "a/B$Proxy3",
+            "a/Foo$$anon$1",
+            "a/Foo$_run_closure1",
+            "a/Main12",
+            "v2/x3/Y4",
+            "",
+        ] {
             assert_eq!(class_name(symbol), symbol.replace('/', "."));
         }
     }

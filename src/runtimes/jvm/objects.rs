@@ -1,5 +1,6 @@
-//! Java objects on the heap, as far as it takes to read a thread's name: classes, fields, strings. A collector may move them
-//! while they are read: whoever reads checks what it got, and reads again.
+//! Java objects on the heap, as far as it takes to read a thread's name: classes, fields, strings.
+//! A collector may move them while they are read: whoever reads checks what it got, and reads
+//! again.
 
 use rustc_hash::FxHashMap;
 
@@ -51,8 +52,8 @@ enum FieldPlaces {
     Stream(u64),
 }
 
-/// A field, by the class that declares it and its name: classes below may have others with that name. Without a class it is the first
-/// from the object's own class upwards.
+/// A field, by the class that declares it and its name: classes below may have others with that
+/// name. Without a class it is the first from the object's own class upwards.
 pub type Declared = (&'static str, &'static str);
 
 /// A field of a class.
@@ -92,7 +93,8 @@ impl Objects {
         let narrow = |owners: &[&str], field: &str| {
             let at = |part: &str| {
                 let names = owners.iter().flat_map(|owner| {
-                    [format!("{field}.{part}"), part.to_owned()].map(|name| (owner.to_string(), name))
+                    [format!("{field}.{part}"), part.to_owned()]
+                        .map(|name| (owner.to_string(), name))
                 });
                 let mut found = names.filter_map(|(owner, name)| s.address(&owner, &name).ok());
                 found.next().ok_or_else(|| Missing(format!("{field}.{part}")))
@@ -101,10 +103,17 @@ impl Objects {
             let word = |at: u64| memory.read_u64(at).ok_or_else(|| Missing(field.into()));
             Ok(Narrow { base: word(base)?, shift: (word(shift)? as u32).min(63) })
         };
-        let (compact, narrow_classes) = (on("UseCompactObjectHeaders"), on("UseCompressedClassPointers"));
+        let (compact, narrow_classes) =
+            (on("UseCompactObjectHeaders"), on("UseCompressedClassPointers"));
         let klass = if compact {
-            let bit = s.constant("markWord::klass_shift").and_then(|bit| u32::try_from(bit).ok()).unwrap_or(42);
-            KlassPlace::InMark(narrow(&["CompressedKlassPointers", "Universe"], "_narrow_klass")?, bit.min(63))
+            let bit = s
+                .constant("markWord::klass_shift")
+                .and_then(|bit| u32::try_from(bit).ok())
+                .unwrap_or(42);
+            KlassPlace::InMark(
+                narrow(&["CompressedKlassPointers", "Universe"], "_narrow_klass")?,
+                bit.min(63),
+            )
         } else if narrow_classes {
             KlassPlace::Narrow(narrow(&["CompressedKlassPointers", "Universe"], "_narrow_klass")?)
         } else {
@@ -127,7 +136,9 @@ impl Objects {
             (true, Ok(instance)) => s
                 .offset("ZGlobalsForVMStructs", "_ZPointerLoadShift")
                 .ok()
-                .and_then(|at| memory.read_u64(memory.read_u64(memory.read_u64(instance)?.checked_add(at)?)?))
+                .and_then(|at| {
+                    memory.read_u64(memory.read_u64(memory.read_u64(instance)?.checked_add(at)?)?)
+                })
                 .is_some_and(|shift| shift as u32 != 0),
             _ => false,
         };
@@ -157,8 +168,9 @@ impl Objects {
         if !self.coloured {
             return reference;
         }
-        // The collector's phases have one of four bits each, and the address begins behind that (src/hotspot/share/gc/z/zAddress.hpp):
-        // a reference that nobody has followed lately has that of an earlier phase.
+        // The collector's phases have one of four bits each, and the address begins behind that
+        // (src/hotspot/share/gc/z/zAddress.hpp): a reference that nobody has followed lately has
+        // that of an earlier phase.
         match reference >> 12 & 0xf {
             1 => reference >> 13,
             2 => reference >> 14,
@@ -193,7 +205,8 @@ impl Objects {
         }
     }
 
-    /// Whether two addresses are of one object. Until JDK 23 ZGC has colours above the address, and maps each of them.
+    /// Whether two addresses are of one object. Until JDK 23 ZGC has colours above the address, and
+    /// maps each of them.
     pub fn same(&self, one: u64, other: u64) -> bool {
         const BELOW_COLOURS: u64 = (1 << 42) - 1;
         one == other || (self.moved_any_time && (one ^ other) & BELOW_COLOURS == 0)
@@ -224,7 +237,8 @@ impl Objects {
         Some(self.klass_of(u64::from_le_bytes(word)))
     }
 
-    /// Where a field of this object is, if that is known of its class; `word`: what is at [`Objects::klass_place`].
+    /// Where a field of this object is, if that is known of its class; `word`: what is at
+    /// [`Objects::klass_place`].
     pub fn known_field(&self, object: u64, word: u64, field: Declared) -> Option<u64> {
         match self.known.get(&(self.klass_of(word), field))? {
             Field::At(offset) => object.checked_add(*offset),
@@ -238,8 +252,15 @@ impl Objects {
     }
 
     /// Where a field of this object is.
-    pub fn field<M: ReadMemory>(&mut self, memory: &M, layout: &Layout, object: u64, field: Declared) -> Option<u64> {
-        let klass = self.klass(memory, object).filter(|klass| klass.is_multiple_of(8) && *klass != 0)?;
+    pub fn field<M: ReadMemory>(
+        &mut self,
+        memory: &M,
+        layout: &Layout,
+        object: u64,
+        field: Declared,
+    ) -> Option<u64> {
+        let klass =
+            self.klass(memory, object).filter(|klass| klass.is_multiple_of(8) && *klass != 0)?;
         if self.known.len() >= KNOWN_MAX {
             self.known.clear();
         }
@@ -248,14 +269,25 @@ impl Objects {
             Some(Field::Missed { asked }) => asked.saturating_add(1),
             None => 1,
         };
-        // One that is not found may only not have been readable; but most of them are another version's, and to look for one takes long.
-        let found = if asked.is_power_of_two() { self.find_field(memory, layout, klass, field) } else { None };
+        // One that is not found may only not have been readable; but most of them are another
+        // version's, and to look for one takes long.
+        let found = if asked.is_power_of_two() {
+            self.find_field(memory, layout, klass, field)
+        } else {
+            None
+        };
         self.known.insert((klass, field), found.map_or(Field::Missed { asked }, Field::At));
         self.usual.extend(found.map(|offset| (field, offset)));
         object.checked_add(found?)
     }
 
-    fn find_field<M: ReadMemory>(&self, memory: &M, layout: &Layout, klass: u64, field: Declared) -> Option<u64> {
+    fn find_field<M: ReadMemory>(
+        &self,
+        memory: &M,
+        layout: &Layout,
+        klass: u64,
+        field: Declared,
+    ) -> Option<u64> {
         let ((class, name), mut klass) = (field, klass);
         for _ in 0..SUPERS_MAX {
             if klass == 0 || !klass.is_multiple_of(8) {
@@ -272,7 +304,13 @@ impl Objects {
         None
     }
 
-    fn own_field<M: ReadMemory>(&self, memory: &M, layout: &Layout, klass: u64, name: &str) -> Option<u64> {
+    fn own_field<M: ReadMemory>(
+        &self,
+        memory: &M,
+        layout: &Layout,
+        klass: u64,
+        name: &str,
+    ) -> Option<u64> {
         let pool = memory.read_u64(klass.checked_add(self.constants)?)?;
         let is_named = |index: u32| {
             let slot = pool.checked_add(self.pool_size)?.checked_add(8 * u64::from(index))?;
@@ -284,10 +322,13 @@ impl Objects {
                 let mut number = [0; 2];
                 memory.read_exact(klass.checked_add(count)?, &mut number)?;
                 for field in 0..u64::from(u16::from_le_bytes(number)).min(u64::from(FIELDS_MAX)) {
-                    // Flags, name, signature, value, and the offset in two halves, behind the array's length.
+                    // Flags, name, signature, value, and the offset in two halves, behind the
+                    // array's length.
                     let mut words = [0; 12];
-                    memory.read_exact(array.checked_add(4)?.checked_add(12 * field)?, &mut words)?;
-                    let word = |n: usize| u32::from(u16::from_le_bytes([words[2 * n], words[2 * n + 1]]));
+                    memory
+                        .read_exact(array.checked_add(4)?.checked_add(12 * field)?, &mut words)?;
+                    let word =
+                        |n: usize| u32::from(u16::from_le_bytes([words[2 * n], words[2 * n + 1]]));
                     if is_named(word(1)) == Some(true) {
                         return Some(u64::from((word(5) << 16 | word(4)) >> 2));
                     }
@@ -319,16 +360,35 @@ impl Objects {
     }
 
     /// Whether this is the name of an object's class, as in its `Symbol`.
-    pub fn is_of<M: ReadMemory>(&self, memory: &M, layout: &Layout, object: u64, class: &str) -> Option<bool> {
+    pub fn is_of<M: ReadMemory>(
+        &self,
+        memory: &M,
+        layout: &Layout,
+        object: u64,
+        class: &str,
+    ) -> Option<bool> {
         self.klass_is(memory, layout, self.klass(memory, object)?, class)
     }
 
-    fn klass_is<M: ReadMemory>(&self, memory: &M, layout: &Layout, klass: u64, class: &str) -> Option<bool> {
-        Some(symbol(memory, layout, memory.read_u64(klass.checked_add(self.klass_name)?)?)? == class)
+    fn klass_is<M: ReadMemory>(
+        &self,
+        memory: &M,
+        layout: &Layout,
+        klass: u64,
+        class: &str,
+    ) -> Option<bool> {
+        Some(
+            symbol(memory, layout, memory.read_u64(klass.checked_add(self.klass_name)?)?)? == class,
+        )
     }
 
     /// The text of a `java.lang.String`.
-    pub fn string<M: ReadMemory>(&mut self, memory: &M, layout: &Layout, object: u64) -> Option<String> {
+    pub fn string<M: ReadMemory>(
+        &mut self,
+        memory: &M,
+        layout: &Layout,
+        object: u64,
+    ) -> Option<String> {
         const STRING: &str = "java/lang/String";
         if !self.is_of(memory, layout, object, STRING)? {
             return None;
@@ -353,7 +413,10 @@ impl Objects {
         memory.read_exact(array.checked_add(self.array_data)?, &mut bytes)?;
         Some(match wide {
             true => String::from_utf16_lossy(
-                &bytes.chunks_exact(2).map(|unit| u16::from_le_bytes([unit[0], unit[1]])).collect::<Vec<_>>(),
+                &bytes
+                    .chunks_exact(2)
+                    .map(|unit| u16::from_le_bytes([unit[0], unit[1]]))
+                    .collect::<Vec<_>>(),
             ),
             false => bytes.into_iter().map(char::from).collect(),
         })
@@ -368,8 +431,13 @@ fn half_word<M: ReadMemory>(memory: &M, at: u64) -> Option<u32> {
 
 /// The virtual machine's options that are yes or no and say how objects lie.
 fn flags<M: ReadMemory>(memory: &M, s: &Structs) -> Result<FxHashMap<&'static str, bool>, Missing> {
-    const WANTED: [&str; 5] =
-        ["UseCompressedOops", "UseCompressedClassPointers", "UseCompactObjectHeaders", "UseZGC", "UseShenandoahGC"];
+    const WANTED: [&str; 5] = [
+        "UseCompressedOops",
+        "UseCompressedClassPointers",
+        "UseCompactObjectHeaders",
+        "UseZGC",
+        "UseShenandoahGC",
+    ];
     let owner = if s.size("JVMFlag").is_ok() { "JVMFlag" } else { "Flag" };
     let missing = || Missing(format!("{owner}::flags"));
     let size = s.size(owner)?.clamp(8, 256);
@@ -387,7 +455,9 @@ fn flags<M: ReadMemory>(memory: &M, s: &Structs) -> Result<FxHashMap<&'static st
         let mut text = [0; 32];
         let length = memory.read(word(name), &mut text);
         let end = text[..length].iter().position(|byte| *byte == 0);
-        let Some(wanted) = end.and_then(|end| WANTED.iter().find(|wanted| wanted.as_bytes() == &text[..end])) else {
+        let Some(wanted) =
+            end.and_then(|end| WANTED.iter().find(|wanted| wanted.as_bytes() == &text[..end]))
+        else {
             continue;
         };
         let mut byte = [0];
@@ -428,7 +498,8 @@ mod tests {
         }
     }
 
-    /// An object of a class with one field, which is called `daemon` and lies 24 bytes from its beginning.
+    /// An object of a class with one field, which is called `daemon` and lies 24 bytes from its
+    /// beginning.
     fn object() -> World {
         let world = World::new();
         world.word(OBJECT + 8, KLASS);
@@ -445,19 +516,30 @@ mod tests {
     #[test]
     fn a_field_that_is_not_there_is_looked_for_less_and_less() {
         let (world, layout, mut objects) = (object(), layout_17(), objects());
-        // The field and whether it was looked for: that takes more than to see which class the object is of.
+        // The field and whether it was looked for: that takes more than to see which class the
+        // object is of.
         let mut ask = |name| {
             let before = world.reads();
             let found = objects.field(&&world, &layout, OBJECT, ("", name));
             (found, world.reads() - before > 1)
         };
-        assert_eq!([ask("daemon"), ask("daemon")], [(Some(OBJECT + 24), true), (Some(OBJECT + 24), false)]);
+        assert_eq!(
+            [ask("daemon"), ask("daemon")],
+            [(Some(OBJECT + 24), true), (Some(OBJECT + 24), false)]
+        );
         let looked: Vec<u32> = (1..=100).filter(|_| ask("holder") == (None, true)).collect();
         assert_eq!(looked, [1, 2, 4, 8, 16, 32, 64]);
         // It may only not have been readable: at the 128th time it is found, and stays so.
         put_symbol(&world, &layout, NAME, "holder");
         assert!((101..128).all(|_| ask("holder") == (None, false)));
-        assert_eq!([ask("holder"), ask("holder")], [(Some(OBJECT + 24), true), (Some(OBJECT + 24), false)]);
-        assert_eq!(ask("daemon"), (Some(OBJECT + 24), false), "what was found is not looked for again");
+        assert_eq!(
+            [ask("holder"), ask("holder")],
+            [(Some(OBJECT + 24), true), (Some(OBJECT + 24), false)]
+        );
+        assert_eq!(
+            ask("daemon"),
+            (Some(OBJECT + 24), false),
+            "what was found is not looked for again"
+        );
     }
 }

@@ -1,12 +1,14 @@
-//! Places in which code or a method was found to have given way to something else. What lies there now may be younger than a
-//! stack that was copied before that was found, and then the stack does not mean it.
+//! Places in which code or a method was found to have given way to something else. What lies there
+//! now may be younger than a stack that was copied before that was found, and then the stack does
+//! not mean it.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use crate::model::frame::{Ns, SECOND};
 
-/// Places remembered; when one is dropped, everything counts as replaced for stacks copied before it was found.
+/// Places remembered; when one is dropped, everything counts as replaced for stacks copied before
+/// it was found.
 const PLACES_MAX: usize = 4096;
 /// How long a place is remembered: every stack is walked sooner after it was copied.
 const KEPT: Ns = 5 * SECOND;
@@ -55,7 +57,9 @@ mod tests {
         assert!(!replaced.since(0, 0x1000));
         replaced.add(0x1000..0x2000, 50);
         replaced.add(0x3000..0x4000, 60);
-        let since = |copied| [0xfff, 0x1000, 0x1fff, 0x2000, 0x3000].map(|address| replaced.since(copied, address));
+        let since = |copied| {
+            [0xfff, 0x1000, 0x1fff, 0x2000, 0x3000].map(|address| replaced.since(copied, address))
+        };
         assert_eq!(since(49), [false, true, true, false, true]);
         assert_eq!(since(50), [false, false, false, false, true]);
         assert_eq!(since(60), [false; 5]);

@@ -1,5 +1,5 @@
-//! What a compiled method knows of its own source: for each call, and each place where it can be stopped, the methods that
-//! were inlined there and where in them.
+//! What a compiled method knows of its own source: for each call, and each place where it can be
+//! stopped, the methods that were inlined there and where in them.
 
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::heap::Blob;
@@ -23,7 +23,8 @@ pub struct Scope {
 /// Where an exception is handled that comes out of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Handler {
-    /// Distances from the code's beginning: where the call returns to, and where the handler begins.
+    /// Distances from the code's beginning: where the call returns to, and where the handler
+    /// begins.
     call: i32,
     begin: i32,
     bci: i32,
@@ -48,32 +49,44 @@ impl Scopes {
     /// `None` where it cannot be read, or makes no sense.
     pub fn read<M: ReadMemory>(memory: &M, layout: &Layout, blob: &Blob) -> Option<Scopes> {
         let header = &blob.header;
-        let at =
-            |from: u64, distance: i64| u64::try_from(distance).ok().and_then(|distance| from.checked_add(distance));
+        let at = |from: u64, distance: i64| {
+            u64::try_from(distance).ok().and_then(|distance| from.checked_add(distance))
+        };
         let place = |from: u64, number: Number| match (number.width, number.of(header)) {
             (Width::Half, distance) => from.checked_add(u64::from(distance as u16)),
             (_, distance) => at(from, distance),
         };
         let (pcs, records, metadata) = match layout.blob.debug {
             DebugInfo::InBlob { metadata, scopes, pcs, pcs_end } => {
-                let (metadata, scopes) = (at(blob.start, metadata.of(header))?, scopes.of(blob.start, header));
-                let (pcs, end) = (at(blob.start, pcs.of(header))?, at(blob.start, pcs_end.of(header))?);
+                let (metadata, scopes) =
+                    (at(blob.start, metadata.of(header))?, scopes.of(blob.start, header));
+                let (pcs, end) =
+                    (at(blob.start, pcs.of(header))?, at(blob.start, pcs_end.of(header))?);
                 ((pcs, end), (scopes, pcs), (metadata, scopes))
             }
             DebugInfo::Apart { data, size, pcs, scopes, mutable, mutable_size, relocations } => {
                 let data = data.of(header) as u64;
-                let (end, pcs, scopes) =
-                    (at(data, size.of(header))?, at(data, pcs.of(header))?, at(data, scopes.of(header))?);
+                let (end, pcs, scopes) = (
+                    at(data, size.of(header))?,
+                    at(data, pcs.of(header))?,
+                    at(data, scopes.of(header))?,
+                );
                 let mutable = mutable.of(header) as u64;
-                let metadata = (at(mutable, relocations.of(header))?, at(mutable, mutable_size.of(header))?);
+                let metadata =
+                    (at(mutable, relocations.of(header))?, at(mutable, mutable_size.of(header))?);
                 ((pcs, scopes), (scopes, end), metadata)
             }
         };
-        let handlers = layout.blob.handlers.and_then(|(begin, end)| match (layout.blob.debug, end) {
-            (DebugInfo::InBlob { .. }, Some(end)) => Some((place(blob.start, begin)?, place(blob.start, end)?)),
-            (DebugInfo::Apart { data, .. }, _) => Some((place(data.of(header) as u64, begin)?, pcs.0)),
-            _ => None,
-        });
+        let handlers =
+            layout.blob.handlers.and_then(|(begin, end)| match (layout.blob.debug, end) {
+                (DebugInfo::InBlob { .. }, Some(end)) => {
+                    Some((place(blob.start, begin)?, place(blob.start, end)?))
+                }
+                (DebugInfo::Apart { data, .. }, _) => {
+                    Some((place(data.of(header) as u64, begin)?, pcs.0))
+                }
+                _ => None,
+            });
         let bytes = |(from, till): (u64, u64)| {
             let length = till.checked_sub(from).filter(|length| *length <= BYTES_MAX)?;
             let mut bytes = vec![0; length as usize];
@@ -81,10 +94,14 @@ impl Scopes {
             Some(bytes)
         };
         let l = &layout.pc_desc;
-        let pcs =
-            bytes(pcs)?.chunks_exact(l.size).map(|desc| (l.pc.of(desc) as i32, l.scope.of(desc) as i32)).collect();
+        let pcs = bytes(pcs)?
+            .chunks_exact(l.size)
+            .map(|desc| (l.pc.of(desc) as i32, l.scope.of(desc) as i32))
+            .collect();
         let metadata = bytes(metadata)?;
-        let words = metadata.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes")));
+        let words = metadata
+            .chunks_exact(8)
+            .map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes")));
         let handlers = handlers.and_then(bytes).and_then(|table| read_handlers(&table));
         let (metadata, excluded) = (words.collect(), layout.excluded);
         Some(Scopes { pcs, records: bytes(records)?, metadata, excluded, handlers })
@@ -92,24 +109,28 @@ impl Scopes {
 
     /// Bytes held.
     pub fn size(&self) -> usize {
-        let handlers = self.handlers.as_ref().map_or(0, |handlers| size_of::<Handler>() * handlers.len());
+        let handlers =
+            self.handlers.as_ref().map_or(0, |handlers| size_of::<Handler>() * handlers.len());
         8 * (self.pcs.len() + self.metadata.len()) + self.records.len() + handlers
     }
 
-    /// Whether there is a record for exactly this distance from the code's beginning: it is a return address, or a place
-    /// where threads stop for a safepoint.
+    /// Whether there is a record for exactly this distance from the code's beginning: it is a
+    /// return address, or a place where threads stop for a safepoint.
     pub fn exact(&self, distance: u64) -> bool {
-        i32::try_from(distance).is_ok_and(|distance| self.pcs.binary_search_by_key(&distance, |(pc, _)| *pc).is_ok())
+        i32::try_from(distance)
+            .is_ok_and(|distance| self.pcs.binary_search_by_key(&distance, |(pc, _)| *pc).is_ok())
     }
 
-    /// The methods at this distance from the code's beginning, innermost first: those of the nearest record from there on, as
-    /// HotSpot itself has it. Empty where nothing is known.
+    /// The methods at this distance from the code's beginning, innermost first: those of the
+    /// nearest record from there on, as HotSpot itself has it. Empty where nothing is known.
     pub fn at(&self, distance: u64) -> Vec<Scope> {
         let Ok(distance) = i32::try_from(distance) else { return Vec::new() };
         let next = self.pcs.partition_point(|(pc, _)| *pc < distance);
         // The last entry, behind all code, is none; neither are some others.
         let upto = (next + 1).min(self.pcs.len());
-        let Some((_, record)) = self.pcs[..upto].iter().rev().find(|(pc, record)| *record != 0 && *pc >= 0) else {
+        let Some((_, record)) =
+            self.pcs[..upto].iter().rev().find(|(pc, record)| *record != 0 && *pc >= 0)
+        else {
             return Vec::new();
         };
         let (mut scopes, mut at) = (Vec::new(), *record);
@@ -126,8 +147,9 @@ impl Scopes {
         scopes
     }
 
-    /// The methods whose handler of exceptions begins at this distance from the code's beginning, innermost first; empty where no handler
-    /// begins there. `None`: what is known does not say which.
+    /// The methods whose handler of exceptions begins at this distance from the code's beginning,
+    /// innermost first; empty where no handler begins there. `None`: what is known does not say
+    /// which.
     pub fn handler(&self, distance: u64) -> Option<Vec<Scope>> {
         let distance = i32::try_from(distance).ok()?;
         let mut found: Option<Vec<Scope>> = None;
@@ -148,7 +170,8 @@ impl Scopes {
 
     /// Where the caller's record is (0: none), and the method; `None` for what is no record.
     fn record(&self, at: i32) -> Option<(i32, Option<Scope>)> {
-        let mut numbers = Unsigned5::new(self.records.get(usize::try_from(at).ok()?..)?, self.excluded);
+        let mut numbers =
+            Unsigned5::new(self.records.get(usize::try_from(at).ok()?..)?, self.excluded);
         let (sender, method, bci) = (numbers.unsigned()?, numbers.unsigned()?, numbers.unsigned()?);
         let method = match method.checked_sub(1) {
             Some(index) => Some(*self.metadata.get(index as usize)?),
@@ -159,11 +182,14 @@ impl Scopes {
     }
 }
 
-/// Lists, one for each call: how many follow and where it returns to, then of each handler bytecode, beginning, and how many methods out. All
-/// are 32 bits; the lists may be followed by up to a word of padding. `None`: this makes no sense.
+/// Lists, one for each call: how many follow and where it returns to, then of each handler
+/// bytecode, beginning, and how many methods out. All are 32 bits; the lists may be followed by up
+/// to a word of padding. `None`: this makes no sense.
 fn read_handlers(table: &[u8]) -> Option<Vec<Handler>> {
-    let words: Vec<i32> =
-        table.chunks_exact(4).map(|word| i32::from_le_bytes([0, 1, 2, 3].map(|at| word[at]))).collect();
+    let words: Vec<i32> = table
+        .chunks_exact(4)
+        .map(|word| i32::from_le_bytes([0, 1, 2, 3].map(|at| word[at])))
+        .collect();
     let mut entries = words.chunks_exact(3);
     let mut handlers = Vec::new();
     while let Some([count, call, _]) = entries.next() {
@@ -183,7 +209,8 @@ mod tests {
     use super::*;
 
     fn scopes() -> Scopes {
-        // At 1: method 2, entry, no caller. At 4: method 1, bci 9, called from the record at 1. At 7: a caller behind it.
+        // At 1: method 2, entry, no caller. At 4: method 1, bci 9, called from the record at 1. At
+        // 7: a caller behind it.
         let records = vec![0xff, 0, 2, 0, 1, 1, 10, 9, 1, 1];
         let pcs = vec![(-1, 0), (16, 1), (32, 4), (48, 0), (64, 7), (100, 0)];
         let handlers = read_handlers(&[1, 32, 0, 5, 40, 1].map(i32::to_le_bytes).concat());
@@ -206,7 +233,11 @@ mod tests {
     #[test]
     fn a_handler_is_in_the_method_that_the_table_says() {
         let scopes = scopes();
-        assert_eq!(scopes.handler(40), Some(vec![Scope { method: 0x2000, bci: 5 }]), "the inlined one is left");
+        assert_eq!(
+            scopes.handler(40),
+            Some(vec![Scope { method: 0x2000, bci: 5 }]),
+            "the inlined one is left"
+        );
         assert_eq!(scopes.handler(41), Some(Vec::new()));
         let with = |table: &[i32]| {
             let table: Vec<u8> = table.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -214,7 +245,8 @@ mod tests {
         };
         let inner = Scope { method: 0x1000, bci: 7 };
         assert_eq!(with(&[1, 32, 0, 7, 40, 0, 0]).handler(40).map(|found| found[0]), Some(inner));
-        // Of another call it is in another method; of no call; further out than there are methods; cut off.
+        // Of another call it is in another method; of no call; further out than there are methods;
+        // cut off.
         for table in [
             &[1, 32, 0, 7, 40, 0, 1, 16, 0, 7, 40, 0][..],
             &[1, 33, 0, 7, 40, 0],

@@ -1,5 +1,5 @@
-//! The tables by which HotSpot tells debuggers how it is laid out (`vmStructs`, src/hotspot/share/runtime/vmStructs.hpp), read
-//! from the target's own memory.
+//! The tables by which HotSpot tells debuggers how it is laid out (`vmStructs`,
+//! src/hotspot/share/runtime/vmStructs.hpp), read from the target's own memory.
 
 use rustc_hash::FxHashMap;
 
@@ -65,8 +65,8 @@ impl From<Missing> for Unreadable {
 }
 
 impl Structs {
-    /// Reads all tables of the `libjvm.so` whose first byte is mapped at `image`. `Err`: not (yet) a virtual machine that
-    /// says how it is laid out.
+    /// Reads all tables of the `libjvm.so` whose first byte is mapped at `image`. `Err`: not (yet)
+    /// a virtual machine that says how it is laid out.
     pub fn read<M: ReadMemory>(memory: &M, image: u64) -> Result<Structs, Unreadable> {
         let exports = Exports::of(memory, image).ok_or(Unreadable::Starting("exported symbols"))?;
         let number = |name: &str| {
@@ -87,10 +87,20 @@ impl Structs {
 
         let prefix = "gHotSpotVMStruct";
         let at = |name: &str| number(&format!("{prefix}Entry{name}Offset"));
-        let [owner, name, kind, is_static, offset, address] =
-            [at("TypeName")?, at("FieldName")?, at("TypeString")?, at("IsStatic")?, at("Offset")?, at("Address")?];
+        let [owner, name, kind, is_static, offset, address] = [
+            at("TypeName")?,
+            at("FieldName")?,
+            at("TypeString")?,
+            at("IsStatic")?,
+            at("Offset")?,
+            at("Address")?,
+        ];
         for entry in table(prefix, "gHotSpotVMStructs")?.entries(owner) {
-            let (Some(owner), Some(name)) = (pages.at(entry.word(owner)), pages.at(entry.word(name))) else { continue };
+            let (Some(owner), Some(name)) =
+                (pages.at(entry.word(owner)), pages.at(entry.word(name)))
+            else {
+                continue;
+            };
             let kind = pages.at(entry.word(kind)).unwrap_or_default();
             let place = match entry.word(is_static) as u32 {
                 0 => Place::Offset(entry.word(offset)),
@@ -100,7 +110,8 @@ impl Structs {
         }
 
         let prefix = "gHotSpotVMType";
-        let [name, size] = ["TypeName", "Size"].map(|name| number(&format!("{prefix}Entry{name}Offset")));
+        let [name, size] =
+            ["TypeName", "Size"].map(|name| number(&format!("{prefix}Entry{name}Offset")));
         let (name, size) = (name?, size?);
         for entry in table(prefix, "gHotSpotVMTypes")?.entries(name) {
             if let Some(name) = pages.at(entry.word(name)) {
@@ -112,7 +123,8 @@ impl Structs {
             ("gHotSpotVMIntConstant", "gHotSpotVMIntConstants", false),
             ("gHotSpotVMLongConstant", "gHotSpotVMLongConstants", true),
         ] {
-            let [name, value] = ["Name", "Value"].map(|name| number(&format!("{prefix}Entry{name}Offset")));
+            let [name, value] =
+                ["Name", "Value"].map(|name| number(&format!("{prefix}Entry{name}Offset")));
             let (name, value) = (name?, value?);
             for entry in table(prefix, array)?.entries(name) {
                 let word = entry.word(value);
@@ -135,9 +147,15 @@ impl Structs {
             match words[..] {
                 ["sizeof", name, size] => drop(structs.sizes.insert(name.into(), number(size))),
                 [owner, name, place, kind] => {
-                    let place = if place == "static" { Place::Static(next) } else { Place::Offset(number(place)) };
+                    let place = if place == "static" {
+                        Place::Static(next)
+                    } else {
+                        Place::Offset(number(place))
+                    };
                     next += 8;
-                    structs.fields.insert((owner.into(), name.into()), Field { kind: kind.into(), place });
+                    structs
+                        .fields
+                        .insert((owner.into(), name.into()), Field { kind: kind.into(), place });
                 }
                 _ => panic!("{line}"),
             }
@@ -146,7 +164,8 @@ impl Structs {
     }
 
     pub fn field(&self, owner: &str, name: &str) -> Option<&Field> {
-        // A look-up by borrowed words would need a key type of its own; there are a hundred, once per process.
+        // A look-up by borrowed words would need a key type of its own; there are a hundred, once
+        // per process.
         self.fields.get(&(owner.to_owned(), name.to_owned()))
     }
 
@@ -170,7 +189,13 @@ impl Structs {
     pub fn offset_of_any(&self, names: &[(&str, &str)]) -> Result<u64, Missing> {
         let found = names.iter().find_map(|(owner, name)| self.offset(owner, name).ok());
         found.ok_or_else(|| {
-            Missing(names.iter().map(|(owner, name)| format!("{owner}::{name}")).collect::<Vec<_>>().join(" or "))
+            Missing(
+                names
+                    .iter()
+                    .map(|(owner, name)| format!("{owner}::{name}"))
+                    .collect::<Vec<_>>()
+                    .join(" or "),
+            )
         })
     }
 
@@ -219,8 +244,10 @@ impl<M: ReadMemory> Table<'_, M> {
         });
         blocks
             .flat_map(move |bytes| {
-                let mut entries: Vec<Option<Entry>> =
-                    bytes.chunks_exact(stride as usize).map(|entry| Some(Entry(entry.to_vec()))).collect();
+                let mut entries: Vec<Option<Entry>> = bytes
+                    .chunks_exact(stride as usize)
+                    .map(|entry| Some(Entry(entry.to_vec())))
+                    .collect();
                 // What cannot be read ends it, too.
                 entries.resize_with(AT_ONCE as usize, || None);
                 entries

@@ -1,5 +1,5 @@
-//! Frames of code that belongs to no method: entries from native code, calls into the virtual machine, copying of arrays,
-//! exceptions on their way.
+//! Frames of code that belongs to no method: entries from native code, calls into the virtual
+//! machine, copying of arrays, exceptions on their way.
 
 use crate::model::frame::RawFrame;
 use crate::process::memory::ReadMemory;
@@ -12,17 +12,22 @@ use crate::runtimes::jvm::walk::{Caller, Here};
 const FRAME_MOST: u64 = 0x2000;
 /// Words searched for a return address where nothing else is known.
 const SCANNED: u64 = 64;
-/// What a method's barrier at its entry pushes before it saves rbp: there is one more word below the return address.
+/// What a method's barrier at its entry pushes before it saves rbp: there is one more word below
+/// the return address.
 const COOKIE: u64 = u64::MAX;
-/// Stands for the frames of a virtual thread that went on without them: they are brought back when they are returned to.
+/// Stands for the frames of a virtual thread that went on without them: they are brought back when
+/// they are returned to.
 const FROZEN: &str = "frames on the heap";
-/// The frame of `Continuation.enterSpecial`: what the virtual machine notes there, rbp and a return address, bytes.
+/// The frame of `Continuation.enterSpecial`: what the virtual machine notes there, rbp and a return
+/// address, bytes.
 const ENTRY_FRAME: u64 = 80;
 /// What a frame may have been called with beside registers, bytes.
 const ARGUMENTS_MOST: u64 = 256;
-/// What goes on where an exception is caught, in a method that C1 compiled; all of them have that in their names.
+/// What goes on where an exception is caught, in a method that C1 compiled; all of them have that
+/// in their names.
 const HANDLES: &str = "handle_exception";
-/// `mov [rbp + 8], rax`: there it replaces its return address, by that of the handler in the same method.
+/// `mov [rbp + 8], rax`: there it replaces its return address, by that of the handler in the same
+/// method.
 const REPLACES: [u8; 4] = [0x48, 0x89, 0x45, 0x08];
 /// Its code has some 600 bytes.
 const HANDLES_MAX: u64 = 4096;
@@ -30,7 +35,12 @@ const HANDLES_MAX: u64 = 4096;
 const ROUTINES: &str = "StubRoutines";
 
 impl<M: ReadMemory> Jvm<M> {
-    pub fn leave_stub(&mut self, blob: &Blob, name: &str, here: &mut Here<'_>) -> (RawFrame, Option<Caller>) {
+    pub fn leave_stub(
+        &mut self,
+        blob: &Blob,
+        name: &str,
+        here: &mut Here<'_>,
+    ) -> (RawFrame, Option<Caller>) {
         if !here.place.exact && here.place.pc == self.call_stub_return {
             // From here on it is native code again.
             self.note_entry(here);
@@ -47,7 +57,8 @@ impl<M: ReadMemory> Jvm<M> {
         (frame, caller)
     }
 
-    /// Behind a continuation's outermost frame there is the frame that it was entered by, and between them what it was called with.
+    /// Behind a continuation's outermost frame there is the frame that it was entered by, and
+    /// between them what it was called with.
     fn leave_entry(&mut self, here: &mut Here<'_>) -> Option<Caller> {
         (0..ARGUMENTS_MOST).step_by(16).find_map(|arguments| {
             let caller = self.whole(here, arguments + ENTRY_FRAME)?;
@@ -63,7 +74,8 @@ impl<M: ReadMemory> Jvm<M> {
         }
         // One that has no frame and calls: a word may lie between, so that the stack is aligned.
         let bare = blob.frame_size == 0 && !name.starts_with(ROUTINES);
-        if bare && let Some(caller) = [0, 8].into_iter().find_map(|pushed| self.below(here, pushed)) {
+        if bare && let Some(caller) = [0, 8].into_iter().find_map(|pushed| self.below(here, pushed))
+        {
             return Some(caller);
         }
         let by_rbp = self.by_rbp(here);
@@ -106,15 +118,18 @@ impl<M: ReadMemory> Jvm<M> {
             if let Some(caller) = self.framed_stub(blob, here) {
                 return Some(caller);
             }
-        } else if let Some(caller) =
-            self.leaf(here).or_else(|| self.below(here, 8).filter(|_| here.at_sp(0) == Some(COOKIE)))
+        } else if let Some(caller) = self
+            .leaf(here)
+            .or_else(|| self.below(here, 8).filter(|_| here.at_sp(0) == Some(COOKIE)))
         {
             return Some(caller);
         }
         if place.rbp.is_some_and(|rbp| rbp.wrapping_sub(place.sp) < FRAME_MOST) {
             let caller = self.by_rbp(here);
-            let caller = caller.filter(|caller| self.returns_to(caller.pc)).or_else(|| self.at_entry(here));
-            let caller = caller.or_else(|| self.by_rbp(here).filter(|caller| self.is_native(caller.pc)));
+            let caller =
+                caller.filter(|caller| self.returns_to(caller.pc)).or_else(|| self.at_entry(here));
+            let caller =
+                caller.or_else(|| self.by_rbp(here).filter(|caller| self.is_native(caller.pc)));
             if caller.is_some() {
                 return caller;
             }
@@ -124,31 +139,39 @@ impl<M: ReadMemory> Jvm<M> {
         (1..scanned).find_map(|words| self.below(here, 8 * words))
     }
 
-    /// Whether what handles exceptions has come to its end, where it returns to the handler that was found. Nothing else writes its return
-    /// address so; before that it is the address of the call that threw, as in any other stub.
+    /// Whether what handles exceptions has come to its end, where it returns to the handler that
+    /// was found. Nothing else writes its return address so; before that it is the address of the
+    /// call that threw, as in any other stub.
     fn has_replaced(&self, blob: &Blob, pc: u64) -> bool {
         let mut code = vec![0; blob.code_end.saturating_sub(blob.code).min(HANDLES_MAX) as usize];
         if self.memory.read_exact(blob.code, &mut code).is_none() {
             return false;
         }
-        let mut places = code.windows(REPLACES.len()).enumerate().filter(|(_, window)| **window == REPLACES);
+        let mut places =
+            code.windows(REPLACES.len()).enumerate().filter(|(_, window)| **window == REPLACES);
         match (places.next(), places.next()) {
             (Some((at, _)), None) => pc >= blob.code + (at + REPLACES.len()) as u64,
             _ => false,
         }
     }
 
-    /// The method whose handler this is about to go to. No call returns there, so nothing but the stub tells that it is one.
+    /// The method whose handler this is about to go to. No call returns there, so nothing but the
+    /// stub tells that it is one.
     fn handler(&mut self, next: Option<u8>, here: &mut Here<'_>) -> Option<Caller> {
         let caller = match next? {
             // ret; pop rcx, to jump there. rbp is the method's again.
-            0xc3 | 0xc2 | 0x59 => Caller { pc: here.at_sp(0)?, sp: here.place.sp.checked_add(8)?, rbp: here.place.rbp },
+            0xc3 | 0xc2 | 0x59 => Caller {
+                pc: here.at_sp(0)?,
+                sp: here.place.sp.checked_add(8)?,
+                rbp: here.place.rbp,
+            },
             // jmp rcx: it is on the stack no more.
             0xff => return None,
             _ => self.by_rbp(here)?,
         };
         let blob = self.blob(caller.pc.wrapping_sub(1))?;
-        let compiled = matches!(blob.kind, Kind::Compiled(_)) && (blob.code..blob.code_end).contains(&caller.pc);
+        let compiled = matches!(blob.kind, Kind::Compiled(_))
+            && (blob.code..blob.code_end).contains(&caller.pc);
         let frame = if compiled { self.handler_frame(&blob, caller.pc)? } else { return None };
         self.handler = Some((caller.pc, frame));
         Some(caller)
@@ -169,7 +192,11 @@ impl<M: ReadMemory> Jvm<M> {
     /// A return address so many bytes from the stack pointer, and nothing else of a frame.
     fn below(&mut self, here: &mut Here<'_>, distance: u64) -> Option<Caller> {
         let pc = here.at_sp(distance)?;
-        self.returns_to(pc).then_some(Caller { pc, sp: here.place.sp + distance + 8, rbp: here.place.rbp })
+        self.returns_to(pc).then_some(Caller {
+            pc,
+            sp: here.place.sp + distance + 8,
+            rbp: here.place.rbp,
+        })
     }
 
     /// The barrier at a method's entry, behind its saved rbp.
@@ -179,7 +206,11 @@ impl<M: ReadMemory> Jvm<M> {
         // The cookie becomes a stack pointer where the method is to be left at once.
         let cookie = here.slot(rbp, 1)?;
         let fits = cookie == COOKIE || cookie > rbp && cookie - rbp < 1 << 20;
-        (fits && self.returns_to(pc)).then_some(Caller { pc, sp: rbp.checked_add(24)?, rbp: Some(here.slot(rbp, 0)?) })
+        (fits && self.returns_to(pc)).then_some(Caller {
+            pc,
+            sp: rbp.checked_add(24)?,
+            rbp: Some(here.slot(rbp, 0)?),
+        })
     }
 
     /// An address that may be one of native code.
@@ -188,7 +219,8 @@ impl<M: ReadMemory> Jvm<M> {
     }
 }
 
-/// `StubRoutines (initial stubs)` as `StubRoutines`: where they are kept says nothing, and differs by version.
+/// `StubRoutines (initial stubs)` as `StubRoutines`: where they are kept says nothing, and differs
+/// by version.
 fn readable(name: &str) -> &str {
     name.split_once(" (").map_or(name, |(name, _)| name)
 }

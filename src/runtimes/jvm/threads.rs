@@ -1,5 +1,5 @@
-//! Java threads: which native thread each runs on, and its full name (the kernel keeps 15 bytes of it), and whether it is
-//! a daemon.
+//! Java threads: which native thread each runs on, and its full name (the kernel keeps 15 bytes of
+//! it), and whether it is a daemon.
 
 use rustc_hash::FxHashSet;
 
@@ -24,8 +24,9 @@ const TURNS: usize = 16;
 pub const THREAD: &str = "java/lang/Thread";
 const NAME: Declared = (THREAD, "name");
 
-/// Java threads that HotSpot has for itself, and what the names of its other threads begin with, as far as the kernel keeps them
-/// (src/hotspot/share: `set_name` and `os::create_thread`). JDK 26 leaves out the middle: `VM Peri..Thread`.
+/// Java threads that HotSpot has for itself, and what the names of its other threads begin with, as
+/// far as the kernel keeps them (src/hotspot/share: `set_name` and `os::create_thread`). JDK 26
+/// leaves out the middle: `VM Peri..Thread`.
 const OWN_JAVA: [&str; 10] = [
     "C1 CompilerThread",
     "C2 CompilerThread",
@@ -63,7 +64,8 @@ const OWN: [&[u8]; 21] = [
     b"AsyncLog Thread",
 ];
 
-/// Whether HotSpot made a thread for itself that is not among the Java threads, by the kernel's name.
+/// Whether HotSpot made a thread for itself that is not among the Java threads, by the kernel's
+/// name.
 pub fn is_own(name: &[u8]) -> bool {
     OWN.iter().any(|own| name.starts_with(own))
 }
@@ -80,9 +82,11 @@ pub struct JavaThread {
 }
 
 impl<M: ReadMemory> Jvm<M> {
-    /// All Java threads there are, with their ids as their own process sees them. A name is read again where the thread has another
-    /// string for it, or its turn has come. A collector that moves objects while the program runs (ZGC) may leave a name unreadable
-    /// until the program looks at it: then the one from before holds. `moved`: see [`crate::unwinder::Unwinder::thread_names`].
+    /// All Java threads there are, with their ids as their own process sees them. A name is read
+    /// again where the thread has another string for it, or its turn has come. A collector that
+    /// moves objects while the program runs (ZGC) may leave a name unreadable until the program
+    /// looks at it: then the one from before holds. `moved`: see
+    /// [`crate::unwinder::Unwinder::thread_names`].
     pub fn java_threads(&mut self, moved: Option<&FxHashSet<u32>>) -> Vec<(u32, RawName)> {
         self.memory.begin(limited::NAMES);
         let before = std::mem::take(&mut self.thread_names);
@@ -91,7 +95,9 @@ impl<M: ReadMemory> Jvm<M> {
         let turns = threads.len().div_ceil(NAMES_AT_ONCE).max(TURNS);
         self.names_turn = (self.names_turn + 1) % turns;
         let believed = |number: usize, thread: &u64| {
-            let known = before.get(thread).filter(|known| !known.doubtful && number % turns != self.names_turn)?;
+            let known = before
+                .get(thread)
+                .filter(|known| !known.doubtful && number % turns != self.names_turn)?;
             moved.is_some_and(|moved| !moved.contains(&known.tid)).then_some((*thread, *known))
         };
         let mut to_read = Vec::new();
@@ -103,11 +109,15 @@ impl<M: ReadMemory> Jvm<M> {
         }
         let pointers: Vec<u64> = to_read.iter().map(|(_, thread)| *thread).collect();
         let mut left = 2 * NAMES_AT_ONCE;
-        for ((number, thread), (tid, string)) in to_read.into_iter().zip(self.ids_and_strings(&pointers)) {
+        for ((number, thread), (tid, string)) in
+            to_read.into_iter().zip(self.ids_and_strings(&pointers))
+        {
             let Some(tid) = tid else { continue };
             let known = before.get(&thread).filter(|known| known.tid == tid);
             let turn = number % turns == self.names_turn;
-            let mut found = known.filter(|known| !turn && !known.doubtful && string == Some(known.string)).copied();
+            let mut found = known
+                .filter(|known| !turn && !known.doubtful && string == Some(known.string))
+                .copied();
             if found.is_none() && left > 0 {
                 found = self.thread(thread, tid);
                 left -= 1;
@@ -123,7 +133,10 @@ impl<M: ReadMemory> Jvm<M> {
             ThreadList::Linked { first, next } => {
                 let mut threads = Vec::new();
                 let mut thread = word(first);
-                while thread != 0 && thread.is_multiple_of(8) && (threads.len() as u64) < THREADS_MAX {
+                while thread != 0
+                    && thread.is_multiple_of(8)
+                    && (threads.len() as u64) < THREADS_MAX
+                {
                     threads.push(thread);
                     thread = word(thread.wrapping_add(next));
                 }
@@ -140,13 +153,18 @@ impl<M: ReadMemory> Jvm<M> {
         }
     }
 
-    /// Which native thread each of them runs on, and the string that holds its name, as far as they are found in three calls for
-    /// all. Two numbers of each at a time: what lies close together is read faster.
+    /// Which native thread each of them runs on, and the string that holds its name, as far as they
+    /// are found in three calls for all. Two numbers of each at a time: what lies close together is
+    /// read faster.
     fn ids_and_strings(&self, threads: &[u64]) -> Vec<(Option<u32>, Option<u64>)> {
         let l = &self.layout.threads;
-        let place = |at: Option<u64>, distance: u64, width: usize| Some((at?.checked_add(distance)?, width));
+        let place = |at: Option<u64>, distance: u64, width: usize| {
+            Some((at?.checked_add(distance)?, width))
+        };
         let named = |at: u64| Some(at).filter(|_| self.objects.is_ok());
-        let found = threads.iter().map(|at| [place(Some(*at), l.os_thread, 8), place(named(*at), l.object, 8)]);
+        let found = threads
+            .iter()
+            .map(|at| [place(Some(*at), l.os_thread, 8), place(named(*at), l.object, 8)]);
         let found = self.pairs(found);
         let next = found.iter().map(|[os_thread, object]| {
             let handle = object.filter(|_| l.object_is_handle);
@@ -162,16 +180,23 @@ impl<M: ReadMemory> Jvm<M> {
         let places: Vec<Option<u64>> = places.collect();
         let (klass, width) = objects.klass_place();
         let usual = |object: Option<u64>| objects.usual_field(object?, NAME);
-        let names = places.iter().map(|at| [place(*at, klass, width), place(usual(*at), 0, objects.width())]);
+        let names = places
+            .iter()
+            .map(|at| [place(*at, klass, width), place(usual(*at), 0, objects.width())]);
         let strings = places.iter().zip(self.pairs(names)).map(|(object, [klass, string])| {
             // Only of an object that is a thread, as far as we know its class.
-            objects.known_field((*object)?, klass?, NAME).filter(|at| Some(*at) == usual(*object))?;
+            objects
+                .known_field((*object)?, klass?, NAME)
+                .filter(|at| Some(*at) == usual(*object))?;
             Some(objects.decode(&string?.to_le_bytes()[..objects.width()]))
         });
         ids.zip(strings).collect()
     }
 
-    fn pairs(&self, places: impl Iterator<Item = [Option<(u64, usize)>; 2]>) -> Vec<[Option<u64>; 2]> {
+    fn pairs(
+        &self,
+        places: impl Iterator<Item = [Option<(u64, usize)>; 2]>,
+    ) -> Vec<[Option<u64>; 2]> {
         let words = self.words(&places.flatten().collect::<Vec<_>>());
         words.chunks_exact(2).map(|pair| [pair[0], pair[1]]).collect()
     }
@@ -241,8 +266,9 @@ mod tests {
         (0..4).for_each(|nth| world.word(0x1000 + 8 * nth, 7 + nth));
         let (layout, beyond) = (layout_17(), u64::MAX - 100);
         let jvm = jvm_of(&world, &layout);
-        let words =
-            |at: &[Option<u64>], width| jvm.words(&at.iter().map(|at| at.map(|at| (at, width))).collect::<Vec<_>>());
+        let words = |at: &[Option<u64>], width| {
+            jvm.words(&at.iter().map(|at| at.map(|at| (at, width))).collect::<Vec<_>>())
+        };
         assert_eq!(words(&[Some(0x1000), None, Some(0x1018)], 8), [Some(7), None, Some(10)]);
         assert_eq!(words(&[Some(0x1000), Some(beyond), Some(0x1008)], 4), [Some(7), None, Some(8)]);
         let many: Vec<Option<u64>> = (0..2000).map(|nth| Some(0x1000 + 8 * (nth % 4))).collect();

@@ -1,5 +1,5 @@
-//! HotSpot's compressed numbers (`UNSIGNED5`, src/hotspot/share/utilities/unsigned5.hpp): up to five bytes of 6 bits each,
-//! where a byte of 192 and more says that another follows.
+//! HotSpot's compressed numbers (`UNSIGNED5`, src/hotspot/share/utilities/unsigned5.hpp): up to
+//! five bytes of 6 bits each, where a byte of 192 and more says that another follows.
 
 /// Reads one number after the other.
 #[derive(Clone, Copy, Debug)]
@@ -67,8 +67,12 @@ mod tests {
         assert_eq!(Unsigned5::new(&[191], 0).unsigned(), Some(191));
         assert_eq!(Unsigned5::new(&[191], 1).unsigned(), Some(190));
         assert_eq!(Unsigned5::new(&[192, 0], 0).unsigned(), Some(192));
-        assert_eq!((Unsigned5::new(&[0], 1).unsigned(), Unsigned5::new(&[200], 0).unsigned()), (None, None));
-        let signed: Vec<Option<i32>> = [0, 1, 2, 3].map(|n| Unsigned5::new(&[n], 0).signed()).to_vec();
+        assert_eq!(
+            (Unsigned5::new(&[0], 1).unsigned(), Unsigned5::new(&[200], 0).unsigned()),
+            (None, None)
+        );
+        let signed: Vec<Option<i32>> =
+            [0, 1, 2, 3].map(|n| Unsigned5::new(&[n], 0).signed()).to_vec();
         assert_eq!(signed, [Some(0), Some(-1), Some(1), Some(-2)]);
     }
 

@@ -1,16 +1,18 @@
 //! Virtual threads (JDK 21 and later): by whose name a carrier's stack goes.
 //!
-//! A virtual thread that is mounted runs on its carrier's stack, above the frame of `Continuation.enterSpecial`. In that frame lies a
-//! reference to the continuation, so the stack itself says whose it is at the moment that it was copied. From there on memory is
-//! read as it is now, up to a tick later: continuation -> what it runs -> virtual thread -> back to the continuation, and its name.
-//! Objects may have been moved meanwhile and others put in their place; virtual threads are made in numbers, and alike. So a name
-//! counts only if one of these holds:
+//! A virtual thread that is mounted runs on its carrier's stack, above the frame of
+//! `Continuation.enterSpecial`. In that frame lies a reference to the continuation, so the stack
+//! itself says whose it is at the moment that it was copied. From there on memory is read as it is
+//! now, up to a tick later: continuation -> what it runs -> virtual thread -> back to the
+//! continuation, and its name. Objects may have been moved meanwhile and others put in their place;
+//! virtual threads are made in numbers, and alike. So a name counts only if one of these holds:
 //!
 //! * since before the copy no collection has begun, by the collector's own count;
-//! * the same virtual thread, by its number, which no other ever has, was found in the same place before the copy.
+//! * the same virtual thread, by its number, which no other ever has, was found in the same place
+//!   before the copy.
 //!
-//! Both only where objects are moved while Java stands still. Where they are moved at any time (ZGC, Shenandoah) references on stacks
-//! may be old ones, so it counts only if
+//! Both only where objects are moved while Java stands still. Where they are moved at any time
+//! (ZGC, Shenandoah) references on stacks may be old ones, so it counts only if
 //!
 //! * the virtual thread is still mounted on the thread with this stack.
 //!
@@ -35,17 +37,21 @@ use crate::runtimes::names::Names;
 
 /// The method in whose frame a continuation is entered.
 const ENTRY: &str = "jdk.internal.vm.Continuation.enterSpecial";
-/// The blob with the code that a continuation's outermost frame returns to while others of it are still on the heap.
+/// The blob with the code that a continuation's outermost frame returns to while others of it are
+/// still on the heap.
 const BARRIER: &str = "StubRoutines (continuation";
 const CLASS: &str = "java/lang/VirtualThread";
-/// In the entry's frame, from its lowest address, words: the reference to the continuation (src/hotspot/share/runtime/continuationEntry.hpp,
-/// behind what belongs to the processor, which takes a word though it is empty, and the entry that this one is within).
+/// In the entry's frame, from its lowest address, words: the reference to the continuation
+/// (src/hotspot/share/runtime/continuationEntry.hpp, behind what belongs to the processor, which
+/// takes a word though it is empty, and the entry that this one is within).
 const CONTINUATION: i64 = 2;
-/// Continuations in one stack that are looked at: of those within others only the outermost is a virtual thread's.
+/// Continuations in one stack that are looked at: of those within others only the outermost is a
+/// virtual thread's.
 const NESTED_MAX: usize = 4;
 /// Continuations remembered.
 const KNOWN_MAX: usize = 4096;
-/// Readings of the collector's count that are kept. There are at most two for a stack and one for a round.
+/// Readings of the collector's count that are kept. There are at most two for a stack and one for a
+/// round.
 const READINGS_MAX: usize = 256;
 
 /// Where a collector counts.
@@ -92,7 +98,8 @@ struct Met {
     proven: bool,
 }
 
-/// The references that lead from a continuation to its virtual thread and back, its number and its name's place.
+/// The references that lead from a continuation to its virtual thread and back, its number and its
+/// name's place.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Chain {
     places: [(u64, usize); 5],
@@ -139,10 +146,15 @@ pub struct Virtuals {
 }
 
 impl Virtuals {
-    pub fn of<M: ReadMemory>(memory: &M, s: &Structs, objects: &Result<Objects, Missing>) -> Virtuals {
+    pub fn of<M: ReadMemory>(
+        memory: &M,
+        s: &Structs,
+        objects: &Result<Objects, Missing>,
+    ) -> Virtuals {
         let counter = || {
             let heap = memory.read_u64(s.address("Universe", "_collectedHeap").ok()?)?;
-            let active = [("CollectedHeap", "_is_stw_gc_active"), ("CollectedHeap", "_is_gc_active")];
+            let active =
+                [("CollectedHeap", "_is_stw_gc_active"), ("CollectedHeap", "_is_gc_active")];
             Some(Counter {
                 count: heap.checked_add(s.offset("CollectedHeap", "_total_collections").ok()?)?,
                 active: heap.checked_add(s.offset_of_any(&active).ok()?)?,
@@ -157,8 +169,8 @@ impl Virtuals {
         self.found.clear();
     }
 
-    /// To be called now and then: what is counted now is what later stacks are compared with. Where there are no virtual threads
-    /// nothing is read.
+    /// To be called now and then: what is counted now is what later stacks are compared with. Where
+    /// there are no virtual threads nothing is read.
     pub fn count<M: ReadMemory>(&mut self, memory: &M) -> Option<Collections> {
         let counted = self.counter.filter(|_| self.seen)?.read(memory)?;
         if self.readings.len() >= READINGS_MAX {
@@ -170,11 +182,13 @@ impl Virtuals {
 
     /// Whether nothing has been moved since before `at`.
     fn unmoved<M: ReadMemory>(&mut self, memory: &M, at: Ns) -> bool {
-        let before = self.readings.iter().rev().find(|(time, _)| *time < at).map(|(_, counted)| *counted);
+        let before =
+            self.readings.iter().rev().find(|(time, _)| *time < at).map(|(_, counted)| *counted);
         before.is_some_and(|before| !before.active && self.count(memory) == Some(before))
     }
 
-    /// The name of the virtual thread whose continuation this was at `at`; `None`, if it has none, or it cannot be told.
+    /// The name of the virtual thread whose continuation this was at `at`; `None`, if it has none,
+    /// or it cannot be told.
     fn name<M: ReadMemory>(
         &mut self,
         (memory, layout): (&M, &Layout),
@@ -189,7 +203,9 @@ impl Virtuals {
                 let chain = chain((memory, layout), objects, continuation)?;
                 let name = text((memory, layout), objects, names, &chain)?;
                 // Another place for the name: it was renamed, or that was moved.
-                let since = before.filter(|met| met.chain.id() == chain.id()).map_or_else(now, |met| met.since);
+                let since = before
+                    .filter(|met| met.chain.id() == chain.id())
+                    .map_or_else(now, |met| met.since);
                 Met { chain, name, since, proven: false }
             }
         };
@@ -218,11 +234,16 @@ fn now() -> Ns {
 }
 
 /// From a continuation to its virtual thread and back.
-fn chain<M: ReadMemory>((memory, layout): (&M, &Layout), objects: &mut Objects, continuation: u64) -> Option<Chain> {
+fn chain<M: ReadMemory>(
+    (memory, layout): (&M, &Layout),
+    objects: &mut Objects,
+    continuation: u64,
+) -> Option<Chain> {
     if continuation == 0 || !continuation.is_multiple_of(8) {
         return None;
     }
-    let target_at = objects.field(memory, layout, continuation, ("jdk/internal/vm/Continuation", "target"))?;
+    let target_at =
+        objects.field(memory, layout, continuation, ("jdk/internal/vm/Continuation", "target"))?;
     let target = objects.reference(memory, target_at)?;
     let thread_at = objects.field(memory, layout, target, ("", "val$vthread"))?;
     let thread = objects.reference(memory, thread_at)?;
@@ -230,9 +251,11 @@ fn chain<M: ReadMemory>((memory, layout): (&M, &Layout), objects: &mut Objects, 
         return None;
     }
     let mut field = |class, name| objects.field(memory, layout, thread, (class, name));
-    let (back_at, id_at, name_at) = (field(CLASS, "cont")?, field(THREAD, "tid")?, field(THREAD, "name")?);
+    let (back_at, id_at, name_at) =
+        (field(CLASS, "cont")?, field(THREAD, "tid")?, field(THREAD, "name")?);
     let width = objects.width();
-    let places = [(target_at, width), (thread_at, width), (back_at, width), (id_at, 8), (name_at, width)];
+    let places =
+        [(target_at, width), (thread_at, width), (back_at, width), (id_at, 8), (name_at, width)];
     let chain = Chain::read(memory, places)?;
     let leads = |piece, to| objects.same(objects.decode(chain.piece(piece)), to);
     (leads(0, target) && leads(1, thread) && leads(2, continuation)).then_some(chain)
@@ -310,11 +333,14 @@ impl<M: ReadMemory> Jvm<M> {
         name
     }
 
-    /// Whether this is the address that the outermost frame of a continuation returns to if others of it are on the heap still: what
-    /// is there sets the stack pointer to the entry's frame (`mov rsp, [r15 + distance]`). No call stands before it.
+    /// Whether this is the address that the outermost frame of a continuation returns to if others
+    /// of it are on the heap still: what is there sets the stack pointer to the entry's frame (`mov
+    /// rsp, [r15 + distance]`). No call stands before it.
     pub fn is_barrier(&self, stub: &str, address: u64) -> bool {
         let mut code = [0; 3];
-        stub.starts_with(BARRIER) && self.memory.read_exact(address, &mut code).is_some() && code == [0x49, 0x8b, 0xa7]
+        stub.starts_with(BARRIER)
+            && self.memory.read_exact(address, &mut code).is_some()
+            && code == [0x49, 0x8b, 0xa7]
     }
 
     fn is_entry(&mut self, nmethod: &Nmethod) -> bool {
@@ -348,7 +374,8 @@ mod tests {
     #[test]
     fn nothing_was_moved_only_if_nothing_was_collected_since_before() {
         let heap = Heap(Cell::new(7), Cell::new(0));
-        let mut virtuals = Virtuals { counter: Some(Counter { count: 8, active: 16 }), ..Virtuals::default() };
+        let mut virtuals =
+            Virtuals { counter: Some(Counter { count: 8, active: 16 }), ..Virtuals::default() };
         assert_eq!(
             (virtuals.count(&heap), virtuals.readings.len()),
             (None, 0),

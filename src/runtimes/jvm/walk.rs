@@ -52,7 +52,12 @@ impl<M: ReadMemory + Send> Generated for Jvm<M> {
         self.code.contains(pc)
     }
 
-    fn leave(&mut self, place: Place, word: &mut dyn FnMut(u64) -> Option<u64>, out: &mut Vec<RawFrame>) -> Leave {
+    fn leave(
+        &mut self,
+        place: Place,
+        word: &mut dyn FnMut(u64) -> Option<u64>,
+        out: &mut Vec<RawFrame>,
+    ) -> Leave {
         let looked_up = if place.exact { place.pc } else { place.pc.wrapping_sub(1) };
         let blob = self.blob(looked_up);
         if self.may_be_younger(looked_up) {
@@ -106,13 +111,20 @@ pub fn is_sender(sender: u64, sp: u64) -> bool {
 
 impl<M: ReadMemory> Jvm<M> {
     /// Leaves a frame of this code.
-    pub fn leave_blob(&mut self, blob: &Blob, mut here: Here<'_>, out: &mut Vec<RawFrame>) -> Leave {
+    pub fn leave_blob(
+        &mut self,
+        blob: &Blob,
+        mut here: Here<'_>,
+        out: &mut Vec<RawFrame>,
+    ) -> Leave {
         if !here.place.exact {
             self.look_for_continuation(&blob.kind, &mut here);
         }
         let (frame, caller) = match &blob.kind {
             Kind::Interpreter => self.leave_interpreter(&mut here),
-            Kind::Compiled(nmethod) | Kind::NativeWrapper(nmethod) => self.leave_compiled(blob, nmethod, &mut here),
+            Kind::Compiled(nmethod) | Kind::NativeWrapper(nmethod) => {
+                self.leave_compiled(blob, nmethod, &mut here)
+            }
             Kind::Frameless => (self.stub_frame("adapter"), self.leave_adapter(&mut here)),
             Kind::Stub(name) => self.leave_stub(blob, name, &mut here),
         };
@@ -129,8 +141,9 @@ impl<M: ReadMemory> Jvm<M> {
         self.returns_to(pc).then_some(Caller { pc, sp: here.place.sp + 8, rbp: here.place.rbp })
     }
 
-    /// What stands between callers and callees that pass arguments differently pushes nothing for itself, but moves the return address
-    /// to make room for arguments. Meanwhile rax has it, and r13 where the caller's stack ended.
+    /// What stands between callers and callees that pass arguments differently pushes nothing for
+    /// itself, but moves the return address to make room for arguments. Meanwhile rax has it, and
+    /// r13 where the caller's stack ended.
     fn leave_adapter(&mut self, here: &mut Here<'_>) -> Option<Caller> {
         let Place { sp, rbp, general, .. } = here.place;
         let Some(general) = general.filter(|_| here.place.exact) else { return self.leaf(here) };
@@ -141,10 +154,15 @@ impl<M: ReadMemory> Jvm<M> {
             let sp = sender.filter(|_| moved).unwrap_or(sp + 8);
             return Some(Caller { pc: top, sp, rbp });
         }
-        self.returns_to(general.rax).then_some(Caller { pc: general.rax, sp: sender.unwrap_or(sp), rbp })
+        self.returns_to(general.rax).then_some(Caller {
+            pc: general.rax,
+            sp: sender.unwrap_or(sp),
+            rbp,
+        })
     }
 
-    /// A whole frame of `size` bytes: the return address is its highest word, the caller's rbp the one below.
+    /// A whole frame of `size` bytes: the return address is its highest word, the caller's rbp the
+    /// one below.
     pub fn whole(&mut self, here: &mut Here<'_>, size: u64) -> Option<Caller> {
         if size < 16 {
             return None;
@@ -156,6 +174,10 @@ impl<M: ReadMemory> Jvm<M> {
     /// A frame that rbp points at.
     pub fn by_rbp(&mut self, here: &mut Here<'_>) -> Option<Caller> {
         let rbp = here.place.rbp.filter(|rbp| rbp.is_multiple_of(8) && *rbp >= here.place.sp)?;
-        Some(Caller { pc: here.slot(rbp, 1)?, sp: rbp.checked_add(16)?, rbp: Some(here.slot(rbp, 0)?) })
+        Some(Caller {
+            pc: here.slot(rbp, 1)?,
+            sp: rbp.checked_add(16)?,
+            rbp: Some(here.slot(rbp, 0)?),
+        })
     }
 }

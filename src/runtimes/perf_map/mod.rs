@@ -1,14 +1,16 @@
-//! Code that any other compiler made while the program ran, where the program says what it is in a *perf map*: a file
-//! `/tmp/perf-PID.map` of lines `START SIZE NAME`, to which it appends what it compiles (Node with --perf-basic-prof, .NET, Erlang).
+//! Code that any other compiler made while the program ran, where the program says what it is in a
+//! *perf map*: a file `/tmp/perf-PID.map` of lines `START SIZE NAME`, to which it appends what it
+//! compiles (Node with --perf-basic-prof, .NET, Erlang).
 //!
 //! ```text
 //! table     which code lies where
 //! names     what the names say
 //! ```
 //!
-//! The file is looked for by a thread of its own, which may hang on somebody's file system; the sampler goes on reading it only
-//! where it lies on a local one. What was appended is read before stacks are walked, so a name is the one that code has then. Code
-//! that has taken another's place a moment ago has none: the stack may be from before.
+//! The file is looked for by a thread of its own, which may hang on somebody's file system; the
+//! sampler goes on reading it only where it lies on a local one. What was appended is read before
+//! stacks are walked, so a name is the one that code has then. Code that has taken another's place
+//! a moment ago has none: the stack may be from before.
 
 mod names;
 mod table;
@@ -60,8 +62,8 @@ pub struct PerfMap {
     begun: u32,
     now: Instant,
     looked_at: Option<Instant>,
-    /// Code of a file that is mapped a second time, and how far it lies from where it was first: V8 moves its builtins near to the
-    /// code it makes, and writes down where they were.
+    /// Code of a file that is mapped a second time, and how far it lies from where it was first: V8
+    /// moves its builtins near to the code it makes, and writes down where they were.
     again: Vec<(Range<u64>, u64)>,
     /// Everything that it says was read.
     believed: bool,
@@ -165,10 +167,18 @@ impl Generated for PerfMap {
     fn covers(&self, pc: u64) -> bool {
         let settled = |replaced: Instant| self.now.saturating_duration_since(replaced) >= SETTLED;
         self.believed
-            && self.table.find(pc.wrapping_sub(self.moved(pc))).is_some_and(|piece| piece.replaced.is_none_or(settled))
+            && self
+                .table
+                .find(pc.wrapping_sub(self.moved(pc)))
+                .is_some_and(|piece| piece.replaced.is_none_or(settled))
     }
 
-    fn leave(&mut self, place: Place, _: &mut dyn FnMut(u64) -> Option<u64>, out: &mut Vec<RawFrame>) -> Leave {
+    fn leave(
+        &mut self,
+        place: Place,
+        _: &mut dyn FnMut(u64) -> Option<u64>,
+        out: &mut Vec<RawFrame>,
+    ) -> Leave {
         let address = if place.exact { place.pc } else { place.pc.wrapping_sub(1) };
         let moved = self.moved(address);
         match self.known(address.wrapping_sub(moved)) {
@@ -190,7 +200,8 @@ pub struct Finder {
 }
 
 impl Finder {
-    /// The map, if it has been found; else it is looked for where the process has code that it made.
+    /// The map, if it has been found; else it is looked for where the process has code that it
+    /// made.
     pub fn look(&mut self, pid: u32, maps: &Maps, names: &Names) -> Detected {
         let now = Instant::now();
         let detected = |found: io::Result<PerfMap>| match found {
@@ -212,7 +223,8 @@ impl Finder {
         if !makes_code(maps) {
             return Detected::Nothing;
         }
-        self.next = Some(now + (Duration::from_millis(10) * 2u32.pow(self.made.min(16))).min(PAUSE_MAX));
+        self.next =
+            Some(now + (Duration::from_millis(10) * 2u32.pow(self.made.min(16))).min(PAUSE_MAX));
         self.made += 1;
         let (answer, asked) = channel();
         let names = names.clone();
@@ -238,7 +250,9 @@ fn makes_code(maps: &Maps) -> bool {
         mapping.executable
             && match mapping.backing {
                 Backing::Anonymous => true,
-                Backing::File => mapping.path.starts_with("/memfd:") || mapping.path.starts_with("/dev/shm"),
+                Backing::File => {
+                    mapping.path.starts_with("/memfd:") || mapping.path.starts_with("/dev/shm")
+                }
                 Backing::Vdso | Backing::Vsyscall | Backing::MainStack => false,
             }
     })
@@ -254,11 +268,15 @@ fn mapped_again(maps: &Maps) -> Vec<(Range<u64>, u64)> {
     for (number, mapping) in code.iter().enumerate() {
         let first = code[..number].iter().find(|first| {
             (first.device, first.inode) == (mapping.device, mapping.inode)
-                && (first.offset..first.offset + (first.end - first.start)).contains(&mapping.offset)
+                && (first.offset..first.offset + (first.end - first.start))
+                    .contains(&mapping.offset)
         });
         if let Some(first) = first {
             let was = first.start + (mapping.offset - first.offset);
-            again.push((mapping.start..mapping.end.min(mapping.start + (first.end - was)), mapping.start - was));
+            again.push((
+                mapping.start..mapping.end.min(mapping.start + (first.end - was)),
+                mapping.start - was,
+            ));
         }
     }
     again
@@ -276,7 +294,8 @@ fn find(pid: u32, names: Names) -> io::Result<PerfMap> {
     let stat = std::fs::read(format!("/proc/{pid}/stat"))?;
     let started = unix_ns_of(list::Stat::parse(&stat).ok_or(io::ErrorKind::InvalidData)?.start);
     let written = i128::from(meta.mtime()) * 1_000_000_000 + i128::from(meta.mtime_nsec());
-    // Times of files lag by a tick of the kernel, the start of a process is told in hundredths of a second.
+    // Times of files lag by a tick of the kernel, the start of a process is told in hundredths of a
+    // second.
     if written + 100_000_000 < started {
         return refused("of a process of before");
     }
@@ -293,7 +312,8 @@ fn find(pid: u32, names: Names) -> io::Result<PerfMap> {
 
 /// Whether reading the file waits for nobody but this machine's disks.
 fn is_local(file: &File) -> io::Result<bool> {
-    // statfs(2): ext2 to ext4, xfs, btrfs, f2fs, zfs, bcachefs; tmpfs, ramfs; overlayfs, where what is written lies on one of these.
+    // statfs(2): ext2 to ext4, xfs, btrfs, f2fs, zfs, bcachefs; tmpfs, ramfs; overlayfs, where what
+    // is written lies on one of these.
     const LOCAL: [u64; 9] = [
         0xef53,
         0x5846_5342,
@@ -320,7 +340,13 @@ mod tests {
             std::process::id(),
             std::thread::current().id()
         ));
-        let mut file = File::options().read(true).write(true).create(true).truncate(true).open(&path).expect("a file");
+        let mut file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&path)
+            .expect("a file");
         file.write_all(text.as_bytes()).expect("written");
         let map = PerfMap::new(File::open(&path).expect("opened"), Names::default());
         std::fs::remove_file(&path).expect("removed");
@@ -348,7 +374,10 @@ mod tests {
         assert_eq!((name(&mut map, 0x10ff), name(&mut map, 0x2000)), (Some("first".into()), None));
         file.write_all(b"0 second\n").expect("written");
         walk(&mut map);
-        assert_eq!((name(&mut map, 0x10ff), name(&mut map, 0x20ff)), (Some("first".into()), Some("second".into())));
+        assert_eq!(
+            (name(&mut map, 0x10ff), name(&mut map, 0x20ff)),
+            (Some("first".into()), Some("second".into()))
+        );
     }
 
     #[test]
@@ -401,7 +430,10 @@ mod tests {
         map.mapped(&Maps::parse(maps.as_bytes()));
         walk(&mut map);
         let mut name = |pc| name(&mut map, pc);
-        assert_eq!([0x2010, 0x9010].map(&mut name), [Some("builtin".into()), Some("builtin".into())]);
+        assert_eq!(
+            [0x2010, 0x9010].map(&mut name),
+            [Some("builtin".into()), Some("builtin".into())]
+        );
         assert_eq!([0x1010, 0x9110, 0xb010, 0xd010].map(&mut name), [None, None, None, None]);
         let place = Place { pc: 0x9010, exact: true, sp: 0, rbp: None, general: None };
         let left = map.leave(place, &mut |_| None, &mut Vec::new());

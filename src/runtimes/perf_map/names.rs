@@ -1,4 +1,5 @@
-//! What the names in a perf map say. V8 (Node) has a notation of its own, others write what they like.
+//! What the names in a perf map say. V8 (Node) has a notation of its own, others write what they
+//! like.
 
 use crate::model::tables::{FrameKind, Location, Tier};
 use crate::model::text::clean_bytes;
@@ -31,8 +32,11 @@ pub fn read(name: &[u8]) -> (Location, Habit) {
     };
     match kind {
         "JS" | "LazyCompile" | "Function" | "Eval" | "Script" => {}
-        // They make and leave their callers' frames: while they run nobody can tell how far that has come.
-        "Builtin" if matches!(rest, "BaselineOutOfLinePrologue" | "BaselineLeaveFrame") => return whole(Habit::Hidden),
+        // They make and leave their callers' frames: while they run nobody can tell how far that
+        // has come.
+        "Builtin" if matches!(rest, "BaselineOutOfLinePrologue" | "BaselineLeaveFrame") => {
+            return whole(Habit::Hidden);
+        }
         "Builtin" | "BytecodeHandler" => return whole(Habit::Marked),
         _ => return whole(Habit::Plain),
     }
@@ -60,11 +64,12 @@ pub fn read(name: &[u8]) -> (Location, Habit) {
     (location, habit)
 }
 
-/// The mark before a function's name: `~` interpreted, `^` baseline, `+` and `*` optimised; `o` before it where the code was
-/// entered in a loop, `'` behind it where it is for one context.
+/// The mark before a function's name: `~` interpreted, `^` baseline, `+` and `*` optimised; `o`
+/// before it where the code was entered in a loop, `'` behind it where it is for one context.
 fn mark(text: &str) -> (Option<char>, &str) {
     let is_mark = |c: &char| matches!(c, '~' | '^' | '+' | '*');
-    let marked = text.strip_prefix('o').filter(|rest| rest.chars().next().as_ref().is_some_and(is_mark));
+    let marked =
+        text.strip_prefix('o').filter(|rest| rest.chars().next().as_ref().is_some_and(is_mark));
     let marked = marked.unwrap_or(text);
     match marked.chars().next().filter(is_mark) {
         Some(mark) => {
@@ -75,11 +80,16 @@ fn mark(text: &str) -> (Option<char>, &str) {
     }
 }
 
-/// Where the function's name ends and its place begins. Both may have spaces: a place begins as a path or with a scheme, else
-/// behind the last space.
+/// Where the function's name ends and its place begins. Both may have spaces: a place begins as a
+/// path or with a scheme, else behind the last space.
 fn place_in(text: &str) -> usize {
     let begins = [" /", " node:", " file:", " http:", " https:", " webpack:", " evalmachine."];
-    begins.iter().filter_map(|begin| text.find(begin)).min().or_else(|| text.rfind(' ')).unwrap_or(text.len())
+    begins
+        .iter()
+        .filter_map(|begin| text.find(begin))
+        .min()
+        .or_else(|| text.rfind(' '))
+        .unwrap_or(text.len())
 }
 
 /// `FILE:LINE:COLUMN` or `FILE:LINE`.
@@ -112,7 +122,10 @@ mod tests {
                 "JS:~get value /srv/my dir/a.js:4:15",
                 ("get value", "/srv/my dir/a.js", Some(4), Some(Tier::Interpreted)),
             ),
-            ("JS:^spin node:internal/x:1:2", ("spin", "node:internal/x", Some(1), Some(Tier::Baseline))),
+            (
+                "JS:^spin node:internal/x:1:2",
+                ("spin", "node:internal/x", Some(1), Some(Tier::Baseline)),
+            ),
             ("JS:+f file:///a.mjs:9:1", ("f", "file:///a.mjs", Some(9), Some(Tier::Optimized))),
             ("JS:o*f /a.js:9:1", ("f", "/a.js", Some(9), Some(Tier::Optimized))),
             ("JS:*'f /a.js:9:1", ("f", "/a.js", Some(9), Some(Tier::Optimized))),
@@ -121,7 +134,10 @@ mod tests {
             ("Eval:~ :1:1", ("(anonymous)", "", Some(1), Some(Tier::Interpreted))),
             ("JS:~", ("(anonymous)", "", None, Some(Tier::Interpreted))),
             ("JS:open a.js:3:1", ("open", "a.js", Some(3), None)),
-            ("JS:~f [eval]:99999999999:1", ("f", "[eval]:99999999999", Some(1), Some(Tier::Interpreted))),
+            (
+                "JS:~f [eval]:99999999999:1",
+                ("f", "[eval]:99999999999", Some(1), Some(Tier::Interpreted)),
+            ),
             ("Builtin:ArrayMap", ("Builtin:ArrayMap", "", None, None)),
             ("void Program::Main()[Tier0]", ("void Program::Main()[Tier0]", "", None, None)),
             ("$lists:map/2", ("$lists:map/2", "", None, None)),
@@ -151,13 +167,27 @@ mod tests {
     #[test]
     fn hostile_names_come_out_clean() {
         let (location, _) = read(b"JS:*\x1b[2J\xff\xe2\x80\xaef /\x07.js:4:15");
-        assert!(location.function.chars().all(|c| !c.is_control() && c != '\u{202e}'), "{:?}", location.function);
+        assert!(
+            location.function.chars().all(|c| !c.is_control() && c != '\u{202e}'),
+            "{:?}",
+            location.function
+        );
         for name in [&b"\r"[..], b"\x07 \x1b", b"\xe2\x80\xae"] {
             assert_eq!(&*read(name).0.function, "generated code", "{name:?}");
         }
         let (location, _) = read(&[b'a'; 1 << 20]);
         assert!(location.function.len() <= NAME_MAX);
-        for name in [&b":"[..], b"JS:", b"JS:o", b"JS:o~", b"JS:*'", b"JS: ", b"JS:~ ::", b"JS:~\xc3\xa9 /:", b""] {
+        for name in [
+            &b":"[..],
+            b"JS:",
+            b"JS:o",
+            b"JS:o~",
+            b"JS:*'",
+            b"JS: ",
+            b"JS:~ ::",
+            b"JS:~\xc3\xa9 /:",
+            b"",
+        ] {
             read(name);
         }
     }

@@ -1,5 +1,6 @@
-//! Which code lies where, as the lines of a perf map say: `START SIZE NAME`, numbers in hexadecimal. Code is freed and its place
-//! used again, so a later line is right about what it covers.
+//! Which code lies where, as the lines of a perf map say: `START SIZE NAME`, numbers in
+//! hexadecimal. Code is freed and its place used again, so a later line is right about what it
+//! covers.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -61,7 +62,9 @@ impl Table {
     /// Takes `start..end` from what there is; true if there was something.
     fn cut(&mut self, start: u64, end: u64) -> bool {
         let mut any = false;
-        while let Some((at, piece)) = self.pieces.range(..end).next_back().filter(|(_, piece)| piece.end > start) {
+        while let Some((at, piece)) =
+            self.pieces.range(..end).next_back().filter(|(_, piece)| piece.end > start)
+        {
             let (at, piece) = (*at, piece.clone());
             any = true;
             self.pieces.remove(&at);
@@ -95,7 +98,8 @@ pub fn parse(line: &[u8]) -> Option<(u64, u64, &[u8])> {
     let (start, rest) = number(line)?;
     let (size, name) = number(rest)?;
     let name = name.trim_ascii();
-    let sane = (1..=SIZE_MAX).contains(&size) && start.checked_add(size)? <= USER_END && !name.is_empty();
+    let sane =
+        (1..=SIZE_MAX).contains(&size) && start.checked_add(size)? <= USER_END && !name.is_empty();
     sane.then_some((start, size, name))
 }
 
@@ -107,8 +111,9 @@ fn number(text: &[u8]) -> Option<(u64, &[u8])> {
     if digits.is_empty() || digits.len() > 16 {
         return None;
     }
-    let value =
-        digits.iter().try_fold(0, |value, digit| Some(value << 4 | u64::from(char::from(*digit).to_digit(16)?)))?;
+    let value = digits.iter().try_fold(0, |value, digit| {
+        Some(value << 4 | u64::from(char::from(*digit).to_digit(16)?))
+    })?;
     Some((value, &text[end + 1..]))
 }
 
@@ -131,7 +136,10 @@ mod tests {
 
     #[test]
     fn lines_are_numbers_and_a_name() {
-        assert_eq!(parse(b"7f00 1a JS:*f a b.js:4:15"), Some((0x7f00, 0x1a, &b"JS:*f a b.js:4:15"[..])));
+        assert_eq!(
+            parse(b"7f00 1a JS:*f a b.js:4:15"),
+            Some((0x7f00, 0x1a, &b"JS:*f a b.js:4:15"[..]))
+        );
         assert_eq!(parse(b"0x7f00  0x1a\tname "), Some((0x7f00, 0x1a, &b"name"[..])));
         for line in [
             &b""[..],
@@ -173,7 +181,11 @@ mod tests {
             assert_eq!(found(&table, pc), piece, "{pc:x}");
         }
         let whole = table.find(0x1280).expect("a piece");
-        assert_eq!((whole.start, whole.size), (0x1200, 0x100), "the function is still where it began");
+        assert_eq!(
+            (whole.start, whole.size),
+            (0x1200, 0x100),
+            "the function is still where it began"
+        );
     }
 
     proptest! {

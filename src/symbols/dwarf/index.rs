@@ -32,9 +32,13 @@ pub struct Index {
 }
 
 impl Index {
-    /// Ranges come from .debug_aranges where a unit is listed there (no need to open it), else from its first
-    /// entry, else from its lines.
-    pub fn build(dwarf: &gimli::Dwarf<Reader<'_>>, elf: &Elf, budget: &mut Budget) -> Result<Index, Unusable> {
+    /// Ranges come from .debug_aranges where a unit is listed there (no need to open it), else from
+    /// its first entry, else from its lines.
+    pub fn build(
+        dwarf: &gimli::Dwarf<Reader<'_>>,
+        elf: &Elf,
+        budget: &mut Budget,
+    ) -> Result<Index, Unusable> {
         let mut listed: HashMap<usize, Vec<DebugArangesOffset>> = HashMap::new();
         let mut headers = dwarf.debug_aranges.headers();
         while let Ok(Some(header)) = headers.next() {
@@ -59,7 +63,8 @@ impl Index {
             for set in listed.get(&offset.0).into_iter().flatten() {
                 let Ok(header) = dwarf.debug_aranges.header(*set) else { continue };
                 let mut entries = header.entries();
-                // An entry that overflows is skipped; the iterator ends by itself after what it cannot get over.
+                // An entry that overflows is skipped; the iterator ends by itself after what it
+                // cannot get over.
                 while let Some(entry) = entries.next().transpose() {
                     budget.step()?;
                     if let Ok(entry) = entry {

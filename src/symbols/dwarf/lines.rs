@@ -19,17 +19,23 @@ struct Row {
 
 const END: u32 = u32::MAX;
 
-/// The rows of a unit, sorted. An address belongs to the last row at or before it, unless that ends a sequence.
+/// The rows of a unit, sorted. An address belongs to the last row at or before it, unless that ends
+/// a sequence.
 pub struct Lines {
     rows: Vec<Row>,
 }
 
 impl Lines {
-    pub fn read(unit: &gimli::Unit<Reader<'_>>, elf: &Elf, budget: &mut Budget) -> Result<Lines, Unusable> {
+    pub fn read(
+        unit: &gimli::Unit<Reader<'_>>,
+        elf: &Elf,
+        budget: &mut Budget,
+    ) -> Result<Lines, Unusable> {
         let mut rows: Vec<Row> = Vec::new();
         let Some(program) = unit.line_program.clone() else { return Ok(Lines { rows }) };
         let mut walk = program.rows();
-        // Where the rows of the current sequence begin; sequences are sorted as a whole, in ELF they never overlap.
+        // Where the rows of the current sequence begin; sequences are sorted as a whole, in ELF
+        // they never overlap.
         let mut begin = 0;
         while let Ok(Some((_, row))) = walk.next_row() {
             budget.step()?;
@@ -85,7 +91,11 @@ impl Lines {
 }
 
 /// The path of a file of the unit's line program: directory of compilation, directory, name.
-pub fn path(dwarf: &gimli::Dwarf<Reader<'_>>, unit: &gimli::Unit<Reader<'_>>, file: u64) -> Option<String> {
+pub fn path(
+    dwarf: &gimli::Dwarf<Reader<'_>>,
+    unit: &gimli::Unit<Reader<'_>>,
+    file: u64,
+) -> Option<String> {
     let header = unit.line_program.as_ref()?.header();
     let file = header.file(file)?;
     let text = |value| -> Option<Vec<u8>> {
@@ -109,12 +119,13 @@ pub fn path(dwarf: &gimli::Dwarf<Reader<'_>>, unit: &gimli::Unit<Reader<'_>>, fi
     Some(clean_bytes(&path, NAME_CAP)).filter(|path| !path.is_empty())
 }
 
-/// The longest header of a line program (the names of all files of a unit): gimli turns each byte into up to a hundred.
+/// The longest header of a line program (the names of all files of a unit): gimli turns each byte
+/// into up to a hundred.
 const HEADER_CAP: usize = 1 << 20;
 
-/// The length of a line program's header. `None` for one that is longer than [`HEADER_CAP`], or made to produce directories
-/// or files out of nothing: from version 5 on they are counted, not ended, and an entry whose forms take no bytes could be
-/// repeated 2^64 times.
+/// The length of a line program's header. `None` for one that is longer than [`HEADER_CAP`], or
+/// made to produce directories or files out of nothing: from version 5 on they are counted, not
+/// ended, and an entry whose forms take no bytes could be repeated 2^64 times.
 pub fn header_len(program: &[u8]) -> Option<usize> {
     let mut rest = gimli::EndianSlice::new(program, gimli::LittleEndian);
     let mut sane = || -> gimli::Result<(usize, bool)> {
@@ -129,7 +140,8 @@ pub fn header_len(program: &[u8]) -> Option<usize> {
         if len > HEADER_CAP || version < 5 {
             return Ok((len, len <= HEADER_CAP));
         }
-        // Instruction length, operations, default statement, line base and range, then the operand counts.
+        // Instruction length, operations, default statement, line base and range, then the operand
+        // counts.
         rest.skip(5)?;
         let opcodes = rest.read_u8()?;
         rest.skip(usize::from(opcodes.saturating_sub(1)))?;
@@ -138,7 +150,8 @@ pub fn header_len(program: &[u8]) -> Option<usize> {
     sane().ok().filter(|(_, sane)| *sane).map(|(len, _)| len)
 }
 
-/// Steps over a counted table (directories or files); false if its entries have unknown forms, or none.
+/// Steps over a counted table (directories or files); false if its entries have unknown forms, or
+/// none.
 fn table_is_sane(rest: &mut Reader<'_>, format: gimli::Format) -> gimli::Result<bool> {
     let mut forms = Vec::new();
     for _ in 0..rest.read_u8()? {

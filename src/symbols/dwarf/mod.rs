@@ -1,9 +1,10 @@
 //! DWARF: address -> function, inlined functions, file and line.
 //!
-//! The debug info belongs to the target, so it may be an attack, and the ready-made resolvers do not survive that:
-//! they recurse once per nested inlined function, and 2 MB of debug info that nest a million deep end the process with
-//! a stack overflow that nothing can catch. Here nothing recurses, every table has a cap, and a [`Budget`] of
-//! CPU time ends whatever the caps forgot; a file that exceeds it is named from its symbol table.
+//! The debug info belongs to the target, so it may be an attack, and the ready-made resolvers do
+//! not survive that: they recurse once per nested inlined function, and 2 MB of debug info that
+//! nest a million deep end the process with a stack overflow that nothing can catch. Here nothing
+//! recurses, every table has a cap, and a [`Budget`] of CPU time ends whatever the caps forgot; a
+//! file that exceeds it is named from its symbol table.
 //!
 //! ```text
 //! sections   where the .debug_* sections are; inflated if compressed
@@ -13,8 +14,8 @@
 //! lines      one unit: address -> file and line
 //! ```
 //!
-//! What is kept between batches is plain numbers; gimli's views are made anew for each batch from the mapped
-//! bytes, which costs nothing and leaves no borrow behind.
+//! What is kept between batches is plain numbers; gimli's views are made anew for each batch from
+//! the mapped bytes, which costs nothing and leaves no borrow behind.
 
 mod index;
 mod lines;
@@ -37,8 +38,8 @@ type Reader<'a> = gimli::EndianSlice<'a, gimli::LittleEndian>;
 
 /// Functions and line rows kept of all units of a file; above it all are forgotten (about 100 MB).
 const ROWS_KEPT: usize = 4 << 20;
-/// CPU time that one batch may take: so much and so much per byte of debug info (ten times what honest ones take), but no
-/// more than that. A 1 GB debug file takes some seconds for its index.
+/// CPU time that one batch may take: so much and so much per byte of debug info (ten times what
+/// honest ones take), but no more than that. A 1 GB debug file takes some seconds for its index.
 const BATCH_CPU_NS: u64 = 500_000_000;
 const BATCH_CPU_NS_PER_BYTE: u64 = 50;
 const BATCH_CPU_NS_MAX: u64 = 20_000_000_000;
@@ -50,7 +51,8 @@ const FUNCTIONS_DEEP: usize = 8;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     pub name: Option<Vec<u8>>,
-    /// The name is the linker's, with its scopes; false for a plain one (C, or C++ without linkage).
+    /// The name is the linker's, with its scopes; false for a plain one (C, or C++ without
+    /// linkage).
     pub linkage: bool,
     pub file: Option<String>,
     pub line: Option<u32>,
@@ -78,9 +80,9 @@ impl Debug {
         Some(Debug { sections, index: None, tables: HashMap::new() })
     }
 
-    /// Resolves some addresses, best in ascending order: for each the function and what is inlined there, outermost
-    /// first; empty where the debug info says nothing. A line without a function gives one unnamed [`Place`].
-    /// `Err` when the debug info cannot be used at all.
+    /// Resolves some addresses, best in ascending order: for each the function and what is inlined
+    /// there, outermost first; empty where the debug info says nothing. A line without a function
+    /// gives one unnamed [`Place`]. `Err` when the debug info cannot be used at all.
     pub fn resolve(
         &mut self,
         bytes: &[u8],
@@ -95,7 +97,8 @@ impl Debug {
             self.index = Some(Index::build(&dwarf, elf, &mut budget)?);
         }
         let Some(index) = &self.index else { return Err(Unusable) };
-        let mut batch = Batch { dwarf: &dwarf, elf, index, open: Open::default(), budget, inlined: None };
+        let mut batch =
+            Batch { dwarf: &dwarf, elf, index, open: Open::default(), budget, inlined: None };
         for address in addresses {
             if self.tables.values().map(Tables::rows).sum::<usize>() > ROWS_KEPT {
                 self.tables.clear();
@@ -115,7 +118,9 @@ impl Debug {
 
 impl Tables {
     fn rows(&self) -> usize {
-        self.functions.as_ref().map_or(0, Functions::len) + self.lines.as_ref().map_or(0, Lines::len) + 8
+        self.functions.as_ref().map_or(0, Functions::len)
+            + self.lines.as_ref().map_or(0, Lines::len)
+            + 8
     }
 }
 
@@ -172,7 +177,11 @@ struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    fn chain(&mut self, address: u64, tables: &mut HashMap<usize, Tables>) -> Result<Vec<Place>, Unusable> {
+    fn chain(
+        &mut self,
+        address: u64,
+        tables: &mut HashMap<usize, Tables>,
+    ) -> Result<Vec<Place>, Unusable> {
         let mut line_only = None;
         for number in self.index.units_at(address) {
             let Some(unit) = self.unit(number)? else { continue };
@@ -188,7 +197,9 @@ impl<'a> Batch<'a> {
                 None => line_only = line_only.or(at),
             }
         }
-        Ok(line_only.map_or(Vec::new(), |(file, line)| vec![Place { name: None, linkage: false, file, line }]))
+        Ok(line_only.map_or(Vec::new(), |(file, line)| {
+            vec![Place { name: None, linkage: false, file, line }]
+        }))
     }
 
     fn read_functions(
@@ -204,7 +215,8 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// The function at entry `function` and what is inlined into it at `address`; `at` is the line executing.
+    /// The function at entry `function` and what is inlined into it at `address`; `at` is the line
+    /// executing.
     fn inside(
         &mut self,
         number: usize,
@@ -235,12 +247,19 @@ impl<'a> Batch<'a> {
         Ok(places)
     }
 
-    /// An entry, not yet with a line, named by its linkage name, wherever in the chain of origins that is, else by its
-    /// plain one behind the scopes it stands in.
-    fn place(&mut self, number: usize, entry: usize, tables: &mut HashMap<usize, Tables>) -> Result<Place, Unusable> {
+    /// An entry, not yet with a line, named by its linkage name, wherever in the chain of origins
+    /// that is, else by its plain one behind the scopes it stands in.
+    fn place(
+        &mut self,
+        number: usize,
+        entry: usize,
+        tables: &mut HashMap<usize, Tables>,
+    ) -> Result<Place, Unusable> {
         let (name, linkage) = match self.called(number, entry)? {
             Called::Linkage(name) => (Some(name), true),
-            Called::Plain { name, number, entry } => (Some(self.scoped(name, number, entry, tables)?), false),
+            Called::Plain { name, number, entry } => {
+                (Some(self.scoped(name, number, entry, tables)?), false)
+            }
             Called::Nothing => (None, false),
         };
         Ok(Place { name, linkage, file: None, line: None })
@@ -272,8 +291,9 @@ impl<'a> Batch<'a> {
         Ok(called)
     }
 
-    /// `work` -> `shop::(anonymous namespace)::work`, and a lambda's `operator()` -> `shop::work::{lambda:17}::operator()`, by
-    /// the line where it stands. C has no scopes, so its names stay.
+    /// `work` -> `shop::(anonymous namespace)::work`, and a lambda's `operator()` ->
+    /// `shop::work::{lambda:17}::operator()`, by the line where it stands. C has no scopes, so its
+    /// names stay.
     fn scoped(
         &mut self,
         name: Vec<u8>,
@@ -289,7 +309,9 @@ impl<'a> Batch<'a> {
             let scopes = tables.get(&number).and_then(|table| table.functions.as_ref());
             let mut around = None;
             for scope in scopes.map_or(Vec::new(), |functions| functions.scopes(entry)) {
-                let Some(described) = unit::describe(self.dwarf, &unit, scope) else { return Ok(name) };
+                let Some(described) = unit::describe(self.dwarf, &unit, scope) else {
+                    return Ok(name);
+                };
                 self.budget.steps(described.steps)?;
                 let outer = match (described.name, described.tag) {
                     (_, gimli::DW_TAG_subprogram) => {
@@ -310,7 +332,9 @@ impl<'a> Batch<'a> {
                     prefix(&mut name, demangle::readable(&linkage).as_bytes());
                     break;
                 }
-                Called::Plain { name: outer, number: next, entry: at } if prefix(&mut name, &outer) => {
+                Called::Plain { name: outer, number: next, entry: at }
+                    if prefix(&mut name, &outer) =>
+                {
                     (number, entry) = (next, at);
                 }
                 Called::Plain { .. } | Called::Nothing => break,
@@ -324,7 +348,10 @@ impl<'a> Batch<'a> {
             return Ok(unit.clone());
         }
         self.budget.check()?;
-        let header = self.index.offset(number).and_then(|at| self.dwarf.unit_header(gimli::DebugInfoOffset(at)).ok());
+        let header = self
+            .index
+            .offset(number)
+            .and_then(|at| self.dwarf.unit_header(gimli::DebugInfoOffset(at)).ok());
         Ok(self.open.unit(self.dwarf, number, header))
     }
 }

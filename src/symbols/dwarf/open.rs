@@ -1,5 +1,6 @@
-//! Opening units, and what they hold in memory while they are open: gimli turns a byte of an abbreviation table into some
-//! thirty, one of a line program's header into up to a hundred, and any number of units can name the same bytes.
+//! Opening units, and what they hold in memory while they are open: gimli turns a byte of an
+//! abbreviation table into some thirty, one of a line program's header into up to a hundred, and
+//! any number of units can name the same bytes.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -13,7 +14,8 @@ use super::lines::header_len;
 pub type Unit<'a> = gimli::Unit<Reader<'a>>;
 pub type Dwarf<'a> = gimli::Dwarf<Reader<'a>>;
 
-/// The longest abbreviation table of a unit; those of large programs, shared by all their units, have some 100 KB.
+/// The longest abbreviation table of a unit; those of large programs, shared by all their units,
+/// have some 100 KB.
 const ABBREVIATIONS_CAP: usize = 1 << 20;
 /// Memory of all that is open, about; the unit in use may exceed it alone.
 const OPEN_CAP: usize = 256 << 20;
@@ -22,8 +24,8 @@ const PER_ABBREVIATION: usize = 32;
 const PER_HEADER: usize = 100;
 const PER_UNIT: usize = 1024;
 
-/// The open units of a file, by their number, and the abbreviations they share: with link-time optimisation all units of
-/// a program have the same.
+/// The open units of a file, by their number, and the abbreviations they share: with link-time
+/// optimisation all units of a program have the same.
 #[derive(Default)]
 pub struct Open<'a> {
     units: HashMap<usize, Option<Rc<Unit<'a>>>>,
@@ -37,7 +39,8 @@ impl<'a> Open<'a> {
         self.units.get(&number)
     }
 
-    /// Opens a unit that stays open; `None` if it cannot be read, or would take memory out of all proportion.
+    /// Opens a unit that stays open; `None` if it cannot be read, or would take memory out of all
+    /// proportion.
     pub fn unit(
         &mut self,
         dwarf: &Dwarf<'a>,
@@ -51,7 +54,11 @@ impl<'a> Open<'a> {
     }
 
     /// The same for one that is not needed again.
-    pub fn briefly(&mut self, dwarf: &Dwarf<'a>, header: UnitHeader<Reader<'a>>) -> Option<Unit<'a>> {
+    pub fn briefly(
+        &mut self,
+        dwarf: &Dwarf<'a>,
+        header: UnitHeader<Reader<'a>>,
+    ) -> Option<Unit<'a>> {
         if self.memory > OPEN_CAP {
             *self = Open::default();
         }
@@ -70,7 +77,11 @@ impl<'a> Open<'a> {
         gimli::Unit::new_with_abbreviations(dwarf, header, abbreviations).ok()
     }
 
-    fn abbreviations(&mut self, dwarf: &Dwarf<'a>, header: &UnitHeader<Reader<'a>>) -> Option<Arc<Abbreviations>> {
+    fn abbreviations(
+        &mut self,
+        dwarf: &Dwarf<'a>,
+        header: &UnitHeader<Reader<'a>>,
+    ) -> Option<Arc<Abbreviations>> {
         let offset = header.debug_abbrev_offset();
         if let Some(known) = self.abbreviations.get(&offset.0) {
             return known.clone();

@@ -8,7 +8,8 @@ use gimli::{EndianSlice, LittleEndian, SectionId};
 use super::Reader;
 use crate::symbols::elf::Elf;
 
-/// Inflated sections take memory of ours, for as long as the file is in use; above this debug info is left alone.
+/// Inflated sections take memory of ours, for as long as the file is in use; above this debug info
+/// is left alone.
 const INFLATED_CAP: usize = 768 << 20;
 
 /// The sections that lookups read, of those that a file can have.
@@ -45,7 +46,9 @@ impl Sections {
         let mut inflated = 0;
         let data = USED.map(|id| match elf.inflated(id.name(), bytes) {
             Cow::Borrowed([]) => Data::Mapped(0..0),
-            Cow::Borrowed(_) => Data::Mapped(elf.section(id.name()).map_or(0..0, |s| s.range(bytes.len()))),
+            Cow::Borrowed(_) => {
+                Data::Mapped(elf.section(id.name()).map_or(0..0, |s| s.range(bytes.len())))
+            }
             Cow::Owned(data) if inflated + data.len() <= INFLATED_CAP => {
                 inflated += data.len();
                 Data::Inflated(data)

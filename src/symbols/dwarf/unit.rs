@@ -1,4 +1,5 @@
-//! One compilation unit: its ranges, its functions, what is inlined into one of them, names of entries.
+//! One compilation unit: its ranges, its functions, what is inlined into one of them, names of
+//! entries.
 
 use gimli::{AttributeValue, UnitOffset};
 
@@ -23,7 +24,9 @@ pub fn ranges(
     budget: &mut Budget,
 ) -> Result<Vec<gimli::Range>, Unusable> {
     let mut found = Vec::new();
-    let first = |found: &mut Vec<gimli::Range>, budget: &mut Budget| -> gimli::Result<Result<(), Unusable>> {
+    let first = |found: &mut Vec<gimli::Range>,
+                 budget: &mut Budget|
+     -> gimli::Result<Result<(), Unusable>> {
         let mut entries = unit.entries_raw(None)?;
         let Some(abbreviation) = entries.read_abbreviation()? else { return Ok(Ok(())) };
         let mut code = Code::default();
@@ -97,7 +100,8 @@ pub struct Functions {
     scopes: Vec<Scope>,
 }
 
-/// An entry whose name is part of the names inside it. All numbers are below 2^32: larger units have no scopes.
+/// An entry whose name is part of the names inside it. All numbers are below 2^32: larger units
+/// have no scopes.
 #[derive(Clone, Copy)]
 struct Scope {
     /// Offset of the entry, and of the first one behind everything in it.
@@ -105,14 +109,20 @@ struct Scope {
     end: u32,
     /// Position of the scope around it; [`OUTERMOST`] for none.
     parent: u32,
-    /// Offset of the entry of the innermost function around it that stands in `parent`; [`OUTERMOST`] for none.
+    /// Offset of the entry of the innermost function around it that stands in `parent`;
+    /// [`OUTERMOST`] for none.
     function: u32,
 }
 
 const OUTERMOST: u32 = u32::MAX;
 
 impl Functions {
-    pub fn read(dwarf: &Dwarf<'_>, unit: &Unit<'_>, elf: &Elf, budget: &mut Budget) -> Result<Functions, Unusable> {
+    pub fn read(
+        dwarf: &Dwarf<'_>,
+        unit: &Unit<'_>,
+        elf: &Elf,
+        budget: &mut Budget,
+    ) -> Result<Functions, Unusable> {
         let mut functions = Functions::default();
         // What stands before damage is kept.
         if let Ok(Err(unusable)) = functions.walk(dwarf, unit, elf, budget) {
@@ -132,12 +142,15 @@ impl Functions {
         let mut entries = unit.entries_raw(None)?;
         // The scopes around the current entry, with their depth.
         let mut open: Vec<(isize, u32)> = Vec::new();
-        // The functions around it, with their depth: a function's name is part of those of the types in it.
+        // The functions around it, with their depth: a function's name is part of those of the
+        // types in it.
         let mut inside: Vec<(isize, u32)> = Vec::new();
         while !entries.is_empty() {
             let (depth, entry) = (entries.next_depth(), entries.next_offset().0);
             let abbreviation = entries.read_abbreviation()?;
-            if let Err(unusable) = budget.steps(1 + abbreviation.map_or(0, |a| a.attributes().len())) {
+            if let Err(unusable) =
+                budget.steps(1 + abbreviation.map_or(0, |a| a.attributes().len()))
+            {
                 return Ok(Err(unusable));
             }
             let Some(abbreviation) = abbreviation else { continue };
@@ -150,9 +163,15 @@ impl Functions {
                 inside.pop();
             }
             if abbreviation.tag() != gimli::DW_TAG_subprogram {
-                if is_scope(abbreviation) && open.len() < SCOPES_DEEP && self.scopes.len() < SCOPES_CAP {
+                if is_scope(abbreviation)
+                    && open.len() < SCOPES_DEEP
+                    && self.scopes.len() < SCOPES_CAP
+                {
                     let (outside, parent) = open.last().copied().unwrap_or((isize::MIN, OUTERMOST));
-                    let function = inside.last().filter(|(at, _)| *at > outside).map_or(OUTERMOST, |(_, entry)| *entry);
+                    let function = inside
+                        .last()
+                        .filter(|(at, _)| *at > outside)
+                        .map_or(OUTERMOST, |(_, entry)| *entry);
                     open.push((depth, self.scopes.len() as u32));
                     let begin = u32::try_from(entry).unwrap_or(u32::MAX);
                     self.scopes.push(Scope { begin, end: u32::MAX, parent, function });
@@ -169,7 +188,10 @@ impl Functions {
             }
             let ranges = &mut self.ranges;
             let done = code.each(dwarf, unit, budget, &mut |range| {
-                if range.begin < range.end && elf.is_code(range.begin) && ranges.len() < FUNCTIONS_CAP {
+                if range.begin < range.end
+                    && elf.is_code(range.begin)
+                    && ranges.len() < FUNCTIONS_CAP
+                {
                     ranges.push((range.begin, range.end, entry));
                 }
             });
@@ -180,7 +202,8 @@ impl Functions {
         Ok(Ok(()))
     }
 
-    /// The entries of the scopes around an entry, innermost first, up to that of a function that holds one of them.
+    /// The entries of the scopes around an entry, innermost first, up to that of a function that
+    /// holds one of them.
     pub fn scopes(&self, entry: usize) -> Vec<usize> {
         let Ok(entry) = u32::try_from(entry) else { return Vec::new() };
         let mut around = Vec::new();
@@ -234,7 +257,8 @@ pub struct Call {
     pub line: Option<u32>,
 }
 
-/// All that is inlined into one function, in the order of the entries (a call before what is inlined into it).
+/// All that is inlined into one function, in the order of the entries (a call before what is
+/// inlined into it).
 #[derive(Default)]
 pub struct Inlined {
     calls: Vec<(isize, Call)>,
@@ -243,7 +267,12 @@ pub struct Inlined {
 }
 
 impl Inlined {
-    pub fn read(dwarf: &Dwarf<'_>, unit: &Unit<'_>, function: usize, budget: &mut Budget) -> Result<Inlined, Unusable> {
+    pub fn read(
+        dwarf: &Dwarf<'_>,
+        unit: &Unit<'_>,
+        function: usize,
+        budget: &mut Budget,
+    ) -> Result<Inlined, Unusable> {
         let mut inlined = Inlined::default();
         if let Ok(Err(unusable)) = inlined.walk(dwarf, unit, function, budget) {
             return Err(unusable);
@@ -263,13 +292,16 @@ impl Inlined {
         if let Some(abbreviation) = entries.read_abbreviation()? {
             entries.skip_attributes(abbreviation.attributes())?;
         }
-        // A function inside the function (a member of a local class) is not part of it: its entries are passed over.
+        // A function inside the function (a member of a local class) is not part of it: its entries
+        // are passed over.
         let mut foreign: Option<isize> = None;
         while !entries.is_empty() && entries.next_depth() > top && self.ranges.len() < INLINED_CAP {
             let depth = entries.next_depth();
             let entry = entries.next_offset().0;
             let abbreviation = entries.read_abbreviation()?;
-            if let Err(unusable) = budget.steps(1 + abbreviation.map_or(0, |a| a.attributes().len())) {
+            if let Err(unusable) =
+                budget.steps(1 + abbreviation.map_or(0, |a| a.attributes().len()))
+            {
                 return Ok(Err(unusable));
             }
             let Some(abbreviation) = abbreviation else { continue };
@@ -293,7 +325,8 @@ impl Inlined {
                         value => call.file = value.udata_value(),
                     },
                     gimli::DW_AT_call_line => {
-                        call.line = attribute.udata_value().and_then(|line| u32::try_from(line).ok());
+                        call.line =
+                            attribute.udata_value().and_then(|line| u32::try_from(line).ok());
                     }
                     _ => code.take(&attribute),
                 }
@@ -318,11 +351,14 @@ impl Inlined {
         let mut calls: Vec<Call> = Vec::new();
         let mut inside: Option<(u32, isize)> = None;
         for (position, begin, end) in &self.ranges {
-            if !(*begin..*end).contains(&address) || inside.is_some_and(|(last, _)| last == *position) {
+            if !(*begin..*end).contains(&address)
+                || inside.is_some_and(|(last, _)| last == *position)
+            {
                 continue;
             }
             let (depth, call) = self.calls[*position as usize];
-            // Entries are in order, so a deeper one that also holds the address is inside the last; siblings never do.
+            // Entries are in order, so a deeper one that also holds the address is inside the last;
+            // siblings never do.
             if inside.is_some_and(|(_, last)| depth <= last) || calls.len() >= DEPTH_CAP {
                 break;
             }
@@ -358,7 +394,8 @@ pub fn describe(dwarf: &Dwarf<'_>, unit: &Unit<'_>, entry: usize) -> Option<Desc
     let abbreviation = entries.read_abbreviation().ok()??;
     let (tag, attributes) = (abbreviation.tag(), abbreviation.attributes());
     let steps = 1 + attributes.len();
-    let mut described = Described { linkage_name: None, name: None, origin: None, line: None, tag, steps };
+    let mut described =
+        Described { linkage_name: None, name: None, origin: None, line: None, tag, steps };
     let mut searched = 0;
     let mut text = |value| {
         let text: Reader<'_> = dwarf.attr_string(unit, value).ok()?;

@@ -1,4 +1,5 @@
-//! Reading machine code to tell whether an address can be a return address, and whom the call before it called.
+//! Reading machine code to tell whether an address can be a return address, and whom the call
+//! before it called.
 
 use crate::process::memory::ReadMemory;
 
@@ -13,7 +14,8 @@ pub enum CallSite {
     Indirect,
 }
 
-/// The longest call instruction looked for: 7 bytes of `call [base + index * scale + disp32]`; prefixes come before.
+/// The longest call instruction looked for: 7 bytes of `call [base + index * scale + disp32]`;
+/// prefixes come before.
 const LONGEST: u64 = 7;
 
 /// Bytes are read in the page of the return address only if they are code: the caller checks that.
@@ -25,8 +27,9 @@ pub fn call_before(memory: &impl ReadMemory, return_address: u64) -> Option<Call
 }
 
 fn classify(before: &[u8; LONGEST as usize], return_address: u64) -> Option<CallSite> {
-    let displacement =
-        |at: usize| i64::from(i32::from_le_bytes([before[at], before[at + 1], before[at + 2], before[at + 3]]));
+    let displacement = |at: usize| {
+        i64::from(i32::from_le_bytes([before[at], before[at + 1], before[at + 2], before[at + 3]]))
+    };
     if before[2] == 0xe8 {
         return Some(CallSite::Direct(return_address.wrapping_add_signed(displacement(3))));
     }
@@ -56,7 +59,8 @@ pub fn modrm_length(modrm: u8, sib: Option<u8>) -> usize {
     1 + usize::from(has_sib) + displacement
 }
 
-/// Whether a call to `target` ends up at `start`: directly, or through jumps (a PLT entry, a thunk).
+/// Whether a call to `target` ends up at `start`: directly, or through jumps (a PLT entry, a
+/// thunk).
 pub fn leads_to(memory: &impl ReadMemory, target: u64, start: u64) -> bool {
     /// A PLT entry with branch protection is a jump to a second one, which jumps through the GOT.
     const HOPS: usize = 3;
@@ -86,7 +90,9 @@ pub fn leads_to(memory: &impl ReadMemory, target: u64, start: u64) -> bool {
                 let slot = at.wrapping_add(skipped as u64 + 6).wrapping_add_signed(d);
                 memory.read_u64(slot)
             }),
-            (Some(0xe9), _) => displacement(1).map(|d| at.wrapping_add(skipped as u64 + 5).wrapping_add_signed(d)),
+            (Some(0xe9), _) => {
+                displacement(1).map(|d| at.wrapping_add(skipped as u64 + 5).wrapping_add_signed(d))
+            }
             _ => None,
         };
         match next {
@@ -109,7 +115,8 @@ pub struct Prologue {
 /// Code bytes looked at.
 const PROLOGUE: usize = 128;
 
-/// `None` if the function does not begin by setting up a frame pointer. Looks no further than `end`.
+/// `None` if the function does not begin by setting up a frame pointer. Looks no further than
+/// `end`.
 pub fn prologue(memory: &impl ReadMemory, start: u64, end: u64) -> Option<Prologue> {
     let mut code = [0; PROLOGUE];
     let length = usize::try_from(end.checked_sub(start)?).ok()?.min(PROLOGUE);
@@ -117,25 +124,29 @@ pub fn prologue(memory: &impl ReadMemory, start: u64, end: u64) -> Option<Prolog
     decode_prologue(&code[..n])
 }
 
-/// Other instructions may stand between those looked for: they are stepped over byte by byte. What that may misread is
-/// caught where the result is verified against the stack.
+/// Other instructions may stand between those looked for: they are stepped over byte by byte. What
+/// that may misread is caught where the result is verified against the stack.
 fn decode_prologue(code: &[u8]) -> Option<Prologue> {
     const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
     let mut at = if code.starts_with(&ENDBR64) { 4 } else { 0 };
     if *code.get(at)? != 0x55 {
         return None;
     }
-    let set = code[at..].windows(3).position(|w| matches!(w, [0x48, 0x89, 0xe5] | [0x48, 0x8b, 0xec]))?;
+    let set =
+        code[at..].windows(3).position(|w| matches!(w, [0x48, 0x89, 0xe5] | [0x48, 0x8b, 0xec]))?;
     at += set + 3;
     let mut found = Prologue { frame_after: at as u64, room: 0 };
     while let Some(rest) = code.get(at..).filter(|rest| !rest.is_empty()) {
         match rest {
-            // lea r11, [rsp - N]: the loop that touches each page of a large frame goes down to there.
+            // lea r11, [rsp - N]: the loop that touches each page of a large frame goes down to
+            // there.
             [0x4c, 0x8d, 0x9c, 0x24, a, b, c, d, ..] => {
                 found.room += u64::from(i32::from_le_bytes([*a, *b, *c, *d]).unsigned_abs());
                 at += 8;
                 // sub rsp, 0x1000; or qword [rsp], 0; cmp rsp, r11; jne
-                if let Some(end) = code[at..].windows(4).position(|w| matches!(w, [0x4c, 0x39, 0xdc, 0x75])) {
+                if let Some(end) =
+                    code[at..].windows(4).position(|w| matches!(w, [0x4c, 0x39, 0xdc, 0x75]))
+                {
                     at += end + 5;
                 }
             }
@@ -193,7 +204,14 @@ mod tests {
         ] {
             assert_eq!(before(indirect), Some(CallSite::Indirect), "{indirect:x?}");
         }
-        for other in [&[0x90][..], &[0xff, 0xe0], &[0xff, 0xc0], &[0xff, 0x50], &[0xc3], &[0xff, 0x94, 0xc3, 0, 1]] {
+        for other in [
+            &[0x90][..],
+            &[0xff, 0xe0],
+            &[0xff, 0xc0],
+            &[0xff, 0x50],
+            &[0xc3],
+            &[0xff, 0x94, 0xc3, 0, 1],
+        ] {
             assert_eq!(before(other), None, "{other:x?}");
         }
         assert_eq!(call_before(&Code(vec![]), 0x1010), None);
@@ -222,16 +240,22 @@ mod tests {
         let small = [0x55, 0x48, 0x89, 0xe5, 0x41, 0x57, 0x53, 0x48, 0x83, 0xec, 0x18, 0x53];
         assert_eq!(decode_prologue(&small), Some(Prologue { frame_after: 4, room: 0x18 }));
         // endbr64 before; mov [rbp-4],edi between; a large frame.
-        let large =
-            [0xf3, 0x0f, 0x1e, 0xfa, 0x55, 0x48, 0x89, 0xe5, 0x89, 0x7d, 0xfc, 0x48, 0x81, 0xec, 0x10, 0x20, 0, 0];
+        let large = [
+            0xf3, 0x0f, 0x1e, 0xfa, 0x55, 0x48, 0x89, 0xe5, 0x89, 0x7d, 0xfc, 0x48, 0x81, 0xec,
+            0x10, 0x20, 0, 0,
+        ];
         assert_eq!(decode_prologue(&large), Some(Prologue { frame_after: 8, room: 0x2010 }));
         // sub rsp,0x1000; or [rsp],0; sub rsp,0x20
         let touched = [
-            0x55, 0x48, 0x89, 0xe5, 0x48, 0x81, 0xec, 0, 0x10, 0, 0, 0x48, 0x83, 0x0c, 0x24, 0, 0x48, 0x83, 0xec, 0x20,
+            0x55, 0x48, 0x89, 0xe5, 0x48, 0x81, 0xec, 0, 0x10, 0, 0, 0x48, 0x83, 0x0c, 0x24, 0,
+            0x48, 0x83, 0xec, 0x20,
         ];
         assert_eq!(decode_prologue(&touched), Some(Prologue { frame_after: 4, room: 0x1020 }));
         // push rbp; xor eax,eax; mov rbp,rsp; no room.
-        assert_eq!(decode_prologue(&[0x55, 0x31, 0xc0, 0x48, 0x89, 0xe5]), Some(Prologue { frame_after: 6, room: 0 }));
+        assert_eq!(
+            decode_prologue(&[0x55, 0x31, 0xc0, 0x48, 0x89, 0xe5]),
+            Some(Prologue { frame_after: 6, room: 0 })
+        );
         assert_eq!(decode_prologue(&[0x53, 0x48, 0x83, 0xec, 0x10]), None);
         assert_eq!(decode_prologue(&[0x55, 0x53]), None);
         assert_eq!(decode_prologue(&[]), None);

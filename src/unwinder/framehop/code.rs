@@ -1,4 +1,5 @@
-//! What is known of the process's code: mappings, images, and how to leave the frame at each address met so far.
+//! What is known of the process's code: mappings, images, and how to leave the frame at each
+//! address met so far.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,9 +25,9 @@ use crate::unwinder::framehop::tables::{Context, READ, Rule, Tables};
 const USER_END: u64 = 1 << 56;
 /// Addresses remembered; more than a program's hot ones, about 3 MB.
 const KNOWN_MAX: usize = 1 << 16;
-/// framehop remembers the rules of 509 addresses per cache, each in one possible place (rule_cache.rs of 0.16): of addresses with
-/// the same place each goes into the next cache. Two hot ones that pushed each other out, as chance had it in JDK 17's libjvm, took
-/// 7 % of our time.
+/// framehop remembers the rules of 509 addresses per cache, each in one possible place
+/// (rule_cache.rs of 0.16): of addresses with the same place each goes into the next cache. Two hot
+/// ones that pushed each other out, as chance had it in JDK 17's libjvm, took 7 % of our time.
 const CACHES: usize = 8;
 const PLACES: usize = 509;
 /// Images remembered, with tables or without.
@@ -36,12 +37,15 @@ const RETIRED_MAX: usize = 64;
 /// Replaced ranges whose addresses are forgotten one by one; beyond that all are.
 const STALE_MAX: usize = 64;
 
-/// Mappings are read again at least this often while stacks are walked: code may have been replaced at the same place.
+/// Mappings are read again at least this often while stacks are walked: code may have been replaced
+/// at the same place.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// But so seldom that reading costs at most this fraction of the time (1/500); and for an unknown address 1/20.
+/// But so seldom that reading costs at most this fraction of the time (1/500); and for an unknown
+/// address 1/20.
 const SHARE: u32 = 500;
 const SHARE_UNKNOWN: u32 = 20;
-/// Where new code is not reported the mappings are read before stacks are walked: for at most 1/100 of the time.
+/// Where new code is not reported the mappings are read before stacks are walked: for at most 1/100
+/// of the time.
 const SHARE_UNREPORTED: u32 = 100;
 const LOOK_AGAIN_UNKNOWN: Duration = Duration::from_millis(10);
 
@@ -107,7 +111,8 @@ pub struct Code {
     retired: Vec<Image>,
     /// Of both.
     tables_size: usize,
-    /// Images that were loaded by mappings which have not been read again since; and whether one of them has gone meanwhile.
+    /// Images that were loaded by mappings which have not been read again since; and whether one of
+    /// them has gone meanwhile.
     fresh: Vec<u64>,
     fresh_gone: bool,
     known: FxHashMap<(u64, bool), Known>,
@@ -167,15 +172,18 @@ impl Code {
         self.calls.clear();
         self.flows.clear();
         self.unwinder = UnwinderX86_64::new();
-        // A rule of before must not be found again should framehop's 16-bit generation have come round.
+        // A rule of before must not be found again should framehop's 16-bit generation have come
+        // round.
         self.caches = (0..CACHES).map(|_| CacheX86_64::new()).collect();
     }
 
     /// Reads the mappings again when it is time. A walk begins.
     pub fn refresh(&mut self, now: Instant) {
         self.of_this_walk = false;
-        // Reports of what a reading would show may not have come yet: then readings are made between walks.
-        let due = self.read_at.is_none_or(|at| !self.reported && self.is_old(now.duration_since(at)));
+        // Reports of what a reading would show may not have come yet: then readings are made
+        // between walks.
+        let due =
+            self.read_at.is_none_or(|at| !self.reported && self.is_old(now.duration_since(at)));
         if due {
             self.read_maps(now);
         }
@@ -186,7 +194,8 @@ impl Code {
         age >= LOOK_AGAIN.max(self.cost * SHARE)
     }
 
-    /// Between walks, when all reports have been taken in. `reported`: there are such; `lost`: some are missing.
+    /// Between walks, when all reports have been taken in. `reported`: there are such; `lost`: some
+    /// are missing.
     pub fn revalidate(&mut self, reported: bool, lost: bool) {
         self.reported = reported;
         self.lost |= lost;
@@ -220,8 +229,12 @@ impl Code {
 
     /// Other code is at these addresses now.
     fn replace(&mut self, (start, end): (u64, u64)) {
-        let gone: Vec<u64> =
-            self.images.range(..end).filter(|(_, image)| image.end() > start).map(|(start, _)| *start).collect();
+        let gone: Vec<u64> = self
+            .images
+            .range(..end)
+            .filter(|(_, image)| image.end() > start)
+            .map(|(start, _)| *start)
+            .collect();
         for start in gone {
             self.retire(start);
         }
@@ -238,7 +251,8 @@ impl Code {
             self.known.clear();
         } else {
             // A return address may lie just behind its code.
-            self.known.retain(|(pc, _), _| !stale.iter().any(|(start, end)| start <= pc && pc <= end));
+            self.known
+                .retain(|(pc, _), _| !stale.iter().any(|(start, end)| start <= pc && pc <= end));
         }
     }
 
@@ -257,7 +271,8 @@ impl Code {
         }
     }
 
-    /// Reads the mappings again because an address is in none of them, unless that was done just now.
+    /// Reads the mappings again because an address is in none of them, unless that was done just
+    /// now.
     pub fn refresh_for_unknown(&mut self) -> bool {
         let now = Instant::now();
         let pause = LOOK_AGAIN_UNKNOWN.max(self.cost * SHARE_UNKNOWN);
@@ -268,8 +283,9 @@ impl Code {
         due
     }
 
-    /// Whether what was loaded for this walk is of the files that the mappings said, after it as before it. Tables come from
-    /// memory: a library that has taken another's place would stand under the other's name. If not, they are forgotten.
+    /// Whether what was loaded for this walk is of the files that the mappings said, after it as
+    /// before it. Tables come from memory: a library that has taken another's place would stand
+    /// under the other's name. If not, they are forgotten.
     pub fn settle(&mut self) -> bool {
         if !self.fresh.is_empty() {
             self.read_live();
@@ -294,7 +310,8 @@ impl Code {
         !gone
     }
 
-    /// The mappings as they are now, for what is read from memory. Where new code is reported they may show what has yet to be.
+    /// The mappings as they are now, for what is read from memory. Where new code is reported they
+    /// may show what has yet to be.
     fn read_live(&mut self) {
         if self.reported {
             self.live = (self.source)().unwrap_or_default();
@@ -315,10 +332,15 @@ impl Code {
         // Code generated at run time is patched in place.
         self.calls.clear();
         self.flows.clear();
-        let moved = self.maps.read_last().iter().any(|m| m.executable && maps.find(m.start) != Some(m));
+        let moved =
+            self.maps.read_last().iter().any(|m| m.executable && maps.find(m.start) != Some(m));
         let replaced = self.maps.read(maps, begin, monotonic(), std::mem::take(&mut self.lost));
-        let gone: Vec<u64> =
-            self.images.values().filter(|i| !i.still_in(self.maps.read_last())).map(Image::start).collect();
+        let gone: Vec<u64> = self
+            .images
+            .values()
+            .filter(|i| !i.still_in(self.maps.read_last()))
+            .map(Image::start)
+            .collect();
         for start in gone {
             self.retire(start);
         }
@@ -330,8 +352,8 @@ impl Code {
         }
     }
 
-    /// The frame at `pc` and how to leave it; `exact` if `pc` itself is executing, else it is a return address and
-    /// its call, one byte before, decides. `None` outside executable mappings.
+    /// The frame at `pc` and how to leave it; `exact` if `pc` itself is executing, else it is a
+    /// return address and its call, one byte before, decides. `None` outside executable mappings.
     #[inline]
     pub fn known(&mut self, memory: &impl ReadMemory, pc: u64, exact: bool) -> Option<Known> {
         if let Some(known) = self.known.get(&(pc, exact)) {
@@ -371,15 +393,26 @@ impl Code {
                     .and_then(|image| image.tables.as_ref()?.rule(address, &mut self.context));
                 match rule {
                     Some(rule) => Step::Table(rule),
-                    None => self.go_frame(memory, &mapping, address).map_or(Step::Unknown, Step::Go),
+                    None => {
+                        self.go_frame(memory, &mapping, address).map_or(Step::Unknown, Step::Go)
+                    }
                 }
             }
         };
-        let cache = if matches!(step, Step::Table(Rule::Plain { .. })) { self.cache_for(address) } else { 0 };
+        let cache = if matches!(step, Step::Table(Rule::Plain { .. })) {
+            self.cache_for(address)
+        } else {
+            0
+        };
         Some(Known { frame, step, cache })
     }
 
-    fn go_frame(&mut self, memory: &impl ReadMemory, mapping: &Mapping, address: u64) -> Option<GoFrame> {
+    fn go_frame(
+        &mut self,
+        memory: &impl ReadMemory,
+        mapping: &Mapping,
+        address: u64,
+    ) -> Option<GoFrame> {
         let table = image_of(&self.images, mapping)?.go?;
         table.frame(memory, address, &mut self.context)
     }
@@ -391,24 +424,33 @@ impl Code {
 
     fn frame(&self, mapping: &Mapping, pc: u64, exact: bool) -> RawFrame {
         match self.files.register(mapping.mapped_file(self.pid)) {
-            // A return address may lie just behind its mapping's end: the offset is still the right one.
-            Some(file) => RawFrame::new(FrameCode::Code { file, offset: mapping.offset_of(pc), exact }),
+            // A return address may lie just behind its mapping's end: the offset is still the right
+            // one.
+            Some(file) => {
+                RawFrame::new(FrameCode::Code { file, offset: mapping.offset_of(pc), exact })
+            }
             None => RawFrame::marker(Marker::OutsideMaps),
         }
     }
 
-    /// Whether `pc` is in the code that a signal handler returns to: `mov rax, 15; syscall` (rt_sigreturn). Its frame
-    /// is always exact: nothing called it.
+    /// Whether `pc` is in the code that a signal handler returns to: `mov rax, 15; syscall`
+    /// (rt_sigreturn). Its frame is always exact: nothing called it.
     fn trampoline(&self, memory: &impl ReadMemory, pc: u64, exact: bool) -> Option<RawFrame> {
-        const FORMS: [&[u8]; 2] = [&[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05], &[0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05]];
+        const FORMS: [&[u8]; 2] =
+            [&[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05], &[0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05]];
         let mapping = self.code_at(pc)?;
         let found = FORMS.iter().any(|form| {
             let mut code = [0; 9];
             let code = &mut code[..form.len()];
-            let matches = |at: u64, code: &mut [u8]| memory.read_exact(at, code).is_some() && code == *form;
-            // A thread found in the system call itself has its instruction behind it, or before it if restarted.
+            let matches =
+                |at: u64, code: &mut [u8]| memory.read_exact(at, code).is_some() && code == *form;
+            // A thread found in the system call itself has its instruction behind it, or before it
+            // if restarted.
             matches(pc, code)
-                || exact && [2, 0].iter().any(|left| matches(pc.wrapping_sub(form.len() as u64 - left), code))
+                || exact
+                    && [2, 0]
+                        .iter()
+                        .any(|left| matches(pc.wrapping_sub(form.len() as u64 - left), code))
         });
         found.then(|| self.frame(mapping, pc, true))
     }
@@ -427,7 +469,8 @@ impl Code {
     fn load_around(&mut self, memory: &impl ReadMemory, address: u64) -> Option<Mapping> {
         let mapping = self.code_at(address)?;
         let has_none = matches!(mapping.backing, Backing::Anonymous | Backing::Vsyscall);
-        if has_none || image_of(&self.images, mapping).is_some() || self.images.len() >= IMAGES_MAX {
+        if has_none || image_of(&self.images, mapping).is_some() || self.images.len() >= IMAGES_MAX
+        {
             return Some(mapping.clone());
         }
         let mapping = mapping.clone();
@@ -440,7 +483,8 @@ impl Code {
         let mut mapping = self.code_at(address)?.clone();
         if self.reported
             && let Some(live) = self.live.find_code(mapping.start)
-            && (live.start, live.offset, &live.path) == (mapping.start, mapping.offset, &mapping.path)
+            && (live.start, live.offset, &live.path)
+                == (mapping.start, mapping.offset, &mapping.path)
             && *live != mapping
         {
             self.maps.correct(&mapping, live);
@@ -454,7 +498,9 @@ impl Code {
 
     /// What was known of this mapping when it was there before, if it has the same contents.
     fn bring_back(&mut self, memory: &impl ReadMemory, mapping: &Mapping) -> bool {
-        let Some(index) = self.retired.iter().position(|image| image.maps(mapping)) else { return false };
+        let Some(index) = self.retired.iter().position(|image| image.maps(mapping)) else {
+            return false;
+        };
         let image = self.retired.remove(index);
         if image.is_unchanged(memory, mapping, self.pid) {
             self.install(image);
@@ -490,7 +536,8 @@ impl Code {
             && tables.framehop_reaches()
         {
             let range = image.start()..image.end();
-            let module = framehop::Module::new(String::new(), range, tables.base(), tables.for_framehop());
+            let module =
+                framehop::Module::new(String::new(), range, tables.base(), tables.for_framehop());
             self.unwinder.add_module(module);
         }
         self.images.insert(image.start(), image);
@@ -503,21 +550,28 @@ impl Code {
 
     /// Tables of the image around `address`, and the room to evaluate a row in.
     pub fn tables(&mut self, address: u64) -> Option<(&Tables, &mut Context)> {
-        let image =
-            image_of(&self.images, self.maps.find_code(address).filter(|_| !self.maps.replaced(address, self.at))?)?;
+        let image = image_of(
+            &self.images,
+            self.maps.find_code(address).filter(|_| !self.maps.replaced(address, self.at))?,
+        )?;
         Some((image.tables.as_ref()?, &mut self.context))
     }
 
-    /// `[start, end)` of the function around `address`, where there is unwind information; the image is loaded if it
-    /// was not yet.
+    /// `[start, end)` of the function around `address`, where there is unwind information; the
+    /// image is loaded if it was not yet.
     pub fn function(&mut self, memory: &impl ReadMemory, address: u64) -> Option<(u64, u64)> {
         self.load_around(memory, address)?;
         self.image(address)?.tables.as_ref()?.function(address)
     }
 
     /// The call before `return_address`, if that lies in executable memory and there is one.
-    pub fn call_before(&mut self, memory: &impl ReadMemory, return_address: u64) -> Option<CallSite> {
-        // Nothing else on a stack looks like code as often as small numbers and stack addresses do: the mapping first.
+    pub fn call_before(
+        &mut self,
+        memory: &impl ReadMemory,
+        return_address: u64,
+    ) -> Option<CallSite> {
+        // Nothing else on a stack looks like code as often as small numbers and stack addresses do:
+        // the mapping first.
         self.code_at(return_address.wrapping_sub(1))?;
         if let Some(site) = self.calls.get(&return_address) {
             return *site;
@@ -549,8 +603,8 @@ impl Code {
         flow
     }
 
-    /// One step by framehop. Only for addresses whose [`Rule`] is `Plain`: then it neither guesses nor evaluates
-    /// expressions.
+    /// One step by framehop. Only for addresses whose [`Rule`] is `Plain`: then it neither guesses
+    /// nor evaluates expressions.
     #[inline]
     pub fn framehop_step(
         &mut self,
@@ -574,20 +628,13 @@ impl Code {
 const NESTED_MAX: usize = 4;
 
 fn image_of<'a>(images: &'a BTreeMap<u64, Image>, mapping: &Mapping) -> Option<&'a Image> {
-    images.range(..=mapping.start).rev().take(NESTED_MAX).map(|(_, image)| image).find(|image| image.maps(mapping))
+    images
+        .range(..=mapping.start)
+        .rev()
+        .take(NESTED_MAX)
+        .map(|(_, image)| image)
+        .find(|image| image.maps(mapping))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_with_one_place_get_caches_of_their_own() {
-        let mut code = Code::new(Files::default(), 1, Box::new(|| Ok(Maps::default())));
-        let mut caches = |from: u64, number: u64| -> Vec<u8> {
-            (0..number).map(|nth| code.cache_for(from + nth * PLACES as u64)).collect()
-        };
-        assert_eq!(caches(0x40_1000, 9), [0, 1, 2, 3, 4, 5, 6, 7, 0]);
-        assert_eq!(caches(0x40_1001, 2), [0, 1], "another place");
-    }
-}
+mod tests;

@@ -54,16 +54,20 @@ pub fn join(frames: &mut Vec<RawFrame>, first: usize, between: Marker, outer: &[
     frames.extend_from_slice(outer);
 }
 
-/// How many of `frames`, the innermost ones, are kept. Of a recursion that goes on behind them it is
-/// always the same number: what its innermost call has called is one row, however deep that call is.
-/// The outermost frame kept is the same one, whichever function of the recursion is the innermost.
+/// How many of `frames`, the innermost ones, are kept. Of a recursion that goes on behind them it
+/// is always the same number: what its innermost call has called is one row, however deep that call
+/// is. The outermost frame kept is the same one, whichever function of the recursion is the
+/// innermost.
 fn inner_end(frames: &[RawFrame], recurs: impl Fn(&RawFrame) -> bool) -> usize {
     let kept = frames.len();
-    let (Some(begin), Some(true)) = (frames.iter().position(&recurs), frames.last().map(&recurs)) else {
+    let (Some(begin), Some(true)) = (frames.iter().position(&recurs), frames.last().map(&recurs))
+    else {
         return kept;
     };
     let end = begin + (kept / 2).max(1);
-    let Some(lowest) = frames.get(begin..end).and_then(|calls| calls.iter().filter(|frame| recurs(frame)).min()) else {
+    let Some(lowest) =
+        frames.get(begin..end).and_then(|calls| calls.iter().filter(|frame| recurs(frame)).min())
+    else {
         return kept;
     };
     frames[..end].iter().rposition(|frame| frame == lowest).map_or(kept, |at| at + 1)
@@ -118,7 +122,8 @@ mod tests {
         };
         assert_eq!(mutual(2_000), mutual(2_002));
         let (even, odd) = (mutual(2_000), mutual(2_001));
-        let outermost = |frames: &[RawFrame]| frames.iter().rev().take(6).copied().collect::<Vec<_>>();
+        let outermost =
+            |frames: &[RawFrame]| frames.iter().rev().take(6).copied().collect::<Vec<_>>();
         assert_eq!(outermost(&even), outermost(&odd));
     }
 
@@ -130,7 +135,10 @@ mod tests {
         frames.extend((0..3_000).map(|_| frame(3)));
         frames.extend([2, 7, 1, 0].map(frame));
         let folded = folded(frames);
-        assert_eq!(folded[1 + INNER / 2..], [RawFrame::marker(FOLDED), frame(2), frame(7), frame(1), frame(0)]);
+        assert_eq!(
+            folded[1 + INNER / 2..],
+            [RawFrame::marker(FOLDED), frame(2), frame(7), frame(1), frame(0)]
+        );
     }
 
     #[test]
@@ -149,7 +157,10 @@ mod tests {
         frames.push(RawFrame::marker(Marker::TooDeep));
         fold(&mut frames, 5);
         assert_eq!(frames.len(), 5 + INNER / 2 + 1);
-        assert_eq!((frames[4], frames[5 + INNER / 2]), (frame(99), RawFrame::marker(Marker::TooDeep)));
+        assert_eq!(
+            (frames[4], frames[5 + INNER / 2]),
+            (frame(99), RawFrame::marker(Marker::TooDeep))
+        );
     }
 
     #[test]
@@ -158,7 +169,10 @@ mod tests {
             let mut frames: Vec<_> = (first..2_000).map(|n| frame(3 + n % 2)).collect();
             frames.extend([2, 1, 0].map(frame));
             let folded = folded(frames);
-            let marker = folded.iter().position(|frame| *frame == RawFrame::marker(FOLDED)).expect("it is deep");
+            let marker = folded
+                .iter()
+                .position(|frame| *frame == RawFrame::marker(FOLDED))
+                .expect("it is deep");
             assert_eq!(folded[marker - 1], frame(3), "{first}");
         }
     }
@@ -193,7 +207,9 @@ mod tests {
 
     #[test]
     fn few_inner_frames_are_a_number_that_seldom_changes() {
-        for (copied, kept) in [(0, 0), (1, 1), (31, 8), (32, 16), (33, 16), (63, 16), (100, 32), (127, 32), (500, 64)] {
+        for (copied, kept) in
+            [(0, 0), (1, 1), (31, 8), (32, 16), (33, 16), (63, 16), (100, 32), (127, 32), (500, 64)]
+        {
             let mut frames = vec![frame(3); copied];
             join(&mut frames, 0, FOLDED, &[frame(3), frame(3), frame(2), frame(1)]);
             assert_eq!(frames[kept], RawFrame::marker(FOLDED), "{copied}");

@@ -1,4 +1,5 @@
-//! How far generated code has come with its frame. It has no unwind information; where its function begins is known.
+//! How far generated code has come with its frame. It has no unwind information; where its function
+//! begins is known.
 
 use crate::process::memory::ReadMemory;
 use crate::unwinder::Habit;
@@ -58,21 +59,30 @@ fn by_entry(code: &[u8], at: usize, habit: Habit) -> Stage {
     match habit {
         _ if at <= push => Stage::Entered,
         Habit::Plain if at >= set => Stage::Framed,
-        Habit::Marked if at >= set && push <= FIRST && !gave_up(&code[set..code.len().min(at)]) => Stage::Framed,
+        Habit::Marked if at >= set && push <= FIRST && !gave_up(&code[set..code.len().min(at)]) => {
+            Stage::Framed
+        }
         _ if at >= set => Stage::Either,
         _ => Stage::Between,
     }
 }
 
-/// Whether the frame was taken down among the last instructions, to jump to another function: without a jump or return since. Other
-/// bytes may look like one of these, which then leaves it to others to say.
+/// Whether the frame was taken down among the last instructions, to jump to another function:
+/// without a jump or return since. Other bytes may look like one of these, which then leaves it to
+/// others to say.
 fn gave_up(before: &[u8]) -> bool {
     const NEAR: usize = 96;
     let near = &before[before.len().saturating_sub(NEAR)..];
-    let down = near.windows(4).rposition(|w| matches!(w, [0x48, 0x8b, 0xe5, 0x5d] | [0x48, 0x89, 0xec, 0x5d]));
-    let Some(down) = down.or_else(|| near.iter().rposition(|byte| *byte == 0xc9)) else { return false };
+    let down = near
+        .windows(4)
+        .rposition(|w| matches!(w, [0x48, 0x8b, 0xe5, 0x5d] | [0x48, 0x89, 0xec, 0x5d]));
+    let Some(down) = down.or_else(|| near.iter().rposition(|byte| *byte == 0xc9)) else {
+        return false;
+    };
     let since = &near[down..];
-    let away = |w: &[u8]| matches!(w, [0xc3, ..] | [0xc2, _, 0x00] | [0xff, 0xe0..=0xe7, _] | [0xe9, ..] | [0xeb, ..]);
+    let away = |w: &[u8]| {
+        matches!(w, [0xc3, ..] | [0xc2, _, 0x00] | [0xff, 0xe0..=0xe7, _] | [0xe9, ..] | [0xeb, ..])
+    };
     !since.windows(3).any(away)
 }
 
@@ -87,23 +97,30 @@ fn sets(code: &[u8]) -> Option<usize> {
     match code {
         [0x48, 0x89, 0xe5, ..] | [0x48, 0x8b, 0xec, ..] => Some(3),
         [0x48, 0x83, 0xec, n, 0x48, 0x8d, 0x6c, 0x24, m, ..] if n == m => Some(9),
-        [0x48, 0x81, 0xec, a, b, c, d, 0x48, 0x8d, 0xac, 0x24, e, f, g, h, ..] if [a, b, c, d] == [e, f, g, h] => {
+        [0x48, 0x81, 0xec, a, b, c, d, 0x48, 0x8d, 0xac, 0x24, e, f, g, h, ..]
+            if [a, b, c, d] == [e, f, g, h] =>
+        {
             Some(15)
         }
         _ => None,
     }
 }
 
-/// By what is going to be executed: a return, and how V8 takes a number of arguments off the stack that it does not know beforehand.
+/// By what is going to be executed: a return, and how V8 takes a number of arguments off the stack
+/// that it does not know beforehand.
 fn leaving(ahead: &[u8]) -> Option<Stage> {
     // jg over `ret imm16`
-    let returns = |code: &[u8]| matches!(code, [0xc3 | 0xc2, ..] | [0xf3, 0xc3, ..] | [0x7f, 0x03, 0xc2, ..]);
+    let returns =
+        |code: &[u8]| matches!(code, [0xc3 | 0xc2, ..] | [0xf3, 0xc3, ..] | [0x7f, 0x03, 0xc2, ..]);
     match ahead {
         code if returns(code) => Some(Stage::Entered),
-        // cmp between two registers or with a byte, before that jump; `pop rcx` and `pop r10`, which take the return address.
+        // cmp between two registers or with a byte, before that jump; `pop rcx` and `pop r10`,
+        // which take the return address.
         [0x48..=0x4f, 0x39 | 0x3b, _, 0x7f, 0x03, 0xc2, ..] => Some(Stage::Entered),
         [0x48..=0x4f, 0x83, _, _, 0x7f, 0x03, 0xc2, ..] => Some(Stage::Entered),
-        [0x59, rest @ ..] | [0x41, 0x5a, rest @ ..] if put_back(rest).is_some() => Some(Stage::Entered),
+        [0x59, rest @ ..] | [0x41, 0x5a, rest @ ..] if put_back(rest).is_some() => {
+            Some(Stage::Entered)
+        }
         rest if put_back(rest).is_some() => Some(Stage::Between),
         [0x51, 0xc3, ..] | [0x41, 0x52, 0xc3, ..] => Some(Stage::Between),
         // pop rbp: the record is on top.
@@ -111,7 +128,8 @@ fn leaving(ahead: &[u8]) -> Option<Stage> {
     }
 }
 
-/// `add rsp, REGISTER` or `lea rsp, [rsp + REGISTER * 8]`, before the return address is pushed again and returned to.
+/// `add rsp, REGISTER` or `lea rsp, [rsp + REGISTER * 8]`, before the return address is pushed
+/// again and returned to.
 fn put_back(code: &[u8]) -> Option<()> {
     let rest = match code {
         [0x48..=0x4f, 0x03 | 0x01, _, rest @ ..] => rest,
@@ -153,8 +171,8 @@ mod tests {
         use Stage::{Between, Entered, Framed};
         let memory = Code(FUNCTION.concat());
         let expected = [
-            Entered, Entered, Entered, Between, Framed, Framed, Framed, Framed, Entered, Entered, Entered, Entered,
-            Between, Between, Entered, Framed, Framed,
+            Entered, Entered, Entered, Between, Framed, Framed, Framed, Framed, Entered, Entered,
+            Entered, Entered, Between, Between, Entered, Framed, Framed,
         ];
         let mut at = 0x1000;
         for (instruction, expected) in FUNCTION.iter().zip(expected) {
@@ -169,34 +187,58 @@ mod tests {
 
     #[test]
     fn interpreters_and_baseline_code_leave_otherwise() {
-        let interpreter = [&[0x55, 0x48, 0x8b, 0xec][..], &[0xc9, 0x59, 0x48, 0x03, 0xe3, 0x51, 0xc3]].concat();
-        let at = |offset: u64| stage(&Code(interpreter.clone()), 0x1000, 0x1000 + offset, Habit::Plain);
+        let interpreter =
+            [&[0x55, 0x48, 0x8b, 0xec][..], &[0xc9, 0x59, 0x48, 0x03, 0xe3, 0x51, 0xc3]].concat();
+        let at =
+            |offset: u64| stage(&Code(interpreter.clone()), 0x1000, 0x1000 + offset, Habit::Plain);
         assert_eq!(
             [0, 4, 5, 6, 9, 10].map(at),
-            [Stage::Entered, Stage::Framed, Stage::Entered, Stage::Between, Stage::Between, Stage::Entered]
+            [
+                Stage::Entered,
+                Stage::Framed,
+                Stage::Entered,
+                Stage::Between,
+                Stage::Between,
+                Stage::Entered
+            ]
         );
-        let baseline = [&[0xbb, 0x48, 0, 0, 0][..], &[0xe8, 0x2c, 0x5a, 0xe4, 0x1f], &[0x50]].concat();
-        let at = |offset: u64| stage(&Code(baseline.clone()), 0x1000, 0x1000 + offset, Habit::ByCall);
+        let baseline =
+            [&[0xbb, 0x48, 0, 0, 0][..], &[0xe8, 0x2c, 0x5a, 0xe4, 0x1f], &[0x50]].concat();
+        let at =
+            |offset: u64| stage(&Code(baseline.clone()), 0x1000, 0x1000 + offset, Habit::ByCall);
         assert_eq!([0, 5, 10].map(at), [Stage::Entered, Stage::Entered, Stage::Framed]);
     }
 
     #[test]
     fn a_frame_that_is_made_first_of_all_is_there_until_it_is_given_up() {
         // push rbp; mov rbp, rsp; mov rsp, rbp; pop rbp; pop r10; push rax; jmp; nop
-        let code =
-            [0x55, 0x48, 0x8b, 0xec, 0x48, 0x8b, 0xe5, 0x5d, 0x41, 0x5a, 0x50, 0xe9, 1, 0, 0, 0, 0x90, 0x90, 0x90];
+        let code = [
+            0x55, 0x48, 0x8b, 0xec, 0x48, 0x8b, 0xe5, 0x5d, 0x41, 0x5a, 0x50, 0xe9, 1, 0, 0, 0,
+            0x90, 0x90, 0x90,
+        ];
         let at = |at: u64| stage(&Code(code.to_vec()), 0x1000, 0x1000 + at, Habit::Marked);
-        assert_eq!([4, 10, 11, 16].map(at), [Stage::Framed, Stage::Either, Stage::Either, Stage::Framed]);
+        assert_eq!(
+            [4, 10, 11, 16].map(at),
+            [Stage::Framed, Stage::Either, Stage::Either, Stage::Framed]
+        );
     }
 
     #[test]
     fn frames_of_other_compilers() {
         // push rbp; sub rsp, 16; lea rbp, [rsp + 16]
-        let code = Code(vec![0x55, 0x48, 0x83, 0xec, 0x10, 0x48, 0x8d, 0x6c, 0x24, 0x10, 0x90, 0x90]);
+        let code =
+            Code(vec![0x55, 0x48, 0x83, 0xec, 0x10, 0x48, 0x8d, 0x6c, 0x24, 0x10, 0x90, 0x90]);
         let at = |offset: u64| stage(&code, 0x1000, 0x1000 + offset, Habit::Plain);
-        assert_eq!([0, 1, 5, 10].map(at), [Stage::Entered, Stage::Between, Stage::Between, Stage::Framed]);
+        assert_eq!(
+            [0, 1, 5, 10].map(at),
+            [Stage::Entered, Stage::Between, Stage::Between, Stage::Framed]
+        );
         let none = |habit| stage(&Code(vec![0x90; 64]), 0x1000, 0x1010, habit);
-        assert_eq!([Habit::Plain, Habit::Marked].map(none), [Stage::Entered, Stage::Either], "no frame to be seen");
+        assert_eq!(
+            [Habit::Plain, Habit::Marked].map(none),
+            [Stage::Entered, Stage::Either],
+            "no frame to be seen"
+        );
         assert_eq!(stage(&Code(vec![]), 0x1000, 0x1010, Habit::Marked), Stage::Either);
         assert_eq!(stage(&Code(vec![0x90; 64]), 0x1010, 0x1000, Habit::ByCall), Stage::Between);
     }

@@ -1,8 +1,8 @@
-//! How deep the stack is at an instruction, by following a function's code from its start: for code without unwind
-//! information (musl's, hand-written assembly).
+//! How deep the stack is at an instruction, by following a function's code from its start: for code
+//! without unwind information (musl's, hand-written assembly).
 //!
-//! Compiled code has one depth at each instruction, whatever way leads there. All ways that are found must agree; what is
-//! not understood ends a way, or leaves the depth unknown.
+//! Compiled code has one depth at each instruction, whatever way leads there. All ways that are
+//! found must agree; what is not understood ends a way, or leaves the depth unknown.
 
 use rustc_hash::FxHashSet;
 
@@ -25,7 +25,8 @@ const DEPTH_MAX: i64 = 1 << 20;
 /// What is known of the stack at an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 struct State {
-    /// Bytes between the stack pointer and the return address; `None` where the code aligns the stack, say.
+    /// Bytes between the stack pointer and the return address; `None` where the code aligns the
+    /// stack, say.
     depth: Option<i64>,
     /// Where rbp was saved, in bytes below the return address.
     saved: Option<i64>,
@@ -55,7 +56,8 @@ pub fn follow(memory: &impl ReadMemory, start: u64, pc: u64, context: &mut Conte
     let mut open = vec![(start, State { depth: Some(0), ..State::default() })];
     let mut seen = FxHashSet::default();
     let mut there: Option<State> = None;
-    // Where functions begin. Behind a call that does not return stands the next function, which may jump here.
+    // Where functions begin. Behind a call that does not return stands the next function, which may
+    // jump here.
     let mut entries = vec![start];
     while let Some((at, state)) = open.pop() {
         let jumped_into = state.depth != Some(0) && entries.contains(&at);
@@ -70,7 +72,9 @@ pub fn follow(memory: &impl ReadMemory, start: u64, pc: u64, context: &mut Conte
             if there.is_some_and(|there| (there.depth, there.saved) != (state.depth, state.saved)) {
                 return Flow { reached: true, ..Flow::default() };
             }
-            let frame = there.map_or(state.frame, |there| there.frame.filter(|frame| state.frame == Some(*frame)));
+            let frame = there.map_or(state.frame, |there| {
+                there.frame.filter(|frame| state.frame == Some(*frame))
+            });
             there = Some(State { frame, ..state });
         }
         let Some(bytes) = code.bytes(at, context) else { continue };
@@ -96,7 +100,10 @@ pub fn follow(memory: &impl ReadMemory, start: u64, pc: u64, context: &mut Conte
         }
     }
     if let Some(state) = there {
-        flow.depth = state.depth.and_then(|depth| u64::try_from(depth).ok()).filter(|depth| depth.is_multiple_of(8));
+        flow.depth = state
+            .depth
+            .and_then(|depth| u64::try_from(depth).ok())
+            .filter(|depth| depth.is_multiple_of(8));
         flow.framed = state.frame == Some(8) && state.saved == Some(8);
         flow.saved = state.saved.and_then(|saved| u64::try_from(saved).ok());
     }
@@ -114,9 +121,12 @@ struct Code<'m, M> {
 impl<M: ReadMemory> Code<'_, M> {
     fn bytes(&mut self, at: u64, context: &mut Context) -> Option<&[u8]> {
         let inside = |from: u64, piece: &[u8]| {
-            at.checked_sub(from).and_then(|into| usize::try_from(into).ok()).filter(|into| *into < piece.len())
+            at.checked_sub(from)
+                .and_then(|into| usize::try_from(into).ok())
+                .filter(|into| *into < piece.len())
         };
-        let whole = inside(self.at, &self.piece).is_some_and(|into| self.piece.len() - into >= LONGEST);
+        let whole =
+            inside(self.at, &self.piece).is_some_and(|into| self.piece.len() - into >= LONGEST);
         if !whole {
             if self.pieces == PIECES_MAX {
                 return None;
@@ -202,7 +212,8 @@ fn apply(state: State, effect: Effect) -> Option<State> {
     next.depth.is_none_or(|depth| (0..=DEPTH_MAX).contains(&depth)).then_some(next)
 }
 
-/// The instruction that `code` begins with. `None` for what does not occur in plain compiled code, or is cut off.
+/// The instruction that `code` begins with. `None` for what does not occur in plain compiled code,
+/// or is cut off.
 fn decode(code: &[u8]) -> Option<Instruction> {
     let byte = |at: usize| code.get(at).copied();
     let (mut at, mut narrow) = (0, false);
@@ -215,13 +226,18 @@ fn decode(code: &[u8]) -> Option<Instruction> {
     }
     let rex = byte(at).filter(|byte| byte & 0xf0 == 0x40);
     at += usize::from(rex.is_some());
-    let (wide, high_reg, high_rm) =
-        (rex.is_some_and(|r| r & 8 != 0), rex.is_some_and(|r| r & 4 != 0), rex.is_some_and(|r| r & 1 != 0));
+    let (wide, high_reg, high_rm) = (
+        rex.is_some_and(|r| r & 8 != 0),
+        rex.is_some_and(|r| r & 4 != 0),
+        rex.is_some_and(|r| r & 1 != 0),
+    );
     let opcode = byte(at)?;
     at += 1;
     // Bytes of the immediate behind the opcode.
     let full = if narrow { 2 } else { 4 };
-    let plain = |length: usize, effect, goes| (length <= code.len()).then_some(Instruction { length, effect, goes });
+    let plain = |length: usize, effect, goes| {
+        (length <= code.len()).then_some(Instruction { length, effect, goes })
+    };
     let signed = |at: usize, size: usize| -> Option<i64> {
         let bytes = code.get(at..at + size)?;
         Some(match size {
@@ -244,17 +260,25 @@ fn decode(code: &[u8]) -> Option<Instruction> {
         0x68 => return plain(at + 4, Effect::Down(8), Goes::On),
         0x9c => return plain(at, Effect::Down(8), Goes::On),
         0x9d => return plain(at, Effect::Down(-8), Goes::On),
-        0x70..=0x7f | 0xe0..=0xe3 => return plain(at + 1, Effect::Nothing, Goes::Either(signed(at, 1)?)),
+        0x70..=0x7f | 0xe0..=0xe3 => {
+            return plain(at + 1, Effect::Nothing, Goes::Either(signed(at, 1)?));
+        }
         0xeb => return plain(at + 1, Effect::Nothing, Goes::To(signed(at, 1)?)),
         0xe9 => return plain(at + 4, Effect::Nothing, Goes::To(signed(at, 4)?)),
         0xe8 => return on(at + 4),
         0xc3 | 0xf4 => return plain(at, Effect::Nothing, Goes::Nowhere),
         0xc2 => return plain(at + 2, Effect::Nothing, Goes::Nowhere),
         0xc9 => return plain(at, Effect::Leave, Goes::On),
-        0x90..=0x99 | 0xa4..=0xa7 | 0xaa..=0xaf | 0xf5 | 0xf8 | 0xf9 | 0xfc | 0xfd => return on(at),
-        0x04 | 0x0c | 0x14 | 0x1c | 0x24 | 0x2c | 0x34 | 0x3c | 0xa8 | 0xb0..=0xb7 => return on(at + 1),
+        0x90..=0x99 | 0xa4..=0xa7 | 0xaa..=0xaf | 0xf5 | 0xf8 | 0xf9 | 0xfc | 0xfd => {
+            return on(at);
+        }
+        0x04 | 0x0c | 0x14 | 0x1c | 0x24 | 0x2c | 0x34 | 0x3c | 0xa8 | 0xb0..=0xb7 => {
+            return on(at + 1);
+        }
         0x05 | 0x0d | 0x15 | 0x1d | 0x25 | 0x2d | 0x35 | 0x3d | 0xa9 => return on(at + full),
-        0xbd if !high_rm => return plain(at + if wide { 8 } else { full }, Effect::NoFrame, Goes::On),
+        0xbd if !high_rm => {
+            return plain(at + if wide { 8 } else { full }, Effect::NoFrame, Goes::On);
+        }
         0xb8..=0xbf => return on(at + if wide { 8 } else { full }),
         _ => {}
     }
@@ -271,7 +295,15 @@ fn decode(code: &[u8]) -> Option<Instruction> {
             0x3a => (at, immediate) = (at + 1, 1),
             0x70..=0x73 | 0xa4 | 0xac | 0xba | 0xc2 | 0xc4..=0xc6 => immediate = 1,
             0x10..=0x1f | 0x28..=0x2f | 0x40..=0x6f | 0x74..=0x76 | 0x78..=0x7f | 0x90..=0x9f => {}
-            0xa3 | 0xa5 | 0xab | 0xad..=0xb1 | 0xb3 | 0xb6..=0xb8 | 0xbb..=0xc1 | 0xc7 | 0xd0..=0xff => {}
+            0xa3
+            | 0xa5
+            | 0xab
+            | 0xad..=0xb1
+            | 0xb3
+            | 0xb6..=0xb8
+            | 0xbb..=0xc1
+            | 0xc7
+            | 0xd0..=0xff => {}
             _ => return None,
         }
     } else {
@@ -302,7 +334,8 @@ fn decode(code: &[u8]) -> Option<Instruction> {
         return plain(length, if sets { Effect::Lost } else { Effect::Nothing }, Goes::On);
     }
     let goes = match (opcode, reg) {
-        // Through a word at a place relative to the next instruction, or through what cannot be told.
+        // Through a word at a place relative to the next instruction, or through what cannot be
+        // told.
         (0xff, 4) if mode == 0 && rm == 5 => Goes::Through(signed(at + 1, 4)?),
         (0xff, 4 | 5) => Goes::Away,
         _ => Goes::On,
@@ -317,7 +350,12 @@ fn decode(code: &[u8]) -> Option<Instruction> {
         0x81 | 0x83 if rsp_rm && wide && reg == 0 => Effect::Down(-signed(behind, immediate)?),
         0x81 | 0x83 if rsp_rm && reg != 7 => Effect::Lost,
         // lea rsp, [rsp + n]
-        0x8d if rsp_reg && !high_rm && rm == 4 && byte(at + 1) == Some(0x24) && (mode == 1 || mode == 2) => {
+        0x8d if rsp_reg
+            && !high_rm
+            && rm == 4
+            && byte(at + 1) == Some(0x24)
+            && (mode == 1 || mode == 2) =>
+        {
             Effect::Down(-signed(at + 2, if mode == 1 { 1 } else { 4 })?)
         }
         0x89 if direct && wide && modrm == 0xe5 && !high_reg && !high_rm => Effect::Frame,
@@ -325,20 +363,29 @@ fn decode(code: &[u8]) -> Option<Instruction> {
         0x89 if direct && wide && modrm == 0xec && !high_reg && !high_rm => Effect::Unframe,
         0x8b if direct && wide && modrm == 0xe5 && !high_reg && !high_rm => Effect::Unframe,
         // Results in a register of 32 or 64 bits: of the second operand, or of the first.
-        0x01 | 0x09 | 0x11 | 0x19 | 0x21 | 0x29 | 0x31 | 0x87 | 0x89 | 0xc1 | 0xc7 | 0xd1 | 0xd3 | 0xf7 if rsp_rm => {
+        0x01 | 0x09 | 0x11 | 0x19 | 0x21 | 0x29 | 0x31 | 0x87 | 0x89 | 0xc1 | 0xc7 | 0xd1
+        | 0xd3 | 0xf7
+            if rsp_rm =>
+        {
             Effect::Lost
         }
         0xff if rsp_rm && reg < 2 => Effect::Lost,
-        0x03 | 0x0b | 0x13 | 0x1b | 0x23 | 0x2b | 0x33 | 0x63 | 0x69 | 0x6b | 0x87 | 0x8b | 0x8d if rsp_reg => {
+        0x03 | 0x0b | 0x13 | 0x1b | 0x23 | 0x2b | 0x33 | 0x63 | 0x69 | 0x6b | 0x87 | 0x8b
+        | 0x8d
+            if rsp_reg =>
+        {
             Effect::Lost
         }
-        0x01 | 0x09 | 0x11 | 0x19 | 0x21 | 0x29 | 0x31 | 0x81 | 0x83 | 0x87 | 0x89 | 0xc1 | 0xc7 | 0xd1 | 0xd3
-        | 0xf7
+        0x01 | 0x09 | 0x11 | 0x19 | 0x21 | 0x29 | 0x31 | 0x81 | 0x83 | 0x87 | 0x89 | 0xc1
+        | 0xc7 | 0xd1 | 0xd3 | 0xf7
             if rbp_rm && !compares =>
         {
             Effect::NoFrame
         }
-        0x03 | 0x0b | 0x13 | 0x1b | 0x23 | 0x2b | 0x33 | 0x63 | 0x69 | 0x6b | 0x87 | 0x8b | 0x8d if rbp_reg => {
+        0x03 | 0x0b | 0x13 | 0x1b | 0x23 | 0x2b | 0x33 | 0x63 | 0x69 | 0x6b | 0x87 | 0x8b
+        | 0x8d
+            if rbp_reg =>
+        {
             Effect::NoFrame
         }
         _ => Effect::Nothing,
@@ -347,207 +394,4 @@ fn decode(code: &[u8]) -> Option<Instruction> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::unwinder::framehop::tests::Code as Bytes;
-    use proptest::prelude::*;
-    use std::cell::Cell;
-
-    fn at(code: &[u8], pc: u64) -> Flow {
-        follow(&Bytes(code.to_vec()), 0x1000, 0x1000 + pc, &mut Context::default())
-    }
-
-    fn depth(code: &[u8], pc: u64) -> Option<u64> {
-        at(code, pc).depth
-    }
-
-    #[test]
-    fn every_way_is_followed() {
-        #[rustfmt::skip]
-        let code = [
-            0x41, 0x54,                         // 00 push r12
-            0x55,                               // 02 push rbp
-            0x48, 0x83, 0xec, 0x18,             // 03 sub rsp, 24
-            0x85, 0xff,                         // 07 test edi, edi
-            0x74, 0x0a,                         // 09 je 15
-            0xe8, 0, 0, 0, 0,                   // 0b call
-            0x48, 0x83, 0xc4, 0x18,             // 10 add rsp, 24
-            0x5d,                               // 14 pop rbp
-            0x6a, 0x07,                         // 15 push 7 (on two ways)
-            0xc3,                               // 17 ret
-        ];
-        assert_eq!([0, 2, 3, 7, 0x10, 0x14].map(|pc| depth(&code, pc)), [0, 8, 16, 40, 40, 16].map(Some));
-        assert_eq!((at(&code, 0x10).saved, at(&code, 2).saved), (Some(16), None));
-        assert_eq!(at(&code, 0x15), Flow { reached: true, ..Flow::default() }, "two depths are none");
-        assert!(!at(&code, 0x11).reached, "no instruction begins there");
-    }
-
-    #[test]
-    fn frames_alignment_and_jumps() {
-        #[rustfmt::skip]
-        let code = [
-            0x55,                               // 00 push rbp
-            0x48, 0x89, 0xe5,                   // 01 mov rbp, rsp
-            0x48, 0x83, 0xe4, 0xf0,             // 04 and rsp, -16
-            0x48, 0x89, 0xfb,                   // 08 mov rbx, rdi
-            0xc9,                               // 0b leave
-            0xff, 0xe0,                         // 0c jmp rax
-        ];
-        assert_eq!(at(&code, 8), Flow { reached: true, depth: None, saved: Some(8), framed: true, jumps_away: true });
-        assert_eq!(at(&code, 0x0c), Flow { reached: true, depth: Some(0), jumps_away: true, ..Flow::default() });
-        // jmp [rip + 2], behind it the word; there: push rax; nop.
-        let mut slot = vec![0xff, 0x25, 2, 0, 0, 0, 0xcc, 0xcc];
-        slot.extend(0x1010u64.to_le_bytes());
-        slot.extend([0x50, 0x90, 0x90]);
-        assert_eq!(depth(&slot, 0x11), Some(8));
-    }
-
-    #[test]
-    fn what_stands_behind_a_call_that_does_not_return_is_another_function() {
-        #[rustfmt::skip]
-        let code = [
-            0x50,                               // 00 push rax
-            0x90,                               // 01 nop
-            0xe8, 0, 0, 0, 0,                   // 02 call abort
-            0x31, 0xf6,                         // 07 the next one: xor esi, esi
-            0xeb, 0xf5,                         // 09 jmp 00
-        ];
-        assert_eq!(depth(&code, 1), Some(8));
-        assert_eq!(follow(&Bytes(code.to_vec()), 0x1007, 0x1001, &mut Context::default()).depth, Some(8));
-    }
-
-    /// Instructions as gcc and clang write them, each followed by `push rax`: its length is right if that is met.
-    #[test]
-    fn lengths_of_instructions() {
-        for instruction in [
-            &[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0][..],      // mov rax, 15
-            &[0x48, 0xb8, 1, 2, 3, 4, 5, 6, 7, 8],       // movabs rax
-            &[0x66, 0xc7, 0x47, 0x02, 1, 0],             // mov word [rdi + 2], 1
-            &[0xf6, 0x05, 1, 0, 0, 0, 1],                // test byte [rip + 1], 1
-            &[0xf7, 0xd8],                               // neg eax
-            &[0x0f, 0xb6, 0x04, 0x25, 0, 0, 0, 0],       // movzx eax, byte [0]
-            &[0x64, 0x48, 0x8b, 0x04, 0x25, 0, 0, 0, 0], // mov rax, fs:[0]
-            &[0xf0, 0x0f, 0xb1, 0x0f],                   // lock cmpxchg [rdi], ecx
-            &[0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0],          // nop
-            &[0xf3, 0x0f, 0x1e, 0xfa],                   // endbr64
-            &[0x66, 0x0f, 0x70, 0xc0, 0],                // pshufd
-            &[0xf2, 0x0f, 0x10, 0x44, 0x24, 8],          // movsd xmm0, [rsp + 8]
-            &[0x4c, 0x89, 0xe7],                         // mov rdi, r12
-            &[0x49, 0x89, 0xe4],                         // mov r12, rsp
-            &[0x48, 0x39, 0xdc],                         // cmp rsp, rbx
-            &[0x0f, 0x05],                               // syscall
-            &[0xff, 0xd0],                               // call rax
-            &[0xff, 0x15, 0, 0, 0, 0],                   // call [rip]
-        ] {
-            let code = [instruction, &[0x50, 0x90]].concat();
-            assert_eq!(depth(&code, code.len() as u64 - 1), Some(8), "{instruction:x?}");
-        }
-        // push rbp; mov rbp, rsp; mov ebp, eax; nop
-        let framed = [0x55, 0x48, 0x89, 0xe5, 0x89, 0xc5, 0x90];
-        assert_eq!([4, 6].map(|pc| at(&framed, pc).framed), [true, false]);
-        // mov rsp, rax; add rsp, rax; pop rsp; lea rsp, [rbp - 8]: not followed.
-        for lost in [&[0x48, 0x89, 0xc4][..], &[0x48, 0x01, 0xc4], &[0x5c], &[0x48, 0x8d, 0x65, 0xf8]] {
-            let code = [lost, &[0x50, 0x90]].concat();
-            assert_eq!(at(&code, code.len() as u64 - 1), Flow { reached: true, ..Flow::default() }, "{lost:x?}");
-        }
-    }
-
-    /// Depth, and where rbp was saved, at the end of the code.
-    fn end(code: &[u8]) -> (bool, Option<u64>, Option<u64>) {
-        let flow = at(code, code.len() as u64 - 1);
-        (flow.reached, flow.depth, flow.saved)
-    }
-
-    #[test]
-    fn what_instructions_do_to_the_stack() {
-        #[rustfmt::skip]
-        let known: [(&[u8], u64, Option<u64>); 14] = [
-            (&[0x41, 0x55, 0x90], 8, None),                         // push r13
-            (&[0x55, 0x55, 0x90], 16, Some(8)),                     // push rbp, twice
-            (&[0x55, 0x5d, 0x90], 0, None),                         // push rbp; pop rbp
-            (&[0x55, 0x41, 0x5d, 0x90], 0, Some(8)),                // push rbp; pop r13
-            (&[0x50, 0x41, 0x5c, 0x90], 0, None),                   // push rax; pop r12
-            (&[0x6a, 1, 0x90], 8, None),                            // push 1
-            (&[0x68, 1, 0, 0, 0, 0x90], 8, None),                   // push 1, as 4 bytes
-            (&[0xff, 0x36, 0x90], 8, None),                         // push [rsi]
-            (&[0x50, 0x8f, 0x07, 0x90], 0, None),                   // push rax; pop [rdi]
-            (&[0x48, 0x8d, 0x64, 0x24, 0xf8, 0x90], 8, None),       // lea rsp, [rsp - 8]
-            (&[0x50, 0x48, 0x8d, 0x64, 0x24, 8, 0x90], 0, None),    // push rax; lea rsp, [rsp + 8]
-            (&[0xf7, 0xc7, 1, 0, 0, 0, 0x50, 0x90], 8, None),       // test edi, 1; push rax
-            (&[0x48, 0x81, 0xec, 0, 1, 0, 0, 0x90], 256, None),     // sub rsp, 256
-            (&[0x9c, 0x9d, 0x50, 0x90], 8, None),                   // pushf; popf; push rax
-        ];
-        for (code, depth, saved) in known {
-            assert_eq!(end(code), (true, Some(depth), saved), "{code:x?}");
-        }
-        // sub rsp, 4; cmove rsp, rax; inc rsp
-        for code in [&[0x48, 0x83, 0xec, 4, 0x90][..], &[0x48, 0x0f, 0x44, 0xe0, 0x90], &[0x48, 0xff, 0xc4, 0x90]] {
-            assert_eq!(end(code), (true, None, None), "{code:x?}");
-        }
-        assert!(!end(&[0x58, 0x90]).0, "nothing was pushed");
-        assert!(!at(&[0x90; 4000], 3000).reached, "too long");
-    }
-
-    #[test]
-    fn ways_that_differ_in_rbp_only() {
-        // je 05; push rbp; jmp 06; (05) push rax; (06) nop
-        let saved = [0x74, 3, 0x55, 0xeb, 1, 0x50, 0x90];
-        assert_eq!(end(&saved), (true, None, None));
-        // push rbp; je 05; jmp 08; (05) mov rbp, rsp; (08) nop
-        let record = [0x55, 0x74, 2, 0xeb, 3, 0x48, 0x89, 0xe5, 0x90];
-        assert_eq!((end(&record), at(&record, 8).framed), ((true, Some(8), Some(8)), false));
-        // push rbp; mov rbp, rsp; cmp rbp, 8; nop
-        assert!(at(&[0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xfd, 8, 0x90], 8).framed);
-        // push rax; mov rbp, rsp; nop: no record.
-        assert!(!at(&[0x50, 0x48, 0x89, 0xe5, 0x90], 4).framed);
-        // push rax; jmp rax: it does not hand over.
-        assert!(!at(&[0x50, 0xff, 0xe0], 1).jumps_away);
-    }
-
-    #[test]
-    fn where_another_function_was_handed_over_to_it_begins() {
-        // (00) push rax; nop; jmp 00; (07) xor esi, esi; jmp 00
-        let code = [0x50, 0x90, 0xeb, 0xfc, 0xcc, 0xcc, 0xcc, 0x31, 0xf6, 0xeb, 0xf5];
-        assert_eq!(follow(&Bytes(code.to_vec()), 0x1007, 0x1001, &mut Context::default()).depth, Some(8));
-    }
-
-    /// Counts what is read.
-    struct Counted(Bytes, Cell<usize>);
-
-    impl ReadMemory for Counted {
-        fn read(&self, address: u64, buf: &mut [u8]) -> usize {
-            self.1.set(self.1.get() + 1);
-            self.0.read(address, buf)
-        }
-    }
-
-    /// Each jump is to another one far away, so that each piece is read for one instruction.
-    #[test]
-    fn jumps_without_end_are_not_followed() {
-        const FAR: usize = 0x200;
-        let mut code = vec![0x90; FAR * 4 * PIECES_MAX];
-        for jump in code.chunks_exact_mut(FAR) {
-            jump[..5].copy_from_slice(&[0xe9, 0xfb, 1, 0, 0]);
-        }
-        let counted = Counted(Bytes(code), Cell::new(0));
-        let there = |jumps: usize| {
-            let pc = 0x1000 + (FAR * jumps) as u64;
-            follow(&counted, 0x1000, pc, &mut Context::default()).reached
-        };
-        assert!(there(PIECES_MAX - 1));
-        counted.1.set(0);
-        assert!(!there(2 * PIECES_MAX));
-        assert_eq!(counted.1.get(), PIECES_MAX);
-    }
-
-    proptest! {
-        #[test]
-        fn any_code_is_followed_within_bounds(code in prop::collection::vec(any::<u8>(), 0..600), pc in 0u64..600) {
-            let counted = Counted(Bytes(code), Cell::new(0));
-            let flow = follow(&counted, 0x1000, 0x1000 + pc, &mut Context::default());
-            prop_assert!(counted.1.get() <= PIECES_MAX + INSTRUCTIONS_MAX, "{} reads", counted.1.get());
-            prop_assert!(flow.depth.is_none_or(|depth| depth <= DEPTH_MAX as u64));
-            prop_assert!(flow.depth.is_none() || flow.reached);
-        }
-    }
-}
+mod tests;

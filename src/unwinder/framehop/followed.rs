@@ -1,11 +1,12 @@
-//! Leaving frames of code without unwind information by following the code: musl's system calls, and what starts its
-//! programs and threads.
+//! Leaving frames of code without unwind information by following the code: musl's system calls,
+//! and what starts its programs and threads.
 //!
-//! A word of the stack is the return address of a frame if the function that is called before it leads to the frame's
-//! instruction, and has the stack just as deep there as the word lies. Where the function is called through a pointer,
-//! its start is looked for before the instruction; that counts only for callers which cannot be anything else. (A start
-//! within the function gives a smaller depth: what has been pushed before is not seen. So the depth of a true return
-//! address is never reached by mistake where no other return address fits.)
+//! A word of the stack is the return address of a frame if the function that is called before it
+//! leads to the frame's instruction, and has the stack just as deep there as the word lies. Where
+//! the function is called through a pointer, its start is looked for before the instruction; that
+//! counts only for callers which cannot be anything else. (A start within the function gives a
+//! smaller depth: what has been pushed before is not seen. So the depth of a true return address is
+//! never reached by mistake where no other return address fits.)
 
 use crate::process::memory::ReadMemory;
 use crate::unwinder::framehop::calls::CallSite;
@@ -14,9 +15,11 @@ use crate::unwinder::framehop::rows::Left;
 use crate::unwinder::framehop::tables::READ;
 use crate::unwinder::framehop::walk::{Cursor, Next, Walker};
 
-/// Maximum words of the stack that are tried: 4 KiB. The functions that are met here have small frames.
+/// Maximum words of the stack that are tried: 4 KiB. The functions that are met here have small
+/// frames.
 const WORDS_MAX: u64 = 512;
-/// Maximum bytes before an instruction in which its function's start is looked for, if nothing calls that by its address.
+/// Maximum bytes before an instruction in which its function's start is looked for, if nothing
+/// calls that by its address.
 const FUNCTION_MAX: u64 = 1024;
 /// Bytes of a program's entry code.
 const ENTRY_MAX: u64 = 64;
@@ -50,12 +53,21 @@ impl<M: ReadMemory> Walker<'_, '_, M> {
         None
     }
 
-    /// Whether the call before `return_address` entered the function that executes `pc`, `depth` bytes below it.
-    fn function_of(&mut self, site: CallSite, return_address: u64, pc: u64, depth: u64) -> Option<Flow> {
+    /// Whether the call before `return_address` entered the function that executes `pc`, `depth`
+    /// bytes below it.
+    fn function_of(
+        &mut self,
+        site: CallSite,
+        return_address: u64,
+        pc: u64,
+        depth: u64,
+    ) -> Option<Flow> {
         let target = match site {
             CallSite::Direct(target) => target,
             CallSite::Slot(slot) => self.memory.read_u64(slot)?,
-            CallSite::Indirect if self.is_thread_start(return_address) => return self.some_start(pc, depth),
+            CallSite::Indirect if self.is_thread_start(return_address) => {
+                return self.some_start(pc, depth);
+            }
             CallSite::Indirect => return None,
         };
         // Where it cannot be code nothing is followed.
@@ -76,7 +88,10 @@ impl<M: ReadMemory> Walker<'_, '_, M> {
         self.memory.read_exact(from, &mut code)?;
         for (into, bytes) in code.windows(2).enumerate().rev() {
             // push; sub rsp; endbr64
-            let begins = matches!(bytes, [0x50..=0x57, _] | [0x41, 0x50..=0x57] | [0x48, 0x81 | 0x83] | [0xf3, 0x0f]);
+            let begins = matches!(
+                bytes,
+                [0x50..=0x57, _] | [0x41, 0x50..=0x57] | [0x48, 0x81 | 0x83] | [0xf3, 0x0f]
+            );
             if !begins {
                 continue;
             }
@@ -91,21 +106,26 @@ impl<M: ReadMemory> Walker<'_, '_, M> {
         None
     }
 
-    /// Whether the function that executes `pc` has made a frame record that rbp points at: the nearest code before it that makes
-    /// one leads there with rbp unchanged.
+    /// Whether the function that executes `pc` has made a frame record that rbp points at: the
+    /// nearest code before it that makes one leads there with rbp unchanged.
     pub(super) fn has_record(&mut self, pc: u64) -> bool {
         // push rbp; mov rbp, rsp
         const MAKES: [u8; 4] = [0x55, 0x48, 0x89, 0xe5];
         let mut code = vec![0; FUNCTION_MAX as usize];
         let Some(from) = pc.checked_sub(FUNCTION_MAX) else { return false };
-        if self.code.context.spend(READ).is_none() || self.memory.read_exact(from, &mut code).is_none() {
+        if self.code.context.spend(READ).is_none()
+            || self.memory.read_exact(from, &mut code).is_none()
+        {
             return false;
         }
-        let Some(into) = code.windows(MAKES.len()).rposition(|bytes| bytes == MAKES) else { return false };
+        let Some(into) = code.windows(MAKES.len()).rposition(|bytes| bytes == MAKES) else {
+            return false;
+        };
         self.code.flow(self.memory, from + into as u64, pc).framed
     }
 
-    /// Whether `pc` is where musl's `clone` comes back to when a thread's function returns: it ends the thread.
+    /// Whether `pc` is where musl's `clone` comes back to when a thread's function returns: it ends
+    /// the thread.
     fn is_thread_start(&self, pc: u64) -> bool {
         // mov edi, eax; xor eax, eax; mov al, 60 (exit); syscall
         const ENDS: [u8; 8] = [0x89, 0xc7, 0x31, 0xc0, 0xb0, 0x3c, 0x0f, 0x05];
@@ -118,7 +138,9 @@ impl<M: ReadMemory> Walker<'_, '_, M> {
 
     /// Whether `pc` is in the code that the kernel, or the loader, begins a program with.
     fn is_program_start(&mut self, pc: u64) -> bool {
-        let Some(entry) = self.code.image(pc.wrapping_sub(1)).map(|image| image.entry) else { return false };
+        let Some(entry) = self.code.image(pc.wrapping_sub(1)).map(|image| image.entry) else {
+            return false;
+        };
         let near = entry < pc && pc - entry <= ENTRY_MAX;
         near && self.code.flow(self.memory, entry, pc).reached
     }

@@ -1,8 +1,9 @@
 //! Go code: its frames are described by Go's own table, `pclntab`, instead of `.eh_frame`.
 //!
-//! Goroutines have stacks of their own, and some functions leave them for the stack of the thread (`g0`): by hand, so
-//! that the table does not say where the caller is. [`Role`] tells these functions apart, by their names in the table
-//! (runtime/asm_amd64.s and sys_linux_amd64.s of Go 1.18 to 1.27).
+//! Goroutines have stacks of their own, and some functions leave them for the stack of the thread
+//! (`g0`): by hand, so that the table does not say where the caller is. [`Role`] tells these
+//! functions apart, by their names in the table (runtime/asm_amd64.s and sys_linux_amd64.s of Go
+//! 1.18 to 1.27).
 
 use std::os::unix::fs::FileExt;
 
@@ -28,13 +29,15 @@ pub enum Role {
     Plain,
     /// Nothing called it.
     Outermost,
-    /// Calls a function at the bottom of the thread's stack, for good: the goroutine it came from is put aside.
+    /// Calls a function at the bottom of the thread's stack, for good: the goroutine it came from
+    /// is put aside.
     Bottom,
     /// Calls a function at the bottom of the thread's stack, for its caller on a goroutine's.
     SystemStack,
     /// Calls C at the bottom of the thread's stack, for its caller on a goroutine's.
     Cgo,
-    /// Its return address is that of an instruction that did not call: it was made to look like a call.
+    /// Its return address is that of an instruction that did not call: it was made to look like a
+    /// call.
     Injected,
     /// C has called it. Its return address on the goroutine's stack was made to look like a call,
     /// too: the frames of C lie on the thread's stack.
@@ -103,20 +106,31 @@ pub struct Loaded {
 
 impl Loaded {
     fn is_code(&self, address: u64) -> bool {
-        self.code.iter().any(|(start, size)| address.checked_sub(*start).is_some_and(|into| into < *size))
+        self.code
+            .iter()
+            .any(|(start, size)| address.checked_sub(*start).is_some_and(|into| into < *size))
     }
 }
 
 impl GoTable {
     /// The table of an image, of which `mapping` is a piece of code.
-    pub fn find(memory: &impl ReadMemory, loaded: &Loaded, mapping: &Mapping, pid: u32) -> Option<GoTable> {
-        // Go's linker writes a note of its own unless it is told not to, and no unwind tables unless there is C, too. So
-        // libraries of other languages are told apart without opening a file.
+    pub fn find(
+        memory: &impl ReadMemory,
+        loaded: &Loaded,
+        mapping: &Mapping,
+        pid: u32,
+    ) -> Option<GoTable> {
+        // Go's linker writes a note of its own unless it is told not to, and no unwind tables
+        // unless there is C, too. So libraries of other languages are told apart without opening a
+        // file.
         if !loaded.likely && !loaded.program {
             return None;
         }
         let (at, module) = match in_sections(mapping, pid) {
-            Some((at, module)) => (loaded.bias.wrapping_add(at), module.map(|module| loaded.bias.wrapping_add(module))),
+            Some((at, module)) => (
+                loaded.bias.wrapping_add(at),
+                module.map(|module| loaded.bias.wrapping_add(module)),
+            ),
             None if loaded.likely => (scan(memory, &loaded.data)?, None),
             None => return None,
         };
@@ -136,7 +150,12 @@ impl GoTable {
     }
 
     /// How the frame is left whose code is at `address`.
-    pub fn frame(&self, memory: &impl ReadMemory, address: u64, context: &mut Context) -> Option<GoFrame> {
+    pub fn frame(
+        &self,
+        memory: &impl ReadMemory,
+        address: u64,
+        context: &mut Context,
+    ) -> Option<GoFrame> {
         /// Small reads of one look-up: the index, by halves, and three pieces.
         const READS: usize = 40;
         context.spend(READS * READ)?;
@@ -153,7 +172,8 @@ impl GoTable {
     }
 }
 
-/// By the section headers of the file: addresses of the table, and of the module data where that is a section.
+/// By the section headers of the file: addresses of the table, and of the module data where that is
+/// a section.
 fn in_sections(mapping: &Mapping, pid: u32) -> Option<(u64, Option<u64>)> {
     if mapping.backing != Backing::File {
         return None;
@@ -167,7 +187,8 @@ fn in_sections(mapping: &Mapping, pid: u32) -> Option<(u64, Option<u64>)> {
         bytes[at..at + size].iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
     };
     let header = read(0, 64)?;
-    let (at, size, count) = (number(&header, 40, 8), number(&header, 58, 2), number(&header, 60, 2));
+    let (at, size, count) =
+        (number(&header, 40, 8), number(&header, 58, 2), number(&header, 60, 2));
     let names = number(&header, 62, 2);
     if size != 64 || count > SECTIONS_MAX || names >= count {
         return None;
@@ -179,7 +200,8 @@ fn in_sections(mapping: &Mapping, pid: u32) -> Option<(u64, Option<u64>)> {
     let address = |wanted: &[u8]| {
         let found = (0..count).find(|index| {
             let name = names.get(number(section(*index), 0, 4) as usize..);
-            name.and_then(|name| name.strip_prefix(wanted)).is_some_and(|rest| rest.first() == Some(&0))
+            name.and_then(|name| name.strip_prefix(wanted))
+                .is_some_and(|rest| rest.first() == Some(&0))
         });
         found.map(|index| number(section(index), 16, 8))
     };
@@ -203,7 +225,9 @@ fn scan(memory: &impl ReadMemory, data: &[(u64, u64)]) -> Option<u64> {
                 if BEGINS.iter().any(|begin| word == begin) {
                     let found = at + first + (number * ALIGNMENT) as u64;
                     let mut header = [0; HEADER];
-                    if memory.read_exact(found, &mut header).is_some() && Header::parse(&header).is_some() {
+                    if memory.read_exact(found, &mut header).is_some()
+                        && Header::parse(&header).is_some()
+                    {
                         return Some(found);
                     }
                 }
@@ -232,10 +256,17 @@ mod tests {
             ("sigtramp", Role::Plain),
         ] {
             for (outermost, writes) in [(false, false), (true, true)] {
-                assert_eq!(Role::of(format!("runtime.{name}").as_bytes(), outermost, writes), role, "{name}");
+                assert_eq!(
+                    Role::of(format!("runtime.{name}").as_bytes(), outermost, writes),
+                    role,
+                    "{name}"
+                );
             }
         }
         let of = |outermost, writes| Role::of(b"main.mcall", outermost, writes);
-        assert_eq!([of(false, false), of(false, true), of(true, true)], [Role::Plain, Role::Switches, Role::Outermost]);
+        assert_eq!(
+            [of(false, false), of(false, true), of(true, true)],
+            [Role::Plain, Role::Switches, Role::Outermost]
+        );
     }
 }

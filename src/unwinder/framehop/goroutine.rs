@@ -1,7 +1,8 @@
 //! Leaving frames of Go code, also where a goroutine has left its stack for that of the thread.
 //!
-//! Where a function sets the stack pointer itself, its caller is found by what it left behind (its frame record, or what
-//! it put on the thread's stack), and counts only if the call there is a call of this very function.
+//! Where a function sets the stack pointer itself, its caller is found by what it left behind (its
+//! frame record, or what it put on the thread's stack), and counts only if the call there is a call
+//! of this very function.
 
 use crate::model::frame::{Marker, RawFrame};
 use crate::process::memory::ReadMemory;
@@ -12,7 +13,8 @@ use crate::unwinder::framehop::rows::Left;
 use crate::unwinder::framehop::stack::Missing;
 use crate::unwinder::framehop::walk::{Cursor, Next, SIGNALS_MAX, Walker};
 
-/// Maximum bytes of a frame that calls `systemstack` or `asmcgocall` where these have no frame record (before Go 1.21).
+/// Maximum bytes of a frame that calls `systemstack` or `asmcgocall` where these have no frame
+/// record (before Go 1.21).
 const CALLER_MAX: u64 = 4096;
 
 impl<M: ReadMemory> Walker<'_, '_, M> {
@@ -31,7 +33,9 @@ impl<M: ReadMemory> Walker<'_, '_, M> {
                 next
             }
             // Before it sets the stack pointer, and after it has set it back.
-            _ if cursor.exact && self.is_called_from(cursor.sp.wrapping_add(frame.size), frame.start) => {
+            _ if cursor.exact
+                && self.is_called_from(cursor.sp.wrapping_add(frame.size), frame.start) =>
+            {
                 self.go_caller(cursor, frame)
             }
             // The goroutine waits for the function that was called. It is on another stack, which
@@ -52,7 +56,8 @@ impl<M: ReadMemory> Walker<'_, '_, M> {
         let Some(pc) = self.stack.word(at) else { return self.failed() };
         let exact = matches!(frame.role, Role::Injected | Role::Callback);
         let known = self.code.known(self.memory, pc, exact);
-        let go = known.and_then(|known| if let Step::Go(frame) = known.step { Some(frame) } else { None });
+        let go = known
+            .and_then(|known| if let Step::Go(frame) = known.step { Some(frame) } else { None });
         // `goexit` is on each goroutine's stack as if it had called.
         let called = exact
             || go.is_some_and(|caller| caller.role == Role::Outermost)
@@ -61,9 +66,9 @@ impl<M: ReadMemory> Walker<'_, '_, M> {
         if !called {
             return Next::End(Marker::BadUnwind);
         }
-        // Every function that calls saves rbp right below its return address. One that is executing may not have come
-        // to that, or be past it: then rbp is still, or again, its caller's. Other languages are not told what assembly
-        // made of it.
+        // Every function that calls saves rbp right below its return address. One that is executing
+        // may not have come to that, or be past it: then rbp is still, or again, its caller's.
+        // Other languages are not told what assembly made of it.
         let record = at.wrapping_sub(8);
         let saved = frame.size > 0 && (!cursor.exact || cursor.rbp.is_none_or(|rbp| rbp == record));
         let rbp = match go {
@@ -80,10 +85,13 @@ impl<M: ReadMemory> Walker<'_, '_, M> {
         pc.is_some_and(|pc| self.code.call_before(self.memory, pc) == Some(CallSite::Direct(start)))
     }
 
-    /// By the frame record that rbp points at, on whatever stack: the function's own, or, before Go 1.21, its caller's.
+    /// By the frame record that rbp points at, on whatever stack: the function's own, or, before Go
+    /// 1.21, its caller's.
     fn by_go_record(&mut self, cursor: Cursor, frame: GoFrame) -> Next {
         self.stack.take_missing();
-        let Some(rbp) = cursor.rbp.filter(|rbp| self.go_enter(*rbp)) else { return Next::End(Marker::NoUnwindInfo) };
+        let Some(rbp) = cursor.rbp.filter(|rbp| self.go_enter(*rbp)) else {
+            return Next::End(Marker::NoUnwindInfo);
+        };
         if self.is_called_from(rbp.wrapping_add(8), frame.start)
             && let (Some(pc), saved) = (self.stack.word(rbp + 8), self.stack.word(rbp))
         {
@@ -96,7 +104,8 @@ impl<M: ReadMemory> Walker<'_, '_, M> {
             }
             let Some(pc) = self.stack.word(at) else { break };
             // Its frame must end where the record is.
-            if let Some(Step::Go(caller)) = self.code.known(self.memory, pc, false).map(|known| known.step)
+            if let Some(Step::Go(caller)) =
+                self.code.known(self.memory, pc, false).map(|known| known.step)
                 && caller.size == below
             {
                 self.stack.take_missing();
@@ -109,8 +118,8 @@ impl<M: ReadMemory> Walker<'_, '_, M> {
         }
     }
 
-    /// By what `asmcgocall` keeps on the thread's stack while it calls: the goroutine, and how deep its stack was. There
-    /// are two layouts (16 bytes since Go 1.25, 64 before).
+    /// By what `asmcgocall` keeps on the thread's stack while it calls: the goroutine, and how deep
+    /// its stack was. There are two layouts (16 bytes since Go 1.25, 64 before).
     fn before_cgo(&mut self, cursor: Cursor, frame: GoFrame) -> Next {
         /// In the goroutine (`runtime.g`): the end of its stack.
         const STACK_HI: u64 = 8;

@@ -1,5 +1,5 @@
-//! Loading the unwind tables of what is mapped: from the target's memory where they are loaded (that is the file that
-//! runs, deleted or not), else from the file.
+//! Loading the unwind tables of what is mapped: from the target's memory where they are loaded
+//! (that is the file that runs, deleted or not), else from the file.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -36,12 +36,20 @@ pub struct Image {
 const HEADER: usize = 4096;
 
 impl Image {
-    /// The image that `mapping`, which is executable and mapped now, belongs to. Without tables where there is no ELF file, or none
-    /// with unwind tables.
-    pub fn load(memory: &impl ReadMemory, maps: &Maps, mapping: &Mapping, pid: u32, budget: usize) -> Image {
+    /// The image that `mapping`, which is executable and mapped now, belongs to. Without tables
+    /// where there is no ELF file, or none with unwind tables.
+    pub fn load(
+        memory: &impl ReadMemory,
+        maps: &Maps,
+        mapping: &Mapping,
+        pid: u32,
+        budget: usize,
+    ) -> Image {
         let loaded = maps.loaded_with(mapping);
         let pieces = if loaded.is_empty() { vec![mapping.clone()] } else { loaded.to_vec() };
-        let headers = loaded.first().and_then(|first| Headers::read(&|at, buf| memory.read(first.start + at, buf)));
+        let headers = loaded
+            .first()
+            .and_then(|first| Headers::read(&|at, buf| memory.read(first.start + at, buf)));
         let bias = headers.as_ref().and_then(|headers| headers.bias(mapping));
         let mut image = Image { pieces, entry: 0, tables: None, go: None, header: Vec::new() };
         if let (Some(headers), Some(bias)) = (&headers, bias) {
@@ -50,7 +58,8 @@ impl Image {
             image.go = GoTable::find(memory, &headers.loaded(memory, bias), mapping, pid);
         }
         if let Some(at) = image.header_in_memory() {
-            image.header = bytes(&|at, buf| memory.read(at, buf), at, HEADER as u64).unwrap_or_default();
+            image.header =
+                bytes(&|at, buf| memory.read(at, buf), at, HEADER as u64).unwrap_or_default();
         }
         if image.tables.is_none() && mapping.backing == Backing::File {
             image.read_file(mapping, pid);
@@ -61,7 +70,13 @@ impl Image {
 
     /// The image of a mapping that was there, by the file alone.
     pub fn of_file(mapping: &Mapping, pid: u32, budget: usize) -> Image {
-        let mut image = Image { pieces: vec![mapping.clone()], entry: 0, tables: None, go: None, header: Vec::new() };
+        let mut image = Image {
+            pieces: vec![mapping.clone()],
+            entry: 0,
+            tables: None,
+            go: None,
+            header: Vec::new(),
+        };
         if mapping.backing == Backing::File {
             image.read_file(mapping, pid);
         }
@@ -86,17 +101,20 @@ impl Image {
         (first.offset == 0 && first.readable).then_some(first.start)
     }
 
-    /// Whether `mapping`, which has come again, begins like this: a file may be written anew in place, or another may get its inode.
+    /// Whether `mapping`, which has come again, begins like this: a file may be written anew in
+    /// place, or another may get its inode.
     pub fn is_unchanged(&self, memory: &impl ReadMemory, mapping: &Mapping, pid: u32) -> bool {
         let same = |read: &Read<'_>, at| {
-            !self.header.is_empty() && bytes(read, at, self.header.len() as u64).as_ref() == Some(&self.header)
+            !self.header.is_empty()
+                && bytes(read, at, self.header.len() as u64).as_ref() == Some(&self.header)
         };
         if let Some(at) = self.header_in_memory()
             && same(&|at, buf: &mut [u8]| memory.read(at, buf), at)
         {
             return true;
         }
-        open_mapped(&mapping.mapped_file(pid)).is_ok_and(|file| same(&|at, buf: &mut [u8]| read_at(&file, at, buf), 0))
+        open_mapped(&mapping.mapped_file(pid))
+            .is_ok_and(|file| same(&|at, buf: &mut [u8]| read_at(&file, at, buf), 0))
     }
 
     /// Whether `mapping` is one of those that it was loaded from.
@@ -135,7 +153,8 @@ fn read_at(file: &File, at: u64, buf: &mut [u8]) -> usize {
     done
 }
 
-/// Reads a prefix of the buffer from an offset of the file, or an address relative to its beginning.
+/// Reads a prefix of the buffer from an offset of the file, or an address relative to its
+/// beginning.
 type Read<'a> = dyn Fn(u64, &mut [u8]) -> usize + 'a;
 
 fn bytes(read: &Read<'_>, at: u64, length: u64) -> Option<Vec<u8>> {
@@ -183,7 +202,8 @@ impl Headers {
         if !header.starts_with(b"\x7fELF\x02\x01") || number(&header, 18, 2) != MACHINE_X86_64 {
             return None;
         }
-        let (at, size, count) = (number(&header, 32, 8), number(&header, 54, 2), number(&header, 56, 2));
+        let (at, size, count) =
+            (number(&header, 32, 8), number(&header, 54, 2), number(&header, 56, 2));
         if size != 56 || count > HEADERS_MAX {
             return None;
         }
@@ -209,7 +229,8 @@ impl Headers {
         })
     }
 
-    /// What is added to the file's addresses where it is loaded, judged by an executable mapping of it.
+    /// What is added to the file's addresses where it is loaded, judged by an executable mapping of
+    /// it.
     fn bias(&self, mapping: &Mapping) -> Option<u64> {
         let code = self.segments.iter().find(|s| {
             let from = s.offset & !(PAGE - 1);
@@ -225,7 +246,10 @@ impl Headers {
     /// What finding Go's table asks for.
     fn loaded(&self, memory: &impl ReadMemory, bias: u64) -> Loaded {
         let segments = |code: bool| {
-            let wanted = self.segments.iter().filter(move |s| s.kind == PT_LOAD && (s.flags & PF_X != 0) == code);
+            let wanted = self
+                .segments
+                .iter()
+                .filter(move |s| s.kind == PT_LOAD && (s.flags & PF_X != 0) == code);
             wanted.map(|s| (bias.wrapping_add(s.address), s.file_size)).collect()
         };
         let has = |kind| self.segments.iter().any(|s| s.kind == kind);
@@ -252,12 +276,20 @@ impl Headers {
 
     /// The lowest loaded address.
     fn base(&self, bias: u64) -> Option<u64> {
-        let lowest = self.segments.iter().filter(|s| s.kind == PT_LOAD).map(|s| s.address & !(PAGE - 1)).min()?;
+        let lowest = self
+            .segments
+            .iter()
+            .filter(|s| s.kind == PT_LOAD)
+            .map(|s| s.address & !(PAGE - 1))
+            .min()?;
         Some(bias.wrapping_add(lowest))
     }
 
     fn tables_in_memory(&self, memory: &impl ReadMemory, bias: u64, budget: u64) -> Option<Tables> {
-        let hdr = self.segments.iter().find(|s| s.kind == PT_GNU_EH_FRAME && s.memory_size <= TABLE_MAX.min(budget))?;
+        let hdr = self
+            .segments
+            .iter()
+            .find(|s| s.kind == PT_GNU_EH_FRAME && s.memory_size <= TABLE_MAX.min(budget))?;
         let hdr_at = bias.wrapping_add(hdr.address);
         let read = |at: u64, buf: &mut [u8]| memory.read(at, buf);
         let hdr = bytes(&read, hdr_at, hdr.memory_size)?;

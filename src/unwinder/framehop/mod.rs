@@ -19,10 +19,10 @@
 //! stack     words of the stack: copied, or read from a thread that stays where it is
 //! ```
 //!
-//! framehop takes the ordinary steps, from its cache. But it falls back to frame pointers without saying so when it
-//! knows no module or no unwind information for an address, and a stack walked like that may be wrong and look
-//! whole. So each address is classified first (once: the answer is kept), and framehop only gets those that it
-//! steps over by unwind information.
+//! framehop takes the ordinary steps, from its cache. But it falls back to frame pointers without
+//! saying so when it knows no module or no unwind information for an address, and a stack walked
+//! like that may be wrong and look whole. So each address is classified first (once: the answer is
+//! kept), and framehop only gets those that it steps over by unwind information.
 
 mod calls;
 pub(super) mod code;
@@ -133,7 +133,8 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
         self
     }
 
-    /// Forgets everything known about the process's code: after an exec, or when mappings are known to have changed.
+    /// Forgets everything known about the process's code: after an exec, or when mappings are known
+    /// to have changed.
     pub fn invalidate(&mut self) {
         self.code.invalidate();
         self.outers.clear();
@@ -181,15 +182,27 @@ impl Runtime {
         }
         // What stands on the stack of a thread at rest has not been replaced meanwhile.
         let copied = if reading == Reading::AtRest { Ns::MAX } else { code.at };
-        found.begin(copied, matches!(reading, Reading::Running | Reading::Traced | Reading::Moving));
+        found
+            .begin(copied, matches!(reading, Reading::Running | Reading::Traced | Reading::Moving));
         Some(found)
     }
 }
 
 impl<M: ReadMemory> Unwinder for FramehopUnwinder<M> {
-    fn walk(&mut self, registers: &Registers, stack: StackBytes<'_>, out: &mut Vec<RawFrame>) -> Walk {
-        // Only a thread that is read as it lies, blocked, is still where it was when its stack was copied.
-        self.walk_copy(registers, stack, if registers.rbp.is_none() { Reading::AtRest } else { Reading::Copied }, out)
+    fn walk(
+        &mut self,
+        registers: &Registers,
+        stack: StackBytes<'_>,
+        out: &mut Vec<RawFrame>,
+    ) -> Walk {
+        // Only a thread that is read as it lies, blocked, is still where it was when its stack was
+        // copied.
+        self.walk_copy(
+            registers,
+            stack,
+            if registers.rbp.is_none() { Reading::AtRest } else { Reading::Copied },
+            out,
+        )
     }
 
     fn walk_running(
@@ -201,7 +214,11 @@ impl<M: ReadMemory> Unwinder for FramehopUnwinder<M> {
     ) -> Walk {
         let now = Instant::now();
         let walk = self.walk_running_at(registers, stack, now, out);
-        if walk.end == Some(Marker::Truncated) { self.explain_truncated(stack, room, now, out) } else { walk }
+        if walk.end == Some(Marker::Truncated) {
+            self.explain_truncated(stack, room, now, out)
+        } else {
+            walk
+        }
     }
 
     fn thread_names(&mut self, moved: Option<&FxHashSet<u32>>) -> Vec<(u32, RawName)> {
@@ -241,7 +258,12 @@ impl<M: ReadMemory> Unwinder for FramehopUnwinder<M> {
         self.runtime.found.as_deref().is_some_and(Generated::can_resume)
     }
 
-    fn walk_blocked(&mut self, registers: &Registers, stack: StackBytes<'_>, out: &mut Vec<RawFrame>) -> Walk {
+    fn walk_blocked(
+        &mut self,
+        registers: &Registers,
+        stack: StackBytes<'_>,
+        out: &mut Vec<RawFrame>,
+    ) -> Walk {
         self.walk_copy(registers, stack, Reading::AtRest, out)
     }
 }
@@ -285,13 +307,22 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
         walk
     }
 
-    /// Says of a truncated stack, whose marker comes last, why its copy ended. Pages that were not in memory
-    /// are read, so that the next sample has them.
-    fn explain_truncated(&mut self, stack: StackBytes<'_>, room: usize, now: Instant, out: &mut [RawFrame]) -> Walk {
+    /// Says of a truncated stack, whose marker comes last, why its copy ended. Pages that were not
+    /// in memory are read, so that the next sample has them.
+    fn explain_truncated(
+        &mut self,
+        stack: StackBytes<'_>,
+        room: usize,
+        now: Instant,
+        out: &mut [RawFrame],
+    ) -> Walk {
         let mut walk = Walk { end: Some(Marker::Truncated), recovered: false };
         let end = self.code.maps.stack_of(stack.base).map(|mapping| mapping.end);
         // Of another stack, to which the walk went over, nothing was to be copied.
-        let (Some(marker), Some(end)) = (out.last_mut(), end.filter(|end| *end == self.ended_in)) else { return walk };
+        let (Some(marker), Some(end)) = (out.last_mut(), end.filter(|end| *end == self.ended_in))
+        else {
+            return walk;
+        };
         match missing_pages(stack, room, end) {
             Some(missing) => {
                 walk.end = Some(Marker::PageMissing);
@@ -315,7 +346,8 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
     fn forget_folded(&mut self, first: usize, out: &[RawFrame]) {
         let missing = [Marker::Folded, Marker::NotCopied].map(RawFrame::marker);
         let kept = out[first..].iter().position(|frame| missing.contains(frame));
-        self.crossing = self.crossing.filter(|crossing| kept.is_none_or(|kept| crossing.frame < kept));
+        self.crossing =
+            self.crossing.filter(|crossing| kept.is_none_or(|kept| crossing.frame < kept));
     }
 
     /// The stack of a running thread goes on beyond what was copied: appends what is known of its
@@ -329,7 +361,9 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
         first: usize,
         out: &mut Vec<RawFrame>,
     ) -> Walk {
-        let Some(end) = self.code.maps.stack_of(registers.rsp).map(|mapping| mapping.end) else { return walk };
+        let Some(end) = self.code.maps.stack_of(registers.rsp).map(|mapping| mapping.end) else {
+            return walk;
+        };
         if self.ended_in != end {
             // It had gone over to another stack, whose outermost frames these are not.
             return walk;
@@ -338,7 +372,8 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
         if self.outers.wants_walk(end, now) && self.outer_due.is_none_or(|due| now >= due) {
             let began = Instant::now();
             let mut frames = Vec::new();
-            let whole = self.walk_unfolded(registers, stack, Reading::Moving, &mut frames).end.is_none();
+            let whole =
+                self.walk_unfolded(registers, stack, Reading::Moving, &mut frames).end.is_none();
             if let Some((trace, at)) = self.trace.take()
                 && whole
                 && at == end

@@ -3,14 +3,15 @@
 //! A sample brings at most 63 KiB of a stack, and the thread has gone on when the rest could be
 //! read. But frames stay where they are for as long as nothing returns to their callers. So it is
 //! remembered of such a stack which of its words say which frames it has outermost. They count for
-//! a sample where these words were the same in [`NEEDED`] observations, one after the sample and the
-//! others before it, each within [`FRESH`] of the one before. From the outermost frame inwards each
-//! word proves the next frame: who has called and not returned has its return address just there.
+//! a sample where these words were the same in [`NEEDED`] observations, one after the sample and
+//! the others before it, each within [`FRESH`] of the one before. From the outermost frame inwards
+//! each word proves the next frame: who has called and not returned has its return address just
+//! there.
 //!
-//! What was different at the moment of the sample and the same in all the observations around it goes
-//! unnoticed: of a thread that changes between two callers at random, sooner than observations
-//! follow each other, one sample in 2^8. So such a stack has a marker between its ends, and counts as
-//! recovered.
+//! What was different at the moment of the sample and the same in all the observations around it
+//! goes unnoticed: of a thread that changes between two callers at random, sooner than observations
+//! follow each other, one sample in 2^8. So such a stack has a marker between its ends, and counts
+//! as recovered.
 
 use std::time::{Duration, Instant};
 
@@ -25,8 +26,8 @@ use crate::unwinder::framehop::stack::Trace;
 const NEEDED: u32 = 8;
 /// Observations that follow each other sooner count as one: they are of one tick.
 const APART: Duration = Duration::from_millis(4);
-/// Observations count together only if no more time lies between them. Where threads wait for cores their
-/// samples are far apart.
+/// Observations count together only if no more time lies between them. Where threads wait for cores
+/// their samples are far apart.
 const FRESH: Duration = Duration::from_secs(2);
 /// A stack that was walked to its end is walked so again.
 const WALK_AGAIN: Duration = Duration::from_secs(1);
@@ -102,7 +103,10 @@ impl Outers {
             // something else.
             top = of_it.iter().map(|(at, _)| *at).fold(top, u64::max);
             let outside = |(at, _): &(u64, u64)| *at >= end || top - *at > SPAN_MAX;
-            if parts.len() == OUTER || words.len() + of_it.len() > WORDS_MAX || of_it.iter().any(outside) {
+            if parts.len() == OUTER
+                || words.len() + of_it.len() > WORDS_MAX
+                || of_it.iter().any(outside)
+            {
                 break;
             }
             words.extend_from_slice(of_it);
@@ -132,7 +136,12 @@ impl Outers {
 
     /// The outermost frames, innermost first, that the stack had at the sample: they are looked at
     /// now. Empty where nothing is proven.
-    pub fn of_sample<M: ReadMemory>(&mut self, end: u64, memory: &M, now: Instant) -> Vec<RawFrame> {
+    pub fn of_sample<M: ReadMemory>(
+        &mut self,
+        end: u64,
+        memory: &M,
+        now: Instant,
+    ) -> Vec<RawFrame> {
         let Some(known) = self.stacks.get_mut(&end) else { return Vec::new() };
         let addresses = known.words.iter().map(|(at, _)| *at);
         let low = addresses.clone().min().unwrap_or(end);
@@ -148,7 +157,10 @@ impl Outers {
         let mut from = 0;
         let mut same = 0;
         for part in &mut known.parts {
-            if !known.words[from..part.words_end].iter().all(|(at, value)| word(*at) == Some(*value)) {
+            if !known.words[from..part.words_end]
+                .iter()
+                .all(|(at, value)| word(*at) == Some(*value))
+            {
                 break;
             }
             from = part.words_end;
@@ -161,7 +173,8 @@ impl Outers {
         known.words.truncate(from);
         // The innermost of them was called by words that were not compared: it may have been
         // called anew.
-        let proven = known.parts.iter().take_while(|part| part.seen >= NEEDED).count().saturating_sub(1);
+        let proven =
+            known.parts.iter().take_while(|part| part.seen >= NEEDED).count().saturating_sub(1);
         known.parts[..proven].iter().rev().map(|part| part.frame).collect()
     }
 }
@@ -199,7 +212,10 @@ mod tests {
             let words = self.0.borrow();
             let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
             let base = END - bytes.len() as u64;
-            let Some(found) = address.checked_sub(base).and_then(|at| bytes.get(at as usize..)) else { return 0 };
+            let Some(found) = address.checked_sub(base).and_then(|at| bytes.get(at as usize..))
+            else {
+                return 0;
+            };
             let read = found.len().min(buf.len());
             buf[..read].copy_from_slice(&found[..read]);
             read
@@ -234,7 +250,11 @@ mod tests {
         assert_eq!(outers.of_sample(END, &memory, begin), []);
         let (frames, trace) = walk(&memory);
         outers.walked(END, &frames, &trace, begin);
-        assert!(outers.follows(|| Some(END)) && !outers.follows(|| None) && !outers.wants_walk(END, begin));
+        assert!(
+            outers.follows(|| Some(END))
+                && !outers.follows(|| None)
+                && !outers.wants_walk(END, begin)
+        );
         let mut at = |n: u32| outers.of_sample(END, &memory, begin + tick(n));
         // All but the innermost, whose own caller's word was not compared.
         let proven = [4, 3, 2, 1, 0].map(frame);
@@ -273,7 +293,9 @@ mod tests {
         memory.0.borrow_mut()[2] = 7;
         // 2 is proven by the word of 3 only.
         assert_eq!(at(&mut outers, NEEDED), [1, 0].map(frame));
-        assert!(!outers.wants_walk(END, begin + tick(9)) && outers.wants_walk(END, begin + tick(10)));
+        assert!(
+            !outers.wants_walk(END, begin + tick(9)) && outers.wants_walk(END, begin + tick(10))
+        );
         // It is back: what was called in between is not known.
         memory.0.borrow_mut()[2] = 3;
         assert_eq!(at(&mut outers, 9), [1, 0].map(frame));
@@ -316,11 +338,18 @@ mod tests {
         assert_eq!(proven(&|trace| trace.words[2].0 = END), Some(2));
         assert_eq!(proven(&|trace| trace.words[2].0 = END - SPAN_MAX - 16), Some(2));
         assert_eq!(proven(&|trace| trace.words[2].0 = 0), Some(2));
-        assert_eq!(proven(&|trace| trace.frames.retain(|step| *step != (2, 2))), Some(2), "a step with two frames");
+        assert_eq!(
+            proven(&|trace| trace.frames.retain(|step| *step != (2, 2))),
+            Some(2),
+            "a step with two frames"
+        );
         // It cannot be read.
         let mut outers = Outers::default();
         outers.walked(END, &frames, &trace, begin);
         let nothing = Words(RefCell::new(Vec::new()));
-        assert_eq!((1..2 * NEEDED).map(|n| outers.of_sample(END, &nothing, begin + tick(n)).len()).max(), Some(0));
+        assert_eq!(
+            (1..2 * NEEDED).map(|n| outers.of_sample(END, &nothing, begin + tick(n)).len()).max(),
+            Some(0)
+        );
     }
 }

@@ -1,9 +1,10 @@
 //! Pages of a running thread's stack that were not in memory when the kernel copied it.
 //!
-//! The kernel samples where it must not wait, so its copy of a stack ends at the first page that is not in memory.
-//! That is a page that the thread has never touched, in a frame with a large array, or one that was swapped out.
-//! A read of such pages from outside brings them into memory: an untouched one as the kernel's page of zeros, which
-//! costs the target no memory. The next samples of the thread have them.
+//! The kernel samples where it must not wait, so its copy of a stack ends at the first page that is
+//! not in memory. That is a page that the thread has never touched, in a frame with a large array,
+//! or one that was swapped out. A read of such pages from outside brings them into memory: an
+//! untouched one as the kernel's page of zeros, which costs the target no memory. The next samples
+//! of the thread have them.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -16,8 +17,8 @@ const SHARE: u32 = 50;
 /// Bytes read at a time, at most: perf copies no more than 64 KiB.
 const BYTES_MAX: u64 = 64 << 10;
 
-/// The part of the stack that was to be copied and was not: the copy had room for it, and the mapping, which ends
-/// at `end`, goes on.
+/// The part of the stack that was to be copied and was not: the copy had room for it, and the
+/// mapping, which ends at `end`, goes on.
 pub fn missing_pages(copied: StackBytes<'_>, room: usize, end: u64) -> Option<Range<u64>> {
     let from = copied.base.checked_add(copied.bytes.len() as u64)?;
     let until = copied.base.saturating_add(room as u64).min(end);
@@ -61,13 +62,17 @@ mod tests {
     #[test]
     fn pages_are_missing_where_the_copy_had_room_and_the_stack_goes_on() {
         let bytes = [0; 0x800];
-        let missing = |room, end| missing_pages(StackBytes { base: 0x7800, bytes: &bytes }, room, end);
+        let missing =
+            |room, end| missing_pages(StackBytes { base: 0x7800, bytes: &bytes }, room, end);
         assert_eq!(missing(0x4000, 0x10_0000), Some(0x8000..0xb800));
         assert_eq!(missing(0x4000, 0x9000), Some(0x8000..0x9000), "no further than the mapping");
         assert_eq!(missing(0x800, 0x10_0000), None, "there was no room");
         assert_eq!(missing(0x4000, 0x8000), None, "the stack ends there");
         assert_eq!(missing(0x4000, 0x7000), None);
-        assert_eq!(missing_pages(StackBytes { base: u64::MAX - 7, bytes: &bytes }, 0x4000, u64::MAX), None);
+        assert_eq!(
+            missing_pages(StackBytes { base: u64::MAX - 7, bytes: &bytes }, 0x4000, u64::MAX),
+            None
+        );
     }
 
     #[test]

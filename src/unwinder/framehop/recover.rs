@@ -1,8 +1,9 @@
-//! Frame records (saved rbp, return address): telling real ones from what merely looks like one, and finding the
-//! frame pointer of a blocked thread, whose registers the kernel does not show.
+//! Frame records (saved rbp, return address): telling real ones from what merely looks like one,
+//! and finding the frame pointer of a blocked thread, whose registers the kernel does not show.
 //!
-//! Everything found here is checked against the code: before a return address stands a call, and a direct call says
-//! whom it called. What stays ambiguous is not taken: a shorter truth beats a longer guess.
+//! Everything found here is checked against the code: before a return address stands a call, and a
+//! direct call says whom it called. What stays ambiguous is not taken: a shorter truth beats a
+//! longer guess.
 
 use crate::process::memory::ReadMemory;
 use crate::unwinder::framehop::calls::{self, CallSite};
@@ -15,7 +16,8 @@ use crate::unwinder::framehop::tables::{READ, Rule};
 const SEARCH: u64 = 128 << 10;
 /// A function's arguments and alignment may lie below its frame: so many bytes are tried.
 const BELOW: u64 = 64;
-/// How far behind its start code without unwind information is still taken for the called function's.
+/// How far behind its start code without unwind information is still taken for the called
+/// function's.
 const FUNCTION_MAX: u64 = 1 << 20;
 
 /// How well a frame record fits the function whose frame it would be.
@@ -55,9 +57,10 @@ impl<M: ReadMemory> Search<'_, '_, M> {
     /// From the function's own first instructions: what it saved, and how much room it made.
     fn predicted(&mut self, frame: Frame, start: u64) -> Option<u64> {
         let prologue = calls::prologue(self.memory, start, frame.address)?;
-        // The record is at CFA - 16; below it lie the registers that were pushed, where unwind information says so,
-        // unless they were stored into the room made.
-        let saved = lowest_saved(self.code, frame.address).map_or(0, |lowest| (-16i64).saturating_sub(lowest).max(0));
+        // The record is at CFA - 16; below it lie the registers that were pushed, where unwind
+        // information says so, unless they were stored into the room made.
+        let saved = lowest_saved(self.code, frame.address)
+            .map_or(0, |lowest| (-16i64).saturating_sub(lowest).max(0));
         for below in (0..=BELOW).step_by(8) {
             for size in [prologue.room + saved as u64, prologue.room] {
                 let Some(at) = frame.sp.checked_add(size + below) else { continue };
@@ -77,11 +80,12 @@ impl<M: ReadMemory> Search<'_, '_, M> {
         None
     }
 
-    /// By trying every place that the record can be at: exactly one may follow a direct call of this very function.
-    /// Two may be a recursion, or what an earlier call left behind; one reached through a pointer below it may be the
-    /// real one.
+    /// By trying every place that the record can be at: exactly one may follow a direct call of
+    /// this very function. Two may be a recursion, or what an earlier call left behind; one reached
+    /// through a pointer below it may be the real one.
     fn searched(&mut self, frame: Frame, start: u64) -> Option<u64> {
-        let least = calls::prologue(self.memory, start, frame.address).map_or(0, |prologue| prologue.room);
+        let least =
+            calls::prologue(self.memory, start, frame.address).map_or(0, |prologue| prologue.room);
         let mut found = None;
         for at in self.places(frame.sp.checked_add(least)?)? {
             let Some(record) = self.record(at, frame.sp, Some(start)) else { continue };
@@ -95,12 +99,14 @@ impl<M: ReadMemory> Search<'_, '_, M> {
         found
     }
 
-    /// Places where the row of `frame`, which is no plain one, can find a record of this function: for each, whoever
-    /// evaluates the row must come to the record's return address.
+    /// Places where the row of `frame`, which is no plain one, can find a record of this function:
+    /// for each, whoever evaluates the row must come to the record's return address.
     pub fn candidates(&mut self, frame: Frame) -> Vec<Record> {
         /// More say that it is hopeless.
         const ENOUGH: usize = 64;
-        let Some((start, _)) = self.code.function(self.memory, frame.address) else { return Vec::new() };
+        let Some((start, _)) = self.code.function(self.memory, frame.address) else {
+            return Vec::new();
+        };
         let Some(places) = self.places(frame.sp) else { return Vec::new() };
         let mut found = Vec::new();
         for at in places {
@@ -119,9 +125,10 @@ impl<M: ReadMemory> Search<'_, '_, M> {
         Some((first..self.stack.end().min(from.saturating_add(SEARCH))).step_by(16))
     }
 
-    /// The frame record of the code at `pc`, which has no unwind information, at `rbp`: verified by a second record
-    /// that it links to. `proven`: the code has a record there; then a caller that has unwind information, and so keeps
-    /// none, is as good (a thread's first function, whose caller is the C library).
+    /// The frame record of the code at `pc`, which has no unwind information, at `rbp`: verified by
+    /// a second record that it links to. `proven`: the code has a record there; then a caller that
+    /// has unwind information, and so keeps none, is as good (a thread's first function, whose
+    /// caller is the C library).
     pub fn fallback(&mut self, pc: u64, sp: u64, rbp: u64, proven: bool) -> Option<Record> {
         let record = self.record(rbp, sp, None)?;
         let verified = self.linked(record) || proven && self.described(record);
@@ -134,8 +141,9 @@ impl<M: ReadMemory> Search<'_, '_, M> {
         caller.is_some_and(|known| matches!(known.step, Step::Table(_)))
     }
 
-    /// The frame record at `rbp` of code that is known to have made one, whoever jumped to it: verified by a second record that it
-    /// links to, or by a caller whose frame is left by unwind information.
+    /// The frame record at `rbp` of code that is known to have made one, whoever jumped to it:
+    /// verified by a second record that it links to, or by a caller whose frame is left by unwind
+    /// information.
     pub fn made(&mut self, sp: u64, rbp: u64) -> Option<Record> {
         let record = self.record(rbp, sp, None)?;
         (self.linked(record) || self.described(record)).then_some(record)
@@ -145,7 +153,10 @@ impl<M: ReadMemory> Search<'_, '_, M> {
     pub fn search_fallback(&mut self, pc: u64, sp: u64) -> Option<Record> {
         for at in self.places(sp)? {
             let Some(record) = self.record(at, sp, None) else { continue };
-            let direct = matches!(self.code.call_before(self.memory, record.return_address), Some(CallSite::Direct(_)));
+            let direct = matches!(
+                self.code.call_before(self.memory, record.return_address),
+                Some(CallSite::Direct(_))
+            );
             if direct && self.may_be_of(record, pc) && self.linked(record) {
                 return Some(record);
             }
@@ -153,8 +164,9 @@ impl<M: ReadMemory> Search<'_, '_, M> {
         None
     }
 
-    /// Whether the call behind `record` can have entered the code at `pc`. A direct call of another function says
-    /// no: the record then is that of a caller, and taking it would leave a frame out.
+    /// Whether the call behind `record` can have entered the code at `pc`. A direct call of another
+    /// function says no: the record then is that of a caller, and taking it would leave a frame
+    /// out.
     fn may_be_of(&mut self, record: Record, pc: u64) -> bool {
         match self.code.call_before(self.memory, record.return_address) {
             Some(CallSite::Direct(target)) => {
@@ -166,7 +178,8 @@ impl<M: ReadMemory> Search<'_, '_, M> {
         }
     }
 
-    /// The record at `at`, if it can be one: on this stack above `sp`, aligned, with a return address behind a call.
+    /// The record at `at`, if it can be one: on this stack above `sp`, aligned, with a return
+    /// address behind a call.
     fn record(&mut self, at: u64, sp: u64, function: Option<u64>) -> Option<Record> {
         if !at.is_multiple_of(8)
             || at < sp
@@ -185,7 +198,11 @@ impl<M: ReadMemory> Search<'_, '_, M> {
         }
         let fit = match (site, function) {
             (_, None) | (CallSite::Indirect, _) => Fit::Possible,
-            (CallSite::Direct(target), Some(start)) if calls::leads_to(self.memory, target, start) => Fit::Certain,
+            (CallSite::Direct(target), Some(start))
+                if calls::leads_to(self.memory, target, start) =>
+            {
+                Fit::Certain
+            }
             (CallSite::Direct(_), _) => Fit::Doubtful,
             (CallSite::Slot(slot), Some(start)) => match self.memory.read_u64(slot) {
                 Some(target) if calls::leads_to(self.memory, target, start) => Fit::Certain,

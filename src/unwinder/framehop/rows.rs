@@ -1,9 +1,10 @@
-//! Leaving a frame by its unwind row where framehop cannot: a CFA in another register than rsp and rbp (hand-written
-//! assembly, realigned stacks), or given by an expression (realigned stacks, PLT entries).
+//! Leaving a frame by its unwind row where framehop cannot: a CFA in another register than rsp and
+//! rbp (hand-written assembly, realigned stacks), or given by an expression (realigned stacks, PLT
+//! entries).
 
 use gimli::{
-    CfaRule, Encoding, EndianSlice, EvaluationResult, Expression, LittleEndian, Location, Register, RegisterRule,
-    UnwindExpression, Value, X86_64,
+    CfaRule, Encoding, EndianSlice, EvaluationResult, Expression, LittleEndian, Location, Register,
+    RegisterRule, UnwindExpression, Value, X86_64,
 };
 
 use crate::process::memory::ReadMemory;
@@ -52,8 +53,8 @@ pub enum RowError {
     Failed,
 }
 
-/// Where general registers lie in a ucontext, in words from `gregs`, by DWARF number (rax rdx rcx rbx rsi rdi rbp
-/// rsp r8..r15 rip).
+/// Where general registers lie in a ucontext, in words from `gregs`, by DWARF number (rax rdx rcx
+/// rbx rsi rdi rbp rsp r8..r15 rip).
 const IN_UCONTEXT: [u64; 17] = [13, 12, 14, 11, 9, 8, 10, 15, 0, 1, 2, 3, 4, 5, 6, 7, 16];
 /// In [`Registers::general`]: rax rbx rcx rdx rsi rdi r8..r15.
 const IN_GENERAL: [Option<usize>; 16] = [
@@ -92,12 +93,23 @@ pub fn caller<M: ReadMemory>(
     left: &[Left],
 ) -> Result<Caller, RowError> {
     let address = frame.address;
-    // What is needed of the row, owned: looking for a saved register evaluates other rows in the same room.
+    // What is needed of the row, owned: looking for a saved register evaluates other rows in the
+    // same room.
     let (tables, context) = code.tables(address).ok_or(RowError::Failed)?;
     let tables = tables.clone();
     let (row, encoding) = tables.row(address, context).ok_or(RowError::Failed)?;
-    let (cfa_rule, ra_rule, rbp_rule) = (row.cfa().clone(), row.register(X86_64::RA), row.register(X86_64::RBP));
-    let mut evaluator = Evaluator { code, stack, tables: &tables, encoding, frame, registers, left, needs_rbp: false };
+    let (cfa_rule, ra_rule, rbp_rule) =
+        (row.cfa().clone(), row.register(X86_64::RA), row.register(X86_64::RBP));
+    let mut evaluator = Evaluator {
+        code,
+        stack,
+        tables: &tables,
+        encoding,
+        frame,
+        registers,
+        left,
+        needs_rbp: false,
+    };
     let result = evaluator.caller(&cfa_rule, ra_rule.as_ref(), rbp_rule.as_ref());
     let needs_rbp = evaluator.needs_rbp;
     result.ok_or(if needs_rbp { RowError::NeedsRbp } else { RowError::Failed })
@@ -122,7 +134,9 @@ impl<M: ReadMemory> Evaluator<'_, '_, M> {
         rbp: Option<&RegisterRule<usize>>,
     ) -> Option<Caller> {
         let cfa = match cfa {
-            CfaRule::RegisterAndOffset { register, offset } => self.register(*register)?.checked_add_signed(*offset)?,
+            CfaRule::RegisterAndOffset { register, offset } => {
+                self.register(*register)?.checked_add_signed(*offset)?
+            }
             CfaRule::Expression(expression) => self.expression(expression, None)?,
         };
         let pc = match ra? {
@@ -140,9 +154,10 @@ impl<M: ReadMemory> Evaluator<'_, '_, M> {
         Some(Caller { cfa, pc, rbp })
     }
 
-    /// The caller's rbp where an expression says it is saved. GCC (12 and others) gives functions that realign their stack
-    /// one that is relative to rbp, and lets it stand for the two instructions after `leave` has restored rbp: it leads into
-    /// the caller's frame then, and the caller's caller would be left out. A function saves registers in its own frame.
+    /// The caller's rbp where an expression says it is saved. GCC (12 and others) gives functions
+    /// that realign their stack one that is relative to rbp, and lets it stand for the two
+    /// instructions after `leave` has restored rbp: it leads into the caller's frame then, and the
+    /// caller's caller would be left out. A function saves registers in its own frame.
     fn rbp_at(&mut self, expression: &UnwindExpression<usize>, cfa: u64) -> Option<u64> {
         let at = self.expression(expression, Some(cfa))?;
         if (self.frame.sp..cfa).contains(&at) { self.stack.word(at) } else { self.frame.rbp }
@@ -164,7 +179,11 @@ impl<M: ReadMemory> Evaluator<'_, '_, M> {
         }
     }
 
-    fn expression(&mut self, expression: &UnwindExpression<usize>, initial: Option<u64>) -> Option<u64> {
+    fn expression(
+        &mut self,
+        expression: &UnwindExpression<usize>,
+        initial: Option<u64>,
+    ) -> Option<u64> {
         self.code.context.spend(OPERATIONS_MAX as usize)?;
         let tables = self.tables;
         let Expression(bytes) = expression.get(&tables.section()).ok()?;
@@ -211,12 +230,14 @@ impl<M: ReadMemory> Evaluator<'_, '_, M> {
         }
     }
 
-    /// A register that the frames inside this one have preserved: from the one nearest to it that saved it, else
-    /// as the thread has it now.
+    /// A register that the frames inside this one have preserved: from the one nearest to it that
+    /// saved it, else as the thread has it now.
     fn saved(&mut self, register: Register) -> Option<u64> {
         for left in self.left.iter().rev() {
             match *left {
-                Left::Signal { registers } => return self.stack.word(in_ucontext(registers, register)?),
+                Left::Signal { registers } => {
+                    return self.stack.word(in_ucontext(registers, register)?);
+                }
                 Left::Blind => return None,
                 Left::Frame { address, cfa } => {
                     if !PRESERVED.contains(&register.0) {
@@ -225,7 +246,9 @@ impl<M: ReadMemory> Evaluator<'_, '_, M> {
                     let (tables, context) = self.code.tables(address)?;
                     match tables.row(address, context)?.0.register(register) {
                         None | Some(RegisterRule::SameValue) => {}
-                        Some(RegisterRule::Offset(offset)) => return self.stack.word(cfa.checked_add_signed(offset)?),
+                        Some(RegisterRule::Offset(offset)) => {
+                            return self.stack.word(cfa.checked_add_signed(offset)?);
+                        }
                         Some(_) => return None,
                     }
                 }

@@ -1,5 +1,5 @@
-//! Reading words of a thread's stack: from the bytes that were copied, and, for a thread that cannot move, from its
-//! memory.
+//! Reading words of a thread's stack: from the bytes that were copied, and, for a thread that
+//! cannot move, from its memory.
 
 use crate::process::memory::ReadMemory;
 use crate::unwinder::StackBytes;
@@ -48,7 +48,16 @@ impl<'a, M: ReadMemory> Stack<'a, M> {
     /// `window` lends its room; it is given back by [`Stack::into_window`].
     pub fn new(copied: StackBytes<'a>, live: Option<&'a M>, mut window: Vec<u8>) -> Stack<'a, M> {
         window.clear();
-        Stack { copied, live, bounds: (0, 0), window, window_at: 0, windows: 0, missing: None, trace: None }
+        Stack {
+            copied,
+            live,
+            bounds: (0, 0),
+            window,
+            window_at: 0,
+            windows: 0,
+            missing: None,
+            trace: None,
+        }
     }
 
     /// What is read is put down from now on.
@@ -200,7 +209,10 @@ mod tests {
         let mut still = Stack::new(copied, Some(&memory), Vec::new());
         still.enter(0x1000, 0x1000 + 16000);
         assert_eq!(still.word(0x1008), Some(101));
-        assert_eq!((still.word(0x1020), still.word(0x1028), still.word(0x1800)), (Some(4), Some(5), Some(256)));
+        assert_eq!(
+            (still.word(0x1020), still.word(0x1028), still.word(0x1800)),
+            (Some(4), Some(5), Some(256))
+        );
         assert_eq!(memory.reads.get(), 1, "one window for neighbours");
         assert_eq!(still.word(0x1000 + 15992), Some(1999), "the last word");
         assert_eq!(still.take_missing(), None);

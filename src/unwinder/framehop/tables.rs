@@ -1,33 +1,36 @@
-//! The unwind tables (.eh_frame) of one loaded image: which function an address is in, and how to leave it.
+//! The unwind tables (.eh_frame) of one loaded image: which function an address is in, and how to
+//! leave it.
 //!
-//! Everything here comes from the target: it is checked once, when it is loaded, and indexed anew, so that neither we
-//! nor framehop meet an index that is unsorted or points elsewhere.
+//! Everything here comes from the target: it is checked once, when it is loaded, and indexed anew,
+//! so that neither we nor framehop meet an index that is unsorted or points elsewhere.
 
 use std::sync::Arc;
 
 use gimli::{
-    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, FrameDescriptionEntry, LittleEndian, Register,
-    RegisterRule, UnwindContext, UnwindSection, UnwindTableRow, X86_64,
+    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, FrameDescriptionEntry, LittleEndian,
+    Register, RegisterRule, UnwindContext, UnwindSection, UnwindTableRow, X86_64,
 };
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 pub type Row = UnwindTableRow<usize>;
 
-/// A function's unwind entry, or the one of the CIE it shares, is at most this long: its program is run instruction
-/// by instruction when an address is first met.
+/// A function's unwind entry, or the one of the CIE it shares, is at most this long: its program is
+/// run instruction by instruction when an address is first met.
 const ENTRY_MAX: usize = 256 << 10;
 /// Functions of one image; the largest programs have about half a million.
 const FUNCTIONS_MAX: usize = 4 << 20;
 
-/// What one walk may cost, in bytes of unwind programs run; other work counts as many as take about as long. Some tens of
-/// milliseconds; the largest real walk in tests/unwinding.rs takes 32,000, cold.
+/// What one walk may cost, in bytes of unwind programs run; other work counts as many as take about
+/// as long. Some tens of milliseconds; the largest real walk in tests/unwinding.rs takes 32,000,
+/// cold.
 const WORK_MAX: u64 = 16 << 20;
 
 /// What reading a few bytes of another process costs, in the unit of [`Context::spend`].
 pub const READ: usize = 256;
 
-/// The room to evaluate rows in, and how much work the current walk has left. Every single step of a walk is bounded, but
-/// their product is not: rows ask for registers, which are found by running the rows of all frames inside, ...
+/// The room to evaluate rows in, and how much work the current walk has left. Every single step of
+/// a walk is bounded, but their product is not: rows ask for registers, which are found by running
+/// the rows of all frames inside, ...
 pub struct Context {
     rows: UnwindContext<usize>,
     work: u64,
@@ -62,8 +65,8 @@ impl Context {
 pub enum Rule {
     /// The return address is marked undefined: the outermost frame.
     Root,
-    /// One of the forms that framehop steps over: CFA = rsp + n, or rbp + 16 with rbp saved there; the return address
-    /// right below.
+    /// One of the forms that framehop steps over: CFA = rsp + n, or rbp + 16 with rbp saved there;
+    /// the return address right below.
     Plain { from_rbp: bool, rbp: SavedRbp },
     /// Described in a way framehop does not know: the row is evaluated here.
     Described,
@@ -80,7 +83,8 @@ pub enum SavedRbp {
     Lost,
 }
 
-/// The checked tables of one image. Addresses are those of the process (the image's sections as loaded).
+/// The checked tables of one image. Addresses are those of the process (the image's sections as
+/// loaded).
 #[derive(Clone)]
 pub struct Tables {
     /// All addresses below are relative to this one, the image's lowest.
@@ -92,8 +96,8 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// From the binary search table of `.eh_frame_hdr` at `hdr_at`; `eh_frame` gives the section's bytes from an
-    /// address on, at most so many.
+    /// From the binary search table of `.eh_frame_hdr` at `hdr_at`; `eh_frame` gives the section's
+    /// bytes from an address on, at most so many.
     pub fn from_hdr(
         base: u64,
         hdr: &[u8],
@@ -134,7 +138,8 @@ impl Tables {
             }
             let gimli::CieOrFde::Fde(entry) = entry else { continue };
             let Ok(entry) = entry.parse(EhFrame::cie_from_offset) else { continue };
-            let relative = entry.initial_address().checked_sub(base).and_then(|r| u32::try_from(r).ok());
+            let relative =
+                entry.initial_address().checked_sub(base).and_then(|r| u32::try_from(r).ok());
             index.extend(relative.zip(u32::try_from(entry.offset()).ok()));
         }
         if index.is_empty() {
@@ -143,12 +148,19 @@ impl Tables {
         Some(Tables::new(base, eh_frame, eh_frame_at, index))
     }
 
-    fn new(base: u64, mut eh_frame: Vec<u8>, eh_frame_at: u64, mut index: Vec<(u32, u32)>) -> Tables {
+    fn new(
+        base: u64,
+        mut eh_frame: Vec<u8>,
+        eh_frame_at: u64,
+        mut index: Vec<(u32, u32)>,
+    ) -> Tables {
         index.sort_unstable();
         index.dedup_by_key(|(start, _)| *start);
         // What was read ahead behind the last entry is not kept.
         let last = index.iter().map(|(_, offset)| *offset as usize).max().unwrap_or(0);
-        let length = eh_frame.get(last..last + 4).map_or(0, |l| u32::from_le_bytes(l.try_into().expect("4 bytes")));
+        let length = eh_frame
+            .get(last..last + 4)
+            .map_or(0, |l| u32::from_le_bytes(l.try_into().expect("4 bytes")));
         let end = last.saturating_add(4).saturating_add(length as usize);
         if end < eh_frame.len() {
             eh_frame.truncate(end);
@@ -157,16 +169,20 @@ impl Tables {
         Tables { base, eh_frame: eh_frame.into(), eh_frame_at, index: index.into() }
     }
 
-    /// The same tables as framehop takes them: `.eh_frame` and a sound `.eh_frame_hdr` of our own making.
+    /// The same tables as framehop takes them: `.eh_frame` and a sound `.eh_frame_hdr` of our own
+    /// making.
     pub fn for_framehop(&self) -> framehop::ExplicitModuleSectionInfo<Arc<[u8]>> {
         let mut hdr = Vec::with_capacity(16 + 8 * self.index.len());
-        // Version 1; pointer to .eh_frame: absolute; count: udata4; table: udata4 relative to this section, which is
-        // said to lie at `base`.
+        // Version 1; pointer to .eh_frame: absolute; count: udata4; table: udata4 relative to this
+        // section, which is said to lie at `base`.
         hdr.extend_from_slice(&[1, 0x00, 0x03, 0x33]);
         hdr.extend_from_slice(&self.eh_frame_at.to_le_bytes());
         let start = self.eh_frame_at.wrapping_sub(self.base);
-        let fits = |offset: u32| start.checked_add(u64::from(offset)).and_then(|at| u32::try_from(at).ok());
-        let pairs: Vec<(u32, u32)> = self.index.iter().filter_map(|(pc, o)| Some((*pc, fits(*o)?))).collect();
+        let fits = |offset: u32| {
+            start.checked_add(u64::from(offset)).and_then(|at| u32::try_from(at).ok())
+        };
+        let pairs: Vec<(u32, u32)> =
+            self.index.iter().filter_map(|(pc, o)| Some((*pc, fits(*o)?))).collect();
         hdr.extend_from_slice(&(pairs.len() as u32).to_le_bytes());
         for (pc, entry) in pairs {
             hdr.extend_from_slice(&pc.to_le_bytes());
@@ -174,7 +190,9 @@ impl Tables {
         }
         framehop::ExplicitModuleSectionInfo {
             base_svma: self.base,
-            eh_frame_svma: Some(self.eh_frame_at..self.eh_frame_at.wrapping_add(self.eh_frame.len() as u64)),
+            eh_frame_svma: Some(
+                self.eh_frame_at..self.eh_frame_at.wrapping_add(self.eh_frame.len() as u64),
+            ),
             eh_frame: Some(self.eh_frame.clone()),
             eh_frame_hdr_svma: Some(self.base..self.base + hdr.len() as u64),
             eh_frame_hdr: Some(hdr.into()),
@@ -212,8 +230,13 @@ impl Tables {
         let relative = u32::try_from(address.checked_sub(self.base)?).ok()?;
         let at = self.index.partition_point(|(start, _)| *start <= relative).checked_sub(1)?;
         let offset = self.index[at].1 as usize;
-        let entry = self.section().fde_from_offset(&self.bases(), offset.into(), EhFrame::cie_from_offset).ok()?;
-        let sound = entry.contains(address) && entry.entry_len() <= ENTRY_MAX && entry.cie().entry_len() <= ENTRY_MAX;
+        let entry = self
+            .section()
+            .fde_from_offset(&self.bases(), offset.into(), EhFrame::cie_from_offset)
+            .ok()?;
+        let sound = entry.contains(address)
+            && entry.entry_len() <= ENTRY_MAX
+            && entry.cie().entry_len() <= ENTRY_MAX;
         sound.then_some(entry)
     }
 
@@ -222,8 +245,13 @@ impl Tables {
         self.entry(address).map(|entry| (entry.initial_address(), entry.end_address()))
     }
 
-    /// The row that says how to leave the frame whose code is at `address`, and the encoding of its expressions.
-    pub fn row<'c>(&self, address: u64, context: &'c mut Context) -> Option<(&'c Row, gimli::Encoding)> {
+    /// The row that says how to leave the frame whose code is at `address`, and the encoding of its
+    /// expressions.
+    pub fn row<'c>(
+        &self,
+        address: u64,
+        context: &'c mut Context,
+    ) -> Option<(&'c Row, gimli::Encoding)> {
         let entry = self.entry(address)?;
         let encoding = entry.cie().encoding();
         // Any other column would be a private convention nobody uses on x86-64.
@@ -232,7 +260,8 @@ impl Tables {
         }
         context.spend(entry.entry_len() + entry.cie().entry_len())?;
         let rows = &mut context.rows;
-        let row = entry.unwind_info_for_address(&self.section(), &self.bases(), rows, address).ok()?;
+        let row =
+            entry.unwind_info_for_address(&self.section(), &self.bases(), rows, address).ok()?;
         Some((row, encoding))
     }
 

@@ -24,7 +24,8 @@ pub(super) const SIGNALS_MAX: u32 = 16;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor {
     pub pc: u64,
-    /// `pc` is executing (the innermost frame, or one that a signal interrupted), not a return address.
+    /// `pc` is executing (the innermost frame, or one that a signal interrupted), not a return
+    /// address.
     pub exact: bool,
     pub sp: u64,
     pub rbp: Option<u64>,
@@ -105,7 +106,8 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         let first = self.out.len();
         let Registers { rip, rsp, rbp, general, general_known } = *self.registers;
         // rax, rbx and r13 of rax rbx rcx rdx rsi rdi r8..r15.
-        let general = general_known.then_some(General { rax: general[0], rbx: general[1], r13: general[11] });
+        let general =
+            general_known.then_some(General { rax: general[0], rbx: general[1], r13: general[11] });
         let mut cursor = Cursor { pc: rip, exact: true, sp: rsp, rbp, general };
         let on_stack = self.enter(cursor.sp);
         // The native function whose caller comes next.
@@ -126,7 +128,9 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
                     self.crossing = Some(Crossing { frame, sp: cursor.sp, callee });
                 }
                 match left {
-                    Some(Made::Next(Next::Frame(next))) if next.sp > cursor.sp && self.stack.holds(next.sp) => {
+                    Some(Made::Next(Next::Frame(next)))
+                        if next.sp > cursor.sp && self.stack.holds(next.sp) =>
+                    {
                         cursor = next;
                         continue;
                     }
@@ -198,7 +202,9 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
                 Next::Across(next) => cursor = next,
                 Next::Frame(next) if known.step == Step::Signal => cursor = next,
                 // The stack pointer rises with every frame, inside the same mapping.
-                Next::Frame(next) if next.sp > cursor.sp && self.stack.holds(next.sp) => cursor = next,
+                Next::Frame(next) if next.sp > cursor.sp && self.stack.holds(next.sp) => {
+                    cursor = next
+                }
                 Next::Frame(_) => return self.end(Marker::BadUnwind, Some(known)),
             }
         }
@@ -206,11 +212,16 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
 
     /// A frame of code that a runtime made; `None` for any other code.
     fn generated_code(&mut self, cursor: Cursor) -> Option<Made> {
-        let generated = self.generated.as_deref_mut().filter(|generated| generated.covers(cursor.address()))?;
+        let generated =
+            self.generated.as_deref_mut().filter(|generated| generated.covers(cursor.address()))?;
         let Cursor { pc, exact, sp, rbp, general } = cursor;
         self.stack.take_missing();
         let stack = &mut self.stack;
-        let left = generated.leave(Place { pc, exact, sp, rbp, general }, &mut |at| stack.word(at), self.out);
+        let left = generated.leave(
+            Place { pc, exact, sp, rbp, general },
+            &mut |at| stack.word(at),
+            self.out,
+        );
         let next = match left {
             Leave::To { pc, sp, rbp } => Next::Frame(Cursor::caller(pc, sp, rbp)),
             Leave::End(Marker::CodeReplaced) => Next::End(Marker::CodeReplaced),
@@ -222,9 +233,15 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         Some(Made::Next(next))
     }
 
-    /// Behind native code that cannot be left: where the runtime says that its own code was left for it. A marker stands for what is missing.
-    /// `found`: only if that is closer.
-    fn resume(&mut self, marker: Marker, cursor: Cursor, known: Known, found: Option<u64>) -> Option<Cursor> {
+    /// Behind native code that cannot be left: where the runtime says that its own code was left
+    /// for it. A marker stands for what is missing. `found`: only if that is closer.
+    fn resume(
+        &mut self,
+        marker: Marker,
+        cursor: Cursor,
+        known: Known,
+        found: Option<u64>,
+    ) -> Option<Cursor> {
         if !self.at_rest || !matches!(marker, Marker::NoUnwindInfo | Marker::BadUnwind) {
             return None;
         }
@@ -235,7 +252,9 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         self.stack.take_missing();
         match left {
             Some((at, Leave::To { pc, sp, rbp }))
-                if sp > cursor.sp && self.stack.holds(sp) && found.is_none_or(|found| found > at) =>
+                if sp > cursor.sp
+                    && self.stack.holds(sp)
+                    && found.is_none_or(|found| found > at) =>
             {
                 self.end(marker, Some(known));
                 self.out.append(&mut frames);
@@ -255,12 +274,18 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         let top = self.stack.word(cursor.sp);
         let called = top.and_then(|top| self.code.call_before(self.memory, top));
         let entered = called == Some(CallSite::Direct(start));
-        let stage = if entered { Stage::Entered } else { entering::stage(self.memory, start, cursor.pc, habit) };
+        let stage = if entered {
+            Stage::Entered
+        } else {
+            entering::stage(self.memory, start, cursor.pc, habit)
+        };
         let framed = match stage {
             Stage::Entered => false,
             Stage::Framed => true,
             // A mark may also be its caller's.
-            Stage::Either if self.is_marked(cursor) && called.is_some() => return Next::End(Marker::BadUnwind),
+            Stage::Either if self.is_marked(cursor) && called.is_some() => {
+                return Next::End(Marker::BadUnwind);
+            }
             Stage::Either => self.is_marked(cursor),
             Stage::Between => return Next::End(Marker::BadUnwind),
         };
@@ -279,10 +304,13 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
 
     fn end(&mut self, marker: Marker, known: Option<Known>) -> Option<Marker> {
         let file = match marker {
-            Marker::NoUnwindInfo | Marker::BadUnwind => known.and_then(|known| Known::file(known.frame)),
+            Marker::NoUnwindInfo | Marker::BadUnwind => {
+                known.and_then(|known| Known::file(known.frame))
+            }
             _ => None,
         };
-        self.out.push(file.map_or(RawFrame::marker(marker), |file| RawFrame::marker_in(marker, file)));
+        self.out
+            .push(file.map_or(RawFrame::marker(marker), |file| RawFrame::marker_in(marker, file)));
         Some(marker)
     }
 
@@ -328,7 +356,10 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         }
         let mut registers = UnwindRegsX86_64::new(cursor.pc, cursor.sp, cursor.rbp.unwrap_or(0));
         let stack = &mut self.stack;
-        match self.code.framehop_step(cursor.pc, cursor.exact, known, &mut registers, |at| stack.word(at)) {
+        match self
+            .code
+            .framehop_step(cursor.pc, cursor.exact, known, &mut registers, |at| stack.word(at))
+        {
             Ok(Some(pc)) => {
                 let rbp = match saved {
                     SavedRbp::Same => cursor.rbp,
@@ -338,7 +369,8 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
                 self.left.push(Left::Frame { address: cursor.address(), cfa: registers.sp() });
                 Next::Frame(Cursor::caller(pc, registers.sp(), rbp))
             }
-            // A return address of 0 (or rbp of 0 where a frame record should be): looked at again, closely.
+            // A return address of 0 (or rbp of 0 where a frame record should be): looked at again,
+            // closely.
             Ok(None) => self.described(cursor),
             Err(_) => self.failed(),
         }
@@ -346,20 +378,26 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
 
     /// A step by our own evaluation of the row.
     fn described(&mut self, mut cursor: Cursor) -> Next {
-        let mut result = rows::caller(self.code, &mut self.stack, cursor.frame(), self.registers, self.left);
+        let mut result =
+            rows::caller(self.code, &mut self.stack, cursor.frame(), self.registers, self.left);
         if result == Err(RowError::NeedsRbp) {
             match self.recover_for_row(cursor) {
                 Some(rbp) => cursor.rbp = Some(rbp),
                 None => return self.failed(),
             }
-            result = rows::caller(self.code, &mut self.stack, cursor.frame(), self.registers, self.left);
+            result =
+                rows::caller(self.code, &mut self.stack, cursor.frame(), self.registers, self.left);
         }
         match result {
             Ok(caller) if caller.pc == 0 => {
-                // By convention the outermost frame has neither a caller nor a caller's frame pointer; a program's
-                // entry has no caller whatever rbp says.
+                // By convention the outermost frame has neither a caller nor a caller's frame
+                // pointer; a program's entry has no caller whatever rbp says.
                 let whole = caller.cfa > cursor.sp && self.stack.holds(caller.cfa);
-                if whole && (caller.rbp == Some(0) || self.is_entry(cursor)) { Next::Whole } else { self.failed() }
+                if whole && (caller.rbp == Some(0) || self.is_entry(cursor)) {
+                    Next::Whole
+                } else {
+                    self.failed()
+                }
             }
             Ok(caller) => {
                 self.left.push(Left::Frame { address: cursor.address(), cfa: caller.cfa });
@@ -383,8 +421,9 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         Some(found)
     }
 
-    /// rbp for a row that is no plain one: the only place from which the row comes to the return address of the
-    /// record there. (Where a function realigns its stack, the record is a copy, and the row finds the original.)
+    /// rbp for a row that is no plain one: the only place from which the row comes to the return
+    /// address of the record there. (Where a function realigns its stack, the record is a copy, and
+    /// the row finds the original.)
     fn recover_for_row(&mut self, cursor: Cursor) -> Option<u64> {
         let mut search = Search { code: self.code, memory: self.memory, stack: &mut self.stack };
         let candidates = search.candidates(cursor.frame());
@@ -392,7 +431,9 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         for record in candidates {
             let frame = Frame { rbp: Some(record.at), ..cursor.frame() };
             let caller = rows::caller(self.code, &mut self.stack, frame, self.registers, self.left);
-            if caller.is_ok_and(|caller| caller.pc == record.return_address && caller.cfa > record.at) {
+            if caller
+                .is_ok_and(|caller| caller.pc == record.return_address && caller.cfa > record.at)
+            {
                 if found.is_some() {
                     return None;
                 }
@@ -404,17 +445,19 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         found
     }
 
-    /// The registers that the kernel saved when it ran the signal handler, at sp: `struct ucontext` with its general
-    /// registers 40 bytes in (x86-64).
+    /// The registers that the kernel saved when it ran the signal handler, at sp: `struct ucontext`
+    /// with its general registers 40 bytes in (x86-64).
     fn interrupted(&mut self, cursor: Cursor) -> Next {
         let gregs = cursor.sp.wrapping_add(40);
         self.signals += 1;
         let mut register = |register| self.stack.word(rows::in_ucontext(gregs, register)?);
-        let (Some(pc), Some(sp), Some(rbp)) = (register(X86_64::RA), register(X86_64::RSP), register(X86_64::RBP))
+        let (Some(pc), Some(sp), Some(rbp)) =
+            (register(X86_64::RA), register(X86_64::RSP), register(X86_64::RBP))
         else {
             return self.failed();
         };
-        // On the same stack the interrupted frame lies above; from an alternate one the walk changes over.
+        // On the same stack the interrupted frame lies above; from an alternate one the walk
+        // changes over.
         let same = self.stack.holds(sp);
         if self.signals > SIGNALS_MAX || (same && sp <= cursor.sp) || (!same && !self.enter(sp)) {
             return Next::End(Marker::BadUnwind);
@@ -457,7 +500,8 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         self.by_records(cursor, false)
     }
 
-    /// The frame record of the code at `cursor`, verified. `made`: it is known to have one, whoever called it; `proven`: where it is now.
+    /// The frame record of the code at `cursor`, verified. `made`: it is known to have one, whoever
+    /// called it; `proven`: where it is now.
     fn record_of(&mut self, cursor: Cursor, made: bool, proven: bool) -> Option<Record> {
         let mut search = Search { code: self.code, memory: self.memory, stack: &mut self.stack };
         match cursor.rbp {
@@ -485,14 +529,20 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         Next::Frame(Cursor::caller(record.return_address, record.at + 16, Some(record.saved)))
     }
 
-    /// The innermost function, without unwind information, if it has not set up a frame: it never does, not yet, or
-    /// no longer. Then rbp is still its caller's, and by frame records the caller would be left out.
+    /// The innermost function, without unwind information, if it has not set up a frame: it never
+    /// does, not yet, or no longer. Then rbp is still its caller's, and by frame records the caller
+    /// would be left out.
     fn entered_just_now(&mut self, cursor: Cursor) -> Option<Cursor> {
         /// No function's code is looked for further back.
         const NEAR: u64 = 64 << 10;
         let top = self.stack.word(cursor.sp)?;
-        let Some(CallSite::Direct(start)) = self.code.call_before(self.memory, top) else { return None };
-        if start > cursor.pc || cursor.pc - start > NEAR || self.code.function(self.memory, start).is_some() {
+        let Some(CallSite::Direct(start)) = self.code.call_before(self.memory, top) else {
+            return None;
+        };
+        if start > cursor.pc
+            || cursor.pc - start > NEAR
+            || self.code.function(self.memory, start).is_some()
+        {
             return None;
         }
         // A word that an earlier call left behind in the frame.
@@ -501,7 +551,8 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         }
         let in_frame = calls::prologue(self.memory, start, cursor.pc).is_some();
         let mut instruction = [0];
-        let returns = self.memory.read_exact(cursor.pc, &mut instruction).is_some() && instruction[0] == 0xc3;
+        let returns =
+            self.memory.read_exact(cursor.pc, &mut instruction).is_some() && instruction[0] == 0xc3;
         if in_frame && !returns { None } else { self.leaf(cursor) }
     }
 }

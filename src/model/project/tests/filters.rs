@@ -13,7 +13,10 @@ fn with(filters: Filters) -> Settings {
 }
 
 fn interesting(prefixes: &[&str]) -> Settings {
-    with(Filters { interesting: Filter::set(prefixes.iter().map(|p| (*p).to_owned()).collect()), ..Filters::default() })
+    with(Filters {
+        interesting: Filter::set(prefixes.iter().map(|p| (*p).to_owned()).collect()),
+        ..Filters::default()
+    })
 }
 
 #[test]
@@ -135,7 +138,10 @@ fn daemons_can_be_left_out() {
     let settings = with(Filters { skip_daemon: true, ..Filters::default() });
     let projection = world.project(&settings);
     let names: Vec<&str> = projection.groups.iter().map(|group| &*group.name).collect();
-    assert_eq!((names, projection.total.wall_ns, projection.hidden.daemons.wall_ns), (vec!["work-"], 3, 9));
+    assert_eq!(
+        (names, projection.total.wall_ns, projection.hidden.daemons.wall_ns),
+        (vec!["work-"], 3, 9)
+    );
     assert_eq!(world.project(&Settings::default()).total.wall_ns, 12);
 }
 
@@ -184,7 +190,8 @@ fn threads_that_a_virtual_machine_stopped_say_so() {
           [JVM safepoint] 1 1
     ",
     );
-    let hide = with(Filters { hide: Filter::set(Regex::new("safepoint").unwrap()), ..Filters::default() });
+    let hide =
+        with(Filters { hide: Filter::set(Regex::new("safepoint").unwrap()), ..Filters::default() });
     assert_shows(
         world.shows(&hide),
         "
@@ -195,7 +202,10 @@ fn threads_that_a_virtual_machine_stopped_say_so() {
                 other 5 5
     ",
     );
-    let focus = with(Filters { focus: Filter::set(Regex::new("JVM safepoint").unwrap()), ..Filters::default() });
+    let focus = with(Filters {
+        focus: Filter::set(Regex::new("JVM safepoint").unwrap()),
+        ..Filters::default()
+    });
     assert_eq!(world.project(&focus).total.wall_ns, 8);
 }
 
@@ -205,7 +215,12 @@ fn a_monitor_is_one_row_whatever_ran_the_method() {
     let enter = "ObjectSynchronizer::enter;ObjectMonitor::enter";
     for (way, time) in [
         (format!("InterpreterRuntime::monitorenter;{enter};ObjectMonitor::EnterI;wait"), 1),
-        (format!("*_complete_monitor_locking_Java;SharedRuntime::complete_monitor_locking_C;{enter};wait"), 2),
+        (
+            format!(
+                "*_complete_monitor_locking_Java;SharedRuntime::complete_monitor_locking_C;{enter};wait"
+            ),
+            2,
+        ),
         ("*C2 Runtime complete_monitor_locking".into(), 4),
         (format!("*monitorenter_nofpu Runtime1 stub;Runtime1::monitorenter;{enter}"), 8),
         ("*monitor enter;libjvm.so!fn_1a40;wait".into(), 16),
@@ -217,7 +232,12 @@ fn a_monitor_is_one_row_whatever_ran_the_method() {
     world.fact("main", "start;run;ObjectMonitor::wait;ObjectMonitor::enter;wait", State::Lock, 64);
     // It has entered, and is stopped.
     let stop = "SafepointMechanism::process;SafepointSynchronize::block;wait";
-    world.fact("main", &format!("start;run;InterpreterRuntime::monitorenter;{enter};{stop}"), State::Wait, 128);
+    world.fact(
+        "main",
+        &format!("start;run;InterpreterRuntime::monitorenter;{enter};{stop}"),
+        State::Wait,
+        128,
+    );
     assert_shows(
         world.shows(&Settings::default()),
         "
@@ -232,9 +252,13 @@ fn a_monitor_is_one_row_whatever_ran_the_method() {
         ",
     );
     // What is inside of it is still found.
-    let focus = with(Filters { focus: Filter::set(Regex::new("EnterI").unwrap()), ..Filters::default() });
+    let focus =
+        with(Filters { focus: Filter::set(Regex::new("EnterI").unwrap()), ..Filters::default() });
     assert_eq!(world.project(&focus).total.wall_ns, 1);
-    let hide = with(Filters { hide: Filter::set(Regex::new("^monitor enter$").unwrap()), ..Filters::default() });
+    let hide = with(Filters {
+        hide: Filter::set(Regex::new("^monitor enter$").unwrap()),
+        ..Filters::default()
+    });
     assert_shows(
         world.shows(&hide),
         "
@@ -277,15 +301,25 @@ fn frames_of_the_kernel_can_be_taken_out() {
     assert_shows(world.shows(&settings), hidden);
     // One projector, as the live view has it.
     let (mut projector, snapshot) = (Projector::default(), world.snapshot());
-    for (settings, expected) in [(Settings::default(), shown), (settings, hidden), (Settings::default(), shown)] {
-        assert_shows(drawn(&world.project_with(&mut projector, &snapshot, &settings), &settings), expected);
+    for (settings, expected) in
+        [(Settings::default(), shown), (settings, hidden), (Settings::default(), shown)]
+    {
+        assert_shows(
+            drawn(&world.project_with(&mut projector, &snapshot, &settings), &settings),
+            expected,
+        );
     }
 }
 
 #[test]
 fn frames_of_the_kernel_without_names_are_one() {
     let mut world = World::new();
-    world.fact("main", "start;vmlinux![kernel]:1;vmlinux![kernel]:2;vmlinux![kernel]:3", State::Run, 3);
+    world.fact(
+        "main",
+        "start;vmlinux![kernel]:1;vmlinux![kernel]:2;vmlinux![kernel]:3",
+        State::Run,
+        3,
+    );
     world.fact("main", "start;vmlinux![kernel]:4", State::Run, 1);
     world.fact("main", "vmlinux![kernel]:4", State::Run, 1);
     assert_shows(
@@ -348,7 +382,8 @@ fn busy_and_idle() -> World {
 /// (shown, by threads, focus, ignore, idle, idle threads)
 fn accounts(projection: &Projection) -> (u64, [u64; 4], u32) {
     let hidden = &projection.hidden;
-    let walls = [hidden.threads, hidden.focus, hidden.ignore, hidden.idle].map(|totals| totals.wall_ns);
+    let walls =
+        [hidden.threads, hidden.focus, hidden.ignore, hidden.idle].map(|totals| totals.wall_ns);
     (projection.total.wall_ns, walls, hidden.idle_threads)
 }
 
@@ -368,7 +403,8 @@ fn the_first_filter_that_hides_a_stack_gets_its_time() {
         ignore: pattern("pay"),
         ..Filters::default()
     });
-    // Threads take main's 64, focus work-1's pay (1), ignore work-2's pay;cart (4), idle 8 + 16 + 32.
+    // Threads take main's 64, focus work-1's pay (1), ignore work-2's pay;cart (4), idle 8 + 16 +
+    // 32.
     let projection = busy_and_idle().project(&settings);
     assert_eq!(accounts(&projection), (2, [64, 1, 4, 56], 2));
     assert!(!projection.only_idle);
@@ -376,7 +412,9 @@ fn the_first_filter_that_hides_a_stack_gets_its_time() {
 
 #[test]
 fn threads_match_by_name_or_group() {
-    let shown = |text| busy_and_idle().project(&with(Filters { threads: pattern(text), ..Filters::default() }));
+    let shown = |text| {
+        busy_and_idle().project(&with(Filters { threads: pattern(text), ..Filters::default() }))
+    };
     assert_eq!(shown("^work-2$").total.wall_ns, 4);
     assert_eq!(shown("^work-$").total.wall_ns, 7);
     let settings = Settings { grouping: Grouping::None, ..shown_settings("^.all.$") };

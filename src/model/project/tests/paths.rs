@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// A row of nodes, each the child of the one before: (name, total, self), and side branches of the last.
+/// A row of nodes, each the child of the one before: (name, total, self), and side branches of the
+/// last.
 fn world(stacks: &[(&str, u64)]) -> Projection {
     let mut world = World::new();
     for (stack, wall) in stacks {
@@ -12,7 +13,9 @@ fn world(stacks: &[(&str, u64)]) -> Projection {
 }
 
 fn find(projection: &Projection, name: &str) -> u32 {
-    (0..projection.node_count()).find(|node| &*projection.name(*node).function == name).expect("a node")
+    (0..projection.node_count())
+        .find(|node| &*projection.name(*node).function == name)
+        .expect("a node")
 }
 
 fn by(projection: &Projection, metric: Metric) -> Ordered<'_> {
@@ -84,7 +87,10 @@ fn rows_under_the_minimum_share_are_not_drawn() {
     let projection = world(&[("a", 99), ("b", 1)]);
     let drawn = |percent, on| {
         let min_percent = Filter { value: Some(percent), on };
-        let settings = Settings { filters: Filters { min_percent, ..Filters::default() }, ..Settings::default() };
+        let settings = Settings {
+            filters: Filters { min_percent, ..Filters::default() },
+            ..Settings::default()
+        };
         is_drawn(&projection, &settings, &projection.total(find(&projection, "b")))
     };
     assert!(drawn(1.0, true) && !drawn(1.1, true) && drawn(1.1, false));

@@ -1,4 +1,5 @@
-//! Projections of random facts under random settings, against what the words mean, computed stack by stack.
+//! Projections of random facts under random settings, against what the words mean, computed stack
+//! by stack.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +9,8 @@ use regex::Regex;
 use super::*;
 use crate::model::settings::{Filters, Grouping, RollUp, SortColumn};
 
-/// Frames of random stacks: plain, in libraries, inlined, idle ones of every kind, a marker, the kernel's.
+/// Frames of random stacks: plain, in libraries, inlined, idle ones of every kind, a marker, the
+/// kernel's.
 const FRAMES: &[&str] = &[
     "start",
     "main:1",
@@ -75,22 +77,27 @@ pub(super) fn world(facts: &[FactSpec]) -> World {
     for fact in facts {
         let stack: Vec<&str> = fact.stack.iter().map(|frame| FRAMES[*frame]).collect();
         let thread = ThreadKey { pid: 1, tid: fact.tid, start: 1 };
-        *world.fact_of(thread, NAMES[fact.name], &stack.join(";"), State::ALL[fact.state], 0) = Weights {
-            wall_ns: fact.wall_ns,
-            cpu_ns: fact.cpu_ns,
-            hits: fact.hits,
-            cpu_hits: fact.cpu_hits,
-            open: 0,
-            longest_ns: fact.longest_ns,
-            longest_from: if fact.longest_ns > 0 { fact.longest_from } else { 0 },
-        };
+        *world.fact_of(thread, NAMES[fact.name], &stack.join(";"), State::ALL[fact.state], 0) =
+            Weights {
+                wall_ns: fact.wall_ns,
+                cpu_ns: fact.cpu_ns,
+                hits: fact.hits,
+                cpu_hits: fact.cpu_hits,
+                open: 0,
+                longest_ns: fact.longest_ns,
+                longest_from: if fact.longest_ns > 0 { fact.longest_from } else { 0 },
+            };
     }
     world
 }
 
 fn filter<T: std::fmt::Debug + Clone + 'static>(values: Vec<T>) -> BoxedStrategy<Filter<T>> {
     let set = (prop::sample::select(values), any::<bool>());
-    prop_oneof![Just(Filter::default()), set.prop_map(|(value, on)| Filter { value: Some(value), on })].boxed()
+    prop_oneof![
+        Just(Filter::default()),
+        set.prop_map(|(value, on)| Filter { value: Some(value), on })
+    ]
+    .boxed()
 }
 
 fn patterns(texts: &[&str]) -> Vec<Regex> {
@@ -99,7 +106,8 @@ fn patterns(texts: &[&str]) -> Vec<Regex> {
 
 fn filters() -> impl Strategy<Value = Filters> {
     let prefixes = [&["shop::"][..], &["lib", "nothing"], &["/src/"], &["main", "rayon"]];
-    let prefixes = prefixes.iter().map(|list| list.iter().map(|p| (*p).to_owned()).collect()).collect();
+    let prefixes =
+        prefixes.iter().map(|list| list.iter().map(|p| (*p).to_owned()).collect()).collect();
     (
         filter(prefixes),
         filter(patterns(&["cart|poll", "^main$"])),
@@ -110,7 +118,16 @@ fn filters() -> impl Strategy<Value = Filters> {
     )
         .prop_map(|(interesting, focus, ignore, hide, threads, (no_kernel, skip_daemon))| {
             let min_percent = Filter::default();
-            Filters { interesting, focus, ignore, hide, no_kernel, threads, skip_daemon, min_percent }
+            Filters {
+                interesting,
+                focus,
+                ignore,
+                hide,
+                no_kernel,
+                threads,
+                skip_daemon,
+                min_percent,
+            }
         })
 }
 
@@ -212,7 +229,10 @@ fn rows(projection: &Projection, settings: &Settings) -> Rows {
                 path.push(row_name(node.location, settings.roll_up));
                 todo.extend(projection.children(index).map(|child| (child, path.clone())));
                 let row = (Location::clone(node.location), node.total, node.own);
-                assert!(rows.insert((group.name.to_string(), path), row).is_none(), "one row, twice");
+                assert!(
+                    rows.insert((group.name.to_string(), path), row).is_none(),
+                    "one row, twice"
+                );
             }
         }
     }
@@ -240,7 +260,11 @@ struct OracleRow {
 
 impl OracleRow {
     fn add_line(&mut self, location: &Location, totals: &Totals) {
-        match self.lines.iter_mut().find(|(known, ..)| (known.line, &known.file) == (location.line, &location.file)) {
+        match self
+            .lines
+            .iter_mut()
+            .find(|(known, ..)| (known.line, &known.file) == (location.line, &location.file))
+        {
             Some((_, wall, cpu)) => {
                 *wall += totals.wall_ns;
                 *cpu += totals.cpu_ns;
@@ -256,8 +280,11 @@ impl OracleRow {
             totals.settle_off();
             totals.value(metric)
         };
-        let mut lines: Vec<_> =
-            self.lines.iter().map(|(l, wall, cpu)| (u64::MAX - value(*wall, *cpu), l.line.is_none(), l.line)).collect();
+        let mut lines: Vec<_> = self
+            .lines
+            .iter()
+            .map(|(l, wall, cpu)| (u64::MAX - value(*wall, *cpu), l.line.is_none(), l.line))
+            .collect();
         lines.sort();
         lines.first().and_then(|(.., line)| *line)
     }
@@ -296,7 +323,14 @@ impl Oracle {
         oracle
     }
 
-    fn fact(&mut self, fact: &FactSpec, frames: &[Location], settings: &Settings, show_idle: bool, all: &[FactSpec]) {
+    fn fact(
+        &mut self,
+        fact: &FactSpec,
+        frames: &[Location],
+        settings: &Settings,
+        show_idle: bool,
+        all: &[FactSpec],
+    ) {
         let totals = totals(fact);
         let filters = &settings.filters;
         let (name, kind) = of_kind(NAMES[fact.name]);
@@ -308,7 +342,8 @@ impl Oracle {
             Grouping::Thread => format!("{name} ({})", fact.tid),
             Grouping::Process => "1 shop --port 80".to_owned(),
             Grouping::None => "(all)".to_owned(),
-            Grouping::Frame(pattern) => match frames.iter().find(|l| pattern.is_match(&l.function)) {
+            Grouping::Frame(pattern) => match frames.iter().find(|l| pattern.is_match(&l.function))
+            {
                 Some(location) => location.function.to_string(),
                 None => "(no match)".to_owned(),
             },
@@ -335,7 +370,9 @@ impl Oracle {
         self.shown.add(&totals);
 
         let kernel = |l: &Location| filters.no_kernel && &*l.module == "vmlinux";
-        let hidden = |l: &&Location| kernel(l) || filters.hide.active().is_some_and(|p| p.is_match(&l.function));
+        let hidden = |l: &&Location| {
+            kernel(l) || filters.hide.active().is_some_and(|p| p.is_match(&l.function))
+        };
         let mut kept: Vec<&Location> = frames.iter().filter(|l| !hidden(l)).collect();
         kept.dedup_by(|a, b| [a, b].iter().all(|l| &*l.function == "[kernel]"));
         if let Some(prefixes) = filters.interesting.active() {
@@ -392,7 +429,13 @@ impl Oracle {
     }
 
     /// Of the names a thread was shown under, the one that was interned last.
-    fn thread_group(&self, fact: &FactSpec, settings: &Settings, show_idle: bool, all: &[FactSpec]) -> String {
+    fn thread_group(
+        &self,
+        fact: &FactSpec,
+        settings: &Settings,
+        show_idle: bool,
+        all: &[FactSpec],
+    ) -> String {
         let mut alone = settings.clone();
         alone.grouping = Grouping::Name;
         // The thread filter must see what it saw before.
@@ -405,8 +448,9 @@ impl Oracle {
         });
         let shown = all.iter().filter(|other| other.tid == fact.tid).filter(|other| {
             let threads = &settings.filters.threads;
-            if threads.active().is_some_and(|p| !p.is_match(of_kind(NAMES[other.name]).0) && !p.is_match(&names(other)))
-            {
+            if threads.active().is_some_and(|p| {
+                !p.is_match(of_kind(NAMES[other.name]).0) && !p.is_match(&names(other))
+            }) {
                 return false;
             }
             alone.filters.threads = Filter::default();
@@ -424,8 +468,9 @@ fn is_idle(fact: &FactSpec, frames: &[Location], settings: &Settings) -> bool {
         State::Poll => true,
         State::Wait | State::Sleep => {
             let internal = of_kind(NAMES[fact.name]).1 == ThreadKind::Internal;
-            let waits =
-                |l: &Location| is(l, POOL) || settings.idle_at.iter().any(|pattern| pattern.is_match(&l.function));
+            let waits = |l: &Location| {
+                is(l, POOL) || settings.idle_at.iter().any(|pattern| pattern.is_match(&l.function))
+            };
             let in_loop = frames.iter().rposition(|l| is(l, LOOP)).is_some_and(|innermost| {
                 frames[innermost + 1..].iter().all(|l| is(l, PLUMBING) || &*l.module == "vmlinux")
             });
@@ -517,7 +562,8 @@ proptest! {
         prop_assert_eq!(before.hidden, after.hidden);
     }
 
-    /// No row is above its caller's, whatever the metric; `off` is at least what wall and CPU time say, and at most wall.
+    /// No row is above its caller's, whatever the metric; `off` is at least what wall and CPU time
+    /// say, and at most wall.
     #[test]
     fn off_is_within_its_bounds_and_parents_have_what_their_children_have(
         facts in prop::collection::vec(fact(), 0..60),

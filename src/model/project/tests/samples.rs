@@ -1,4 +1,5 @@
-//! Samples add up to what is shown, whatever the settings; and keep apart what a projection adds up.
+//! Samples add up to what is shown, whatever the settings; and keep apart what a projection adds
+//! up.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -110,7 +111,9 @@ fn threads_names_states_and_inlined_frames_stay_apart() {
     let shown: Vec<String> = (samples.samples.iter())
         .map(|sample| {
             let frames = path(&samples, sample);
-            let frame = |frame: &Frame| format!("{}{}", if frame.inlined { "+" } else { ";" }, frame.location.function);
+            let frame = |frame: &Frame| {
+                format!("{}{}", if frame.inlined { "+" } else { ";" }, frame.location.function)
+            };
             let path: String = frames.iter().map(frame).collect();
             let idle = if sample.idle { " idle" } else { "" };
             let Sample { name, group, state, wall_ns, .. } = sample;
@@ -128,11 +131,16 @@ fn threads_names_states_and_inlined_frames_stay_apart() {
             "work-2 work- wait idle ;main;rayon_core::sleep::Sleep::sleep 8",
         ]
     );
-    // The caller's frame is one, whatever is inlined into it, and its lines are kept under roll-up function.
+    // The caller's frame is one, whatever is inlined into it, and its lines are kept under roll-up
+    // function.
     assert_eq!(samples.frames.len(), 4);
-    assert_eq!(samples.frames.iter().filter_map(|frame| frame.location.line).collect::<Vec<_>>(), [7, 3]);
+    assert_eq!(
+        samples.frames.iter().filter_map(|frame| frame.location.line).collect::<Vec<_>>(),
+        [7, 3]
+    );
     // What is hidden may be what others were inlined into.
-    let filters = Filters { hide: Filter::set(regex::Regex::new("^run$").unwrap()), ..Filters::default() };
+    let filters =
+        Filters { hide: Filter::set(regex::Regex::new("^run$").unwrap()), ..Filters::default() };
     let samples = of(&mut world, &Settings { filters, ..Settings::default() });
     assert!(samples.frames.iter().all(|frame| !frame.inlined), "{:?}", samples.frames);
 }

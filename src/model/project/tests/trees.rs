@@ -89,7 +89,8 @@ fn totals_carry_states_hits_and_the_longest_wait() {
     *world.fact("work-1", "start;main:10;pay", State::Io, 20) =
         Weights { wall_ns: 20, hits: 2, longest_ns: 15, longest_from: 3, ..Weights::default() };
     let projection = world.project(&Settings::default());
-    let mut expected = Totals { wall_ns: 95, cpu_ns: 35, off_ns: 60, hits: 5, cpu_hits: 2, ..Totals::default() };
+    let mut expected =
+        Totals { wall_ns: 95, cpu_ns: 35, off_ns: 60, hits: 5, cpu_hits: 2, ..Totals::default() };
     (expected.longest_ns, expected.longest_from) = (15, 3);
     expected.states_ns[State::Run as usize] = 35;
     expected.states_ns[State::Io as usize] = 60;
@@ -131,7 +132,12 @@ fn a_function_is_one_row_however_it_is_run() {
         assert_shows(world.shows(&settings), expected);
         // Line 3 has 7, most of it inlined, and each of its tiers alone has less than line 5.
         let projection = world.project(&settings);
-        let get = projection.methods().iter().find(|m| is_called(m, "get")).unwrap().location(Metric::Wall);
+        let get = projection
+            .methods()
+            .iter()
+            .find(|m| is_called(m, "get"))
+            .unwrap()
+            .location(Metric::Wall);
         assert_eq!((get.line, get.tier), (Some(3), Some(Tier::Inlined)));
     }
 }
@@ -186,7 +192,13 @@ fn a_row_is_shown_at_its_heaviest_line_and_of_equals_the_lowest() {
     world.fact("main", "main:1;run:2;y", State::Io, 8);
     let line = |world: &mut World, metric| {
         let projection = world.project(&Settings { metric, ..Settings::default() });
-        let row = projection.methods().iter().find(|m| is_called(m, "run")).unwrap().location(metric).line;
+        let row = projection
+            .methods()
+            .iter()
+            .find(|m| is_called(m, "run"))
+            .unwrap()
+            .location(metric)
+            .line;
         let mut nodes = (0..projection.node_count()).map(|node| projection.location(node, metric));
         let node = nodes.find(|l| &*l.function == "run").unwrap().line;
         assert_eq!(row, node);
@@ -240,8 +252,9 @@ fn methods_sum_over_trees_and_count_a_recursion_once() {
     world.fact("b-1", "fib;main", State::Run, 2);
     world.fact("b-1", "fib;main;fib", State::Run, 1);
     let projection = world.project(&Settings::default());
-    let rows: Vec<(&str, u64, u64, u32)> =
-        methods(&projection).map(|m| (name(m), m.total.wall_ns, m.own.wall_ns, m.threads)).collect();
+    let rows: Vec<(&str, u64, u64, u32)> = methods(&projection)
+        .map(|m| (name(m), m.total.wall_ns, m.own.wall_ns, m.threads))
+        .collect();
     assert_eq!(rows, [("fib", 18, 11, 3), ("main", 18, 2, 3), ("leaf", 5, 5, 1)]);
 }
 
@@ -304,10 +317,15 @@ fn a_runtimes_own_threads_are_one_group_that_opens_to_their_names() {
     );
     let projection = world.project(&Settings::default());
     let group = projection.groups.iter().find(|group| &*group.name == INTERNAL).unwrap();
-    assert!(group.threads.len() == 3 && group.threads.iter().all(|thread| thread.kind == ThreadKind::Internal));
+    assert!(
+        group.threads.len() == 3
+            && group.threads.iter().all(|thread| thread.kind == ThreadKind::Internal)
+    );
     // No function, and so no method; and no name that a chain of calls hides.
     assert!(projection.methods().iter().all(|m| !is_called(m, "GC Thread")));
-    let node = (0..projection.node_count()).find(|n| &*projection.name(*n).function == "GC Thread").unwrap();
+    let node = (0..projection.node_count())
+        .find(|n| &*projection.name(*n).function == "GC Thread")
+        .unwrap();
     assert_eq!(chain(&projection.ordered(&Settings::default()), node).swallowed, 0);
     // By their own names, and by any other rule, they are threads as others are.
     let by_name = world.project(&Settings { grouping: Grouping::Name, ..Settings::default() });
@@ -332,11 +350,18 @@ fn a_thread_carries_its_newest_name_in_the_group() {
         world.fact_of(thread, name, "main", State::Run, 1);
     }
     let names = |snapshot: &Snapshot, world: &World| {
-        let projection = world.project_with(&mut Projector::default(), snapshot, &Settings::default());
-        projection.groups.iter().map(|g| (g.name.to_string(), g.threads[0].name.to_string())).collect::<Vec<_>>()
+        let projection =
+            world.project_with(&mut Projector::default(), snapshot, &Settings::default());
+        projection
+            .groups
+            .iter()
+            .map(|g| (g.name.to_string(), g.threads[0].name.to_string()))
+            .collect::<Vec<_>>()
     };
     let mut snapshot = world.snapshot();
-    let named = |get: &str| vec![("GET-".to_owned(), get.to_owned()), ("POST-".to_owned(), "POST-1".to_owned())];
+    let named = |get: &str| {
+        vec![("GET-".to_owned(), get.to_owned()), ("POST-".to_owned(), "POST-1".to_owned())]
+    };
     assert_eq!(names(&snapshot, &world), named("GET-3"));
     let now = ThreadNow {
         thread,
@@ -356,22 +381,27 @@ fn a_thread_carries_its_newest_name_in_the_group() {
 fn a_projector_follows_names_that_come_late() {
     let mut world = World::new();
     let settings = Settings {
-        filters: Filters { focus: Filter::set(regex::Regex::new("work").unwrap()), ..Filters::default() },
+        filters: Filters {
+            focus: Filter::set(regex::Regex::new("work").unwrap()),
+            ..Filters::default()
+        },
         ..Settings::default()
     };
     world.fact("main", "start;late", State::Run, 5);
     let late = world.frames["late"];
-    world
-        .interner
-        .set_named(late, Named { locations: [location("0x77", false)].into(), pending: true, build_id: None });
+    world.interner.set_named(
+        late,
+        Named { locations: [location("0x77", false)].into(), pending: true, build_id: None },
+    );
     let mut projector = Projector::default();
     let snapshot = world.snapshot();
     let before = world.project_with(&mut projector, &snapshot, &settings);
     assert_eq!((before.total.wall_ns, before.hidden.focus.wall_ns), (0, 5));
 
-    world
-        .interner
-        .set_named(late, Named { locations: [location("work:3", false)].into(), pending: false, build_id: None });
+    world.interner.set_named(
+        late,
+        Named { locations: [location("work:3", false)].into(), pending: false, build_id: None },
+    );
     let snapshot = world.snapshot();
     let after = world.project_with(&mut projector, &snapshot, &settings);
     assert_shows(

@@ -18,7 +18,8 @@ impl ReadMemory for &World {
     fn read(&self, address: u64, buf: &mut [u8]) -> usize {
         self.reads.fetch_add(1, Ordering::Relaxed);
         let bytes = self.bytes.lock().expect("no panic");
-        let found = usize::try_from(address).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
+        let found =
+            usize::try_from(address).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
         let n = found.len().min(buf.len());
         buf[..n].copy_from_slice(&found[..n]);
         n
@@ -107,7 +108,10 @@ pub fn world(layout: &Layout) -> (World, u64) {
     world.number(blob, b.compile_id, 77);
     world.number(blob, b.level, 4);
     world.number(blob, place(b.verified_entry), blob + code);
-    let DebugInfo::InBlob { metadata: at, scopes: scopes_at, pcs: pcs_at, pcs_end } = b.debug else { panic!() };
+    let DebugInfo::InBlob { metadata: at, scopes: scopes_at, pcs: pcs_at, pcs_end } = b.debug
+    else {
+        panic!()
+    };
     world.number(blob, at, metadata);
     world.number(blob, place(scopes_at), blob + scopes);
     world.number(blob, pcs_at, pcs);
@@ -154,7 +158,10 @@ fn compiled_code_is_the_same_however_hot_it_gets() {
     let mut jvm = jvm_of(&world, &layout);
     let pc = HEAP + 0x800;
     let mut known = jvm.blob(pc).expect("a blob");
-    assert_eq!(known.nmethod().map(|nmethod| (nmethod.method, nmethod.compile_id)), Some((METHOD, 77)));
+    assert_eq!(
+        known.nmethod().map(|nmethod| (nmethod.method, nmethod.compile_id)),
+        Some((METHOD, 77))
+    );
     assert_eq!(jvm.called(16).map(|(name, _)| name).as_deref(), Some("Gen1.run"));
     let (mut same, mut others) = (0, 0);
     for at in blob..blob + layout.blob.header as u64 {
@@ -202,7 +209,11 @@ fn another_method_at_the_same_place_has_its_own_name() {
         jvm.names.named(other).map(|named| named.locations[0].function.to_string()).as_deref(),
         Some("Gen2.run")
     );
-    assert_eq!(jvm.called(16), Some(first.clone()), "code that was compiled of a method keeps it alive");
+    assert_eq!(
+        jvm.called(16),
+        Some(first.clone()),
+        "code that was compiled of a method keeps it alive"
+    );
     world.number(blob, layout.blob.compile_id, 78);
     jvm.later();
     assert_eq!(jvm.called(16).map(|(name, _)| name).as_deref(), Some("Gen2.run"));
@@ -210,22 +221,30 @@ fn another_method_at_the_same_place_has_its_own_name() {
     let serial = jvm.methods.get(&jvm.memory, &jvm.layout, METHOD).map(|method| method.serial);
     world.change(POOL + 60);
     jvm.later();
-    assert_eq!(jvm.methods.get(&jvm.memory, &jvm.layout, METHOD).map(|method| method.serial), serial);
+    assert_eq!(
+        jvm.methods.get(&jvm.memory, &jvm.layout, METHOD).map(|method| method.serial),
+        serial
+    );
     // Its lines do.
     world.number(CONST_METHOD, layout.method.flags, 1);
     world.put(CONST_METHOD + layout.method.const_size as u64 + 40, &[3 << 3 | 5, 0]);
     jvm.later();
-    assert_ne!(jvm.methods.get(&jvm.memory, &jvm.layout, METHOD).map(|method| method.serial), serial);
+    assert_ne!(
+        jvm.methods.get(&jvm.memory, &jvm.layout, METHOD).map(|method| method.serial),
+        serial
+    );
     // And what cannot be read is no method.
     world.number(METHOD, layout.method.const_method, 1 << 40);
     jvm.later();
     assert!(jvm.interpreted_frame(METHOD, Some(5)).is_none());
 }
 
-/// What the frame that returns to the record of [`world`] is called on a stack that was copied at `copied`, of a thread that ran on.
+/// What the frame that returns to the record of [`world`] is called on a stack that was copied at
+/// `copied`, of a thread that ran on.
 fn called_at(jvm: &mut Jvm<&World>, start: u64, copied: Ns) -> Result<String, Marker> {
     jvm.begin(monotonic(), copied, true);
-    let place = Place { pc: start + 0x400 + 16, exact: false, sp: 0x7000_0000, rbp: None, general: None };
+    let place =
+        Place { pc: start + 0x400 + 16, exact: false, sp: 0x7000_0000, rbp: None, general: None };
     let mut out = Vec::new();
     match jvm.leave(place, &mut |_| Some(0), &mut out) {
         Leave::End(marker) => Err(marker),
@@ -268,7 +287,10 @@ fn stacks_from_before_a_method_was_replaced_are_in_doubt() {
     assert_eq!(doubt(monotonic()), (true, false));
     let before = monotonic();
     symbol(&world, &layout, CLASS_SYMBOL, "Gen2");
-    assert_eq!((doubt(before), doubt(monotonic()), doubt(before)), ((true, true), (true, false), (true, true)));
+    assert_eq!(
+        (doubt(before), doubt(monotonic()), doubt(before)),
+        ((true, true), (true, false), (true, true))
+    );
     // A flag of the pool says nothing about the method.
     let before = monotonic();
     world.change(POOL + 60);

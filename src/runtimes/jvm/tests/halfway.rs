@@ -29,11 +29,13 @@ fn blob(world: &World, layout: &Layout, at: u64, name_at: u64, name: &str) {
 
 /// Leaves one frame of a stack that has `words` at these distances from [`SP`].
 fn leave(jvm: &mut Jvm<&World>, place: Place, words: &[(i64, u64)]) -> (Leave, Vec<String>) {
-    let words: HashMap<u64, u64> = words.iter().map(|(at, word)| (SP.wrapping_add_signed(*at), *word)).collect();
+    let words: HashMap<u64, u64> =
+        words.iter().map(|(at, word)| (SP.wrapping_add_signed(*at), *word)).collect();
     let mut out = Vec::new();
     let left = jvm.leave(place, &mut |at| words.get(&at).copied(), &mut out);
     let name = |frame: &RawFrame| jvm.names.named(*frame).expect("a name").locations[0].clone();
-    let names = out.iter().map(name).map(|l| format!("{} {}", l.function, l.tier.map_or("-", Tier::word)));
+    let names =
+        out.iter().map(name).map(|l| format!("{} {}", l.function, l.tier.map_or("-", Tier::word)));
     (left, names.collect())
 }
 
@@ -58,20 +60,29 @@ fn methods_are_entered_and_left_step_by_step() {
     let words = [(0, back), (8, 1)];
     assert_eq!(leave(&mut jvm, place(77, 0, METHOD, SP + 16), &words), entered(to(SP + 16, 77)));
     // The return address is in rax, while room for locals is made.
-    assert_eq!(leave(&mut jvm, place(77, back, METHOD, SP + 40), &[(0, 0)]), entered(to(SP + 40, 77)));
+    assert_eq!(
+        leave(&mut jvm, place(77, back, METHOD, SP + 40), &[(0, 0)]),
+        entered(to(SP + 40, 77))
+    );
     // rbp is pushed and set: the caller's is on the stack.
     let words = [(0, 77), (8, back)];
     assert_eq!(leave(&mut jvm, place(SP, back, METHOD, SP + 24), &words), entered(to(SP + 24, 77)));
     // And the caller's stack pointer: r13 has become the place in the bytecode.
     let words = [(0, SP + 32), (8, 77), (16, back)];
-    assert_eq!(leave(&mut jvm, place(SP + 8, 5, METHOD, 0x4_1030), &words), entered(to(SP + 32, 77)));
+    assert_eq!(
+        leave(&mut jvm, place(SP + 8, 5, METHOD, 0x4_1030), &words),
+        entered(to(SP + 32, 77))
+    );
     // Left again: rbx has the caller's stack pointer, the return address is on top, then in r13.
     let left = |left: Leave| (left, vec!["interpreter -".to_string()]);
     assert_eq!(leave(&mut jvm, place(77, 0, SP + 24, 0), &[(0, back)]), left(to(SP + 24, 77)));
     assert_eq!(leave(&mut jvm, place(77, 0, SP + 24, back), &[(0, 1)]), left(to(SP + 24, 77)));
     // What lies further up is no proof.
     let words = [(0, 1), (8, back), (16, back)];
-    assert_eq!(leave(&mut jvm, place(77, 0, SP + 24, 0), &words), left(Leave::End(Marker::BadUnwind)));
+    assert_eq!(
+        leave(&mut jvm, place(77, 0, SP + 24, 0), &words),
+        left(Leave::End(Marker::BadUnwind))
+    );
 }
 
 #[test]
@@ -84,14 +95,22 @@ fn a_barrier_at_the_entry_has_a_word_of_its_own_below_the_return_address() {
     let (in_stub, in_method) = (ROUTINES + 0x800, start + 0x400 + 40);
     world.put(in_stub - 5, &[0xe8]);
     world.put(in_method - 5, &[0xe8]);
-    let place = |pc: u64, sp: u64| Place { pc, exact: false, sp, rbp: Some(SP + 64), general: None };
-    let words = [(64, 77), (72, u64::MAX), (80, in_method), (88 + 32 - 16, 99), (88 + 32 - 8, start + 0x400 + 16)];
+    let place =
+        |pc: u64, sp: u64| Place { pc, exact: false, sp, rbp: Some(SP + 64), general: None };
+    let words = [
+        (64, 77),
+        (72, u64::MAX),
+        (80, in_method),
+        (88 + 32 - 16, 99),
+        (88 + 32 - 8, start + 0x400 + 16),
+    ];
     let (left, names) = leave(&mut jvm, place(in_stub, SP), &words);
     let caller = Leave::To { pc: in_method, sp: SP + 88, rbp: Some(77) };
     assert_eq!((left, names), (caller, vec!["StubRoutines -".to_string()]));
     // Nothing of the method has run: the record behind it, of bytecode 5, is not meant.
     let mut out = Vec::new();
-    let words: HashMap<u64, u64> = words.iter().map(|(at, word)| (SP.wrapping_add_signed(*at), *word)).collect();
+    let words: HashMap<u64, u64> =
+        words.iter().map(|(at, word)| (SP.wrapping_add_signed(*at), *word)).collect();
     let at = Place { rbp: Some(77), ..place(in_method, SP + 88) };
     let left = jvm.leave(at, &mut |at| words.get(&at).copied(), &mut out);
     assert_eq!(left, Leave::To { pc: start + 0x400 + 16, sp: SP + 88 + 32, rbp: Some(99) });

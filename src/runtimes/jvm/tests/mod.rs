@@ -23,7 +23,8 @@ const VERSIONS: [(u32, &str); 4] = [
 /// Reads of one made-up walk step: names, methods and a search of the stack have their bounds.
 const READS_MAX: u32 = 200_000;
 
-/// Memory in which every word is made from its address: nothing in it makes sense, everything is there.
+/// Memory in which every word is made from its address: nothing in it makes sense, everything is
+/// there.
 struct Nonsense {
     seed: u64,
     /// What every static variable says: a version, a pointer.
@@ -59,13 +60,21 @@ fn layout(version: u32, text: &str) -> Layout {
             buf.len()
         }
     }
-    Layout::of(&Version(version), &Structs::of_text(text)).unwrap_or_else(|missing| panic!("{version}: {missing:?}"))
+    Layout::of(&Version(version), &Structs::of_text(text))
+        .unwrap_or_else(|missing| panic!("{version}: {missing:?}"))
 }
 
 /// A virtual machine with these code heaps and nothing known yet.
 fn jvm<M: ReadMemory>(memory: M, layout: Layout, heaps: Vec<heap::CodeHeap>) -> Jvm<M> {
     let memory = Limited::new(memory, limited::WALK);
-    Jvm::new(memory, layout, CodeCache::new(heaps), Names::default(), Err(Missing("objects".into())), 0x10_0100)
+    Jvm::new(
+        memory,
+        layout,
+        CodeCache::new(heaps),
+        Names::default(),
+        Err(Missing("objects".into())),
+        0x10_0100,
+    )
 }
 
 #[test]
@@ -85,8 +94,11 @@ fn known_versions_say_all_that_is_needed() {
 #[test]
 fn what_is_missing_is_named() {
     let (version, text) = VERSIONS[1];
-    let without: String =
-        text.lines().filter(|line| !line.starts_with("nmethod _compile_id")).map(|l| format!("{l}\n")).collect();
+    let without: String = text
+        .lines()
+        .filter(|line| !line.starts_with("nmethod _compile_id"))
+        .map(|l| format!("{l}\n"))
+        .collect();
     struct Any;
     impl ReadMemory for Any {
         fn read(&self, _: u64, buf: &mut [u8]) -> usize {
@@ -94,12 +106,15 @@ fn what_is_missing_is_named() {
             buf.len()
         }
     }
-    let Err(Missing(what)) = Layout::of(&Any, &Structs::of_text(&without)) else { panic!("{version}") };
+    let Err(Missing(what)) = Layout::of(&Any, &Structs::of_text(&without)) else {
+        panic!("{version}")
+    };
     assert_eq!(what, "nmethod::_compile_id or CompiledMethod::_compile_id");
 }
 
 proptest! {
-    /// Whatever lies in memory, a frame is left or the walk ends, with bounded work, and Java's tables are never believed beyond it.
+    /// Whatever lies in memory, a frame is left or the walk ends, with bounded work, and Java's
+    /// tables are never believed beyond it.
     #[test]
     fn nonsense_is_walked_with_an_end(
         seed in any::<u64>(), version in 0usize..4, pc in 0u64..0x8000, sp in 0u64..0x1000, rbp in prop::option::of(0u64..0x1000),
@@ -132,10 +147,17 @@ proptest! {
 #[test]
 fn stubs_have_names_that_can_be_shown() {
     let (version, text) = VERSIONS[3];
-    let mut jvm = jvm(Nonsense { seed: 1, number: 0, reads: Cell::new(0) }, layout(version, text), Vec::new());
-    for (name, shown) in
-        [("a\u{1b}[2Jb", "a[2Jb"), ("", "generated code"), ("\u{4}", "generated code"), ("Stub (x)", "Stub (x)")]
-    {
+    let mut jvm = jvm(
+        Nonsense { seed: 1, number: 0, reads: Cell::new(0) },
+        layout(version, text),
+        Vec::new(),
+    );
+    for (name, shown) in [
+        ("a\u{1b}[2Jb", "a[2Jb"),
+        ("", "generated code"),
+        ("\u{4}", "generated code"),
+        ("Stub (x)", "Stub (x)"),
+    ] {
         let frame = jvm.stub_frame(name);
         let named = jvm.names.named(frame).expect("a name");
         assert_eq!(&*named.locations[0].function, shown);

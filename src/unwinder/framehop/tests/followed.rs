@@ -1,4 +1,5 @@
-//! Return addresses found by following made-up code: only those whose callee is as deep as they lie.
+//! Return addresses found by following made-up code: only those whose callee is as deep as they
+//! lie.
 
 use super::*;
 use crate::unwinder::framehop::flow;
@@ -83,7 +84,9 @@ fn tail_calls_and_jumps_into_another_function_are_followed() {
 #[test]
 fn code_that_ends_before_the_instruction_proves_nothing() {
     // push rbx; ret or ud2 or hlt; ...; nop; ret: no way leads to the nop.
-    for ends in [[0x53, 0xc3, 0x90, 0x90, 0x90, 0x90, 0xc3], [0x53, 0x0f, 0x0b, 0x90, 0x90, 0x90, 0xc3]] {
+    for ends in
+        [[0x53, 0xc3, 0x90, 0x90, 0x90, 0x90, 0xc3], [0x53, 0x0f, 0x0b, 0x90, 0x90, 0x90, 0xc3]]
+    {
         for depth in [8, DEPTH] {
             assert_eq!(walked(&[(3, &ends)], &[(depth, 4, 3)]), unknown(), "{ends:x?} {depth:#x}");
         }

@@ -118,7 +118,8 @@ fn vdso() -> &'static [u8] {
     VDSO.get_or_init(|| {
         let pid = std::process::id();
         let maps = Maps::read(pid).unwrap();
-        let mapping = maps.iter().find(|m| m.backing == Backing::Vdso).expect("every Linux process has one");
+        let mapping =
+            maps.iter().find(|m| m.backing == Backing::Vdso).expect("every Linux process has one");
         let mut image = vec![0; (mapping.end - mapping.start) as usize];
         assert_eq!(Memory::new(pid).read(mapping.start, &mut image), image.len());
         image
@@ -131,7 +132,8 @@ fn the_undamaged_vdso_has_tables() {
     memory.put(IMAGE, vdso());
     let maps = Maps::parse(b"400000-402000 r-xp 00000000 00:00 0 [vdso]\n");
     let mapping = maps.find(IMAGE).unwrap();
-    let image = crate::unwinder::framehop::images::Image::load(&memory, &maps, mapping, 1, usize::MAX);
+    let image =
+        crate::unwinder::framehop::images::Image::load(&memory, &maps, mapping, 1, usize::MAX);
     assert!(image.tables.expect("found").size() > 100);
 }
 

@@ -1,4 +1,5 @@
-//! Walks of made-up Go code: `f` of a made-up table called `g`, and may be a function that changes stacks.
+//! Walks of made-up Go code: `f` of a made-up table called `g`, and may be a function that changes
+//! stacks.
 
 use super::*;
 use crate::pclntab::tests::made_up::named;
@@ -9,8 +10,9 @@ const IN_TOP: u64 = image::CODE + 0x58;
 /// A goroutine's stack.
 const OTHER: u64 = STACK + 0x10_0000;
 
-/// What a walk from `g` gives: for each frame its marker, if it is one, and how the walk ends. Behind
-/// the frame of `f` lies a return address in `top`: a true one, or one that an earlier call left.
+/// What a walk from `g` gives: for each frame its marker, if it is one, and how the walk ends.
+/// Behind the frame of `f` lies a return address in `top`: a true one, or one that an earlier call
+/// left.
 fn walk(f: &[u8]) -> (Vec<Option<Marker>>, Walk) {
     let mut world = world_of(Vec::new());
     // No unwind tables: so Go's own is looked for.
@@ -20,7 +22,12 @@ fn walk(f: &[u8]) -> (Vec<Option<Marker>>, Walk) {
     world.memory.put(IN_TOP - 5, &[0xe8]);
     world.maps.lock().unwrap().push_str("7f0000100000-7f0000110000 rw-p 00000000 00:00 0\n");
     world.memory.put_words(SP, &[IN_F, 0, 0, OTHER + 0x100, IN_TOP]);
-    let registers = Registers { rip: image::CODE + 0x48, rsp: SP, rbp: Some(OTHER + 0x100), ..Registers::default() };
+    let registers = Registers {
+        rip: image::CODE + 0x48,
+        rsp: SP,
+        rbp: Some(OTHER + 0x100),
+        ..Registers::default()
+    };
     let mut bytes = vec![0; 0x100];
     assert!(world.memory.read_exact(SP, &mut bytes).is_some());
     let mut out = Vec::new();
@@ -36,7 +43,12 @@ fn walk(f: &[u8]) -> (Vec<Option<Marker>>, Walk) {
 fn a_plain_function_is_left_by_its_size() {
     assert_eq!(walk(b"main.f"), (vec![None; 3], WHOLE));
     // Names that only begin or end like those of functions that change stacks.
-    for plain in [&b"runtime.mcall1"[..], b"runtime.morestack_noctxt", b"main.mcall", b"runtime.systemstack_switch"] {
+    for plain in [
+        &b"runtime.mcall1"[..],
+        b"runtime.morestack_noctxt",
+        b"main.mcall",
+        b"runtime.systemstack_switch",
+    ] {
         assert_eq!(walk(plain), (vec![None; 3], WHOLE), "{}", String::from_utf8_lossy(plain));
     }
 }

@@ -1,4 +1,5 @@
-//! A made-up process: one ELF image with unwind tables of our choosing, a stack, and mappings that name them.
+//! A made-up process: one ELF image with unwind tables of our choosing, a stack, and mappings that
+//! name them.
 
 use std::sync::{Arc, Mutex};
 
@@ -52,7 +53,8 @@ impl ReadMemory for Fake {
     fn read(&self, address: u64, buf: &mut [u8]) -> usize {
         let pieces = self.pieces.lock().unwrap();
         for (start, piece) in pieces.iter() {
-            if let Some(found) = address.checked_sub(*start).and_then(|o| piece.get(usize::try_from(o).ok()?..))
+            if let Some(found) =
+                address.checked_sub(*start).and_then(|o| piece.get(usize::try_from(o).ok()?..))
                 && !found.is_empty()
             {
                 let n = found.len().min(buf.len());
@@ -64,8 +66,8 @@ impl ReadMemory for Fake {
     }
 }
 
-/// One made-up function: where its code starts, relative to [`CODE`] in units of [`FUNCTION`], and its unwind
-/// program (after the CIE's: CFA = rsp + 8, return address at CFA - 8).
+/// One made-up function: where its code starts, relative to [`CODE`] in units of [`FUNCTION`], and
+/// its unwind program (after the CIE's: CFA = rsp + 8, return address at CFA - 8).
 pub struct Function {
     pub number: u64,
     pub program: Vec<u8>,
@@ -75,7 +77,8 @@ pub fn at(number: u64) -> u64 {
     CODE + number * FUNCTION
 }
 
-/// A return address in function `number`: behind a direct call of function `callee`, which is written to `fake`.
+/// A return address in function `number`: behind a direct call of function `callee`, which is
+/// written to `fake`.
 pub fn call(fake: &Fake, number: u64, callee: u64) -> u64 {
     let after = at(number) + 0x80;
     let mut code = vec![0xe8];
@@ -127,7 +130,8 @@ pub fn elf(functions: &[Function]) -> Vec<u8> {
             put(header + 8 + 8 * j, &value.to_le_bytes());
         }
     }
-    // .eh_frame: one CIE (zR, absolute addresses of 8 bytes relative to their place), one FDE per function.
+    // .eh_frame: one CIE (zR, absolute addresses of 8 bytes relative to their place), one FDE per
+    // function.
     let mut eh_frame = Vec::new();
     let mut entry = |id: u32, body: &[u8]| {
         let start = eh_frame.len();
@@ -139,7 +143,8 @@ pub fn elf(functions: &[Function]) -> Vec<u8> {
         eh_frame.resize(start + 4 + padded, 0);
         start
     };
-    // Version 1, "zR", code 1, data -8, return address 16, augmentation 1 byte: pcrel sdata8; CFA = rsp + 8; RA -8.
+    // Version 1, "zR", code 1, data -8, return address 16, augmentation 1 byte: pcrel sdata8; CFA =
+    // rsp + 8; RA -8.
     entry(0, &[1, b'z', b'R', 0, 1, 0x78, 16, 1, 0x1c, 0x0c, 7, 8, 0x80 | 16, 1]);
     let mut table = Vec::new();
     for function in functions {

@@ -16,7 +16,8 @@ use crate::process::memory::ReadMemory;
 use crate::unwinder::framehop::FramehopUnwinder;
 use crate::unwinder::{Registers, StackBytes, Unwinder, Walk};
 use image::{
-    Fake, Function, IMAGE, MAPS, SP, STACK, STACK_END, at, call, elf, expression, frame_pointer, root, sp_plus,
+    Fake, Function, IMAGE, MAPS, SP, STACK, STACK_END, at, call, elf, expression, frame_pointer,
+    root, sp_plus,
 };
 
 /// Machine code at 0x1000.
@@ -24,7 +25,9 @@ pub(super) struct Code(pub Vec<u8>);
 
 impl ReadMemory for Code {
     fn read(&self, address: u64, buf: &mut [u8]) -> usize {
-        let Some(found) = address.checked_sub(0x1000).and_then(|o| self.0.get(o as usize..)) else { return 0 };
+        let Some(found) = address.checked_sub(0x1000).and_then(|o| self.0.get(o as usize..)) else {
+            return 0;
+        };
         let n = found.len().min(buf.len());
         buf[..n].copy_from_slice(&found[..n]);
         n
@@ -39,10 +42,16 @@ struct World {
     unwinder: FramehopUnwinder<Fake>,
 }
 
-/// Function 0 is the outermost; 1 has CFA = rsp + 16; 2 keeps a frame pointer; 3 has nothing; 4 is like 1;
-/// 5 is like 2.
+/// Function 0 is the outermost; 1 has CFA = rsp + 16; 2 keeps a frame pointer; 3 has nothing; 4 is
+/// like 1; 5 is like 2.
 fn world() -> World {
-    world_of(vec![(0, root()), (1, sp_plus(16)), (2, frame_pointer()), (4, sp_plus(16)), (5, frame_pointer())])
+    world_of(vec![
+        (0, root()),
+        (1, sp_plus(16)),
+        (2, frame_pointer()),
+        (4, sp_plus(16)),
+        (5, frame_pointer()),
+    ])
 }
 
 fn world_of(functions: Vec<(u64, Vec<u8>)>) -> World {
@@ -65,7 +74,8 @@ impl World {
         let n = crate::process::memory::ReadMemory::read(&self.memory, SP, &mut bytes);
         let registers = Registers { rip, rsp: SP, rbp, ..Registers::default() };
         let mut out = Vec::new();
-        let walk = self.unwinder.walk(&registers, StackBytes { base: SP, bytes: &bytes[..n] }, &mut out);
+        let walk =
+            self.unwinder.walk(&registers, StackBytes { base: SP, bytes: &bytes[..n] }, &mut out);
         check(&out, walk);
         (out.iter().map(|frame| self.name(*frame)).collect(), walk)
     }
@@ -119,7 +129,10 @@ fn a_stack_that_was_not_copied_to_its_end_is_truncated_unless_the_thread_stays()
     let (in_1, in_0) = (call(&world.memory, 1, 4), call(&world.memory, 0, 1));
     world.memory.put_words(SP, &[7, in_1, 7, in_0]);
     let (names, walk) = world.walk(at(4), Some(0), 0x18);
-    assert_eq!((names, walk), (vec!["4!".into(), "1".into(), "Truncated".into()], ends(Marker::Truncated)));
+    assert_eq!(
+        (names, walk),
+        (vec!["4!".into(), "1".into(), "Truncated".into()], ends(Marker::Truncated))
+    );
     assert_eq!(world.walk(at(4), None, 0x18).1, WHOLE);
 }
 
@@ -130,27 +143,39 @@ fn no_unwind_information_ends_a_stack_however_plausible_rbp_is() {
     // One frame record, and what it links to is none.
     world.memory.put_words(SP, &[0, 0, SP + 0x40, in_1]);
     let (names, walk) = world.walk(at(3) + 8, Some(SP + 0x10), 0x100);
-    assert_eq!((names, walk), (vec!["3!".into(), "NoUnwindInfo".into()], ends(Marker::NoUnwindInfo)));
+    assert_eq!(
+        (names, walk),
+        (vec!["3!".into(), "NoUnwindInfo".into()], ends(Marker::NoUnwindInfo))
+    );
     // rbp outside the stack, unaligned, wild.
     for rbp in [0, 1, SP + 1, STACK - 0x1000, STACK_END, u64::MAX, u64::MAX - 7, at(1)] {
-        assert_eq!(world.walk(at(3) + 8, Some(rbp), 0x100).1, ends(Marker::NoUnwindInfo), "{rbp:#x}");
+        assert_eq!(
+            world.walk(at(3) + 8, Some(rbp), 0x100).1,
+            ends(Marker::NoUnwindInfo),
+            "{rbp:#x}"
+        );
     }
 }
 
 #[test]
 fn two_linked_frame_records_lead_on() {
     let mut world = world();
-    let (in_2, in_5, in_0) = (call(&world.memory, 2, 3), call(&world.memory, 5, 2), call(&world.memory, 0, 5));
+    let (in_2, in_5, in_0) =
+        (call(&world.memory, 2, 3), call(&world.memory, 5, 2), call(&world.memory, 0, 5));
     // 3 (no information) called by 2 called by 5 called by 0, all with frame pointers.
     world.memory.put_words(SP, &[0, 0, SP + 0x30, in_2, 0, 0, SP + 0x50, in_5, 0, 0, 0, in_0]);
     let (names, walk) = world.walk(at(3) + 8, Some(SP + 0x10), 0x100);
     assert_eq!((names, walk), (vec!["3!".into(), "2".into(), "5".into(), "0".into()], WHOLE));
-    // The first record is that of a call of 5, so it is not the frame of 3: who called 3 is not known.
+    // The first record is that of a call of 5, so it is not the frame of 3: who called 3 is not
+    // known.
     let elsewhere = call(&world.memory, 2, 5);
     assert_eq!(elsewhere, in_2);
     world.unwinder.invalidate();
     let (names, walk) = world.walk(at(3) + 8, Some(SP + 0x10), 0x100);
-    assert_eq!((names, walk), (vec!["3!".into(), "NoUnwindInfo".into()], ends(Marker::NoUnwindInfo)));
+    assert_eq!(
+        (names, walk),
+        (vec!["3!".into(), "NoUnwindInfo".into()], ends(Marker::NoUnwindInfo))
+    );
 }
 
 #[test]
@@ -176,7 +201,8 @@ fn the_stack_pointer_only_rises_and_stays_in_its_mapping() {
         let end = if rbp == STACK_END - 8 { Marker::Truncated } else { Marker::BadUnwind };
         assert_eq!(walk.end, Some(end), "{rbp:#x}");
     }
-    // A row whose CFA lies below the stack pointer, where a return address waits: a stack never shrinks outward.
+    // A row whose CFA lies below the stack pointer, where a return address waits: a stack never
+    // shrinks outward.
     let mut downward = world_of(vec![(0, root()), (1, expression(&[0x77, 0x70]))]);
     let in_0 = call(&downward.memory, 0, 1);
     downward.memory.put_words(SP - 0x18, &[in_0]);
@@ -185,7 +211,8 @@ fn the_stack_pointer_only_rises_and_stays_in_its_mapping() {
     for rsp in [0, 8, at(1), STACK_END + 0x10_0000, u64::MAX] {
         let registers = Registers { rip: at(4), rsp, rbp: Some(SP), ..Registers::default() };
         let mut out = Vec::new();
-        let walk = world.unwinder.walk(&registers, StackBytes { base: rsp, bytes: &[0; 64] }, &mut out);
+        let walk =
+            world.unwinder.walk(&registers, StackBytes { base: rsp, bytes: &[0; 64] }, &mut out);
         check(&out, walk);
         assert_eq!((out.len(), walk.end), (2, Some(Marker::BadUnwind)), "{rsp:#x}");
     }
@@ -198,7 +225,11 @@ fn a_return_address_of_zero_is_a_root_only_by_convention() {
     assert_eq!(world.walk(at(1), Some(0), 0x100).1, WHOLE, "no caller, no caller's frame");
     assert_eq!(world.walk(at(1), Some(SP), 0x100).1, ends(Marker::BadUnwind));
     assert_eq!(world.walk(at(0), Some(SP), 0x100).1, WHOLE, "the program's entry");
-    assert_eq!(world.walk(at(2), Some(0), 0x100).1, ends(Marker::BadUnwind), "a frame pointer of 0");
+    assert_eq!(
+        world.walk(at(2), Some(0), 0x100).1,
+        ends(Marker::BadUnwind),
+        "a frame pointer of 0"
+    );
 }
 
 #[test]
@@ -212,7 +243,10 @@ fn code_outside_every_mapping() {
     // No return address there.
     world.memory.put_words(SP, &[at(1) + 3]);
     for rip in [0, SP, u64::MAX, 1 << 63] {
-        assert_eq!(world.walk(rip, Some(0), 0x100), (vec!["OutsideMaps".into()], ends(Marker::OutsideMaps)));
+        assert_eq!(
+            world.walk(rip, Some(0), 0x100),
+            (vec!["OutsideMaps".into()], ends(Marker::OutsideMaps))
+        );
     }
     world.memory.put_words(SP, &[7, 0x1234]);
     let (names, _) = world.walk(at(4), Some(0), 0x100);
@@ -221,17 +255,28 @@ fn code_outside_every_mapping() {
 
 #[test]
 fn expressions_are_evaluated_with_an_end() {
-    // breg7 +8 (CFA = rsp + 8, through an expression); a loop without end; a jump out of it; an empty one.
+    // breg7 +8 (CFA = rsp + 8, through an expression); a loop without end; a jump out of it; an
+    // empty one.
     let good = expression(&[0x77, 8]);
     let endless = expression(&[0x77, 8, 0x2f, 0xfd, 0xff]);
     let away = expression(&[0x2f, 0x00, 0x70]);
     let by_memory = expression(&[0x77, 8, 0x06]);
-    let mut world =
-        world_of(vec![(0, root()), (1, good), (2, endless), (3, away), (4, by_memory), (5, expression(&[]))]);
+    let mut world = world_of(vec![
+        (0, root()),
+        (1, good),
+        (2, endless),
+        (3, away),
+        (4, by_memory),
+        (5, expression(&[])),
+    ]);
     let in_0 = call(&world.memory, 0, 1);
     world.memory.put_words(SP, &[in_0, SP + 0x20, 0, in_0]);
     assert_eq!(world.walk(at(1), Some(0), 0x100), (vec!["1!".into(), "0".into()], WHOLE));
-    assert_eq!(world.walk(at(4), Some(0), 0x100), (vec!["4!".into(), "0".into()], WHOLE), "CFA = [rsp + 8]");
+    assert_eq!(
+        world.walk(at(4), Some(0), 0x100),
+        (vec!["4!".into(), "0".into()], WHOLE),
+        "CFA = [rsp + 8]"
+    );
     for broken in [2, 3, 5] {
         assert_eq!(world.walk(at(broken), Some(0), 0x100).1, ends(Marker::BadUnwind), "{broken}");
     }
@@ -239,21 +284,33 @@ fn expressions_are_evaluated_with_an_end() {
 
 #[test]
 fn a_register_that_is_restored_already_is_not_read_again() {
-    // CFA = rsp + `offset`, rbp saved at [breg6 + 0]: as GCC describes functions that realign their stack.
+    // CFA = rsp + `offset`, rbp saved at [breg6 + 0]: as GCC describes functions that realign their
+    // stack.
     let realigned = |offset| [sp_plus(offset), vec![0x10, 6, 2, 0x76, 0]].concat();
-    let functions =
-        vec![(0, root()), (1, realigned(8)), (2, frame_pointer()), (4, realigned(24)), (5, frame_pointer())];
+    let functions = vec![
+        (0, root()),
+        (1, realigned(8)),
+        (2, frame_pointer()),
+        (4, realigned(24)),
+        (5, frame_pointer()),
+    ];
     let mut world = world_of(functions);
     let chain = ["2", "5", "0"].map(String::from);
     let (in_5, in_0) = (call(&world.memory, 5, 2), call(&world.memory, 0, 5));
     // Behind `leave`: rbp is that of the caller, which lies above.
     let in_2 = call(&world.memory, 2, 1);
     world.memory.put_words(SP, &[in_2, 7, SP + 40, in_5, 7, 0, in_0]);
-    assert_eq!(world.walk(at(1), Some(SP + 16), 0x100), ([&["1!".into()], &chain[..]].concat(), WHOLE));
+    assert_eq!(
+        world.walk(at(1), Some(SP + 16), 0x100),
+        ([&["1!".into()], &chain[..]].concat(), WHOLE)
+    );
     // Before it: rbp points at where it was saved.
     let in_2 = call(&world.memory, 2, 4);
     world.memory.put_words(SP, &[7, SP + 32, in_2, 7, SP + 48, in_5, 0, in_0]);
-    assert_eq!(world.walk(at(4), Some(SP + 8), 0x100), ([&["4!".into()], &chain[..]].concat(), WHOLE));
+    assert_eq!(
+        world.walk(at(4), Some(SP + 8), 0x100),
+        ([&["4!".into()], &chain[..]].concat(), WHOLE)
+    );
 }
 
 #[test]
@@ -270,7 +327,8 @@ const WITH_FRAME: [u8; 8] = [0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x20];
 fn an_unknown_frame_pointer_is_told_from_the_code() {
     let mut world = world();
     world.memory.put(at(2), &WITH_FRAME);
-    let (in_2, in_5, in_0) = (call(&world.memory, 2, 4), call(&world.memory, 5, 2), call(&world.memory, 0, 5));
+    let (in_2, in_5, in_0) =
+        (call(&world.memory, 2, 4), call(&world.memory, 5, 2), call(&world.memory, 0, 5));
     let frames = |world: &World, in_5: u64| {
         // 4, then 2 with 0x20 bytes of room, its record, 5 with its record, 0.
         world.memory.put_words(SP, &[7, in_2, 0, 0, 0, 0, SP + 0x50, in_5, 0, 0, 0, in_0]);
@@ -291,12 +349,16 @@ fn an_unknown_frame_pointer_is_told_from_the_code() {
 fn two_records_that_fit_are_one_too_many() {
     let mut world = world();
     // 2 keeps a frame pointer, but its code does not tell how large its frame is.
-    let (in_2, in_5, in_0) = (call(&world.memory, 2, 4), call(&world.memory, 5, 2), call(&world.memory, 0, 5));
+    let (in_2, in_5, in_0) =
+        (call(&world.memory, 2, 4), call(&world.memory, 5, 2), call(&world.memory, 0, 5));
     world.memory.put_words(SP, &[7, in_2, 0, 0, 0, 0, SP + 0x50, in_5, 0, 0, 0, in_0]);
     assert_eq!(world.walk(at(4), None, 0x100).1, Walk { end: None, recovered: true });
     world.memory.put_words(SP + 0x10, &[SP + 0x30, in_5]);
     let (names, walk) = world.walk(at(4), None, 0x100);
-    assert_eq!((names, walk), (vec!["4!".into(), "2".into(), "BadUnwind".into()], ends(Marker::BadUnwind)));
+    assert_eq!(
+        (names, walk),
+        (vec!["4!".into(), "2".into(), "BadUnwind".into()], ends(Marker::BadUnwind))
+    );
     // None that fits.
     world.memory.put_words(SP + 0x10, &[0; 8]);
     assert_eq!(world.walk(at(4), None, 0x100).1, ends(Marker::BadUnwind));
@@ -308,7 +370,8 @@ fn signal_frames_are_crossed_with_all_registers() {
     // Function 3 is the trampoline: mov rax, 15; syscall.
     world.memory.put(at(3), &[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05]);
     let in_0 = call(&world.memory, 0, 2);
-    // 4, the handler, returns to the trampoline; then struct ucontext, with the registers 40 bytes in.
+    // 4, the handler, returns to the trampoline; then struct ucontext, with the registers 40 bytes
+    // in.
     world.memory.put_words(SP, &[7, at(3)]);
     let context = SP + 0x10;
     let mut registers = [0; 17];
@@ -328,7 +391,10 @@ fn signal_frames_are_crossed_with_all_registers() {
     world.unwinder.invalidate();
     world.memory.put_words(context + 40 + 8 * 15, &[STACK + 0x10_0000, at(1)]);
     let (names, walk) = world.walk(at(4), Some(0), 0x1000);
-    assert_eq!((names, walk), (["4!", "3!", "1!", "Truncated"].map(String::from).into(), ends(Marker::Truncated)));
+    assert_eq!(
+        (names, walk),
+        (["4!", "3!", "1!", "Truncated"].map(String::from).into(), ends(Marker::Truncated))
+    );
     // A signal frame that returns to itself goes round only so often.
     world.memory.put_words(context + 40 + 8 * 16, &[at(3)]);
     world.memory.put_words(context + 40 + 8 * 15, &[STACK + 0x10_0000]);
@@ -336,7 +402,8 @@ fn signal_frames_are_crossed_with_all_registers() {
     assert!(world.walk(at(4), None, 0x1000).1.end.is_some());
 }
 
-/// Each frame's row asks 80 times for a register that no frame inside it has saved, so that all of their rows are run.
+/// Each frame's row asks 80 times for a register that no frame inside it has saved, so that all of
+/// their rows are run.
 #[test]
 fn rows_that_lead_through_all_other_rows_exhaust_the_walk_not_us() {
     let mut program = [0x7c, 0, 0x13].repeat(80); // breg12 0, drop
@@ -347,7 +414,8 @@ fn rows_that_lead_through_all_other_rows_exhaust_the_walk_not_us() {
     let mut world = world_of(vec![(0, root()), (1, row)]);
     let in_1 = call(&world.memory, 1, 1);
     world.memory.put_words(SP, &[in_1; 0x800]);
-    let registers = Registers { rip: at(1), rsp: SP, rbp: Some(0), general: [1; 14], general_known: true };
+    let registers =
+        Registers { rip: at(1), rsp: SP, rbp: Some(0), general: [1; 14], general_known: true };
     let (bytes, mut out) = (in_1.to_le_bytes().repeat(0x800), Vec::new());
     let walk = world.unwinder.walk(&registers, StackBytes { base: SP, bytes: &bytes }, &mut out);
     check(&out, walk);
@@ -357,7 +425,10 @@ fn rows_that_lead_through_all_other_rows_exhaust_the_walk_not_us() {
     let in_0 = call(&world.memory, 0, 1);
     let bytes = in_0.to_le_bytes();
     out.clear();
-    assert_eq!(world.unwinder.walk(&registers, StackBytes { base: SP, bytes: &bytes }, &mut out), WHOLE);
+    assert_eq!(
+        world.unwinder.walk(&registers, StackBytes { base: SP, bytes: &bytes }, &mut out),
+        WHOLE
+    );
 }
 
 #[test]
@@ -404,7 +475,12 @@ fn of_a_thread_that_runs_the_outermost_frames_count_once_they_stood_for_some_loo
         let registers = Registers { rip: at(4), rsp: SP, rbp: Some(0), ..Registers::default() };
         let mut out = Vec::new();
         let copied = StackBytes { base: SP, bytes: &bytes };
-        let walk = world.unwinder.walk_running_at(&registers, copied, begin + Duration::from_millis(10) * n, &mut out);
+        let walk = world.unwinder.walk_running_at(
+            &registers,
+            copied,
+            begin + Duration::from_millis(10) * n,
+            &mut out,
+        );
         (out.iter().map(|frame| world.name(*frame)).collect::<Vec<_>>(), walk)
     };
     for n in 0..7 {
@@ -424,7 +500,11 @@ fn of_a_thread_that_runs_the_outermost_frames_count_once_they_stood_for_some_loo
     put_recursion(&world.memory, 1_200);
     world.unwinder.invalidate();
     for n in 9..18 {
-        assert_eq!(look(&mut world, n).1.end, if n < 16 { Some(Marker::Truncated) } else { None }, "look {n}");
+        assert_eq!(
+            look(&mut world, n).1.end,
+            if n < 16 { Some(Marker::Truncated) } else { None },
+            "look {n}"
+        );
     }
 }
 
@@ -461,13 +541,21 @@ fn replaced_code_is_noticed() {
 fn elf_of_all() -> &'static [u8] {
     static IMAGE: std::sync::OnceLock<Vec<u8>> = std::sync::OnceLock::new();
     IMAGE.get_or_init(|| {
-        let programs = [root(), sp_plus(16), frame_pointer(), expression(&[0x77, 8, 0x06]), expression(&[0x76, 0x78])];
-        let functions = programs.into_iter().zip(0..).map(|(program, number)| Function { number, program });
+        let programs = [
+            root(),
+            sp_plus(16),
+            frame_pointer(),
+            expression(&[0x77, 8, 0x06]),
+            expression(&[0x76, 0x78]),
+        ];
+        let functions =
+            programs.into_iter().zip(0..).map(|(program, number)| Function { number, program });
         elf(&functions.collect::<Vec<_>>())
     })
 }
 
-/// A library takes another's place after the mappings were read and before its tables are: they are not taken for the other's.
+/// A library takes another's place after the mappings were read and before its tables are: they are
+/// not taken for the other's.
 #[test]
 fn tables_never_stand_under_the_name_of_what_was_mapped_there_before() {
     let World { memory, files, .. } = world();
@@ -485,7 +573,11 @@ fn tables_never_stand_under_the_name_of_what_was_mapped_there_before() {
         });
         let mut unwinder = FramehopUnwinder::with_maps(memory.clone(), files.clone(), 1, source);
         let mut out = Vec::new();
-        assert_eq!(unwinder.walk(&registers, StackBytes { base: SP, bytes: &bytes }, &mut out), walk, "{changes}");
+        assert_eq!(
+            unwinder.walk(&registers, StackBytes { base: SP, bytes: &bytes }, &mut out),
+            walk,
+            "{changes}"
+        );
         check(&out, walk);
         assert_eq!(out.len(), if walk == WHOLE { 3 } else { 1 });
         for frame in out {

@@ -31,7 +31,8 @@ impl Scene {
             count.fetch_add(1, Ordering::Relaxed);
             Ok(Maps::parse(text.lock().unwrap().as_bytes()))
         });
-        world.unwinder = FramehopUnwinder::with_maps(world.memory.clone(), world.files.clone(), 1, source);
+        world.unwinder =
+            FramehopUnwinder::with_maps(world.memory.clone(), world.files.clone(), 1, source);
         world.unwinder.revalidate(true, false);
         Scene { world, readings, begin: monotonic() }
     }
@@ -48,14 +49,18 @@ impl Scene {
     /// Walks a stack that was copied at `at`: paths of the files of its frames, and how it ends.
     fn walk(&mut self, at: u64) -> (Vec<String>, Option<Marker>) {
         self.world.unwinder.set_instant(at);
-        let registers = Registers { rip: super::at(4) + 8, rsp: SP, rbp: Some(0), ..Registers::default() };
+        let registers =
+            Registers { rip: super::at(4) + 8, rsp: SP, rbp: Some(0), ..Registers::default() };
         let mut bytes = [0; 64];
         ReadMemory::read(&self.world.memory, SP, &mut bytes);
         let mut out = Vec::new();
-        let walk = self.world.unwinder.walk(&registers, StackBytes { base: SP, bytes: &bytes }, &mut out);
+        let walk =
+            self.world.unwinder.walk(&registers, StackBytes { base: SP, bytes: &bytes }, &mut out);
         check(&out, walk);
         let path = |frame: &RawFrame| match frame.decode() {
-            FrameCode::Code { file, .. } => Some(self.world.files.get(file)?.path.to_str()?.to_owned()),
+            FrameCode::Code { file, .. } => {
+                Some(self.world.files.get(file)?.path.to_str()?.to_owned())
+            }
             _ => None,
         };
         (out.iter().filter_map(path).collect(), walk.end)
@@ -142,8 +147,12 @@ fn stacks_of_the_program_before_an_exec_are_not_named_by_the_one_after() {
     let mut scene = Scene::new();
     let source = scene.world.maps.clone();
     let source = Box::new(move || Ok(Maps::parse(source.lock().unwrap().as_bytes())));
-    scene.world.unwinder =
-        FramehopUnwinder::with_maps(scene.world.memory.clone(), scene.world.files.clone(), 1, source);
+    scene.world.unwinder = FramehopUnwinder::with_maps(
+        scene.world.memory.clone(),
+        scene.world.files.clone(),
+        1,
+        source,
+    );
     scene.world.unwinder.follows_exec();
     scene.world.unwinder.revalidate(true, false);
     let begin = scene.begin;
