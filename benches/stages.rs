@@ -25,15 +25,15 @@ use sampletop::app::key::Key;
 use sampletop::app::{AppConfig, AppState, Effect, Input, READ_WITHIN};
 use sampletop::capture::blocked::StackReader;
 use sampletop::capture::ring;
-use sampletop::model::frame::{
+use sampletop::model::facts::recorder::{Limits, Recorder};
+use sampletop::model::facts::snapshot::{Health, Session, Snapshot, Target};
+use sampletop::model::facts::tables::{FrameKind, Location, Named};
+use sampletop::model::projection::project::Projector;
+use sampletop::model::projection::settings::{Range, Settings};
+use sampletop::model::vocabulary::frame::{
     Counters, Event, FileId, FrameCode, Look, Losses, Ns, RawFrame, RawName, SECOND, Seen,
     ThreadKey, Tick,
 };
-use sampletop::model::project::Projector;
-use sampletop::model::recorder::{Limits, Recorder};
-use sampletop::model::settings::{Range, Settings};
-use sampletop::model::snapshot::{Health, Session, Snapshot, Target};
-use sampletop::model::tables::{FrameKind, Location, Named};
 use sampletop::process::files::Files;
 use sampletop::process::memory::Memory;
 use sampletop::process::threads::{Doing, Tasks};

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use regex::Regex;
 
-use crate::model::diff::Per;
-use crate::model::redact::Key;
-use crate::model::settings::{Filter, Filters, Grouping, Metric, Range, Rename, RollUp, Settings};
+use crate::model::projection::settings::{
+    Filter, Filters, Grouping, Metric, Range, Rename, RollUp, Settings,
+};
+use crate::model::transform::diff::Per;
+use crate::model::transform::redact::Key;
 
 /// Environment variable with the key of `--redact`.
 pub const REDACT_KEY: &str = "SAMPLETOP_REDACT_KEY";

@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 use rustix::time::ClockId;
 
 use crate::capture::ring::Reader;
-use crate::model::frame::{Event, Ns, SECOND};
-use crate::model::recorder::{Former, Limits, Recorder, View};
-use crate::model::snapshot::{Health, Session, Snapshot, Target};
+use crate::model::facts::recorder::{Former, Limits, Recorder, View};
+use crate::model::facts::snapshot::{Health, Session, Snapshot, Target};
+use crate::model::vocabulary::frame::{Event, Ns, SECOND};
 use crate::runtimes::names::Names;
 use crate::symbols::Symbols;
 
@@ -460,7 +460,7 @@ impl OwnCpu {
 mod tests {
     use super::*;
     use crate::capture::ring;
-    use crate::model::frame::{Losses, Tick};
+    use crate::model::vocabulary::frame::{Losses, Tick};
 
     fn session() -> Session {
         Session {

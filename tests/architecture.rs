@@ -50,21 +50,21 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("capture", &["capture::ring", "unwinder", "runtimes", "process"]),
     ("capture::ring", &[]),
     // Go's table of functions names them for one, and describes their frames to the other.
-    ("symbols", &["process", "model::tables", "pclntab"]),
+    ("symbols", &["process", "model::facts::tables", "pclntab"]),
     ("unwinder", &["process", "pclntab"]),
     // Pure: it parses bytes.
     ("pclntab", &[]),
     // A runtime leaves frames for the unwinder, which knows it as `Generated` only.
-    ("runtimes", &["unwinder", "process", "model::tables"]),
+    ("runtimes", &["unwinder", "process", "model::facts::tables"]),
     // What a call waits for is decided in one place; `process` only finds out what is behind its
     // arguments.
-    ("process", &["model::waits"]),
+    ("process", &["model::projection::waits"]),
     // Pure: it names nobody.
     ("model", &[]),
 ];
 
 /// The vocabulary of a stack, the cleaning of foreign text, and the settings are everybody's words.
-const ANYONE: &[&str] = &["model::frame", "model::text", "config"];
+const ANYONE: &[&str] = &["model::vocabulary::frame", "model::vocabulary::text", "config"];
 
 /// Not even these for the pure part.
 const PURE: &str = "model";
@@ -202,6 +202,26 @@ fn dependencies() -> BTreeSet<String> {
         }
     }
     names
+}
+
+/// The rooms of `model`, each of which uses those before it only.
+const ROOMS: [&str; 4] = ["vocabulary", "facts", "projection", "transform"];
+
+#[test]
+fn rooms_of_the_model_use_only_those_before_them() {
+    let room = |path: &[String]| {
+        ROOMS.iter().position(|room| path.first().is_some_and(|m| m == PURE) && path[1] == *room)
+    };
+    let mut wrong = Vec::new();
+    for file in source().iter().filter(|file| file.place.len() > 1) {
+        let Some(from) = room(&file.place) else { continue };
+        for used in file.uses().iter().filter(|used| used.len() > 1) {
+            if room(used).is_some_and(|to| to > from) {
+                wrong.push(format!("{}: uses `{}`", file.path, used.join("::")));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "rooms that use a later one:\n  {}", wrong.join("\n  "));
 }
 
 #[test]
@@ -510,7 +530,9 @@ fn tokens(text: &str) -> Vec<String> {
 fn the_reader_of_source_reads_rust() {
     let text = r##"
         // use crate::comment;
-        use crate::model::{frame::{Ns, RawFrame}, text as words, settings};
+        use crate::model::vocabulary::frame::{Ns, RawFrame};
+        use crate::model::vocabulary::text as words;
+        use crate::model::projection::settings;
         pub(crate) fn f<'a>(x: &'a str) -> char { let _ = "crate::string \" unsafe"; let _ = r#"crate::"raw""#; '\'' }
         fn g() { crate::process::launch::go(); super::sibling::h() }
         #[cfg(test)]
@@ -522,10 +544,10 @@ fn the_reader_of_source_reads_rust() {
     uses.sort();
     let expected = [
         "crate::demo",
-        "crate::model::frame::Ns",
-        "crate::model::frame::RawFrame",
-        "crate::model::settings",
-        "crate::model::text",
+        "crate::model::projection::settings",
+        "crate::model::vocabulary::frame::Ns",
+        "crate::model::vocabulary::frame::RawFrame",
+        "crate::model::vocabulary::text",
         "crate::process::launch::go",
         "crate::tui::sibling::h",
         "crate::tui::tree::*",

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 use common::{Running, build};
-use sampletop::model::frame::Marker;
+use sampletop::model::vocabulary::frame::Marker;
 use sampletop::process::files::{FileKind, Files};
 use sampletop::process::maps::Maps;
 use sampletop::process::memory::Memory;

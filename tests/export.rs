@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use sampletop::config::Format;
 use sampletop::export;
-use sampletop::model::frame::{
+use sampletop::model::facts::recorder::{Limits, Recorder};
+use sampletop::model::facts::snapshot::{Health, Session, Snapshot, Target};
+use sampletop::model::facts::tables::{FrameKind, Location, Named, Tier};
+use sampletop::model::projection::settings::{Filter, Metric, Range, RollUp, Settings};
+use sampletop::model::vocabulary::frame::{
     Counters, Event, FileId, FrameCode, Look, Losses, Marker, Ns, RawFrame, RawName, SECOND, Seen,
     Syscall, ThreadKey, Tick,
 };
-use sampletop::model::recorder::{Limits, Recorder};
-use sampletop::model::settings::{Filter, Metric, Range, RollUp, Settings};
-use sampletop::model::snapshot::{Health, Session, Snapshot, Target};
-use sampletop::model::tables::{FrameKind, Location, Named, Tier};
 use serde_json::Value;
 
 const MS: Ns = 1_000_000;
@@ -298,7 +298,7 @@ fn filters_and_grouping_are_those_of_the_settings() {
     settings.filters.min_percent = Filter::set(99.0);
     settings.metric = Metric::Cpu;
     settings.roll_up = RollUp::Line;
-    settings.grouping = sampletop::model::settings::Grouping::Thread;
+    settings.grouping = sampletop::model::projection::settings::Grouping::Thread;
     let profile = json(&settings);
     assert_eq!((&profile["metric"], &profile["rolled_up"]), (&"cpu".into(), &"line".into()));
     assert_eq!(

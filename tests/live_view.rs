@@ -9,7 +9,7 @@ use common::{Running, build};
 use pty::Session;
 use sampletop::config::Format;
 use sampletop::export;
-use sampletop::model::settings::{Range, Settings};
+use sampletop::model::projection::settings::{Range, Settings};
 
 fn demo(args: &[&str], rows: u16, columns: u16) -> (Session, tempfile::TempDir) {
     let dir = tempfile::tempdir().expect("a folder");

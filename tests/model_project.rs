@@ -5,15 +5,17 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use regex::Regex;
-use sampletop::model::frame::{
+use sampletop::model::facts::recorder::{Limits, Recorder};
+use sampletop::model::facts::snapshot::{Health, Session, Snapshot};
+use sampletop::model::facts::tables::{FrameKind, Location, Named};
+use sampletop::model::projection::project::{Projection, Projector, Totals, project};
+use sampletop::model::projection::settings::{
+    Filter, Filters, Grouping, Metric, Range, RollUp, Settings,
+};
+use sampletop::model::vocabulary::frame::{
     Counters, Event, FileId, FrameCode, Look, Losses, Ns, RawFrame, RawName, SECOND, Seen, Syscall,
     ThreadKey, Tick,
 };
-use sampletop::model::project::{Projection, Projector, Totals, project};
-use sampletop::model::recorder::{Limits, Recorder};
-use sampletop::model::settings::{Filter, Filters, Grouping, Metric, Range, RollUp, Settings};
-use sampletop::model::snapshot::{Health, Session, Snapshot};
-use sampletop::model::tables::{FrameKind, Location, Named};
 
 const MS: Ns = 1_000_000;
 const START: Ns = 5 * SECOND;

@@ -16,11 +16,11 @@ use proptest::prelude::*;
 use prost::Message;
 use sampletop::config::Format;
 use sampletop::export::pprof::proto::Profile;
-use sampletop::model::project::{Projection, project};
-use sampletop::model::settings::{Filter, Metric, Range, RollUp, Settings};
-use sampletop::model::snapshot::Snapshot;
-use sampletop::model::state::State;
-use sampletop::model::tables::Location;
+use sampletop::model::facts::snapshot::Snapshot;
+use sampletop::model::facts::tables::Location;
+use sampletop::model::projection::project::{Projection, project};
+use sampletop::model::projection::settings::{Filter, Metric, Range, RollUp, Settings};
+use sampletop::model::vocabulary::state::State;
 use sampletop::{export, import};
 use serde_json::Value;
 
@@ -79,7 +79,7 @@ fn top(file: &str, kind: &str, dir: &Path) -> Flat {
 
 /// By the projection; functions of one name in several modules are one, as they are for pprof.
 fn flat(projection: &Projection, metric: Metric) -> Flat {
-    let signed = |totals: &sampletop::model::project::Totals| match metric {
+    let signed = |totals: &sampletop::model::projection::project::Totals| match metric {
         Metric::Wall => totals.wall_ns as i64,
         Metric::Cpu => totals.cpu_ns as i64,
         Metric::Off => totals.wall_ns as i64 - totals.cpu_ns as i64,

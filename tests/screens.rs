@@ -22,9 +22,9 @@ use ratatui::style::Modifier;
 use sampletop::app::key::{Key, Mouse, MouseKind};
 use sampletop::app::{AppConfig, AppState, Effect, Input, ProcessRow, Request, Severity};
 use sampletop::config::Screen;
-use sampletop::model::frame::SECOND;
-use sampletop::model::project::Projector;
-use sampletop::model::snapshot::Snapshot;
+use sampletop::model::facts::snapshot::Snapshot;
+use sampletop::model::projection::project::Projector;
+use sampletop::model::vocabulary::frame::SECOND;
 use sampletop::tui::theme::Theme;
 
 struct Live {

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use sampletop::model::frame::{FileId, FrameCode, RawFrame};
-use sampletop::model::tables::{FrameKind, Location, Tier};
+use sampletop::model::facts::tables::{FrameKind, Location, Tier};
+use sampletop::model::vocabulary::frame::{FileId, FrameCode, RawFrame};
 use sampletop::process::files::{FileKind, Files, MappedFile};
 use sampletop::symbols::{SearchPath, Symbols};
 

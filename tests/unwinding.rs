@@ -8,7 +8,7 @@ mod support;
 use std::collections::BTreeMap;
 
 use common::{Running, build};
-use sampletop::model::frame::{Marker, RawFrame};
+use sampletop::model::vocabulary::frame::{Marker, RawFrame};
 use sampletop::process::files::Files;
 use sampletop::process::maps::Maps;
 #[cfg(feature = "libunwind")]

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::process::Command;
 
 use common::Running;
-use sampletop::model::frame::{Syscall, ThreadKey};
-use sampletop::model::waits::{Asked, Lock};
+use sampletop::model::projection::waits::{Asked, Lock};
+use sampletop::model::vocabulary::frame::{Syscall, ThreadKey};
 use sampletop::process::threads::{Doing, Tasks};
 use sampletop::process::waits::Waits;
 use serde_json::Value;

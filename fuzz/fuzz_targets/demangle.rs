@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sampletop::model::text::NAME_CAP;
+use sampletop::model::vocabulary::text::NAME_CAP;
 use sampletop::symbols::readable;
 use sampletop_fuzz::{assert_clean, within};
 

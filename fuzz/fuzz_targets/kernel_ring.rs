@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt;
 
 use libfuzzer_sys::fuzz_target;
 use sampletop::capture::kernel_ring::{KERNEL_FRAMES, KernelRing, Record};
-use sampletop::model::frame::{FrameCode, Marker, RawFrame};
+use sampletop::model::vocabulary::frame::{FrameCode, Marker, RawFrame};
 use sampletop_fuzz::{Input, within};
 
 const PAGE: u64 = 4096;

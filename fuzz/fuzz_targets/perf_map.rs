@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use libfuzzer_sys::fuzz_target;
 use rustix::fs::{MemfdFlags, memfd_create};
-use sampletop::model::text::NAME_CAP;
+use sampletop::model::vocabulary::text::NAME_CAP;
 use sampletop::process::maps::Maps;
 use sampletop::runtimes::names::Names;
 use sampletop::runtimes::perf_map::PerfMap;

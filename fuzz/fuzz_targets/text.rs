@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sampletop::model::text::{NAME_CAP, clean, clean_bytes};
+use sampletop::model::vocabulary::text::{NAME_CAP, clean, clean_bytes};
 use sampletop_fuzz::{Input, assert_clean, within};
 
 fuzz_target!(|data: &[u8]| {

@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use libfuzzer_sys::fuzz_target;
-use sampletop::model::frame::{FrameCode, RawFrame};
+use sampletop::model::vocabulary::frame::{FrameCode, RawFrame};
 use sampletop::process::files::Files;
 use sampletop::process::maps::Maps;
 use sampletop::process::memory::ReadMemory;

@@ -18,8 +18,8 @@ pub mod sessions;
 pub use sampletop::process;
 
 use sampletop::config::Format;
-use sampletop::model::tables::FrameId;
-use sampletop::model::text::NAME_CAP;
+use sampletop::model::facts::tables::FrameId;
+use sampletop::model::vocabulary::text::NAME_CAP;
 use sampletop::symbols::{Spot, Step};
 
 /// The sections of debug info that names are read from.

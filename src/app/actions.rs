@@ -9,8 +9,8 @@ use super::picker::Refusal;
 use super::prompt::{self, Ask, Prompt, Question};
 use super::view::View;
 use super::{AppState, Overlay};
-use crate::model::settings::{Grouping, Metric, Range, RollUp, SortColumn};
-use crate::model::tables::FrameKind;
+use crate::model::facts::tables::FrameKind;
+use crate::model::projection::settings::{Grouping, Metric, Range, RollUp, SortColumn};
 
 impl AppState {
     pub(super) fn act(&mut self, action: Action) -> Vec<Effect> {

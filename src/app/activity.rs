@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use crate::model::frame::{Ns, SECOND};
-use crate::model::settings::Range;
-use crate::model::snapshot::Snapshot;
-use crate::model::state::State;
+use crate::model::facts::snapshot::Snapshot;
+use crate::model::projection::settings::Range;
+use crate::model::vocabulary::frame::{Ns, SECOND};
+use crate::model::vocabulary::state::State;
 
 /// Seconds that are remembered: as far back as history has buckets of one second.
 pub const SECONDS: usize = 600;

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::key::{Key, Mouse};
 use crate::config::Screen;
-use crate::model::project::{Projection, Projector};
-use crate::model::settings::Settings;
-use crate::model::snapshot::Snapshot;
-use crate::model::waits::{Answer, Asked};
+use crate::model::facts::snapshot::Snapshot;
+use crate::model::projection::project::{Projection, Projector};
+use crate::model::projection::settings::Settings;
+use crate::model::projection::waits::{Answer, Asked};
 
 /// How the view starts.
 #[derive(Clone, Debug)]

@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use super::rows::What;
 use super::view::View;
-use crate::model::frame::{Ns, ThreadKey};
-use crate::model::project::{Confidence, confidence, internal_name, is_of};
-use crate::model::snapshot::{Snapshot, ThreadNow};
-use crate::model::state::State;
-use crate::model::tables::{FrameId, FrameKind, Location};
-use crate::model::waits::{Asked, Facts, WaitsFor, describe, summary};
+use crate::model::facts::snapshot::{Snapshot, ThreadNow};
+use crate::model::facts::tables::{FrameId, FrameKind, Location};
+use crate::model::projection::project::{Confidence, confidence, is_of};
+use crate::model::projection::waits::{Asked, Facts, WaitsFor, describe, summary};
+use crate::model::vocabulary::frame::{Ns, ThreadKey};
+use crate::model::vocabulary::state::State;
+use crate::model::vocabulary::thread_names::internal_name;
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct Explanation {

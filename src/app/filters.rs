@@ -4,7 +4,7 @@ use regex::Regex;
 
 use super::key::Key;
 use super::line_edit::LineEdit;
-use crate::model::settings::{Filter, Filters, pattern};
+use crate::model::projection::settings::{Filter, Filters, pattern};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Field {

@@ -95,7 +95,7 @@ mod tests {
             .iter()
             .filter_map(|l| if let Line::Entry(word, _) = l { Some(word.clone()) } else { None })
             .collect();
-        for state in crate::model::state::State::ALL {
+        for state in crate::model::vocabulary::state::State::ALL {
             assert_eq!(
                 entries.iter().filter(|e| *e == state.word()).count(),
                 1,

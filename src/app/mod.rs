@@ -41,10 +41,10 @@ use picker::Picker;
 use prompt::{Ask, Prompt};
 use view::View;
 
-use crate::model::frame::Ns;
-use crate::model::settings::Range;
-use crate::model::snapshot::Snapshot;
-use crate::model::waits::Asked;
+use crate::model::facts::snapshot::Snapshot;
+use crate::model::projection::settings::Range;
+use crate::model::projection::waits::Asked;
+use crate::model::vocabulary::frame::Ns;
 
 /// What lies over the view and takes its keys.
 #[derive(Clone, PartialEq, Debug)]
@@ -93,7 +93,7 @@ impl AppState {
     pub fn new(config: AppConfig) -> AppState {
         let window = match config.settings.range {
             Range::Rolling(window) => window,
-            Range::Cumulative { .. } => 30 * crate::model::frame::SECOND,
+            Range::Cumulative { .. } => 30 * crate::model::vocabulary::frame::SECOND,
         };
         AppState {
             width: 80,
@@ -209,7 +209,7 @@ impl AppState {
     }
 
     /// What is shown, and how.
-    pub fn settings(&self) -> &crate::model::settings::Settings {
+    pub fn settings(&self) -> &crate::model::projection::settings::Settings {
         &self.view.settings
     }
 

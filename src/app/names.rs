@@ -3,8 +3,8 @@
 
 use std::borrow::Cow;
 
-use crate::model::settings::RollUp;
-use crate::model::tables::{FrameKind, Location};
+use crate::model::facts::tables::{FrameKind, Location};
+use crate::model::projection::settings::RollUp;
 
 /// `alloc::vec::Vec<T>::push` -> `Vec::push`; `app::Pool::run::{closure#0}` ->
 /// `Pool::run::{closure#0}`; `<core::slice::Iter<T> as Iterator>::next` -> `Iter::next`;

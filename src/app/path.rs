@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::model::project::{Group, Projection};
-use crate::model::settings::{Grouping, RollUp, Settings};
-use crate::model::tables::{FrameKind, Location};
+use crate::model::facts::tables::{FrameKind, Location};
+use crate::model::projection::project::{Group, Projection};
+use crate::model::projection::settings::{Grouping, RollUp, Settings};
 
-/// What makes a row the same row after the next snapshot: what [`crate::model::project`] tells rows
+/// What makes a row the same row after the next snapshot: what [`crate::model::projection::project`] tells rows
 /// apart by.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RowKey {

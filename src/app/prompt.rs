@@ -5,8 +5,8 @@ use std::time::Duration;
 use regex::Regex;
 
 use super::line_edit::LineEdit;
-use crate::model::frame::Ns;
-use crate::model::settings::{Range, pattern};
+use crate::model::projection::settings::{Range, pattern};
+use crate::model::vocabulary::frame::Ns;
 
 /// What is asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -94,7 +94,7 @@ pub fn search_pattern(text: &str) -> Result<Regex, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::frame::SECOND;
+    use crate::model::vocabulary::frame::SECOND;
 
     #[test]
     fn intervals() {

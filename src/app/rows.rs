@@ -1,8 +1,10 @@
 //! A projection -> the rows of the tree that are on view: what is expanded, with chains of calls
 //! folded together.
 
-use crate::model::project::{Ordered, Projection, Siblings, Totals, is_drawn, swallowed_by};
-use crate::model::settings::Settings;
+use crate::model::projection::project::{
+    Ordered, Projection, Siblings, Totals, is_drawn, swallowed_by,
+};
+use crate::model::projection::settings::Settings;
 
 use super::path::{Branch, Expanded, GroupKey};
 

@@ -11,14 +11,14 @@ use super::event::Request;
 use super::list::{List, Step};
 use super::path::{Expanded, Path, RowKey};
 use super::rows::{Fold, Row, Tree, What, is_shown};
-use crate::model::frame::{SECOND, ThreadKey};
-use crate::model::project::{
+use crate::model::facts::snapshot::Snapshot;
+use crate::model::facts::tables::Location;
+use crate::model::projection::project::{
     Method, Ordered, Projection, Siblings, Totals, heaviest, hottest_group, hottest_path,
 };
-use crate::model::settings::Settings;
-use crate::model::snapshot::Snapshot;
-use crate::model::tables::Location;
-use crate::model::waits::Answer;
+use crate::model::projection::settings::Settings;
+use crate::model::projection::waits::Answer;
+use crate::model::vocabulary::frame::{SECOND, ThreadKey};
 
 /// For so long after the start the hottest path is looked for again with every snapshot, until a
 /// key says otherwise.

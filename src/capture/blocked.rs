@@ -2,7 +2,7 @@
 //! to it.
 
 use crate::capture::schedule::now;
-use crate::model::frame::{Marker, Ns, RawFrame};
+use crate::model::vocabulary::frame::{Marker, Ns, RawFrame};
 use crate::process::maps::Maps;
 use crate::process::memory::{Memory, ReadMemory};
 use crate::unwinder::{Registers, StackBytes, Unwinder, Walk};

@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::model::frame::{Ns, SECOND};
+use crate::model::vocabulary::frame::{Ns, SECOND};
 
 /// The bound, and the CPU time that counts beside the sampler's.
 #[derive(Clone, Debug)]

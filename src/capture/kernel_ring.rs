@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use perf_event_open_sys::bindings as sys;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use crate::model::frame::{FrameCode, Marker, Ns, RawFrame};
+use crate::model::vocabulary::frame::{FrameCode, Marker, Ns, RawFrame};
 use crate::unwinder::Registers;
 
 /// What every sample of ours carries, in the order in which the kernel writes it.

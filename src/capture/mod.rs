@@ -28,7 +28,7 @@ use crate::capture::governor::Overhead;
 use crate::capture::sampler::{Core, Parts};
 use crate::capture::schedule::now;
 use crate::config::{CaptureChoice, UnwinderChoice};
-use crate::model::frame::Ns;
+use crate::model::vocabulary::frame::Ns;
 use crate::process::files::Files;
 use crate::process::memory::Memory;
 use crate::process::privileges;

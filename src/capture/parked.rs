@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Unbounded};
 
-use crate::model::frame::{Ns, SECOND};
+use crate::model::vocabulary::frame::{Ns, SECOND};
 
 /// A thread that has been seen waiting, unmoved, for so long is parked.
 pub const PARKED_AFTER: Ns = SECOND / 4;

@@ -26,7 +26,7 @@ use crate::capture::perf::event::{
 };
 use crate::capture::perf::reports::{CpuReports, Reports};
 use crate::capture::schedule::{Random, now};
-use crate::model::frame::{Ns, SECOND};
+use crate::model::vocabulary::frame::{Ns, SECOND};
 use crate::process::generations::CodeMapping;
 
 /// All rings together, bytes.

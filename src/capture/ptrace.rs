@@ -24,7 +24,7 @@ use rustc_hash::FxHashSet;
 
 use crate::capture::blocked::StackReader;
 use crate::capture::schedule::{now, thread_cpu};
-use crate::model::frame::{Ns, RawFrame};
+use crate::model::vocabulary::frame::{Ns, RawFrame};
 use crate::process::memory::Memory;
 use crate::process::threads::Tasks;
 use crate::unwinder::{Registers, Walk};

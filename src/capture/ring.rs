@@ -12,7 +12,7 @@
 use ringbuf::traits::{Consumer, Observer, Producer, Split};
 use ringbuf::{HeapCons, HeapProd, HeapRb};
 
-use crate::model::frame::{
+use crate::model::vocabulary::frame::{
     Counters, Event, Look, Losses, Ns, RawFrame, RawName, Seen, Syscall, ThreadKey, Tick,
 };
 

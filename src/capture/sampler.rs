@@ -32,7 +32,7 @@ use crate::capture::sampler::process::Process;
 use crate::capture::schedule::{Random, Schedule, now};
 use crate::capture::way::{self, Setting, Way};
 use crate::capture::{Control, Plan, Status, Walkers};
-use crate::model::frame::{Event, Losses, Ns, SECOND, Tick};
+use crate::model::vocabulary::frame::{Event, Losses, Ns, SECOND, Tick};
 use crate::process::target::{AttachError, Target};
 use crate::process::threads::{Descriptors, process_cpu, raise_descriptor_limit};
 

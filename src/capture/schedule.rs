@@ -3,7 +3,7 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 
-use crate::model::frame::{Ns, SECOND};
+use crate::model::vocabulary::frame::{Ns, SECOND};
 
 /// splitmix64: enough to keep ticks and periods out of step with the target.
 pub struct Random(u64);

@@ -9,7 +9,7 @@
 //! The clock adds up the counters of all threads, 125 ns for each where they lie in no cache; a
 //! look at a thread is 600 to 1,400. So it is asked as often as each would have its turn.
 
-use crate::model::frame::Ns;
+use crate::model::vocabulary::frame::Ns;
 
 /// Differences in a row that are an answer.
 const DOUBTS: u32 = 2;

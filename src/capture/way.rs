@@ -6,7 +6,7 @@ use crate::capture::perf::{self, Perf};
 use crate::capture::ptrace;
 use crate::capture::schedule::now;
 use crate::config::CaptureChoice;
-use crate::model::frame::Ns;
+use crate::model::vocabulary::frame::Ns;
 use crate::process::target::{AttachError, Target, witness};
 use crate::process::threads::{ReadError, Tasks};
 

@@ -11,10 +11,10 @@ use crate::config::{
     self, CaptureChoice, Config, Format, Given, Kept, Mode, Output, Redact, Reports, Sampling,
     Screen, TargetSpec, UnwinderChoice, Wanted, Workload,
 };
-use crate::model::diff::Per;
-use crate::model::frame::Ns;
-use crate::model::redact::Key;
-use crate::model::settings::{Filter, Filters, Metric, Range, RollUp, Settings};
+use crate::model::projection::settings::{Filter, Filters, Metric, Range, RollUp, Settings};
+use crate::model::transform::diff::Per;
+use crate::model::transform::redact::Key;
+use crate::model::vocabulary::frame::Ns;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 

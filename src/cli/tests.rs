@@ -9,9 +9,9 @@ use super::*;
 use crate::config::{
     CaptureChoice, Format, Kept, Push, Reports, Secret, TargetSpec, Token, Wanted, Workload,
 };
-use crate::model::diff::Per;
-use crate::model::frame::SECOND;
-use crate::model::settings::{Grouping, Metric, Range, RollUp};
+use crate::model::projection::settings::{Grouping, Metric, Range, RollUp};
+use crate::model::transform::diff::Per;
+use crate::model::vocabulary::frame::SECOND;
 
 const TERMINAL: Surroundings = Surroundings {
     stdout_is_terminal: true,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use regex::Regex;
 
-use crate::model::settings::{Grouping, Rename, pattern};
+use crate::model::projection::settings::{Grouping, Rename, pattern};
 
 /// As a FILE: standard output.
 pub const STDOUT: &str = "-";
@@ -152,6 +152,6 @@ pub fn prefixes(texts: &[String]) -> Result<Vec<String>, String> {
 pub fn shown(text: &str) -> String {
     match text.is_empty() {
         true => "''".into(),
-        false => crate::model::text::clean(text, 60).into_owned(),
+        false => crate::model::vocabulary::text::clean(text, 60).into_owned(),
     }
 }

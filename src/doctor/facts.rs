@@ -9,7 +9,7 @@ use rustix::thread::CapabilitySet;
 use crate::capture::bpf::Bpf;
 use crate::capture::perf::Scope;
 use crate::capture::{perf, ptrace, way};
-use crate::model::text;
+use crate::model::vocabulary::text;
 use crate::process::privileges;
 use crate::process::target::{self, AttachError, Status, Target, witness};
 use crate::process::threads::Tasks;

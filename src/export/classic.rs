@@ -17,11 +17,11 @@ use std::io::{self, Write};
 use jiff::Timestamp;
 
 use super::{FRAMELESS, dates};
-use crate::model::frame::Ns;
-use crate::model::project::{Group, Projection, project};
-use crate::model::settings::{Metric, RollUp, Settings};
-use crate::model::snapshot::Snapshot;
-use crate::model::tables::{FrameKind, Location, Tier};
+use crate::model::facts::snapshot::Snapshot;
+use crate::model::facts::tables::{FrameKind, Location, Tier};
+use crate::model::projection::project::{Group, Projection, project};
+use crate::model::projection::settings::{Metric, RollUp, Settings};
+use crate::model::vocabulary::frame::Ns;
 
 /// Columns before the figures.
 const WIDTH: usize = 150;
@@ -195,7 +195,7 @@ fn millis(ns: Ns) -> u64 {
 mod tests {
     use super::*;
     use crate::export::fixture::{self, MS, ran};
-    use crate::model::project::{Totals, by_hand};
+    use crate::model::projection::project::{Totals, by_hand};
 
     fn java(function: &str, line: u32) -> Location {
         let file = function.split('.').rev().nth(1).map(|class| format!("{class}.java").into());

@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 
-use crate::model::frame::Ns;
-use crate::model::snapshot::Session;
+use crate::model::facts::snapshot::Session;
+use crate::model::vocabulary::frame::Ns;
 
 /// `at` (CLOCK_MONOTONIC) as ns since 1970, by the session's one pair of clocks.
 pub fn unix_ns(session: &Session, at: Ns) -> i128 {

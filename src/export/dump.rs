@@ -9,10 +9,10 @@ use serde::Serialize;
 use super::ascii::fit;
 use super::text::{Page, WIDTH, head, place};
 use super::{dates, json};
-use crate::model::frame::{Ns, ThreadKey, ThreadKind};
-use crate::model::snapshot::{Session, Target};
-use crate::model::state::State;
-use crate::model::tables::Location;
+use crate::model::facts::snapshot::{Session, Target};
+use crate::model::facts::tables::Location;
+use crate::model::vocabulary::frame::{Ns, ThreadKey, ThreadKind};
+use crate::model::vocabulary::state::State;
 
 /// Columns of threads' names: what the kernel keeps of one, and as much of a runtime's as leaves
 /// room for what is waited for.

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::fs::{Access, AtFlags, FileType, Gid, Mode, OFlags, Uid};
 
-use crate::model::text::clean;
+use crate::model::vocabulary::text::clean;
 
 /// Only the owner reads a profile: it tells paths and names of the target.
 pub(super) const MODE: Mode = Mode::RUSR.union(Mode::WUSR);

@@ -16,12 +16,12 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::model::frame::Ns;
-use crate::model::project::{Projection, Projector, Totals, project};
-use crate::model::settings::{Metric, Range, Settings};
-use crate::model::snapshot::Snapshot;
-use crate::model::state::State;
-use crate::model::tables::{FrameKind, Location};
+use crate::model::facts::snapshot::Snapshot;
+use crate::model::facts::tables::{FrameKind, Location};
+use crate::model::projection::project::{Projection, Projector, Totals, project};
+use crate::model::projection::settings::{Metric, Range, Settings};
+use crate::model::vocabulary::frame::Ns;
+use crate::model::vocabulary::state::State;
 
 use super::trees::{self, Step};
 use super::{FRAMELESS, dates, text};

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use crate::model::facts::History;
-use crate::model::frame::{Losses, SECOND};
-use crate::model::project::{Projection, Totals, by_hand};
-use crate::model::snapshot::{Health, Session, Snapshot, Target};
-use crate::model::state::State;
-use crate::model::tables::{FrameKind, Location, Tables};
+use crate::model::facts::history::History;
+use crate::model::facts::snapshot::{Health, Session, Snapshot, Target};
+use crate::model::facts::tables::{FrameKind, Location, Tables};
+use crate::model::projection::project::{Projection, Totals, by_hand};
+use crate::model::vocabulary::frame::{Losses, SECOND};
+use crate::model::vocabulary::state::State;
 
 pub const MS: u64 = 1_000_000;
 /// CLOCK_MONOTONIC of the session's start.

@@ -8,10 +8,10 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-use crate::model::project::{Node, Projection, project};
-use crate::model::settings::{RollUp, Settings};
-use crate::model::snapshot::Snapshot;
-use crate::model::tables::{FrameKind, Location};
+use crate::model::facts::snapshot::Snapshot;
+use crate::model::facts::tables::{FrameKind, Location};
+use crate::model::projection::project::{Node, Projection, project};
+use crate::model::projection::settings::{RollUp, Settings};
 
 use super::FRAMELESS;
 

@@ -19,11 +19,11 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::model::project::{Projection, Totals, project};
-use crate::model::settings::Settings;
-use crate::model::snapshot::Snapshot;
-use crate::model::state::State;
-use crate::model::tables::{FrameKind, Location};
+use crate::model::facts::snapshot::Snapshot;
+use crate::model::facts::tables::{FrameKind, Location};
+use crate::model::projection::project::{Projection, Totals, project};
+use crate::model::projection::settings::Settings;
+use crate::model::vocabulary::state::State;
 
 use super::trees::{self, Functions, Step};
 use super::{FRAMELESS, text};

@@ -15,11 +15,11 @@ use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 
-use crate::model::project::{Group, Node, Ordered, Projection, Totals, project};
-use crate::model::settings::{Filter, Range, Settings};
-use crate::model::snapshot::{Health, Snapshot, Target};
-use crate::model::state::State;
-use crate::model::tables::{FrameKind, Location, Tables};
+use crate::model::facts::snapshot::{Health, Snapshot, Target};
+use crate::model::facts::tables::{FrameKind, Location, Tables};
+use crate::model::projection::project::{Group, Node, Ordered, Projection, Totals, project};
+use crate::model::projection::settings::{Filter, Range, Settings};
+use crate::model::vocabulary::state::State;
 
 use super::{FRAMELESS, dates};
 
@@ -353,7 +353,7 @@ struct ThreadLine<'a> {
 
 impl<'a> GroupHead<'a> {
     fn new(group: &'a Group) -> GroupHead<'a> {
-        let thread = |t: &'a crate::model::project::GroupThread| ThreadLine {
+        let thread = |t: &'a crate::model::projection::project::GroupThread| ThreadLine {
             pid: t.thread.pid,
             tid: t.thread.tid,
             name: &t.name,

@@ -24,8 +24,8 @@
 use std::io::{self, Write};
 
 use crate::config::Format;
-use crate::model::settings::{Grouping, Rename, Settings};
-use crate::model::snapshot::{Snapshot, Target};
+use crate::model::facts::snapshot::{Snapshot, Target};
+use crate::model::projection::settings::{Grouping, Rename, Settings};
 use crate::saved;
 
 mod ascii;

@@ -12,10 +12,10 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::model::project::{Projection, project};
-use crate::model::settings::{Metric, Settings};
-use crate::model::snapshot::Snapshot;
-use crate::model::tables::Location;
+use crate::model::facts::snapshot::Snapshot;
+use crate::model::facts::tables::Location;
+use crate::model::projection::project::{Projection, project};
+use crate::model::projection::settings::{Metric, Settings};
 
 use super::FRAMELESS;
 use super::trees::{self, Functions, Step};

@@ -11,10 +11,10 @@ use std::io::{self, Write};
 use inferno::flamegraph::color::{BackgroundColor, Color, PaletteMap};
 use inferno::flamegraph::{self, Options, TextTruncateDirection};
 
-use crate::model::project::{Group, Ordered, Projection, project};
-use crate::model::settings::Settings;
-use crate::model::snapshot::Snapshot;
-use crate::model::tables::FrameKind;
+use crate::model::facts::snapshot::Snapshot;
+use crate::model::facts::tables::FrameKind;
+use crate::model::projection::project::{Group, Ordered, Projection, project};
+use crate::model::projection::settings::Settings;
 
 use super::trees::{self, Step};
 use super::{FRAMELESS, folded};

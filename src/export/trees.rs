@@ -4,10 +4,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::model::project::{Group, Ordered, Projection};
-use crate::model::settings::{Metric, Settings};
-use crate::model::snapshot::Snapshot;
-use crate::model::tables::Location;
+use crate::model::facts::snapshot::Snapshot;
+use crate::model::facts::tables::Location;
+use crate::model::projection::project::{Group, Ordered, Projection};
+use crate::model::projection::settings::{Metric, Settings};
 
 use super::dates;
 

@@ -17,13 +17,13 @@ use std::time::{Duration, Instant};
 use crate::config::{Config, Format, TargetSpec};
 use crate::export;
 use crate::export::dump::{Dump, DumpThread};
-use crate::model::frame::{Marker, Ns, ThreadKey, ThreadKind};
-use crate::model::redact::Redactor;
-use crate::model::settings::Filters;
-use crate::model::snapshot::{Snapshot, Target};
-use crate::model::tables::{FrameKind, Location};
-use crate::model::text::clean;
-use crate::model::waits::{Answer, Asked};
+use crate::model::facts::snapshot::{Snapshot, Target};
+use crate::model::facts::tables::{FrameKind, Location};
+use crate::model::projection::settings::Filters;
+use crate::model::projection::waits::{Answer, Asked};
+use crate::model::transform::redact::Redactor;
+use crate::model::vocabulary::frame::{Marker, Ns, ThreadKey, ThreadKind};
+use crate::model::vocabulary::text::clean;
 use stacks::{Stacks, is_young};
 
 /// How long an export waits for names that are still being loaded.

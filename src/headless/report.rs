@@ -8,7 +8,7 @@ use super::{Request, Source, Waited, is_empty, lost, nothing};
 use crate::config::{Config, Format, Kept, Reports};
 use crate::export;
 use crate::export::series::{Names, Series, is_directory};
-use crate::model::snapshot::{Snapshot, Target};
+use crate::model::facts::snapshot::{Snapshot, Target};
 use crate::push::{self, Origin, Pusher};
 
 /// The clock on the wall may be set: it is read again after so long. A process that ended, or came,

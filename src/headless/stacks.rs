@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::model::frame::{FrameCode, Marker, Ns, RawFrame, SECOND, ThreadKey};
-use crate::model::snapshot::{Snapshot, ThreadNow};
-use crate::model::tables::{StackId, Tables};
+use crate::model::facts::snapshot::{Snapshot, ThreadNow};
+use crate::model::facts::tables::{StackId, Tables};
+use crate::model::vocabulary::frame::{FrameCode, Marker, Ns, RawFrame, SECOND, ThreadKey};
 
 /// How long a running thread may take to be sampled, if it was there at the first tick.
 const SAMPLED_WITHIN: Duration = Duration::from_secs(1);
@@ -101,11 +101,13 @@ mod tests {
     use crate::config::Mode;
     use crate::headless::tests::{config, named};
     use crate::headless::{Progress, Source, Waited, dump};
-    use crate::model::frame::{Counters, Event, Look, Losses, RawName, Seen, Syscall, Tick};
-    use crate::model::recorder::{Limits, Recorder};
-    use crate::model::snapshot;
-    use crate::model::state::{RawState, State};
-    use crate::model::waits::{Answer, Asked};
+    use crate::model::facts::recorder::{Limits, Recorder};
+    use crate::model::facts::snapshot;
+    use crate::model::projection::waits::{Answer, Asked};
+    use crate::model::vocabulary::frame::{
+        Counters, Event, Look, Losses, RawName, Seen, Syscall, Tick,
+    };
+    use crate::model::vocabulary::state::{RawState, State};
 
     const SOON: Duration = Duration::from_millis(10);
     const LATER: Duration = Duration::from_millis(500);

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use super::*;
 use crate::config::{CaptureChoice, Kept, Mode, Output, Reports, Sampling, Screen, UnwinderChoice};
-use crate::model::frame::{
+use crate::model::facts::recorder::{Limits, Recorder};
+use crate::model::facts::snapshot::{Health, Session};
+use crate::model::projection::settings::{Range, Settings};
+use crate::model::vocabulary::frame::{
     Counters, Event, Look, Losses, Ns, RawFrame, RawName, SECOND, Seen, Syscall, Tick,
 };
-use crate::model::recorder::{Limits, Recorder};
-use crate::model::settings::{Range, Settings};
-use crate::model::snapshot::{Health, Session};
 
 /// 2026-01-02T03:04:05Z.
 const BEGIN: i128 = 1_767_323_045 * SECOND as i128;
@@ -184,7 +184,7 @@ impl Source for Fake {
 pub(super) fn named(title: &str, command: &str) -> Snapshot {
     let mut fake = Fake::new([]);
     let mut snapshot = Snapshot::clone(&fake.take().expect("there is one"));
-    let wanted = crate::model::snapshot::Wanted { title: title.into(), waits: true };
+    let wanted = crate::model::facts::snapshot::Wanted { title: title.into(), waits: true };
     snapshot.session = Arc::new(Session { wanted, ..Session::clone(&snapshot.session) });
     snapshot.targets =
         vec![Target { command: command.into(), ..snapshot.targets[0].clone() }].into();

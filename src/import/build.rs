@@ -5,16 +5,18 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::model::facts::{Fact, FactKey, History, Parts, Weights};
-use crate::model::frame::{FrameCode, Marker, Ns, RawFrame, RawName, ThreadKey, ThreadKind};
-use crate::model::interner::{Interner, MAX_STACKS};
-use crate::model::packed::Packed;
-use crate::model::project::ALL;
-use crate::model::settings::{Metric, Range, Settings};
-use crate::model::snapshot::{Health, Session, Snapshot, Wanted};
-use crate::model::state::{RawState, State};
-use crate::model::tables::{Location, NameId, Named, StackId};
-use crate::model::text::clean;
+use crate::model::facts::history::{Fact, FactKey, History, Parts, Weights};
+use crate::model::facts::interner::{Interner, MAX_STACKS};
+use crate::model::facts::packed::Packed;
+use crate::model::facts::snapshot::{Health, Session, Snapshot, Wanted};
+use crate::model::facts::tables::{Location, NameId, Named, StackId};
+use crate::model::projection::project::ALL;
+use crate::model::projection::settings::{Metric, Range, Settings};
+use crate::model::vocabulary::frame::{
+    FrameCode, Marker, Ns, RawFrame, RawName, ThreadKey, ThreadKind,
+};
+use crate::model::vocabulary::state::{RawState, State};
+use crate::model::vocabulary::text::clean;
 use crate::saved::Opened;
 
 /// Facts that are kept; the time of others goes to `(other)`.

@@ -2,11 +2,11 @@
 //! async-profiler (`collapsed`) and others. Nobody writes down what VALUE is a number of.
 
 use super::build::{About, Builder, Who, is_marker};
-use crate::model::facts::Weights;
-use crate::model::frame::RawFrame;
-use crate::model::state::State;
-use crate::model::tables::{FrameKind, Location, Tier};
-use crate::model::text::{NAME_CAP, clean_bytes};
+use crate::model::facts::history::Weights;
+use crate::model::facts::tables::{FrameKind, Location, Tier};
+use crate::model::vocabulary::frame::RawFrame;
+use crate::model::vocabulary::state::State;
+use crate::model::vocabulary::text::{NAME_CAP, clean_bytes};
 use crate::saved::Opened;
 
 /// ns that one of VALUE is taken for: it is what sampletop writes.
@@ -100,10 +100,10 @@ fn managed(name: &str) -> FrameKind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::frame::FrameCode;
-    use crate::model::project::project;
-    use crate::model::settings::Metric;
-    use crate::model::tables::FrameId;
+    use crate::model::facts::tables::FrameId;
+    use crate::model::projection::project::project;
+    use crate::model::projection::settings::Metric;
+    use crate::model::vocabulary::frame::FrameCode;
 
     fn opened(text: &str) -> Opened {
         read(text.as_bytes()).expect("stacks").expect("one value each")

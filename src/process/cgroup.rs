@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use crate::model::text;
+use crate::model::vocabulary::text;
 
 /// Bytes read of a file of /proc or a cgroup; normally far shorter.
 const FILE_MAX: u64 = 64 << 10;

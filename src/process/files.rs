@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use crate::model::frame::FileId;
+use crate::model::vocabulary::frame::FileId;
 
 /// What kind of thing is mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::model::frame::Ns;
+use crate::model::vocabulary::frame::Ns;
 use crate::process::maps::{Backing, Mapping, Maps};
 
 /// CLOCK_MONOTONIC, by which reports and stacks are dated.

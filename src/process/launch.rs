@@ -22,7 +22,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, Signal, WaitOptions};
 
 use crate::config::SECRETS;
-use crate::model::text;
+use crate::model::vocabulary::text;
 
 use super::held::{self, ChildOutput, ChildPlan, Stage, read_report};
 

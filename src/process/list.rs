@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-use crate::model::text;
+use crate::model::vocabulary::text;
 use crate::process::select::{Found, Processes};
 use crate::process::target::unix_ns_of;
 

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::model::frame::FileId;
+use crate::model::vocabulary::frame::FileId;
 use crate::process::files::{FileKind, Files, MappedFile};
 use crate::process::target;
 

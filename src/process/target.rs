@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, PidfdFlags};
 use rustix::time::ClockId;
 
-use crate::model::text;
+use crate::model::vocabulary::text;
 use crate::process::{cgroup, privileges};
 
 /// Why a process cannot be watched. `Display` is one sentence with the fix.

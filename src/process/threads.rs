@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use rustix::fs::{Dir, Mode, OFlags, openat};
 use rustix::io::Errno;
 
-use crate::model::frame::{Counters, Ns, RawName, SECOND, Syscall};
+use crate::model::vocabulary::frame::{Counters, Ns, RawName, SECOND, Syscall};
 
 /// Why a thread's file could not be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

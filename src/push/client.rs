@@ -13,7 +13,7 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use super::{protocol, resolve};
 use crate::config::{Push, Token};
 use crate::export::file;
-use crate::model::text::clean;
+use crate::model::vocabulary::text::clean;
 
 /// Who takes profiles.
 pub trait Server: Send {

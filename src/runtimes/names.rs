@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
 
-use crate::model::frame::{FrameCode, RawFrame, RawName};
-use crate::model::tables::{FrameKind, Location, Named};
+use crate::model::facts::tables::{FrameKind, Location, Named};
+use crate::model::vocabulary::frame::{FrameCode, RawFrame, RawName};
 
 /// Frames that are named; beyond, all are one.
 const NAMES_MAX: usize = 1_000_000;

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use crate::model::packed;
-use crate::model::text::clean;
+use crate::model::facts::packed;
+use crate::model::vocabulary::text::clean;
 
 /// The longest text that is kept, bytes: command lines, notices; names have
-/// [`crate::model::text::NAME_CAP`].
+/// [`crate::model::vocabulary::text::NAME_CAP`].
 const TEXT_CAP: usize = 16 << 10;
 
 #[derive(Default)]

@@ -4,16 +4,16 @@
 //! block  = count, (start, width, head)*, first columns*, second columns* ...
 //! ```
 //!
-//! Heads and columns are those of `model::packed`; the columns of all buckets stand together, which
+//! Heads and columns are those of `model::facts::packed`; the columns of all buckets stand together, which
 //! packs better. The cumulative table is written in pieces of the same form, which have no time.
 
 use std::io::{self, Write};
 
 use super::bytes::{LONGEST, Put, Take};
 use super::{Budget, kind};
-use crate::model::facts::{Fact, History, Parts};
-use crate::model::packed::{COLUMNS, Head, Packed};
-use crate::model::tables::Tables;
+use crate::model::facts::history::{Fact, History, Parts};
+use crate::model::facts::packed::{COLUMNS, Head, Packed};
+use crate::model::facts::tables::Tables;
 
 /// Thread time of all buckets, and of the cumulative table, ns: both together fit into 64 bits.
 const SUM_MAX: u64 = u64::MAX / 2;

@@ -28,9 +28,9 @@ use std::fmt;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use crate::model::settings::Settings;
-use crate::model::snapshot::Snapshot;
-use crate::model::text::clean;
+use crate::model::facts::snapshot::Snapshot;
+use crate::model::projection::settings::Settings;
+use crate::model::vocabulary::text::clean;
 
 pub use tables::LOST;
 pub use threads::shown as shown_argument;

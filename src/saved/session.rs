@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::bytes::{LONGEST, Put, Take};
 use super::{history, tables};
-use crate::model::frame::{Losses, Ns};
-use crate::model::snapshot::{Health, Session, Snapshot, Target, Wanted};
+use crate::model::facts::snapshot::{Health, Session, Snapshot, Target, Wanted};
+use crate::model::vocabulary::frame::{Losses, Ns};
 
 /// How much of everything there is in the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

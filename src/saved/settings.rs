@@ -3,10 +3,10 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::model::settings::{
+use crate::model::projection::settings::{
     Filter, Grouping, Metric, Range, Rename, RollUp, Settings, SortColumn, pattern,
 };
-use crate::model::text::clean;
+use crate::model::vocabulary::text::clean;
 
 pub fn write(settings: &Settings) -> Vec<u8> {
     let Settings {

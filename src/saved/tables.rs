@@ -11,13 +11,13 @@ use std::sync::Arc;
 
 use super::bytes::{Put, Take};
 use super::{Budget, kind};
-use crate::model::frame::{FrameCode, Marker, RawFrame, ThreadKind};
-use crate::model::interner::{MAX_NAMES, MAX_STACKS};
-use crate::model::state::FutexKind;
-use crate::model::tables::{
+use crate::model::facts::interner::{MAX_NAMES, MAX_STACKS};
+use crate::model::facts::tables::{
     FrameId, FrameKind, Location, NameId, Named, Parts, StackId, Tables, Tier,
 };
-use crate::model::text::{NAME_CAP, clean};
+use crate::model::vocabulary::frame::{FrameCode, Marker, RawFrame, ThreadKind};
+use crate::model::vocabulary::state::FutexKind;
+use crate::model::vocabulary::text::{NAME_CAP, clean};
 
 /// Called so: what a damaged file does not tell any more.
 pub const LOST: &str = "[lost from the file]";

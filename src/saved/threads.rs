@@ -5,10 +5,10 @@ use std::io::{self, Write};
 use super::bytes::{Put, Take};
 use super::tables::BLOCK;
 use super::{Budget, kind};
-use crate::model::frame::{Syscall, ThreadKey};
-use crate::model::snapshot::ThreadNow;
-use crate::model::state::{RawState, State};
-use crate::model::tables::{NameId, StackId, Tables};
+use crate::model::facts::snapshot::ThreadNow;
+use crate::model::facts::tables::{NameId, StackId, Tables};
+use crate::model::vocabulary::frame::{Syscall, ThreadKey};
+use crate::model::vocabulary::state::{RawState, State};
 
 pub fn write(threads: &[ThreadNow], out: &mut dyn Write) -> io::Result<()> {
     let mut block = Put::default();

@@ -16,9 +16,9 @@ use crate::app::{AppConfig, AppState, Effect, Input, ProcessRow, READ_WITHIN, Se
 use crate::config::{Config, Format, Given, TargetSpec, Wanted};
 use crate::export;
 use crate::headless::NAMES_WITHIN;
-use crate::model::settings::Settings;
-use crate::model::snapshot::Snapshot;
-use crate::model::waits::Answer as WaitsFor;
+use crate::model::facts::snapshot::Snapshot;
+use crate::model::projection::settings::Settings;
+use crate::model::projection::waits::Answer as WaitsFor;
 use crate::process::{fatal, list};
 use crate::reducer::{Asker, Publication};
 use crate::saved::Opened;

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 use crate::app::{Input, Request};
-use crate::model::project::Projector;
+use crate::model::projection::project::Projector;
 
 /// Newer facts alone are read again after so many times the CPU time of the last reading: 5 % of a
 /// core at most.
@@ -102,10 +102,10 @@ mod tests {
     use std::sync::mpsc::Receiver;
 
     use super::*;
-    use crate::model::facts::History;
-    use crate::model::settings::Settings;
-    use crate::model::snapshot::{Health, Session, Snapshot};
-    use crate::model::tables::Tables;
+    use crate::model::facts::history::History;
+    use crate::model::facts::snapshot::{Health, Session, Snapshot};
+    use crate::model::facts::tables::Tables;
+    use crate::model::projection::settings::Settings;
 
     fn request(number: u64, urgent: bool) -> Request {
         let session = Session {

@@ -4,7 +4,7 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use crate::model::waits::{Answer, Asked};
+use crate::model::projection::waits::{Answer, Asked};
 use crate::process::waits::Waits;
 
 /// Threads are looked at no more often than this.
@@ -93,8 +93,8 @@ pub fn look_once(batch: Vec<Asked>, timeout: Duration) -> Vec<Answer> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::frame::{Syscall, ThreadKey};
-    use crate::model::waits::Lock;
+    use crate::model::projection::waits::Lock;
+    use crate::model::vocabulary::frame::{Syscall, ThreadKey};
 
     /// A thread that is certainly not there (PID_MAX_LIMIT is 2^22).
     fn nobody(tid: u32) -> Asked {

@@ -18,10 +18,10 @@ use crate::capture::{Control, Plan, Sampler, Status};
 use crate::config::{Config, TargetSpec, Wanted};
 use crate::demo;
 use crate::headless::{NAMES_WITHIN, Progress, Request, Source, Waited};
-use crate::model::frame::{Ns, SECOND};
-use crate::model::recorder::Limits;
-use crate::model::snapshot::{self, Session, Snapshot};
-use crate::model::waits::{Answer, Asked};
+use crate::model::facts::recorder::Limits;
+use crate::model::facts::snapshot::{self, Session, Snapshot};
+use crate::model::projection::waits::{Answer, Asked};
+use crate::model::vocabulary::frame::{Ns, SECOND};
 use crate::process::files::Files;
 use crate::process::launch::{Launch, LaunchOutput};
 use crate::process::target::Target;
@@ -72,7 +72,7 @@ impl Aim {
             Wanted::Unit(name) => (name.clone(), "of the unit"),
             Wanted::Cgroup(path) => (path.to_string_lossy().into_owned(), "in the control group"),
         };
-        let title = crate::model::text::clean(&title, TITLE_MAX);
+        let title = crate::model::vocabulary::text::clean(&title, TITLE_MAX);
         let waits_for = format!("waiting for a process {kind} {title}");
         let title = Arc::from(&*title);
         let waits = wanted.waits();
@@ -320,8 +320,10 @@ fn session_facts(
     let uname = rustix::system::uname();
     Session {
         version: env!("CARGO_PKG_VERSION").into(),
-        host: crate::model::text::clean(&uname.nodename().to_string_lossy(), 256).into_owned(),
-        kernel: crate::model::text::clean(&uname.release().to_string_lossy(), 256).into_owned(),
+        host: crate::model::vocabulary::text::clean(&uname.nodename().to_string_lossy(), 256)
+            .into_owned(),
+        kernel: crate::model::vocabulary::text::clean(&uname.release().to_string_lossy(), 256)
+            .into_owned(),
         cores_milli,
         started,
         started_unix_ns: i128::from(realtime) - i128::from(ago),

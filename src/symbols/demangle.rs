@@ -6,7 +6,7 @@ use std::fmt::{self, Write};
 
 use cpp_demangle::{DemangleOptions, ParseOptions, Symbol};
 
-use crate::model::text::{NAME_CAP, clean};
+use crate::model::vocabulary::text::{NAME_CAP, clean};
 
 /// Longer symbols are shown as they are, cut: no demangler sees them.
 const MANGLED_CAP: usize = 16 << 10;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::model::text::{NAME_CAP, clean_bytes};
+use crate::model::vocabulary::text::{NAME_CAP, clean_bytes};
 use crate::pclntab::{ALIGNMENT, BEGINS, HEADER, Header, MODULE_TEXT, Table};
 
 use super::elf::{Elf, u32_at, u64_at};

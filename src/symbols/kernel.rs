@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use super::demangle::readable;
 use super::elf::{build_id_note, hex};
-use crate::model::tables::KERNEL;
-use crate::model::text::{NAME_CAP, clean};
+use crate::model::facts::tables::KERNEL;
+use crate::model::vocabulary::text::{NAME_CAP, clean};
 use crate::process::privileges;
 
 /// Text beyond this is not read (a kernel with many modules has some 15 MB).

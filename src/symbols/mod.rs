@@ -44,8 +44,8 @@ pub use self::demangle::readable;
 use self::names::FileNames;
 pub use self::names::{Spot, Step};
 use self::worker::{Shared, Worker};
-use crate::model::frame::RawFrame;
-use crate::model::tables::Named;
+use crate::model::facts::tables::Named;
+use crate::model::vocabulary::frame::RawFrame;
 use crate::process::files::Files;
 
 /// A name that was found.

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::kernel::Kernel;
-use crate::model::frame::{FileId, FrameCode, RawFrame};
-use crate::model::tables::{FrameKind, Location, Named};
-use crate::model::text::{NAME_CAP, clean_bytes};
+use crate::model::facts::tables::{FrameKind, Location, Named};
+use crate::model::vocabulary::frame::{FileId, FrameCode, RawFrame};
+use crate::model::vocabulary::text::{NAME_CAP, clean_bytes};
 use crate::process::files::{FileKind, Files, MappedFile};
 
 /// See [`super::Symbols::placeholder`].

@@ -8,7 +8,7 @@ use super::theme::Theme;
 use crate::app::AppState;
 use crate::app::explain::{Now, explain};
 use crate::app::names;
-use crate::model::state::State;
+use crate::model::vocabulary::state::State;
 
 /// Cells between two things on the line.
 const GAP: usize = 3;

@@ -10,10 +10,10 @@ use super::text::{Pen, average, cut_end, percent, short_span, width};
 use super::theme::Theme;
 use crate::app::AppState;
 use crate::app::layout::Layout;
-use crate::model::project::seconds_for_one_percent;
-use crate::model::settings::{Metric, Range};
-use crate::model::snapshot::{Snapshot, Target};
-use crate::model::state::State;
+use crate::model::facts::snapshot::{Snapshot, Target};
+use crate::model::projection::project::seconds_for_one_percent;
+use crate::model::projection::settings::{Metric, Range};
+use crate::model::vocabulary::state::State;
 
 /// As many of the four lines as the screen has room for; the history goes first.
 pub fn draw(buffer: &mut Buffer, area: Rect, layout: &Layout, app: &AppState, theme: &Theme) {

@@ -40,7 +40,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use crate::app::{AppState, Overlay};
-use crate::model::settings::Metric;
+use crate::model::projection::settings::Metric;
 use columns::Columns;
 use text::Pen;
 use theme::Theme;

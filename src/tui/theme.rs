@@ -6,10 +6,10 @@ use ratatui::style::{Color, Modifier, Style};
 
 use crate::app::Severity;
 use crate::config::Screen;
-use crate::model::frame::Ns;
-use crate::model::snapshot::Session;
-use crate::model::state::State;
-use crate::model::tables::FrameKind;
+use crate::model::facts::snapshot::Session;
+use crate::model::facts::tables::FrameKind;
+use crate::model::vocabulary::frame::Ns;
+use crate::model::vocabulary::state::State;
 
 /// How everything is drawn.
 #[derive(Clone, Debug)]

@@ -11,7 +11,7 @@ use super::theme::Theme;
 use crate::app::AppState;
 use crate::app::names;
 use crate::app::rows::{Fold, Row, What};
-use crate::model::tables::{FrameKind, Location};
+use crate::model::facts::tables::{FrameKind, Location};
 
 /// Cells of a name that indentation never takes.
 const NAME_LEAST: usize = 16;

@@ -6,7 +6,7 @@ pub mod libunwind;
 
 use rustc_hash::FxHashSet;
 
-use crate::model::frame::{Marker, Ns, RawFrame, RawName};
+use crate::model::vocabulary::frame::{Marker, Ns, RawFrame, RawName};
 use crate::process::generations::CodeMapping;
 use crate::process::maps::Maps;
 

@@ -12,7 +12,7 @@ use sampletop::capture::parked::{self, PARKED_AFTER, RESTLESS};
 use sampletop::capture::perf::Perf;
 use sampletop::capture::schedule::now;
 use sampletop::config::CaptureChoice;
-use sampletop::model::frame::{Event, Losses, Ns, Seen, ThreadKey};
+use sampletop::model::vocabulary::frame::{Event, Losses, Ns, Seen, ThreadKey};
 use sampletop::process::memory::Memory;
 use sampletop::process::threads::Reads;
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use sampletop::capture::schedule::now;
 use sampletop::capture::{Plan, Sampler};
 use sampletop::config::CaptureChoice;
-use sampletop::model::frame::{Event, FrameCode, Look, Marker, RawFrame, Seen};
+use sampletop::model::vocabulary::frame::{Event, FrameCode, Look, Marker, RawFrame, Seen};
 use sampletop::process::files::Files;
 use sampletop::process::maps::Maps;
 use sampletop::process::target::Target;

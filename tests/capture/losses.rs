@@ -10,7 +10,7 @@ use sampletop::capture::perf::Perf;
 use sampletop::capture::schedule::now;
 use sampletop::capture::{Plan, Sampler, Walkers};
 use sampletop::config::CaptureChoice;
-use sampletop::model::frame::{
+use sampletop::model::vocabulary::frame::{
     Counters, Event, Losses, Marker, Ns, RawFrame, RawName, Seen, Syscall,
 };
 use sampletop::process::memory::Memory;

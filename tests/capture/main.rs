@@ -26,7 +26,9 @@ use sampletop::capture::looks::{Looks, Round, Stacks};
 use sampletop::capture::parked::{PARKED_AFTER, RESTLESS};
 use sampletop::capture::schedule::now;
 use sampletop::config::CaptureChoice;
-use sampletop::model::frame::{Event, Look, Losses, Marker, Ns, RawFrame, SECOND, Seen};
+use sampletop::model::vocabulary::frame::{
+    Event, Look, Losses, Marker, Ns, RawFrame, SECOND, Seen,
+};
 use sampletop::process::memory::Memory;
 use support::*;
 
@@ -507,7 +509,7 @@ fn stopped_and_uninterruptible_threads_are_told_in_every_round(choice: CaptureCh
     read_until(&mut reader, &mut events, |events| ticks(events) > 10);
     drop(sampler);
     // vfork is 58, clone 56, clone3 435: as the C library likes.
-    let forks = |look: &&sampletop::model::frame::Look| matches!(look.seen, Seen::Disk(Some(call)) if [56, 58, 435].contains(&call.number));
+    let forks = |look: &&sampletop::model::vocabulary::frame::Look| matches!(look.seen, Seen::Disk(Some(call)) if [56, 58, 435].contains(&call.number));
     assert_eq!(looks(&events).filter(forks).count(), looks(&events).count());
     assert!(looks(&events).count() >= 10);
     let child = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", target.pid()))

@@ -9,7 +9,7 @@ use sampletop::capture::governor::Overhead;
 use sampletop::capture::ring::Reader;
 use sampletop::capture::{Control, Plan};
 use sampletop::config::CaptureChoice;
-use sampletop::model::frame::{Event, Ns, Seen};
+use sampletop::model::vocabulary::frame::{Event, Ns, Seen};
 
 use crate::common::{LIMIT, Running, build};
 use crate::support::*;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use sampletop::capture::Sampler;
 use sampletop::capture::ring::Reader;
 use sampletop::config::CaptureChoice;
-use sampletop::model::frame::{Event, FrameCode, Look, Marker, Seen};
+use sampletop::model::vocabulary::frame::{Event, FrameCode, Look, Marker, Seen};
 use sampletop::process::files::Files;
 
 use crate::bpf::works;

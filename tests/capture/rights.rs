@@ -12,7 +12,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use sampletop::capture::Status;
 use sampletop::capture::schedule::now;
 use sampletop::config::CaptureChoice;
-use sampletop::model::frame::{Event, Look, Ns, Seen};
+use sampletop::model::vocabulary::frame::{Event, Look, Ns, Seen};
 use sampletop::process::threads::process_cpu;
 
 use crate::common::{Running, build, skipped};

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use sampletop::capture::Sampler;
 use sampletop::capture::ring::Reader;
 use sampletop::config::CaptureChoice;
-use sampletop::model::frame::{Event, FrameCode, Look, Losses, Ns, Seen};
+use sampletop::model::vocabulary::frame::{Event, FrameCode, Look, Losses, Ns, Seen};
 use sampletop::process::files::Files;
 use sampletop::process::target::Target;
 

@@ -9,7 +9,9 @@ use sampletop::capture::parked::PARKED_AFTER;
 use sampletop::capture::ring::Reader;
 use sampletop::capture::{MakeUnwinder, Plan, Sampler, Walkers};
 use sampletop::config::{CaptureChoice, UnwinderChoice};
-use sampletop::model::frame::{Event, FileId, FrameCode, Look, Ns, RawFrame, ThreadKey};
+use sampletop::model::vocabulary::frame::{
+    Event, FileId, FrameCode, Look, Ns, RawFrame, ThreadKey,
+};
 use sampletop::process::target::Target;
 use sampletop::unwinder::{Registers, StackBytes, Unwinder, Walk};
 

@@ -2,9 +2,9 @@
 //! tN; a stack is called by its innermost offset.
 
 use super::support::*;
-use sampletop::model::frame::{Event, Look, RawName, Seen, Tick};
-use sampletop::model::recorder::Limits;
-use sampletop::model::settings::Range;
+use sampletop::model::facts::recorder::Limits;
+use sampletop::model::projection::settings::Range;
+use sampletop::model::vocabulary::frame::{Event, Look, RawName, Seen, Tick};
 
 #[test]
 fn the_span_since_the_last_observation_goes_to_the_new_one() {

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sampletop::model::frame::{
+use sampletop::model::facts::recorder::{Limits, Recorder};
+use sampletop::model::facts::tables::{FrameId, FrameKind, Location, Named, StackId};
+use sampletop::model::projection::settings::Range;
+use sampletop::model::vocabulary::frame::{
     Event, FrameCode, Look, Losses, Marker, RawFrame, RawName, Seen, Syscall, ThreadKey, Tick,
 };
-use sampletop::model::recorder::{Limits, Recorder};
-use sampletop::model::settings::Range;
-use sampletop::model::tables::{FrameId, FrameKind, Location, Named, StackId};
 
 use super::support::*;
 
@@ -288,7 +288,10 @@ fn markers_have_their_names() {
         counters: None,
         stack: vec![
             RawFrame::marker(Marker::Torn),
-            RawFrame::marker_in(Marker::NoUnwindInfo, sampletop::model::frame::FileId(5)),
+            RawFrame::marker_in(
+                Marker::NoUnwindInfo,
+                sampletop::model::vocabulary::frame::FileId(5),
+            ),
         ],
         recovered: false,
     }));

@@ -1,8 +1,8 @@
 //! Which runnable threads are on a core, where those are that are not, and where the last of a
 //! thread's time goes.
 
-use sampletop::model::frame::Seen;
-use sampletop::model::state::{RawState, State};
+use sampletop::model::vocabulary::frame::Seen;
+use sampletop::model::vocabulary::state::{RawState, State};
 
 use super::support::*;
 

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use sampletop::model::facts::Weights;
-use sampletop::model::frame::{Ns, ThreadKey};
-use sampletop::model::recorder::{Limits, Recorder, View};
-use sampletop::model::settings::Range;
+use sampletop::model::facts::history::Weights;
+use sampletop::model::facts::recorder::{Limits, Recorder, View};
+use sampletop::model::projection::settings::Range;
+use sampletop::model::vocabulary::frame::{Ns, ThreadKey};
 
 use super::simulator::{ROUND_TAKES, Run, World, world};
 use super::support::*;

@@ -2,7 +2,7 @@
 //! looks at them.
 
 use proptest::prelude::*;
-use sampletop::model::frame::{
+use sampletop::model::vocabulary::frame::{
     Counters, Event, Look, Losses, Ns, RawName, Seen, Syscall, ThreadKey, Tick,
 };
 

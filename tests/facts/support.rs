@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use sampletop::model::facts::Weights;
-use sampletop::model::frame::{
+use sampletop::model::facts::history::Weights;
+use sampletop::model::facts::recorder::{Limits, Recorder, View};
+use sampletop::model::facts::tables::StackId;
+use sampletop::model::projection::settings::Range;
+use sampletop::model::vocabulary::frame::{
     Counters, Event, FileId, FrameCode, Look, Losses, Ns, RawFrame, RawName, Seen, Syscall,
     ThreadKey, Tick,
 };
-use sampletop::model::recorder::{Limits, Recorder, View};
-use sampletop::model::settings::Range;
-use sampletop::model::tables::StackId;
 
 pub const PID: u32 = 42;
 pub const MS: Ns = 1_000_000;

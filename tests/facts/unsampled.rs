@@ -1,8 +1,10 @@
 //! Time that no sample of its own hit: whose stacks get it, and that the shares come out right.
 
-use sampletop::model::frame::{Event, Look, RawFrame, RawName, Seen, Syscall, ThreadKey};
-use sampletop::model::recorder::View;
-use sampletop::model::state::{RawState, State};
+use sampletop::model::facts::recorder::View;
+use sampletop::model::vocabulary::frame::{
+    Event, Look, RawFrame, RawName, Seen, Syscall, ThreadKey,
+};
+use sampletop::model::vocabulary::state::{RawState, State};
 
 use super::support::*;
 
@@ -20,7 +22,7 @@ fn apply(
     stack: Vec<RawFrame>,
     run_us: Option<u64>,
 ) {
-    let counters = run_us.map(|us| sampletop::model::frame::Counters {
+    let counters = run_us.map(|us| sampletop::model::vocabulary::frame::Counters {
         run_ns: us * 1_000,
         delay_ns: 0,
         runs: us + 1,
@@ -47,9 +49,10 @@ fn sample_of_unknown(feed: &mut Feed, at: u64, stack: u64) {
 
 /// CPU time of a stack, ms.
 fn cpu_of(view: &View, stack: &str) -> f64 {
-    let of = |(key, weights): (&(_, String, String, String), &sampletop::model::facts::Weights)| {
-        (key.2 == stack).then_some(weights.cpu_ns)
-    };
+    let of = |(key, weights): (
+        &(_, String, String, String),
+        &sampletop::model::facts::history::Weights,
+    )| { (key.2 == stack).then_some(weights.cpu_ns) };
     all(view).iter().filter_map(of).sum::<u64>() as f64 / 1e6
 }
 
@@ -230,7 +233,8 @@ fn threads_that_wait_for_a_core_are_ready_where_they_were_sampled() {
             let seen = Seen::Running;
             let run_ns = ran * 1_000;
             let delay_ns = if ran == 0 { 0 } else { at * MS - run_ns };
-            let counters = Some(sampletop::model::frame::Counters { run_ns, delay_ns, runs: ran });
+            let counters =
+                Some(sampletop::model::vocabulary::frame::Counters { run_ns, delay_ns, runs: ran });
             let (thread, name) = (thread(tid as u32 + 1), RawName::new(b"rank"));
             let look = Look {
                 at: START + at * MS,

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use sampletop::model::frame::{FrameCode, Ns, RawFrame};
-use sampletop::model::text::NAME_CAP;
+use sampletop::model::vocabulary::frame::{FrameCode, Ns, RawFrame};
+use sampletop::model::vocabulary::text::NAME_CAP;
 use sampletop::process::files::Files;
 use sampletop::process::maps::Maps;
 use sampletop::process::memory::ReadMemory;

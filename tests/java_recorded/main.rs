@@ -19,7 +19,7 @@ mod recording;
 
 use std::collections::BTreeSet;
 
-use sampletop::model::frame::Ns;
+use sampletop::model::vocabulary::frame::Ns;
 use sampletop::process::memory::ReadMemory;
 use sampletop::runtimes::jvm::Jvm;
 use sampletop::runtimes::names::Names;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
-use sampletop::model::tables::{FrameKind, Location, Tier};
+use sampletop::model::facts::tables::{FrameKind, Location, Tier};
 use sampletop::process::memory::ReadMemory;
 use sampletop::unwinder::Place;
 

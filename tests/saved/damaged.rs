@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use sampletop::model::frame::ThreadKey;
-use sampletop::model::settings::{Range, Settings};
-use sampletop::model::snapshot::Snapshot;
-use sampletop::model::tables::FrameId;
+use sampletop::model::facts::snapshot::Snapshot;
+use sampletop::model::facts::tables::FrameId;
+use sampletop::model::projection::settings::{Range, Settings};
+use sampletop::model::vocabulary::frame::ThreadKey;
 use sampletop::saved::{self, LOST, block};
 
 use super::sessions::{Random, session};

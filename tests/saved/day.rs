@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use sampletop::model::buckets::{Buckets, HORIZON};
-use sampletop::model::facts::FactKey;
-use sampletop::model::frame::{FileId, FrameCode, Ns, RawFrame, RawName, SECOND, ThreadKey};
-use sampletop::model::interner::Interner;
-use sampletop::model::recorder::Limits;
-use sampletop::model::snapshot::Snapshot;
-use sampletop::model::state::{RawState, State};
-use sampletop::model::tables::{FrameKind, Location, Named, StackId};
+use sampletop::model::facts::buckets::{Buckets, HORIZON};
+use sampletop::model::facts::history::FactKey;
+use sampletop::model::facts::interner::Interner;
+use sampletop::model::facts::recorder::Limits;
+use sampletop::model::facts::snapshot::Snapshot;
+use sampletop::model::facts::tables::{FrameKind, Location, Named, StackId};
+use sampletop::model::vocabulary::frame::{
+    FileId, FrameCode, Ns, RawFrame, RawName, SECOND, ThreadKey,
+};
+use sampletop::model::vocabulary::state::{RawState, State};
 
 use super::sessions::{MS, Random, START, snapshot};
 

@@ -7,8 +7,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use sampletop::model::settings::Settings;
-use sampletop::model::snapshot::Snapshot;
+use sampletop::model::facts::snapshot::Snapshot;
+use sampletop::model::projection::settings::Settings;
 use sampletop::saved;
 
 use super::damaged::sums;

@@ -9,8 +9,8 @@ mod views;
 use proptest::prelude::*;
 use sampletop::config::Format;
 use sampletop::export;
-use sampletop::model::settings::{Range, Settings};
-use sampletop::model::snapshot::{Snapshot, ThreadNow};
+use sampletop::model::facts::snapshot::{Snapshot, ThreadNow};
+use sampletop::model::projection::settings::{Range, Settings};
 use sampletop::saved::{self, NotAProfile};
 
 fn written(snapshot: &Snapshot, settings: &Settings) -> Vec<u8> {

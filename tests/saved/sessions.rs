@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use sampletop::model::facts::History;
-use sampletop::model::frame::{
+use sampletop::model::facts::history::History;
+use sampletop::model::facts::recorder::{Limits, Recorder};
+use sampletop::model::facts::snapshot::{Health, Session, Snapshot, Target, Wanted};
+use sampletop::model::facts::tables::{FrameKind, Location, Named, Tables, Tier};
+use sampletop::model::vocabulary::frame::{
     Counters, Event, FileId, FrameCode, Look, Losses, Marker, Ns, RawFrame, RawName, SECOND, Seen,
     Syscall, ThreadKey, ThreadKind, Tick,
 };
-use sampletop::model::recorder::{Limits, Recorder};
-use sampletop::model::snapshot::{Health, Session, Snapshot, Target, Wanted};
-use sampletop::model::tables::{FrameKind, Location, Named, Tables, Tier};
 
 pub const MS: Ns = 1_000_000;
 pub const START: Ns = 1000 * SECOND;

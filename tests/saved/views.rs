@@ -1,10 +1,10 @@
 //! Settings of every kind.
 
 use proptest::prelude::*;
-use sampletop::model::frame::SECOND;
-use sampletop::model::settings::{
+use sampletop::model::projection::settings::{
     Filter, Filters, Grouping, Metric, Range, Rename, RollUp, Settings, SortColumn, pattern,
 };
+use sampletop::model::vocabulary::frame::SECOND;
 
 use super::sessions::START;
 

@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use sampletop::model::frame::{
+use sampletop::model::facts::recorder::{Limits, Recorder};
+use sampletop::model::facts::snapshot::{Health, Session, Snapshot, Target, Wanted};
+use sampletop::model::facts::tables::{FrameKind, Location, Named, Tier};
+use sampletop::model::projection::waits::{Answer, Asked, Facts, Time, describe};
+use sampletop::model::vocabulary::frame::{
     Counters, Event, FileId, FrameCode, Look, Losses, Marker, Ns, RawFrame, RawName, SECOND, Seen,
     Syscall, ThreadKey, ThreadKind, Tick,
 };
-use sampletop::model::recorder::{Limits, Recorder};
-use sampletop::model::snapshot::{Health, Session, Snapshot, Target, Wanted};
-use sampletop::model::tables::{FrameKind, Location, Named, Tier};
-use sampletop::model::waits::{Answer, Asked, Facts, Time, describe};
 
 pub const MS: Ns = 1_000_000;
 const STARTED: Ns = 1_000 * SECOND;

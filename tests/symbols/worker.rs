@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use sampletop::model::frame::Marker;
+use sampletop::model::vocabulary::frame::Marker;
 
 use super::*;
 

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use object::{Object, ObjectSymbol};
-use sampletop::model::frame::{FrameCode, RawFrame};
+use sampletop::model::vocabulary::frame::{FrameCode, RawFrame};
 use sampletop::process::files::{FileKind, Files};
 use sampletop::process::maps::{Backing, Maps};
 use sampletop::process::memory::{Memory, ReadMemory};

@@ -11,8 +11,8 @@ use std::process::Command;
 use common::skipped;
 use sampletop::config::Format;
 use sampletop::export;
-use sampletop::model::settings::{Filter, Metric, Range, Settings};
-use sampletop::model::snapshot::Snapshot;
+use sampletop::model::facts::snapshot::Snapshot;
+use sampletop::model::projection::settings::{Filter, Metric, Range, Settings};
 use sampletop::saved;
 use serde_json::Value;
 
@@ -336,11 +336,11 @@ const HOSTILE: [&str; 8] = [
 
 /// A second of stacks of such names.
 fn hostile() -> Snapshot {
-    use sampletop::model::frame::{
+    use sampletop::model::facts::recorder::{Limits, Recorder};
+    use sampletop::model::facts::tables::{FrameKind, Location, Named};
+    use sampletop::model::vocabulary::frame::{
         Counters, Event, FileId, FrameCode, Look, RawFrame, RawName, SECOND, Seen, ThreadKey,
     };
-    use sampletop::model::recorder::{Limits, Recorder};
-    use sampletop::model::tables::{FrameKind, Location, Named};
     let start = 1000 * SECOND;
     let mut recorder = Recorder::new(start, Limits::default());
     let frame = |offset: usize| {
@@ -377,7 +377,7 @@ fn hostile() -> Snapshot {
     recorder.close(start + SECOND);
     let view = recorder.view();
     let mut snapshot = session();
-    snapshot.targets = [sampletop::model::snapshot::Target {
+    snapshot.targets = [sampletop::model::facts::snapshot::Target {
         command: HOSTILE.join(" ").into(),
         ..snapshot.targets[0].clone()
     }]

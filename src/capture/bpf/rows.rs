@@ -2,7 +2,7 @@
 //! program.bpf.c).
 
 use crate::capture::kernel_ring::{KERNEL_FRAMES, kernel_frame};
-use crate::model::frame::{Counters, Marker, Ns, RawFrame, RawName, SECOND, Syscall};
+use crate::model::vocabulary::frame::{Counters, Marker, Ns, RawFrame, RawName, SECOND, Syscall};
 use crate::unwinder::Registers;
 
 /// Bytes of a row.
@@ -208,7 +208,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::model::frame::FrameCode;
+    use crate::model::vocabulary::frame::FrameCode;
 
     /// A row by its numbers: flags, state, exit state, slot, stack bytes, ip, sp, orig_ax. A byte
     /// of the kernel's stack for each of the stack.

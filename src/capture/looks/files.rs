@@ -4,7 +4,7 @@
 
 use crate::capture::looks::{Found, Last, Looks, Round, not_readable, seen_as};
 use crate::capture::schedule::now;
-use crate::model::frame::{Look, Ns};
+use crate::model::vocabulary::frame::{Look, Ns};
 use crate::process::threads::{CounterSource, Doing, ReadError, Tasks, ThreadFiles};
 use crate::unwinder::Walk;
 

@@ -22,7 +22,7 @@ pub use crate::capture::looks::stacks::Stacks;
 use crate::capture::parked::Parked;
 use crate::capture::schedule::now;
 use crate::capture::standstill::Standstill;
-use crate::model::frame::{
+use crate::model::vocabulary::frame::{
     Counters, Event, FrameCode, Look, Losses, Marker, Ns, RawFrame, RawName, Seen, Syscall,
     ThreadKey,
 };

@@ -11,7 +11,7 @@ use crate::capture::bpf::rows::{Blocked, Copied, Row, What};
 use crate::capture::bpf::{Single, Singly, Visit};
 use crate::capture::looks::{Found, Last, Looks, Round, not_readable, seen_as};
 use crate::capture::schedule::now;
-use crate::model::frame::{Look, Marker, Ns, Seen};
+use crate::model::vocabulary::frame::{Look, Marker, Ns, Seen};
 use crate::process::threads::{Tasks, ThreadFiles};
 use crate::unwinder::{StackBytes, Walk};
 

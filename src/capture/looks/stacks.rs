@@ -2,7 +2,7 @@
 
 use crate::capture::blocked::StackReader;
 use crate::capture::perf::Perf;
-use crate::model::frame::Ns;
+use crate::model::vocabulary::frame::Ns;
 use crate::unwinder::Unwinder;
 
 /// Who reads and walks the stacks of one process.

@@ -11,7 +11,7 @@ use perf_event_open_sys::{bindings as sys, ioctls, perf_event_open};
 use crate::capture::cpus::online_cpus;
 use crate::capture::kernel_ring::{KERNEL_FRAMES, SAMPLE_ID_TYPE, SAMPLE_REGISTERS, SAMPLE_TYPE};
 use crate::capture::perf::{SMALLEST_RING, Scope};
-use crate::model::frame::Ns;
+use crate::model::vocabulary::frame::Ns;
 
 /// A record's length field has 16 bits: 63 KiB of stack fit beside the registers, 64 do not.
 const LARGEST_DUMP: usize = 63 << 10;

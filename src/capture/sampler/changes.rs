@@ -9,7 +9,7 @@ use crate::capture::sampler::{Core, between_samples, descriptors_to_spend};
 use crate::capture::schedule::now;
 use crate::capture::way::{self, Kind, Setting};
 use crate::config::CaptureChoice;
-use crate::model::frame::{Event, Ns, Seen};
+use crate::model::vocabulary::frame::{Event, Ns, Seen};
 use crate::process::privileges;
 use crate::process::target::{AttachError, Target};
 use crate::process::threads::{process_cpu, raise_descriptor_limit};

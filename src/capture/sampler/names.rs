@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::model::frame::{Ns, RawName, SECOND, ThreadKind};
+use crate::model::vocabulary::frame::{Ns, RawName, SECOND, ThreadKind};
 use crate::process::ids::ids_inside;
 use crate::runtimes::is_own_thread;
 use crate::unwinder::Unwinder;
@@ -132,7 +132,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::model::frame::RawFrame;
+    use crate::model::vocabulary::frame::RawFrame;
     use crate::unwinder::{Registers, StackBytes, Walk};
 
     /// Has names, and counts how often it is asked.

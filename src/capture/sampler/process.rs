@@ -11,7 +11,7 @@ use crate::capture::program::Program;
 use crate::capture::ptrace::Stopper;
 use crate::capture::sampler::names::ThreadNames;
 use crate::capture::way::stacks_readable;
-use crate::model::frame::Ns;
+use crate::model::vocabulary::frame::Ns;
 use crate::process::memory::Memory;
 use crate::process::target::{AttachError, Target};
 use crate::process::threads::Descriptors;

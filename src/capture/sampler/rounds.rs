@@ -8,7 +8,7 @@ use crate::capture::parked;
 use crate::capture::sampler::Core;
 use crate::capture::schedule::now;
 use crate::config::CaptureChoice;
-use crate::model::frame::Ns;
+use crate::model::vocabulary::frame::Ns;
 
 /// A round of looks stops to empty perf's rings after so long: they hold eight samples each, and
 /// first walks take long.

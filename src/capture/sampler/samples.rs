@@ -4,7 +4,9 @@ use crate::capture::looks::{Moved, count_walk};
 use crate::capture::perf::Perf;
 use crate::capture::ptrace::{Caught, CaughtStack};
 use crate::capture::sampler::Core;
-use crate::model::frame::{Event, Look, Marker, Ns, RawFrame, RawName, Seen, ThreadKey};
+use crate::model::vocabulary::frame::{
+    Event, Look, Marker, Ns, RawFrame, RawName, Seen, ThreadKey,
+};
 use crate::unwinder::{Registers, StackBytes, Walk};
 
 /// So often in one call the samples before a report are walked ahead of it. Beyond that stacks in

@@ -5,7 +5,7 @@ use crate::capture::sampler::process::Process;
 use crate::capture::sampler::{Core, LAST_WORDS, OWED};
 use crate::capture::schedule::{now, thread_cpu};
 use crate::capture::way::Kind;
-use crate::model::frame::{Event, Losses, Ns};
+use crate::model::vocabulary::frame::{Event, Losses, Ns};
 use crate::process::threads::CounterSource;
 
 impl Core {

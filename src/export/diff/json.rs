@@ -13,9 +13,9 @@ use super::{Report, unlike};
 use crate::export::json::{
     FrameLine, Rounded, SettingsLine, frameless, open_object, separate, write_nodes,
 };
-use crate::model::diff::{Change, FunctionDiff, GroupDiff, NodeDiff, Pair};
-use crate::model::project::Totals;
-use crate::model::state::State;
+use crate::model::projection::project::Totals;
+use crate::model::transform::diff::{Change, FunctionDiff, GroupDiff, NodeDiff, Pair};
+use crate::model::vocabulary::state::State;
 
 pub(super) fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let diff = &report.diff;

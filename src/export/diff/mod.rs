@@ -16,10 +16,10 @@ mod unlike;
 use std::io::{self, Write};
 
 use crate::config::Format;
-use crate::model::diff::{Diff, Pair, Per, Side, diff};
-use crate::model::project::{Projection, project};
-use crate::model::settings::Settings;
-use crate::model::snapshot::Snapshot;
+use crate::model::facts::snapshot::Snapshot;
+use crate::model::projection::project::{Projection, project};
+use crate::model::projection::settings::Settings;
+use crate::model::transform::diff::{Diff, Pair, Per, Side, diff};
 
 /// A profile, and what it is called: its file.
 #[derive(Clone, Copy)]

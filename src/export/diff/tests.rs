@@ -4,9 +4,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::export::fixture::{self, MS, Stack, nesting, ran, stack, waited};
-use crate::model::frame::SECOND;
-use crate::model::settings::Metric;
-use crate::model::state::State;
+use crate::model::projection::settings::Metric;
+use crate::model::vocabulary::frame::SECOND;
+use crate::model::vocabulary::state::State;
 
 /// The service as it is in the other formats' tests, and with a slower price, another lock, and a
 /// new thread.

@@ -7,10 +7,10 @@ use super::{Report, unlike};
 use crate::export::ascii::fit;
 use crate::export::text::{Page, Row, WIDTH, head, place};
 use crate::export::{FRAMELESS, grouping, rename};
-use crate::model::diff::{Change, FunctionDiff, GroupDiff, Pair, Per};
-use crate::model::project::Totals;
-use crate::model::settings::{Metric, Range, Settings};
-use crate::model::state::State;
+use crate::model::projection::project::Totals;
+use crate::model::projection::settings::{Metric, Range, Settings};
+use crate::model::transform::diff::{Change, FunctionDiff, GroupDiff, Pair, Per};
+use crate::model::vocabulary::state::State;
 
 const TOP: usize = 30;
 /// Names of what is only in one of the two.

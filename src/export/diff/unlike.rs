@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use super::{Profile, Report};
 use crate::export::{base, dates, program};
-use crate::model::frame::Ns;
-use crate::model::project::Projection;
-use crate::model::snapshot::Snapshot;
+use crate::model::facts::snapshot::Snapshot;
+use crate::model::projection::project::Projection;
+use crate::model::vocabulary::frame::Ns;
 
 /// One condition of both.
 pub struct Condition {

@@ -1,10 +1,10 @@
 use super::*;
 use crate::export::fixture;
-use crate::model::frame::{
+use crate::model::facts::recorder::{Limits, Recorder};
+use crate::model::vocabulary::frame::{
     Counters, Event, FileId, FrameCode, Look, RawFrame, RawName, SECOND, Seen, Syscall, ThreadKey,
     Tick,
 };
-use crate::model::recorder::{Limits, Recorder};
 
 const START: Ns = fixture::START;
 const MS: u64 = fixture::MS;

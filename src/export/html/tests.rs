@@ -2,7 +2,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::export::fixture::{self, Stack, ran, service, stack, waited};
-use crate::model::settings::Metric;
+use crate::model::projection::settings::Metric;
 
 fn written(stacks: &[Stack], settings: &Settings) -> String {
     let mut out = Vec::new();

@@ -3,10 +3,10 @@ use serde_json::Value;
 
 use super::*;
 use crate::export::fixture::{self, Stack, nesting, ran, service, stack, waited};
-use crate::model::frame::{
+use crate::model::facts::recorder::{Limits, Recorder};
+use crate::model::vocabulary::frame::{
     Event, FileId, FrameCode, Look, RawFrame, RawName, Seen, Syscall, ThreadKey,
 };
-use crate::model::recorder::{Limits, Recorder};
 
 fn written(stacks: &[Stack]) -> String {
     let mut out = Vec::new();

@@ -18,11 +18,11 @@ use flate2::write::GzEncoder;
 use prost::Message;
 
 use super::{FRAMELESS, base, dates, text};
-use crate::model::frame::ThreadKind;
-use crate::model::project::{self, Frame, Sample, Samples};
-use crate::model::settings::{Metric, Settings};
-use crate::model::snapshot::{Snapshot, Target};
-use crate::model::tables::{FrameKind, Location};
+use crate::model::facts::snapshot::{Snapshot, Target};
+use crate::model::facts::tables::{FrameKind, Location};
+use crate::model::projection::project::{self, Frame, Sample, Samples};
+use crate::model::projection::settings::{Metric, Settings};
+use crate::model::vocabulary::frame::ThreadKind;
 use proto::{Function, Label, Line, Mapping, Profile, ValueType};
 
 pub fn write(snapshot: &Snapshot, settings: &Settings, out: &mut dyn Write) -> io::Result<()> {

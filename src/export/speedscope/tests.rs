@@ -3,7 +3,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::export::fixture::{self, Stack, ran, service, stack, waited};
-use crate::model::state::State;
+use crate::model::vocabulary::state::State;
 
 fn written(stacks: &[Stack], settings: &Settings) -> Value {
     let mut out = Vec::new();

@@ -2,8 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::export::fixture::{self, Stack, ran, service, stack, waited};
-use crate::model::settings::Metric;
-use crate::model::state::State;
+use crate::model::projection::settings::Metric;
+use crate::model::vocabulary::state::State;
 
 fn written(stacks: &[Stack], settings: &Settings) -> String {
     let mut out = Vec::new();

@@ -5,10 +5,10 @@ use std::io;
 use super::{Page, Report, count, seconds};
 use crate::export::ascii::fit;
 use crate::export::{dates, grouping, rename};
-use crate::model::frame::Ns;
-use crate::model::project::{Method, Totals};
-use crate::model::settings::{Metric, Range};
-use crate::model::snapshot::{Session, Target};
+use crate::model::facts::snapshot::{Session, Target};
+use crate::model::projection::project::{Method, Totals};
+use crate::model::projection::settings::{Metric, Range};
+use crate::model::vocabulary::frame::Ns;
 
 /// One line in logfmt, for grep: what it is about and the three figures that say most.
 pub fn summary(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {

@@ -19,10 +19,10 @@ use std::io::{self, Write};
 
 use super::ascii::{fit, wrap};
 use super::base;
-use crate::model::project::{Ordered, Projection, Totals, confidence, project};
-use crate::model::settings::{Metric, Settings};
-use crate::model::snapshot::Snapshot;
-use crate::model::tables::Location;
+use crate::model::facts::snapshot::Snapshot;
+use crate::model::facts::tables::Location;
+use crate::model::projection::project::{Ordered, Projection, Totals, confidence, project};
+use crate::model::projection::settings::{Metric, Settings};
 
 /// Columns of a page.
 pub(super) const WIDTH: usize = 100;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use super::{Page, Report, WIDTH, place, seconds, state};
 use crate::export::ascii::fit;
 use crate::export::dates;
-use crate::model::facts::FactKey;
-use crate::model::project::{Group, Method, Node, is_of};
-use crate::model::settings::Metric;
-use crate::model::state::State;
+use crate::model::facts::history::FactKey;
+use crate::model::projection::project::{Group, Method, Node, is_of};
+use crate::model::projection::settings::Metric;
+use crate::model::vocabulary::state::State;
 
 const TOP: usize = 20;
 const WAITS: usize = 10;

@@ -1,7 +1,7 @@
 use super::*;
 use crate::export::fixture::{self, Stack, ran, service, stack, waited};
-use crate::model::settings::{Filter, Metric};
-use crate::model::state::State;
+use crate::model::projection::settings::{Filter, Metric};
+use crate::model::vocabulary::state::State;
 use proptest::prelude::*;
 
 fn rendered(stacks: &[Stack], settings: &Settings) -> String {
@@ -230,10 +230,10 @@ proptest! {
         session.kernel = command.clone();
         snapshot.session = session.into();
         let mut settings = Settings { metric: Metric::ALL[metric], ..Settings::default() };
-        settings.range = crate::model::settings::Range::Rolling(window);
+        settings.range = crate::model::projection::settings::Range::Rolling(window);
         settings.filters.interesting = Filter::set(vec![command.clone(), "x".into()]);
         settings.filters.focus = Filter::set(regex::Regex::new(&regex::escape(&command)).expect("escaped"));
-        settings.rename = vec![crate::model::settings::Rename {
+        settings.rename = vec![crate::model::projection::settings::Rename {
             pattern: regex::Regex::new("a").expect("a pattern"),
             text: command.clone(),
         }];

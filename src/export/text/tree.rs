@@ -8,8 +8,8 @@ use std::io;
 
 use super::{Page, Report, WIDTH, count, place, state};
 use crate::export::FRAMELESS;
-use crate::model::project::{Node, Ordered, Totals, chain};
-use crate::model::tables::Location;
+use crate::model::facts::tables::Location;
+use crate::model::projection::project::{Node, Ordered, Totals, chain};
 
 /// Rows under this share are left out, unless the settings say another.
 const LEAST_PERCENT: f64 = 1.0;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use prost::Message;
 
 use crate::export::pprof::proto::{Function, Location, Mapping, ValueType};
-use crate::model::text::{NAME_CAP, clean_bytes};
+use crate::model::vocabulary::text::{NAME_CAP, clean_bytes};
 
 /// Bytes of one message: a stack of 8,000 frames has some 40,000.
 const MESSAGE_MAX: usize = 1 << 20;

@@ -7,8 +7,8 @@ use super::super::build::{Builder, is_marker};
 use super::file::File;
 use crate::export::pprof::proto::{Line, Location as At, Mapping};
 use crate::export::pprof::{JAVA, KERNEL_PROPER};
-use crate::model::frame::RawFrame;
-use crate::model::tables::{FrameKind, Location, Tier};
+use crate::model::facts::tables::{FrameKind, Location, Tier};
+use crate::model::vocabulary::frame::RawFrame;
 
 /// Frames by the ids of their locations.
 pub struct Places<'a> {

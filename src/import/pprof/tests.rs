@@ -1,8 +1,8 @@
 use super::frames::kind;
 use super::*;
 use crate::export::pprof::proto::{Function, Line, Location as At, Mapping, Profile};
-use crate::model::project::{Projection, project};
-use crate::model::tables::FrameKind;
+use crate::model::facts::tables::FrameKind;
+use crate::model::projection::project::{Projection, project};
 
 /// A profile with one function, `f`, and these types and values; strings that are not there are
 /// added.

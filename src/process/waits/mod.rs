@@ -19,12 +19,12 @@ use rustix::time::ClockId;
 
 pub use sockets::{parse_inet, parse_unix};
 
-use crate::model::frame::{Counters, Ns, SECOND, ThreadKey};
-use crate::model::text::clean_bytes;
-use crate::model::waits::{
+use crate::model::projection::waits::{
     Answer, Asked, FUTEX_LOCK_PI, FUTEX_LOCK_PI2, FUTEX_WAIT, FUTEX_WAIT_BITSET, Facts, Lock,
     NAMED, Object, Time, Timer, WaitsFor, describe, read_call,
 };
+use crate::model::vocabulary::frame::{Counters, Ns, SECOND, ThreadKey};
+use crate::model::vocabulary::text::clean_bytes;
 use crate::process::memory::{Memory, ReadMemory};
 use crate::process::target;
 use crate::process::threads::{Doing, Tasks, ThreadFiles};

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::unix::Peers;
 use super::{NAME_MAX, inet};
-use crate::model::text::clean_bytes;
+use crate::model::vocabulary::text::clean_bytes;
 
 /// Bytes read of each table: some 27,000 sockets.
 const TABLE_BYTES: u64 = 4 << 20;

@@ -1,7 +1,7 @@
 //! Frames of compiled methods. Between calls they have one size; at the top they may be found half
 //! built or half taken down.
 
-use crate::model::frame::RawFrame;
+use crate::model::vocabulary::frame::RawFrame;
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::Jvm;
 use crate::runtimes::jvm::heap::{Blob, Nmethod};

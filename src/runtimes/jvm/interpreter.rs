@@ -1,7 +1,7 @@
 //! Frames of interpreted methods. They are reached by rbp; at the top one may be found that is
 //! being built.
 
-use crate::model::frame::RawFrame;
+use crate::model::vocabulary::frame::RawFrame;
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::Jvm;
 use crate::runtimes::jvm::walk::{Caller, Here, is_sender};

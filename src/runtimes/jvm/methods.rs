@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::model::frame::Ns;
-use crate::model::tables::{FrameKind, Location, Tier};
-use crate::model::text::{NAME_CAP, clean};
+use crate::model::facts::tables::{FrameKind, Location, Tier};
+use crate::model::vocabulary::frame::Ns;
+use crate::model::vocabulary::text::{NAME_CAP, clean};
 use crate::process::generations::monotonic;
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::layout::Layout;

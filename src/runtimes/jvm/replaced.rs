@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use crate::model::frame::{Ns, SECOND};
+use crate::model::vocabulary::frame::{Ns, SECOND};
 
 /// Places remembered; when one is dropped, everything counts as replaced for stacks copied before
 /// it was found.

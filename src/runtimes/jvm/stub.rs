@@ -1,7 +1,7 @@
 //! Frames of code that belongs to no method: entries from native code, calls into the virtual
 //! machine, copying of arrays, exceptions on their way.
 
-use crate::model::frame::RawFrame;
+use crate::model::vocabulary::frame::RawFrame;
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::Jvm;
 use crate::runtimes::jvm::compiled::{Epilogue, epilogue};

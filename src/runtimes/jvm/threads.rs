@@ -3,8 +3,8 @@
 
 use rustc_hash::FxHashSet;
 
-use crate::model::frame::{RawName, ThreadKind};
-use crate::model::text::clean;
+use crate::model::vocabulary::frame::{RawName, ThreadKind};
+use crate::model::vocabulary::text::clean;
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::layout::ThreadList;
 use crate::runtimes::jvm::objects::Declared;

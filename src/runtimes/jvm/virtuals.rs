@@ -23,8 +23,8 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashMap;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::model::frame::{Ns, RawName, SECOND, ThreadKind};
-use crate::model::text::clean;
+use crate::model::vocabulary::frame::{Ns, RawName, SECOND, ThreadKind};
+use crate::model::vocabulary::text::clean;
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::heap::{Kind, Nmethod};
 use crate::runtimes::jvm::layout::Layout;

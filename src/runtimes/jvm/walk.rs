@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashSet;
 
-use crate::model::frame::{Marker, Ns, RawFrame, RawName};
+use crate::model::vocabulary::frame::{Marker, Ns, RawFrame, RawName};
 use crate::process::generations::monotonic;
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::Jvm;

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashSet;
 
-use crate::model::frame::{Ns, RawFrame, RawName};
+use crate::model::vocabulary::frame::{Ns, RawFrame, RawName};
 use crate::process::ids::pid_inside;
 use crate::process::maps::{Backing, Mapping, Maps};
 use crate::process::open::open_beneath;

@@ -1,8 +1,8 @@
 //! What the names in a perf map say. V8 (Node) has a notation of its own, others write what they
 //! like.
 
-use crate::model::tables::{FrameKind, Location, Tier};
-use crate::model::text::clean_bytes;
+use crate::model::facts::tables::{FrameKind, Location, Tier};
+use crate::model::vocabulary::text::clean_bytes;
 
 use super::Habit;
 

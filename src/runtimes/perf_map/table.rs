@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use crate::model::frame::RawFrame;
+use crate::model::vocabulary::frame::RawFrame;
 
 /// Pieces of code remembered.
 const PIECES_MAX: usize = 1 << 20;

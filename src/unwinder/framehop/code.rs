@@ -10,7 +10,7 @@ use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{FrameAddress, Unwinder as _};
 use rustc_hash::FxHashMap;
 
-use crate::model::frame::{FileId, FrameCode, Marker, Ns, RawFrame};
+use crate::model::vocabulary::frame::{FileId, FrameCode, Marker, Ns, RawFrame};
 use crate::process::files::Files;
 use crate::process::generations::{CodeMapping, Generations, monotonic};
 use crate::process::maps::{Backing, Mapping, Maps};

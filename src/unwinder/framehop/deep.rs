@@ -6,7 +6,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::model::frame::{FrameCode, Marker, RawFrame};
+use crate::model::vocabulary::frame::{FrameCode, Marker, RawFrame};
 
 /// Frames kept at the inner end of a deep stack.
 const INNER: usize = 128;

@@ -4,7 +4,7 @@
 //! frame record, or what it put on the thread's stack), and counts only if the call there is a call
 //! of this very function.
 
-use crate::model::frame::{Marker, RawFrame};
+use crate::model::vocabulary::frame::{Marker, RawFrame};
 use crate::process::memory::ReadMemory;
 use crate::unwinder::framehop::calls::CallSite;
 use crate::unwinder::framehop::code::Step;

@@ -48,7 +48,7 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashSet;
 
-use crate::model::frame::{Marker, Ns, RawFrame, RawName};
+use crate::model::vocabulary::frame::{Marker, Ns, RawFrame, RawName};
 use crate::process::files::Files;
 use crate::process::generations::CodeMapping;
 use crate::process::maps::Maps;

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 
-use crate::model::frame::RawFrame;
+use crate::model::vocabulary::frame::RawFrame;
 use crate::process::memory::ReadMemory;
 use crate::unwinder::framehop::deep::OUTER;
 use crate::unwinder::framehop::stack::Trace;
@@ -199,7 +199,7 @@ impl Known {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::frame::FrameCode;
+    use crate::model::vocabulary::frame::FrameCode;
     use std::cell::RefCell;
 
     const END: u64 = 0x10_0000;

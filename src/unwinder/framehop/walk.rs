@@ -3,7 +3,7 @@
 use framehop::x86_64::UnwindRegsX86_64;
 use gimli::X86_64;
 
-use crate::model::frame::{Marker, RawFrame};
+use crate::model::vocabulary::frame::{Marker, RawFrame};
 use crate::process::memory::ReadMemory;
 use crate::unwinder::framehop::calls::{self, CallSite};
 use crate::unwinder::framehop::code::{Code, Known, Step};

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
-use crate::model::frame::Marker;
+use crate::model::vocabulary::frame::Marker;
 use crate::unwinder::{Generated, Leave, Place};
 use layout::{CodePlace, Number, Width};
 

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use proptest::prelude::*;
 
 use super::*;
-use crate::model::frame::Marker;
+use crate::model::vocabulary::frame::Marker;
 use crate::unwinder::{General, Generated, Leave, Place};
 use layout::{DebugInfo, Heaps, ThreadList};
 

@@ -9,7 +9,7 @@ mod replaced;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::model::frame::{FrameCode, Marker, RawFrame};
+use crate::model::vocabulary::frame::{FrameCode, Marker, RawFrame};
 use crate::process::files::Files;
 use crate::process::maps::Maps;
 use crate::process::memory::ReadMemory;

@@ -1,0 +1,489 @@
+//! The writing side of [`History`]: takes bookings, seals and packs buckets, merges old ones, keeps
+//! within its bounds.
+//!
+//! A bucket stays open for [`HORIZON`] after its end, because time is booked when the next
+//! observation comes. What comes later still goes to the oldest open bucket: its place shifts, no
+//! total changes.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::model::facts::fact::{Fact, FactKey, Weights, merged_thread};
+use crate::model::facts::fact_table::{BYTES_PER_FACT, FactTable, fold, rename, round};
+use crate::model::facts::history::{History, OpenBucket};
+use crate::model::facts::packed::Packed;
+use crate::model::facts::tables::{NameId, StackId};
+use crate::model::vocabulary::frame::{Ns, SECOND, ThreadKey};
+use crate::model::vocabulary::state::{RawState, State};
+
+/// CPU time is carried for at most 10 s, so nothing ordinary is booked further back than this.
+pub const HORIZON: Ns = 12 * SECOND;
+
+/// Buckets are 1 s up to this age, then 10 s up to the next, then 1 min up to the last, and then
+/// go.
+const AGES: [Ns; 3] = [600 * SECOND, 4_200 * SECOND, 90_600 * SECOND];
+const WIDTHS: [Ns; 3] = [SECOND, 10 * SECOND, 60 * SECOND];
+
+/// If nothing was booked for so long (sampletop was suspended), the time between is one bucket.
+const WIDE: Ns = 64 * SECOND;
+
+/// Bounds of what is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// All history, the cumulative table included, bytes.
+    pub history_bytes: usize,
+    /// Facts of a sealed bucket; more only where threads x states alone are more, and never above
+    /// ten times this.
+    pub facts_per_bucket: usize,
+    /// Facts of the cumulative table.
+    pub cumulative_facts: usize,
+    /// Nodes of the stack tree, and frames.
+    pub stacks: usize,
+}
+
+struct Open {
+    start: Ns,
+    end: Ns,
+    table: FactTable,
+}
+
+pub struct Buckets {
+    started: Ns,
+    limits: Limits,
+    other: StackId,
+    /// By name: its group.
+    groups: Vec<NameId>,
+    open: VecDeque<Open>,
+    /// Sealed, by width, each oldest first; every bucket of a wider level is older than all of a
+    /// narrower one.
+    levels: [VecDeque<Arc<Packed>>; 3],
+    cumulative: FactTable,
+    /// The sealed buckets as they were last published.
+    published: Option<Arc<[Arc<Packed>]>>,
+    sealed_bytes: usize,
+    folded: u64,
+    dropped: u64,
+}
+
+impl Buckets {
+    pub fn new(started: Ns, limits: Limits, other: StackId) -> Buckets {
+        let mut buckets = Buckets {
+            started,
+            limits,
+            other,
+            groups: Vec::new(),
+            open: VecDeque::new(),
+            levels: Default::default(),
+            cumulative: FactTable::default(),
+            published: None,
+            sealed_bytes: 0,
+            folded: 0,
+            dropped: 0,
+        };
+        buckets.push(started, started + SECOND);
+        buckets
+    }
+
+    /// The groups of names, by which facts are folded where names are too many; what was known
+    /// stays.
+    pub fn set_groups(&mut self, groups: &[NameId]) {
+        self.groups.extend(groups.get(self.groups.len()..).unwrap_or_default());
+    }
+
+    /// Facts that were folded into others to stay within the bounds.
+    pub fn folded(&self) -> u64 {
+        self.folded
+    }
+
+    /// Buckets that went before their time to stay within `history_bytes`.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    fn push(&mut self, start: Ns, end: Ns) {
+        self.open.push_back(Open { start, end, table: FactTable::default() });
+    }
+
+    /// Facts an open bucket may hold: a third of the memory is for the open ones, of which there
+    /// are about 13.
+    fn open_facts(&self) -> usize {
+        (self.limits.history_bytes / 3 / 13 / BYTES_PER_FACT).min(self.hard_facts()).max(64)
+    }
+
+    fn hard_facts(&self) -> usize {
+        self.limits.facts_per_bucket.saturating_mul(10)
+    }
+
+    /// Facts the cumulative table may hold: at most a quarter of the memory.
+    fn cumulative_facts(&self) -> usize {
+        (self.limits.history_bytes / 4 / BYTES_PER_FACT).min(self.limits.cumulative_facts).max(64)
+    }
+
+    /// The open bucket of a moment; for a moment in sealed time the oldest.
+    fn index(&mut self, at: Ns) -> usize {
+        loop {
+            let last = self.open.back().expect("there is always an open bucket");
+            if at < last.end {
+                break;
+            }
+            // Buckets start at the session's start + n s, also after a gap.
+            let start = self.started + (at - self.started) / SECOND * SECOND;
+            let end = last.end;
+            if start - end >= WIDE {
+                self.push(end, start);
+            } else {
+                self.push(end, end + SECOND);
+            }
+        }
+        self.open.partition_point(|bucket| bucket.end <= at)
+    }
+
+    /// The weights of `key` in the bucket of `at`.
+    pub fn entry(&mut self, at: Ns, key: &FactKey) -> &mut Weights {
+        let index = self.index(at);
+        self.entry_in(index, key)
+    }
+
+    fn entry_in(&mut self, index: usize, key: &FactKey) -> &mut Weights {
+        let most = self.open_facts();
+        let table = &mut self.open[index].table;
+        if table.len() >= most {
+            self.folded += table.fold(most / 2, most / 2, self.other, &self.groups);
+        }
+        table.entry(key)
+    }
+
+    /// Books the span `from..till` to `key`, split at bucket edges; `ready` of it, spread evenly,
+    /// as waiting for a core. `wait`: when the unbroken wait began that this span is part of.
+    pub fn wall(&mut self, key: &FactKey, from: Ns, till: Ns, ready: Ns, wait: Option<Ns>) {
+        if from >= till {
+            return;
+        }
+        self.index(till - 1);
+        let mut split = Split::new(ready.min(till - from), till - from);
+        let mut at = from;
+        while at < till {
+            let index = self.index(at);
+            let bucket = &self.open[index];
+            let start = bucket.start;
+            let next = bucket.end.min(till);
+            let ready = split.next(next - at);
+            let own = next - at - ready;
+            if own > 0 || wait.is_some() {
+                let weights = self.entry_in(index, key);
+                weights.wall_ns += own;
+                if let Some(began) = wait {
+                    weights.longest(next.saturating_sub(began), began);
+                    if began < start {
+                        weights.open = 1;
+                    }
+                }
+            }
+            if ready > 0 {
+                let ready_key = FactKey { state: RawState::Known(State::Rdy), ..*key };
+                self.entry_in(index, &ready_key).wall_ns += ready;
+            }
+            at = next;
+        }
+    }
+
+    /// Books wall and CPU time that was spent some time within `from..till`, evenly.
+    pub fn spread(&mut self, key: &FactKey, from: Ns, till: Ns, wall: Ns, cpu: Ns) {
+        if wall == 0 && cpu == 0 {
+            return;
+        }
+        if from >= till {
+            let weights = self.entry(till, key);
+            weights.wall_ns += wall;
+            weights.cpu_ns += cpu;
+            return;
+        }
+        self.index(till - 1);
+        let (mut wall, mut cpu) = (Split::new(wall, till - from), Split::new(cpu, till - from));
+        let mut at = from;
+        while at < till {
+            let index = self.index(at);
+            let next = self.open[index].end.min(till);
+            let (wall, cpu) = (wall.next(next - at), cpu.next(next - at));
+            if wall > 0 || cpu > 0 {
+                let weights = self.entry_in(index, key);
+                weights.wall_ns += wall;
+                weights.cpu_ns += cpu;
+            }
+            at = next;
+        }
+    }
+
+    /// Takes up to `cpu` back from `key`, newest bucket first, as far as they are open. Returns how
+    /// much it was.
+    pub fn take_back(&mut self, key: &FactKey, cpu: Ns) -> Ns {
+        let mut left = cpu;
+        for bucket in self.open.iter_mut().rev().filter(|bucket| bucket.table.contains(key)) {
+            let booked = &mut bucket.table.entry(key).cpu_ns;
+            let part = left.min(*booked);
+            *booked -= part;
+            left -= part;
+        }
+        cpu - left
+    }
+
+    /// Seals what ended at least `horizon` before `now`, merges what has come of age. `gone`:
+    /// threads that are dead for a minute; they merge per name where buckets merge.
+    pub fn keep_house(&mut self, now: Ns, horizon: Ns, gone: &dyn Fn(&ThreadKey) -> bool) {
+        self.index(now.saturating_sub(1).max(self.started));
+        while self.open.len() > 1
+            && self.open.front().is_some_and(|bucket| bucket.end + horizon <= now)
+        {
+            self.seal_oldest();
+        }
+        self.age(now, gone);
+        self.bound();
+    }
+
+    /// Gives the dead threads of the cumulative table to their names.
+    pub fn merge_threads(&mut self, gone: &dyn Fn(&ThreadKey) -> bool) {
+        self.cumulative.merge_threads(gone);
+    }
+
+    fn seal_oldest(&mut self) {
+        let Some(bucket) = self.open.pop_front() else { return };
+        let facts: Vec<Fact> = bucket.table.facts().iter().copied().collect();
+        let most = self.cumulative_facts();
+        for (key, mut weights) in facts.iter().copied() {
+            // What is open at a bucket's start was counted when it began; or before history did,
+            // and never here.
+            if bucket.start == self.started {
+                weights.hits = weights.hits.saturating_add(weights.open);
+            }
+            self.cumulative.entry(&key).follow(&weights);
+        }
+        if self.cumulative.len() > most {
+            self.folded +=
+                self.cumulative.fold(most / 4 * 3, most / 4 * 3, self.other, &self.groups);
+        }
+        self.pack(0, bucket.start, bucket.end, facts);
+    }
+
+    fn pack(&mut self, level: usize, start: Ns, end: Ns, facts: Vec<Fact>) {
+        let (mut facts, folded) =
+            fold(facts, self.limits.facts_per_bucket, self.hard_facts(), self.other, &self.groups);
+        if level > 0 {
+            round(&mut facts);
+        }
+        self.folded += folded;
+        let packed = Packed::new(start, end, facts);
+        self.sealed_bytes += packed.bytes();
+        self.levels[level].push_back(Arc::new(packed));
+        self.published = None;
+    }
+
+    fn take_oldest(&mut self, level: usize) -> Option<Arc<Packed>> {
+        let bucket = self.levels[level].pop_front()?;
+        self.sealed_bytes -= bucket.bytes();
+        self.published = None;
+        Some(bucket)
+    }
+
+    fn age(&mut self, now: Ns, gone: &dyn Fn(&ThreadKey) -> bool) {
+        for level in 0..2 {
+            let width = WIDTHS[level + 1];
+            while let Some(first) = self.levels[level].front() {
+                let slot_end = self.started + ((first.start - self.started) / width + 1) * width;
+                if slot_end + AGES[level] > now {
+                    break;
+                }
+                let mut parts = Vec::new();
+                while self.levels[level].front().is_some_and(|bucket| bucket.start < slot_end) {
+                    parts.extend(self.take_oldest(level));
+                }
+                let (Some(first), Some(last)) = (parts.first(), parts.last()) else { break };
+                let (start, end) = (first.start, last.end);
+                self.pack(level + 1, start, end, merge(&parts, gone));
+            }
+        }
+        while self.levels[2].front().is_some_and(|bucket| bucket.end + AGES[2] <= now) {
+            self.take_oldest(2);
+        }
+    }
+
+    /// Bytes of everything that is kept.
+    pub fn bytes(&self) -> usize {
+        let open: usize = self.open.iter().map(|bucket| bucket.table.bytes()).sum();
+        self.sealed_bytes + open + self.cumulative.bytes()
+    }
+
+    fn bound(&mut self) {
+        while self.bytes() > self.limits.history_bytes {
+            let Some(level) = (0..3).rev().find(|level| !self.levels[*level].is_empty()) else {
+                break;
+            };
+            self.take_oldest(level);
+            self.dropped += 1;
+        }
+    }
+
+    /// All of it as it is now; `at`: up to when it is booked.
+    pub fn history(&mut self, at: Ns) -> History {
+        // Time passes also while nothing is booked.
+        self.index(at.saturating_sub(1).max(self.started));
+        let levels = &self.levels;
+        let sealed = self.published.get_or_insert_with(|| {
+            levels.iter().rev().flat_map(|level| level.iter().cloned()).collect()
+        });
+        History {
+            started: self.started,
+            at,
+            sealed: sealed.clone(),
+            open: self
+                .open
+                .iter()
+                .map(|bucket| OpenBucket {
+                    start: bucket.start,
+                    end: bucket.end,
+                    facts: bucket.table.facts().clone(),
+                })
+                .collect(),
+            cumulative: self.cumulative.facts().clone(),
+        }
+    }
+}
+
+/// Adds up consecutive buckets, oldest first: a wait that is open in a later one was counted in the
+/// first.
+fn merge(parts: &[Arc<Packed>], gone: &dyn Fn(&ThreadKey) -> bool) -> Vec<Fact> {
+    let mut facts = Vec::new();
+    for (nth, part) in parts.iter().enumerate() {
+        for (key, mut weights) in part.iter() {
+            if nth > 0 {
+                weights.open = 0;
+            }
+            facts.push((key, weights));
+        }
+    }
+    rename(facts, |key| match gone(&key.thread) {
+        true => FactKey { thread: merged_thread(key.thread.pid), ..key },
+        false => key,
+    })
+}
+
+/// Cuts an amount in proportion to the lengths it is asked for; the parts of the whole length sum
+/// to the amount.
+pub struct Split {
+    amount: u64,
+    length: u64,
+    done: u64,
+}
+
+impl Split {
+    pub fn new(amount: u64, length: u64) -> Split {
+        Split { amount, length, done: 0 }
+    }
+
+    pub fn next(&mut self, length: u64) -> u64 {
+        let before = self.share(self.done);
+        self.done += length;
+        self.share(self.done) - before
+    }
+
+    fn share(&self, done: u64) -> u64 {
+        match self.length {
+            0 => 0,
+            length => {
+                (u128::from(self.amount) * u128::from(done.min(length)) / u128::from(length)) as u64
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::facts::tables::NameId;
+    use proptest::prelude::*;
+
+    fn fact() -> impl Strategy<Value = Fact> {
+        let key =
+            (1u32..5, 0u32..2, 0u32..4, prop::bool::ANY).prop_map(|(tid, name, stack, io)| {
+                FactKey {
+                    thread: ThreadKey { pid: 1, tid, start: 3 },
+                    name: NameId(name),
+                    stack: StackId(stack),
+                    state: RawState::Known(if io { State::Io } else { State::Run }),
+                }
+            });
+        (key, 0u64..1_000, 0u64..1_000, 0u32..9, 0u32..2, 0u64..5, 0u64..5).prop_map(
+            |(key, wall_ns, cpu_ns, hits, open, longest_ns, longest_from)| {
+                (
+                    key,
+                    Weights {
+                        wall_ns,
+                        cpu_ns,
+                        hits,
+                        cpu_hits: hits / 2,
+                        open,
+                        longest_ns,
+                        longest_from,
+                    },
+                )
+            },
+        )
+    }
+
+    fn packed(start: Ns, end: Ns, facts: Vec<Fact>) -> Arc<Packed> {
+        Arc::new(Packed::new(start, end, rename(facts, |key| key)))
+    }
+
+    proptest! {
+        /// Seconds merged to tens and those to minutes give what merging them at once does.
+        #[test]
+        fn merge_order_does_not_matter(buckets in prop::collection::vec(prop::collection::vec(fact(), 0..12), 4), cut in 1usize..4) {
+            let gone = |thread: &ThreadKey| thread.tid == 4;
+            let parts: Vec<_> = buckets.into_iter().enumerate().map(|(n, facts)| packed(n as u64, n as u64 + 1, facts)).collect();
+            let whole = packed(0, 4, merge(&parts, &gone));
+            let first = packed(0, cut as u64, merge(&parts[..cut], &gone));
+            let second = packed(cut as u64, 4, merge(&parts[cut..], &gone));
+            let twice = packed(0, 4, merge(&[first, second], &gone));
+            prop_assert_eq!(whole.iter().collect::<Vec<_>>(), twice.iter().collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn parts_sum_to_the_amount(amount in any::<u64>(), lengths in prop::collection::vec(0u64..1 << 58, 1..20)) {
+            let mut split = Split::new(amount, lengths.iter().sum());
+            let parts: Vec<u64> = lengths.iter().map(|length| split.next(*length)).collect();
+            let expected = if lengths.iter().sum::<u64>() == 0 { 0 } else { amount };
+            prop_assert_eq!(parts.iter().sum::<u64>(), expected);
+        }
+    }
+
+    #[test]
+    fn a_gap_is_one_bucket_and_seconds_stay_where_they_were() {
+        let mut buckets = Buckets::new(500, Limits::default(), StackId(1));
+        let key = FactKey {
+            thread: ThreadKey { pid: 1, tid: 1, start: 1 },
+            name: NameId(0),
+            stack: StackId(0),
+            state: RawState::Known(State::Io),
+        };
+        let from = 500 + SECOND / 2;
+        let till = 500 + 1_000 * SECOND + SECOND / 4;
+        buckets.wall(&key, from, till, 0, Some(from));
+        let spans: Vec<(Ns, Ns)> = buckets
+            .open
+            .iter()
+            .map(|b| ((b.start - 500) / SECOND, (b.end - 500) / SECOND))
+            .collect();
+        assert_eq!(spans, [(0, 1), (1, 1_000), (1_000, 1_001)]);
+        let walls: Vec<Ns> = buckets
+            .open
+            .iter()
+            .flat_map(|b| b.table.facts().iter().map(|(_, w)| w.wall_ns))
+            .collect();
+        assert_eq!(walls, [SECOND / 2, 999 * SECOND, SECOND / 4]);
+        // What comes too late goes to the oldest open bucket.
+        buckets.keep_house(till + 20 * SECOND, HORIZON, &|_| false);
+        buckets.wall(&key, from, from + 10, 0, None);
+        let oldest = buckets.open.front().expect("one is always open");
+        let wall: Ns = oldest.table.facts().iter().map(|(_, w)| w.wall_ns).sum();
+        assert_eq!((wall, oldest.start), (10, 500 + 1_008 * SECOND));
+    }
+}

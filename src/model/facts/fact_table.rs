@@ -1,0 +1,289 @@
+//! Facts that are still being added to: found by key, published by sharing chunks; and how too many
+//! become fewer.
+
+use rustc_hash::FxHashMap;
+
+use crate::model::facts::chunks::Chunks;
+use crate::model::facts::fact::{Fact, FactKey, Weights, merged_thread};
+use crate::model::facts::tables::{NameId, StackId};
+use crate::model::vocabulary::frame::ThreadKey;
+use crate::model::vocabulary::state::RawState;
+
+/// 20 KB per chunk: what a change after a snapshot copies.
+pub type FactChunks = Chunks<Fact, 256>;
+
+/// What a fact costs in a [`FactTable`], index included, bytes.
+pub const BYTES_PER_FACT: usize = 192;
+
+#[derive(Default)]
+pub struct FactTable {
+    facts: FactChunks,
+    index: FxHashMap<FactKey, u32>,
+}
+
+impl FactTable {
+    pub fn len(&self) -> usize {
+        self.facts.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.facts.is_empty()
+    }
+
+    pub fn facts(&self) -> &FactChunks {
+        &self.facts
+    }
+
+    pub fn contains(&self, key: &FactKey) -> bool {
+        self.index.contains_key(key)
+    }
+
+    /// The weights of `key`, zero at first.
+    pub fn entry(&mut self, key: &FactKey) -> &mut Weights {
+        let slot = match self.index.get(key) {
+            Some(slot) => *slot as usize,
+            None => {
+                let slot = self.facts.len();
+                self.facts.push((*key, Weights::default()));
+                self.index.insert(*key, slot as u32);
+                slot
+            }
+        };
+        let (_, weights) = self.facts.get_mut(slot).expect("the index names existing slots");
+        weights
+    }
+
+    /// Gives the facts of every thread for which `gone` holds to the thread that stands for all
+    /// such of its name.
+    pub fn merge_threads(&mut self, gone: impl Fn(&ThreadKey) -> bool) {
+        let mut slot = 0;
+        while let Some((key, _)) = self.facts.get(slot) {
+            let merged = merged_thread(key.thread.pid);
+            if key.thread == merged || !gone(&key.thread) {
+                slot += 1;
+                continue;
+            }
+            let Some((key, weights)) = self.facts.swap_remove(slot) else { break };
+            self.index.remove(&key);
+            if let Some((moved, _)) = self.facts.get(slot) {
+                self.index.insert(*moved, slot as u32);
+            }
+            self.entry(&FactKey { thread: merged, ..key }).add(&weights);
+        }
+    }
+
+    /// Folds the smallest facts until at most `limit` are left, see [`fold`]. Returns how many were
+    /// folded away.
+    pub fn fold(&mut self, limit: usize, hard: usize, other: StackId, groups: &[NameId]) -> u64 {
+        let facts = self.facts.iter().copied().collect();
+        let (facts, folded) = fold(facts, limit, hard, other, groups);
+        *self = FactTable::default();
+        for (key, weights) in facts {
+            self.entry(&key).add(&weights);
+        }
+        folded
+    }
+
+    /// Bytes held, index included.
+    pub fn bytes(&self) -> usize {
+        self.facts.bytes() + self.index.capacity() * (size_of::<(FactKey, u32)>() + 1) * 8 / 7
+    }
+}
+
+/// Folds the smallest facts into the stack `other`, keeping thread, name and state, until at most
+/// `limit` are left or every (thread, name, state) has one. If these alone are more than `hard`,
+/// threads merge per name; if even the names are too many, names merge per group (`groups`, by
+/// name); if even the groups are, all of a process that is in one state is one fact. Sums stay what
+/// they were. Returns how many facts fewer there are.
+pub fn fold(
+    mut facts: Vec<Fact>,
+    limit: usize,
+    hard: usize,
+    other: StackId,
+    groups: &[NameId],
+) -> (Vec<Fact>, u64) {
+    let before = facts.len();
+    if before > limit {
+        facts = fold_stacks(facts, limit, other);
+    }
+    if facts.len() > hard {
+        facts = rename(facts, |key| FactKey { thread: merged_thread(key.thread.pid), ..key });
+    }
+    if facts.len() > hard {
+        let group = |name: NameId| groups.get(name.0 as usize).copied().unwrap_or(name);
+        facts = rename(facts, |key| FactKey { name: group(key.name), stack: other, ..key });
+    }
+    if facts.len() > hard {
+        facts = rename(facts, |key| FactKey { name: NameId::OTHER, stack: other, ..key });
+    }
+    let folded = (before - facts.len()) as u64;
+    (facts, folded)
+}
+
+/// Adds up facts under new keys.
+pub fn rename(facts: Vec<Fact>, new: impl Fn(FactKey) -> FactKey) -> Vec<Fact> {
+    let mut sums: FxHashMap<FactKey, Weights> = FxHashMap::default();
+    for (key, weights) in facts {
+        sums.entry(new(key)).or_default().add(&weights);
+    }
+    sums.into_iter().collect()
+}
+
+/// Of buckets that were merged, times of stacks are whole tens of microseconds: what is finer says
+/// nothing in a sum over so many hits, and is most of what a file of it would be.
+pub const GRAIN: u64 = 10_000;
+
+/// Rounds times to whole [`GRAIN`]s. What a fact has beyond that goes to the next of the same
+/// thread, name and state, whose last keeps the rest: sums of these stay what they were, and no
+/// fact is off by as much as a grain.
+pub fn round(facts: &mut [Fact]) {
+    facts.sort_unstable_by_key(|(key, _)| (holder(key), key.stack));
+    for same in facts.chunk_by_mut(|(a, _), (b, _)| holder(a) == holder(b)) {
+        let (mut wall, mut cpu) = (0, 0);
+        for (_, weights) in same.iter_mut() {
+            for (carried, value) in
+                [(&mut wall, &mut weights.wall_ns), (&mut cpu, &mut weights.cpu_ns)]
+            {
+                let all = value.saturating_add(*carried);
+                *value = all / GRAIN * GRAIN;
+                *carried = all % GRAIN;
+            }
+        }
+        if let Some((_, last)) = same.last_mut() {
+            last.wall_ns += wall;
+            last.cpu_ns += cpu;
+        }
+    }
+}
+
+type Holder = (ThreadKey, NameId, RawState);
+
+fn holder(key: &FactKey) -> Holder {
+    (key.thread, key.name, key.state)
+}
+
+fn fold_stacks(mut facts: Vec<Fact>, limit: usize, other: StackId) -> Vec<Fact> {
+    // Smallest first; equal ones in the order of their keys, so that the same facts fold the same
+    // way.
+    facts.sort_unstable_by_key(|(key, weights)| (weights.wall_ns.max(weights.cpu_ns), *key));
+    // Folding the first fact of a holder that has no `other` yet gains nothing; each further one
+    // gains one.
+    let mut folds: FxHashMap<Holder, u32> = FxHashMap::default();
+    for (key, _) in facts.iter().filter(|(key, _)| key.stack == other) {
+        folds.insert(holder(key), 1);
+    }
+    let mut marked = vec![false; facts.len()];
+    let mut left = facts.len();
+    for (at, (key, _)) in facts.iter().enumerate() {
+        if left <= limit {
+            break;
+        }
+        if key.stack == other {
+            continue;
+        }
+        let count = folds.entry(holder(key)).or_insert(0);
+        left -= usize::from(*count > 0);
+        *count += 1;
+        marked[at] = true;
+    }
+    let mut kept = Vec::with_capacity(left);
+    let mut folded = Vec::new();
+    for ((key, weights), marked) in facts.into_iter().zip(marked) {
+        // One alone stays what it is.
+        if key.stack == other
+            || (marked && folds.get(&holder(&key)).is_some_and(|count| *count > 1))
+        {
+            folded.push((FactKey { stack: other, ..key }, weights));
+        } else {
+            kept.push((key, weights));
+        }
+    }
+    kept.extend(rename(folded, |key| key));
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::vocabulary::state::State;
+
+    const OTHER: StackId = StackId(1);
+
+    fn fact(tid: u32, stack: u32, wall_ns: u64) -> Fact {
+        let thread = ThreadKey { pid: 1, tid, start: 9 };
+        let key = FactKey {
+            thread,
+            name: NameId(tid),
+            stack: StackId(stack),
+            state: RawState::Known(State::Run),
+        };
+        (key, Weights { wall_ns, cpu_ns: wall_ns / 2, hits: 1, ..Weights::default() })
+    }
+
+    fn sorted(mut facts: Vec<Fact>) -> Vec<Fact> {
+        facts.sort_unstable_by_key(|f| f.0);
+        facts
+    }
+
+    #[test]
+    fn the_smallest_fold_and_keep_their_thread() {
+        let facts =
+            vec![fact(1, 10, 5), fact(1, 11, 50), fact(1, 12, 7), fact(1, 13, 100), fact(2, 10, 1)];
+        let (facts, folded) = fold(facts, 4, 100, OTHER, &[]);
+        let mut other = fact(1, OTHER.0, 12);
+        other.1.cpu_ns = 2 + 3;
+        other.1.hits = 2;
+        // Thread 2's only fact is smaller still, but folding it alone would gain nothing.
+        let expected = vec![other, fact(1, 11, 50), fact(1, 13, 100), fact(2, 10, 1)];
+        assert_eq!((sorted(facts), folded), (sorted(expected), 1));
+    }
+
+    #[test]
+    fn rounding_keeps_the_sum_of_each_thread() {
+        let grain = GRAIN;
+        let mut facts = vec![
+            fact(1, 10, grain + 7),
+            fact(1, 11, 3 * grain - 5),
+            fact(1, 12, 2),
+            fact(1, 13, grain),
+            fact(2, 10, grain / 2),
+            fact(2, 11, grain / 2 + 1),
+        ];
+        round(&mut facts);
+        let wall: Vec<u64> = sorted(facts).iter().map(|(_, weights)| weights.wall_ns).collect();
+        assert_eq!(wall, [grain, 3 * grain, 0, grain + 4, 0, grain + 1]);
+    }
+
+    #[test]
+    fn too_many_threads_merge_per_name_then_all() {
+        let facts: Vec<Fact> = (0..50).map(|tid| fact(tid, 10, 3)).collect();
+        let (kept, _) = fold(facts.clone(), 10, 50, OTHER, &[]);
+        assert_eq!(kept.len(), 50, "one fact per thread stays");
+        let same_name: Vec<Fact> =
+            facts.iter().map(|(k, w)| (FactKey { name: NameId(5), ..*k }, *w)).collect();
+        let (merged, folded) = fold(same_name, 10, 49, OTHER, &[]);
+        assert_eq!((merged.len(), folded, merged[0].1.wall_ns, merged[0].1.hits), (1, 49, 150, 50));
+        assert_eq!((merged[0].0.thread, merged[0].0.stack), (merged_thread(1), StackId(10)));
+        let (merged, _) = fold(facts, 10, 49, OTHER, &[]);
+        assert_eq!((merged.len(), merged[0].1.wall_ns, merged[0].0.name), (1, 150, NameId::OTHER));
+    }
+
+    #[test]
+    fn a_table_finds_its_facts_after_threads_merged() {
+        let mut table = FactTable::default();
+        for tid in 1..600 {
+            let (key, weights) = fact(tid, tid % 3 + 10, 10);
+            table.entry(&FactKey { name: NameId(7), ..key }).add(&weights);
+        }
+        table.merge_threads(|thread| thread.tid % 2 == 0);
+        assert_eq!(table.len(), 300 + 3);
+        let total: u64 = table.facts().iter().map(|(_, w)| w.wall_ns).sum();
+        assert_eq!(total, 599 * 10);
+        let keys: Vec<FactKey> = table.facts().iter().map(|f| f.0).collect();
+        for key in keys {
+            table.entry(&key).hits += 1000;
+        }
+        assert_eq!(table.len(), 303, "every key was found again");
+        assert!(table.facts().iter().all(|(_, w)| w.hits >= 1000));
+    }
+}

@@ -1,0 +1,239 @@
+//! What a futex wait is, by the names of the frames it is under.
+//!
+//! Frames are asked innermost first, and the first that has an opinion decides: a condition wait
+//! that is taking its mutex again is `lock`, because the mutex frame is further in.
+//! `pthread_cond_wait` and `park` have no opinion: locks and sleeps are built on them (a monitor
+//! enter in libjvm is a mutex and a condition), and if nobody further out says so, a futex wait is
+//! `wait` anyway.
+
+use crate::model::facts::role;
+use crate::model::facts::tables::{FrameKind, Location};
+use crate::model::vocabulary::qualified::segments;
+use crate::model::vocabulary::state::FutexKind::{self, Lock, Sleep, Wait};
+
+/// What this frame says about a futex wait beneath it; `None`: nothing, ask its caller.
+pub fn kind_of(locations: &[Location]) -> Option<FutexKind> {
+    // What a function of the kernel is called says nothing about the call that led there.
+    let of_user = locations.iter().rev().filter(|location| location.kind != FrameKind::Kernel);
+    of_user.into_iter().find_map(|location| kind_of_name(&location.function))
+}
+
+/// C functions; leading underscores and glibc's `GI_` (its internal twin of an exported name) do
+/// not count.
+const C: &[(&str, FutexKind)] = &[
+    ("pthread_mutex_lock", Lock),
+    ("pthread_mutex_lock_full", Lock),
+    ("pthread_mutex_timedlock", Lock),
+    ("pthread_mutex_clocklock", Lock),
+    ("pthread_mutex_clocklock_common", Lock),
+    ("pthread_mutex_cond_lock", Lock),
+    ("pthread_mutex_cond_lock_full", Lock),
+    ("pthread_rwlock_rdlock", Lock),
+    ("pthread_rwlock_wrlock", Lock),
+    ("pthread_rwlock_timedrdlock", Lock),
+    ("pthread_rwlock_timedwrlock", Lock),
+    ("pthread_rwlock_clockrdlock", Lock),
+    ("pthread_rwlock_clockwrlock", Lock),
+    ("pthread_rwlock_rdlock_full64", Lock),
+    ("pthread_rwlock_wrlock_full64", Lock),
+    ("lll_lock_wait", Lock),
+    ("lll_lock_wait_private", Lock),
+    ("lll_timedlock_wait", Lock),
+    ("lll_clocklock_wait", Lock),
+    ("mtx_lock", Lock),
+    ("mtx_timedlock", Lock),
+    ("gthread_mutex_lock", Lock),
+    ("g_mutex_lock", Lock),
+    ("g_mutex_lock_slowpath", Lock),
+    ("uv_mutex_lock", Lock),
+    ("uv_rwlock_rdlock", Lock),
+    ("uv_rwlock_wrlock", Lock),
+    ("sleep", Sleep),
+    ("usleep", Sleep),
+    ("nanosleep", Sleep),
+    ("clock_nanosleep", Sleep),
+    ("thrd_sleep", Sleep),
+    ("g_usleep", Sleep),
+    ("uv_sleep", Sleep),
+    ("AbslInternalSleepFor", Sleep),
+    ("SDL_Delay", Sleep),
+    ("JVM_Sleep", Sleep),
+    ("JVM_SleepNanos", Sleep),
+    // What stands for HotSpot's functions where they have no names.
+    ("monitor enter", Lock),
+];
+
+/// C++ and Rust methods: first segment of the path (empty: any), type, method (`*` at its end: any
+/// that begins so).
+const METHODS: &[(&str, &str, &str, FutexKind)] = &[
+    // libstdc++, libc++ (whose inline namespace `__1` lies between).
+    ("std", "mutex", "lock", Lock),
+    ("std", "timed_mutex", "*", Lock),
+    ("std", "recursive_mutex", "lock", Lock),
+    ("std", "recursive_timed_mutex", "*", Lock),
+    ("std", "shared_mutex", "lock*", Lock),
+    ("std", "shared_timed_mutex", "*", Lock),
+    ("std", "__shared_mutex_base", "lock*", Lock),
+    ("std", "__shared_mutex_pthread", "lock*", Lock),
+    ("std", "this_thread", "sleep_*", Sleep),
+    // Rust's std; `lock_contended` and its like since 1.62.
+    ("std", "Mutex", "lock*", Lock),
+    ("std", "RwLock", "read*", Lock),
+    ("std", "RwLock", "write*", Lock),
+    ("std", "ReentrantLock", "lock", Lock),
+    ("std", "thread", "sleep*", Sleep),
+    ("std", "functions", "sleep*", Sleep),
+    ("std", "Thread", "sleep*", Sleep),
+    ("std", "Condvar", "wait*", Wait),
+    ("std", "Parker", "park*", Wait),
+    ("parking_lot", "RawMutex", "lock*", Lock),
+    ("parking_lot", "RawFairMutex", "lock*", Lock),
+    ("parking_lot", "RawRwLock", "*lock*", Lock),
+    ("parking_lot", "RawRwLock", "upgrade*", Lock),
+    ("parking_lot", "RawRwLock", "wait_for_readers", Lock),
+    ("parking_lot", "Condvar", "wait*", Wait),
+    ("lock_api", "Mutex", "lock", Lock),
+    ("lock_api", "RwLock", "read", Lock),
+    ("lock_api", "RwLock", "write", Lock),
+    // absl: Await, a condition, shares LockSlowLoop and Block with Lock, so those two say nothing.
+    ("absl", "Mutex", "Lock", Lock),
+    ("absl", "Mutex", "LockSlow", Lock),
+    ("absl", "Mutex", "LockSlowWithDeadline", Lock),
+    ("absl", "Mutex", "ReaderLock", Lock),
+    ("absl", "Mutex", "WriterLock", Lock),
+    ("absl", "Mutex", "lock*", Lock),
+    ("absl", "Mutex", "Await*", Wait),
+    ("absl", "Mutex", "LockWhen*", Wait),
+    ("absl", "CondVar", "Wait*", Wait),
+    ("absl", "SpinLock", "SlowLock", Lock),
+    ("folly", "SharedMutexImpl", "lock*", Lock),
+    ("folly", "MicroLockCore", "lock*", Lock),
+    ("tbb", "rw_mutex", "lock*", Lock),
+    ("boost", "mutex", "lock", Lock),
+    ("boost", "shared_mutex", "lock*", Lock),
+    ("boost", "this_thread", "sleep*", Sleep),
+    ("", "QMutex", "lock*", Lock),
+    ("", "QBasicMutex", "lock*", Lock),
+    ("", "QReadWriteLock", "lock*", Lock),
+    ("", "QReadWriteLock", "tryLock*", Lock),
+    ("", "QThread", "*sleep", Sleep),
+    // HotSpot's native half.
+    ("", "ObjectMonitor", "enter*", Lock),
+    ("", "ObjectMonitor", "Enter*", Lock),
+    ("", "ObjectMonitor", "wait", Wait),
+    ("", "JavaThread", "sleep*", Sleep),
+    // Stopped by the virtual machine, whatever the thread was about to do.
+    ("", "SafepointSynchronize", "block", Wait),
+];
+
+/// Java methods, by class and method.
+const JAVA: &[(&str, &str, FutexKind)] = &[
+    ("java.util.concurrent.locks.ReentrantLock", "*lock*", Lock),
+    ("java.util.concurrent.locks.ReentrantLock", "tryLock", Lock),
+    ("java.util.concurrent.locks.ReentrantReadWriteLock$ReadLock", "*lock*", Lock),
+    ("java.util.concurrent.locks.ReentrantReadWriteLock$ReadLock", "tryLock", Lock),
+    ("java.util.concurrent.locks.ReentrantReadWriteLock$WriteLock", "*lock*", Lock),
+    ("java.util.concurrent.locks.ReentrantReadWriteLock$WriteLock", "tryLock", Lock),
+    ("java.util.concurrent.locks.StampedLock", "acquire*", Lock),
+    ("java.util.concurrent.locks.AbstractQueuedSynchronizer$ConditionObject", "await*", Wait),
+    ("java.util.concurrent.locks.AbstractQueuedLongSynchronizer$ConditionObject", "await*", Wait),
+    ("java.lang.Object", "wait*", Wait),
+    ("java.lang.Thread", "sleep*", Sleep),
+];
+
+fn kind_of_name(function: &str) -> Option<FutexKind> {
+    if let Some(mut roles) = role::of(function) {
+        return roles.find_map(role::to_futex);
+    }
+    let path = segments(function);
+    let (method, outer) = path.split_last()?;
+    let Some(of) = outer.last() else {
+        if let Some((class, method)) = method.rsplit_once('.')
+            && let Some((_, _, kind)) = JAVA
+                .iter()
+                .find(|(owner, pattern, _)| *owner == class && method_matches(pattern, method))
+        {
+            return Some(*kind);
+        }
+        let plain = method.split('@').next().unwrap_or(method).trim_start_matches('_');
+        let plain = plain.strip_prefix("GI_").map_or(plain, |rest| rest.trim_start_matches('_'));
+        return C.iter().find(|(name, _)| *name == plain).map(|(_, kind)| *kind);
+    };
+    let first = outer[0];
+    METHODS
+        .iter()
+        .find(|(root, owner, pattern, _)| {
+            (root.is_empty() || *root == first) && owner == of && method_matches(pattern, method)
+        })
+        .map(|(_, _, _, kind)| *kind)
+}
+
+fn method_matches(pattern: &str, method: &str) -> bool {
+    match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
+        (Some(rest), _) if rest.ends_with('*') => method.contains(rest.trim_end_matches('*')),
+        (_, Some(start)) => method.starts_with(start),
+        (Some(end), None) => method.ends_with(end),
+        (None, None) => pattern == method,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        let said = [
+            ("pthread_mutex_lock", Some(Lock)),
+            ("___pthread_mutex_lock", Some(Lock)),
+            ("__GI___pthread_mutex_lock", Some(Lock)),
+            ("pthread_mutex_lock@@GLIBC_2.2.5", Some(Lock)),
+            ("__lll_lock_wait", Some(Lock)),
+            ("__pthread_rwlock_wrlock", Some(Lock)),
+            ("std::sys::sync::mutex::futex::Mutex::lock_contended", Some(Lock)),
+            ("std::sync::poison::mutex::Mutex<T>::lock", Some(Lock)),
+            ("<std::sync::poison::mutex::Mutex<alloc::vec::Vec<u8>>>::lock", Some(Lock)),
+            ("std::sys::sync::rwlock::futex::RwLock::write_contended", Some(Lock)),
+            ("<parking_lot::raw_mutex::RawMutex as lock_api::mutex::RawMutex>::lock", Some(Lock)),
+            ("parking_lot::raw_mutex::RawMutex::lock_slow", Some(Lock)),
+            ("parking_lot::raw_rwlock::RawRwLock::lock_exclusive_slow", Some(Lock)),
+            ("parking_lot::raw_rwlock::RawRwLock::try_lock_shared_slow", Some(Lock)),
+            ("absl::lts_20240116::Mutex::Lock", Some(Lock)),
+            ("absl::lts_20240116::Mutex::LockSlowLoop", None),
+            ("absl::Mutex::AwaitCommon", Some(Wait)),
+            ("std::mutex::lock", Some(Lock)),
+            ("std::__1::mutex::lock", Some(Lock)),
+            ("std::timed_mutex::_M_try_lock_until<std::chrono::_V2::steady_clock>", Some(Lock)),
+            ("ObjectMonitor::enter", Some(Lock)),
+            ("ObjectMonitor::wait", Some(Wait)),
+            ("monitor enter", Some(Lock)),
+            ("SafepointSynchronize::block", Some(Wait)),
+            ("std::thread::sleep", Some(Sleep)),
+            ("std::this_thread::sleep_for<long, std::ratio<1l, 1000l> >", Some(Sleep)),
+            ("std::sys::sync::condvar::futex::Condvar::wait_optional_timeout", Some(Wait)),
+            ("pthread_cond_wait@@GLIBC_2.3.2", None),
+            ("pthread_mutex_unlock", None),
+            ("my::Mutex::lock", None),
+            ("mutex_lock_count", None),
+            ("sleepy", None),
+            ("", None),
+            ("<", None),
+            ("<<<<::::>>", None),
+            ("operator<<", None),
+            ("libc.so.6!0x9f21a", None),
+        ];
+        for (name, kind) in said {
+            assert_eq!(kind_of_name(name), kind, "{name}");
+        }
+    }
+
+    #[test]
+    fn functions_of_the_kernel_decide_nothing() {
+        let location = |kind| {
+            let function = "nanosleep".into();
+            Location { function, module: "m".into(), file: None, line: None, kind, tier: None }
+        };
+        assert_eq!(kind_of(&[location(FrameKind::Native)]), Some(Sleep));
+        assert_eq!(kind_of(&[location(FrameKind::Kernel)]), None);
+    }
+}

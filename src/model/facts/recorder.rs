@@ -1,0 +1,379 @@
+//! Events in, views out: interning, weighing and history tied together. Pure: time is what the
+//! events say.
+
+use std::collections::VecDeque;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use rustc_hash::FxHasher;
+
+use crate::model::facts::buckets::Buckets;
+pub use crate::model::facts::buckets::Limits;
+use crate::model::facts::fact::merged_thread;
+use crate::model::facts::history::History;
+use crate::model::facts::interner::{Carrier, Interner, MAX_STACKS};
+use crate::model::facts::snapshot::ThreadNow;
+use crate::model::facts::tables::{NameId, Named, Tables};
+use crate::model::facts::thread::{Seen, What};
+use crate::model::facts::weigh::{Markers, Weigher};
+use crate::model::vocabulary::frame::{
+    self, Event, Look, Losses, Marker, Ns, RawFrame, RawName, SECOND, Tick,
+};
+use crate::model::vocabulary::state::{RawState, State};
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            history_bytes: 64 << 20,
+            facts_per_bucket: 2_000,
+            cumulative_facts: 100_000,
+            stacks: MAX_STACKS,
+        }
+    }
+}
+
+/// Everything a snapshot says about the measurement. Cloning costs pointers.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// Time up to which facts are booked: the newest tick.
+    pub at: Ns,
+    pub tables: Tables,
+    pub history: History,
+    /// In the order of their keys.
+    pub threads: Arc<[ThreadNow]>,
+    /// Rounds of looks, however many processes were looked at in each.
+    pub ticks: u64,
+    /// Up to the newest tick.
+    pub losses: Losses,
+    /// Facts folded into `(other)`, stacks that found the tables full included.
+    pub folded_facts: u64,
+    pub dropped_buckets: u64,
+    pub late_p99_ns: u64,
+    /// Mean over the last 5 s.
+    pub interval_achieved_ns: u64,
+}
+
+/// The newest ticks' lateness is kept for its 99th percentile, and as many ticks' times for the
+/// interval achieved.
+const TICKS_KEPT: usize = 1_000;
+
+/// Number of outermost frames that say what work a thread does: its start routine, and what that
+/// calls.
+const OUTERMOST: usize = 2;
+
+/// Over how long the achieved interval is taken.
+const ACHIEVED_OVER: Ns = 5 * SECOND;
+
+pub struct Recorder {
+    limits: Limits,
+    at: Ns,
+    interner: Interner,
+    weigher: Weigher,
+    ticks: u64,
+    losses: Losses,
+    /// As they were when history began.
+    losses_before: Losses,
+    late: VecDeque<Ns>,
+    /// When the newest rounds were, the newest last.
+    rhythm: VecDeque<Ns>,
+    /// The newest round: its ticks, one of each process, have the same time.
+    round: Option<Ns>,
+    /// What threads were doing when sampling ended.
+    closed: Option<Arc<[ThreadNow]>>,
+}
+
+impl Recorder {
+    /// Time begins, and buckets start, at `started`.
+    pub fn new(started: Ns, limits: Limits) -> Recorder {
+        let mut interner = Interner::new(limits.stacks);
+        let markers = Markers::of(&mut interner);
+        let buckets = Buckets::new(started, limits, interner.other());
+        Recorder {
+            limits,
+            at: started,
+            weigher: Weigher::new(started, markers, buckets),
+            interner,
+            ticks: 0,
+            losses: Losses::default(),
+            losses_before: Losses::default(),
+            late: VecDeque::new(),
+            rhythm: VecDeque::new(),
+            round: None,
+            closed: None,
+        }
+    }
+
+    /// Whether the way of capture sees a thread's kernel time (true at first); where it does not,
+    /// run time without a sample is `[in kernel, not visible]`, else `[cpu, not sampled]`.
+    pub fn set_kernel_visible(&mut self, visible: bool) {
+        self.weigher.set_kernel_visible(visible);
+    }
+
+    /// Events are in order of time per source; nothing is taken after [`Recorder::close`].
+    pub fn apply(&mut self, event: &Event) {
+        if self.closed.is_some() {
+            return;
+        }
+        match event {
+            Event::Look(look) => self.look(look),
+            Event::Tick(tick) => self.tick(tick),
+            Event::ThreadEnded { at, thread, counters } => {
+                self.weigher.thread_ended(*at, *thread, *counters)
+            }
+            Event::Exec { at, pid } => self.weigher.exec(*at, *pid),
+            Event::ProcessEnded { at, pid } => {
+                self.at = self.at.max(*at);
+                self.weigher.process_ended(*at, *pid);
+            }
+            Event::Gap { from, at } => {
+                self.rhythm.clear();
+                self.weigher.gap(*from, *at);
+            }
+        }
+    }
+
+    fn look(&mut self, look: &Look) {
+        let what = match look.seen {
+            frame::Seen::Running => What::Running,
+            frame::Seen::OnCpu => What::OnCpu(self.interner.stack(&look.stack)),
+            frame::Seen::Ready => What::Ready(self.interner.stack(&look.stack)),
+            frame::Seen::Blocked(call) => self.waits(look, RawState::of_blocked(call), Some(call)),
+            frame::Seen::Disk(call) => self.waits(look, RawState::Known(State::Disk), call),
+            frame::Seen::Stopped => self.waits(look, RawState::Known(State::Stopped), None),
+        };
+        let gone = look.thread == merged_thread(look.thread.pid);
+        let name = match gone {
+            true => NameId::EXITED,
+            // A thread of which nothing was seen for a long time is still called what it was.
+            false => self
+                .interner
+                .name_if_known(look.name)
+                .or(self.weigher.name(look.thread))
+                .unwrap_or(NameId::OTHER),
+        };
+        self.weigher.buckets().set_groups(self.interner.groups());
+        let work = self.work(name, &look.stack);
+        let Look { at, counters, recovered, .. } = *look;
+        self.weigher.look(look.thread, Seen { at, name, what, counters, recovered, work });
+    }
+
+    /// What threads that do the same work have in common: the group of their names, and the
+    /// outermost calls.
+    fn work(&self, name: NameId, stack: &[RawFrame]) -> u64 {
+        // The innermost frame calls nothing.
+        let callers = stack.get(1..).unwrap_or_default();
+        if callers.is_empty() {
+            return 0;
+        }
+        let group = self.interner.groups().get(name.0 as usize).copied().unwrap_or(name);
+        let mut hasher = FxHasher::default();
+        // By its words: ids are others after a restart.
+        self.interner.name_of(group).hash(&mut hasher);
+        callers[callers.len().saturating_sub(OUTERMOST)..].hash(&mut hasher);
+        hasher.finish().max(1)
+    }
+
+    fn waits(&mut self, look: &Look, state: RawState, syscall: Option<frame::Syscall>) -> What {
+        What::Waits { stack: self.interner.stack(&look.stack), state, syscall }
+    }
+
+    fn tick(&mut self, tick: &Tick) {
+        self.at = self.at.max(tick.at);
+        self.losses = tick.losses;
+        if self.round.replace(tick.at) != Some(tick.at) {
+            self.ticks += 1;
+            self.round_ended(tick);
+        }
+        self.weigher.tick(tick);
+    }
+
+    fn round_ended(&mut self, tick: &Tick) {
+        self.late.push_back(tick.late_ns);
+        if self.late.len() > TICKS_KEPT {
+            self.late.pop_front();
+        }
+        let times = &mut self.rhythm;
+        times.push_back(tick.at);
+        // Two make an interval, however long.
+        while times.len() > TICKS_KEPT
+            || (times.len() > 2
+                && times.front().is_some_and(|first| *first + ACHIEVED_OVER < tick.at))
+        {
+            times.pop_front();
+        }
+    }
+
+    /// What a thread's name that a runtime gave is in words; before the first look that carries it.
+    pub fn set_thread_name(&mut self, name: RawName, text: &str) {
+        self.interner.call(name, text);
+    }
+
+    /// Frames that were interned since the last call and want a name (markers without a file have
+    /// theirs).
+    pub fn take_unnamed(&mut self) -> Vec<RawFrame> {
+        self.interner.take_unnamed()
+    }
+
+    /// Names a frame, or names it better; takes effect in all stacks, also of the past.
+    pub fn set_named(&mut self, frame: RawFrame, named: Named) {
+        self.interner.set_named(frame, named);
+    }
+
+    /// Sampling ended at `at`: books everything up to there.
+    pub fn close(&mut self, at: Ns) {
+        self.weigher.silent();
+        if self.closed.is_none() {
+            self.closed = Some(self.weigher.threads().collect());
+            self.at = self.at.max(at);
+            self.weigher.close(self.at);
+        }
+    }
+
+    /// Forgets what was booked and what was lost, and the stacks and thread names that no thread is
+    /// in: history begins again where it ended, and takes no more room however often this is done.
+    /// Accounts go on, so that what is not booked yet comes into the new history, and none of it
+    /// twice. Ids are others from now on; views keep what they have. Answers with the tables of
+    /// those ids, for names that come late.
+    pub fn restart(&mut self) -> Former {
+        self.weigher.silent();
+        let mut fresh = self.interner.afresh();
+        let markers = Markers::of(&mut fresh);
+        let buckets = Buckets::new(self.at, self.limits, fresh.other());
+        self.weigher.restart(
+            self.at,
+            markers,
+            buckets,
+            &mut Carrier { from: &self.interner, to: &mut fresh },
+        );
+        self.ticks = 0;
+        self.losses_before = self.losses;
+        Former { interner: std::mem::replace(&mut self.interner, fresh) }
+    }
+
+    /// Bytes of all history, at most [`Limits::history_bytes`].
+    pub fn history_bytes(&mut self) -> usize {
+        self.weigher.buckets().bytes()
+    }
+
+    /// Everything as it is now; costs pointers, and a booking per waiting thread.
+    pub fn view(&mut self) -> View {
+        self.weigher.silent();
+        let threads = self.closed.clone().unwrap_or_else(|| self.weigher.threads().collect());
+        let refused = self.interner.refused();
+        let buckets = self.weigher.buckets();
+        View {
+            at: self.at,
+            tables: self.interner.tables(),
+            history: buckets.history(self.at),
+            threads,
+            ticks: self.ticks,
+            losses: self.losses.since(&self.losses_before),
+            folded_facts: buckets.folded() + refused,
+            dropped_buckets: buckets.dropped(),
+            late_p99_ns: percentile_99(&self.late),
+            interval_achieved_ns: match self.rhythm.len() {
+                0 | 1 => 0,
+                n => self.rhythm[n - 1].saturating_sub(self.rhythm[0]) / (n as u64 - 1),
+            },
+        }
+    }
+}
+
+/// The tables of a history that is over.
+pub struct Former {
+    interner: Interner,
+}
+
+impl Former {
+    /// See [`Recorder::set_named`].
+    pub fn set_named(&mut self, frame: RawFrame, named: Named) {
+        self.interner.set_named(frame, named);
+    }
+
+    /// Names are still to come.
+    pub fn is_pending(&self) -> bool {
+        self.interner.is_pending()
+    }
+
+    pub fn tables(&mut self) -> Tables {
+        self.interner.tables()
+    }
+}
+
+impl Markers {
+    fn of(interner: &mut Interner) -> Markers {
+        Markers {
+            cpu_not_sampled: interner.marker(Marker::CpuNotSampled),
+            kernel_not_visible: interner.marker(Marker::KernelNotVisible),
+            not_observed: interner.marker(Marker::NotObserved),
+            not_sampled: interner.marker(Marker::NotSampled),
+            threads_gone: interner.marker(Marker::ThreadsGone),
+        }
+    }
+}
+
+/// The smallest value that at least 99 % are not above; 0 of none.
+fn percentile_99(values: &VecDeque<Ns>) -> Ns {
+    let mut values: Vec<Ns> = values.iter().copied().collect();
+    if values.is_empty() {
+        return 0;
+    }
+    let nth = (values.len() * 99).div_ceil(100) - 1;
+    *values.select_nth_unstable(nth).1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_of_several_processes_are_one_round() {
+        let mut recorder = Recorder::new(0, Limits::default());
+        let interval = 10_000_000;
+        for round in 1..=100 {
+            for pid in [7, 8, 9] {
+                // A process may come and go.
+                if pid != 8 || round % 3 != 0 {
+                    let (at, losses) = (round * interval, Losses::default());
+                    let tick = Tick {
+                        at,
+                        pid,
+                        late_ns: 0,
+                        process_cpu_ns: None,
+                        interval_ns: interval,
+                        losses,
+                    };
+                    recorder.apply(&Event::Tick(tick));
+                }
+            }
+        }
+        let view = recorder.view();
+        assert_eq!(
+            (view.ticks, view.interval_achieved_ns, view.at),
+            (100, interval, 100 * interval)
+        );
+    }
+
+    #[test]
+    fn a_thread_keeps_the_name_its_runtime_gave_however_many_others_come() {
+        let mut recorder = Recorder::new(0, Limits::default());
+        let look = |at, id, tid| {
+            let (thread, name) =
+                (frame::ThreadKey { pid: 7, tid, start: 1 }, RawName::of_runtime(id));
+            let (seen, counters, stack) = (frame::Seen::Running, None, Vec::new());
+            Event::Look(Look { at, thread, name, seen, counters, stack, recovered: false })
+        };
+        recorder.set_thread_name(RawName::of_runtime(1), "http-1");
+        recorder.apply(&look(0, 1, 1));
+        for id in 2..=150_000 {
+            recorder.set_thread_name(RawName::of_runtime(id), &format!("req-{id}"));
+        }
+        recorder.apply(&look(1, 1, 1));
+        recorder.apply(&look(1, 150_000, 2));
+        let view = recorder.view();
+        assert_eq!(
+            [0, 1].map(|at: usize| &**view.tables.name(view.threads[at].name)),
+            ["http-1", "req-"]
+        );
+    }
+}

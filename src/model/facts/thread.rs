@@ -1,0 +1,653 @@
+//! One thread's account: what it was last seen doing, and what of its time is not booked yet.
+
+use std::collections::VecDeque;
+
+use crate::model::facts::buckets::{Buckets, Split};
+use crate::model::facts::fact::FactKey;
+use crate::model::facts::interner::Carrier;
+use crate::model::facts::snapshot::ThreadNow;
+use crate::model::facts::tables::{NameId, StackId};
+use crate::model::facts::unsampled::{CARRY, Unsampled, Weighed};
+use crate::model::vocabulary::frame::{Counters, Ns, SECOND, Syscall, ThreadKey};
+use crate::model::vocabulary::state::{RawState, State};
+
+/// By how much the counters of a running thread may lag: one kernel tick, at HZ=100.
+pub const COUNTER_LAG: Ns = SECOND / 100;
+
+/// Samples that wait for the counters that weigh them; more (no counters came for long) are hits
+/// without CPU time.
+const MAX_SAMPLES: usize = 4_096;
+
+const RUN: RawState = RawState::Known(State::Run);
+const READY: RawState = RawState::Known(State::Rdy);
+const WAIT: RawState = RawState::Known(State::Wait);
+
+/// The stacks that stand for time without a stack.
+#[derive(Clone, Copy, Debug)]
+pub struct Markers {
+    pub cpu_not_sampled: StackId,
+    pub kernel_not_visible: StackId,
+    pub not_observed: StackId,
+    pub not_sampled: StackId,
+    pub threads_gone: StackId,
+}
+
+/// What every account is kept by.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    pub markers: Markers,
+    /// Whether the way of capture sees kernel time.
+    pub kernel_visible: bool,
+    /// The interval in force, ns.
+    pub interval: Ns,
+}
+
+impl Rules {
+    /// No look for longer than this: nobody knows what the thread did.
+    pub fn longest_gap(&self) -> Ns {
+        SECOND.max(self.interval.saturating_mul(5))
+    }
+}
+
+/// A look as the account wants it: names and stacks are ids.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    pub at: Ns,
+    pub name: NameId,
+    pub what: What,
+    pub counters: Option<Counters>,
+    /// rbp was recovered by search.
+    pub recovered: bool,
+    /// See [`crate::model::facts::unsampled::Kind::of`]; 0 where there is no stack.
+    pub work: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum What {
+    Running,
+    OnCpu(StackId),
+    /// Runnable, in this stack, and off the core.
+    Ready(StackId),
+    Waits {
+        stack: StackId,
+        state: RawState,
+        syscall: Option<Syscall>,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Doing {
+    Unknown,
+    Ran { stack: StackId, at: Ns, state: RawState },
+    Waits(Wait),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Wait {
+    stack: StackId,
+    state: RawState,
+    from: Ns,
+    syscall: Option<Syscall>,
+}
+
+/// A span that has its stack and still lacks its share of the run delay.
+struct Piece {
+    from: Ns,
+    till: Ns,
+    name: NameId,
+    stack: StackId,
+    state: RawState,
+    wait: Option<Ns>,
+}
+
+/// An on-CPU sample that has no CPU time yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    pub at: Ns,
+    pub name: NameId,
+    pub stack: StackId,
+}
+
+/// What came of a thread's account that concerns others, since it was asked for.
+#[derive(Default)]
+pub struct Outcome {
+    /// CPU time counted since the first look.
+    pub ran: Ns,
+    /// Samples that got their CPU time.
+    pub weighed: Vec<Weighed>,
+    /// Samples that no counter of the thread will weigh: only the process's clock has their CPU
+    /// time.
+    pub unweighed: Vec<Sample>,
+    /// Time that no sample of the thread will get.
+    pub unsampled: Vec<Unsampled>,
+}
+
+pub struct Thread {
+    key: ThreadKey,
+    name: NameId,
+    /// Wall time is booked, or in `pieces`, up to here: the last observation.
+    booked: Ns,
+    /// The last look of any kind.
+    looked: Ns,
+    /// The last look was [`What::Running`].
+    running: bool,
+    /// As far as is known the thread is on a core, where it is not waiting.
+    on_core: bool,
+    /// It was sampled since then.
+    sampled: bool,
+    /// When that was decided, and the run time then.
+    decided: (Ns, Ns),
+    /// It has run since the observation that `doing` is.
+    moved: bool,
+    /// See [`Seen::work`]; of the newest stack.
+    work: u64,
+    /// Ticks of the process before the last look.
+    round: u64,
+    doing: Doing,
+    /// Somebody said that nobody looked then.
+    gap: Option<(Ns, Ns)>,
+    counters: Option<Counters>,
+    pieces: Vec<Piece>,
+    /// Run delay of the span after `booked`.
+    delay: Ns,
+    samples: Vec<Sample>,
+    /// (when it was counted, CPU time) that no sample hit, oldest first.
+    carried: VecDeque<(Ns, Ns)>,
+    /// The next difference of counters covers time that nobody looked at.
+    unseen_cpu: Option<(Ns, Ns)>,
+    outcome: Outcome,
+    /// rbp was recovered by search for the stack of `doing`.
+    recovered: bool,
+}
+
+impl Thread {
+    /// From its first look on; `round`: ticks of its process so far.
+    pub fn new(key: ThreadKey, seen: &Seen, round: u64) -> Thread {
+        Thread {
+            key,
+            name: seen.name,
+            booked: seen.at,
+            looked: seen.at,
+            running: false,
+            on_core: false,
+            sampled: false,
+            decided: (seen.at, 0),
+            moved: true,
+            work: 0,
+            round,
+            doing: Doing::Unknown,
+            gap: None,
+            counters: None,
+            pieces: Vec::new(),
+            delay: 0,
+            samples: Vec::new(),
+            carried: VecDeque::new(),
+            unseen_cpu: None,
+            outcome: Outcome::default(),
+            recovered: false,
+        }
+    }
+
+    fn fact(&self, stack: StackId, state: RawState) -> FactKey {
+        FactKey { thread: self.key, name: self.name, stack, state }
+    }
+
+    /// Since the last call.
+    pub fn take_outcome(&mut self) -> Outcome {
+        std::mem::take(&mut self.outcome)
+    }
+
+    pub fn key(&self) -> ThreadKey {
+        self.key
+    }
+
+    pub fn name(&self) -> NameId {
+        self.name
+    }
+
+    /// See [`Seen::work`].
+    pub fn work(&self) -> u64 {
+        self.work
+    }
+
+    /// Books what silence means: blocked and unmoved up to the newest tick (`round` ticks so far,
+    /// the newest at `tick`).
+    pub fn silent(&mut self, round: u64, tick: Ns, buckets: &mut Buckets) {
+        let Doing::Waits(wait) = self.doing else { return };
+        if self.running || round < self.round + 2 || tick <= self.booked {
+            return;
+        }
+        buckets.wall(&self.fact(wait.stack, wait.state), self.booked, tick, 0, Some(wait.from));
+        self.booked = tick;
+        self.looked = self.looked.max(tick);
+        if self.gap.is_some_and(|(_, till)| till <= tick) {
+            self.gap = None;
+        }
+    }
+
+    /// Nobody looked then.
+    pub fn gap(&mut self, from: Ns, till: Ns) {
+        let from = from.max(self.looked);
+        if from < till {
+            let before = self.gap.map_or(from, |(before, _)| before);
+            self.gap = Some((before.min(from), till));
+        }
+    }
+
+    /// A look. Everything silent was booked before.
+    pub fn look(&mut self, seen: &Seen, round: u64, rules: &Rules, buckets: &mut Buckets) {
+        // Older than the last observation: it is clamped to it, so that it weighs nothing, and does
+        // not change what the thread was seen doing after it.
+        let waits = matches!(self.doing, Doing::Waits(_));
+        let late = seen.at < self.booked
+            || (waits && seen.at == self.booked && matches!(seen.what, What::OnCpu(_)));
+        let at = seen.at.max(self.booked);
+        let unmoved = self.unmoved(seen);
+        if let Some((from, till)) = self.unseen(at, rules)
+            && !unmoved
+        {
+            self.skip(from, till, seen.counters, rules, buckets);
+        }
+        self.name = seen.name;
+        if seen.work != 0 {
+            self.work = seen.work;
+        }
+        self.place_on_core(seen);
+        if !late && !matches!(seen.what, What::Running) {
+            self.recovered = seen.recovered;
+        }
+        match seen.what {
+            What::Running => {}
+            What::OnCpu(stack) => {
+                if self.samples.is_empty() {
+                    self.expire(at.saturating_sub(CARRY + 1), rules, buckets);
+                }
+                self.sample(stack, at, late, buckets);
+            }
+            // The counters say how much of the span was spent waiting for a core.
+            What::Ready(stack) if !late => {
+                self.piece(at, stack, RUN, None);
+                self.doing = Doing::Ran { stack, at, state: READY };
+            }
+            What::Waits { stack, state, syscall } if !late => {
+                let same =
+                    matches!(self.doing, Doing::Waits(w) if w.stack == stack && w.state == state);
+                let from = match self.doing {
+                    Doing::Waits(wait) if same && unmoved => wait.from,
+                    _ => {
+                        buckets.entry(self.booked, &self.fact(stack, state)).hits += 1;
+                        self.booked
+                    }
+                };
+                self.piece(at, stack, state, Some(from));
+                self.doing = Doing::Waits(Wait { stack, state, from, syscall });
+                self.moved = seen.counters.is_none();
+            }
+            What::Ready(_) | What::Waits { .. } => {}
+        }
+        if let Some(counters) = seen.counters {
+            self.settle(counters, at, rules, buckets);
+            if !rules.kernel_visible {
+                self.in_kernel(at, matches!(seen.what, What::Running), rules, buckets);
+            }
+        } else if !matches!(seen.what, What::OnCpu(_)) {
+            self.book_pieces(0, buckets);
+        }
+        if seen.at >= self.looked {
+            self.looked = seen.at;
+            self.running = matches!(seen.what, What::Running);
+            self.round = round;
+        }
+    }
+
+    /// Decides which state a runnable thread has: `run` only on a core. One that was sampled since
+    /// the last decision was there then, one that ran for half of the time probably is, and one
+    /// that was woken and put on a core still is. The counters of a thread on a core lag by a tick
+    /// of the kernel: within that time nothing new is known.
+    fn place_on_core(&mut self, seen: &Seen) {
+        if matches!(seen.what, What::OnCpu(_)) {
+            (self.on_core, self.sampled) = (true, true);
+        }
+        let Some(now) = seen.counters else { return };
+        let Some(before) = self.counters else {
+            (self.on_core, self.decided) = (true, (seen.at, now.run_ns));
+            return;
+        };
+        let moved = now.run_ns != before.run_ns || now.runs != before.runs;
+        let woken = matches!(self.doing, Doing::Waits(_)) && !self.running;
+        let (at, run_ns) = self.decided;
+        let span = seen.at.saturating_sub(at);
+        if moved || span >= COUNTER_LAG / 2 {
+            let ran = now.run_ns.saturating_sub(run_ns);
+            self.on_core = self.sampled || ran.saturating_mul(2) >= span || (woken && moved);
+            (self.sampled, self.decided) = (false, (seen.at, now.run_ns));
+        }
+        self.moved |= moved;
+    }
+
+    /// The time before `at` that nobody looked at, if any.
+    fn unseen(&mut self, at: Ns, rules: &Rules) -> Option<(Ns, Ns)> {
+        if at.saturating_sub(self.looked) > rules.longest_gap() {
+            self.gap = None;
+            return Some((self.looked, at));
+        }
+        let (from, till) = self.gap.filter(|(from, _)| *from < at)?;
+        self.gap = None;
+        Some((from, till.min(at)))
+    }
+
+    /// Proven by counters: it waited at the last look, waits now, and did not run between.
+    fn unmoved(&self, seen: &Seen) -> bool {
+        let waits = matches!(self.doing, Doing::Waits(_))
+            && !self.running
+            && matches!(seen.what, What::Waits { .. });
+        let (Some(before), Some(now)) = (self.counters, seen.counters) else { return false };
+        waits && before.run_ns == now.run_ns && before.runs == now.runs
+    }
+
+    fn sample(&mut self, stack: StackId, at: Ns, late: bool, buckets: &mut Buckets) {
+        let key = self.fact(stack, RUN);
+        let weights = buckets.entry(at, &key);
+        weights.hits += 1;
+        weights.cpu_hits += 1;
+        if self.samples.len() < MAX_SAMPLES {
+            self.samples.push(Sample { at, name: self.name, stack });
+        }
+        if !late {
+            self.piece(at, stack, RUN, None);
+            self.doing = Doing::Ran { stack, at, state: RUN };
+        }
+    }
+
+    /// The span since the last observation goes to this one.
+    fn piece(&mut self, till: Ns, stack: StackId, state: RawState, wait: Option<Ns>) {
+        if self.booked < till {
+            self.pieces.push(Piece {
+                from: self.booked,
+                till,
+                name: self.name,
+                stack,
+                state,
+                wait,
+            });
+            self.booked = till;
+        }
+    }
+
+    /// A reading of the counters: the time since the last one gets its run delay and its CPU time.
+    fn settle(&mut self, counters: Counters, at: Ns, rules: &Rules, buckets: &mut Buckets) {
+        let Some(before) = self.counters.replace(counters) else {
+            // The first reading: CPU time before it goes by the process's clock.
+            self.outcome.unweighed.append(&mut self.samples);
+            return self.book_pieces(0, buckets);
+        };
+        // Counters that went back are another thread's (an exec by one that is not the leader): a
+        // new start.
+        let back = counters.run_ns < before.run_ns || counters.delay_ns < before.delay_ns;
+        let ran = if back { 0 } else { counters.run_ns - before.run_ns };
+        self.delay += if back { 0 } else { counters.delay_ns - before.delay_ns };
+        self.outcome.ran += ran;
+        self.book_pieces(self.delay, buckets);
+        self.delay = self.delay.min(at.saturating_sub(self.booked));
+        if let Some((from, till)) = self.unseen_cpu.take() {
+            buckets.spread(&self.fact(rules.markers.not_observed, RUN), from, till, 0, ran);
+        } else if ran > 0 {
+            self.carried.push_back((at, ran));
+        }
+        self.share(rules, buckets);
+    }
+
+    /// Books the pieces; `delay` of them is run delay, of the on-CPU ones first. The rest of it
+    /// stays for the span after them.
+    fn book_pieces(&mut self, delay: Ns, buckets: &mut Buckets) {
+        let length = |run: bool| -> Ns {
+            self.pieces.iter().filter(|p| (p.state == RUN) == run).map(|p| p.till - p.from).sum()
+        };
+        let (running, waiting) = (length(true), length(false));
+        let of_running = delay.min(running);
+        let of_waiting = (delay - of_running).min(waiting);
+        let mut running = Split::new(of_running, running);
+        let mut waiting = Split::new(of_waiting, waiting);
+        for piece in std::mem::take(&mut self.pieces) {
+            let split = if piece.state == RUN { &mut running } else { &mut waiting };
+            let ready = split.next(piece.till - piece.from);
+            let key = FactKey {
+                thread: self.key,
+                name: piece.name,
+                stack: piece.stack,
+                state: piece.state,
+            };
+            buckets.wall(&key, piece.from, piece.till, ready, piece.wait);
+        }
+        if delay > 0 {
+            self.delay = delay - of_running - of_waiting;
+        }
+    }
+
+    /// Where kernel time is not visible: more CPU time without samples than chance and lagging
+    /// counters explain was spent in the kernel. So was the wall time since the last observation,
+    /// if the thread was seen running only.
+    fn in_kernel(&mut self, at: Ns, running: bool, rules: &Rules, buckets: &mut Buckets) {
+        if self.carried() <= rules.interval.saturating_mul(3) + 2 * COUNTER_LAG {
+            return;
+        }
+        self.expire(Ns::MAX, rules, buckets);
+        if running {
+            self.running = true;
+            self.rest(at, rules, buckets);
+        }
+    }
+
+    fn carried(&self) -> Ns {
+        self.carried.iter().map(|(_, cpu)| cpu).sum()
+    }
+
+    /// Shares the CPU time that was counted equally among the samples that were taken since. Where
+    /// kernel time is not visible, a sample stands for no more than one interval: what is more was
+    /// in the kernel.
+    fn share(&mut self, rules: &Rules, buckets: &mut Buckets) {
+        let all = self.carried();
+        // Samples, and a counter that did not move: it lags, and the next reading has their time.
+        if self.samples.is_empty() || all == 0 {
+            return;
+        }
+        let number = self.samples.len() as u64;
+        let most = if rules.kernel_visible { all } else { rules.interval.saturating_mul(number) };
+        let shared = all.min(most);
+        let mut split = Split::new(shared, number);
+        for sample in self.samples.drain(..) {
+            let part = split.next(1);
+            if part > 0 {
+                let key = FactKey {
+                    thread: self.key,
+                    name: sample.name,
+                    stack: sample.stack,
+                    state: RUN,
+                };
+                buckets.entry(sample.at, &key).cpu_ns += part;
+            }
+            let Sample { at, name, stack } = sample;
+            self.outcome.weighed.push(Weighed {
+                at,
+                name,
+                stack,
+                cpu: part,
+                renamed: name != self.name,
+            });
+        }
+        let mut left = shared;
+        while left > 0
+            && let Some((_, cpu)) = self.carried.front_mut()
+        {
+            let part = left.min(*cpu);
+            left -= part;
+            *cpu -= part;
+            if *cpu == 0 {
+                self.carried.pop_front();
+            }
+        }
+    }
+
+    /// Books CPU time that was carried since `before` or longer to samples whose counters came
+    /// early; the rest is [`Outcome::unsampled`], or in the kernel where that is not visible.
+    fn expire(&mut self, before: Ns, rules: &Rules, buckets: &mut Buckets) {
+        if self.carried.front().is_none_or(|(at, _)| *at > before) {
+            return;
+        }
+        self.share(rules, buckets);
+        while let Some((at, cpu)) = self.carried.front().copied()
+            && at <= before
+        {
+            self.carried.pop_front();
+            if rules.kernel_visible {
+                self.outcome.unsampled.push(Unsampled::Cpu { at, name: self.name, cpu });
+            } else {
+                buckets.entry(at, &self.fact(rules.markers.kernel_not_visible, RUN)).cpu_ns += cpu;
+            }
+        }
+    }
+
+    /// Once a second: nothing stays unbooked for much longer than [`CARRY`].
+    pub fn keep_house(&mut self, now: Ns, rules: &Rules, buckets: &mut Buckets) {
+        let before = now.saturating_sub(CARRY);
+        self.expire(before, rules, buckets);
+        if self.pieces.first().is_some_and(|piece| piece.from + rules.longest_gap() <= now) {
+            self.book_pieces(0, buckets);
+        }
+        self.samples.retain(|sample| sample.at > before);
+        // Seen running all the while, and never sampled.
+        if self.running && self.booked <= before && self.booked < self.looked {
+            self.book_pieces(0, buckets);
+            self.rest(self.looked, rules, buckets);
+        }
+    }
+
+    /// Time that nobody looked at. What is known of it: how much CPU time and run delay there was.
+    fn skip(
+        &mut self,
+        from: Ns,
+        till: Ns,
+        counters: Option<Counters>,
+        rules: &Rules,
+        buckets: &mut Buckets,
+    ) {
+        self.book_pieces(0, buckets);
+        self.rest(from.min(till), rules, buckets);
+        self.expire(Ns::MAX, rules, buckets);
+        self.samples.clear();
+        let from = from.max(self.booked);
+        let length = till.saturating_sub(from);
+        let (mut ran, mut delayed) = (0, 0);
+        if let (Some(before), Some(now)) = (self.counters, counters) {
+            ran = now.run_ns.saturating_sub(before.run_ns);
+            delayed = now.delay_ns.saturating_sub(before.delay_ns);
+            self.outcome.ran += ran;
+            self.counters = Some(now);
+        } else {
+            self.unseen_cpu = Some((from, till));
+        }
+        let running = ran.min(length);
+        let ready = delayed.min(length - running);
+        let parts = [(RUN, running, ran), (READY, ready, 0), (WAIT, length - running - ready, 0)];
+        for (state, wall, cpu) in parts {
+            buckets.spread(&self.fact(rules.markers.not_observed, state), from, till, wall, cpu);
+        }
+        self.booked = self.booked.max(till);
+        self.doing = Doing::Unknown;
+    }
+
+    /// The time after the last observation up to `till`, to which no observation will come: a wait,
+    /// or the stack of a sample, goes on. A thread that was woken and has not been put on a core
+    /// since is ready where it waited. One that was seen running without a sample was not sampled.
+    fn rest(&mut self, till: Ns, rules: &Rules, buckets: &mut Buckets) {
+        if till <= self.booked {
+            return;
+        }
+        let (stack, state, wait) = match self.doing {
+            Doing::Waits(wait) if !self.running => (wait.stack, wait.state, Some(wait.from)),
+            Doing::Waits(wait) if !self.moved => (wait.stack, READY, None),
+            Doing::Ran { stack, .. } if !self.running => (stack, RUN, None),
+            _ if rules.kernel_visible => {
+                let ready = self.delay.min(till - self.booked);
+                self.delay -= ready;
+                let (from, name) = (self.booked, self.name);
+                self.outcome.unsampled.push(Unsampled::Wall { from, till, name, ready });
+                self.booked = till;
+                return;
+            }
+            _ => (rules.markers.kernel_not_visible, RUN, None),
+        };
+        buckets.wall(&self.fact(stack, state), self.booked, till, self.delay, wait);
+        self.delay = self.delay.saturating_sub(till - self.booked);
+        self.booked = till;
+    }
+
+    /// Nothing more comes (of this program): books everything up to `at`. Silence was booked
+    /// before.
+    pub fn finish(
+        &mut self,
+        at: Ns,
+        counters: Option<Counters>,
+        rules: &Rules,
+        buckets: &mut Buckets,
+    ) {
+        let at = at.max(self.booked);
+        if let Some((from, _)) = self.unseen(at, rules) {
+            self.skip(from, at, counters, rules, buckets);
+        }
+        if let Some(counters) = counters {
+            self.settle(counters, at, rules, buckets);
+        }
+        self.book_pieces(0, buckets);
+        self.rest(at, rules, buckets);
+        self.expire(Ns::MAX, rules, buckets);
+        // What it did after its last counters.
+        self.outcome.unweighed.append(&mut self.samples);
+        self.doing = Doing::Unknown;
+        self.looked = self.looked.max(at);
+    }
+
+    /// Stacks and names have other ids from now on.
+    pub fn renumber(&mut self, carrier: &mut Carrier<'_>) {
+        self.name = carrier.name(self.name);
+        match &mut self.doing {
+            Doing::Unknown => {}
+            Doing::Ran { stack, .. } | Doing::Waits(Wait { stack, .. }) => {
+                *stack = carrier.stack(*stack)
+            }
+        }
+        for piece in &mut self.pieces {
+            (piece.name, piece.stack) = (carrier.name(piece.name), carrier.stack(piece.stack));
+        }
+        for sample in &mut self.samples {
+            (sample.name, sample.stack) = (carrier.name(sample.name), carrier.stack(sample.stack));
+        }
+    }
+
+    /// For the header, the waits and a dump.
+    pub fn now(&self, rules: &Rules) -> ThreadNow {
+        let runnable = if self.on_core { RUN } else { READY };
+        let (stack, state, since, syscall) = match self.doing {
+            Doing::Waits(wait) if !self.running => {
+                (wait.stack, wait.state, wait.from, wait.syscall)
+            }
+            Doing::Waits(wait) if !self.moved => (wait.stack, READY, wait.from, None),
+            Doing::Ran { stack, at, state } => {
+                (stack, if state == READY { READY } else { runnable }, at, None)
+            }
+            _ => (rules.markers.not_sampled, runnable, self.looked, None),
+        };
+        let run_ns = self.counters.map_or(0, |counters| counters.run_ns);
+        let recovered = self.recovered && stack != rules.markers.not_sampled;
+        ThreadNow {
+            thread: self.key,
+            name: self.name,
+            stack,
+            state,
+            since,
+            syscall,
+            run_ns,
+            recovered,
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! Looks -> booked time. The clock is what the events say; a thread's account is in
+//! [`crate::model::facts::thread`].
+//!
+//! * Wall: the span since a thread's last observation goes to the new one's stack and state. "Seen
+//!   running, no stack" is none. Its run delay is `rdy`. A silent thread was blocked and unmoved up
+//!   to its process's newest tick.
+//! * CPU: what the thread's own counter says, shared among the on-CPU samples between two readings;
+//!   else carried for 10 s, then booked to a marker. What only the process's clock says goes to
+//!   `[threads gone between looks]`.
+//! * A thread's observed life is from its first look to its end, an exec apart: its wall sums to
+//!   exactly that.
+//! * A look that arrives late, with a time before the thread's last observation, is clamped to
+//!   that: it is a hit, takes its share of CPU time, and weighs no wall time.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use rustc_hash::FxHashMap;
+
+use crate::model::facts::buckets::{Buckets, HORIZON};
+use crate::model::facts::fact::{FactKey, merged_thread};
+use crate::model::facts::interner::Carrier;
+use crate::model::facts::snapshot::ThreadNow;
+use crate::model::facts::tables::{NameId, StackId};
+pub use crate::model::facts::thread::Markers;
+use crate::model::facts::thread::{COUNTER_LAG, Outcome, Rules, Seen, Thread, What};
+use crate::model::facts::unsampled::{Donors, Kind, Orphans, Receiver};
+use crate::model::vocabulary::frame::{Counters, Ns, SECOND, ThreadKey, Tick};
+use crate::model::vocabulary::state::{RawState, State};
+
+/// Threads that are dead for so long merge per name.
+const MERGE_AFTER: Ns = 60 * SECOND;
+
+/// How many dead threads are remembered; the oldest beyond these merge early.
+const MAX_DEAD: usize = 100_000;
+
+/// What is known of one process.
+struct Process {
+    /// Ticks so far, and the newest.
+    round: u64,
+    tick: Ns,
+    interval: Ns,
+    /// CPU time by the counters of its threads, since their first looks.
+    counted: Ns,
+    clock: Option<Clock>,
+    /// Samples that only the clock weighs.
+    orphans: Orphans,
+}
+
+/// The process's own CPU clock, which includes threads that nobody ever looked at.
+struct Clock {
+    /// Its first reading, less what was counted by then: the origin of `gone`.
+    origin: i128,
+    /// Its newest reading, and when that was.
+    newest: Ns,
+    read: Ns,
+    /// The newest reading still waits for the looks that come after it.
+    due: bool,
+    /// Booked to the stacks of threads that are gone, or to `[threads gone between looks]`.
+    gone: Ns,
+}
+
+/// So long after a reading of the process's clock every thread's own counter has caught up with it.
+const CAUGHT_UP: Ns = 2 * COUNTER_LAG;
+
+pub struct Weigher {
+    started: Ns,
+    rules: Rules,
+    buckets: Buckets,
+    threads: BTreeMap<ThreadKey, Thread>,
+    processes: FxHashMap<u32, Process>,
+    /// Stacks for time that no sample hit.
+    donors: Donors,
+    /// When threads ended; for a minute.
+    dead: FxHashMap<ThreadKey, Ns>,
+    /// When accounts were last looked through.
+    house_kept: Ns,
+}
+
+impl Weigher {
+    pub fn new(started: Ns, markers: Markers, buckets: Buckets) -> Weigher {
+        Weigher {
+            started,
+            rules: Rules { markers, kernel_visible: true, interval: 0 },
+            buckets,
+            threads: BTreeMap::new(),
+            processes: FxHashMap::default(),
+            donors: Donors::default(),
+            dead: FxHashMap::default(),
+            house_kept: started,
+        }
+    }
+
+    pub fn buckets(&mut self) -> &mut Buckets {
+        &mut self.buckets
+    }
+
+    /// What a living thread is called.
+    pub fn name(&self, key: ThreadKey) -> Option<NameId> {
+        self.threads.get(&key).map(Thread::name)
+    }
+
+    pub fn set_kernel_visible(&mut self, visible: bool) {
+        self.rules.kernel_visible = visible;
+    }
+
+    /// From `started` on everything is booked to `buckets`, by the ids that `carrier` gives. What
+    /// threads did before and is not booked yet comes into the first of them.
+    pub fn restart(
+        &mut self,
+        started: Ns,
+        markers: Markers,
+        buckets: Buckets,
+        carrier: &mut Carrier<'_>,
+    ) {
+        self.started = started;
+        self.rules.markers = markers;
+        self.buckets = buckets;
+        self.threads.values_mut().for_each(|thread| thread.renumber(carrier));
+        self.donors.renumber(started, carrier);
+        self.processes.values_mut().for_each(|process| process.orphans.renumber(carrier));
+    }
+
+    fn process(&mut self, pid: u32) -> &mut Process {
+        self.processes.entry(pid).or_insert_with(|| Process {
+            round: 0,
+            tick: 0,
+            interval: 0,
+            counted: 0,
+            clock: None,
+            orphans: Orphans::default(),
+        })
+    }
+
+    pub fn look(&mut self, key: ThreadKey, seen: Seen) {
+        let seen = Seen { at: seen.at.max(self.started), ..seen };
+        if self.dead.contains_key(&key) || key == merged_thread(key.pid) {
+            if let What::OnCpu(stack) = seen.what {
+                self.sample_of_gone(key, seen.at, seen.name, stack);
+            }
+            return;
+        }
+        let (round, tick, interval) = {
+            let process = self.process(key.pid);
+            (process.round, process.tick, process.interval)
+        };
+        let rules = Rules { interval, ..self.rules };
+        if !self.threads.contains_key(&key) {
+            self.end_former(key, seen.at);
+        }
+        let thread = match self.threads.entry(key) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => place.insert(Thread::new(key, &seen, round)),
+        };
+        thread.silent(round, tick.min(seen.at), &mut self.buckets);
+        thread.look(&seen, round, &rules, &mut self.buckets);
+        let (work, outcome) = (thread.work(), thread.take_outcome());
+        self.place(key, work, outcome);
+    }
+
+    /// A sample of a thread that has ended, perhaps before anybody could read its counters.
+    fn sample_of_gone(&mut self, thread: ThreadKey, at: Ns, name: NameId, stack: StackId) {
+        let key = FactKey { thread, name, stack, state: RawState::Known(State::Run) };
+        let weights = self.buckets.entry(at, &key);
+        weights.hits += 1;
+        weights.cpu_hits += 1;
+        self.wait_for_clock(at, key);
+    }
+
+    /// The process's clock has the CPU time of this sample, unless it was taken before the clock
+    /// was read first.
+    fn wait_for_clock(&mut self, at: Ns, key: FactKey) {
+        let process = self.process(key.thread.pid);
+        if process.clock.is_some() {
+            process.orphans.add(at, key);
+        }
+    }
+
+    /// What a thread's account could not decide by itself.
+    fn place(&mut self, thread: ThreadKey, work: u64, outcome: Outcome) {
+        let process = self.process(thread.pid);
+        process.counted += outcome.ran;
+        let period = process.interval;
+        for sample in outcome.unweighed {
+            let state = RawState::Known(State::Run);
+            self.wait_for_clock(
+                sample.at,
+                FactKey { thread, name: sample.name, stack: sample.stack, state },
+            );
+        }
+        let kind = Kind::of(thread, work);
+        for sample in &outcome.weighed {
+            self.donors.add(kind, thread, sample, period);
+        }
+        let to = Receiver { thread, kind, period, marker: self.rules.markers.cpu_not_sampled };
+        for left in &outcome.unsampled {
+            self.donors.book(left, &to, &mut self.buckets);
+        }
+    }
+
+    /// A thread id that is used again: the former thread ended, and the record of its end was lost.
+    fn end_former(&mut self, key: ThreadKey, at: Ns) {
+        let ids = ThreadKey { start: 0, ..key }..=ThreadKey { start: u64::MAX, ..key };
+        let former: Vec<ThreadKey> = self.threads.range(ids).map(|(key, _)| *key).collect();
+        for key in former {
+            self.thread_ended(at, key, None);
+        }
+    }
+
+    pub fn tick(&mut self, tick: &Tick) {
+        let at = tick.at.max(self.started);
+        let process = self.process(tick.pid);
+        process.round += 1;
+        process.tick = process.tick.max(at);
+        process.interval = tick.interval_ns;
+        // All threads were looked at since the reading, so their counters have all that it had of
+        // them.
+        if process.clock.as_ref().is_some_and(|clock| clock.due && clock.read + CAUGHT_UP <= at) {
+            self.book_gone(tick.pid);
+        }
+        if let Some(cpu) = tick.process_cpu_ns {
+            self.read_clock(tick.pid, at, cpu);
+        }
+        if at >= self.house_kept + SECOND {
+            self.keep_house(at);
+        }
+    }
+
+    fn read_clock(&mut self, pid: u32, at: Ns, cpu: Ns) {
+        let key = self.gone_key(pid);
+        let process = self.process(pid);
+        let counted = i128::from(process.counted);
+        let origin = i128::from(cpu) - counted;
+        let clock = process.clock.get_or_insert(Clock {
+            origin,
+            newest: cpu,
+            read: at,
+            due: true,
+            gone: 0,
+        });
+        (clock.newest, clock.read, clock.due) = (clock.newest.max(cpu), at, true);
+        // More than it says: what was taken for gone was a thread's whose look was lost, and was
+        // counted since.
+        let too_much = clock.origin + counted + i128::from(clock.gone) - i128::from(clock.newest);
+        if let Ok(too_much @ 1..) = u64::try_from(too_much) {
+            let too_much = too_much.min(clock.gone);
+            if let Some(process) = self.processes.get_mut(&pid)
+                && let Some(clock) = process.clock.as_mut()
+            {
+                // First what has no stack.
+                let back = self.buckets.take_back(&key, too_much);
+                clock.gone -= back + process.orphans.take_back(too_much - back, &mut self.buckets);
+            }
+        }
+    }
+
+    fn gone_key(&self, pid: u32) -> FactKey {
+        let state = RawState::Known(State::Run);
+        FactKey {
+            thread: merged_thread(pid),
+            name: NameId::EXITED,
+            stack: self.rules.markers.threads_gone,
+            state,
+        }
+    }
+
+    /// Books what the process's clock had at its newest reading beyond what its threads' counters
+    /// have now. Those may have moved on since, so that it is rather too little, and never too
+    /// much.
+    fn book_gone(&mut self, pid: u32) {
+        let key = self.gone_key(pid);
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        let Some(clock) = process.clock.as_mut() else { return };
+        clock.due = false;
+        let known = clock.origin + i128::from(process.counted) + i128::from(clock.gone);
+        if let Ok(gone @ 1..) = u64::try_from(i128::from(clock.newest) - known) {
+            clock.gone += gone;
+            let (orphans, period) = (&mut process.orphans, process.interval);
+            orphans.share(gone, clock.read, key, &mut self.donors, period, &mut self.buckets);
+        }
+    }
+
+    /// Books what silent threads did up to their process's newest tick.
+    pub fn silent(&mut self) {
+        let mut of = None;
+        for (key, thread) in &mut self.threads {
+            let (pid, round, tick) = match of {
+                Some(known @ (pid, _, _)) if pid == key.pid => known,
+                _ => self
+                    .processes
+                    .get(&key.pid)
+                    .map_or((key.pid, 0, 0), |p| (key.pid, p.round, p.tick)),
+            };
+            of = Some((pid, round, tick));
+            thread.silent(round, tick, &mut self.buckets);
+        }
+    }
+
+    pub fn thread_ended(&mut self, at: Ns, key: ThreadKey, counters: Option<Counters>) {
+        let Some(mut thread) = self.threads.remove(&key) else { return };
+        self.finish(&mut thread, key.pid, at, counters);
+        if self.dead.len() < MAX_DEAD {
+            self.dead.insert(key, at);
+        }
+    }
+
+    fn finish(&mut self, thread: &mut Thread, pid: u32, at: Ns, counters: Option<Counters>) {
+        let process = self.process(pid);
+        let rules = Rules { interval: process.interval, ..self.rules };
+        let process = self.process(pid);
+        let (round, tick) = (process.round, process.tick.min(at));
+        thread.silent(round, tick, &mut self.buckets);
+        thread.finish(at, counters, &rules, &mut self.buckets);
+        let (work, outcome) = (thread.work(), thread.take_outcome());
+        self.place(thread.key(), work, outcome);
+    }
+
+    /// The process runs another program: what its threads did before is over.
+    pub fn exec(&mut self, at: Ns, pid: u32) {
+        let mut threads = std::mem::take(&mut self.threads);
+        for (key, thread) in threads.iter_mut().filter(|(key, _)| key.pid == pid) {
+            self.finish(thread, key.pid, at, None);
+        }
+        self.threads = threads;
+    }
+
+    pub fn process_ended(&mut self, at: Ns, pid: u32) {
+        let keys: Vec<ThreadKey> =
+            self.threads.keys().filter(|key| key.pid == pid).copied().collect();
+        for key in keys {
+            self.thread_ended(at, key, None);
+        }
+        self.book_gone(pid);
+        self.processes.remove(&pid);
+        self.donors.process_ended(pid);
+    }
+
+    pub fn gap(&mut self, from: Ns, till: Ns) {
+        for (key, thread) in &mut self.threads {
+            if let Some(process) = self.processes.get(&key.pid) {
+                thread.silent(process.round, process.tick.min(from), &mut self.buckets);
+            }
+            thread.gap(from, till);
+        }
+    }
+
+    /// Sampling ends: everything is booked up to `at`.
+    pub fn close(&mut self, at: Ns) {
+        let pids: Vec<u32> = self.processes.keys().copied().collect();
+        for pid in pids {
+            self.process_ended(at, pid);
+        }
+    }
+
+    fn keep_house(&mut self, now: Ns) {
+        self.house_kept = now;
+        self.silent();
+        let mut longest = 0;
+        let mut outcomes = Vec::new();
+        for (key, thread) in &mut self.threads {
+            let interval = self.processes.get(&key.pid).map_or(0, |process| process.interval);
+            longest = interval.max(longest);
+            thread.keep_house(now, &Rules { interval, ..self.rules }, &mut self.buckets);
+            let outcome = thread.take_outcome();
+            if !outcome.weighed.is_empty() || !outcome.unsampled.is_empty() {
+                outcomes.push((*key, thread.work(), outcome));
+            }
+        }
+        for (key, work, outcome) in outcomes {
+            self.place(key, work, outcome);
+        }
+        self.donors.keep_house(now);
+        self.processes.values_mut().for_each(|process| process.orphans.keep_house(now));
+        let before = self.dead.len();
+        self.dead.retain(|_, ended| *ended + MERGE_AFTER > now);
+        let (threads, dead) = (&self.threads, &self.dead);
+        let gone = |key: &ThreadKey| !threads.contains_key(key) && !dead.contains_key(key);
+        self.buckets.keep_house(now, HORIZON.max(longest.saturating_mul(6)), &gone);
+        if self.dead.len() < before {
+            self.buckets.merge_threads(&gone);
+        }
+    }
+
+    /// In the order of their keys.
+    pub fn threads(&self) -> impl Iterator<Item = ThreadNow> + '_ {
+        self.threads.values().map(|thread| thread.now(&self.rules))
+    }
+}

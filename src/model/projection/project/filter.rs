@@ -1,0 +1,197 @@
+//! What the settings say of each frame, and from it of each stack.
+
+use regex::Regex;
+
+use super::idle::{self, Mark, Wait};
+use super::monitor;
+use super::rows::Rows;
+use super::safepoint;
+use crate::model::facts::tables::{FrameKind, Location, StackId, Tables};
+use crate::model::projection::settings::{Grouping, Settings};
+
+/// What the settings say of one location.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Verdict {
+    pub hide: bool,
+    pub interesting: bool,
+    focus: bool,
+    ignore: bool,
+    groups: bool,
+    idle: Mark,
+    /// A frame of the kernel without a name: a row of them says no more than one.
+    pub anonymous: bool,
+    pub stops: Stops,
+}
+
+/// What a frame says about a stop at a safepoint, or about entering a monitor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Stops {
+    #[default]
+    No,
+    /// It leads to one, where one is below.
+    Way,
+    /// It stands for one: nothing below it matters.
+    Here,
+    /// It stands for entering a monitor: below it only a stop matters, which takes its place.
+    Enters,
+}
+
+/// What they say of a stack: of all its frames, hidden ones included.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Path {
+    pub focus: bool,
+    pub ignore: bool,
+    pub wait: Wait,
+    /// The first location, outermost first, that matches [`Grouping::Frame`].
+    pub group: Option<u32>,
+}
+
+/// Verdicts on every location and stack met so far; patterns are tried once per function.
+#[derive(Default)]
+pub(super) struct Verdicts {
+    functions: Vec<Option<Verdict>>,
+    locations: Vec<Verdict>,
+    /// By [`StackId`].
+    paths: Vec<Path>,
+    /// The shipped idle list's word on each function: no setting changes it.
+    marks: Vec<Option<Mark>>,
+}
+
+impl Verdicts {
+    /// Other settings: every frame is judged again.
+    pub(super) fn forget(&mut self) {
+        self.functions.clear();
+        self.locations.clear();
+        self.paths.clear();
+    }
+
+    /// Some frames are called something else now: every stack is judged again.
+    pub(super) fn forget_paths(&mut self) {
+        self.paths.clear();
+    }
+
+    pub(super) fn update(&mut self, tables: &Tables, rows: &Rows, settings: &Settings) {
+        self.functions.resize(rows.function_count(), None);
+        self.marks.resize(rows.function_count(), None);
+        for id in self.locations.len()..rows.location_count() {
+            let verdict = self.judge(rows, settings, id as u32);
+            self.locations.push(verdict);
+        }
+        if self.paths.is_empty() {
+            self.paths.push(Path::default()); // the empty stack
+        }
+        self.paths.reserve(tables.stack_count().saturating_sub(self.paths.len()));
+        for id in self.paths.len()..tables.stack_count() {
+            let stack = StackId(id as u32);
+            // Parents have lower ids.
+            let mut path = self.paths[tables.parent(stack).0 as usize];
+            for location in rows.of_frame(tables.top(stack)) {
+                let verdict = &self.locations[*location as usize];
+                path.focus |= verdict.focus;
+                path.ignore |= verdict.ignore;
+                path.wait = path.wait.below(verdict.idle);
+                if verdict.groups && path.group.is_none() {
+                    path.group = Some(*location);
+                }
+            }
+            self.paths.push(path);
+        }
+    }
+
+    fn judge(&mut self, rows: &Rows, settings: &Settings, id: u32) -> Verdict {
+        let location = rows.location(id);
+        let function = rows.function_of(id) as usize;
+        let mark = *self.marks[function].get_or_insert_with(|| idle::mark(location));
+        let by_function = *self.functions[function]
+            .get_or_insert_with(|| judge_function(settings, location, mark));
+        let interesting = match settings.filters.interesting.active() {
+            Some(prefixes) => prefixes.iter().any(|prefix| begins(location, prefix)),
+            None => false,
+        };
+        Verdict { interesting, ..by_function }
+    }
+
+    pub(super) fn of_location(&self, id: u32) -> Verdict {
+        self.locations[id as usize]
+    }
+
+    pub(super) fn of_stack(&self, stack: StackId) -> Path {
+        self.paths.get(stack.0 as usize).copied().unwrap_or_default()
+    }
+}
+
+/// Patterns are matched on function names.
+fn judge_function(settings: &Settings, location: &Location, mark: Mark) -> Verdict {
+    let name = &*location.function;
+    let filters = &settings.filters;
+    let matches = |pattern: Option<&Regex>| pattern.is_some_and(|p| p.is_match(name));
+    Verdict {
+        hide: matches(filters.hide.active())
+            || (filters.no_kernel && location.kind == FrameKind::Kernel),
+        interesting: false,
+        focus: matches(filters.focus.active()),
+        ignore: matches(filters.ignore.active()),
+        groups: match &settings.grouping {
+            Grouping::Frame(pattern) => pattern.is_match(name),
+            _ => false,
+        },
+        anonymous: location.is_unnamed_kernel(),
+        stops: match location {
+            stop if safepoint::is_marker(stop) => Stops::Here,
+            enters if monitor::is_frame(enters) => Stops::Enters,
+            way if safepoint::is_way(way) => Stops::Way,
+            _ => Stops::No,
+        },
+        idle: if settings.idle_at.iter().any(|pattern| pattern.is_match(name)) {
+            Mark::Waits
+        } else {
+            mark
+        },
+    }
+}
+
+/// Does the function, the module or the file begin so? A file also by its whole name (`pool.rs`),
+/// and from any folder on when the prefix names one (`src/model/`).
+fn begins(location: &Location, prefix: &str) -> bool {
+    let file = |path: &str| {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        path.starts_with(prefix)
+            || name == prefix
+            || (prefix.contains('/')
+                && path.match_indices('/').any(|(slash, _)| path[slash + 1..].starts_with(prefix)))
+    };
+    location.function.starts_with(prefix)
+        || location.module.starts_with(prefix)
+        || location.file.as_deref().is_some_and(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_are_of_function_module_or_file() {
+        let location = Location {
+            function: "shop::cart::add".into(),
+            module: "libshop.so.1".into(),
+            file: Some("/home/ann/shop/src/cart.rs".into()),
+            line: Some(7),
+            kind: FrameKind::Native,
+            tier: None,
+        };
+        for (prefix, interesting) in [
+            ("shop::", true),
+            ("cart::", false),
+            ("libshop", true),
+            ("/home/ann/shop", true),
+            ("cart.rs", true),
+            ("cart", false),
+            ("src/", true),
+            ("rc/", false),
+            ("src", false),
+            ("", true),
+        ] {
+            assert_eq!(begins(&location, prefix), interesting, "{prefix}");
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The flat table: a function (or line, class ...) wherever it was called.
+
+use std::sync::Arc;
+
+use super::columns::NONE;
+use super::lines::At;
+use super::nodes::Nodes;
+use super::{Group, Totals};
+use crate::model::facts::tables::{FrameKind, Location};
+use crate::model::projection::settings::Metric;
+
+/// A row of the methods view: a function (or line, class ...), all its frames summed; a recursive
+/// function counts once per stack.
+#[derive(Clone, Debug)]
+pub struct Method {
+    /// By [`Metric`]: its heaviest line differs.
+    locations: [Arc<Location>; Metric::ALL.len()],
+    pub total: Totals,
+    pub own: Totals,
+    /// Distinct threads it was seen in.
+    pub threads: u32,
+}
+
+impl Method {
+    /// What the row is called; under roll-up function `line` is its heaviest line (tie: lowest).
+    pub fn location(&self, metric: Metric) -> &Arc<Location> {
+        &self.locations[metric as usize]
+    }
+}
+
+/// Index into the methods, by node; [`NONE`] for the name of threads, which is no method. They are
+/// numbered as they are met.
+pub(super) fn methods_of(nodes: &Nodes) -> Vec<u32> {
+    let mut method_of_row = vec![NONE; nodes.rows.iter().max().map_or(0, |row| *row as usize + 1)];
+    let mut next = 0;
+    (0..)
+        .zip(&nodes.rows)
+        .map(|(node, row)| {
+            if nodes.name(node).kind == FrameKind::Thread {
+                return NONE;
+            }
+            let method = &mut method_of_row[*row as usize];
+            if *method == NONE {
+                *method = next;
+                next += 1;
+            }
+            *method
+        })
+        .collect()
+}
+
+/// Sums the trees' nodes by row. A node below another of its row adds no total: its stacks count
+/// once. `seen` is (thread, node), sorted by thread.
+pub(super) fn methods(nodes: &Nodes, groups: &[Group], seen: &[(u32, u32)]) -> Vec<Method> {
+    let methods_of = methods_of(nodes);
+    let mut methods: Vec<Method> = Vec::new();
+    for (node, method) in (0..).zip(&methods_of) {
+        if *method as usize == methods.len() {
+            let locations = Metric::ALL.map(|_| nodes.name(node).clone());
+            methods.push(Method {
+                locations,
+                total: Totals::default(),
+                own: Totals::default(),
+                threads: 0,
+            });
+        }
+    }
+
+    let recursive = recursive(nodes, groups, &methods_of, methods.len());
+    for (node, (method, recursive)) in (0..).zip(methods_of.iter().zip(&recursive)) {
+        let Some(method) = methods.get_mut(*method as usize) else { continue };
+        // Most nodes have no time of their own.
+        if nodes.own[node as usize] != NONE {
+            method.own.add(&nodes.own(node));
+        }
+        if !recursive {
+            method.total.add(&nodes.totals.get(node));
+        }
+    }
+    count_threads(nodes, &methods_of, seen, &mut methods);
+    choose_lines(nodes, &methods_of, &recursive, &mut methods);
+    methods
+}
+
+/// Which nodes lie below another node of their method. What has no method, the name of threads, is
+/// an outermost node.
+fn recursive(
+    nodes: &Nodes,
+    groups: &[Group],
+    methods_of: &[u32],
+    method_count: usize,
+) -> Vec<bool> {
+    let mut recursive = vec![false; methods_of.len()];
+    // The last place is of what has no method.
+    let mut open = vec![0u32; method_count + 1];
+    let place = |node: usize| (methods_of[node] as usize).min(method_count);
+    for group in groups {
+        let mut at = group.first_root;
+        while at != NONE {
+            let node = at as usize;
+            let here = &mut open[place(node)];
+            recursive[node] = *here > 0;
+            *here += 1;
+            at = nodes.first_child[node];
+            let mut done = node;
+            while at == NONE {
+                open[place(done)] -= 1;
+                at = nodes.next_sibling[done];
+                match nodes.parents[done] {
+                    NONE => break,
+                    parent => done = parent as usize,
+                }
+            }
+        }
+    }
+    recursive
+}
+
+/// `seen` is sorted by thread, so that one mark per node tells whether this thread was there
+/// already.
+fn count_threads(nodes: &Nodes, methods_of: &[u32], seen: &[(u32, u32)], methods: &mut [Method]) {
+    let mut at_node = vec![NONE; methods_of.len()];
+    let mut at_method = vec![NONE; methods.len()];
+    for (thread, node) in seen {
+        let mut at = *node;
+        while at != NONE && std::mem::replace(&mut at_node[at as usize], *thread) != *thread {
+            let method = methods_of[at as usize] as usize;
+            if let Some(seen) = at_method.get_mut(method)
+                && std::mem::replace(seen, *thread) != *thread
+            {
+                methods[method].threads += 1;
+            }
+            at = nodes.parents[at as usize];
+        }
+    }
+}
+
+/// As for nodes, by the outermost of a recursion's frames.
+fn choose_lines(nodes: &Nodes, methods_of: &[u32], recursive: &[bool], methods: &mut [Method]) {
+    // A location is of one row, so of one method.
+    let mut sums: Vec<At> = (0..nodes.places.locations.len() as u32)
+        .map(|location| At { node: NONE, location, wall_ns: 0, cpu_ns: 0 })
+        .collect();
+    for (node, _) in (0..).zip(recursive).filter(|(_, recursive)| !**recursive) {
+        nodes.each_line(node, |at| {
+            let sum = &mut sums[at.location as usize];
+            sum.node = methods_of[node as usize];
+            sum.wall_ns += at.wall_ns;
+            sum.cpu_ns += at.cpu_ns;
+        });
+    }
+    sums.retain(|sum| sum.node != NONE);
+    nodes.places.sort(&mut sums);
+    for lines in sums.chunk_by(|a, b| a.node == b.node) {
+        for metric in Metric::ALL {
+            if let Some(location) = nodes.places.heaviest(lines, metric) {
+                methods[lines[0].node as usize].locations[metric as usize] =
+                    nodes.places.locations[location as usize].clone();
+            }
+        }
+    }
+}

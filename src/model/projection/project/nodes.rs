@@ -1,0 +1,188 @@
+//! The nodes of all call trees: numbers count through all groups, and callers come before their
+//! callees.
+//!
+//! Nothing here depends on metric or order: all metrics' sums are held, and where a node was seen
+//! at several lines, all of these. See [`super::ordered`] for the reading side.
+
+use std::sync::Arc;
+
+use super::Totals;
+use super::columns::{Columns, NONE};
+use super::lines::{At, Places};
+use crate::model::facts::tables::Location;
+use crate::model::projection::settings::Metric;
+
+/// In [`Nodes::at`]: several locations; the rest is an index into [`Nodes::spans`].
+const SEVERAL: u32 = 1 << 31;
+
+/// Nodes below the same node, in no order that means anything.
+#[derive(Clone, Debug)]
+pub struct Siblings<'a> {
+    next: &'a [u32],
+    at: u32,
+}
+
+impl Iterator for Siblings<'_> {
+    type Item = u32;
+
+    fn next(&mut self) -> Option<u32> {
+        let at = (self.at != NONE).then_some(self.at)?;
+        self.at = self.next[at as usize];
+        Some(at)
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Nodes {
+    pub parents: Vec<u32>,
+    pub first_child: Vec<u32>,
+    /// Roots of one group are siblings, too.
+    pub next_sibling: Vec<u32>,
+    /// What makes it a row of its own: a function, line, class ..., by [`super::rows::Rows::row`].
+    pub rows: Vec<u32>,
+    /// Where it was seen: a location, or several.
+    at: Vec<u32>,
+    spans: Vec<(u32, u32)>,
+    lines: Vec<At>,
+    pub totals: Columns,
+    /// Index into `owns`, or [`NONE`] for those without time of their own.
+    pub own: Vec<u32>,
+    pub owns: Columns,
+    /// What `at` and `lines` count.
+    pub places: Arc<Places>,
+}
+
+impl Nodes {
+    pub fn new(places: Arc<Places>) -> Nodes {
+        Nodes { places, ..Nodes::default() }
+    }
+
+    pub fn len(&self) -> usize {
+        self.parents.len()
+    }
+
+    /// A new node below `parent`, or below nobody: then `first_root` begins its siblings.
+    pub fn push(&mut self, parent: u32, row: u32, location: u32, first_root: &mut u32) -> u32 {
+        let node = self.parents.len() as u32;
+        self.parents.push(parent);
+        self.rows.push(row);
+        self.at.push(location);
+        self.first_child.push(NONE);
+        self.own.push(NONE);
+        let first = match parent {
+            NONE => first_root,
+            parent => &mut self.first_child[parent as usize],
+        };
+        self.next_sibling.push(std::mem::replace(first, node));
+        node
+    }
+
+    /// `first` and those after it below the same node.
+    pub fn siblings(&self, first: u32) -> Siblings<'_> {
+        Siblings { next: &self.next_sibling, at: first }
+    }
+
+    /// The node was seen at this location; true if that is another one than before.
+    pub fn see(&mut self, node: u32, location: u32) -> bool {
+        let place = &mut self.at[node as usize];
+        if *place != location {
+            *place = SEVERAL;
+        }
+        *place == SEVERAL
+    }
+
+    pub fn is_at_several(&self, node: u32) -> bool {
+        self.at[node as usize] & SEVERAL != 0
+    }
+
+    /// What was seen of the nodes at several locations.
+    pub fn set_lines(&mut self, mut seen: Vec<At>) {
+        self.places.sort(&mut seen);
+        seen.dedup_by(|next, sum| {
+            let same = (next.node, next.location) == (sum.node, sum.location);
+            if same {
+                sum.wall_ns += next.wall_ns;
+                sum.cpu_ns += next.cpu_ns;
+            }
+            same
+        });
+        let mut start = 0;
+        for lines in seen.chunk_by(|a, b| a.node == b.node) {
+            let end = start + lines.len() as u32;
+            self.at[lines[0].node as usize] = SEVERAL | self.spans.len() as u32;
+            self.spans.push((start, end));
+            start = end;
+        }
+        self.lines = seen;
+    }
+
+    /// The node at each of its locations.
+    pub fn each_line(&self, node: u32, mut f: impl FnMut(At)) {
+        match self.at[node as usize] {
+            several if several & SEVERAL != 0 => {
+                let (start, end) = self.spans[(several & !SEVERAL) as usize];
+                self.lines[start as usize..end as usize].iter().for_each(|at| f(*at));
+            }
+            location => {
+                let [wall_ns, cpu_ns] =
+                    [Metric::Wall, Metric::Cpu].map(|metric| self.totals.value(node, metric));
+                f(At { node, location, wall_ns, cpu_ns });
+            }
+        }
+    }
+
+    /// The heaviest of its locations (tie: the lowest line).
+    pub fn location(&self, node: u32, metric: Metric) -> &Arc<Location> {
+        let location = match self.at[node as usize] {
+            several if several & SEVERAL != 0 => {
+                let (start, end) = self.spans[(several & !SEVERAL) as usize];
+                self.places.heaviest(&self.lines[start as usize..end as usize], metric).unwrap_or(0)
+            }
+            location => location,
+        };
+        &self.places.locations[location as usize]
+    }
+
+    /// A location of the node: good enough for its name, not for its line.
+    pub fn name(&self, node: u32) -> &Arc<Location> {
+        let location = match self.at[node as usize] {
+            several if several & SEVERAL != 0 => {
+                self.lines[self.spans[(several & !SEVERAL) as usize].0 as usize].location
+            }
+            location => location,
+        };
+        &self.places.locations[location as usize]
+    }
+
+    /// Gives every node the sums of those below it. Time off a core is decided here, where a node's
+    /// own time is known: stack by stack one sample's wall and CPU time would be compared, which
+    /// are of different spans and differ both ways.
+    pub fn add_up(&mut self) {
+        for (node, own) in (0..).zip(&self.own).filter(|(_, own)| **own != NONE) {
+            let off_ns = self.owns.settle_off(*own);
+            self.totals.set_off(node, off_ns);
+        }
+        self.totals.add_up(&self.parents);
+    }
+
+    /// The time off a core of a group, whose own time is of stacks without a node.
+    pub fn add_up_off(&self, first_root: u32, own: &mut Totals, total: &mut Totals) {
+        own.settle_off();
+        let roots = self.siblings(first_root).map(|root| self.totals.value(root, Metric::Off));
+        total.off_ns = own.off_ns + roots.sum::<u64>();
+    }
+
+    pub fn own(&self, node: u32) -> Totals {
+        match self.own[node as usize] {
+            NONE => Totals::default(),
+            own => self.owns.get(own),
+        }
+    }
+
+    pub fn own_value(&self, node: u32, metric: Metric) -> u64 {
+        match self.own[node as usize] {
+            NONE => 0,
+            own => self.owns.value(own, metric),
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! How a projection is read: every list of rows in the order the settings ask for, sorted when it
+//! is looked at. Other settings of metric and order are another way to read the same projection.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use super::columns::NONE;
+use super::nodes::Siblings;
+use super::{Group, Method, Projection, Totals};
+use crate::model::facts::tables::Location;
+use crate::model::projection::settings::{Metric, Settings, SortColumn};
+
+/// A node of a call tree: one row (function, line, class ...) on one path.
+#[derive(Clone, Copy, Debug)]
+pub struct Node<'a> {
+    /// `None` for a group's root.
+    pub parent: Option<u32>,
+    /// What the row is called; under roll-up function `line` is the heaviest line of the node (tie:
+    /// lowest), and `tier` how most of the time there was run.
+    pub location: &'a Arc<Location>,
+    pub total: Totals,
+    /// Stacks whose innermost shown frame is this node.
+    pub own: Totals,
+}
+
+impl Projection {
+    /// Nodes are numbered from 0 to this; those further out come first.
+    pub fn node_count(&self) -> u32 {
+        self.nodes.len() as u32
+    }
+
+    /// A group's outermost frames.
+    pub fn roots(&self, group: &Group) -> Siblings<'_> {
+        self.nodes.siblings(group.first_root)
+    }
+
+    pub fn children(&self, node: u32) -> Siblings<'_> {
+        self.nodes.siblings(self.nodes.first_child[node as usize])
+    }
+
+    pub fn has_children(&self, node: u32) -> bool {
+        self.nodes.first_child[node as usize] != NONE
+    }
+
+    pub fn parent(&self, node: u32) -> Option<u32> {
+        Some(self.nodes.parents[node as usize]).filter(|parent| *parent != NONE)
+    }
+
+    /// What the node is called; its line is one of those it was seen at, see
+    /// [`Projection::location`].
+    pub fn name(&self, node: u32) -> &Arc<Location> {
+        self.nodes.name(node)
+    }
+
+    /// See [`Node::location`].
+    pub fn location(&self, node: u32, metric: Metric) -> &Arc<Location> {
+        self.nodes.location(node, metric)
+    }
+
+    pub fn total(&self, node: u32) -> Totals {
+        self.nodes.totals.get(node)
+    }
+
+    /// As `total(node).value(metric)`.
+    pub fn value(&self, node: u32, metric: Metric) -> u64 {
+        self.nodes.totals.value(node, metric)
+    }
+
+    pub fn node(&self, node: u32, metric: Metric) -> Node<'_> {
+        Node {
+            parent: self.parent(node),
+            location: self.location(node, metric),
+            total: self.total(node),
+            own: self.nodes.own(node),
+        }
+    }
+
+    pub fn ordered(&self, settings: &Settings) -> Ordered<'_> {
+        let Settings { metric, sort, reverse, .. } = *settings;
+        Ordered { projection: self, metric, sort, reverse }
+    }
+}
+
+/// See the module's head. Heaviest first; equals by name, so that they do not change places.
+#[derive(Clone, Copy, Debug)]
+pub struct Ordered<'a> {
+    pub projection: &'a Projection,
+    pub metric: Metric,
+    sort: SortColumn,
+    reverse: bool,
+}
+
+impl<'a> Ordered<'a> {
+    /// Indexes into [`Projection::groups`].
+    pub fn groups(&self) -> Vec<u32> {
+        let groups = &self.projection.groups;
+        let mut order: Vec<u32> = (0..groups.len() as u32).collect();
+        order.sort_unstable_by(|a, b| self.by_group(&groups[*a as usize], &groups[*b as usize]));
+        order
+    }
+
+    pub fn roots(&self, group: &Group) -> Vec<u32> {
+        self.sorted(self.projection.roots(group))
+    }
+
+    pub fn children(&self, node: u32) -> Vec<u32> {
+        self.sorted(self.projection.children(node))
+    }
+
+    /// The nodes of one parent in their order.
+    pub fn sorted(&self, nodes: impl Iterator<Item = u32>) -> Vec<u32> {
+        let mut nodes: Vec<u32> = nodes.collect();
+        if nodes.len() > 1 {
+            nodes.sort_unstable_by(|a, b| self.by_node(*a, *b));
+        }
+        nodes
+    }
+
+    /// Indexes into [`Projection::methods`].
+    pub fn methods(&self) -> Vec<u32> {
+        let methods = self.projection.methods();
+        let mut order: Vec<u32> = (0..methods.len() as u32).collect();
+        order.sort_unstable_by(|a, b| self.by_method(&methods[*a as usize], &methods[*b as usize]));
+        order
+    }
+
+    pub fn node(&self, node: u32) -> Node<'a> {
+        self.projection.node(node, self.metric)
+    }
+
+    pub fn value(&self, node: u32) -> u64 {
+        self.projection.value(node, self.metric)
+    }
+
+    pub(super) fn by_group(&self, a: &Group, b: &Group) -> Ordering {
+        // Two threads may be shown under one name; their ids tell them apart.
+        let first = |group: &Group| group.threads.first().map(|t| t.thread);
+        let by_name = || a.name.cmp(&b.name).then_with(|| first(a).cmp(&first(b)));
+        self.by(&(&a.total, &a.own), &(&b.total, &b.own), by_name)
+    }
+
+    pub(super) fn by_node(&self, a: u32, b: u32) -> Ordering {
+        let nodes = &self.projection.nodes;
+        self.by(&(self.projection, a), &(self.projection, b), || {
+            by_location(nodes.name(a), nodes.name(b))
+        })
+    }
+
+    fn by_method(&self, a: &Method, b: &Method) -> Ordering {
+        let by_name = || by_location(a.location(self.metric), b.location(self.metric));
+        self.by(&(&a.total, &a.own), &(&b.total, &b.own), by_name)
+    }
+
+    /// Reversing turns the column round, never the order of equals.
+    fn by<R: Figures>(&self, a: &R, b: &R, by_name: impl Fn() -> Ordering) -> Ordering {
+        let metric = self.metric;
+        let by_total = || b.total(metric).cmp(&a.total(metric));
+        let by_column = match self.sort {
+            SortColumn::Total => by_total(),
+            // Groups have no self time to speak of: they fall back to their totals.
+            SortColumn::SelfTime => b.own(metric).cmp(&a.own(metric)).then_with(by_total),
+            SortColumn::Threads => by_total(),
+            SortColumn::Cpu => b.total(Metric::Cpu).cmp(&a.total(Metric::Cpu)),
+            SortColumn::State => {
+                a.state_rank(metric).cmp(&b.state_rank(metric)).then_with(by_total)
+            }
+            SortColumn::Name => by_name(),
+        };
+        let by_column = if self.reverse { by_column.reverse() } else { by_column };
+        by_column.then_with(by_name)
+    }
+}
+
+/// What rows are sorted by.
+trait Figures {
+    fn total(&self, metric: Metric) -> u64;
+    fn own(&self, metric: Metric) -> u64;
+    /// Of the main state, in display order; a row without time last.
+    fn state_rank(&self, metric: Metric) -> u8;
+}
+
+/// (total, self)
+impl Figures for (&Totals, &Totals) {
+    fn total(&self, metric: Metric) -> u64 {
+        self.0.value(metric)
+    }
+
+    fn own(&self, metric: Metric) -> u64 {
+        self.1.value(metric)
+    }
+
+    fn state_rank(&self, metric: Metric) -> u8 {
+        self.0.main_state(metric).map_or(u8::MAX, |(state, _)| state as u8)
+    }
+}
+
+/// A node.
+impl Figures for (&Projection, u32) {
+    fn total(&self, metric: Metric) -> u64 {
+        self.0.value(self.1, metric)
+    }
+
+    fn own(&self, metric: Metric) -> u64 {
+        self.0.nodes.own_value(self.1, metric)
+    }
+
+    fn state_rank(&self, metric: Metric) -> u8 {
+        let total = self.0.total(self.1);
+        (&total, &total).state_rank(metric)
+    }
+}
+
+/// By what is always the same for one row first: its heaviest line may change from one look to the
+/// next.
+fn by_location(a: &Location, b: &Location) -> Ordering {
+    let place = |l: &Location| (l.line, l.file.clone());
+    (&a.function, &a.module)
+        .cmp(&(&b.function, &b.module))
+        .then_with(|| a.kind.cmp(&b.kind))
+        .then_with(|| place(a).cmp(&place(b)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::by_hand::projection;
+    use super::*;
+    use crate::model::facts::tables::FrameKind;
+    use crate::model::vocabulary::state::State;
+
+    fn row(name: &str, total: u64, own: u64) -> (String, Totals, Totals) {
+        let totals = |wall_ns| Totals { wall_ns, ..Totals::default() };
+        (name.into(), totals(total), totals(own))
+    }
+
+    fn location(function: &str) -> Location {
+        Location {
+            function: function.into(),
+            module: "app".into(),
+            file: None,
+            line: None,
+            kind: FrameKind::Native,
+            tier: None,
+        }
+    }
+
+    /// The order of these rows, the same as nodes and as methods.
+    #[track_caller]
+    fn sorted(settings: &Settings, rows: &[(String, Totals, Totals)]) -> String {
+        let stacks: Vec<_> = rows
+            .iter()
+            .flat_map(|(name, total, own)| {
+                let mut rest = *total;
+                rest.wall_ns -= own.wall_ns;
+                [(vec![location(name)], *own), (vec![location(name), location("~")], rest)]
+            })
+            .map(|(frames, totals)| ("main".to_string(), frames, totals))
+            .collect();
+        let projection = projection(&stacks);
+        let ordered = projection.ordered(settings);
+        let nodes = ordered.roots(&projection.groups[0]);
+        let nodes: String =
+            nodes.iter().map(|node| &*ordered.node(*node).location.function).collect();
+        let methods = ordered.methods();
+        let method =
+            |at: &u32| &*projection.methods()[*at as usize].location(settings.metric).function;
+        let methods: String = methods.iter().map(method).filter(|name| *name != "~").collect();
+        assert_eq!(nodes, methods);
+        nodes
+    }
+
+    fn by(sort: SortColumn, reverse: bool) -> Settings {
+        Settings { sort, reverse, ..Settings::default() }
+    }
+
+    #[test]
+    fn every_column_sorts_and_reverses() {
+        let mut rows = [row("a", 30, 0), row("b", 10, 10), row("c", 20, 5)];
+        for ((_, total, _), cpu_ns) in rows.iter_mut().zip([1, 3, 2]) {
+            total.cpu_ns = cpu_ns;
+        }
+        for ((_, total, own), state) in rows.iter_mut().zip([State::Wait, State::Run, State::Io]) {
+            total.states_ns[state as usize] = total.wall_ns - own.wall_ns;
+            own.states_ns[state as usize] = own.wall_ns;
+        }
+        for (column, forward, backward) in [
+            (SortColumn::Total, "acb", "bca"),
+            (SortColumn::SelfTime, "bca", "acb"),
+            (SortColumn::Threads, "acb", "bca"),
+            (SortColumn::Cpu, "bca", "acb"),
+            (SortColumn::State, "bac", "cab"),
+            (SortColumn::Name, "abc", "cba"),
+        ] {
+            assert_eq!(sorted(&by(column, false), &rows), forward, "{column:?}");
+            assert_eq!(sorted(&by(column, true), &rows), backward, "{column:?} reversed");
+        }
+    }
+
+    #[test]
+    fn equals_keep_their_order_by_name_even_reversed() {
+        let rows = [row("c", 10, 0), row("a", 10, 0), row("b", 10, 0), row("d", 20, 0)];
+        assert_eq!(sorted(&by(SortColumn::Total, false), &rows), "dabc");
+        assert_eq!(sorted(&by(SortColumn::Total, true), &rows), "abcd");
+    }
+
+    #[test]
+    fn the_metric_decides_what_total_means() {
+        let mut rows = [row("a", 30, 0), row("b", 10, 0)];
+        rows[0].1.cpu_ns = 25;
+        assert_eq!(sorted(&Settings { metric: Metric::Off, ..Settings::default() }, &rows), "ba");
+    }
+}

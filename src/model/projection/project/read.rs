@@ -1,0 +1,303 @@
+//! Reads the range once: every fact is put into its group, and either shown or counted as hidden.
+
+use rustc_hash::FxHashMap;
+
+use super::columns::NONE;
+use super::filter::Verdicts;
+use super::group::{Groups, thread_label};
+use super::rows::Rows;
+use super::{Hidden, Totals};
+use crate::model::facts::history::{FactKey, Weights};
+use crate::model::facts::snapshot::Snapshot;
+use crate::model::facts::tables::{NameId, StackId};
+use crate::model::projection::settings::{Grouping, Settings};
+use crate::model::vocabulary::frame::{Ns, ThreadKey, ThreadKind};
+use crate::model::vocabulary::state::State;
+
+/// What one stack holds in one group.
+pub(super) struct Cell {
+    pub group: u32,
+    pub stack: StackId,
+    idle: bool,
+    /// Who was seen with it last.
+    seen: (u32, NameId),
+    pub totals: Totals,
+}
+
+/// A thread was seen with a cell's stack; perhaps several times.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub thread: u32,
+    pub cell: u32,
+    pub name: NameId,
+}
+
+/// A fact that the filters let through, and where it belongs.
+pub(super) struct Placed {
+    pub group: u32,
+    pub thread: u32,
+    pub stack: StackId,
+    pub state: State,
+    /// Time spent waiting for work.
+    pub is_idle: bool,
+}
+
+/// Memory that is used again for the next projection.
+#[derive(Default)]
+pub(super) struct Scratch {
+    cells: Vec<Cell>,
+    /// By [`StackId`]: its newest cell or [`NONE`], and [`MANY`] where it has others.
+    newest: Vec<u32>,
+    /// Cells of stacks that have several.
+    others: FxHashMap<(u32, StackId, bool), u32>,
+    seen: Vec<Seen>,
+}
+
+const MANY: u32 = 1 << 31;
+
+impl Scratch {
+    fn clear(&mut self, stack_count: usize) {
+        self.cells.clear();
+        self.newest.clear();
+        self.newest.resize(stack_count.max(1), NONE);
+        self.others.clear();
+        self.seen.clear();
+    }
+
+    /// The cell of these, an empty one at first. Most stacks have one cell alone, which is found
+    /// without hashing.
+    fn cell(&mut self, group: u32, stack: StackId, idle: bool) -> u32 {
+        let newest = &mut self.newest[stack.0 as usize];
+        let next = self.cells.len() as u32;
+        let is = |cell: &Cell| (cell.group, cell.idle) == (group, idle);
+        let found = match *newest {
+            NONE => next,
+            cell if is(&self.cells[(cell & !MANY) as usize]) => return cell & !MANY,
+            cell => {
+                if cell & MANY == 0 {
+                    let before = &self.cells[cell as usize];
+                    self.others.insert((before.group, stack, before.idle), cell);
+                }
+                *self.others.entry((group, stack, idle)).or_insert(next)
+            }
+        };
+        *newest = if *newest == NONE { found } else { found | MANY };
+        if found == next {
+            let nobody = (u32::MAX, NameId(u32::MAX));
+            self.cells.push(Cell { group, stack, idle, seen: nobody, totals: Totals::default() });
+        }
+        found
+    }
+}
+
+/// What is shown of a range, and what is not.
+pub(super) struct Shown {
+    pub from: Ns,
+    pub till: Ns,
+    pub cells: Vec<Cell>,
+    /// Of the cells that are shown, by thread.
+    pub seen: Vec<Seen>,
+    /// What [`Seen::thread`] counts.
+    pub threads: Vec<ThreadKey>,
+    pub hidden: Hidden,
+    pub only_idle: bool,
+}
+
+impl Shown {
+    /// False for what is counted in [`Hidden::idle`].
+    pub fn is_shown(&self, cell: &Cell) -> bool {
+        self.only_idle || !cell.idle
+    }
+
+    /// Gives the memory back.
+    pub fn done(self, scratch: &mut Scratch) {
+        scratch.cells = self.cells;
+    }
+}
+
+/// Calls its argument with every fact and returns what was read, `(from, till)`.
+pub(super) type ReadFacts<'a> = dyn FnMut(&mut dyn FnMut(&FactKey, &Weights)) -> (Ns, Ns) + 'a;
+
+pub(super) struct Reader<'a> {
+    snapshot: &'a Snapshot,
+    settings: &'a Settings,
+    rows: &'a Rows,
+    verdicts: &'a Verdicts,
+    groups: &'a mut Groups,
+    scratch: &'a mut Scratch,
+    threads: Vec<ThreadKey>,
+    by_thread: FxHashMap<ThreadKey, u32>,
+    /// Per thread: some of its time is hidden as idle; some of its time is not idle.
+    idle: Vec<(bool, bool)>,
+    /// What the thread filter says of a name in a group.
+    chosen: FxHashMap<(NameId, u32), bool>,
+    hidden: Hidden,
+    left: bool,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(
+        snapshot: &'a Snapshot,
+        settings: &'a Settings,
+        rows: &'a Rows,
+        verdicts: &'a Verdicts,
+        groups: &'a mut Groups,
+        scratch: &'a mut Scratch,
+    ) -> Reader<'a> {
+        scratch.clear(snapshot.tables.stack_count());
+        Reader {
+            snapshot,
+            settings,
+            rows,
+            verdicts,
+            groups,
+            scratch,
+            threads: Vec::new(),
+            by_thread: FxHashMap::default(),
+            idle: Vec::new(),
+            chosen: FxHashMap::default(),
+            hidden: Hidden::default(),
+            left: false,
+        }
+    }
+
+    pub(super) fn read(mut self, facts: &mut ReadFacts<'_>) -> Shown {
+        let (from, till) = facts(&mut |key, weights| self.fact(key, weights));
+        let only_idle = !self.left && !self.hidden.idle.is_empty();
+        if only_idle {
+            self.hidden.idle = Totals::default();
+        } else {
+            self.hidden.idle_threads =
+                self.idle.iter().filter(|(idle, busy)| *idle && !*busy).count() as u32;
+        }
+        let Reader { scratch, threads, mut hidden, .. } = self;
+        hidden.settle_off();
+        let cells = std::mem::take(&mut scratch.cells);
+        if !only_idle {
+            scratch.seen.retain(|seen| !cells[seen.cell as usize].idle);
+        }
+        let seen = by_counting(&scratch.seen, threads.len(), |seen| seen.thread);
+        Shown { from, till, cells, seen, threads, hidden, only_idle }
+    }
+
+    fn fact(&mut self, key: &FactKey, weights: &Weights) {
+        let Some(Placed { group, thread, stack, state, is_idle }) = self.place(key, weights) else {
+            return;
+        };
+        let hide = is_idle && !self.settings.idle;
+        let at = self.scratch.cell(group, stack, hide);
+        let Scratch { cells, seen, .. } = &mut *self.scratch;
+        let cell = &mut cells[at as usize];
+        add(&mut cell.totals, state, weights);
+        if std::mem::replace(&mut cell.seen, (thread, key.name)) != (thread, key.name) {
+            seen.push(Seen { thread, cell: at, name: key.name });
+        }
+    }
+
+    /// Where a fact belongs; what a filter hides is counted there. Idle time is counted as hidden
+    /// where it is, and placed all the same: it is shown where nothing else is left.
+    fn place(&mut self, key: &FactKey, weights: &Weights) -> Option<Placed> {
+        // Ids are read in the tables they came with; a stack they do not have has no frames.
+        let known = (key.stack.0 as usize) < self.snapshot.tables.stack_count();
+        let stack = if known { key.stack } else { StackId::EMPTY };
+        let path = self.verdicts.of_stack(stack);
+        let state = key.state.resolve(self.snapshot.tables.futex_kind(stack));
+        let who = (key.thread, key.name);
+        let group = self.groups.of(self.snapshot, self.settings, self.rows, who, path.group);
+        let thread = self.thread(key.thread);
+        let kind = self.snapshot.tables.kind(key.name);
+        let is_idle = path.wait.is_idle(kind, state);
+        if !is_idle && (weights.wall_ns > 0 || weights.cpu_ns > 0) {
+            self.idle[thread as usize].1 = true;
+        }
+
+        let filters = &self.settings.filters;
+        let hidden = if !self.is_chosen(key, group) {
+            &mut self.hidden.threads
+        } else if filters.skip_daemon && kind != ThreadKind::Plain {
+            &mut self.hidden.daemons
+        } else if filters.focus.active().is_some() && !path.focus {
+            &mut self.hidden.focus
+        } else if path.ignore {
+            &mut self.hidden.ignore
+        } else {
+            if is_idle && !self.settings.idle {
+                add(&mut self.hidden.idle, state, weights);
+                self.idle[thread as usize].0 = true;
+            } else {
+                self.left |= weights.wall_ns > 0 || weights.cpu_ns > 0;
+            }
+            return Some(Placed { group, thread, stack, state, is_idle });
+        };
+        add(hidden, state, weights);
+        None
+    }
+
+    /// Calls `f` with every fact that the filters let through and all that is known of it, in place
+    /// of making cells. Returns the range that was read.
+    pub(super) fn each(
+        mut self,
+        facts: &mut ReadFacts<'_>,
+        mut f: impl FnMut(&FactKey, Placed, &Weights),
+    ) -> (Ns, Ns) {
+        facts(&mut |key, weights| {
+            if let Some(placed) = self.place(key, weights) {
+                f(key, placed, weights);
+            }
+        })
+    }
+
+    fn thread(&mut self, key: ThreadKey) -> u32 {
+        let next = self.threads.len() as u32;
+        let thread = *self.by_thread.entry(key).or_insert(next);
+        if thread == next {
+            self.threads.push(key);
+            self.idle.push((false, false));
+        }
+        thread
+    }
+
+    /// The thread filter: a thread's name then, or its group, matches.
+    fn is_chosen(&mut self, key: &FactKey, group: u32) -> bool {
+        let Some(pattern) = self.settings.filters.threads.active() else { return true };
+        *self.chosen.entry((key.name, group)).or_insert_with(|| {
+            let name = self.snapshot.tables.name(key.name);
+            let by_group = match self.settings.grouping {
+                Grouping::Thread => pattern.is_match(&thread_label(name, key.thread)),
+                _ => self.groups.label(group).names().any(|name| pattern.is_match(name)),
+            };
+            by_group || pattern.is_match(name)
+        })
+    }
+}
+
+fn add(totals: &mut Totals, state: State, weights: &Weights) {
+    totals.wall_ns += weights.wall_ns;
+    totals.cpu_ns += weights.cpu_ns;
+    totals.hits += u64::from(weights.hits);
+    totals.cpu_hits += u64::from(weights.cpu_hits);
+    totals.states_ns[state as usize] += weights.wall_ns;
+    totals.add_longest(weights.longest_ns, weights.longest_from);
+}
+
+/// Sorts by a small number, in one pass and keeping the order of equals.
+pub(super) fn by_counting<T: Copy>(
+    items: &[T],
+    numbers: usize,
+    number: impl Fn(&T) -> u32,
+) -> Vec<T> {
+    let Some(any) = items.first() else { return Vec::new() };
+    let mut places = vec![0; numbers];
+    items.iter().for_each(|item| places[number(item) as usize] += 1);
+    let mut start = 0;
+    for place in &mut places {
+        start += std::mem::replace(place, start);
+    }
+    let mut sorted = vec![*any; items.len()];
+    for item in items {
+        let place: &mut usize = &mut places[number(item) as usize];
+        sorted[*place] = *item;
+        *place += 1;
+    }
+    sorted
+}

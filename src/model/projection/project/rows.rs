@@ -1,0 +1,186 @@
+//! Which functions, lines, classes ... the frames stand for: names become small numbers once, so
+//! that everything after it compares numbers.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::lines::Places;
+use super::monitor;
+use super::safepoint;
+use super::units::unit;
+use crate::model::facts::tables::{FrameId, FrameKind, Location, Tables};
+use crate::model::projection::settings::RollUp;
+use crate::model::vocabulary::frame::FrameCode;
+
+/// What makes two frames the same row under roll-up function: however their code came to be run. (A
+/// method that a virtual machine interprets first, compiles then, and inlines at last, is one.)
+#[derive(PartialEq, Eq, Hash)]
+struct Function {
+    name: Arc<str>,
+    module: Arc<str>,
+    kind: FrameKind,
+}
+
+/// A frame's part of [`Rows::list`].
+#[derive(Clone, Copy, Default)]
+struct Span {
+    start: u32,
+    end: u32,
+}
+
+/// Locations are numbered in the order they are met, functions too; numbers never change meaning.
+/// The maps keep the standard hasher: their keys are a target's strings.
+#[derive(Default)]
+pub(super) struct Rows {
+    /// Shared with the projections that name their rows by it.
+    places: Arc<Places>,
+    by_location: HashMap<Arc<Location>, u32>,
+    /// Without their tier: the first location at each line.
+    by_line: HashMap<Location, u32>,
+    /// The function of each location.
+    function_of: Vec<u32>,
+    by_function: HashMap<Function, u32>,
+    /// The class, package and module of each location: locations, too. Worked out when it is asked
+    /// for first.
+    units: [Vec<u32>; 3],
+    /// By [`FrameId`].
+    frames: Vec<Span>,
+    list: Vec<u32>,
+    /// Frames that may yet be called something else, and what they are called now.
+    unsettled: Vec<(FrameId, Arc<[Location]>)>,
+}
+
+impl Rows {
+    /// Meets every frame of `tables`. True when a frame that was met before is called something
+    /// else now.
+    pub(super) fn update(&mut self, tables: &Tables) -> bool {
+        let mut renamed = false;
+        for (frame, called) in std::mem::take(&mut self.unsettled) {
+            if Arc::ptr_eq(&called, &tables.named(frame).locations) {
+                self.unsettled.push((frame, called));
+            } else {
+                self.frames[frame.0 as usize] = self.meet(tables, frame);
+                renamed = true;
+            }
+        }
+        for frame in self.frames.len()..tables.frame_count() {
+            let span = self.meet(tables, FrameId(frame as u32));
+            self.frames.push(span);
+        }
+        renamed
+    }
+
+    fn meet(&mut self, tables: &Tables, frame: FrameId) -> Span {
+        let named = tables.named(frame);
+        let start = self.list.len() as u32;
+        for location in named.locations.iter() {
+            let id = if safepoint::is_stop(location) {
+                self.location_id(&safepoint::marker())
+            } else if monitor::is_enter(location) {
+                self.location_id(&monitor::frame())
+            } else {
+                self.location_id(location)
+            };
+            self.list.push(id);
+        }
+        // A marker that concerns a file is called so before the file's name is known.
+        let marks_file =
+            matches!(tables.frame(frame).decode(), FrameCode::Marker { file: Some(_), .. });
+        if named.pending || marks_file {
+            self.unsettled.push((frame, named.locations.clone()));
+        }
+        Span { start, end: self.list.len() as u32 }
+    }
+
+    fn location_id(&mut self, location: &Location) -> u32 {
+        if let Some(id) = self.by_location.get(location) {
+            return *id;
+        }
+        let id = self.places.locations.len() as u32;
+        let function = Function {
+            name: location.function.clone(),
+            module: location.module.clone(),
+            kind: location.kind,
+        };
+        let next = self.by_function.len() as u32;
+        self.function_of.push(*self.by_function.entry(function).or_insert(next));
+        let of_line = Location { tier: None, ..location.clone() };
+        let location = Arc::new(location.clone());
+        let places = Arc::make_mut(&mut self.places);
+        places.locations.push(location.clone());
+        places.line_of.push(*self.by_line.entry(of_line).or_insert(id));
+        self.by_location.insert(location, id);
+        id
+    }
+
+    /// The locations of a frame that was met, outermost first.
+    pub(super) fn of_frame(&self, frame: FrameId) -> &[u32] {
+        let span = self.frames.get(frame.0 as usize).copied().unwrap_or_default();
+        &self.list[span.start as usize..span.end as usize]
+    }
+
+    /// Must be called before [`Rows::row`] asks, and after new locations were met.
+    pub(super) fn roll_up(&mut self, by: RollUp) {
+        let Some(nth) = nth_unit(by) else { return };
+        let mut units = std::mem::take(&mut self.units[nth]);
+        for id in units.len()..self.location_count() {
+            let unit = unit(self.location(id as u32), by);
+            units.push(unit.map_or(id as u32, |unit| self.location_id(&unit)));
+        }
+        // Units are met on no stack.
+        units.extend(units.len() as u32..self.location_count() as u32);
+        self.units[nth] = units;
+    }
+
+    /// What makes the location a row, and which location the row is shown at.
+    pub(super) fn row(&self, location: u32, by: RollUp) -> (u32, u32) {
+        match by {
+            RollUp::Function => (self.function_of(location), location),
+            RollUp::Line => (self.places.line_of[location as usize], location),
+            RollUp::Class | RollUp::Package | RollUp::Module => {
+                let unit = nth_unit(by).map_or(location, |nth| self.units[nth][location as usize]);
+                (unit, unit)
+            }
+        }
+    }
+
+    /// The row of threads of one name inside of a group.
+    pub(super) fn thread_row(&mut self, name: &str, by: RollUp) -> (u32, u32) {
+        let location = self.location_id(&Location::named(name, FrameKind::Thread));
+        // Of no unit but itself.
+        match by {
+            RollUp::Function => (self.function_of(location), location),
+            _ => (location, location),
+        }
+    }
+
+    pub(super) fn location(&self, id: u32) -> &Arc<Location> {
+        &self.places.locations[id as usize]
+    }
+
+    pub(super) fn places(&self) -> &Arc<Places> {
+        &self.places
+    }
+
+    pub(super) fn location_count(&self) -> usize {
+        self.places.locations.len()
+    }
+
+    pub(super) fn function_of(&self, location: u32) -> u32 {
+        self.function_of[location as usize]
+    }
+
+    pub(super) fn function_count(&self) -> usize {
+        self.by_function.len()
+    }
+}
+
+/// Its place in [`Rows::units`].
+fn nth_unit(by: RollUp) -> Option<usize> {
+    match by {
+        RollUp::Function | RollUp::Line => None,
+        RollUp::Class => Some(0),
+        RollUp::Package => Some(1),
+        RollUp::Module => Some(2),
+    }
+}

@@ -1,0 +1,176 @@
+//! What is shown of a range, kept apart by thread, name, stack and state: for formats whose readers
+//! group and filter for themselves. Sums over it are those of the projection.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::columns::NONE;
+use super::group::thread_label;
+use super::read::{ReadFacts, Reader};
+use super::tree::Builder;
+use super::{Projector, newest};
+use crate::model::facts::history::FactKey;
+use crate::model::facts::snapshot::Snapshot;
+use crate::model::facts::tables::{Location, NameId, StackId};
+use crate::model::projection::settings::{Grouping, Settings};
+use crate::model::vocabulary::frame::{Ns, ThreadKey, ThreadKind};
+use crate::model::vocabulary::state::State;
+
+/// What a thread spent with one stack in one state.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    pub thread: ThreadKey,
+    /// The thread's name then.
+    pub name: Arc<str>,
+    pub kind: ThreadKind,
+    pub group: Arc<str>,
+    pub state: State,
+    /// Time spent waiting for work.
+    pub idle: bool,
+    /// The innermost shown frame, an index into [`Samples::frames`]; `None` where no frame is
+    /// shown.
+    pub innermost: Option<u32>,
+    pub wall_ns: u64,
+    pub cpu_ns: u64,
+    pub hits: u64,
+}
+
+/// A shown frame; those of all stacks are one tree.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// An index into [`Samples::frames`], lower than its own; `None` for an outermost frame.
+    pub caller: Option<u32>,
+    pub location: Arc<Location>,
+    /// It is of the same machine frame as its caller, into which it was inlined.
+    pub inlined: bool,
+    /// Of its module, where that is known; see [`crate::model::facts::tables::Named::build_id`].
+    pub build_id: Option<Arc<str>>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Samples {
+    /// The range that was read, on CLOCK_MONOTONIC.
+    pub from: Ns,
+    pub till: Ns,
+    /// Each is on the stack of some sample.
+    pub frames: Vec<Frame>,
+    /// By thread, name, stack and state.
+    pub samples: Vec<Sample>,
+}
+
+/// Reads `snapshot`'s history under `settings`; idle time is always included. Frames keep their
+/// lines also under [`crate::model::projection::settings::RollUp::Function`].
+pub fn samples(snapshot: &Snapshot, settings: &Settings) -> Samples {
+    samples_of(snapshot, settings, &mut |f| snapshot.history.read(settings.range, snapshot.at, f))
+}
+
+/// The same for facts from elsewhere; `snapshot` names them.
+pub(super) fn samples_of(
+    snapshot: &Snapshot,
+    settings: &Settings,
+    read: &mut ReadFacts<'_>,
+) -> Samples {
+    let settings = &Settings { idle: true, ..settings.clone() };
+    let mut projector = Projector::default();
+    projector.update(snapshot, settings);
+    let Projector { rows, verdicts, groups, facts, trees, .. } = &mut projector;
+
+    let mut found: FxHashMap<(FactKey, State), (Found, Weight)> = FxHashMap::default();
+    let reader = Reader::new(snapshot, settings, rows, verdicts, groups, facts);
+    let (from, till) = reader.each(read, |key, placed, weights| {
+        let of = Found { group: placed.group, stack: placed.stack, idle: placed.is_idle };
+        let (_, weight) = found.entry((*key, placed.state)).or_insert((of, Weight::default()));
+        weight.wall_ns += weights.wall_ns;
+        weight.cpu_ns += weights.cpu_ns;
+        weight.hits += u64::from(weights.hits);
+    });
+    // A wait whose names were not known when it was booked, and one that the kernel told, may be of
+    // one state.
+    let mut found: Vec<_> = found.into_iter().collect();
+    found.sort_unstable_by_key(|((key, state), _)| {
+        (key.thread, key.name, key.stack, *state, key.state)
+    });
+
+    let builder = Builder { tables: &snapshot.tables, settings, rows, verdicts, scratch: trees };
+    let (shown, attached) = builder.frames(found.iter().map(|(_, (of, _))| of.stack));
+    let mut used = vec![false; shown.len()];
+    attached.iter().filter(|at| **at != NONE).for_each(|at| used[*at as usize] = true);
+    for at in (0..shown.len()).rev().filter(|at| shown[*at].parent != NONE) {
+        if used[at] {
+            used[shown[at].parent as usize] = true;
+        }
+    }
+    // Under roll-ups whose neighbours are one row, several shown frames are one.
+    let by = settings.roll_up;
+    let mut frames: Vec<Frame> = Vec::new();
+    let mut rows_of: Vec<u32> = Vec::new();
+    let mut place = vec![NONE; shown.len()];
+    for at in (0..shown.len()).filter(|at| used[*at]) {
+        let caller = Some(shown[at].parent)
+            .filter(|parent| *parent != NONE)
+            .map(|parent| place[parent as usize]);
+        let (row, location) = rows.row(shown[at].location, by);
+        let build_id = &snapshot.tables.named(shown[at].frame).build_id;
+        if let Some(caller) = caller.filter(|caller| by.joins() && rows_of[*caller as usize] == row)
+        {
+            place[at] = caller;
+            let joined = &mut frames[caller as usize].build_id;
+            if *joined != *build_id {
+                *joined = None;
+            }
+            continue;
+        }
+        place[at] = frames.len() as u32;
+        rows_of.push(row);
+        frames.push(Frame {
+            caller,
+            location: rows.location(location).clone(),
+            inlined: shown[at].inlined && !by.joins(),
+            build_id: build_id.clone(),
+        });
+    }
+    // A thread is one group, by its newest name.
+    let mut newest_names: FxHashMap<ThreadKey, NameId> = FxHashMap::default();
+    if matches!(settings.grouping, Grouping::Thread) {
+        let now = snapshot.threads.iter().map(|t| (t.thread, t.name)).collect();
+        for ((FactKey { thread, name, .. }, _), _) in &found {
+            let newer = |known: &mut NameId| *known = newest(&now, *thread, [*known, *name]);
+            newest_names.entry(*thread).and_modify(newer).or_insert(*name);
+        }
+    }
+    let group = |key: &FactKey, group| match newest_names.get(&key.thread) {
+        Some(name) => thread_label(snapshot.tables.name(*name), key.thread).into(),
+        None => groups.label(group).name.clone(),
+    };
+    let mut samples = Vec::with_capacity(found.len());
+    for (((key, state), (of, weight)), at) in found.into_iter().zip(attached) {
+        samples.push(Sample {
+            thread: key.thread,
+            name: snapshot.tables.name(key.name).clone(),
+            kind: snapshot.tables.kind(key.name),
+            group: group(&key, of.group),
+            state,
+            idle: of.idle,
+            innermost: (at != NONE).then(|| place[at as usize]),
+            wall_ns: weight.wall_ns,
+            cpu_ns: weight.cpu_ns,
+            hits: weight.hits,
+        });
+    }
+    Samples { from, till, frames, samples }
+}
+
+/// Where a fact belongs.
+struct Found {
+    group: u32,
+    stack: StackId,
+    idle: bool,
+}
+
+#[derive(Default)]
+struct Weight {
+    wall_ns: u64,
+    cpu_ns: u64,
+    hits: u64,
+}

@@ -1,0 +1,646 @@
+//! Projections of random facts under random settings, against what the words mean, computed stack
+//! by stack.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use regex::Regex;
+
+use super::*;
+use crate::model::projection::settings::{Filters, Grouping, RollUp, SortColumn};
+
+/// Frames of random stacks: plain, in libraries, inlined, idle ones of every kind, a marker, the
+/// kernel's.
+const FRAMES: &[&str] = &[
+    "start",
+    "main:1",
+    "main:2",
+    "shop::cart:5",
+    "shop::pay:6+shop::vat:7",
+    "lib!copy",
+    "lib!copy:4+shop::hook:3",
+    "wrap",
+    POOL,
+    LOOP,
+    PLUMBING,
+    "[torn]",
+    "vmlinux!vfs_read",
+    "vmlinux!copy",
+    "vmlinux![kernel]",
+];
+const POOL: &str = "rayon_core::sleep::Sleep::sleep";
+const LOOP: &str = "uv__io_poll";
+const PLUMBING: &str = "libc.so.6!wait";
+
+const NAMES: &[&str] = &["work-1", "work-2", "main", "7", "~GC #1", "~GC #2", "^work-3"];
+/// What they are shown under, and inside of that.
+const GROUPS: &[(&str, Option<&str>)] = &[
+    ("work-", None),
+    ("work-", None),
+    ("main", None),
+    ("(unnamed)", None),
+    ("[JVM]", Some("GC ")),
+    ("[JVM]", Some("GC ")),
+    ("work-", None),
+];
+
+#[derive(Clone, Debug)]
+pub(super) struct FactSpec {
+    tid: u32,
+    name: usize,
+    stack: Vec<usize>,
+    state: usize,
+    wall_ns: u64,
+    cpu_ns: u64,
+    hits: u32,
+    cpu_hits: u32,
+    longest_ns: u64,
+    longest_from: u64,
+}
+
+prop_compose! {
+    pub(super) fn fact()(
+        tid in 1u32..5,
+        name in 0..NAMES.len(),
+        stack in prop::collection::vec(0..FRAMES.len(), 0..7),
+        state in 0..State::COUNT,
+        (wall_ns, cpu_ns) in (0u64..50, 0u64..50),
+        (hits, cpu_hits) in (0u32..4, 0u32..3),
+        (longest_ns, longest_from) in (0u64..5, 0u64..100),
+    ) -> FactSpec {
+        FactSpec { tid, name, stack, state, wall_ns, cpu_ns, hits: hits + cpu_hits, cpu_hits, longest_ns, longest_from }
+    }
+}
+
+pub(super) fn world(facts: &[FactSpec]) -> World {
+    let mut world = World::new();
+    for fact in facts {
+        let stack: Vec<&str> = fact.stack.iter().map(|frame| FRAMES[*frame]).collect();
+        let thread = ThreadKey { pid: 1, tid: fact.tid, start: 1 };
+        *world.fact_of(thread, NAMES[fact.name], &stack.join(";"), State::ALL[fact.state], 0) =
+            Weights {
+                wall_ns: fact.wall_ns,
+                cpu_ns: fact.cpu_ns,
+                hits: fact.hits,
+                cpu_hits: fact.cpu_hits,
+                open: 0,
+                longest_ns: fact.longest_ns,
+                longest_from: if fact.longest_ns > 0 { fact.longest_from } else { 0 },
+            };
+    }
+    world
+}
+
+fn filter<T: std::fmt::Debug + Clone + 'static>(values: Vec<T>) -> BoxedStrategy<Filter<T>> {
+    let set = (prop::sample::select(values), any::<bool>());
+    prop_oneof![
+        Just(Filter::default()),
+        set.prop_map(|(value, on)| Filter { value: Some(value), on })
+    ]
+    .boxed()
+}
+
+fn patterns(texts: &[&str]) -> Vec<Regex> {
+    texts.iter().map(|text| Regex::new(text).unwrap()).collect()
+}
+
+fn filters() -> impl Strategy<Value = Filters> {
+    let prefixes = [&["shop::"][..], &["lib", "nothing"], &["/src/"], &["main", "rayon"]];
+    let prefixes =
+        prefixes.iter().map(|list| list.iter().map(|p| (*p).to_owned()).collect()).collect();
+    (
+        filter(prefixes),
+        filter(patterns(&["cart|poll", "^main$"])),
+        filter(patterns(&["pay|hook", "wrap"])),
+        filter(patterns(&["wrap|copy", "^start$|^main$", ""])),
+        filter(patterns(&["^work-$", "^work-1$|main", "^GC $|3", "JVM"])),
+        any::<(bool, bool)>(),
+    )
+        .prop_map(|(interesting, focus, ignore, hide, threads, (no_kernel, skip_daemon))| {
+            let min_percent = Filter::default();
+            Filters {
+                interesting,
+                focus,
+                ignore,
+                hide,
+                no_kernel,
+                threads,
+                skip_daemon,
+                min_percent,
+            }
+        })
+}
+
+fn grouping() -> impl Strategy<Value = Grouping> {
+    let frame = Grouping::Frame(Regex::new("shop::|sleep").unwrap());
+    prop::sample::select(vec![
+        Grouping::Rules,
+        Grouping::Name,
+        Grouping::Thread,
+        Grouping::Process,
+        Grouping::None,
+        frame,
+    ])
+}
+
+prop_compose! {
+    pub(super) fn settings()(
+        metric in prop::sample::select(&Metric::ALL[..]),
+        roll_up in prop::sample::select(&RollUp::ALL[..]),
+        grouping in grouping(),
+        filters in filters(),
+        (idle, idle_main, reverse) in any::<(bool, bool, bool)>(),
+        sort in prop::sample::select(&SortColumn::ALL[..]),
+    ) -> Settings {
+        let idle_at = if idle_main { patterns(&["^main$"]) } else { Vec::new() };
+        Settings { metric, roll_up, grouping, filters, idle, idle_at, sort, reverse, ..Settings::default() }
+    }
+}
+
+fn sum<'a>(totals: impl IntoIterator<Item = &'a Totals>) -> Totals {
+    totals.into_iter().fold(Totals::default(), |mut sum, totals| {
+        sum.add(totals);
+        sum
+    })
+}
+
+/// Off is floored row by row, so what it sums to is no sum of facts: see
+/// [`off_is_within_its_bounds_and_parents_have_what_their_children_have`].
+fn without_off(totals: Totals) -> Totals {
+    Totals { off_ns: 0, ..totals }
+}
+
+/// Everything there is, as one sum.
+fn everything(facts: &[FactSpec]) -> Totals {
+    facts.iter().fold(Totals::default(), |mut sum, fact| {
+        sum.add(&totals(fact));
+        sum
+    })
+}
+
+fn totals(fact: &FactSpec) -> Totals {
+    let mut totals = Totals {
+        wall_ns: fact.wall_ns,
+        cpu_ns: fact.cpu_ns,
+        hits: fact.hits.into(),
+        cpu_hits: fact.cpu_hits.into(),
+        longest_ns: fact.longest_ns,
+        longest_from: if fact.longest_ns > 0 { fact.longest_from } else { 0 },
+        ..Totals::default()
+    };
+    totals.states_ns[fact.state] = fact.wall_ns;
+    totals
+}
+
+/// What is shown of a row: its location at first sight, total, self.
+type Rows = BTreeMap<(String, Vec<String>), (Location, Totals, Totals)>;
+
+pub(super) fn row_name(location: &Location, roll_up: RollUp) -> String {
+    let Location { function, module, file, line, .. } = location;
+    match roll_up {
+        RollUp::Line => format!("{module}!{function} {file:?} {line:?}"),
+        _ => format!("{module}!{function}"),
+    }
+}
+
+/// What a location is rolled up to.
+fn rolled(location: &Location, roll_up: RollUp) -> Location {
+    let Location { function, module, kind, .. } = location;
+    let class = function.rsplit_once("::").map(|(class, _)| class);
+    let name = match (roll_up, kind) {
+        (RollUp::Function | RollUp::Line, _) | (_, FrameKind::Marker) => return location.clone(),
+        (RollUp::Class, FrameKind::Native) => class,
+        (RollUp::Package, FrameKind::Native) => class.and_then(|class| class.split("::").next()),
+        _ => None,
+    };
+    let module = if name.is_some() { "".into() } else { module.clone() };
+    let function = name.map_or(module.clone(), |name| name.into());
+    Location { function, module, file: None, line: None, kind: *kind, tier: None }
+}
+
+/// The projection as rows by path.
+fn rows(projection: &Projection, settings: &Settings) -> Rows {
+    let mut rows = Rows::new();
+    for group in &projection.groups {
+        for root in projection.roots(group) {
+            let mut todo = vec![(root, Vec::new())];
+            while let Some((index, mut path)) = todo.pop() {
+                let node = projection.node(index, settings.metric);
+                path.push(row_name(node.location, settings.roll_up));
+                todo.extend(projection.children(index).map(|child| (child, path.clone())));
+                let row = (Location::clone(node.location), node.total, node.own);
+                assert!(
+                    rows.insert((group.name.to_string(), path), row).is_none(),
+                    "one row, twice"
+                );
+            }
+        }
+    }
+    assert_eq!(rows.len(), projection.node_count() as usize, "every node is below a root");
+    rows
+}
+
+/// What the words mean, applied to one stack at a time.
+struct Oracle {
+    shown: Totals,
+    /// threads, daemons, focus, ignore, idle
+    hidden: [Totals; 5],
+    rows: BTreeMap<(String, Vec<String>), OracleRow>,
+    methods: BTreeMap<String, OracleRow>,
+    groups: BTreeMap<String, (Totals, Totals, BTreeSet<u32>)>,
+}
+
+#[derive(Default)]
+struct OracleRow {
+    total: Totals,
+    own: Totals,
+    lines: Vec<(Location, u64, u64)>,
+    threads: BTreeSet<u32>,
+}
+
+impl OracleRow {
+    fn add_line(&mut self, location: &Location, totals: &Totals) {
+        match self
+            .lines
+            .iter_mut()
+            .find(|(known, ..)| (known.line, &known.file) == (location.line, &location.file))
+        {
+            Some((_, wall, cpu)) => {
+                *wall += totals.wall_ns;
+                *cpu += totals.cpu_ns;
+            }
+            None => self.lines.push((location.clone(), totals.wall_ns, totals.cpu_ns)),
+        }
+    }
+
+    /// Heaviest first, then the lowest.
+    fn line(&self, metric: Metric) -> Option<u32> {
+        let value = |wall_ns, cpu_ns: u64| {
+            let mut totals = Totals { wall_ns, cpu_ns, ..Totals::default() };
+            totals.settle_off();
+            totals.value(metric)
+        };
+        let mut lines: Vec<_> = self
+            .lines
+            .iter()
+            .map(|(l, wall, cpu)| (u64::MAX - value(*wall, *cpu), l.line.is_none(), l.line))
+            .collect();
+        lines.sort();
+        lines.first().and_then(|(.., line)| *line)
+    }
+}
+
+fn matches(filter: &Filter<Regex>, frames: &[Location]) -> Option<bool> {
+    filter.active().map(|pattern| frames.iter().any(|l| pattern.is_match(&l.function)))
+}
+
+impl Oracle {
+    fn new(facts: &[FactSpec], settings: &Settings) -> Oracle {
+        let mut oracle = Oracle::account(facts, settings, settings.idle);
+        if oracle.shown.is_empty() && !oracle.hidden[4].is_empty() {
+            oracle = Oracle::account(facts, settings, true);
+        }
+        oracle
+    }
+
+    fn account(facts: &[FactSpec], settings: &Settings, show_idle: bool) -> Oracle {
+        let mut oracle = Oracle {
+            shown: Totals::default(),
+            hidden: [Totals::default(); 5],
+            rows: BTreeMap::new(),
+            methods: BTreeMap::new(),
+            groups: BTreeMap::new(),
+        };
+        for fact in facts {
+            let frames: Vec<Location> = fact
+                .stack
+                .iter()
+                .flat_map(|frame| FRAMES[*frame].split('+').enumerate())
+                .map(|(depth, text)| location(text, depth > 0))
+                .collect();
+            oracle.fact(fact, &frames, settings, show_idle, facts);
+        }
+        oracle
+    }
+
+    fn fact(
+        &mut self,
+        fact: &FactSpec,
+        frames: &[Location],
+        settings: &Settings,
+        show_idle: bool,
+        all: &[FactSpec],
+    ) {
+        let totals = totals(fact);
+        let filters = &settings.filters;
+        let (name, kind) = of_kind(NAMES[fact.name]);
+        let (by_rules, inner) = GROUPS[fact.name];
+        let inner = inner.filter(|_| matches!(settings.grouping, Grouping::Rules));
+        let group = match &settings.grouping {
+            Grouping::Rules => by_rules.to_owned(),
+            Grouping::Name => name.to_owned(),
+            Grouping::Thread => format!("{name} ({})", fact.tid),
+            Grouping::Process => "1 shop --port 80".to_owned(),
+            Grouping::None => "(all)".to_owned(),
+            Grouping::Frame(pattern) => match frames.iter().find(|l| pattern.is_match(&l.function))
+            {
+                Some(location) => location.function.to_string(),
+                None => "(no match)".to_owned(),
+            },
+        };
+        let called = [Some(name), Some(&group), inner];
+        let chosen = |p: &Regex| called.iter().flatten().any(|name| p.is_match(name));
+        let reason = if filters.threads.active().is_some_and(|p| !chosen(p)) {
+            Some(0)
+        } else if filters.skip_daemon && kind != ThreadKind::Plain {
+            Some(1)
+        } else if matches(&filters.focus, frames) == Some(false) {
+            Some(2)
+        } else if matches(&filters.ignore, frames) == Some(true) {
+            Some(3)
+        } else if !show_idle && is_idle(fact, frames, settings) {
+            Some(4)
+        } else {
+            None
+        };
+        if let Some(reason) = reason {
+            self.hidden[reason].add(&totals);
+            return;
+        }
+        self.shown.add(&totals);
+
+        let kernel = |l: &Location| filters.no_kernel && &*l.module == "vmlinux";
+        let hidden = |l: &&Location| {
+            kernel(l) || filters.hide.active().is_some_and(|p| p.is_match(&l.function))
+        };
+        let mut kept: Vec<&Location> = frames.iter().filter(|l| !hidden(l)).collect();
+        kept.dedup_by(|a, b| [a, b].iter().all(|l| &*l.function == "[kernel]"));
+        if let Some(prefixes) = filters.interesting.active() {
+            let begins = |l: &Location, p: &String| {
+                l.function.starts_with(p)
+                    || l.module.starts_with(p)
+                    || l.file.as_ref().is_some_and(|f| f.starts_with(p))
+            };
+            let innermost = kept.iter().rposition(|l| prefixes.iter().any(|p| begins(l, p)));
+            kept.truncate(innermost.map_or(1, |innermost| innermost + 2));
+        }
+
+        // A thread's own group is called by its newest name in it.
+        let group = match settings.grouping {
+            Grouping::Thread => self.thread_group(fact, settings, show_idle, all),
+            _ => group,
+        };
+        let entry = self.groups.entry(group.clone()).or_default();
+        entry.0.add(&totals);
+        if kept.is_empty() {
+            entry.1.add(&totals);
+        }
+        entry.2.insert(fact.tid);
+        let mut path = Vec::new();
+        if let Some(inner) = inner.filter(|_| !kept.is_empty()) {
+            let location = Location::named(inner, FrameKind::Thread);
+            path.push(row_name(&location, settings.roll_up));
+            let row = self.rows.entry((group.clone(), path.clone())).or_default();
+            row.total.add(&totals);
+            row.add_line(&location, &totals);
+        }
+        let mut met = BTreeSet::new();
+        let mut kept: Vec<Location> = kept.iter().map(|l| rolled(l, settings.roll_up)).collect();
+        if settings.roll_up.joins() {
+            kept.dedup_by_key(|l| row_name(l, settings.roll_up));
+        }
+        for (depth, location) in kept.iter().enumerate() {
+            let name = row_name(location, settings.roll_up);
+            path.push(name.clone());
+            let row = self.rows.entry((group.clone(), path.clone())).or_default();
+            let method = self.methods.entry(name.clone()).or_default();
+            row.total.add(&totals);
+            row.add_line(location, &totals);
+            method.threads.insert(fact.tid);
+            if met.insert(name) {
+                method.total.add(&totals);
+                method.add_line(location, &totals);
+            }
+            if depth + 1 == kept.len() {
+                row.own.add(&totals);
+                method.own.add(&totals);
+            }
+        }
+    }
+
+    /// Of the names a thread was shown under, the one that was interned last.
+    fn thread_group(
+        &self,
+        fact: &FactSpec,
+        settings: &Settings,
+        show_idle: bool,
+        all: &[FactSpec],
+    ) -> String {
+        let mut alone = settings.clone();
+        alone.grouping = Grouping::Name;
+        // The thread filter must see what it saw before.
+        let names = |fact: &FactSpec| format!("{} ({})", of_kind(NAMES[fact.name]).0, fact.tid);
+        let order = all.iter().map(|f| f.name).fold(Vec::new(), |mut order, name| {
+            if !order.contains(&name) {
+                order.push(name);
+            }
+            order
+        });
+        let shown = all.iter().filter(|other| other.tid == fact.tid).filter(|other| {
+            let threads = &settings.filters.threads;
+            if threads.active().is_some_and(|p| {
+                !p.is_match(of_kind(NAMES[other.name]).0) && !p.is_match(&names(other))
+            }) {
+                return false;
+            }
+            alone.filters.threads = Filter::default();
+            let alone = Oracle::account(std::slice::from_ref(other), &alone, show_idle);
+            !alone.groups.is_empty()
+        });
+        let newest = shown.max_by_key(|other| order.iter().position(|name| *name == other.name));
+        names(newest.unwrap_or(fact))
+    }
+}
+
+fn is_idle(fact: &FactSpec, frames: &[Location], settings: &Settings) -> bool {
+    let is = |l: &Location, text: &str| *l == location(text, false);
+    match State::ALL[fact.state] {
+        State::Poll => true,
+        State::Wait | State::Sleep => {
+            let internal = of_kind(NAMES[fact.name]).1 == ThreadKind::Internal;
+            let waits = |l: &Location| {
+                is(l, POOL) || settings.idle_at.iter().any(|pattern| pattern.is_match(&l.function))
+            };
+            let in_loop = frames.iter().rposition(|l| is(l, LOOP)).is_some_and(|innermost| {
+                frames[innermost + 1..].iter().all(|l| is(l, PLUMBING) || &*l.module == "vmlinux")
+            });
+            internal || frames.iter().any(waits) || in_loop
+        }
+        _ => false,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
+
+    #[test]
+    fn a_projection_is_what_the_words_mean(
+        facts in prop::collection::vec(fact(), 0..30),
+        settings in settings(),
+    ) {
+        let projection = world(&facts).project(&settings);
+        let oracle = Oracle::new(&facts, &settings);
+        prop_assert_eq!(without_off(projection.total), oracle.shown);
+        prop_assert_eq!(projection.hidden.parts().map(|part| without_off(*part)), oracle.hidden);
+
+        let groups: BTreeMap<String, _> = projection
+            .groups
+            .iter()
+            .map(|g| (g.name.to_string(), (without_off(g.total), without_off(g.own), g.threads.iter().map(|t| t.thread.tid).collect())))
+            .collect();
+        prop_assert_eq!(&groups, &oracle.groups);
+        let shown = rows(&projection, &settings);
+        prop_assert_eq!(shown.keys().collect::<Vec<_>>(), oracle.rows.keys().collect::<Vec<_>>());
+        for ((key, (location, total, own)), expected) in shown.iter().zip(oracle.rows.values()) {
+            prop_assert_eq!((without_off(*total), without_off(*own)), (expected.total, expected.own), "{:?}", key);
+            prop_assert_eq!(location.line, expected.line(settings.metric), "{:?}", key);
+        }
+        let methods: BTreeMap<String, &Method> =
+            projection.methods().iter().map(|m| (row_name(m.location(settings.metric), settings.roll_up), m)).collect();
+        prop_assert_eq!(methods.len(), projection.methods().len(), "a method, twice");
+        prop_assert_eq!(methods.keys().collect::<Vec<_>>(), oracle.methods.keys().collect::<Vec<_>>());
+        for ((name, method), expected) in methods.iter().zip(oracle.methods.values()) {
+            let found = (without_off(method.total), without_off(method.own));
+            prop_assert_eq!(found, (expected.total, expected.own), "{}", name);
+            prop_assert_eq!(method.threads as usize, expected.threads.len(), "{}", name);
+            prop_assert_eq!(method.location(settings.metric).line, expected.line(settings.metric), "{}", name);
+        }
+    }
+
+    #[test]
+    fn sums_add_up(facts in prop::collection::vec(fact(), 0..60), settings in settings()) {
+        let projection = world(&facts).project(&settings);
+        let nodes: Vec<_> = (0..projection.node_count()).map(|node| projection.node(node, Metric::Wall)).collect();
+        let all = sum(projection.hidden.parts().into_iter().chain([&projection.total]));
+        prop_assert_eq!(without_off(all), everything(&facts));
+        prop_assert_eq!(sum(projection.groups.iter().map(|g| &g.total)), projection.total);
+        for group in &projection.groups {
+            let roots = projection.roots(group).map(|root| &nodes[root as usize].total);
+            prop_assert_eq!(sum(roots.chain([&group.own])), group.total);
+        }
+        for (at, node) in (0..).zip(&nodes) {
+            let children = projection.children(at).map(|child| &nodes[child as usize].total);
+            prop_assert_eq!(sum(children.chain([&node.own])), node.total);
+        }
+        let own = nodes.iter().map(|n| &n.own).chain(projection.groups.iter().map(|g| &g.own));
+        prop_assert_eq!(sum(own), projection.total);
+        let own = projection.methods().iter().map(|m| &m.own).chain(projection.groups.iter().map(|g| &g.own));
+        prop_assert_eq!(sum(own), projection.total);
+        for totals in nodes.iter().map(|n| &n.total).chain([&projection.total]) {
+            prop_assert_eq!(totals.states_ns.iter().sum::<u64>(), totals.wall_ns);
+        }
+    }
+
+    #[test]
+    fn grouping_cutting_and_hiding_frames_change_no_total(
+        facts in prop::collection::vec(fact(), 0..60),
+        settings in settings(),
+        other in settings(),
+    ) {
+        // The thread filter also looks at groups.
+        let mut settings = settings;
+        settings.filters.threads = Filter::default();
+        let mut changed = settings.clone();
+        changed.grouping = other.grouping;
+        changed.filters.interesting = other.filters.interesting;
+        changed.filters.hide = other.filters.hide;
+        changed.filters.no_kernel = other.filters.no_kernel;
+        changed.roll_up = other.roll_up;
+        let mut world = world(&facts);
+        let (before, after) = (world.project(&settings), world.project(&changed));
+        prop_assert_eq!(without_off(before.total), without_off(after.total));
+        prop_assert_eq!(before.hidden, after.hidden);
+    }
+
+    /// No row is above its caller's, whatever the metric; `off` is at least what wall and CPU time
+    /// say, and at most wall.
+    #[test]
+    fn off_is_within_its_bounds_and_parents_have_what_their_children_have(
+        facts in prop::collection::vec(fact(), 0..60),
+        settings in settings(),
+    ) {
+        let projection = world(&facts).project(&settings);
+        let off = |totals: &Totals| totals.value(Metric::Off);
+        let mut all = 0;
+        for group in &projection.groups {
+            let roots: u64 = projection.roots(group).map(|root| projection.value(root, Metric::Off)).sum();
+            prop_assert_eq!(off(&group.total), off(&group.own) + roots);
+            prop_assert_eq!(off(&group.own), group.own.wall_ns.saturating_sub(group.own.cpu_ns));
+            all += off(&group.total);
+        }
+        prop_assert_eq!(all, off(&projection.total));
+        let settled = |totals: &&Totals| off(totals) == totals.wall_ns.saturating_sub(totals.cpu_ns);
+        prop_assert!(projection.hidden.parts().iter().all(settled));
+        for node in 0..projection.node_count() {
+            let Node { total, own, .. } = projection.node(node, Metric::Off);
+            let children: u64 = projection.children(node).map(|child| projection.value(child, Metric::Off)).sum();
+            prop_assert_eq!(off(&total), off(&own) + children);
+            prop_assert_eq!(off(&own), own.wall_ns.saturating_sub(own.cpu_ns));
+            prop_assert!(off(&total) >= total.wall_ns.saturating_sub(total.cpu_ns) && off(&total) <= total.wall_ns);
+        }
+        // Where nothing has more CPU than wall time it is the difference.
+        if facts.iter().all(|fact| fact.cpu_ns <= fact.wall_ns) {
+            prop_assert_eq!(off(&projection.total), projection.total.wall_ns - projection.total.cpu_ns);
+        }
+    }
+
+    #[test]
+    fn the_order_of_facts_does_not_matter(
+        facts in prop::collection::vec(fact(), 0..30),
+        settings in settings(),
+        seed in prop::collection::vec(any::<u32>(), 30),
+    ) {
+        let mut world = world(&facts);
+        let before = world.project(&settings);
+        let mut keyed: Vec<_> = seed.into_iter().chain(0..).zip(world.facts.clone()).collect();
+        keyed.sort_by_key(|(key, _)| *key);
+        world.facts = keyed.into_iter().map(|(_, fact)| fact).collect();
+        prop_assert_eq!(format!("{before:?}"), format!("{:?}", world.project(&settings)));
+    }
+
+    #[test]
+    fn a_projector_gives_what_a_fresh_one_gives(
+        facts in prop::collection::vec(fact(), 1..40),
+        looks in prop::collection::vec((0usize..40, prop::option::of(settings()), prop::option::of(0..FRAMES.len())), 1..6),
+        late in prop::collection::vec(0..FRAMES.len(), 0..6),
+    ) {
+        let mut projector = Projector::default();
+        let mut settings = Settings::default();
+        let mut growing = World::new();
+        let named = |world: &mut World, frame: usize, pending: bool| {
+            let raw = world.frame(FRAMES[frame]);
+            let proper = FRAMES[frame].split('+').enumerate().map(|(depth, text)| location(text, depth > 0)).collect();
+            let locations = if pending { [location("app!0x77", false)].into() } else { proper };
+            world.interner.set_named(raw, Named { locations, pending, build_id: None });
+        };
+        for frame in late {
+            named(&mut growing, frame, true);
+        }
+        for (count, other, arrives) in looks {
+            // More facts, perhaps other settings, perhaps a name that was late.
+            for fact in facts.iter().take(count) {
+                let stack: Vec<&str> = fact.stack.iter().map(|frame| FRAMES[*frame]).collect();
+                let thread = ThreadKey { pid: 1, tid: fact.tid, start: 1 };
+                growing.fact_of(thread, NAMES[fact.name], &stack.join(";"), State::ALL[fact.state], fact.wall_ns);
+            }
+            settings = other.unwrap_or(settings);
+            if let Some(frame) = arrives {
+                named(&mut growing, frame, false);
+            }
+            let snapshot = growing.snapshot();
+            let again = growing.project_with(&mut projector, &snapshot, &settings);
+            let fresh = growing.project_with(&mut Projector::default(), &snapshot, &settings);
+            prop_assert_eq!(format!("{again:?}"), format!("{fresh:?}"));
+        }
+    }
+}

@@ -1,0 +1,401 @@
+//! Builds the call trees: stacks -> nodes, one per row (function, line, class ...) on a path.
+//!
+//! Stacks are themselves a tree, so a stack is walked only from where the walk of another one left
+//! it. Each shown frame on the way is an [`Entry`]; entries of one row below one node share a node.
+//! Where a stack's time is attached is the filters' affair: at its innermost shown frame, or where
+//! the interesting cut ends it.
+
+use rustc_hash::FxHashMap;
+
+use super::Totals;
+use super::columns::{Columns, NONE};
+use super::filter::{Stops, Verdicts};
+use super::lines::At;
+use super::nodes::Nodes;
+use super::read::Cell;
+use super::rows::Rows;
+use crate::model::facts::tables::{FrameId, StackId, Tables};
+use crate::model::projection::settings::Settings;
+
+/// A shown frame on the stacks of one group.
+#[derive(Clone, Copy)]
+struct Entry {
+    /// Of the next shown frame further out, or [`NONE`].
+    parent: u32,
+    /// [`NONE`] as long as no time is attached here or further in.
+    node: u32,
+    location: u32,
+    /// Its machine frame is the innermost of this stack.
+    stack: StackId,
+    /// Time of the stacks through here.
+    wall_ns: u64,
+    cpu_ns: u64,
+}
+
+/// What the walk knows at a stack: of its own frames and all further out.
+#[derive(Clone, Copy)]
+struct Place {
+    /// Which group's walk left it.
+    walk: u32,
+    /// The innermost shown frame.
+    deepest: u32,
+    /// Where the time of a thread with exactly this stack goes.
+    attach: u32,
+    /// The interesting cut: the next shown frame still belongs to it.
+    one_more: bool,
+    /// The thread was stopped here, or enters a monitor: frames further in are part of that.
+    within: Stops,
+}
+
+/// A node with more children has them in a hash table. Fewer are found faster one by one, where
+/// they lie: a table of all is too large for the caches, and was half of the time of a projection.
+/// (The tests' trees are small, and are to reach the table.)
+const FEW: u32 = if cfg!(test) { 2 } else { 16 };
+
+const NOWHERE: Place =
+    Place { walk: 0, deepest: NONE, attach: NONE, one_more: false, within: Stops::No };
+
+/// Memory that is used again for the next projection.
+#[derive(Default)]
+pub(super) struct Scratch {
+    /// By [`StackId`].
+    places: Vec<Place>,
+    walk: u32,
+    entries: Vec<Entry>,
+    /// How many children each node has.
+    fans: Vec<u32>,
+    /// (node further out, or the group counted down from the top, row) -> node, where there are
+    /// more than [`FEW`].
+    children: FxHashMap<(u32, u32), u32>,
+    stacks: Vec<StackId>,
+    path: Vec<u32>,
+    /// Some node was seen at several locations.
+    several: bool,
+}
+
+/// The trees of all groups.
+pub(super) struct Trees {
+    pub nodes: Nodes,
+    /// The node each cell is attached to; [`NONE`] where no frame of it is shown.
+    pub attached: Vec<u32>,
+    pub groups: Vec<TreeGroup>,
+}
+
+/// What a group's cells begin with.
+pub(super) struct Head {
+    pub group: u32,
+    /// It is part of the group before it.
+    pub joins: bool,
+    /// The row that all of it stands below, and where that is shown; see [`Rows::row`].
+    pub inner: Option<(u32, u32)>,
+}
+
+/// A shown frame on some stacks.
+pub(super) struct ShownFrame {
+    /// Of the next shown frame further out, or [`NONE`].
+    pub parent: u32,
+    pub location: u32,
+    /// It is of the same machine frame as the next further out, into which it was inlined.
+    pub inlined: bool,
+    /// Its machine frame.
+    pub frame: FrameId,
+}
+
+/// The cells of one group, as one tree.
+pub(super) struct TreeGroup {
+    pub total: Totals,
+    pub own: Totals,
+    pub first_root: u32,
+    roots: u32,
+}
+
+impl Default for TreeGroup {
+    fn default() -> TreeGroup {
+        TreeGroup { total: Totals::default(), own: Totals::default(), first_root: NONE, roots: 0 }
+    }
+}
+
+pub(super) struct Builder<'a> {
+    pub tables: &'a Tables,
+    pub settings: &'a Settings,
+    pub rows: &'a Rows,
+    pub verdicts: &'a Verdicts,
+    pub scratch: &'a mut Scratch,
+}
+
+impl Builder<'_> {
+    /// `order` is the indexes of the cells that are shown, those of one group next to each other
+    /// and as in `heads`.
+    pub(super) fn build(mut self, cells: &[Cell], order: &[u32], heads: &[Head]) -> Trees {
+        self.scratch.clear(self.tables.stack_count());
+        let mut groups: Vec<TreeGroup> = Vec::new();
+        let mut attached = vec![NONE; cells.len()];
+        let mut nodes = Nodes::new(self.rows.places().clone());
+        let mut owners = 0;
+        let mut heads = heads.iter();
+        let mut head: Option<&Head> = None;
+        let mut above = NONE;
+        for index in order {
+            let cell = &cells[*index as usize];
+            if head.is_none_or(|head| head.group != cell.group) {
+                head = heads.find(|head| head.group == cell.group);
+                if groups.is_empty() || head.is_none_or(|head| !head.joins) {
+                    groups.push(TreeGroup::default());
+                }
+                self.scratch.next_walk();
+                above = NONE;
+            }
+            let number = groups.len() - 1;
+            let group = &mut groups[number];
+            group.total.add(&cell.totals);
+            let entry = self.walk(cell.stack).attach;
+            if entry == NONE {
+                group.own.add(&cell.totals);
+                continue;
+            }
+            if let (NONE, Some((row, place))) = (above, head.and_then(|head| head.inner)) {
+                above = self.scratch.child(NONE, row, place, number as u32, &mut nodes, group);
+            }
+            let node = self.node_of(entry, above, number as u32, &mut nodes, group);
+            attached[*index as usize] = node;
+            let own = &mut nodes.own[node as usize];
+            if *own == NONE {
+                *own = owners;
+                owners += 1;
+            }
+            let entry = &mut self.scratch.entries[entry as usize];
+            entry.wall_ns += cell.totals.wall_ns;
+            entry.cpu_ns += cell.totals.cpu_ns;
+        }
+        nodes.totals = Columns::new(nodes.len());
+        nodes.owns = Columns::new(owners as usize);
+        for index in order {
+            let (node, totals) = (attached[*index as usize], &cells[*index as usize].totals);
+            if node != NONE {
+                nodes.totals.add(node, totals);
+                nodes.owns.add(nodes.own[node as usize], totals);
+            }
+        }
+        nodes.add_up();
+        for group in &mut groups {
+            nodes.add_up_off(group.first_root, &mut group.own, &mut group.total);
+        }
+        if self.scratch.several {
+            nodes.set_lines(self.scratch.seen_at_several(&nodes));
+        }
+        Trees { nodes, attached, groups }
+    }
+
+    /// The shown frames of these stacks, callers first, and for each stack the one its time is
+    /// attached to; [`NONE`] where no frame of it is shown.
+    pub(super) fn frames(
+        mut self,
+        stacks: impl Iterator<Item = StackId>,
+    ) -> (Vec<ShownFrame>, Vec<u32>) {
+        self.scratch.clear(self.tables.stack_count());
+        self.scratch.next_walk();
+        let attached: Vec<u32> = stacks.map(|stack| self.walk(stack).attach).collect();
+        let entries = self.scratch.entries.iter();
+        let frames = entries.map(|entry| ShownFrame {
+            parent: entry.parent,
+            location: entry.location,
+            inlined: entry.parent != NONE
+                && self.scratch.entries[entry.parent as usize].stack == entry.stack,
+            frame: self.tables.top(entry.stack),
+        });
+        (frames.collect(), attached)
+    }
+
+    fn walk(&mut self, stack: StackId) -> Place {
+        let cut = self.settings.filters.interesting.active().is_some();
+        let scratch = &mut *self.scratch;
+        scratch.stacks.clear();
+        let mut at = stack;
+        while at != StackId::EMPTY && scratch.places[at.0 as usize].walk != scratch.walk {
+            scratch.stacks.push(at);
+            at = self.tables.parent(at);
+        }
+        let mut place = match at {
+            StackId::EMPTY => Place { walk: scratch.walk, ..NOWHERE },
+            known => scratch.places[known.0 as usize],
+        };
+        while let Some(stack) = scratch.stacks.pop() {
+            for location in self.rows.of_frame(self.tables.top(stack)) {
+                let verdict = self.verdicts.of_location(*location);
+                if place.within == Stops::Here
+                    || (place.within == Stops::Enters && verdict.stops != Stops::Here)
+                {
+                    continue;
+                }
+                if verdict.stops == Stops::Enters {
+                    place.within = Stops::Enters;
+                }
+                if verdict.stops == Stops::Here {
+                    place.within = Stops::Here;
+                    // What led here is not shown.
+                    let mut caller = place.deepest;
+                    while caller != NONE
+                        && matches!(
+                            self.verdicts
+                                .of_location(scratch.entries[caller as usize].location)
+                                .stops,
+                            Stops::Way | Stops::Enters
+                        )
+                    {
+                        caller = scratch.entries[caller as usize].parent;
+                    }
+                    let of_caller = (caller != NONE).then(|| {
+                        self.verdicts.of_location(scratch.entries[caller as usize].location)
+                    });
+                    place.deepest = caller;
+                    place.one_more = cut && of_caller.is_some_and(|verdict| verdict.interesting);
+                    if !cut || place.one_more {
+                        place.attach = caller;
+                    }
+                }
+                let again = || {
+                    self.verdicts
+                        .of_location(scratch.entries[place.deepest as usize].location)
+                        .anonymous
+                };
+                if verdict.hide || (verdict.anonymous && place.deepest != NONE && again()) {
+                    continue;
+                }
+                let entry = scratch.entries.len() as u32;
+                let parent = std::mem::replace(&mut place.deepest, entry);
+                scratch.entries.push(Entry {
+                    parent,
+                    node: NONE,
+                    location: *location,
+                    stack,
+                    wall_ns: 0,
+                    cpu_ns: 0,
+                });
+                // The cut keeps root .. the interesting frame nearest the leaf, plus one callee;
+                // else the root alone.
+                if !cut || verdict.interesting || place.one_more || parent == NONE {
+                    place.attach = entry;
+                }
+                place.one_more = cut && verdict.interesting;
+            }
+            scratch.places[stack.0 as usize] = place;
+        }
+        place
+    }
+
+    /// The node of an entry, made where it is missing, as all further out are; the outermost below
+    /// `above`.
+    fn node_of(
+        &mut self,
+        entry: u32,
+        above: u32,
+        group: u32,
+        nodes: &mut Nodes,
+        tree: &mut TreeGroup,
+    ) -> u32 {
+        let scratch = &mut *self.scratch;
+        scratch.path.clear();
+        let mut node = above;
+        let mut at = entry;
+        while at != NONE {
+            let Entry { node: known, parent, .. } = scratch.entries[at as usize];
+            if known != NONE {
+                node = known;
+                break;
+            }
+            scratch.path.push(at);
+            at = parent;
+        }
+        while let Some(entry) = scratch.path.pop() {
+            let by = self.settings.roll_up;
+            let (row, place) = self.rows.row(scratch.entries[entry as usize].location, by);
+            // Neighbours that belong together are one row.
+            if !(by.joins() && node != NONE && nodes.rows[node as usize] == row) {
+                node = scratch.child(node, row, place, group, nodes, tree);
+            }
+            scratch.entries[entry as usize].node = node;
+        }
+        node
+    }
+}
+
+impl Scratch {
+    /// The node of a row below `node`, or below the group; made where it is missing.
+    fn child(
+        &mut self,
+        node: u32,
+        row: u32,
+        place: u32,
+        group: u32,
+        nodes: &mut Nodes,
+        tree: &mut TreeGroup,
+    ) -> u32 {
+        // Nodes count up from 0 and groups down from the top; memory ends long before they meet.
+        let above = if node == NONE { NONE - group } else { node };
+        let (first, fan) = match node {
+            NONE => (tree.first_root, &mut tree.roots),
+            node => (nodes.first_child[node as usize], &mut self.fans[node as usize]),
+        };
+        let found = match *fan <= FEW {
+            true => nodes.siblings(first).find(|child| nodes.rows[*child as usize] == row),
+            false => self.children.get(&(above, row)).copied(),
+        };
+        if let Some(found) = found {
+            self.several |= nodes.see(found, place);
+            return found;
+        }
+        *fan += 1;
+        let many = *fan > FEW;
+        let first_of_many = *fan == FEW + 1;
+        self.fans.push(0);
+        let made = nodes.push(node, row, place, &mut tree.first_root);
+        let family = if first_of_many { FEW as usize + 1 } else { usize::from(many) };
+        for child in nodes.siblings(made).take(family) {
+            self.children.insert((above, nodes.rows[child as usize]), child);
+        }
+        made
+    }
+
+    fn clear(&mut self, stack_count: usize) {
+        let places = self.places.len().max(stack_count);
+        self.places.resize(places, NOWHERE);
+        self.entries.clear();
+        self.fans.clear();
+        self.children.clear();
+        self.several = false;
+    }
+
+    /// What an earlier group's walk left is not this group's.
+    fn next_walk(&mut self) {
+        if self.walk == u32::MAX {
+            self.places.fill(NOWHERE);
+            self.walk = 0;
+        }
+        self.walk += 1;
+    }
+
+    /// Which locations the nodes with several were seen at; the same may come several times.
+    fn seen_at_several(&mut self, nodes: &Nodes) -> Vec<At> {
+        // From what is attached to what is on the path. Entries further out come first: one pass
+        // backward.
+        for index in (0..self.entries.len()).rev() {
+            let Entry { parent, wall_ns, cpu_ns, .. } = self.entries[index];
+            if parent != NONE {
+                self.entries[parent as usize].wall_ns += wall_ns;
+                self.entries[parent as usize].cpu_ns += cpu_ns;
+            }
+        }
+        let several = self
+            .entries
+            .iter()
+            .filter(|entry| entry.node != NONE && nodes.is_at_several(entry.node));
+        several
+            .map(|Entry { node, location, wall_ns, cpu_ns, .. }| At {
+                node: *node,
+                location: *location,
+                wall_ns: *wall_ns,
+                cpu_ns: *cpu_ns,
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,219 @@
+//! What a frame is rolled up to: the class, package or module that it belongs to.
+//!
+//! | | class | package | module |
+//! |---|---|---|---|
+//! | Java | the class, inner classes apart; not what was generated for one of its lambdas | its package | `[java]` |
+//! | C++, Rust | the type or namespace that owns the function, else the module | the outermost namespace, the crate; else the module | the shared object |
+//! | made at run time | the file, else the module | the module | the module |
+//! | kernel | the module | the module | the module |
+//!
+//! Java's modules are not shared objects, and are not read; as modules count those of the machine,
+//! and how much of the time goes to Java code, to the virtual machine and to the C library is what
+//! is asked then.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use crate::model::facts::tables::{FrameKind, Location};
+use crate::model::projection::settings::RollUp;
+use crate::model::vocabulary::qualified::owner;
+
+/// All code of Java methods, by module.
+const JAVA: &str = "[java]";
+/// The package of classes that have none.
+const NO_PACKAGE: &str = "(no package)";
+
+/// What stands behind the name of a class in that of one that was generated for it while the
+/// program ran.
+const GENERATED: &[&str] = &[
+    "$$Lambda",
+    "$$StringConcat",
+    "$$TypeSwitch",
+    "$$SpringCGLIB",
+    "$$EnhancerBy",
+    "$$FastClassBy",
+    "$ByteBuddy",
+    "$MockitoMock",
+    "$HibernateProxy",
+    "_$$_",
+];
+
+/// The row of a location, where it is not a function or line; `None` for what stays a row of its
+/// own.
+pub(super) fn unit(location: &Location, by: RollUp) -> Option<Location> {
+    let module: &str = &location.module;
+    let owner: Cow<'_, str> = match (by, location.kind) {
+        (RollUp::Function | RollUp::Line, _) | (_, FrameKind::Marker | FrameKind::Thread) => {
+            return None;
+        }
+        (RollUp::Class, FrameKind::Java) => class(location).into(),
+        (RollUp::Package, FrameKind::Java) => match class(location).rsplit_once('.') {
+            Some((package, _)) => package.into(),
+            None => NO_PACKAGE.into(),
+        },
+        (RollUp::Module, FrameKind::Java) => JAVA.into(),
+        (RollUp::Class, FrameKind::Native) => owner(&location.function).join("::").into(),
+        (RollUp::Package, FrameKind::Native) => {
+            namespace(&owner(&location.function)).to_owned().into()
+        }
+        (RollUp::Class, FrameKind::Jit) => base(location.file.as_deref().unwrap_or("")).into(),
+        (_, FrameKind::Native | FrameKind::Jit | FrameKind::Kernel | FrameKind::Python) => {
+            "".into()
+        }
+    };
+    let (name, module): (Arc<str>, Arc<str>) = match (&*owner, module) {
+        // What has no owner is part of its module, or of nothing while nobody knows where it lies.
+        ("", "") => (location.function.clone(), "".into()),
+        ("", module) => (base(module).into(), location.module.clone()),
+        // The same wherever it was compiled.
+        (owner, _) => (owner.into(), "".into()),
+    };
+    Some(Location {
+        function: name,
+        module,
+        file: None,
+        line: None,
+        kind: location.kind,
+        tier: None,
+    })
+}
+
+/// Whether a frame's time is part of a row that is called so.
+pub fn is_of(row: &Location, location: &Location, by: RollUp) -> bool {
+    let is = |location: &Location| {
+        (&row.function, &row.module, row.kind)
+            == (&location.function, &location.module, location.kind)
+    };
+    unit(location, by).map_or_else(|| is(location), |unit| is(&unit))
+}
+
+/// A frame's module is its class.
+fn class(location: &Location) -> &str {
+    let class = match &*location.module {
+        "" => location.function.rsplit_once('.').map_or("", |(class, _)| class),
+        class => class,
+    };
+    GENERATED.iter().fold(class, |class, mark| class.split_once(mark).map_or(class, |(of, _)| of))
+}
+
+/// The outermost namespace, or the crate. A class outside of all namespaces is in none.
+fn namespace<'a>(owner: &[&'a str]) -> &'a str {
+    match *owner {
+        [] => "",
+        [first, ..] if first.starts_with(['(', '[']) => "",
+        [only] if only.starts_with(|c: char| c.is_uppercase()) => "",
+        [first, ..] => first,
+    }
+}
+
+/// The last part of a path.
+fn base(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(kind: FrameKind, function: &str, module: &str, expected: [&str; 3]) {
+        let file = None;
+        let location = Location {
+            function: function.into(),
+            module: module.into(),
+            file,
+            line: Some(7),
+            kind,
+            tier: None,
+        };
+        for (by, expected) in
+            [RollUp::Class, RollUp::Package, RollUp::Module].into_iter().zip(expected)
+        {
+            let unit = unit(&location, by).expect("it belongs to something");
+            assert_eq!(
+                (&*unit.function, unit.line, unit.kind),
+                (expected, None, kind),
+                "{function} by {}",
+                by.word()
+            );
+            assert!(is_of(&unit, &location, by));
+        }
+    }
+
+    #[test]
+    fn java() {
+        let java = |class: &str, expected| {
+            check(FrameKind::Java, &format!("{class}.run"), class, expected)
+        };
+        java("com.shop.Cart", ["com.shop.Cart", "com.shop", "[java]"]);
+        java("com.shop.Cart$Item", ["com.shop.Cart$Item", "com.shop", "[java]"]);
+        java("com.shop.Cart$$Lambda", ["com.shop.Cart", "com.shop", "[java]"]);
+        java("com.shop.Cart$$SpringCGLIB$$0", ["com.shop.Cart", "com.shop", "[java]"]);
+        java("com.shop.Cart$$anon$1", ["com.shop.Cart$$anon$1", "com.shop", "[java]"]);
+        java("Main$Kind", ["Main$Kind", "(no package)", "[java]"]);
+        check(FrameKind::Java, "a.B.run", "", ["a.B", "a", "[java]"]);
+    }
+
+    #[test]
+    fn what_was_made_for_a_class_is_that_class() {
+        let of = |class: &str| {
+            let function = format!("{class}.run");
+            unit(
+                &Location { module: class.into(), ..Location::named(&function, FrameKind::Java) },
+                RollUp::Class,
+            )
+        };
+        assert_eq!(of("com.shop.Cart$$Lambda"), of("com.shop.Cart"));
+        assert_ne!(of("com.shop.Cart$Item"), of("com.shop.Cart"));
+    }
+
+    #[test]
+    fn native() {
+        let native = |function: &str, expected| {
+            check(FrameKind::Native, function, "/usr/lib/libx.so.1", expected)
+        };
+        native("std::vector<int>::push_back", ["std::vector", "std", "libx.so.1"]);
+        native(
+            "<alloc::vec::Vec<u8> as app::Trait>::push",
+            ["alloc::vec::Vec", "alloc", "libx.so.1"],
+        );
+        native("JavaThread::run", ["JavaThread", "libx.so.1", "libx.so.1"]);
+        native("os::sleep", ["os", "os", "libx.so.1"]);
+        native("(anonymous namespace)::run", ["(anonymous namespace)", "libx.so.1", "libx.so.1"]);
+        native("pthread_cond_wait", ["libx.so.1", "libx.so.1", "libx.so.1"]);
+        native("libx.so.1!fn_1a40", ["libx.so.1", "libx.so.1", "libx.so.1"]);
+        check(FrameKind::Native, "0x77", "", ["0x77"; 3]);
+    }
+
+    #[test]
+    fn others() {
+        check(FrameKind::Kernel, "vfs_read", "vmlinux", ["vmlinux"; 3]);
+        check(FrameKind::Jit, "add", "[perf map]", ["[perf map]"; 3]);
+        let marker = Location {
+            function: "[torn]".into(),
+            module: "".into(),
+            file: None,
+            line: None,
+            kind: FrameKind::Marker,
+            tier: None,
+        };
+        assert_eq!(unit(&marker, RollUp::Package), None);
+        assert!(is_of(&marker, &marker, RollUp::Package));
+    }
+
+    #[test]
+    fn the_same_name_in_another_module_or_of_another_kind_is_another_row() {
+        let function = |module: &str, kind| Location {
+            function: "run".into(),
+            module: module.into(),
+            file: None,
+            line: None,
+            kind,
+            tier: None,
+        };
+        let row = function("a", FrameKind::Native);
+        assert!(is_of(&row, &row, RollUp::Function));
+        assert!(!is_of(&row, &function("b", FrameKind::Native), RollUp::Function));
+        assert!(!is_of(&row, &function("a", FrameKind::Jit), RollUp::Function));
+    }
+}

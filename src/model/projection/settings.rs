@@ -1,0 +1,213 @@
+//! Everything a user can choose about what is shown. Changing any of it re-reads history; facts
+//! never change.
+
+mod parse;
+
+pub use parse::pattern;
+
+pub use crate::model::facts::history::Range;
+pub use crate::model::vocabulary::thread_names::Rename;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Metric {
+    #[default]
+    Wall,
+    Cpu,
+    /// Wall minus cpu, floored at 0 per row.
+    Off,
+}
+
+impl Metric {
+    pub const ALL: [Metric; 3] = [Metric::Wall, Metric::Cpu, Metric::Off];
+    pub fn word(self) -> &'static str {
+        match self {
+            Metric::Wall => "wall",
+            Metric::Cpu => "cpu",
+            Metric::Off => "off",
+        }
+    }
+}
+
+/// What one row stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RollUp {
+    #[default]
+    Function,
+    Line,
+    /// The class, type or namespace that owns the function.
+    Class,
+    /// Java package, outermost C++ namespace, Rust crate.
+    Package,
+    /// Shared object.
+    Module,
+}
+
+impl RollUp {
+    pub const ALL: [RollUp; 5] =
+        [RollUp::Function, RollUp::Line, RollUp::Class, RollUp::Package, RollUp::Module];
+    pub fn word(self) -> &'static str {
+        match self {
+            RollUp::Function => "function",
+            RollUp::Line => "line",
+            RollUp::Class => "class",
+            RollUp::Package => "package",
+            RollUp::Module => "module",
+        }
+    }
+    /// What the column of names is headed.
+    pub fn heading(self) -> &'static str {
+        match self {
+            RollUp::Function | RollUp::Line => "FUNCTION",
+            RollUp::Class => "CLASS",
+            RollUp::Package => "PACKAGE",
+            RollUp::Module => "MODULE",
+        }
+    }
+    /// Several of them.
+    pub fn plural(self) -> &'static str {
+        match self {
+            RollUp::Function => "functions",
+            RollUp::Line => "lines",
+            RollUp::Class => "classes",
+            RollUp::Package => "packages",
+            RollUp::Module => "modules",
+        }
+    }
+    /// Whether calls inside of one are no rows.
+    pub fn joins(self) -> bool {
+        !matches!(self, RollUp::Function | RollUp::Line)
+    }
+}
+
+/// What a thread is shown under.
+#[derive(Clone, Debug, Default)]
+pub enum Grouping {
+    /// Its name after [`Settings::rename`]'s rules.
+    #[default]
+    Rules,
+    /// Its raw name.
+    Name,
+    Thread,
+    Process,
+    None,
+    /// The first (outermost) frame that matches.
+    Frame(regex::Regex),
+}
+
+impl Grouping {
+    pub fn word(&self) -> &'static str {
+        match self {
+            Grouping::Rules => "rules",
+            Grouping::Name => "name",
+            Grouping::Thread => "thread",
+            Grouping::Process => "process",
+            Grouping::None => "none",
+            Grouping::Frame(_) => "frame",
+        }
+    }
+}
+
+/// A filter that can be switched off without being lost.
+#[derive(Clone, Debug)]
+pub struct Filter<T> {
+    pub value: Option<T>,
+    pub on: bool,
+}
+
+impl<T> Default for Filter<T> {
+    fn default() -> Filter<T> {
+        Filter { value: None, on: false }
+    }
+}
+
+impl<T> Filter<T> {
+    pub fn set(value: T) -> Filter<T> {
+        Filter { value: Some(value), on: true }
+    }
+    /// The value, if there is one and it is switched on.
+    pub fn active(&self) -> Option<&T> {
+        self.value.as_ref().filter(|_| self.on)
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Filters {
+    /// Keep root .. the interesting frame nearest the leaf, plus one callee, which takes the rest
+    /// as self time; an interesting leaf keeps itself; no match keeps the root frame. Prefixes of
+    /// function, file or module.
+    pub interesting: Filter<Vec<String>>,
+    /// Only stacks with a frame that matches.
+    pub focus: Filter<regex::Regex>,
+    /// Not the stacks with a frame that matches.
+    pub ignore: Filter<regex::Regex>,
+    /// Frames that match are taken out of their stacks; their self time goes to their caller.
+    pub hide: Filter<regex::Regex>,
+    /// Frames of the kernel are taken out of their stacks; their self time goes to the function
+    /// that called it.
+    pub no_kernel: bool,
+    /// Only threads whose raw name, or group, matches.
+    pub threads: Filter<regex::Regex>,
+    /// Not the threads that do not keep their program running: daemon threads, and a runtime's own.
+    pub skip_daemon: bool,
+    /// Rows below this share (percent of the shown total) are not drawn.
+    pub min_percent: Filter<f64>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SortColumn {
+    /// Cumulative time.
+    #[default]
+    Total,
+    /// Method time.
+    SelfTime,
+    Threads,
+    Cpu,
+    State,
+    Name,
+}
+
+impl SortColumn {
+    pub const ALL: [SortColumn; 6] = [
+        SortColumn::Total,
+        SortColumn::SelfTime,
+        SortColumn::Threads,
+        SortColumn::Cpu,
+        SortColumn::State,
+        SortColumn::Name,
+    ];
+}
+
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub metric: Metric,
+    pub roll_up: RollUp,
+    pub grouping: Grouping,
+    /// Applied in order under [`Grouping::Rules`], after the default rules.
+    pub rename: Vec<Rename>,
+    pub filters: Filters,
+    pub range: Range,
+    /// Show time spent waiting for work.
+    pub idle: bool,
+    /// Frames whose blocked stacks wait for work, beyond the shipped list; matched on function
+    /// names.
+    pub idle_at: Vec<regex::Regex>,
+    pub sort: SortColumn,
+    pub reverse: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            metric: Metric::Wall,
+            roll_up: RollUp::Function,
+            grouping: Grouping::Rules,
+            rename: Vec::new(),
+            filters: Filters::default(),
+            range: Range::Rolling(30 * crate::model::vocabulary::frame::SECOND),
+            idle: false,
+            idle_at: Vec::new(),
+            sort: SortColumn::Total,
+            reverse: false,
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! What a blocked thread waits for, in words: from its system call, and from what was found out
+//! about its arguments (`process::waits`). It belongs to the current wait alone and is no part of
+//! the facts.
+
+mod call;
+mod summary;
+
+use std::fmt;
+
+pub use call::{
+    Child, FUTEX_LOCK_PI, FUTEX_LOCK_PI2, FUTEX_WAIT, FUTEX_WAIT_BITSET, Object, Timer,
+    read as read_call,
+};
+pub use summary::summary;
+
+use crate::model::facts::futex;
+use crate::model::facts::snapshot::{Snapshot, ThreadNow};
+use crate::model::facts::tables::{FrameKind, Location, StackId, Tables};
+use crate::model::projection::project::is_monitor_enter;
+use crate::model::vocabulary::frame::{Ns, SECOND, Syscall, ThreadKey};
+use crate::model::vocabulary::state::{FutexKind, State};
+
+/// A wait that is asked about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Asked {
+    pub thread: ThreadKey,
+    pub call: Syscall,
+    pub lock: Lock,
+}
+
+/// What a futex wait is by the names above it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Lock {
+    /// No lock at all.
+    #[default]
+    No,
+    /// `pthread_mutex_lock` or its like.
+    Mutex,
+    /// `pthread_rwlock_rdlock` or its like.
+    RwLock,
+    /// A lock, but none of the C library's.
+    Other,
+    /// `synchronized` in Java.
+    Monitor,
+    /// `LockSupport.park` in Java.
+    Park,
+    /// The same, in `Condition.await`.
+    ParkOnCondition,
+    /// `Object.wait` in Java.
+    ObjectWait,
+    /// Asleep: some runtimes sleep on a futex.
+    Sleep,
+}
+
+/// Java's methods that park, and what they are called from in `Condition.await`.
+const PARK: [&str; 2] = ["jdk.internal.misc.Unsafe.park", "sun.misc.Unsafe.park"];
+const CONDITION: &str = "java.util.concurrent.locks.AbstractQueuedSynchronizer$ConditionObject";
+
+impl Asked {
+    /// The wait that `thread` was last seen in; `None` where it runs or its system call is not
+    /// known.
+    pub fn of(snapshot: &Snapshot, thread: &ThreadNow) -> Option<Asked> {
+        let state = thread.state.resolve(snapshot.tables.futex_kind(thread.stack));
+        if matches!(state, State::Run | State::Rdy | State::Stopped) {
+            return None;
+        }
+        let lock = of_names(&snapshot.tables, thread.stack);
+        // Whether it is a lock was decided with the state.
+        let lock = match (state, lock) {
+            (State::Lock, Lock::No) => Lock::Other,
+            (State::Lock, _)
+            | (_, Lock::Park | Lock::ParkOnCondition | Lock::ObjectWait | Lock::Sleep) => lock,
+            _ => Lock::No,
+        };
+        Some(Asked { thread: thread.thread, call: thread.syscall?, lock })
+    }
+}
+
+/// What the innermost function is that says what the futex is. glibc's `__lll_lock_wait` says only
+/// that something is a lock.
+fn of_names(tables: &Tables, stack: StackId) -> Lock {
+    let frames = tables.frames_innermost_first(stack);
+    let mut locations = frames
+        .flat_map(|frame| tables.named(frame).locations.iter().rev())
+        .filter(|location| location.kind != FrameKind::Kernel);
+    while let Some(location) = locations.next() {
+        let function = &*location.function;
+        let is_java = location.kind == FrameKind::Java;
+        if is_java && PARK.contains(&function) {
+            let mut callers =
+                locations.take_while(|caller| caller.function.starts_with("java.util.concurrent."));
+            let waits = |caller: &Location| {
+                caller
+                    .function
+                    .strip_prefix(CONDITION)
+                    .is_some_and(|method| method.starts_with(".await"))
+            };
+            return if callers.any(waits) { Lock::ParkOnCondition } else { Lock::Park };
+        }
+        let kind = futex::kind_of(std::slice::from_ref(location));
+        let plain =
+            function.trim_start_matches('_').trim_start_matches("GI_").trim_start_matches('_');
+        match kind {
+            None => {}
+            Some(FutexKind::Sleep) => return Lock::Sleep,
+            Some(FutexKind::Wait) if is_java || function == "ObjectMonitor::wait" => {
+                return Lock::ObjectWait;
+            }
+            Some(FutexKind::Wait) => return Lock::No,
+            Some(FutexKind::Lock) if plain.starts_with("pthread_mutex_") => return Lock::Mutex,
+            Some(FutexKind::Lock) if plain.starts_with("pthread_rwlock_") => return Lock::RwLock,
+            Some(FutexKind::Lock) if plain.starts_with("lll_") => {}
+            Some(FutexKind::Lock)
+                if function.starts_with("ObjectMonitor::") || is_monitor_enter(location) =>
+            {
+                return Lock::Monitor;
+            }
+            Some(FutexKind::Lock) => return Lock::Other,
+        }
+    }
+    Lock::No
+}
+
+/// What was found out about a wait. Everything in it is optional, and cleaned.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Facts {
+    /// Descriptors of the call, and what they are: `/data/x.db`, `-> 10.0.3.9:5432`, `:8080`,
+    /// `pipe`.
+    pub files: Vec<(i32, String)>,
+    /// How many descriptors an epoll set or a select watches.
+    pub watched: Option<usize>,
+    /// Where a socket is being connected to.
+    pub peer: Option<String>,
+    pub path: Option<String>,
+    pub time: Option<Time>,
+    /// The name of the thread that holds the mutex.
+    pub holder: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Time {
+    /// How long the sleep takes in all.
+    Whole(Ns),
+    /// How long it takes yet.
+    Left(Ns),
+}
+
+/// `recv fd 37 -> 10.0.3.9:5432`, in its parts.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct WaitsFor {
+    pub what: &'static str,
+    pub fd: Option<i32>,
+    /// May be empty.
+    pub object: String,
+}
+
+impl fmt::Display for WaitsFor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.what)?;
+        if let Some(fd) = self.fd {
+            write!(f, " fd {fd}")?;
+        }
+        if !self.object.is_empty() {
+            write!(f, " {}", self.object)?;
+        }
+        Ok(())
+    }
+}
+
+/// The answer to an [`Asked`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Answer {
+    pub asked: Asked,
+    pub waits_for: WaitsFor,
+}
+
+/// Of a poll's or select's descriptors so many are named.
+pub const NAMED: usize = 4;
+
+/// The wait in words. `None` where the call does not say what it waits for.
+pub fn describe(asked: &Asked, facts: &Facts) -> Option<WaitsFor> {
+    let (what, object) = read_call(asked.call)?;
+    let plain = |object: String| WaitsFor { what, fd: None, object };
+    let plain_of = |what: &'static str| WaitsFor { what, fd: None, object: String::new() };
+    let file = |fd: i32| {
+        facts.files.iter().find(|(of, _)| *of == fd).map_or(String::new(), |(_, file)| file.clone())
+    };
+    Some(match object {
+        Object::Nothing => plain(String::new()),
+        Object::Fd(fd) => WaitsFor { what, fd: Some(fd), object: file(fd) },
+        Object::Epoll(fd) => {
+            let object = facts.watched.map_or(String::new(), |n| format!("({})", descriptors(n)));
+            WaitsFor { what, fd: Some(fd), object }
+        }
+        Object::Connect { fd, .. } => {
+            let object = facts.peer.as_ref().map_or_else(|| file(fd), |peer| format!("-> {peer}"));
+            WaitsFor { what, fd: Some(fd), object }
+        }
+        Object::Poll { count, .. } => one_of_many(what, facts, count as usize),
+        Object::Select { .. } => match facts.watched {
+            Some(count) => one_of_many(what, facts, count),
+            None => plain(String::new()),
+        },
+        Object::Path(_) => plain(facts.path.clone().unwrap_or_default()),
+        Object::Sleep(_) => plain(match facts.time {
+            Some(Time::Whole(ns)) => span(ns),
+            Some(Time::Left(ns)) => format!("{} more", span(ns)),
+            None => String::new(),
+        }),
+        Object::Child(child) => plain(match child {
+            Child::Any => "any child".into(),
+            Child::Pid(pid) => format!("child {pid}"),
+            Child::Group(group) => format!("children of group {group}"),
+            Child::OwnGroup => "children of its group".into(),
+            Child::Fd(fd) => return Some(WaitsFor { what, fd: Some(fd), object: "child".into() }),
+        }),
+        Object::Futex { at, command, .. } => {
+            let held = facts.holder.as_ref().map(|name| format!("held by {name}"));
+            let (what, held) = match asked.lock {
+                // These say themselves that they are a mutex.
+                _ if matches!(command, FUTEX_LOCK_PI | FUTEX_LOCK_PI2) => ("mutex", held),
+                Lock::Mutex => ("mutex", held),
+                Lock::RwLock => ("rwlock", None),
+                Lock::Other => ("lock", None),
+                Lock::No => ("futex", None),
+                // The address is the thread's own and says nothing.
+                Lock::Monitor => return Some(plain_of("monitor enter")),
+                Lock::Park => return Some(plain_of("park")),
+                Lock::ParkOnCondition => {
+                    return Some(WaitsFor {
+                        what: "park",
+                        fd: None,
+                        object: format!("on {CONDITION}"),
+                    });
+                }
+                Lock::ObjectWait => return Some(plain_of("Object.wait")),
+                Lock::Sleep => return Some(plain_of("sleep")),
+            };
+            WaitsFor { what, fd: None, object: held.unwrap_or_else(|| format!("{at:#x}")) }
+        }
+    })
+}
+
+/// A poll or select of `count` descriptors.
+fn one_of_many(what: &'static str, facts: &Facts, count: usize) -> WaitsFor {
+    if let (1, Some((fd, file))) = (count, facts.files.first()) {
+        return WaitsFor { what, fd: Some(*fd), object: file.clone() };
+    }
+    let named: Vec<String> = facts
+        .files
+        .iter()
+        .take(NAMED)
+        .map(|(fd, file)| format!("fd {fd} {file}").trim_end().to_owned())
+        .collect();
+    let mut object = descriptors(count);
+    if !named.is_empty() {
+        object += &format!(": {}", named.join(", "));
+        object += if count > named.len() { ", ..." } else { "" };
+    }
+    WaitsFor { what, fd: None, object }
+}
+
+fn descriptors(count: usize) -> String {
+    if count == 1 { "1 descriptor".into() } else { format!("{count} descriptors") }
+}
+
+/// `1.5 ms`, `250 ms`, `2.0 s`, `3600 s`.
+fn span(ns: Ns) -> String {
+    match ns {
+        ..10_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
+        10_000_000..SECOND => format!("{} ms", ns / 1_000_000),
+        _ if ns < 10 * SECOND => format!("{:.1} s", ns as f64 / 1e9),
+        _ => format!("{} s", ns / SECOND),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+//! Which rows of two profiles are the same, by names: builds lie in other folders, processes have
+//! other numbers.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::model::facts::tables::{FrameKind, Location};
+use crate::model::projection::project::Projection;
+use crate::model::projection::settings::{Grouping, RollUp};
+
+/// What makes two rows the same.
+#[derive(PartialEq, Eq, Hash)]
+struct Key {
+    function: Arc<str>,
+    kind: FrameKind,
+    /// Without its folder; `None` where either profile has the function in one module at most,
+    /// which then may be called anything.
+    module: Option<Arc<str>>,
+    /// File without its folder, and line, where lines are rows.
+    line: Option<(Arc<str>, u32)>,
+}
+
+/// Gives rows numbers that are equal where the rows are the same.
+pub(super) struct Alike {
+    by: RollUp,
+    /// Functions that are in several modules of a profile.
+    several: HashSet<(Arc<str>, FrameKind)>,
+    rows: HashMap<Key, u32>,
+    /// By where a location lies in memory: the projections keep it there.
+    met: FxHashMap<usize, u32>,
+}
+
+impl Alike {
+    /// The projections must outlive what is asked.
+    pub fn new(projections: [&Projection; 2], by: RollUp) -> Alike {
+        let mut several = HashSet::new();
+        for projection in projections {
+            let mut modules: HashMap<(Arc<str>, FrameKind), Arc<str>> = HashMap::new();
+            let mut met = HashSet::new();
+            for location in (0..projection.node_count()).map(|node| projection.name(node)) {
+                if !met.insert(Arc::as_ptr(location) as usize) {
+                    continue;
+                }
+                let name = (location.function.clone(), location.kind);
+                let module = modules.entry(name.clone()).or_insert_with(|| location.module.clone());
+                if base(module) != base(&location.module) {
+                    several.insert(name);
+                }
+            }
+        }
+        Alike { by, several, rows: HashMap::new(), met: FxHashMap::default() }
+    }
+
+    pub fn row(&mut self, location: &Arc<Location>) -> u32 {
+        if let Some(row) = self.met.get(&(Arc::as_ptr(location) as usize)) {
+            return *row;
+        }
+        let several = self.several.contains(&(location.function.clone(), location.kind));
+        let key = Key {
+            function: location.function.clone(),
+            kind: location.kind,
+            module: several.then(|| base(&location.module).into()),
+            line: match (self.by, &location.file, location.line) {
+                (RollUp::Line, file, Some(line)) => {
+                    Some((base(file.as_deref().unwrap_or("")).into(), line))
+                }
+                _ => None,
+            },
+        };
+        let next = self.rows.len() as u32;
+        let row = *self.rows.entry(key).or_insert(next);
+        self.met.insert(Arc::as_ptr(location) as usize, row);
+        row
+    }
+}
+
+/// What a group is called in both profiles: without the numbers that the system gave.
+pub(super) fn group(name: &Arc<str>, grouping: &Grouping) -> Arc<str> {
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    match grouping {
+        // `4321 java -jar shop.jar`
+        Grouping::Process => match name.split_once(' ') {
+            Some((pid, command)) if digits(pid) => command.into(),
+            _ => name.clone(),
+        },
+        // `worker-1 (4322)`
+        Grouping::Thread => match name.rsplit_once(" (") {
+            Some((name, tid)) if tid.strip_suffix(')').is_some_and(digits) => name.into(),
+            _ => name.clone(),
+        },
+        _ => name.clone(),
+    }
+}
+
+/// The last part of a path.
+fn base(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}

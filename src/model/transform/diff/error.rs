@@ -1,0 +1,154 @@
+//! How far a difference may come from sampling alone.
+//!
+//! Time on a core is a share of a total that is known exactly; the share is known from the samples
+//! that hit: Wilson's score interval. A wait is timed to one interval, and waits shorter than that
+//! are found by looks at random: the score interval of a count, each counting one interval. The two
+//! are independent, and so are the two profiles: half-widths add as squares (for differences of
+//! shares that is Newcombe's method 10, Statistics in Medicine 17:873, 1998).
+
+use crate::model::vocabulary::frame::Ns;
+
+/// One row's time in one profile, ns, and what is needed to say how sure it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sums {
+    /// All of it under the metric.
+    pub value_ns: u64,
+    /// The part of it that is attributed by samples on a core; the rest is waits.
+    pub sampled_ns: u64,
+    /// How many waits.
+    pub waits: u64,
+}
+
+impl Sums {
+    pub(super) fn add(&mut self, more: &Sums) {
+        self.value_ns += more.value_ns;
+        self.sampled_ns += more.sampled_ns;
+        self.waits += more.waits;
+    }
+
+    fn waited_ns(&self) -> u64 {
+        self.value_ns.saturating_sub(self.sampled_ns)
+    }
+}
+
+/// What all rows of one profile are shares of.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Sampled {
+    /// Time that was attributed by samples, that of what is hidden included, ns.
+    pub ns: u64,
+    /// By so many independent ones.
+    pub samples: f64,
+    /// How exactly waits are timed, ns.
+    pub resolution: Ns,
+}
+
+/// How much less and how much more than its value a row's time may be, ns; `z` says how sure that
+/// is, as a quantile of the normal distribution. `other` is the same row in the other profile: what
+/// was seen in neither has no error.
+pub(super) fn reach(row: &Sums, other: &Sums, of: &Sampled, z: f64) -> (f64, f64) {
+    let (mut less, mut more) = (0.0, 0.0);
+    if row.sampled_ns > 0 || other.sampled_ns > 0 {
+        let whole = of.ns.max(row.sampled_ns) as f64;
+        let share = if whole > 0.0 { row.sampled_ns as f64 / whole } else { 0.0 };
+        let (low, high) = share_within(share, of.samples, z);
+        less = (share - low) * whole;
+        more = (high - share) * whole;
+    }
+    if row.waited_ns() > 0 || other.waited_ns() > 0 {
+        let (low, high) = count_within(row.waits as f64, z);
+        let resolution = of.resolution as f64;
+        less = f64::hypot(less, (low * resolution).min(row.waited_ns() as f64));
+        more = f64::hypot(more, high * resolution);
+    }
+    (less, more)
+}
+
+/// Wilson's score interval of a share that was seen in `n` observations.
+fn share_within(share: f64, n: f64, z: f64) -> (f64, f64) {
+    if n <= 0.0 {
+        return (0.0, 1.0);
+    }
+    let z2 = z * z;
+    let middle = share + z2 / (2.0 * n);
+    let half = z * (share * (1.0 - share) / n + z2 / (4.0 * n * n)).sqrt();
+    let scale = 1.0 + z2 / n;
+    // Rounding must not put the share itself outside.
+    (((middle - half) / scale).clamp(0.0, share), ((middle + half) / scale).clamp(share, 1.0))
+}
+
+/// How much less and more than `count` the mean may be of which it was seen (score interval of a
+/// Poisson count).
+fn count_within(count: f64, z: f64) -> (f64, f64) {
+    let half = z * (count + z * z / 4.0).sqrt();
+    (half - z * z / 2.0, half + z * z / 2.0)
+}
+
+/// The quantile for which all of `rows` differences together are inside their bounds with 95 %
+/// (Bonferroni).
+pub(super) fn quantile(rows: usize) -> f64 {
+    upper_quantile(0.025 / rows.max(1) as f64)
+}
+
+/// Where the normal distribution has `tail` (up to 0.5) beyond; to 0.00045 (Abramowitz and Stegun,
+/// 26.2.23).
+fn upper_quantile(tail: f64) -> f64 {
+    let t = (-2.0 * tail.ln()).sqrt();
+    t - (2.515517 + t * (0.802853 + t * 0.010328))
+        / (1.0 + t * (1.432788 + t * (0.189269 + t * 0.001308)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn quantiles_are_those_of_the_tables() {
+        for (tail, z) in
+            [(0.5, 0.0), (0.025, 1.959964), (0.0025, 2.807034), (0.025 / 1000.0, 4.055627)]
+        {
+            assert!((upper_quantile(tail) - z).abs() < 4.5e-4, "{tail}: {}", upper_quantile(tail));
+        }
+        assert!(quantile(0) == quantile(1) && quantile(1) < quantile(100));
+    }
+
+    #[test]
+    fn shares_and_counts_have_the_textbook_bounds() {
+        let (low, high) = share_within(0.1, 100.0, 1.959964);
+        assert!((low - 0.0552).abs() < 5e-5 && (high - 0.1744).abs() < 5e-5, "{low}..{high}");
+        assert_eq!(share_within(0.3, 0.0, 2.0), (0.0, 1.0));
+        // Ten seen: 5.43 .. 18.4; none: 0 .. 3.84.
+        let (less, more) = count_within(10.0, 1.959964);
+        assert!(
+            (10.0 - less - 5.432).abs() < 5e-3 && (10.0 + more - 18.41).abs() < 5e-3,
+            "-{less} +{more}"
+        );
+        let (less, more) = count_within(0.0, 1.959964);
+        assert!(less.abs() < 1e-9 && (more - 3.8415).abs() < 1e-3, "-{less} +{more}");
+    }
+
+    #[test]
+    fn what_neither_profile_has_adds_no_error() {
+        let of = Sampled { ns: 1000 * MS, samples: 100.0, resolution: 10 * MS };
+        let ran = Sums { value_ns: 100 * MS, sampled_ns: 100 * MS, waits: 0 };
+        let waited = Sums { value_ns: 400 * MS, sampled_ns: 0, waits: 4 };
+        let nothing = Sums::default();
+        assert_eq!(reach(&nothing, &nothing, &of, 2.0), (0.0, 0.0));
+        let (less, more) = reach(&ran, &ran, &of, 1.959964);
+        assert!(
+            (less / 1e6 - 44.8).abs() < 0.1 && (more / 1e6 - 74.4).abs() < 0.1,
+            "-{less} +{more}"
+        );
+        // One wait of a second is known to some intervals, however often it was seen.
+        let (less, more) = reach(&waited, &nothing, &of, 1.959964);
+        assert!(less < 30e6 && more < 70e6, "-{less} +{more}");
+        let (less, more) = reach(&nothing, &waited, &of, 1.959964);
+        assert!(less == 0.0 && (more / 1e6 - 38.4).abs() < 0.1, "-{less} +{more}");
+        let (less, more) = reach(&nothing, &ran, &of, 1.959964);
+        assert!(less == 0.0 && (more / 1e6 - 37.0).abs() < 0.1, "-{less} +{more}");
+        // Nobody waits less than not at all.
+        let short = Sums { value_ns: 3 * MS, sampled_ns: 0, waits: 1 };
+        assert_eq!(reach(&short, &nothing, &of, 3.0).0, (3 * MS) as f64);
+    }
+}

@@ -1,0 +1,471 @@
+//! Two projections -> what changed from the one to the other: totals, threads, call trees,
+//! functions. Pure, as projecting is; what both have is found by names, so the two may be of
+//! different processes, builds and hosts.
+//!
+//! ```text
+//! mod     the tree of changes and the list of functions
+//! alike   which rows of the two profiles are the same
+//! error   how far a difference may come from sampling alone
+//! ```
+
+mod alike;
+mod error;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::model::facts::tables::{FrameKind, Location};
+use crate::model::projection::project::{Projection, Totals};
+use crate::model::projection::settings::{Grouping, Metric, Settings};
+use crate::model::vocabulary::frame::Ns;
+use crate::model::vocabulary::state::State;
+use alike::Alike;
+use error::Sampled;
+pub use error::Sums;
+
+/// What figures are per.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Per {
+    /// ms, as they are.
+    #[default]
+    Run,
+    /// ms per second of elapsed time.
+    Second,
+    /// Percentage points of what is shown.
+    Share,
+}
+
+impl Per {
+    pub const ALL: [Per; 3] = [Per::Run, Per::Second, Per::Share];
+
+    /// The word on the command line.
+    pub fn word(self) -> &'static str {
+        match self {
+            Per::Run => "run",
+            Per::Second => "second",
+            Per::Share => "share",
+        }
+    }
+
+    /// Of every figure.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Per::Run => "ms",
+            Per::Second => "ms/s",
+            Per::Share => "points",
+        }
+    }
+}
+
+/// The same in both profiles.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Pair<T> {
+    pub before: T,
+    pub after: T,
+}
+
+impl<T> Pair<T> {
+    /// What each becomes.
+    pub fn map<'a, U>(&'a self, f: impl Fn(&'a T) -> U) -> Pair<U> {
+        Pair { before: f(&self.before), after: f(&self.after) }
+    }
+
+    fn side(&mut self, side: Which) -> &mut T {
+        match side {
+            Which::Before => &mut self.before,
+            Which::After => &mut self.after,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Which {
+    Before,
+    After,
+}
+
+/// One of the two profiles.
+#[derive(Clone, Copy)]
+pub struct Side<'a> {
+    pub projection: &'a Projection,
+    /// How exactly waits are timed, ns ([`crate::model::facts::snapshot::Snapshot::resolution`]).
+    pub resolution: Ns,
+}
+
+/// What both sides of a change are divided by, and how sure they are.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Whole {
+    pub elapsed: Ns,
+    /// Everything shown.
+    pub total: Totals,
+    sampled: Sampled,
+}
+
+/// A figure in both profiles, in [`Per::unit`]s.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Change {
+    pub before: f64,
+    pub after: f64,
+    /// after - before, and between which bounds it lies as far as sampling goes.
+    pub change: f64,
+    pub low: f64,
+    pub high: f64,
+}
+
+impl Change {
+    /// It is more than sampling alone makes.
+    pub fn is_resolved(&self) -> bool {
+        self.low > 0.0 || self.high < 0.0
+    }
+}
+
+/// Threads that are shown under one name.
+#[derive(Clone, Debug)]
+pub struct GroupDiff {
+    pub name: Arc<str>,
+    /// How many; 0 where it is only in the other profile.
+    pub threads: Pair<usize>,
+    pub total: Pair<Sums>,
+    /// Stacks of which the hide filter left nothing; they have no root.
+    pub own: Pair<Sums>,
+    first_root: u32,
+}
+
+/// A row on a path of callers.
+#[derive(Clone, Debug)]
+pub struct NodeDiff {
+    /// As it was called after; before, if it is gone.
+    pub location: Arc<Location>,
+    pub total: Pair<Sums>,
+    pub own: Pair<Sums>,
+    first_child: u32,
+    next: u32,
+}
+
+/// A row wherever it was called.
+#[derive(Clone, Debug)]
+pub struct FunctionDiff {
+    /// As [`NodeDiff::location`].
+    pub location: Arc<Location>,
+    pub total: Pair<Totals>,
+    pub own: Pair<Totals>,
+}
+
+/// See the module's head.
+#[derive(Clone, Debug)]
+pub struct Diff {
+    pub metric: Metric,
+    pub per: Per,
+    pub whole: Pair<Whole>,
+    /// By name.
+    pub groups: Vec<GroupDiff>,
+    /// Callers before what they call.
+    pub nodes: Vec<NodeDiff>,
+    pub functions: Vec<FunctionDiff>,
+    /// Totals of groups are measured: nothing decides about them by a stack.
+    groups_are_measured: bool,
+    quantile: f64,
+}
+
+const NONE: u32 = u32::MAX;
+
+/// `settings` are those under which both were projected.
+pub fn diff(before: Side<'_>, after: Side<'_>, settings: &Settings, per: Per) -> Diff {
+    let metric = settings.metric;
+    let filters = &settings.filters;
+    let by_stack = filters.focus.active().is_some() || filters.ignore.active().is_some();
+    let mut diff = Diff {
+        metric,
+        per,
+        whole: Pair { before, after }.map(|side| whole(side, metric)),
+        groups: Vec::new(),
+        nodes: Vec::new(),
+        functions: Vec::new(),
+        groups_are_measured: !by_stack && !matches!(settings.grouping, Grouping::Frame(_)),
+        quantile: 0.0,
+    };
+    let mut alike = Alike::new([before.projection, after.projection], settings.roll_up);
+    let mut builder = Builder {
+        diff: &mut diff,
+        alike: &mut alike,
+        groups: HashMap::new(),
+        nodes: FxHashMap::default(),
+    };
+    // What is there afterwards lends its names.
+    builder.add(Which::After, after.projection, &settings.grouping);
+    builder.add(Which::Before, before.projection, &settings.grouping);
+    diff.groups.sort_by(|a, b| a.name.cmp(&b.name));
+    diff.functions.sort_by(|a, b| by_name(&a.location, &b.location));
+    diff.quantile = error::quantile(diff.functions.len());
+    diff
+}
+
+struct Builder<'a> {
+    diff: &'a mut Diff,
+    alike: &'a mut Alike,
+    groups: HashMap<Arc<str>, u32>,
+    /// (caller, or the group counted down from the top, row) -> node.
+    nodes: FxHashMap<(u32, u32), u32>,
+}
+
+impl Builder<'_> {
+    fn add(&mut self, which: Which, projection: &Projection, grouping: &Grouping) {
+        let metric = self.diff.metric;
+        let sums = |totals: &Totals| sums(totals, metric);
+        for group in &projection.groups {
+            let at = self.group(alike::group(&group.name, grouping));
+            let known = &mut self.diff.groups[at as usize];
+            *known.threads.side(which) += group.threads.len();
+            known.total.side(which).add(&sums(&group.total));
+            known.own.side(which).add(&sums(&group.own));
+            let mut todo: Vec<(u32, u32)> =
+                projection.roots(group).map(|root| (root, NONE)).collect();
+            while let Some((node, caller)) = todo.pop() {
+                let place = self.node(projection, node, caller, at);
+                let projected = projection.node(node, metric);
+                let known = &mut self.diff.nodes[place as usize];
+                known.total.side(which).add(&sums(&projected.total));
+                known.own.side(which).add(&sums(&projected.own));
+                todo.extend(projection.children(node).map(|child| (child, place)));
+            }
+        }
+        let mut functions: FxHashMap<u32, usize> = FxHashMap::default();
+        for (at, function) in self.diff.functions.iter().enumerate() {
+            functions.insert(self.alike.row(&function.location), at);
+        }
+        for method in projection.methods() {
+            let location = method.location(metric);
+            let functions_known = &mut self.diff.functions;
+            let at = *functions.entry(self.alike.row(location)).or_insert_with(|| {
+                let (total, own) = Default::default();
+                functions_known.push(FunctionDiff { location: location.clone(), total, own });
+                functions_known.len() - 1
+            });
+            let known = &mut functions_known[at];
+            known.total.side(which).add(&method.total);
+            known.own.side(which).add(&method.own);
+        }
+    }
+
+    fn group(&mut self, name: Arc<str>) -> u32 {
+        let groups = &mut self.diff.groups;
+        *self.groups.entry(name).or_insert_with_key(|name| {
+            let (threads, total, own) = Default::default();
+            groups.push(GroupDiff { name: name.clone(), threads, total, own, first_root: NONE });
+            groups.len() as u32 - 1
+        })
+    }
+
+    fn node(&mut self, projection: &Projection, node: u32, caller: u32, group: u32) -> u32 {
+        let row = self.alike.row(projection.name(node));
+        let Diff { nodes, groups, metric, .. } = &mut *self.diff;
+        let place = if caller == NONE { NONE - 1 - group } else { caller };
+        *self.nodes.entry((place, row)).or_insert_with(|| {
+            let new = nodes.len() as u32;
+            let first = match caller {
+                NONE => &mut groups[group as usize].first_root,
+                caller => &mut nodes[caller as usize].first_child,
+            };
+            let next = std::mem::replace(first, new);
+            let location = projection.location(node, *metric).clone();
+            let (total, own) = Default::default();
+            nodes.push(NodeDiff { location, total, own, first_child: NONE, next });
+            new
+        })
+    }
+}
+
+fn whole(side: &Side<'_>, metric: Metric) -> Whole {
+    let projection = side.projection;
+    // Filters choose among samples; all that were taken tell how long one of them stands for.
+    let parts = || projection.hidden.parts().into_iter().chain([&projection.total]);
+    let on_core: u64 = parts().map(|totals| totals.states_ns[State::Run as usize]).sum();
+    let runnable: u64 =
+        on_core + parts().map(|totals| totals.states_ns[State::Rdy as usize]).sum::<u64>();
+    let hits: u64 = parts().map(|totals| totals.cpu_hits).sum();
+    // Waiting for a core is booked to the sample that follows, and differs widely from one to the
+    // next.
+    let share_on_core = if runnable > 0 { on_core as f64 / runnable as f64 } else { 1.0 };
+    let samples = match metric {
+        Metric::Cpu => hits as f64,
+        Metric::Wall | Metric::Off => hits as f64 * share_on_core,
+    };
+    let ns = parts().map(|totals| sums(totals, metric).sampled_ns).sum();
+    let sampled = Sampled { ns, samples, resolution: side.resolution };
+    Whole { elapsed: projection.elapsed(), total: projection.total, sampled }
+}
+
+/// `before` and `after`: how much less and more each side may be, ns.
+fn between(ns: &Pair<u64>, scale: &Pair<f64>, before: (f64, f64), after: (f64, f64)) -> Change {
+    let (then, now) = (ns.before as f64 * scale.before, ns.after as f64 * scale.after);
+    let change = now - then;
+    let low = change - f64::hypot(before.1 * scale.before, after.0 * scale.after);
+    let high = change + f64::hypot(before.0 * scale.before, after.1 * scale.after);
+    Change { before: then, after: now, change, low, high }
+}
+
+/// See [`Sums`].
+fn sums(totals: &Totals, metric: Metric) -> Sums {
+    let value_ns = totals.value(metric);
+    let [run, rdy] = [State::Run, State::Rdy].map(|state| totals.states_ns[state as usize]);
+    let sampled_ns = match metric {
+        Metric::Wall => run + rdy,
+        Metric::Cpu => value_ns,
+        Metric::Off => rdy,
+    };
+    let waits = match metric {
+        Metric::Cpu => 0,
+        Metric::Wall | Metric::Off => totals.hits.saturating_sub(totals.cpu_hits),
+    };
+    Sums { value_ns, sampled_ns: sampled_ns.min(value_ns), waits }
+}
+
+/// The same in both directions.
+fn by_name(a: &Location, b: &Location) -> std::cmp::Ordering {
+    (&a.function, a.kind, &a.module, a.line).cmp(&(&b.function, b.kind, &b.module, b.line))
+}
+
+impl Diff {
+    /// Of a row, a node or a function.
+    pub fn change(&self, row: &Pair<Sums>) -> Change {
+        let Whole { sampled: before, .. } = self.whole.before;
+        let Whole { sampled: after, .. } = self.whole.after;
+        let before = error::reach(&row.before, &row.after, &before, self.quantile);
+        let after = error::reach(&row.after, &row.before, &after, self.quantile);
+        self.between(&row.map(|sums| sums.value_ns), before, after)
+    }
+
+    /// Of a sum that is known without sampling.
+    pub fn measured(&self, ns: &Pair<u64>) -> Change {
+        self.between(ns, (0.0, 0.0), (0.0, 0.0))
+    }
+
+    /// Of wall time in one state; as a share it is one of all wall time.
+    pub fn change_of_state(&self, ns: &Pair<u64>) -> Change {
+        let scale = self.whole.map(|whole| self.scale_of(whole, Metric::Wall));
+        between(ns, &scale, (0.0, 0.0), (0.0, 0.0))
+    }
+
+    /// Of a group's total.
+    pub fn change_of_group(&self, group: &GroupDiff) -> Change {
+        match self.groups_are_measured {
+            true => self.measured(&group.total.map(|sums| sums.value_ns)),
+            false => self.change(&group.total),
+        }
+    }
+
+    pub fn change_of(&self, totals: &Pair<Totals>) -> Change {
+        self.change(&totals.map(|totals| sums(totals, self.metric)))
+    }
+
+    fn between(&self, ns: &Pair<u64>, before: (f64, f64), after: (f64, f64)) -> Change {
+        between(ns, &self.whole.map(|whole| self.scale_of(whole, self.metric)), before, after)
+    }
+
+    /// What one ns of the metric is, in [`Per::unit`]s.
+    fn scale_of(&self, whole: &Whole, metric: Metric) -> f64 {
+        let over = |what: f64, by: u64| if by == 0 { 0.0 } else { what / by as f64 };
+        match self.per {
+            Per::Run => 1e-6,
+            Per::Second => over(1e3, whole.elapsed),
+            Per::Share => over(100.0, whole.total.value(metric)),
+        }
+    }
+
+    /// The state whose time under a row changed most, if any did.
+    pub fn state(&self, row: &Pair<Totals>) -> Option<State> {
+        let ns = |state: State| row.map(|totals| totals.states_ns[state as usize]);
+        let change = |state: State| self.change_of_state(&ns(state)).change.abs();
+        let most = State::ALL
+            .into_iter()
+            .reduce(|best, next| if change(next) > change(best) { next } else { best });
+        most.filter(|state| change(*state) > 0.0)
+    }
+
+    /// How many rows are compared at once: the bounds of all hold together with 95 %.
+    pub fn compared(&self) -> usize {
+        self.functions.len()
+    }
+
+    /// A group's outermost frames, the greatest change first.
+    pub fn roots(&self, group: &GroupDiff) -> Vec<u32> {
+        self.listed(group.first_root)
+    }
+
+    /// What a node calls, the greatest change first.
+    pub fn children(&self, node: u32) -> Vec<u32> {
+        self.listed(self.nodes[node as usize].first_child)
+    }
+
+    fn listed(&self, first: u32) -> Vec<u32> {
+        let next = |node: &u32| Some(self.nodes[*node as usize].next);
+        let there = |node: Option<u32>| node.filter(|node| *node != NONE);
+        let nodes = std::iter::successors(there(Some(first)), |node| there(next(node)));
+        let mut nodes: Vec<(f64, u32)> = nodes
+            .map(|node| (self.change(&self.nodes[node as usize].total).change.abs(), node))
+            .collect();
+        let location = |node: u32| &self.nodes[node as usize].location;
+        nodes.sort_by(|a, b| {
+            b.0.total_cmp(&a.0).then_with(|| by_name(location(a.1), location(b.1)))
+        });
+        nodes.into_iter().map(|(_, node)| node).collect()
+    }
+
+    /// Indexes into [`Diff::groups`], the greatest change first.
+    pub fn ordered_groups(&self) -> Vec<usize> {
+        let size = |at: &usize| self.change_of_group(&self.groups[*at]).change.abs();
+        let mut order: Vec<usize> = (0..self.groups.len()).collect();
+        order.sort_by(|a, b| size(b).total_cmp(&size(a)));
+        order
+    }
+
+    /// Indexes into [`Diff::functions`], the greatest change of self first.
+    pub fn ordered_functions(&self) -> Vec<usize> {
+        let changes: Vec<f64> =
+            self.functions.iter().map(|f| self.change_of(&f.own).change.abs()).collect();
+        let mut order: Vec<usize> = (0..self.functions.len()).collect();
+        order.sort_by(|a, b| changes[*b].total_cmp(&changes[*a]));
+        order
+    }
+
+    /// Which nodes are worth drawing: those that changed by at least `least` units more than
+    /// sampling makes, and their callers.
+    pub fn worth_drawing(&self, least: f64) -> Vec<bool> {
+        let mut drawn: Vec<bool> = (self.nodes.iter())
+            .map(|node| self.change(&node.total))
+            .map(|change| change.is_resolved() && change.change.abs() >= least)
+            .collect();
+        for node in (0..self.nodes.len()).rev() {
+            let first = self.nodes[node].first_child;
+            let mut child = first;
+            while child != NONE {
+                drawn[node] |= drawn[child as usize];
+                child = self.nodes[child as usize].next;
+            }
+        }
+        drawn
+    }
+
+    /// The callers from `node` on that changed by nothing but what the next one did, and the one in
+    /// which that ends. The name of threads inside of a group is in no chain.
+    pub fn chain(&self, node: u32, drawn: &[bool]) -> Vec<u32> {
+        let mut chain = vec![node];
+        let mut last = node;
+        let change = |node: u32| self.change(&self.nodes[node as usize].total).change;
+        while self.nodes[last as usize].location.kind != FrameKind::Thread {
+            let mut children =
+                self.children(last).into_iter().filter(|child| drawn[*child as usize]);
+            let (Some(only), None) = (children.next(), children.next()) else { break };
+            if (change(only) - change(last)).abs() > change(last).abs() * 0.05 {
+                break;
+            }
+            chain.push(only);
+            last = only;
+        }
+        chain
+    }
+}

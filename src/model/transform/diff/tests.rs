@@ -1,0 +1,415 @@
+//! What must hold for the difference of any two profiles, and examples that are small enough to do
+//! by hand.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::model::projection::project::by_hand;
+use crate::model::projection::settings::RollUp;
+use crate::model::vocabulary::frame::SECOND;
+
+const MS: u64 = 1_000_000;
+const INTERVAL: Ns = 10 * MS;
+
+fn location(text: &str) -> Location {
+    let (module, function) = text.split_once('!').unwrap_or(("/opt/app", text));
+    Location {
+        module: module.into(),
+        file: Some("/src/app.c".into()),
+        ..Location::named(function, FrameKind::Native)
+    }
+}
+
+/// Group, frames outermost first, state, ms, hits.
+type Stack<'a> = (&'a str, &'a str, State, u64, u64);
+
+fn totals(state: State, ms: u64, hits: u64) -> Totals {
+    let mut totals = Totals { wall_ns: ms * MS, hits, ..Totals::default() };
+    totals.states_ns[state as usize] = ms * MS;
+    if state == State::Run {
+        (totals.cpu_ns, totals.cpu_hits) = (ms * MS, hits);
+    }
+    totals
+}
+
+fn profile(stacks: &[Stack<'_>], seconds: u64) -> Projection {
+    let stacks: Vec<_> = stacks
+        .iter()
+        .map(|(group, frames, state, ms, hits)| {
+            let frames =
+                frames.split(';').filter(|frame| !frame.is_empty()).map(location).collect();
+            ((*group).to_owned(), frames, totals(*state, *ms, *hits))
+        })
+        .collect();
+    let mut projection = by_hand::projection(&stacks);
+    (projection.from, projection.till) = (5 * SECOND, (5 + seconds) * SECOND);
+    projection
+}
+
+fn of(before: &Projection, after: &Projection, settings: &Settings, per: Per) -> Diff {
+    let side = |projection| Side { projection, resolution: INTERVAL };
+    diff(side(before), side(after), settings, per)
+}
+
+fn per(before: &Projection, after: &Projection, per: Per) -> Diff {
+    of(before, after, &Settings::default(), per)
+}
+
+fn function<'a>(diff: &'a Diff, name: &str) -> &'a FunctionDiff {
+    let mut found = diff.functions.iter().filter(|function| *function.location.function == *name);
+    let function = found.next().unwrap_or_else(|| panic!("{name} is not there"));
+    assert!(found.next().is_none(), "{name} is there twice");
+    function
+}
+
+fn own(diff: &Diff, name: &str) -> Change {
+    diff.change_of(&function(diff, name).own)
+}
+
+/// The tree as text: `depth name change`.
+fn tree(diff: &Diff) -> Vec<String> {
+    let mut lines = Vec::new();
+    for group in &diff.groups {
+        let change = diff.change_of_group(group).change;
+        lines.push(format!("{} {change:.0}", group.name));
+        let mut todo: Vec<(u32, usize)> =
+            diff.roots(group).into_iter().rev().map(|node| (node, 1)).collect();
+        while let Some((node, depth)) = todo.pop() {
+            let known = &diff.nodes[node as usize];
+            let change = diff.change(&known.total).change;
+            lines.push(format!("{}{} {change:.0}", " ".repeat(depth), known.location.function));
+            todo.extend(diff.children(node).into_iter().rev().map(|child| (child, depth + 1)));
+        }
+    }
+    lines
+}
+
+#[test]
+fn rows_meet_by_name_and_the_greatest_change_comes_first() {
+    let before = profile(
+        &[
+            ("work-", "main;run;fast", State::Run, 300, 30),
+            ("work-", "main;run;slow", State::Run, 700, 70),
+        ],
+        1,
+    );
+    let after = profile(
+        &[
+            ("work-", "main;run;slow", State::Run, 1500, 150),
+            ("work-", "main;run;fast", State::Run, 310, 31),
+            ("new-", "main;idle", State::Sleep, 2000, 2),
+        ],
+        2,
+    );
+    let diff = per(&before, &after, Per::Run);
+    assert_eq!(
+        tree(&diff),
+        [
+            "new- 2000",
+            " main 2000",
+            "  idle 2000",
+            "work- 810",
+            " main 810",
+            "  run 810",
+            "   slow 800",
+            "   fast 10"
+        ]
+    );
+    assert!(own(&diff, "slow").is_resolved() && !own(&diff, "fast").is_resolved());
+    let groups: Vec<_> = diff.ordered_groups().iter().map(|at| &*diff.groups[*at].name).collect();
+    assert_eq!(groups, ["new-", "work-"]);
+    assert_eq!(diff.groups[0].threads, Pair { before: 0, after: 1 });
+    let functions = diff
+        .ordered_functions()
+        .into_iter()
+        .map(|at| diff.functions[at].location.function.to_string());
+    assert_eq!(functions.take(3).collect::<Vec<_>>(), ["idle", "slow", "fast"]);
+    assert_eq!(diff.state(&function(&diff, "idle").own), Some(State::Sleep));
+    assert_eq!(diff.state(&function(&diff, "main").own), None);
+}
+
+#[test]
+fn figures_are_per_run_second_or_share() {
+    let before = profile(&[("a", "f", State::Run, 500, 50), ("a", "g", State::Run, 500, 50)], 1);
+    let after = profile(&[("a", "f", State::Run, 3000, 300), ("a", "g", State::Run, 1000, 100)], 4);
+    let figure = |of: Per| {
+        let change = own(&per(&before, &after, of), "f");
+        [change.before, change.after, change.change]
+    };
+    assert_eq!(figure(Per::Run), [500.0, 3000.0, 2500.0]);
+    assert_eq!(figure(Per::Second), [500.0, 750.0, 250.0]);
+    assert_eq!(figure(Per::Share), [50.0, 75.0, 25.0]);
+}
+
+#[test]
+fn a_function_is_itself_in_another_folder_but_not_in_another_module_of_one_profile() {
+    let before = profile(&[("a", "/old/app;/usr/lib/libz.so.1!init", State::Run, 100, 10)], 1);
+    let moved = profile(&[("a", "/old/app;/opt/lib/libz.so.2!init", State::Run, 100, 10)], 1);
+    assert_eq!(own(&per(&before, &moved, Per::Run), "init").change, 0.0);
+    let two = profile(
+        &[
+            ("a", "/old/app;/opt/lib/libz.so.1!init", State::Run, 100, 10),
+            ("a", "/old/app;/opt/lib/liby.so!init", State::Run, 70, 7),
+        ],
+        1,
+    );
+    let diff = per(&before, &two, Per::Run);
+    let mut changes: Vec<(String, f64)> = (diff.functions.iter())
+        .filter(|function| *function.location.function == *"init")
+        .map(|function| {
+            (function.location.module.to_string(), diff.change_of(&function.own).change)
+        })
+        .collect();
+    changes.sort_by(|a, b| a.0.cmp(&b.0));
+    assert_eq!(changes, [("/opt/lib/liby.so".into(), 70.0), ("/opt/lib/libz.so.1".into(), 0.0)]);
+}
+
+#[test]
+fn the_numbers_of_processes_and_threads_are_no_part_of_their_names() {
+    for (grouping, before, after, name) in [
+        (Grouping::Process, "42 app --port 80", "4711 app --port 80", "app --port 80"),
+        (Grouping::Thread, "worker (7) (43)", "worker (7) (99)", "worker (7)"),
+        (Grouping::Name, "worker (43)", "worker (43)", "worker (43)"),
+    ] {
+        let settings = Settings { grouping, ..Settings::default() };
+        let [before, after] =
+            [before, after].map(|name| profile(&[(name, "f", State::Run, 10, 1)], 1));
+        let diff = of(&before, &after, &settings, Per::Run);
+        let names: Vec<&str> = diff.groups.iter().map(|group| &*group.name).collect();
+        assert_eq!(names, [name]);
+    }
+}
+
+#[test]
+fn totals_are_measured_unless_stacks_decide_what_is_in_them() {
+    let before = profile(&[("a", "f", State::Run, 100, 10)], 1);
+    let after = profile(&[("a", "f", State::Run, 101, 10)], 1);
+    let settings = Settings::default();
+    let diff = of(&before, &after, &settings, Per::Run);
+    assert!(diff.change_of_group(&diff.groups[0]).is_resolved());
+    let by_frame =
+        Settings { grouping: Grouping::Frame(regex::Regex::new("f").expect("one")), ..settings };
+    let diff = of(&before, &after, &by_frame, Per::Run);
+    assert!(!diff.change_of_group(&diff.groups[0]).is_resolved());
+}
+
+#[test]
+fn a_long_wait_is_sure_and_short_ones_are_not() {
+    let before =
+        profile(&[("a", "f;lock", State::Lock, 1000, 1), ("a", "f;poll", State::Io, 100, 10)], 10);
+    let after =
+        profile(&[("a", "f;lock", State::Lock, 1200, 1), ("a", "f;poll", State::Io, 160, 16)], 10);
+    let diff = per(&before, &after, Per::Run);
+    assert!(own(&diff, "lock").is_resolved(), "{:?}", own(&diff, "lock"));
+    assert!(!own(&diff, "poll").is_resolved(), "{:?}", own(&diff, "poll"));
+}
+
+#[test]
+fn waiting_for_a_core_makes_samples_worth_less() {
+    // On a core for a second, and waiting for one for nine: each sample stands for widely different
+    // times.
+    let mut busy = totals(State::Run, 1000, 100);
+    (busy.wall_ns, busy.states_ns[State::Rdy as usize]) = (10_000 * MS, 9_000 * MS);
+    let crowded = by_hand::projection(&[("a".into(), vec![location("f")], busy)]);
+    let calm = profile(&[("a", "f", State::Run, 1000, 100)], 1);
+    let samples =
+        |projection: &Projection| per(projection, projection, Per::Run).whole.after.sampled.samples;
+    assert_eq!((samples(&crowded), samples(&calm)), (10.0, 100.0));
+    let cpu = Settings { metric: Metric::Cpu, ..Settings::default() };
+    assert_eq!(of(&crowded, &crowded, &cpu, Per::Run).whole.after.sampled.samples, 100.0);
+}
+
+#[test]
+fn lines_are_drawn_where_something_changed_beyond_noise() {
+    let before = profile(
+        &[
+            ("w", "main;run;turn;slow", State::Run, 1000, 100),
+            ("w", "main;run;quiet", State::Run, 1000, 100),
+        ],
+        3,
+    );
+    let after = profile(
+        &[
+            ("w", "main;run;turn;slow", State::Run, 2000, 200),
+            ("w", "main;run;quiet", State::Run, 1010, 101),
+        ],
+        3,
+    );
+    let diff = per(&before, &after, Per::Run);
+    let drawn = diff.worth_drawing(10.0);
+    let names = |which: &[bool]| -> Vec<String> {
+        let nodes = diff.nodes.iter().zip(which).filter(|(_, drawn)| **drawn);
+        nodes.map(|(node, _)| node.location.function.to_string()).collect()
+    };
+    let mut shown = names(&drawn);
+    shown.sort();
+    assert_eq!(shown, ["main", "run", "slow", "turn"]);
+    let root = diff.roots(&diff.groups[0])[0];
+    let chain = diff
+        .chain(root, &drawn)
+        .into_iter()
+        .map(|node| diff.nodes[node as usize].location.function.to_string());
+    assert_eq!(chain.collect::<Vec<_>>(), ["main", "run", "turn", "slow"]);
+    assert!(names(&diff.worth_drawing(2000.0)).is_empty());
+}
+
+#[derive(Clone, Debug)]
+struct Random {
+    group: usize,
+    frames: Vec<usize>,
+    own: Totals,
+}
+
+const GROUPS: &[&str] = &["work-", "main", "pool-"];
+const FRAMES: &[&str] =
+    &["main", "run", "/lib/a.so!init", "/lib/b.so!init", "/tmp/b.so!init", "turn"];
+
+fn random() -> impl Strategy<Value = Vec<Random>> {
+    let stack = (
+        0..GROUPS.len(),
+        prop::collection::vec(0..FRAMES.len(), 0..6),
+        (0..State::COUNT, 0u64..3_000, 0u64..3_000),
+        (0u64..40, 0u64..40),
+    );
+    let stack = stack.prop_map(|(group, frames, (state, wall, cpu), (cpu_hits, waits))| {
+        let mut own = Totals {
+            wall_ns: wall * MS,
+            cpu_ns: cpu * MS,
+            hits: cpu_hits + waits,
+            cpu_hits,
+            ..Totals::default()
+        };
+        own.states_ns[state] = own.wall_ns;
+        Random { group, frames, own }
+    });
+    prop::collection::vec(stack, 0..20)
+}
+
+fn projected(stacks: &[Random], seconds: u64) -> Projection {
+    let stacks: Vec<_> = stacks
+        .iter()
+        .map(|stack| {
+            let frames = stack.frames.iter().map(|frame| location(FRAMES[*frame])).collect();
+            (GROUPS[stack.group].to_owned(), frames, stack.own)
+        })
+        .collect();
+    let mut projection = by_hand::projection(&stacks);
+    (projection.from, projection.till) = (0, seconds * SECOND);
+    projection
+}
+
+fn settings() -> impl Strategy<Value = (Settings, Per)> {
+    let by = prop::sample::select(vec![RollUp::Function, RollUp::Line]);
+    (prop::sample::select(Metric::ALL.to_vec()), by, prop::sample::select(Per::ALL.to_vec()))
+        .prop_map(|(metric, roll_up, per)| {
+            (Settings { metric, roll_up, ..Settings::default() }, per)
+        })
+}
+
+/// Every change, by what it is of: groups, paths of nodes, functions. One name may be that of
+/// several, in other modules.
+fn changes(diff: &Diff) -> Vec<(String, Change)> {
+    let mut changes: Vec<(String, Change)> = Vec::new();
+    for group in &diff.groups {
+        changes.push((group.name.to_string(), diff.change_of_group(group)));
+        let mut todo: Vec<(u32, String)> =
+            diff.roots(group).into_iter().map(|node| (node, format!("{}/", group.name))).collect();
+        while let Some((node, path)) = todo.pop() {
+            let known = &diff.nodes[node as usize];
+            let path = format!("{path}/{}", known.location.function);
+            changes.push((format!("{path} total"), diff.change(&known.total)));
+            changes.push((format!("{path} self"), diff.change(&known.own)));
+            todo.extend(diff.children(node).into_iter().map(|child| (child, path.clone())));
+        }
+    }
+    for function in &diff.functions {
+        changes
+            .push((format!("{} self", function.location.function), diff.change_of(&function.own)));
+        changes.push((
+            format!("{} total", function.location.function),
+            diff.change_of(&function.total),
+        ));
+    }
+    sort(&mut changes);
+    changes
+}
+
+fn sort(changes: &mut [(String, Change)]) {
+    let place = |(name, change): &(String, Change)| {
+        let figures =
+            [change.before, change.after, change.low, change.high].map(|figure| figure.to_bits());
+        (name.clone(), figures)
+    };
+    changes.sort_by_key(place);
+}
+
+/// In the other direction.
+fn turned(change: &Change) -> Change {
+    let Change { before, after, change, low, high } = *change;
+    Change { before: after, after: before, change: 0.0 - change, low: 0.0 - high, high: 0.0 - low }
+}
+
+proptest! {
+    #[test]
+    fn nothing_differs_from_itself(stacks in random(), (settings, per) in settings()) {
+        let diff = of(&projected(&stacks, 3), &projected(&stacks, 3), &settings, per);
+        for (what, change) in changes(&diff) {
+            prop_assert!(change.change == 0.0 && change.before == change.after && !change.is_resolved(), "{} {:?}", what, change);
+            prop_assert!(change.low <= 0.0 && change.high >= 0.0);
+        }
+        prop_assert!(diff.groups.iter().all(|group| group.threads.before == group.threads.after));
+    }
+
+    #[test]
+    fn looking_the_other_way_changes_the_sign_only(one in random(), other in random(), seconds in 1u64..5, (settings, per) in settings()) {
+        let (one, other) = (projected(&one, seconds), projected(&other, 2));
+        let mut there = changes(&of(&one, &other, &settings, per));
+        let mut back = changes(&of(&other, &one, &settings, per));
+        for (_, change) in &mut back {
+            *change = turned(change);
+        }
+        // No figure is below nothing: the sign of a zero says nothing.
+        for (_, Change { low, high, change, .. }) in there.iter_mut().chain(&mut back) {
+            [low, high, change].into_iter().for_each(|figure| *figure += 0.0);
+        }
+        sort(&mut there);
+        sort(&mut back);
+        prop_assert_eq!(&there, &back);
+        for (what, change) in there {
+            prop_assert!(change.low <= change.change && change.change <= change.high, "{} {:?}", what, change);
+        }
+    }
+
+    /// Of the tree, on each side and in between, and of the functions' own time.
+    #[test]
+    fn parts_sum_to_the_whole(one in random(), other in random(), (settings, per) in settings()) {
+        let (before, after) = (projected(&one, 3), projected(&other, 3));
+        let metric = settings.metric;
+        let diff = of(&before, &after, &settings, per);
+        let values = |row: &Pair<Sums>| [row.before.value_ns, row.after.value_ns];
+        let plus = |a: [u64; 2], b: [u64; 2]| [a[0] + b[0], a[1] + b[1]];
+        for node in &diff.nodes {
+            let mut sum = values(&node.own);
+            let mut child = node.first_child;
+            while child != NONE {
+                sum = plus(sum, values(&diff.nodes[child as usize].total));
+                child = diff.nodes[child as usize].next;
+            }
+            prop_assert_eq!(sum, values(&node.total));
+        }
+        let mut all = [0; 2];
+        for group in &diff.groups {
+            let roots = diff.roots(group).into_iter().map(|root| values(&diff.nodes[root as usize].total));
+            prop_assert_eq!(roots.fold(values(&group.own), plus), values(&group.total));
+            all = plus(all, values(&group.total));
+        }
+        prop_assert_eq!(all, [before.total.value(metric), after.total.value(metric)]);
+        let functions = diff.functions.iter().map(|f| [f.own.before.value(metric), f.own.after.value(metric)]);
+        let frameless = diff.groups.iter().map(|group| values(&group.own));
+        prop_assert_eq!(functions.chain(frameless).fold([0; 2], plus), all);
+        if per == Per::Share && all[0] > 0 && all[1] > 0 {
+            let sum: f64 = diff.groups.iter().map(|group| diff.change_of_group(group).change).sum();
+            prop_assert!(sum.abs() < 1e-9, "{}", sum);
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! A snapshot whose names say nothing of the program, its machine or its users, and whose figures,
+//! states and structure are the same: functions, classes, modules, files, command lines, hosts and
+//! threads go by keyed hashes of their words.
+//!
+//! What everybody has stays readable, where it can be told soundly: the functions of the C library,
+//! the loader, the kernel proper and HotSpot, which are in files of these names and have no parts
+//! of a program's in them; and Java's package `java`, into which no virtual machine lets others put
+//! classes. Of a function that decides about idle time or the kind of a wait its role stays
+//! ([`crate::model::facts::role`]).
+
+mod words;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::model::facts::futex;
+use crate::model::facts::role;
+use crate::model::facts::snapshot::{Session, Snapshot, Target, Wanted};
+use crate::model::facts::tables::{
+    FrameId, FrameKind, Location, NameId, Named, Parts, StackId, Tables,
+};
+use crate::model::projection::project::{self, Mark, is_monitor_enter, mark};
+use crate::model::projection::settings::{Filter, Grouping, Settings};
+use crate::model::projection::waits::{Answer, Object, WaitsFor, read_call};
+use crate::model::vocabulary::frame::{Marker, ThreadKind};
+use crate::model::vocabulary::thread_names::{UNNAMED, by_rules};
+pub use words::Key;
+
+/// Shared objects whose functions everybody has, without their versions.
+const PUBLIC: &[&str] = &["libc", "libpthread", "libm", "ld", "ld-linux-x86-64", "libjvm"];
+
+/// Replaces names, the same by the same.
+pub struct Redactor {
+    key: Key,
+    words: HashMap<Arc<str>, Arc<str>>,
+}
+
+impl Redactor {
+    pub fn new(key: Key) -> Redactor {
+        Redactor { key, words: HashMap::new() }
+    }
+
+    pub fn snapshot(&mut self, snapshot: &Snapshot) -> Snapshot {
+        let session = &snapshot.session;
+        let title = self.text(&session.wanted.title);
+        let session = Session {
+            host: self.key.words(&session.host),
+            wanted: Wanted { title, ..session.wanted.clone() },
+            ..Session::clone(session)
+        };
+        // What another tool wrote into its file may be anything.
+        let capture = match session.is_foreign() {
+            true => self.text(&snapshot.capture),
+            false => snapshot.capture.clone(),
+        };
+        let targets = snapshot.targets.iter().map(|target| Target {
+            command: self.text(&target.command),
+            unit: target.unit.as_ref().map(|unit| self.text(unit)),
+            ..target.clone()
+        });
+        Snapshot {
+            targets: targets.collect(),
+            session: session.into(),
+            capture,
+            tables: self.tables(&snapshot.tables),
+            notice: snapshot
+                .notice
+                .as_ref()
+                .map(|_| "there is a notice, which --redact leaves out".into()),
+            ..snapshot.clone()
+        }
+    }
+
+    fn tables(&mut self, tables: &Tables) -> Tables {
+        let names = (0..tables.name_count()).map(|id| NameId(id as u32));
+        let names = names.map(|name| {
+            let kind = tables.kind(name);
+            let text = tables.name(name);
+            (
+                if kind == ThreadKind::Internal { text.clone() } else { self.thread(text).into() },
+                kind,
+            )
+        });
+        let names = names.collect();
+        let frames = (0..tables.frame_count()).map(|id| FrameId(id as u32)).map(|frame| {
+            let named = tables.named(frame);
+            let locations =
+                named.locations.iter().map(|location| self.location(location)).collect();
+            // A build id tells which program it is to whoever has the same file.
+            let build_id = named.build_id.as_ref().map(|build_id| self.text(build_id));
+            (tables.frame(frame), Named { locations, build_id, ..*named })
+        });
+        let frames = frames.collect();
+        let stacks = (0..tables.stack_count()).map(|id| StackId(id as u32));
+        let stacks =
+            stacks.map(|stack| (tables.parent(stack), tables.top(stack), tables.futex_kind(stack)));
+        Tables::from_parts(Parts { names, frames, stacks: stacks.collect() }).unwrap_or_default()
+    }
+
+    fn text(&mut self, text: &Arc<str>) -> Arc<str> {
+        if let Some(known) = self.words.get(text) {
+            return known.clone();
+        }
+        let replaced: Arc<str> = self.key.words(text).into();
+        self.words.insert(text.clone(), replaced.clone());
+        replaced
+    }
+
+    /// What stands for a thread's name: one word for those that are one group by the default rules,
+    /// and a number.
+    pub fn thread(&self, name: &str) -> String {
+        if OWN_NAMES.contains(&name) {
+            return name.to_owned();
+        }
+        let number = self.key.number(name) % 10_000;
+        match by_rules(name, &[]) {
+            unnamed if unnamed == UNNAMED => number.to_string(),
+            group => format!("{}-{number}", self.key.word(&group)),
+        }
+    }
+
+    pub fn location(&mut self, location: &Location) -> Location {
+        let Location { function, module, file, line, kind, tier } = location;
+        let (line, kind, tier) = (*line, *kind, *tier);
+        if kind == FrameKind::Marker {
+            let function = marker(&self.key, function).into();
+            return Location { function, module: self.text(module), file: None, line, kind, tier };
+        }
+        if kind == FrameKind::Java && is_of_java(function, module) {
+            return Location {
+                file: file.clone().filter(|file| !file.contains('/')),
+                ..location.clone()
+            };
+        }
+        // The virtual machine's own code, whose name decides what is one row.
+        if kind == FrameKind::Jit && is_monitor_enter(location) {
+            return location.clone();
+        }
+        let is_public = is_public(kind, base(module));
+        let module: Arc<str> = match module.rsplit_once('/') {
+            Some((folder, base)) if is_public => {
+                format!("{}/{base}", self.key.words(folder)).into()
+            }
+            None if is_public => module.clone(),
+            _ => self.text(module),
+        };
+        let function_for_all = if is_public { function.clone() } else { self.text(function) };
+        let file = file.as_ref().map(|file| self.text(file));
+        let new = Location { function: function_for_all, module, file, line, kind, tier };
+        self.with_roles(location, new)
+    }
+
+    /// What decides by names must decide the same.
+    fn with_roles(&self, old: &Location, new: Location) -> Location {
+        let mut roles = Vec::new();
+        let was = mark(old);
+        if mark(&new) != was {
+            roles.extend(match was {
+                Mark::Nothing | Mark::Java => None,
+                Mark::Waits => Some(role::WAITS),
+                Mark::Loop => Some(role::LOOP),
+                Mark::Plumbing => Some(role::PLUMBING),
+                Mark::Main => Some(role::MAIN),
+                Mark::Join => Some(role::JOIN),
+            });
+        }
+        let kind = |location: &Location| futex::kind_of(std::slice::from_ref(location));
+        if kind(&new) != kind(old) {
+            roles.extend(kind(old).map(role::of_futex));
+        }
+        match roles.is_empty() {
+            true => new,
+            false => Location { function: role::with(&new.function, &roles).into(), ..new },
+        }
+    }
+
+    /// What a thread waits for, without the names of files, peers and threads.
+    pub fn waits_for(&self, answer: &Answer) -> WaitsFor {
+        let WaitsFor { what, fd, object } = answer.waits_for.clone();
+        let words = |text: &str| self.key.words(text);
+        let object = match read_call(answer.asked.call) {
+            Some((_, Object::Nothing | Object::Epoll(_) | Object::Sleep(_) | Object::Child(_))) => {
+                object
+            }
+            Some((_, Object::Futex { .. })) => match object.strip_prefix("held by ") {
+                Some(name) => format!("held by {}", self.thread(name)),
+                None => object,
+            },
+            // `3 descriptors: fd 5 /x, ...`
+            Some((_, Object::Poll { .. } | Object::Select { .. })) => match object.split_once(": ")
+            {
+                Some((count, files)) => format!("{count}: {}", words(files)),
+                None if object.ends_with("descriptors") || object.ends_with("1 descriptor") => {
+                    object
+                }
+                None => words(&object),
+            },
+            _ => words(&object),
+        };
+        WaitsFor { what, fd, object }
+    }
+}
+
+/// The settings without those that decide by names, which are other names now and would tell the
+/// old ones; and whether there were any.
+pub fn settings(settings: &Settings) -> (Settings, bool) {
+    let mut kept = settings.clone();
+    let filters = &mut kept.filters;
+    let mut dropped = !settings.rename.is_empty() || !settings.idle_at.is_empty();
+    dropped |= filters.interesting.active().is_some();
+    filters.interesting = Filter::default();
+    for filter in [&mut filters.focus, &mut filters.ignore, &mut filters.hide, &mut filters.threads]
+    {
+        dropped |= filter.active().is_some();
+        *filter = Filter::default();
+    }
+    kept.rename.clear();
+    kept.idle_at.clear();
+    if matches!(kept.grouping, Grouping::Frame(_)) {
+        kept.grouping = Grouping::Rules;
+        dropped = true;
+    }
+    (kept, dropped)
+}
+
+/// `[no unwind info: libfoo.so]`: the words are ours, the name is not.
+fn marker(key: &Key, text: &str) -> String {
+    let inner = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+    let own = |text: &str| OWN_MARKERS.contains(&text) || Marker::is_text(text);
+    match inner.and_then(|inner| inner.split_once(": ")) {
+        _ if own(text) => text.to_owned(),
+        Some((why @ ("no unwind info" | "unwind failed"), file)) => {
+            format!("[{why}: {}]", key.words(file))
+        }
+        _ => key.words(text),
+    }
+}
+
+/// What threads are called that have no name of their own.
+const OWN_NAMES: &[&str] = &[project::ALL, UNNAMED, project::INTERNAL, "(exited)", "(other)"];
+
+/// Those that stand for something else than a [`Marker`].
+const OWN_MARKERS: &[&str] =
+    &["[JVM safepoint]", "[every frame hidden]", "[lost from the file]", "frames on the heap"];
+
+/// No class of a program is in that package: the virtual machine refuses it.
+fn is_of_java(function: &str, class: &str) -> bool {
+    function.starts_with("java.") && (class.is_empty() || class.starts_with("java."))
+}
+
+/// Whether all functions of the module are everybody's.
+fn is_public(kind: FrameKind, module: &str) -> bool {
+    match kind {
+        FrameKind::Kernel => matches!(module, "vmlinux" | ""),
+        FrameKind::Native => {
+            let (name, version) = module.split_once(".so").unwrap_or((module, ""));
+            let numbers =
+                |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+            // `libc-2.31.so`
+            let plain = name
+                .rsplit_once('-')
+                .filter(|(_, version)| numbers(version))
+                .map_or(name, |(name, _)| name);
+            module == "[vdso]"
+                || (module.contains(".so") && numbers(version) && PUBLIC.contains(&plain))
+        }
+        _ => false,
+    }
+}
+
+/// The last part of a path.
+fn base(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests;

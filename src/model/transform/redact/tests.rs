@@ -1,0 +1,230 @@
+//! What names decided they still decide, and nothing of them is left.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::model::projection::waits::{Asked, Lock};
+use crate::model::vocabulary::frame::{Syscall, ThreadKey};
+
+const KEY: Key = Key([7, 8]);
+
+fn location(function: &str, module: &str, kind: FrameKind) -> Location {
+    Location {
+        module: module.into(),
+        file: Some("/home/alice/secret.c".into()),
+        line: Some(7),
+        ..Location::named(function, kind)
+    }
+}
+
+#[test]
+fn functions_that_decide_about_waits_still_do() {
+    let names = [
+        "tokio::runtime::park::park",
+        "rayon_core::sleep::Sleep::sleep",
+        "uv__io_poll",
+        "g_main_loop_run",
+        "java.util.concurrent.ForkJoinPool.runWorker",
+        "io.netty.util.HashedWheelTimer$Worker.waitForNextTick",
+        "parking_lot::raw_mutex::RawMutex::lock_slow",
+        "std::sys::sync::mutex::futex::Mutex::lock_contended",
+        "__pthread_mutex_lock",
+        "std::thread::sleep",
+        "std::sync::condvar::Condvar::wait",
+        "acme::Queue::take",
+        "pthread_cond_wait",
+        "SafepointSynchronize::block",
+    ];
+    let mut redactor = Redactor::new(KEY);
+    for name in names {
+        for (module, kind) in [
+            ("app", FrameKind::Native),
+            ("libc.so.6", FrameKind::Native),
+            ("a.B", FrameKind::Java),
+            ("drv", FrameKind::Kernel),
+        ] {
+            let old = location(name, module, kind);
+            let new = redactor.location(&old);
+            assert_eq!(mark(&new), mark(&old), "{name} in {module}: {}", new.function);
+            let of = |location: &Location| futex::kind_of(std::slice::from_ref(location));
+            assert_eq!(of(&new), of(&old), "{name} in {module}: {}", new.function);
+            // Once more, as of a profile that was redacted before.
+            let again = redactor.location(&new);
+            assert_eq!((mark(&again), of(&again)), (mark(&old), of(&old)), "{name} in {module}");
+        }
+    }
+}
+
+#[test]
+fn what_everybody_has_stays_and_nothing_else_does() {
+    let mut redactor = Redactor::new(KEY);
+    for (function, module, kind, stays) in [
+        ("malloc", "/usr/lib/libc.so.6", FrameKind::Native, true),
+        ("malloc", "libc-2.31.so", FrameKind::Native, true),
+        ("JavaThread::run", "libjvm.so", FrameKind::Native, true),
+        ("clock_gettime", "[vdso]", FrameKind::Native, true),
+        ("vfs_read", "vmlinux", FrameKind::Kernel, true),
+        ("[kernel]", "", FrameKind::Kernel, true),
+        ("java.util.HashMap.get", "java.util.HashMap", FrameKind::Java, true),
+        ("secret_read", "secretdriver", FrameKind::Kernel, false),
+        ("malloc", "libcrypt.so.1", FrameKind::Native, false),
+        ("malloc", "libc.so.acme", FrameKind::Native, false),
+        ("malloc", "libc", FrameKind::Native, false),
+        ("vfs_read", "vmlinux", FrameKind::Native, false),
+        ("javax.acme.Cart.get", "javax.acme.Cart", FrameKind::Java, false),
+        ("java.Acme.get", "com.Acme", FrameKind::Java, false),
+        ("acme", "/tmp/perf.map", FrameKind::Jit, false),
+    ] {
+        let new = redactor.location(&location(function, module, kind));
+        let name = new.function.split('[').next().unwrap_or_default();
+        assert_eq!(*new.function == *function, stays, "{function} in {module}: {name}");
+        assert_eq!(
+            *new.module == *base(module) || new.module.ends_with(&format!("/{}", base(module))),
+            stays,
+            "{module}"
+        );
+        assert_eq!((new.line, new.kind), (Some(7), kind));
+        assert!(new.file.is_none_or(|file| !file.contains("alice") && !file.contains("secret")));
+    }
+    for (text, expected) in [
+        ("[torn]", "[torn]".to_owned()),
+        ("(other)", "(other)".to_owned()),
+        ("[JVM safepoint]", "[JVM safepoint]".to_owned()),
+        ("[no unwind info: libacme.so]", format!("[no unwind info: {}]", KEY.words("libacme.so"))),
+        ("[acme]", format!("[{}]", KEY.word("acme"))),
+    ] {
+        assert_eq!(*redactor.location(&location(text, "", FrameKind::Marker)).function, *expected);
+    }
+}
+
+#[test]
+fn waits_tell_no_file_peer_or_thread() {
+    let redactor = Redactor::new(KEY);
+    let told = |number: i32, args: [u64; 6], what: &'static str, object: &str| {
+        let asked = Asked {
+            thread: ThreadKey { pid: 1, tid: 1, start: 1 },
+            call: Syscall { number, args },
+            lock: Lock::Mutex,
+        };
+        let waits_for = WaitsFor { what, fd: None, object: object.into() };
+        redactor.waits_for(&Answer { asked, waits_for }).object
+    };
+    assert_eq!(told(0, [0; 6], "read", "/data/x.db"), KEY.words("/data/x.db"));
+    assert_eq!(told(45, [0; 6], "recv", "-> db.acme:5432"), KEY.words("-> db.acme:5432"));
+    assert_eq!(
+        told(202, [0; 6], "mutex", "held by cart-3"),
+        format!("held by {}", redactor.thread("cart-3"))
+    );
+    assert_eq!(told(202, [0; 6], "mutex", "0x7f12"), "0x7f12");
+    assert_eq!(told(232, [3, 0, 0, 0, 0, 0], "epoll", "(12 descriptors)"), "(12 descriptors)");
+    assert_eq!(
+        told(7, [0, 2, 0, 0, 0, 0], "poll", "2 descriptors: fd 3 /x"),
+        format!("2 descriptors: {}", KEY.words("fd 3 /x"))
+    );
+    assert_eq!(told(7, [0, 2, 0, 0, 0, 0], "poll", "2 descriptors"), "2 descriptors");
+    assert_eq!(told(230, [0; 6], "sleep", "2.0 s"), "2.0 s");
+}
+
+#[test]
+fn settings_that_go_by_names_are_left_out() {
+    let pattern = || Filter::set(regex::Regex::new("acme").expect("one"));
+    let mut given = Settings { idle: true, ..Settings::default() };
+    assert!(!settings(&given).1);
+    given.filters.focus = pattern();
+    given.filters.no_kernel = true;
+    let (kept, dropped) = settings(&given);
+    assert!(dropped && kept.filters.focus.value.is_none() && kept.idle && kept.filters.no_kernel);
+    let by_frame = Settings {
+        grouping: Grouping::Frame(regex::Regex::new("acme").expect("one")),
+        ..Settings::default()
+    };
+    assert!(matches!(settings(&by_frame), (Settings { grouping: Grouping::Rules, .. }, true)));
+}
+
+fn name() -> impl Strategy<Value = String> {
+    prop_oneof!["(acme|cart|db)-[0-9]{1,3}", "[0-9]{1,4}", "\\PC{0,12}", "pool-[0-9]-thread-[0-9]"]
+}
+
+proptest! {
+    #[test]
+    fn threads_of_one_group_stay_one_group(one in name(), other in name()) {
+        let redactor = Redactor::new(KEY);
+        let group = |name: &str| by_rules(name, &[]);
+        let [new_one, new_other] = [&one, &other].map(|name| group(&redactor.thread(name)));
+        prop_assert_eq!(group(&one) == group(&other), new_one == new_other, "{} {}", new_one, new_other);
+    }
+
+    /// Of letters that no hash has: others may be there by chance.
+    #[test]
+    fn no_word_is_left(words in prop::collection::vec("[a-z]{0,4}[a-f][a-z]{0,4}|[A-F][a-z]{3,9}|[0-9]{5,9}|[äöü]{3}", 1..6), by in prop::sample::select(vec!["::", ".", "/", " ", "<", "$", "-"])) {
+        let text = words.join(by);
+        let mut redactor = Redactor::new(KEY);
+        let new = redactor.location(&location(&text, &text, FrameKind::Native));
+        let thread = redactor.thread(&format!("~{text}"));
+        for word in &words {
+            for out in [&*new.function, &*new.module, &*thread] {
+                prop_assert!(!out.contains(word.as_str()), "{} in {}", word, out);
+            }
+        }
+        // The same once more is the same.
+        prop_assert_eq!(&Redactor::new(KEY).location(&location(&text, &text, FrameKind::Native)), &new);
+    }
+}
+
+#[test]
+fn a_snapshot_tells_nothing_of_its_program_host_or_user() {
+    let session = Session {
+        version: String::new(),
+        host: "secrethost.acme".into(),
+        kernel: "6".into(),
+        cores_milli: 1000,
+        started: 0,
+        started_unix_ns: 0,
+        interval_ns: 1,
+        max_overhead_percent: None,
+        wanted: Wanted { title: "secretname".into(), waits: true },
+    };
+    let target = Target {
+        pid: 7,
+        start: 1,
+        command: "/opt/secret/app --secretly".into(),
+        runtime: "native",
+        uid: 1000,
+        unit: Some("secret.service".into()),
+        started_unix_ns: 0,
+        ended: None,
+    };
+    let names = [
+        ("secret-1", ThreadKind::Plain),
+        ("(other)", ThreadKind::Plain),
+        ("C2 CompilerThread0", ThreadKind::Internal),
+    ];
+    let parts =
+        Parts { names: names.map(|(name, kind)| (name.into(), kind)).into(), ..Parts::default() };
+    let snapshot = Snapshot {
+        session: session.into(),
+        targets: [target].into(),
+        at: 1,
+        // Of a file that another tool wrote.
+        capture: "pprof of secretive".into(),
+        health: Default::default(),
+        tables: Tables::from_parts(parts).expect("sound"),
+        history: Default::default(),
+        threads: [].into(),
+        notice: Some("secret could not be watched".into()),
+        stopped: false,
+    };
+    assert_eq!(format!("{snapshot:?}").matches("secret").count(), 8);
+    let redacted = Redactor::new(KEY).snapshot(&snapshot);
+    assert!(!format!("{redacted:?}").contains("secret"), "{redacted:?}");
+    assert_eq!(redacted.session.host.matches('.').count(), 1);
+    assert_eq!((redacted.targets[0].pid, redacted.session.wanted.waits), (7, true));
+    let [_, other, internal] = [0, 1, 2].map(|id| redacted.tables.name(NameId(id)).to_string());
+    assert_eq!((&*other, &*internal), ("(other)", "C2 CompilerThread0"));
+    let own = Snapshot {
+        session: Session { version: "1".into(), ..Session::clone(&snapshot.session) }.into(),
+        capture: "bpf".into(),
+        ..snapshot
+    };
+    assert_eq!(&*Redactor::new(KEY).snapshot(&own).capture, "bpf");
+}
