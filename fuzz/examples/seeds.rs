@@ -13,10 +13,10 @@ use libfuzzer_sys as _;
 use sampletop::capture::ring::encode;
 use sampletop::config::Format;
 use sampletop::export;
+use sampletop::model::projection::settings::Settings;
 use sampletop::model::vocabulary::frame::{
     Counters, Event, Look, Losses, RawFrame, RawName, Seen, Syscall, ThreadKey, Tick,
 };
-use sampletop::model::projection::settings::Settings;
 use sampletop::saved;
 use sampletop_fuzz::image::{self, CODE, Function, IMAGE, STACK};
 use sampletop_fuzz::{ALTERNATE, DWARF_SECTIONS, TABLES, piece, sessions, token};

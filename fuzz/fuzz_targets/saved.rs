@@ -5,12 +5,12 @@
 use libfuzzer_sys::fuzz_target;
 use sampletop::config::Format;
 use sampletop::export::{self, diff::Profile};
+use sampletop::model::facts::recorder::Limits;
+use sampletop::model::facts::tables::FrameId;
+use sampletop::model::projection::settings::{Range, Settings};
 use sampletop::model::transform::diff::{Pair, Per};
 use sampletop::model::transform::merge::Merger;
-use sampletop::model::facts::recorder::Limits;
 use sampletop::model::transform::redact::{Key, Redactor};
-use sampletop::model::projection::settings::{Range, Settings};
-use sampletop::model::facts::tables::FrameId;
 use sampletop::model::vocabulary::text::NAME_CAP;
 use sampletop::saved::{self, block};
 use sampletop_fuzz::{Input, assert_clean, within};
