@@ -89,6 +89,8 @@ fn method(frame: &str) -> Option<(String, BTreeSet<&str>)> {
 struct Told {
     all: u64,
     broken: BTreeMap<String, u64>,
+    /// Ends where other code has taken the place of what the stack was in.
+    replaced: u64,
     wrong: BTreeMap<(String, String), u64>,
     met: BTreeSet<String>,
 }
@@ -107,7 +109,9 @@ impl Told {
             }
             told.all += value;
             let broken = frames[0].starts_with('[');
-            if broken {
+            if frames[0] == "[code was replaced]" {
+                told.replaced += value;
+            } else if broken {
                 *told.broken.entry(stack.into()).or_default() += value;
             }
             for (at, frame) in frames.iter().enumerate().skip(if broken { 2 } else { 0 }) {
@@ -176,9 +180,8 @@ fn code_that_comes_and_goes_is_told_apart() {
             record.args(["--no-kernel", "--group", "name", "--metric", "cpu"]);
             let told = Told::read(&output(&mut record));
             assert!(told.all > 100_000, "{what}: {} us", told.all);
-            // A sample is 2 ms. If 0.5 % of walks break, and 0.05 % see code that was replaced
-            // between sample and walk, this fails once in more than a million runs; measured are 0
-            // to 0.3 % and none.
+            // A sample is 2 ms. If 0.5 % of walks break, and 0.05 % name code by what took its
+            // place, this fails once in more than a million runs; measured are 0 to 0.3 % and none.
             let broken: u64 = told.broken.values().sum();
             assert!(
                 broken <= told.all / 50 + 20_000,
@@ -186,6 +189,9 @@ fn code_that_comes_and_goes_is_told_apart() {
                 told.all,
                 told.broken
             );
+            // One of four threads runs classes that live for some ms, often in the place of others.
+            // The first samples of each have no name then: 24 % of the time was measured.
+            assert!(told.replaced <= told.all * 2 / 5, "{what}: {} of {}", told.replaced, told.all);
             let wrong: u64 = told.wrong.values().sum();
             assert!(
                 wrong <= told.all / 1000 + 10_000,
