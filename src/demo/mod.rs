@@ -3,8 +3,7 @@
 //!
 //! | part | threads | what they do |
 //! |---|---|---|
-//! | `mixed` | `mixed-1..3` | functions named for their duration, each half burning CPU, half
-//! asleep |
+//! | `mixed` | `mixed-1..3` | functions named for their duration, half CPU, half asleep |
 //! | `mass` | `mass-1..2` | call a tiny function 100 million times, again and again |
 //! | `pool` | `pool-thread-1..40`, `pool-waker` | wait in epoll, futex, read and sleep; the first two are woken at random |
 //! | `locks` | `locks-1..4` | want the same mutex; `locks-1` holds it too long |

@@ -382,8 +382,8 @@ impl Profile {
 struct Libs {
     /// Entries in the format's order.
     list: Vec<Value>,
-    /// Places in the list. Where there were several builds of a module, nothing says of which a
-    /// frame is: it is a row's, and all builds are one row.
+    /// Indexes into the list. With several builds of a module a frame's build is unknown: the frame
+    /// stands for a row, and a row joins all builds.
     by_module: FxHashMap<Arc<str>, i64>,
 }
 
