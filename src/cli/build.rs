@@ -18,6 +18,7 @@ use crate::model::vocabulary::frame::Ns;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
+/// Default sampling interval.
 const INTERVAL: Duration = Duration::from_millis(10);
 const INTERVALS: Times = Times {
     option: "--interval",
@@ -30,7 +31,9 @@ const MAX_OVERHEAD: f64 = 3.0;
 const WINDOW: Duration = Duration::from_secs(30);
 const WINDOWS: Times =
     Times { option: "--window", least: Duration::from_secs(1), most: DAY, range: "from 1s to 24h" };
+/// Default duration of a recording.
 const DURATION: Duration = Duration::from_secs(10);
+/// Default duration of `demo --once`.
 const DEMO_DURATION: Duration = Duration::from_secs(5);
 const DURATIONS: Times = Times {
     option: "--duration",
@@ -39,7 +42,9 @@ const DURATIONS: Times = Times {
     range: "from 100ms to 24h, or exit",
 };
 
+/// Default interval between reports.
 const EVERY: Duration = Duration::from_secs(15 * 60);
+/// Default interval between reports that are pushed.
 const EVERY_PUSHED: Duration = Duration::from_secs(60);
 const EVERIES: Times = Times {
     option: "--every",
@@ -47,6 +52,7 @@ const EVERIES: Times = Times {
     most: DAY,
     range: "from 1s to 24h, or 0",
 };
+/// Default maximum of lines of a text report by `report`.
 const MAX_LINES: usize = 200;
 
 /// Returns the configuration of a live view that starts with the process picker and all defaults.

@@ -7,6 +7,7 @@ use super::typed::Typed;
 use super::values::{self, STDOUT, shown};
 use crate::config::{self, Push, Secret, Token};
 
+/// Default maximum of bytes in the spool.
 const SPOOL_BYTES: u64 = 64 << 20;
 
 /// The token comes from the environment or a file: all users can read a command line.

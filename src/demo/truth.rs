@@ -127,8 +127,8 @@ pub fn thread_cpu_ns() -> u64 {
 }
 
 /// Returns the CPU time of a thread of this process, 0 if there is none. The clock id of another
-/// thread is made from its tid: complement, three bits left, 4 for "one thread", 2 for "as the
-/// scheduler counts" (Linux, posix-timers.h).
+/// thread is made from its tid (Linux, posix-timers.h): complement, three bits left. The low bits
+/// are 4 for "one thread" and 2 for "as the scheduler counts".
 fn cpu_ns_of(tid: i32) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes one timespec. rustix supports only clocks that have a name.

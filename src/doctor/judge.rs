@@ -253,8 +253,8 @@ fn option(target: Option<&TargetFacts>) -> String {
     target.map_or_else(|| "-p PID".into(), |target| format!("-p {}", target.pid))
 }
 
-/// Returns the setcap line. `None` where the path needs shell quoting or setcap does not fit this
-/// file.
+/// Returns the setcap line. `None` where the path is not absolute, or where the path or the user's
+/// name needs shell quoting.
 fn by_setcap(facts: &Facts) -> Option<String> {
     let program = &facts.own.program;
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._+-".contains(c);

@@ -1,7 +1,7 @@
 //! The format for scripts and tests: schema `sampletop/2`. Fields may be added, never removed or
 //! renamed.
 //!
-//! A call tree is one flat list of nodes, each with the index of its parent: common readers refuse
+//! A call tree is one flat list of nodes, each with the index of its parent. Common readers refuse
 //! JSON that is nested as deep as stacks are. Nesting is at most 6, whatever the profile.
 //!
 //! Times are in the unit of their name's suffix, rounded to three decimals. So a sum may differ

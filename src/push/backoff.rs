@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-/// Pause after the first failure, and maximum pause.
+/// Maximum pause after the first failure; it doubles with each further one.
 pub const FIRST: Duration = Duration::from_secs(1);
+/// Maximum pause after any number of failures.
 pub const MOST: Duration = Duration::from_secs(300);
 /// Maximum pause that a server may request.
 pub const ASKED_MOST: Duration = Duration::from_secs(3600);

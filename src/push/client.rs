@@ -28,11 +28,13 @@ pub enum Answer {
     Failed(String),
 }
 
+/// Maximum time to connect.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// Maximum idle time of a connection that is reused; the server may have closed an older one.
 const IDLE_MOST: Duration = Duration::from_secs(5);
-/// Maximum bytes of an answer, and of a token.
+/// Maximum bytes of an answer.
 const ANSWER_MAX: u64 = 4 << 10;
+/// Maximum bytes of a token.
 const TOKEN_MAX: u64 = 16 << 10;
 /// Maximum characters of an answer's text that are reported.
 const TOLD_MAX: usize = 200;

@@ -13,9 +13,9 @@ use crate::process::list::{Proc, lineage};
 use crate::process::select::{Processes, Select};
 use crate::process::target::{AttachError, Target, command_of};
 
-/// Interval between two searches for new processes: matches of a name or a group. Children, which
-/// may be short-lived, have a shorter one.
+/// Interval between two searches for processes that match a name or a group.
 const EVERY: Duration = Duration::from_millis(500);
+/// Interval between two searches for children, which may be short-lived.
 const CHILDREN_EVERY: Duration = Duration::from_millis(250);
 /// Pause after a search, in multiples of the search's duration, so that it costs at most a
 /// hundredth of a core. The pause is at most [`EVERY_AT_LEAST`], even where that costs more.

@@ -1,9 +1,9 @@
 //! Returns freed memory to the kernel.
 //!
 //! The reducer, the projector and the view each free chunks that another of them allocated. So the
-//! C library's arenas are full of free pages: half of the resident memory after 30 minutes of a
-//! target that starts 60 threads a second. By itself the C library returns the end of an arena,
-//! never its middle.
+//! C library's arenas are full of free pages. They were half of the resident memory after 30
+//! minutes of a target that starts 60 threads a second. By itself the C library returns the end of
+//! an arena, never its middle.
 
 #![expect(unsafe_code, reason = "tells the C library to give memory back")]
 

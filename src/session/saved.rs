@@ -132,7 +132,7 @@ pub fn merge(
 }
 
 /// Writes what changed from one profile to the other, under the default settings and the `given`
-/// ones: the two may have been saved with different settings.
+/// ones. The settings saved with the two are ignored, since they may differ.
 pub fn diff(
     config: &Config,
     before: &Path,

@@ -1,7 +1,7 @@
-//! Decides when to draw: at once after a key, at most twice a second for new numbers alone, more
-//! often while the first rows and their names arrive.
+//! Decides when to draw: at once after a key, at most twice a second for new numbers alone. The
+//! first rows and their names are drawn more often.
 //!
-//! A held key requests 30 drawings a second. Over a link of 10 KB/s they would pile up: the view
+//! A held key requests 30 drawings a second. Over a link of 10 KB/s they would pile up. The view
 //! went on moving for 13 s after 3 s of a held `m` (80x24, 1.8 KB each). So the written bytes are
 //! counted. Once more than [`AHEAD`] may be in flight, drawings after keys are spaced.
 
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Minimum time between two drawings for new numbers alone.
 pub const DATA_EVERY: Duration = Duration::from_millis(500);
 
-/// The same during the first seconds after the first numbers.
+/// The same during [`FIRST`], the time after the first numbers.
 const FIRST_EVERY: Duration = Duration::from_millis(100);
 const FIRST: Duration = Duration::from_secs(1);
 

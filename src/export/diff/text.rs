@@ -12,6 +12,7 @@ use crate::model::projection::settings::{Metric, Range, Settings};
 use crate::model::transform::diff::{Change, FunctionDiff, GroupDiff, Pair, Per};
 use crate::model::vocabulary::state::State;
 
+/// Maximum rows of the table of functions.
 const TOP: usize = 30;
 /// Maximum names listed that only one profile has.
 const NAMES: usize = 8;

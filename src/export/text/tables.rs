@@ -11,7 +11,9 @@ use crate::model::projection::project::{Group, Method, Node, is_of};
 use crate::model::projection::settings::Metric;
 use crate::model::vocabulary::state::State;
 
+/// Maximum rows of the table of functions.
 const TOP: usize = 20;
+/// Maximum rows of the table of waits.
 const WAITS: usize = 10;
 
 /// Writes wall time by state, whatever the metric.

@@ -1,6 +1,6 @@
 //! The call tree, per group of threads.
 //!
-//! Lines are collapsed as in the view, and indented only where the tree forks: an only child stands
+//! Lines are collapsed as in the view, and indented only where the tree forks. An only child stands
 //! below its caller with a `>` before it. The walk is iterative, since a target may recurse to any
 //! depth.
 
