@@ -86,7 +86,7 @@ pub struct AppState {
     pub(crate) ptrace_helps: bool,
     /// The window to restore after cumulative counts, ns.
     pub(crate) window: Ns,
-    /// The range before the key `0`, and the mark that `0` set.
+    /// The range to restore when the key `0` is pressed again; `None` while `0` is not in effect.
     pub(crate) before_mark: Option<Range>,
 }
 

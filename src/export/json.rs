@@ -81,7 +81,7 @@ pub(super) fn write_nodes(
     Ok(written)
 }
 
-/// Returns the location that stands for stacks whose frames `--hide` removed.
+/// Returns the location that stands for stacks of which `--hide` removed every frame.
 pub(super) fn frameless() -> Location {
     Location {
         function: FRAMELESS.into(),

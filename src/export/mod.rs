@@ -72,7 +72,8 @@ pub fn write(
 /// The program's name and version, for formats that have a place for it.
 const PROGRAM: &str = concat!("sampletop ", env!("CARGO_PKG_VERSION"));
 
-/// Stands for stacks whose frames the hide filter removed: their time is shown, so it needs a row.
+/// Stands for stacks of which the hide filter removed every frame: their time is shown, so it needs
+/// a row.
 const FRAMELESS: &str = "[every frame hidden]";
 
 /// Returns the last part of a path.

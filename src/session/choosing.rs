@@ -15,7 +15,7 @@ use crate::process::target::{AttachError, Target, command_of};
 
 /// Interval between two searches for processes that match a name or a group.
 const EVERY: Duration = Duration::from_millis(500);
-/// Interval between two searches for children, which may be short-lived.
+/// The same where children are watched too, which may be short-lived.
 const CHILDREN_EVERY: Duration = Duration::from_millis(250);
 /// Pause after a search, in multiples of the search's duration, so that it costs at most a
 /// hundredth of a core. The pause is at most [`EVERY_AT_LEAST`], even where that costs more.
@@ -26,8 +26,8 @@ const EVERY_AT_LEAST: Duration = Duration::from_secs(1);
 const REMEMBERED: usize = 1_000;
 /// Maximum reasons for not watching processes that are listed one by one.
 const REASONS: usize = 3;
-/// The first searches after a process appears that reread its command line each time; later ones do
-/// so once in this many. An exec changes it.
+/// Number of searches after a process appears that each reread its command line. Later only one in
+/// this many does. An exec changes it.
 const YOUNG: u32 = 20;
 
 /// Searches for processes.
