@@ -1,9 +1,9 @@
-//! The command line: clap's definitions, and every check that needs no look at the system beyond
-//! this terminal.
+//! The command line: clap's definitions, and every check that needs nothing of the system but this
+//! terminal.
 //!
 //! ```text
 //! cli/options  the subcommands, their options, the help
-//! cli/typed    what was typed, in one shape for all subcommands
+//! cli/typed    the typed options, in one shape for all subcommands
 //! cli/values   one text -> one value, or a sentence that names the option
 //! cli/build    which options go together -> Config
 //! cli/push     where a report is sent
@@ -26,20 +26,20 @@ use clap::FromArgMatches;
 use crate::config::{self, Config, Mode, WORKLOAD_ARGUMENT};
 use options::{CommandLine, Sub};
 
-/// The command line asks for no run: help, the version, a completion script, the manual, or a usage
-/// error.
+/// Why the command line starts no run: help, the version, a completion script, the manual, or a
+/// usage error.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CliExit {
     /// 0 or 2.
     pub code: i32,
     /// What to print, with its line end.
     pub message: String,
-    /// stdout (what was asked for); else stderr.
+    /// Print to stdout (requested output); otherwise to stderr.
     pub to_stdout: bool,
 }
 
 impl CliExit {
-    /// A usage error; `sentence` has no line end.
+    /// Returns a usage error; `sentence` has no line end.
     fn usage(sentence: impl AsRef<str>) -> CliExit {
         CliExit {
             code: 2,
@@ -48,21 +48,21 @@ impl CliExit {
         }
     }
 
-    /// What was asked for; `text` has its line end.
+    /// Returns requested output for stdout; `text` has its line end.
     fn printed(text: String) -> CliExit {
         CliExit { code: 0, message: text, to_stdout: true }
     }
 }
 
-/// What of the surroundings decides beside the arguments.
+/// The facts besides the arguments that decide the configuration.
 #[derive(Clone, Debug, Default)]
 struct Surroundings {
     stdout_is_terminal: bool,
-    /// `NO_COLOR` is set to anything but nothing (no-color.org).
+    /// `NO_COLOR` is set and not empty (no-color.org).
     no_color: bool,
     /// `TERM` is `dumb`.
     dumb: bool,
-    /// The locale's characters are not UTF-8.
+    /// The locale's character set is not UTF-8.
     not_utf8: bool,
     /// `SAMPLETOP_REDACT_KEY`.
     redact_key: Option<Vec<u8>>,
@@ -70,7 +70,7 @@ struct Surroundings {
     push_token: Option<Vec<u8>>,
 }
 
-/// `args` as the kernel gave them, the program's own name first.
+/// Parses `args` as the kernel passed them, the program's own name first.
 pub fn parse(args: impl Iterator<Item = OsString>) -> Result<Config, CliExit> {
     let surroundings = Surroundings {
         stdout_is_terminal: std::io::stdout().is_terminal(),
@@ -83,9 +83,9 @@ pub fn parse(args: impl Iterator<Item = OsString>) -> Result<Config, CliExit> {
     parse_in(args, &surroundings)
 }
 
-/// What the locale says of the terminal's characters: the first of its variables that is set
-/// decides. Where none is, as in most containers, nothing was said, and nearly all terminals know
-/// UTF-8.
+/// Returns whether the locale says that the terminal's characters are not UTF-8. The first of its
+/// variables that is set decides. Where none is set, as in most containers, UTF-8 is assumed:
+/// nearly all terminals support it.
 fn is_not_utf8(variable: impl Fn(&str) -> Option<OsString>) -> bool {
     let set = |name: &&str| variable(name).filter(|value| !value.is_empty());
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(set);
@@ -124,7 +124,7 @@ fn parse_in(
     build::config(typed, surroundings)
 }
 
-/// The completion script of a shell.
+/// Prints the completion script of a shell.
 fn completions(shell: Option<&str>) -> CliExit {
     const SHELLS: &str = "bash, elvish, fish, powershell, zsh";
     let Some(shell) = shell else {
@@ -138,7 +138,7 @@ fn completions(shell: Option<&str>) -> CliExit {
     CliExit::printed(String::from_utf8_lossy(&script).into_owned())
 }
 
-/// The manual page, in roff: the program, then each subcommand.
+/// Prints the manual page in roff: the program, then each subcommand.
 fn manual() -> CliExit {
     CliExit::printed(options::manual())
 }

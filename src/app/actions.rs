@@ -1,4 +1,4 @@
-//! What each action does.
+//! Implements each action.
 
 use super::event::{Effect, Severity};
 use super::filters::Dialog;
@@ -20,7 +20,7 @@ impl AppState {
             Place::Picker => self.picker_rows(),
             Place::Tree | Place::Methods => rows,
         };
-        // One row of the page before stays on the screen.
+        // One row of the previous page stays on the screen.
         let page = page.saturating_sub(1).max(1);
         match action {
             Action::Up => self.step(Step::Up(1)),
@@ -164,7 +164,8 @@ impl AppState {
         if !self.frozen || self.is_behind() {
             self.project();
         } else {
-            // Newer facts that are being read must not take the place of the frozen ones.
+            // Discards pending projections of newer facts, so that they do not replace the frozen
+            // ones.
             self.ask_nothing();
         }
     }
@@ -208,7 +209,7 @@ impl AppState {
             Grouping::Name => Grouping::Thread,
             Grouping::Thread => Grouping::Process,
             Grouping::Process => Grouping::None,
-            // The pattern of the command line is not lost on the way round.
+            // Cycling through the groupings keeps the pattern of the command line.
             Grouping::None => match &self.config.settings.grouping {
                 Grouping::Frame(pattern) => Grouping::Frame(pattern.clone()),
                 _ => Grouping::Rules,
@@ -220,7 +221,7 @@ impl AppState {
         self.project();
     }
 
-    /// Adds the row's function to those whose waits are idle, or takes it out again.
+    /// Adds the row's function to those whose waits are idle, or removes it.
     fn idle_here(&mut self) {
         let Some(location) = self.view.selected_location().cloned() else {
             self.say("select a call first: idle is what a function waits for, not a group");
@@ -373,7 +374,7 @@ impl AppState {
     }
 }
 
-/// The next of all, round and round.
+/// Returns the value after `now`, the first after the last.
 fn next<T: Copy + PartialEq>(all: &[T], now: T) -> T {
     let at = all.iter().position(|x| *x == now).unwrap_or(0);
     all[(at + 1) % all.len()]

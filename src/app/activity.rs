@@ -1,4 +1,4 @@
-//! How many threads were active in each second of the last ten minutes: the history line.
+//! Active threads in each second of the last ten minutes, for the history line.
 
 use std::collections::VecDeque;
 
@@ -7,21 +7,21 @@ use crate::model::projection::settings::Range;
 use crate::model::vocabulary::frame::{Ns, SECOND};
 use crate::model::vocabulary::state::State;
 
-/// Seconds that are remembered: as far back as history has buckets of one second.
+/// Seconds remembered: history has buckets of one second for this range.
 pub const SECONDS: usize = 600;
 
-/// Seconds that are kept: the oldest bar on the screen begins before the oldest of [`SECONDS`].
+/// Seconds stored: the oldest bar on the screen begins before the oldest of [`SECONDS`].
 const KEPT: usize = 2 * SECONDS;
 
 /// One figure per whole second of the session.
 #[derive(Clone, Debug, Default)]
 pub struct Activity {
-    /// Threads that were active on average, oldest first; the last is of the second before
+    /// Average active threads per second, oldest first; the last is of the second before
     /// [`Activity::till`].
     threads: VecDeque<f32>,
-    /// The highest figure of the session up to and with each of them.
+    /// The session's maximum up to and including each second.
     peaks: VecDeque<f32>,
-    /// Seconds of the session that have been read.
+    /// Seconds of the session read so far.
     read: u64,
     started: Ns,
     peak: f32,
@@ -37,7 +37,8 @@ impl Activity {
         let ended = snapshot.at.saturating_sub(started) / SECOND;
         let from = ended.saturating_sub(SECONDS as u64);
         if self.read < from {
-            // Too long since the last reading: what is remembered would stand at other seconds.
+            // Too much time passed since the last reading: the stored figures would stand at wrong
+            // seconds.
             self.read = from;
             self.threads.clear();
             self.peaks.clear();
@@ -61,27 +62,28 @@ impl Activity {
         }
     }
 
-    /// End of the newest second.
+    /// Returns the end of the newest second.
     fn till(&self) -> Ns {
         self.started + self.read * SECOND
     }
 
-    /// The second of the session that `at` is in.
+    /// Returns the second of the session that contains `at`.
     pub fn second(&self, at: Ns) -> u64 {
         at.saturating_sub(self.started) / SECOND
     }
 
-    /// The first second that begins at `at` or later.
+    /// Returns the first second that begins at `at` or later.
     pub fn second_from(&self, at: Ns) -> u64 {
         at.saturating_sub(self.started).div_ceil(SECOND)
     }
 
-    /// Whole seconds of the session up to `at` that were read.
+    /// Returns the whole seconds of the session up to `at` that were read.
     pub fn seconds(&self, at: Ns) -> u64 {
         self.second(at).min(self.read)
     }
 
-    /// The highest of the seconds `from..till` of the session; `None` if none of them is known.
+    /// Returns the maximum of the seconds `from..till` of the session; `None` if none of them is
+    /// known.
     pub fn highest(&self, from: u64, till: u64) -> Option<f32> {
         let first = self.read - self.threads.len() as u64;
         let (from, till) = (from.max(first), till.min(self.read));
@@ -91,9 +93,9 @@ impl Activity {
         })
     }
 
-    /// What a full bar stands for in a line that ends before the second `till`: 1, 2, 5, 10, ...
-    /// threads. It never shrinks, so that bars of the past keep their height until a higher one
-    /// comes.
+    /// Returns the threads that a full bar stands for in a line that ends before the second `till`:
+    /// 1, 2, 5, 10, ... The scale never shrinks, so past bars keep their height until a higher one
+    /// appears.
     pub fn scale(&self, till: u64) -> f32 {
         let first = self.read - self.threads.len() as u64;
         let peak = till
@@ -102,7 +104,7 @@ impl Activity {
             .copied()
             .unwrap_or(0.0);
         let mut unit = 1.0;
-        // A thread more than fits into 32 bits cannot be.
+        // A bound for the loop: more threads than fit into 32 bits are impossible.
         while unit < 1e10 {
             if let Some(step) = [1.0, 2.0, 5.0].into_iter().find(|step| peak <= step * unit) {
                 return step * unit;
@@ -113,7 +115,7 @@ impl Activity {
     }
 }
 
-/// Working, or kept from it; not waiting for work.
+/// Returns whether a thread works or is prevented from working, as opposed to waiting for work.
 fn is_active(state: State) -> bool {
     match state {
         State::Run | State::Rdy | State::Lock | State::Io | State::Disk => true,

@@ -1,4 +1,4 @@
-//! What goes into the logic and what comes out of it.
+//! The inputs and outputs of the app's logic.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,25 +11,25 @@ use crate::model::projection::project::{Projection, Projector};
 use crate::model::projection::settings::Settings;
 use crate::model::projection::waits::{Answer, Asked};
 
-/// How the view starts.
+/// The view's configuration at the start.
 #[derive(Clone, Debug)]
 pub struct AppConfig {
-    /// What is shown at first.
+    /// The initial display settings.
     pub settings: Settings,
-    /// The sampling interval asked for.
+    /// The requested sampling interval.
     pub interval: Duration,
     pub screen: Screen,
-    /// Write nothing to disk: `x` says so instead of exporting.
+    /// Write nothing to disk: `x` reports that instead of exporting.
     pub secure: bool,
     /// sampletop's version, for the help page.
     pub version: String,
-    /// No target was given: begin with the list of processes.
+    /// No target was given: start with the process picker.
     pub pick: bool,
-    /// There is no process to look at yet: what is waited for, in words.
+    /// No process to watch exists yet: what is awaited, in words.
     pub waits_for: Option<String>,
-    /// The target is a COMMAND that sampletop started: `q` asks what becomes of it.
+    /// The target is a COMMAND that sampletop started: `q` asks whether to end it.
     pub ask_on_quit: bool,
-    /// A saved profile is shown: there is nothing to sample, and no process to ask.
+    /// A saved profile is shown: there is nothing to sample and no process to query.
     pub saved: bool,
 }
 
@@ -58,39 +58,39 @@ pub enum Input {
         width: u16,
         height: u16,
     },
-    /// A newer view of the facts.
+    /// A newer snapshot of the facts.
     Snapshot(Arc<Snapshot>),
-    /// An [`Effect::Project`] was carried out.
+    /// The result of an [`Effect::Project`].
     Projected(Box<Projected>),
-    /// What was found of an [`Effect::LookAtWaits`], all of it; threads that have moved since are
+    /// The complete result of an [`Effect::LookAtWaits`]; threads that have moved since are
     /// missing.
     Waits(Vec<Answer>),
-    /// The processes that can be picked; an answer to [`Effect::Refresh`].
+    /// The processes that can be picked; the result of [`Effect::Refresh`].
     Processes(Vec<ProcessRow>),
-    /// Attaching to the picked process failed: one sentence. The list comes back.
+    /// Attaching to the picked process failed: one sentence. The picker returns.
     AttachFailed(String),
-    /// The way `ptrace` would show more than the way in force (or no longer would).
+    /// The ptrace backend would show more than the present one (or no longer would).
     PtraceHelps(bool),
     /// One sentence for the status line.
     Notice(String, Severity),
-    /// An [`Effect::Export`] ended: the files, which differ in their extension alone, or one
+    /// An [`Effect::Export`] ended: the files, which differ only in their extensions, or one
     /// sentence.
     Exported(Result<Vec<PathBuf>, String>),
 }
 
-/// A key is drawn with what it asks for if that is read so fast; else at once, with what was there
-/// before.
+/// A key is drawn with its result if that is ready within this time; otherwise at once, with the
+/// former content.
 pub const READ_WITHIN: Duration = Duration::from_millis(10);
 
-/// To project a snapshot: what a newer one asks for replaces what an older one asked for.
+/// A request to project a snapshot; a newer request replaces an older one.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Which of the user's settings it is about; an answer to other settings than the newest is not
-    /// shown.
+    /// The version of the user's settings. The result is discarded if the settings have changed
+    /// since.
     pub number: u64,
     pub snapshot: Arc<Snapshot>,
     pub settings: Settings,
-    /// A key asks: now. Else newer facts ask, and may wait.
+    /// A key caused the request, so it is answered at once. Requests for newer facts may wait.
     pub urgent: bool,
 }
 
@@ -121,39 +121,39 @@ pub struct ProcessRow {
     pub user: String,
     pub command: String,
     pub threads: u32,
-    /// Percent of one core, lately; `None` before a second look.
+    /// Recent CPU use, percent of one core; `None` before the second reading.
     pub cpu_percent: Option<f64>,
     pub runtime: &'static str,
 }
 
-/// What the session shall do.
+/// A task for the session.
 #[derive(Clone, Debug)]
 pub enum Effect {
-    /// Leave; `end_child` is true where the user asked that the COMMAND ends too.
+    /// Quit; `end_child` is true where the user chose to end the COMMAND too.
     Quit {
         end_child: bool,
     },
-    /// Write this as text, and to be opened again, to `sampletop-HOST-PID-UTC.txt` and
-    /// `.sampletop`, then send [`Input::Exported`].
+    /// Export the snapshot to `sampletop-HOST-PID-UTC.txt` (text) and `.sampletop` (to open again),
+    /// then send [`Input::Exported`].
     Export {
         snapshot: Arc<Snapshot>,
         settings: Box<Settings>,
     },
-    /// Read the facts, see [`Request::answer`], and send what comes of it. It may take a while, and
-    /// may be left out where a newer request follows.
+    /// Project the facts, see [`Request::answer`], and send the result. It may take a while, and
+    /// may be skipped where a newer request follows.
     Project(Box<Request>),
-    /// Find out what these threads wait for, then send [`Input::Waits`]. May be left out where
-    /// another one follows.
+    /// Find out what these threads wait for, then send [`Input::Waits`]. May be skipped where
+    /// another request follows.
     LookAtWaits(Vec<Asked>),
     SetInterval(Duration),
     PauseSampling(bool),
-    /// Switch to the way `ptrace`.
+    /// Switch to the ptrace backend.
     UsePtrace,
     /// Give the terminal back and stop until continued (Ctrl-Z).
     Suspend,
     /// Draw every cell again.
     Redraw,
-    /// Put this on the clipboard of the terminal (OSC 52).
+    /// Copy this to the terminal's clipboard (OSC 52).
     Copy(String),
     /// Watch this process; snapshots or [`Input::AttachFailed`] follow.
     Attach(u32),

@@ -1,5 +1,5 @@
-//! What is known of the selected row beyond its figures: what its threads wait for now, its longest
-//! wait, how sure it is.
+//! Facts about the selected row beyond its figures: what its threads wait for now, its longest
+//! wait, its confidence bounds.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -24,23 +24,23 @@ pub struct Explanation {
     pub confidence: Confidence,
 }
 
-/// What threads do in the row at this moment.
+/// What the row's threads do at this moment.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Now {
-    /// One of them: of those that wait the one that has waited longest.
+    /// A representative thread: the one that has waited longest, if any waits.
     pub thread: Arc<str>,
     pub state: State,
     pub since_ns: Ns,
-    /// All of them.
+    /// All threads in the row now.
     pub count: usize,
     /// What they wait for (`recv fd 37 -> 10.0.3.9:5432`) and how many do, the most frequent first;
     /// then the states of the others.
     pub doing: Vec<(usize, String)>,
-    /// Whether `doing` is one call, of all of them.
+    /// Whether `doing` is a single call that all threads make.
     pub one_call: bool,
 }
 
-/// About the row under the cursor.
+/// Explains the row under the cursor.
 pub fn explain(view: &View) -> Option<Explanation> {
     let snapshot = view.snapshot.as_ref()?;
     let totals = view.selected_totals()?;
@@ -80,7 +80,7 @@ fn now(view: &View, snapshot: &Snapshot) -> Option<Now> {
             None => describe(&asked, &Facts::default()),
         });
         match call {
-            // What is no lock has an address, too, that tells nobody anything.
+            // A futex that is no lock also has an address, which is of no use to the user.
             Some(call) if call.what == "futex" => {
                 calls.push(WaitsFor { object: String::new(), ..call })
             }
@@ -101,7 +101,8 @@ fn now(view: &View, snapshot: &Snapshot) -> Option<Now> {
     })
 }
 
-/// Threads that are in the selected row at this moment; in the tree only those of its group.
+/// Returns the threads that are in the selected row at this moment; in the tree only those of its
+/// group.
 fn inside<'a>(view: &View, snapshot: &'a Snapshot) -> Vec<&'a ThreadNow> {
     let row = view.selected_row().filter(|_| !view.methods_on);
     let group: Option<HashSet<ThreadKey>> = row.map(|row| {
@@ -111,7 +112,7 @@ fn inside<'a>(view: &View, snapshot: &'a Snapshot) -> Vec<&'a ThreadNow> {
     if location.is_none() && group.is_none() {
         return Vec::new();
     }
-    // Many threads have frames in common.
+    // Many threads share frames.
     let mut known: HashMap<FrameId, bool> = HashMap::new();
     let mut is_in = |thread: &ThreadNow, location: &Location| {
         snapshot.tables.frames_innermost_first(thread.stack).any(|frame| {
@@ -135,11 +136,11 @@ fn inside<'a>(view: &View, snapshot: &'a Snapshot) -> Vec<&'a ThreadNow> {
     snapshot.threads.iter().filter(&mut is_shown).collect()
 }
 
-/// So many threads of a row are asked about: some 5 ms of CPU time a second. Of the others their
-/// calls are known.
+/// Maximum threads of a row that are queried: about 5 ms of CPU time a second. For the others only
+/// their calls are known.
 const ASKED: usize = 100;
 
-/// The waits of the selected row, the longest first.
+/// Returns the waits of the selected row to query, the longest first.
 pub fn asked(view: &View) -> Vec<Asked> {
     let Some(snapshot) = view.snapshot.as_ref() else { return Vec::new() };
     let mut inside = inside(view, snapshot);

@@ -15,7 +15,7 @@ pub enum Field {
     /// A switch, without a text.
     NoKernel,
     Threads,
-    /// A switch, too.
+    /// A switch as well.
     SkipDaemon,
     MinPercent,
 }
@@ -32,7 +32,7 @@ impl Field {
         Field::MinPercent,
     ];
 
-    /// Without a text.
+    /// Returns whether the field has no text.
     pub fn is_switch(self) -> bool {
         matches!(self, Field::NoKernel | Field::SkipDaemon)
     }
@@ -65,7 +65,7 @@ impl Field {
         }
     }
 
-    /// The field's text, and whether it is on.
+    /// Returns the field's text, and whether it is on.
     pub fn read(self, filters: &Filters) -> (String, bool) {
         let regex = |f: &Filter<Regex>| {
             (f.value.as_ref().map(|r| r.as_str().to_string()).unwrap_or_default(), f.on)
@@ -88,7 +88,7 @@ impl Field {
         }
     }
 
-    /// Takes a new text and switches the field on; an empty text takes the filter away.
+    /// Sets a new text and switches the field on; an empty text removes the filter.
     fn write(self, filters: &mut Filters, text: &str) -> Result<(), String> {
         let regex = |f: &mut Filter<Regex>| {
             *f = if text.is_empty() { Filter::default() } else { Filter::set(pattern(text)?) };
@@ -141,17 +141,17 @@ impl Field {
     }
 }
 
-/// The dialog while it is open; the filters themselves stay in the settings.
+/// The open dialog; the filters themselves stay in the settings.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Dialog {
     /// Index into [`Field::ALL`].
     pub at: usize,
-    /// The field's text while it is being changed.
+    /// The field's text while it is edited.
     pub edit: Option<LineEdit>,
     pub error: Option<String>,
 }
 
-/// What a key did.
+/// The effect of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     Stay,
@@ -165,7 +165,7 @@ impl Dialog {
         Field::ALL[self.at]
     }
 
-    /// The keys of the dialog, for its last line.
+    /// Returns the dialog's keys, for its last line.
     pub fn help(&self) -> &'static str {
         match self.edit {
             Some(_) => "Enter take   Esc cancel",

@@ -1,17 +1,17 @@
-//! The help page: the keys, from the one table, and how a row is read.
+//! The help page: the keys, from the one table, and how to read a row.
 
 use super::keymap::TABLE;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Line {
     Heading(String),
-    /// Keys or a word (none on a line that goes on), and what it means.
+    /// Keys or a word (empty on a continuation line), and the meaning.
     Entry(String, String),
     Text(String),
     Empty,
 }
 
-/// What the columns and words of the screen mean.
+/// The meaning of the screen's columns and words.
 const LEGEND: &[(&str, &str)] = &[
     ("TOTAL%", "time of this call and everything it calls; 100 % is all that is shown"),
     ("SELF%", "time in the call itself"),
@@ -31,12 +31,12 @@ const LEGEND: &[(&str, &str)] = &[
     ("stopped", "stopped by a signal or a debugger"),
 ];
 
-/// Cells for the keys on a screen of this width.
+/// Returns the cells for the keys on a screen of this width.
 pub fn key_cells(width: u16) -> usize {
     if width >= 60 { 20 } else { 14 }
 }
 
-/// The whole page, wrapped to the width of the screen.
+/// Returns the whole page, wrapped to the screen's width.
 pub fn lines(version: &str, width: u16) -> Vec<Line> {
     let mut lines = vec![
         Line::Heading(format!("sampletop {version}")),
@@ -69,7 +69,7 @@ pub fn lines(version: &str, width: u16) -> Vec<Line> {
     lines
 }
 
-/// Breaks ASCII text between words.
+/// Wraps ASCII text between words.
 fn wrap(text: &str, cells: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {

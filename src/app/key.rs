@@ -1,4 +1,4 @@
-//! Keys and mouse events as the logic knows them; no terminal library here.
+//! Keys and mouse events as the app's logic knows them, independent of any terminal library.
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ pub enum Key {
 }
 
 impl fmt::Display for Key {
-    /// As help and the documents name it.
+    /// Writes the key's name as in help and the documents.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Key::Char(' ') => f.write_str("Space"),
@@ -56,7 +56,7 @@ impl fmt::Display for Key {
     }
 }
 
-/// What the mouse did, in cells from the top left (only with `--mouse`).
+/// A mouse event, in cells from the top left (only with `--mouse`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mouse {
     pub kind: MouseKind,

@@ -55,7 +55,7 @@ pub enum Action {
     Interrupt,
 }
 
-/// Where a key is valid. Prompts and dialogs take every key for themselves; help says so.
+/// Where a key is valid. Prompts and dialogs take every key themselves, as help says.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Place {
     Tree,
@@ -74,7 +74,7 @@ pub struct Binding {
     pub keys: &'static [Key],
     pub action: Action,
     pub places: &'static [Place],
-    /// Heading it stands under in help.
+    /// The heading in help.
     pub section: &'static str,
     /// One line, for help and docs/guide/keys.md.
     pub doc: &'static str,
@@ -84,7 +84,7 @@ pub struct Binding {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Hint {
-    /// Lower comes first and is kept longest on a narrow screen.
+    /// Priority: lower comes first and is kept longest on a narrow screen.
     pub order: u8,
     pub word: &'static str,
 }
@@ -120,14 +120,14 @@ impl Binding {
         self.places.contains(&place)
     }
 
-    /// The keys that do it at `place`. In the list of processes characters are text.
+    /// Returns the keys of this binding at `place`. In the process picker, characters are text.
     fn keys_at(&self, place: Place) -> impl Iterator<Item = Key> {
         let valid = self.is_valid(place);
         let is_text = move |key: &Key| place == Place::Picker && matches!(key, Key::Char(_));
         self.keys.iter().copied().filter(move |key| valid && !is_text(key))
     }
 
-    /// `up k`, `Space`.
+    /// Formats the keys: `up k`, `Space`.
     pub fn keys_text(&self) -> String {
         self.keys.iter().map(Key::to_string).collect::<Vec<_>>().join(" ")
     }
@@ -135,7 +135,7 @@ impl Binding {
 
 use Key::{Char, Ctrl};
 
-/// Every key there is.
+/// All keys.
 #[rustfmt::skip] // one line per key
 pub const TABLE: &[Binding] = &[
     bind(&[Key::Up, Char('k')], Action::Up, LISTS, MOVE, "one row up"),
@@ -186,19 +186,19 @@ pub const TABLE: &[Binding] = &[
     bind(&[Ctrl('c')], Action::Interrupt, LISTS, PROGRAM, "leave a prompt, else quit").hint(12, "quit"),
 ];
 
-/// What `key` does at `place`.
+/// Returns the action of `key` at `place`.
 pub fn action(key: Key, place: Place) -> Option<Action> {
     TABLE.iter().find(|b| b.keys_at(place).any(|k| k == key)).map(|b| b.action)
 }
 
-/// The footer's hints at `place`, most useful first: the first key and a word.
+/// Returns the footer's hints at `place`, most useful first: the first key and a word.
 pub fn hints(place: Place) -> Vec<(Key, &'static str)> {
     let mut hints: Vec<_> = TABLE
         .iter()
         .filter_map(|b| b.hint.zip(b.keys_at(place).next()).map(|(h, key)| (h.order, key, h.word)))
         .collect();
     hints.sort_by_key(|(order, ..)| *order);
-    // Two keys do one thing: the first says it.
+    // Where two keys have the same action, only the first is hinted.
     let mut said = Vec::new();
     hints.retain(|(.., word)| {
         !said.contains(word) && {
@@ -209,7 +209,7 @@ pub fn hints(place: Place) -> Vec<(Key, &'static str)> {
     hints.into_iter().map(|(_, key, word)| (key, word)).collect()
 }
 
-/// The table of docs/guide/keys.md.
+/// Returns the table of docs/guide/keys.md.
 pub fn markdown() -> String {
     let mut text = String::from("| key | what it does |\n|---|---|\n");
     for binding in TABLE {
@@ -252,13 +252,13 @@ mod tests {
         }
     }
 
-    /// Letters that a torn arrow key leaves behind (`Esc [ D`, too late to be joined).
+    /// Letters that a split arrow key leaves behind (`Esc [ D`, too late to be joined).
     #[test]
     fn torn_arrow_keys_change_and_lose_nothing() {
         for place in Place::ALL {
             for c in "[OABCDFH".chars() {
                 let action = action(Char(c), place);
-                // CollapseAll moves only: pressed again it restores what was open
+                // CollapseAll changes only the view: pressed again it restores what was open
                 // (tests/screens.rs).
                 assert!(
                     matches!(action, None | Some(Action::CollapseAll)),

@@ -6,13 +6,12 @@
 pub struct Layout {
     pub width: u16,
     pub height: u16,
-    /// 0..=4 lines; what goes first on a low screen is the history, then the measurement, then the
-    /// target.
+    /// 0..=4 lines. A low screen drops the history first, then the measurement, then the target.
     pub header: u16,
     pub titles: u16,
     pub rows: u16,
     pub explain: u16,
-    /// What is filtered and how much it hides; only while a filter is on.
+    /// The active filters and how much they hide; only while a filter is on.
     pub filters: u16,
     pub footer: u16,
 }
@@ -34,7 +33,7 @@ impl Layout {
         Layout { width, height, header, titles, rows, explain, filters, footer }
     }
 
-    /// The line the first row is on.
+    /// Returns the line of the first row.
     pub fn rows_from(&self) -> u16 {
         self.header + self.titles
     }

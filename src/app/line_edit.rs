@@ -4,10 +4,10 @@ use unicode_segmentation::UnicodeSegmentation;
 
 use super::key::Key;
 
-/// The longest text that can be typed, in characters as the reader sees them.
+/// Maximum length of the text, in characters as the reader sees them.
 const LONGEST: usize = 500;
 
-/// Text and cursor; what counts as a character is a grapheme cluster.
+/// Text and cursor; a character is a grapheme cluster.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LineEdit {
     text: String,
@@ -19,18 +19,18 @@ pub struct LineEdit {
 }
 
 impl LineEdit {
-    /// The cursor stands at the end.
+    /// Creates an edit with the cursor at the end.
     pub fn new(text: impl Into<String>) -> LineEdit {
         let text = text.into();
         LineEdit { cursor: text.len(), text, proposed: false }
     }
 
-    /// As [`LineEdit::new`], but the first character typed replaces the text.
+    /// Does the same as [`LineEdit::new`], but the first character typed replaces the text.
     pub fn proposing(text: impl Into<String>) -> LineEdit {
         LineEdit { proposed: true, ..LineEdit::new(text) }
     }
 
-    /// Whether typing replaces the text.
+    /// Returns whether typing replaces the text.
     pub fn is_proposed(&self) -> bool {
         self.proposed && !self.text.is_empty()
     }
@@ -39,12 +39,12 @@ impl LineEdit {
         &self.text
     }
 
-    /// What is left of the cursor, and the rest.
+    /// Returns the text left of the cursor, and the rest.
     pub fn halves(&self) -> (&str, &str) {
         self.text.split_at(self.cursor)
     }
 
-    /// True if the key meant something here.
+    /// Handles a key; returns true if it has a meaning here.
     pub fn key(&mut self, key: Key) -> bool {
         let proposed = std::mem::take(&mut self.proposed);
         match key {
@@ -90,7 +90,7 @@ impl LineEdit {
         if self.text.graphemes(true).count() < LONGEST {
             self.text.insert(self.cursor, c);
             self.cursor += c.len_utf8();
-            // A combining character may have joined what stands right of it.
+            // A combining character may have joined the character to its right.
             if !self.text.grapheme_indices(true).any(|(at, _)| at == self.cursor) {
                 let next =
                     self.text.grapheme_indices(true).map(|(at, _)| at).find(|at| *at > self.cursor);

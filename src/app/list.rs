@@ -1,4 +1,4 @@
-//! The part of a list that is on the screen, and the row that is selected.
+//! The visible part of a list, and the selected row.
 
 /// Positions in rows; the caller owns the rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -18,7 +18,7 @@ pub enum Step {
 }
 
 impl List {
-    /// Moves the cursor, scrolls no more than is needed.
+    /// Moves the cursor and scrolls no more than needed.
     pub fn step(&mut self, step: Step, len: usize, height: usize) {
         self.cursor = match step {
             Step::Up(n) => self.cursor.saturating_sub(n),
@@ -37,8 +37,8 @@ impl List {
         self.top = self.top.min(len.saturating_sub(height));
     }
 
-    /// The list changed and the selected row is now at `cursor`: it keeps its line on the screen
-    /// where that is possible.
+    /// Adjusts to a changed list whose selected row is now at `cursor`. The row keeps its line on
+    /// the screen where possible.
     pub fn follow(&mut self, cursor: usize, len: usize, height: usize) {
         let line = self.cursor.saturating_sub(self.top);
         self.cursor = cursor;

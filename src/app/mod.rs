@@ -1,11 +1,12 @@
-//! What the user did -> what is shown and what shall be done. Pure: no I/O, no clock, no terminal.
+//! Turns inputs into what is shown and what the session shall do. Pure: no I/O, no clock, no
+//! terminal.
 //!
 //! ```text
-//! event      what goes in (keys, snapshots, answers) and what comes out (effects)
+//! event      inputs (keys, snapshots, results) and outputs (effects)
 //! keymap     the one table of keys        key, line_edit   single keys and a line of text
-//! view       what of the facts is on view: snapshot, settings, projection, rows, selection
+//! view       what is displayed: snapshot, settings, projection, rows, selection
 //! path, rows, list   expansion and selection by path; rows of the tree; scrolling
-//! prompt, filters, picker, help   what lies over the view
+//! prompt, filters, picker, help   drawn over the view
 //! explain, activity, names   the line about the selected row; the history line; short names
 //! ```
 
@@ -46,7 +47,7 @@ use crate::model::projection::settings::Range;
 use crate::model::projection::waits::Asked;
 use crate::model::vocabulary::frame::Ns;
 
-/// What lies over the view and takes its keys.
+/// An overlay over the view, which takes its keys.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Overlay {
     Prompt(Prompt),
@@ -55,37 +56,37 @@ pub enum Overlay {
     Help(List),
 }
 
-/// Rows a turn of the mouse wheel moves by.
+/// Rows that one step of the mouse wheel scrolls.
 const WHEEL: usize = 3;
 
-/// Everything the live view knows.
+/// The complete state of the live view.
 pub struct AppState {
     pub(crate) config: AppConfig,
     pub(crate) width: u16,
     pub(crate) height: u16,
     pub(crate) interval: Duration,
     pub(crate) view: View,
-    /// The newest snapshot, also while an older one is frozen on the screen.
+    /// The newest snapshot, even while an older one is frozen on the screen.
     pub(crate) newest: Option<Arc<Snapshot>>,
     pub(crate) frozen: bool,
-    /// What is frozen, with the names that were found since; `None` while there is nothing yet.
+    /// The frozen snapshot, with names found since; `None` while there is nothing yet.
     held: Option<Arc<Snapshot>>,
-    /// Counts what the user asked for, see [`Request::number`], and what of it is on view.
+    /// The number of the newest request, see [`Request::number`], and of the displayed one.
     asked: u64,
     shown: u64,
     request: Option<Request>,
-    /// The waits that were asked about last.
+    /// The waits queried last.
     waits: Vec<Asked>,
     pub(crate) overlay: Option<Overlay>,
-    /// The time of what happens now, since any moment.
+    /// The time of the present input, since any fixed moment.
     pub(crate) now: Duration,
     pub(crate) picker: Option<Picker>,
     /// One sentence on the last line, until the next key.
     pub(crate) notice: Option<(String, Severity)>,
     pub(crate) ptrace_helps: bool,
-    /// The window to come back to from cumulative counts, ns.
+    /// The window to restore after cumulative counts, ns.
     pub(crate) window: Ns,
-    /// The range before the key `0`, and where `0` put the mark.
+    /// The range to restore when the key `0` is pressed again; `None` while `0` is not in effect.
     pub(crate) before_mark: Option<Range>,
 }
 
@@ -118,17 +119,17 @@ impl AppState {
         }
     }
 
-    /// Tells the time: of every [`AppState::update`] that follows.
+    /// Sets the time for every [`AppState::update`] that follows.
     pub fn set_time(&mut self, now: Duration) {
         self.now = now;
     }
 
-    /// Takes in what happened; returns what the session shall do, in order.
+    /// Handles an input; returns the effects for the session, in order.
     pub fn update(&mut self, input: Input) -> Vec<Effect> {
         let newer = matches!(input, Input::Projected(_));
         let moved = newer || matches!(input, Input::Key(_) | Input::Mouse(_));
         let mut effects = self.react(input);
-        // Once, however many settings a key changed.
+        // One request, however many settings a key changed.
         effects.extend(self.request.take().map(|request| Effect::Project(Box::new(request))));
         if moved {
             effects.extend(self.ask_for_waits(newer));
@@ -136,8 +137,8 @@ impl AppState {
         effects
     }
 
-    /// What the selected row's threads wait for is asked when that may have changed. Not of a
-    /// frozen screen: that is past.
+    /// Queries what the selected row's threads wait for when that may have changed. Not for a
+    /// frozen screen, which shows the past.
     fn ask_for_waits(&mut self, newer: bool) -> Option<Effect> {
         if self.frozen || self.picker.is_some() || self.config.saved {
             return None;
@@ -203,17 +204,17 @@ impl AppState {
         Vec::new()
     }
 
-    /// The screen stands still.
+    /// Returns whether the screen is frozen.
     pub fn is_frozen(&self) -> bool {
         self.frozen
     }
 
-    /// What is shown, and how.
+    /// Returns the display settings.
     pub fn settings(&self) -> &crate::model::projection::settings::Settings {
         &self.view.settings
     }
 
-    /// What the keys do now (a prompt or dialog aside).
+    /// Returns the place that decides what keys do (a prompt or dialog aside).
     pub fn place(&self) -> Place {
         match (&self.overlay, &self.picker) {
             (Some(Overlay::Help(_)), _) => Place::Help,
@@ -239,7 +240,7 @@ impl AppState {
         self.view.activity.take(&snapshot);
         match &self.held {
             None => self.ask(snapshot.clone(), false),
-            // Names that were found since: ids never change meaning.
+            // Adds names that were found since; ids never change meaning.
             Some(held) if held.health.naming || snapshot.health.naming => {
                 let mut renamed = Snapshot::clone(held);
                 renamed.tables = snapshot.tables.clone();
@@ -262,7 +263,7 @@ impl AppState {
         });
     }
 
-    /// Reads the facts again after a setting changed; what is on view stays until they are read.
+    /// Requests a projection after a setting changed; the view keeps its content until then.
     fn project(&mut self) {
         if let Some(snapshot) = self.held.clone().or_else(|| self.newest.clone()) {
             self.asked += 1;
@@ -270,7 +271,7 @@ impl AppState {
         }
     }
 
-    /// Nothing that was asked for before counts any more.
+    /// Invalidates all earlier requests.
     fn ask_nothing(&mut self) {
         self.asked += 1;
         self.shown = self.asked;
@@ -290,7 +291,7 @@ impl AppState {
         self.view.show(request, projection, height);
     }
 
-    /// True while what is on view does not follow the settings yet.
+    /// Returns true while the view does not reflect the settings yet.
     pub fn is_behind(&self) -> bool {
         self.shown != self.asked
     }
@@ -308,12 +309,12 @@ impl AppState {
         }
     }
 
-    /// Lines the picker has for processes: all but its title, column titles and footer.
+    /// Returns the picker's lines for processes: all but its title, column titles and footer.
     pub fn picker_rows(&self) -> usize {
         usize::from(self.height.saturating_sub(3)).max(1)
     }
 
-    /// Lines help has for text: all but its footer.
+    /// Returns the help page's lines for text: all but its footer.
     pub fn help_rows(&self) -> usize {
         usize::from(self.height.saturating_sub(1)).max(1)
     }
@@ -327,7 +328,7 @@ impl AppState {
         Vec::new()
     }
 
-    /// A press selects the row; on the row that is selected it expands or collapses.
+    /// Handles a mouse press: selects the row; expands or collapses it if it is selected already.
     fn press(&mut self, mouse: Mouse) {
         let layout = self.layout();
         if self.overlay.is_some() {
@@ -393,7 +394,7 @@ impl AppState {
         }
     }
 
-    /// What is typed in the list of processes filters it.
+    /// Handles a key typed into the process picker's filter.
     fn filter_key(&mut self, key: Key) -> bool {
         let rows = self.picker_rows();
         match &mut self.picker {
@@ -407,7 +408,7 @@ impl AppState {
     }
 }
 
-/// Help has no cursor: its first line moves.
+/// Scrolls help, which has no cursor: its first line moves.
 fn scroll(list: &mut List, step: Step, len: usize, page: usize) {
     let last = len.saturating_sub(page);
     list.top = match step {

@@ -1,15 +1,15 @@
-//! Short names: the type and the function, without the path that leads there; of Java's packages
-//! their initials.
+//! Short names: the type and the function, without their path. Java packages are reduced to their
+//! initials.
 
 use std::borrow::Cow;
 
 use crate::model::facts::tables::{FrameKind, Location};
 use crate::model::projection::settings::RollUp;
 
-/// `alloc::vec::Vec<T>::push` -> `Vec::push`; `app::Pool::run::{closure#0}` ->
+/// Shortens a name: `alloc::vec::Vec<T>::push` -> `Vec::push`; `app::Pool::run::{closure#0}` ->
 /// `Pool::run::{closure#0}`; `<core::slice::Iter<T> as Iterator>::next` -> `Iter::next`;
-/// `com.shop.PgStatement.executeQuery` -> `c.s.PgStatement.executeQuery`; markers and plain names
-/// stay. What is rolled up is called by its last part.
+/// `com.shop.PgStatement.executeQuery` -> `c.s.PgStatement.executeQuery`. Markers and plain names
+/// are kept. A rolled-up row is named by its last part.
 pub fn short(location: &Location, by: RollUp) -> Cow<'_, str> {
     let name: &str = &location.function;
     match (location.kind, by) {
@@ -25,8 +25,8 @@ pub fn short(location: &Location, by: RollUp) -> Cow<'_, str> {
     }
 }
 
-/// The first letters of all parts between dots, but for the last ones; as loggers write names of
-/// classes.
+/// Reduces the parts between dots to their first letters, except the last `whole` ones, as loggers
+/// abbreviate class names.
 fn initials(name: &str, whole: usize) -> Cow<'_, str> {
     let Some((from, _)) = name.rmatch_indices('.').nth(whole - 1) else {
         return Cow::Borrowed(name);
@@ -40,28 +40,28 @@ fn initials(name: &str, whole: usize) -> Cow<'_, str> {
     Cow::Owned(short)
 }
 
-/// The last two parts between dots.
+/// Returns the last two parts between separators.
 fn last_parts(name: &str, separator: char) -> &str {
     name.rmatch_indices(separator).nth(1).map_or(name, |(at, _)| &name[at + separator.len_utf8()..])
 }
 
 fn short_native(name: &str) -> Cow<'_, str> {
-    // `libx.so!fn_1a40` and operators keep their form.
+    // `libx.so!fn_1a40` and operators are kept.
     if !name.contains("::") && !name.contains('<') || name.contains("operator") {
         return Cow::Borrowed(name);
     }
-    // What the compiler calls its own copy of a function says nothing about the function.
+    // The compiler's suffix of its own copy of a function is of no interest.
     let parts = parts(name.strip_suffix("{{vtable.shim}}").unwrap_or(name));
     let plain: Vec<String> =
         parts.iter().map(|p| without_generics(p)).filter(|p| !p.is_empty()).collect();
-    // A closure is told by the function it stands in.
+    // A closure is identified by the function that contains it.
     let closures = plain.iter().rev().take_while(|p| p.starts_with('{')).count();
     let from = plain.len().saturating_sub(2 + closures);
     let short = plain[from..].join("::");
     if short.is_empty() { Cow::Borrowed(name) } else { Cow::Owned(short) }
 }
 
-/// Split at `::` outside of brackets.
+/// Splits at `::` outside of brackets.
 fn parts(name: &str) -> Vec<&str> {
     let (mut parts, mut depth, mut from) = (Vec::new(), 0i32, 0);
     let bytes = name.as_bytes();
@@ -69,7 +69,7 @@ fn parts(name: &str) -> Vec<&str> {
     while at < bytes.len() {
         match bytes[at] {
             b'<' | b'(' | b'[' | b'{' => depth += 1,
-            // The arrow of a function type closes nothing.
+            // The arrow of a function type closes no bracket.
             b'>' if at > 0 && bytes[at - 1] == b'-' => {}
             b'>' | b')' | b']' | b'}' => depth -= 1,
             b':' if depth == 0 && bytes.get(at + 1) == Some(&b':') => {
@@ -85,7 +85,7 @@ fn parts(name: &str) -> Vec<&str> {
     parts
 }
 
-/// `Vec<T>` -> `Vec`, `<A as B>` -> the last part of `A`, `<T>` alone -> nothing.
+/// Strips generics: `Vec<T>` -> `Vec`, `<A as B>` -> the last part of `A`, `<T>` alone -> nothing.
 fn without_generics(part: &str) -> String {
     if let Some(inner) = part.strip_prefix('<').and_then(|p| p.strip_suffix('>')) {
         if let Some(at) = top_level_as(inner) {
@@ -117,7 +117,7 @@ fn without_generics(part: &str) -> String {
     }
 }
 
-/// Where ` as ` stands outside of brackets.
+/// Finds ` as ` outside of brackets.
 fn top_level_as(text: &str) -> Option<usize> {
     let mut depth = 0i32;
     for (at, c) in text.char_indices() {

@@ -1,4 +1,4 @@
-//! Where a row is: a path of names, which stays valid when numbers, order and ids change.
+//! Identifies rows by paths of names, which stay valid when numbers, order and ids change.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use crate::model::facts::tables::{FrameKind, Location};
 use crate::model::projection::project::{Group, Projection};
 use crate::model::projection::settings::{Grouping, RollUp, Settings};
 
-/// What makes a row the same row after the next snapshot: what [`crate::model::projection::project`] tells rows
-/// apart by.
+/// Identifies a row across snapshots, by the same properties that
+/// [`crate::model::projection::project`] uses.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RowKey {
     pub function: Arc<str>,
@@ -41,8 +41,8 @@ impl RowKey {
     }
 }
 
-/// What makes a group the same group. Two threads or processes may have one name: then their ids
-/// tell them apart.
+/// Identifies a group across snapshots. Two threads or processes may share a name; then their ids
+/// distinguish them.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct GroupKey {
     name: Arc<str>,
@@ -84,7 +84,7 @@ impl Path {
         Path { group, frames: Vec::new() }
     }
 
-    /// The group, and the nodes of this path as far as they exist now.
+    /// Finds the group, and the nodes of this path as far as they exist now.
     pub fn find(&self, projection: &Projection, settings: &Settings) -> Option<(u32, Vec<u32>)> {
         let group = projection
             .groups
@@ -104,13 +104,13 @@ impl Path {
     }
 }
 
-/// Which rows are expanded: a tree of names.
+/// The expanded rows: a tree of names.
 #[derive(Clone, Debug, Default)]
 pub struct Expanded {
     groups: HashMap<GroupKey, Branch>,
 }
 
-/// One row's expansion, and what lies below it.
+/// One row's expansion, and those below it.
 #[derive(Clone, Debug, Default)]
 pub struct Branch {
     pub open: bool,
@@ -119,7 +119,7 @@ pub struct Branch {
 
 impl Branch {
     pub fn below(&self, location: &Location, roll_up: RollUp) -> Option<&Branch> {
-        // Most rows have nothing expanded below them: no key is made then.
+        // Most rows have nothing expanded below them, so the key is not built then.
         if self.below.is_empty() { None } else { self.below.get(&RowKey::of(location, roll_up)) }
     }
 }
@@ -129,8 +129,8 @@ impl Expanded {
         self.groups.get(key)
     }
 
-    /// Opens the row and everything above it: what is above may be drawn as a row of its own
-    /// tomorrow.
+    /// Opens the row and all rows above it: a row above may now be folded into this one and later
+    /// be drawn by itself.
     pub fn open(&mut self, path: &Path) {
         let mut branch = self.groups.entry(path.group.clone()).or_default();
         branch.open = true;
@@ -140,7 +140,7 @@ impl Expanded {
         }
     }
 
-    /// Closes the row; what is open below it will be open again when it is.
+    /// Closes the row. Rows open below it reappear open with it.
     pub fn close(&mut self, path: &Path) {
         let mut branch = self.groups.get_mut(&path.group);
         for key in &path.frames {

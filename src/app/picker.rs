@@ -1,4 +1,4 @@
-//! The list of processes to pick from, where no target was named. What is typed filters it.
+//! The process picker, shown where no target was named. Typed text filters it.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use super::key::Key;
 use super::line_edit::LineEdit;
 use super::list::{List, Step};
 
-/// After the process under the cursor changed by itself, Enter does nothing for this time: the
-/// finger was on its way to the one before.
+/// Time during which Enter does nothing after the process under the cursor changed by itself: the
+/// user may have aimed at the previous one.
 const SETTLES_IN: Duration = Duration::from_millis(300);
 
-/// Heaviest first until the user moves or types; from then on rows keep their order, and new
+/// Sorted by weight until the user moves or types. From then on rows keep their order, and new
 /// processes are appended.
 #[derive(Clone, Debug, Default)]
 pub struct Picker {
@@ -21,17 +21,17 @@ pub struct Picker {
     /// Those that match the filter, in the same order.
     pub rows: Vec<ProcessRow>,
     pub list: List,
-    /// What the rows have to match. Empty: all do.
+    /// The filter. Empty: all rows match.
     filter: LineEdit,
-    /// `/` was typed: the filter is shown while it is still empty.
+    /// `/` was typed: the filter is shown even while it is empty.
     open: bool,
     /// The process that the user moved to or typed for.
     selected: Option<u32>,
     /// When the process under the cursor changed without a key.
     moved: Option<Duration>,
-    /// False until the first answer came.
+    /// False until the first list arrived.
     pub known: bool,
-    /// Why the last one that was picked cannot be watched.
+    /// Why the process picked last cannot be watched.
     pub error: Option<String>,
 }
 
@@ -43,7 +43,7 @@ pub enum Refusal {
 }
 
 impl Picker {
-    /// Takes the list as it was read at `now`.
+    /// Sets the list that was read at `now`.
     pub fn set(&mut self, mut rows: Vec<ProcessRow>, now: Duration, height: usize) {
         let under = self.under();
         rows.sort_by(by_weight);
@@ -62,7 +62,7 @@ impl Picker {
         self.list.follow(cursor, self.rows.len(), height);
         if self.under() != under {
             self.moved = Some(now);
-            // The next one is followed as this one was.
+            // The process now under the cursor becomes the selected one.
             self.selected = self.selected.and(self.under());
         }
     }
@@ -75,10 +75,10 @@ impl Picker {
         self.list.follow(cursor, self.rows.len(), height);
     }
 
-    /// A key of the filter; false if it is none.
+    /// Handles a key of the filter; returns false if it is none.
     pub fn key(&mut self, key: Key, height: usize) -> bool {
         match key {
-            // As in other lists `/` begins to filter: it is no text there.
+            // As in other lists `/` starts the filter and is no text there.
             Key::Char('/') if !self.open && self.filter.text().is_empty() => self.open = true,
             Key::Char(c) if !c.is_control() => {
                 self.filter.key(key);
@@ -100,7 +100,7 @@ impl Picker {
         true
     }
 
-    /// The user changed the filter: a process that he moved to stays selected where it still
+    /// Applies a changed filter. A process that the user moved to stays selected where it still
     /// matches.
     fn filtered(&mut self, height: usize) {
         self.narrow();
@@ -116,7 +116,7 @@ impl Picker {
         self.select();
     }
 
-    /// The row is under the cursor from now on.
+    /// Puts the cursor on the row.
     pub fn press(&mut self, row: usize) {
         self.list.cursor = row;
         self.moved = None;
@@ -127,7 +127,7 @@ impl Picker {
         self.selected = self.under();
     }
 
-    /// The process that Enter picks at `now`.
+    /// Returns the process that Enter picks at `now`.
     pub fn pick(&self, now: Duration) -> Result<u32, Refusal> {
         let pid = self.under().ok_or(Refusal::NoMatch)?;
         match self.moved {
@@ -136,12 +136,12 @@ impl Picker {
         }
     }
 
-    /// The filter's text and cursor, while there is a filter.
+    /// Returns the filter's text and cursor, while there is a filter.
     pub fn filter(&self) -> Option<&LineEdit> {
         self.is_filtered().then_some(&self.filter)
     }
 
-    /// How many processes there are, filter or not.
+    /// Returns the number of all processes, whether they match the filter or not.
     pub fn len_of_all(&self) -> usize {
         self.all.len()
     }
@@ -171,7 +171,8 @@ fn by_weight(a: &ProcessRow, b: &ProcessRow) -> std::cmp::Ordering {
     cpu(b).total_cmp(&cpu(a)).then(b.threads.cmp(&a.threads)).then(a.pid.cmp(&b.pid))
 }
 
-/// Every word is in the command line or in the number. Small letters match both, as in a search.
+/// Returns whether every word is in the command line or the pid. Lower-case letters match both
+/// cases, as in a search.
 fn matches(row: &ProcessRow, words: &[&str], any_case: bool) -> bool {
     let (pid, command) = (
         row.pid.to_string(),
@@ -233,13 +234,13 @@ mod tests {
     fn the_selection_follows_its_process_and_rows_keep_their_order() {
         let mut picker = of(vec![row(1, 5.0), row(2, 9.0), row(3, 1.0)]);
         assert_eq!(pids(&picker), [2, 1, 3]);
-        // While nothing is touched the heaviest is on top.
+        // Before any key the heaviest is on top.
         picker.set(vec![row(1, 8.0), row(2, 0.0), row(3, 1.0)], ms(1_000), HEIGHT);
         assert_eq!((pids(&picker), picker.pick(ms(1_400))), (vec![1, 3, 2], Ok(1)));
         picker.step(Step::Down(1), HEIGHT);
         picker.set(vec![row(1, 0.0), row(2, 9.0), row(3, 1.0), row(4, 99.0)], ms(2_000), HEIGHT);
         assert_eq!((pids(&picker), picker.pick(ms(2_000))), (vec![1, 3, 2, 4], Ok(3)));
-        // A row above it ends: the cursor goes with its process, and Enter need not wait.
+        // A row above it disappears: the cursor follows its process, and Enter need not wait.
         picker.set(vec![row(2, 9.0), row(3, f64::NAN), row(4, 99.0)], ms(3_000), HEIGHT);
         assert_eq!((pids(&picker), picker.pick(ms(3_000))), (vec![3, 2, 4], Ok(3)));
         picker.sort(HEIGHT);
@@ -256,12 +257,12 @@ mod tests {
         assert_eq!(picker.pick(ms(2_001)), Err(Refusal::Moved));
         assert_eq!(picker.pick(ms(2_299)), Err(Refusal::Moved));
         assert_eq!(picker.pick(ms(2_300)), Ok(1));
-        // The selected process ends, and another one takes its line.
+        // The selected process exits, and another one takes its line.
         picker.step(Step::Down(1), HEIGHT);
         picker.set(vec![row(1, 50.0), row(3, 1.0)], ms(4_000), HEIGHT);
         assert_eq!(picker.pick(ms(4_100)), Err(Refusal::Moved));
         assert_eq!(picker.pick(ms(4_300)), Ok(3));
-        // A key that moves makes it known which row is meant.
+        // A movement key makes the intended row certain.
         picker.set(vec![row(1, 50.0), row(4, 1.0)], ms(6_000), HEIGHT);
         picker.step(Step::Up(1), HEIGHT);
         assert_eq!(picker.pick(ms(6_001)), Ok(1));
@@ -308,7 +309,7 @@ mod tests {
         assert_eq!((pids(&picker), picker.pick(ms(0))), (vec![10, 210], Ok(210)));
         typed(&mut picker, "e");
         assert_eq!((pids(&picker), picker.pick(ms(0))), (vec![10], Ok(10)));
-        // Only `/`, and taken back.
+        // Only `/`, then cancelled.
         picker.key(Key::Esc, HEIGHT);
         typed(&mut picker, "/");
         assert_eq!((picker.filter().map(LineEdit::text), picker.rows.len()), (Some(""), 3));
@@ -355,7 +356,7 @@ mod tests {
         assert_eq!((picker.pick(ms(1_000)), picker.pick(ms(1_300))), (Err(Refusal::Moved), Ok(4)));
         picker.set([4, 5].map(|pid| row(pid, 0.0)).into(), ms(2_000), HEIGHT);
         assert_eq!(picker.pick(ms(2_000)), Ok(4), "it stays under the cursor");
-        // None is left: the list begins anew, heaviest first.
+        // No process is left: the list starts anew, heaviest first.
         picker.set(vec![], ms(3_000), HEIGHT);
         assert_eq!(picker.pick(ms(3_300)), Err(Refusal::NoMatch));
         picker.set(vec![row(7, 1.0), row(8, 2.0)], ms(4_000), HEIGHT);
@@ -398,7 +399,7 @@ mod tests {
             let mut picker = Picker { error: Some("it ended".into()), ..of(services()) };
             assert_eq!((picker.key(key, HEIGHT), picker.error.is_none()), (taken, taken), "{key}");
         }
-        // Words and all of it are taken back, too.
+        // Words and the whole filter can be deleted too.
         let mut picker = of(services());
         for (key, left, found) in [(Key::Ctrl('w'), "java ", 1), (Key::Ctrl('u'), "", 3)] {
             typed(&mut picker, if left.is_empty() { "x" } else { "java xx" });
@@ -411,12 +412,12 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens, Enter picks what was under the cursor for 300 ms, or what a key put
-        /// there.
+        /// Whatever happens, Enter picks what has been under the cursor for 300 ms, or what a key
+        /// put there.
         #[test]
         fn enter_never_picks_a_row_that_just_came(steps in prop::collection::vec((0u8..7, prop::collection::vec((1u32..9, 0u32..5), 0..8), 1u64..500), 1..30)) {
             let (mut picker, mut now) = (Picker::default(), 0);
-            // What is under the cursor, and since when it may be meant.
+            // The process under the cursor, and since when Enter may pick it.
             let mut shown: Option<(u32, u64)> = None;
             for (what, rows, pause) in steps {
                 now += pause;

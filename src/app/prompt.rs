@@ -1,4 +1,4 @@
-//! Prompts: one line of text that is asked for, checked, and refused in place when it is wrong.
+//! Prompts: one line of text that is requested and checked; errors are shown in place.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ impl Question {
 pub struct Prompt {
     pub question: Question,
     pub edit: LineEdit,
-    /// Why the text was not taken; goes with the next key.
+    /// Why the text was rejected; cleared by the next key.
     pub error: Option<String>,
 }
 
@@ -61,7 +61,7 @@ impl Ask {
     }
 }
 
-/// `10ms`, `1s`; within what the sampler can do.
+/// Parses an interval such as `10ms` or `1s`, within the sampler's limits.
 pub fn interval(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is not an interval from 1ms to 10s, such as 10ms");
     let interval = humantime::parse_duration(text.trim()).map_err(|_| wrong())?;
@@ -69,7 +69,7 @@ pub fn interval(text: &str) -> Result<Duration, String> {
     if allowed.contains(&interval) { Ok(interval) } else { Err(wrong()) }
 }
 
-/// `30s`, `5m`, `all`.
+/// Parses a window: `30s`, `5m`, `all`.
 pub fn window(text: &str) -> Result<Range, String> {
     if text.trim().eq_ignore_ascii_case("all") {
         return Ok(Range::Cumulative { since: None });
@@ -84,7 +84,7 @@ pub fn window(text: &str) -> Result<Range, String> {
     }
 }
 
-/// A pattern for searching: small letters match capitals too.
+/// Compiles a search pattern: lower-case letters match capitals too.
 pub fn search_pattern(text: &str) -> Result<Regex, String> {
     let exact = pattern(text)?;
     let any_case = !text.chars().any(char::is_uppercase);

@@ -1,5 +1,5 @@
-//! A projection -> the rows of the tree that are on view: what is expanded, with chains of calls
-//! folded together.
+//! Turns a projection into the tree's visible rows: what is expanded, with chains of calls folded
+//! together.
 
 use crate::model::projection::project::{
     Ordered, Projection, Siblings, Totals, is_drawn, swallowed_by,
@@ -28,18 +28,18 @@ pub enum Fold {
 pub struct Row {
     pub what: What,
     pub group: u32,
-    /// Steps of indentation: forks above it, not frames.
+    /// Levels of indentation: forks above it, not frames.
     pub depth: u16,
     /// The only callee of the row above, drawn at the same indentation.
     pub chained: bool,
-    /// How many links above it are folded into this line.
+    /// Number of calls above it that are folded into this line.
     pub swallowed: u16,
     pub fold: Fold,
     /// Index of the row it stands under.
     pub parent: Option<u32>,
 }
 
-/// A projection, and how it shall be drawn. Only what is on view is sorted.
+/// A projection and its display settings. Only visible nodes are sorted.
 #[derive(Clone, Copy)]
 pub struct Tree<'a> {
     pub ordered: Ordered<'a>,
@@ -48,7 +48,7 @@ pub struct Tree<'a> {
     pub collapse: bool,
 }
 
-/// False for what has nothing of the metric, or less than the user wants to see.
+/// Returns false for a node with no time in the metric, or less than the user wants to see.
 pub fn is_shown(projection: &Projection, settings: &Settings, totals: &Totals) -> bool {
     totals.value(settings.metric) > 0 && is_drawn(projection, settings, totals)
 }
@@ -56,13 +56,13 @@ pub fn is_shown(projection: &Projection, settings: &Settings, totals: &Totals) -
 impl Tree<'_> {
     fn is_shown(&self, node: u32) -> bool {
         let projection = self.ordered.projection;
-        // All figures of a row are gathered only where they matter.
+        // A row's totals are computed only where they matter.
         let any_share = self.settings.filters.min_percent.active().is_none();
         self.ordered.value(node) > 0
             && (any_share || is_drawn(projection, self.settings, &projection.total(node)))
     }
 
-    /// The callee on whose line the call is drawn; none that is too light to be drawn itself.
+    /// Returns the callee on whose line the call is drawn. A callee too light to be drawn is none.
     pub fn link(&self, node: u32) -> Option<u32> {
         if !self.collapse {
             return None;
@@ -70,7 +70,7 @@ impl Tree<'_> {
         swallowed_by(&self.ordered, node).filter(|callee| self.is_shown(*callee))
     }
 
-    /// All rows on view.
+    /// Returns all visible rows.
     pub fn rows(&self, expanded: &Expanded) -> Vec<Row> {
         let mut rows = Vec::new();
         let projection = self.ordered.projection;
@@ -130,14 +130,13 @@ impl Tree<'_> {
         }
     }
 
-    /// The rows that stand for `nodes`: a link gives its place to its callees, however long the
-    /// chain.
+    /// Returns the rows that stand for `nodes`: a folded call is replaced by its callees, however
+    /// long the chain.
     fn drawn<'b>(&self, nodes: Siblings<'_>, branch: Option<&'b Branch>) -> Vec<Drawn<'b>> {
         let in_order =
             |nodes: Siblings<'_>| self.ordered.sorted(nodes.filter(|node| self.is_shown(*node)));
         let mut drawn = Vec::new();
-        // A stack of what is still to do, last first, instead of recursion: chains are as deep as
-        // stacks.
+        // An explicit stack, last first, instead of recursion: chains are as deep as stacks.
         let mut todo: Vec<(u32, Option<&'b Branch>, u16)> =
             in_order(nodes).into_iter().rev().map(|n| (n, branch, 0)).collect();
         while let Some((node, above, swallowed)) = todo.pop() {
@@ -153,7 +152,8 @@ impl Tree<'_> {
         drawn
     }
 
-    /// There is something to expand where any child is shown: a link has a callee that is.
+    /// Returns whether the row is expandable and expanded. Any shown child makes it expandable: a
+    /// folded call has a shown callee.
     fn fold(&self, mut children: Siblings<'_>, branch: Option<&Branch>) -> Fold {
         match (children.any(|child| self.is_shown(child)), branch.is_some_and(|b| b.open)) {
             (false, _) => Fold::Leaf,

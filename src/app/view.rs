@@ -1,5 +1,4 @@
-//! What of the facts is on view: the snapshot, how it is read, which rows are open and which one is
-//! selected.
+//! What is displayed: the snapshot, its projection, the open rows and the selected one.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,28 +19,28 @@ use crate::model::projection::settings::Settings;
 use crate::model::projection::waits::Answer;
 use crate::model::vocabulary::frame::{SECOND, ThreadKey};
 
-/// For so long after the start the hottest path is looked for again with every snapshot, until a
-/// key says otherwise.
+/// Time after the start during which every snapshot reopens the hottest path, unless a key is
+/// pressed.
 const SETTLES_AFTER: u64 = 2 * SECOND;
 
 pub struct View {
-    /// What the user wants to see.
+    /// The display settings that the user chose.
     pub settings: Settings,
-    /// What is on view: how its projection was made, in the newest metric and order.
+    /// The settings of the displayed projection, in the newest metric and order.
     pub shown: Settings,
     pub snapshot: Option<Arc<Snapshot>>,
     pub projection: Projection,
-    /// The tree on view.
+    /// The visible rows of the tree.
     pub rows: Vec<Row>,
     pub tree: List,
     /// `None`: the first row, whatever it is.
     selected: Option<Path>,
     expanded: Expanded,
-    /// What `C` collapsed.
+    /// The rows that `C` collapsed.
     before_collapse: Option<Expanded>,
-    /// The hottest path was opened for good, or the user has opened something.
+    /// The hottest path is final, or the user has opened something.
     settled: bool,
-    /// The next projection calls rows otherwise.
+    /// The next projection names rows differently.
     renamed: bool,
     pub methods_on: bool,
     /// Indexes into the projection's methods.
@@ -52,7 +51,7 @@ pub struct View {
     pub short_names: bool,
     pub search: Option<Regex>,
     pub activity: Activity,
-    /// What was found out last of what threads wait for.
+    /// The newest results of what threads wait for.
     pub waits: HashMap<ThreadKey, Answer>,
 }
 
@@ -82,7 +81,7 @@ impl View {
         }
     }
 
-    /// Takes in what was read of the facts: after a new snapshot, and after any setting changed.
+    /// Displays a new projection, after a new snapshot or a changed setting.
     pub fn show(&mut self, request: Request, projection: Projection, height: usize) {
         self.snapshot = Some(request.snapshot);
         self.shown = request.settings;
@@ -95,7 +94,7 @@ impl View {
         self.reorder(height);
     }
 
-    /// Another metric or order: another way to read the same projection.
+    /// Applies another metric or order to the same projection.
     pub fn reorder(&mut self, height: usize) {
         let Settings { metric, sort, reverse, .. } = self.settings;
         (self.shown.metric, self.shown.sort, self.shown.reverse) = (metric, sort, reverse);
@@ -105,7 +104,7 @@ impl View {
         self.reshape(height);
     }
 
-    /// Makes the rows again; the selected row keeps its line on the screen where that is possible.
+    /// Rebuilds the rows; the selected row keeps its line on the screen where possible.
     pub fn reshape(&mut self, height: usize) {
         let tree = self.drawing();
         self.rows = tree.rows(&self.expanded);
@@ -117,7 +116,7 @@ impl View {
         }
     }
 
-    /// The methods' rows are made only while they are on view.
+    /// Rebuilds the methods' rows, but only while they are displayed.
     fn reshape_methods(&mut self, height: usize) {
         let shown = |m: &u32| is_shown(&self.projection, &self.shown, &self.method(*m).total);
         let rows = self.ordered().methods().into_iter().filter(shown).collect();
@@ -136,7 +135,7 @@ impl View {
         self.projection.ordered(&self.shown)
     }
 
-    /// A row of [`View::method_rows`].
+    /// Returns the method of a row of [`View::method_rows`].
     pub fn method(&self, method: u32) -> &Method {
         &self.projection.methods()[method as usize]
     }
@@ -153,8 +152,8 @@ impl View {
         Tree { ordered: self.ordered(), settings: &self.shown, collapse: self.collapse_chains }
     }
 
-    /// What rows are called changes with the next projection: the expanded ones are looked for anew
-    /// then.
+    /// Notes that the next projection names rows differently, so that the expanded rows are
+    /// searched anew then.
     pub fn open_again(&mut self) {
         self.renamed = true;
     }
@@ -183,7 +182,7 @@ impl View {
         }
     }
 
-    /// The row of the selected path, or of what is left of it.
+    /// Returns the row of the selected path, or of the longest part of it that still exists.
     fn locate(&self) -> Option<usize> {
         let Some(path) = &self.selected else { return Some(0) };
         let Some((group, nodes)) = path.find(&self.projection, &self.shown) else {
@@ -193,7 +192,7 @@ impl View {
         let tree = self.drawing();
         let whole = nodes.len() == path.frames.len();
         for (at, node) in nodes.iter().enumerate().rev() {
-            // A link is drawn on the line of its callee.
+            // A folded call is drawn on the line of its callee.
             let mut drawn = *node;
             if whole && at + 1 == nodes.len() {
                 while let Some(callee) = tree.link(drawn) {
@@ -211,12 +210,12 @@ impl View {
         self.selected = self.rows.get(row).map(|r| self.path(r));
     }
 
-    /// The row under the cursor.
+    /// Returns the row under the cursor.
     pub fn selected_row(&self) -> Option<&Row> {
         self.rows.get(self.tree.cursor)
     }
 
-    /// The call under the cursor, in either view; `None` on a group.
+    /// Returns the call under the cursor, in either view; `None` on a group.
     pub fn selected_location(&self) -> Option<&Arc<Location>> {
         if self.methods_on {
             let method = self.method_rows.get(self.methods.cursor)?;
@@ -228,7 +227,7 @@ impl View {
         }
     }
 
-    /// What the row under the cursor sums up to.
+    /// Returns the totals of the row under the cursor.
     pub fn selected_totals(&self) -> Option<Totals> {
         if self.methods_on {
             let method = self.method_rows.get(self.methods.cursor)?;
@@ -240,7 +239,7 @@ impl View {
         })
     }
 
-    /// Frames of the row under the cursor, innermost first; empty on a group.
+    /// Returns the frames of the row under the cursor, innermost first; empty on a group.
     pub fn selected_stack(&self) -> Vec<&Arc<Location>> {
         if self.methods_on {
             return self.selected_location().into_iter().collect();
@@ -257,7 +256,7 @@ impl View {
         stack
     }
 
-    /// The calls that are folded into the line under the cursor, outermost first.
+    /// Returns the calls that are folded into the line under the cursor, outermost first.
     pub fn selected_links(&self) -> Vec<&Arc<Location>> {
         let swallowed = self.selected_row().map_or(0, |r| usize::from(r.swallowed));
         let mut links: Vec<_> = self.selected_stack().into_iter().skip(1).take(swallowed).collect();
@@ -265,7 +264,7 @@ impl View {
         links
     }
 
-    /// One line per frame, innermost first, as stack traces are pasted.
+    /// Formats the stack, one line per frame, innermost first, as stack traces are pasted.
     pub fn stack_text(&self) -> Option<String> {
         let lines: Vec<String> = self
             .selected_stack()
@@ -303,7 +302,7 @@ impl View {
         self.selected_method = method.map(key);
     }
 
-    /// A press of the mouse on a line of the rows.
+    /// Handles a mouse press on a line of the rows.
     pub fn press(&mut self, line: usize, height: usize) {
         if self.methods_on {
             self.methods.cursor =
@@ -338,7 +337,7 @@ impl View {
         self.keep_on_screen(height);
     }
 
-    /// From here on the user decides what is open.
+    /// Stops opening rows automatically: from here on the user decides what is open.
     fn touch(&mut self) {
         self.settled = true;
         self.before_collapse = None;
@@ -368,7 +367,7 @@ impl View {
         }
     }
 
-    /// From the row down to the end of its hottest path.
+    /// Expands the row and its hottest path down to the end.
     pub fn expand_hottest(&mut self, height: usize) {
         let Some(row) = self.selected_row().copied() else { return };
         self.touch();
@@ -383,12 +382,12 @@ impl View {
             path.frames.push(RowKey::of(self.projection.name(node), self.shown.roll_up));
             below = self.projection.children(node);
         }
-        // Opens all above it, too.
+        // Opens all rows above it too.
         self.expanded.open(&path);
         self.reshape(height);
     }
 
-    /// Collapses everything; pressed again, opens again what was open.
+    /// Collapses everything; pressed again, reopens what was open.
     pub fn collapse_all(&mut self, height: usize) {
         self.settled = true;
         match self.before_collapse.take() {
@@ -398,8 +397,8 @@ impl View {
         self.reshape(height);
     }
 
-    /// Goes to the next (1) or previous (-1) row whose name matches; opens what hides it. False if
-    /// there is none.
+    /// Goes to the next (1) or previous (-1) row whose name matches and opens the rows that hide
+    /// it. Returns false if there is none.
     pub fn next_match(&mut self, step: isize, height: usize) -> bool {
         let Some(search) = self.search.clone() else { return false };
         if self.methods_on {
@@ -431,7 +430,7 @@ impl View {
         true
     }
 
-    /// Everything that matches, by its place in the order of drawing with all rows open; and the
+    /// Returns all matches, each with its place in the drawing order with all rows open; and the
     /// cursor's place.
     fn matches(&self, search: &Regex) -> (Vec<(usize, Found)>, usize) {
         let selected = self.selected.as_ref().and_then(|p| {
@@ -439,7 +438,7 @@ impl View {
             Some(nodes.last().map_or(What::Group(group), |n| What::Node(*n)))
         });
         let projection = &self.projection;
-        // Only the way to matches and to the cursor is looked at in order: nothing else has to be
+        // Only paths to matches and to the cursor are visited in order, so nothing else has to be
         // sorted.
         let mut matches = Vec::with_capacity(projection.node_count() as usize);
         let mut known: HashMap<*const Location, bool> = HashMap::new();
@@ -495,7 +494,7 @@ impl View {
         (found, here)
     }
 
-    /// True while the line about filters has something to say.
+    /// Returns true while the line about filters has content.
     pub fn has_filters(&self) -> bool {
         let f = &self.settings.filters;
         f.interesting.active().is_some()
@@ -523,7 +522,7 @@ impl Found {
     }
 }
 
-/// Of ascending places the next one after `here`, or the one before; round the end.
+/// Returns the place after (or before) `here` among ascending places, wrapping at the ends.
 fn beside(places: &[usize], here: usize, step: isize) -> Option<usize> {
     if step > 0 {
         places.iter().find(|p| **p > here).or(places.first()).copied()

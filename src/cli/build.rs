@@ -1,4 +1,4 @@
-//! Which options go together, and the [`Config`] they make.
+//! Checks which options go together, and builds the [`Config`].
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,6 +18,7 @@ use crate::model::vocabulary::frame::Ns;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
+/// Default sampling interval.
 const INTERVAL: Duration = Duration::from_millis(10);
 const INTERVALS: Times = Times {
     option: "--interval",
@@ -25,12 +26,14 @@ const INTERVALS: Times = Times {
     most: Duration::from_secs(10),
     range: "from 1ms to 10s",
 };
-/// Percent of one core.
+/// Default limit of sampletop's own CPU time, percent of one core.
 const MAX_OVERHEAD: f64 = 3.0;
 const WINDOW: Duration = Duration::from_secs(30);
 const WINDOWS: Times =
     Times { option: "--window", least: Duration::from_secs(1), most: DAY, range: "from 1s to 24h" };
+/// Default duration of a recording.
 const DURATION: Duration = Duration::from_secs(10);
+/// Default duration of `demo --once`.
 const DEMO_DURATION: Duration = Duration::from_secs(5);
 const DURATIONS: Times = Times {
     option: "--duration",
@@ -39,7 +42,9 @@ const DURATIONS: Times = Times {
     range: "from 100ms to 24h, or exit",
 };
 
+/// Default interval between reports.
 const EVERY: Duration = Duration::from_secs(15 * 60);
+/// Default interval between reports that are pushed.
 const EVERY_PUSHED: Duration = Duration::from_secs(60);
 const EVERIES: Times = Times {
     option: "--every",
@@ -47,9 +52,10 @@ const EVERIES: Times = Times {
     most: DAY,
     range: "from 1s to 24h, or 0",
 };
+/// Default maximum of lines of a text report by `report`.
 const MAX_LINES: usize = 200;
 
-/// The live view of a process to be picked, everything at its default.
+/// Returns the configuration of a live view that starts with the process picker and all defaults.
 pub fn defaults() -> Config {
     Config {
         mode: Mode::Live,
@@ -98,7 +104,7 @@ fn build(typed: Typed, surroundings: &Surroundings) -> Result<Config, String> {
         }
         mode => mode,
     };
-    // Last, so that a wrong value is told whether or not there is a terminal.
+    // Last, so that a wrong value is reported whether or not there is a terminal.
     if job == Job::Live && !surroundings.stdout_is_terminal {
         return Err(not_a_terminal(target.as_ref()));
     }
@@ -183,7 +189,7 @@ fn target(job: Job, typed: &Typed) -> Result<Option<TargetSpec>, String> {
     }
 }
 
-/// By `-p`, `--name`, `--pidfile`, `--unit` or `--cgroup`.
+/// Returns the processes that `-p`, `--name`, `--pidfile`, `--unit` or `--cgroup` select.
 fn processes(typed: &Typed) -> Result<Option<Wanted>, String> {
     let mut pids =
         typed.target.pid.iter().map(|text| values::pid(text)).collect::<Result<Vec<u32>, _>>()?;
@@ -303,7 +309,7 @@ fn mode(job: Job, typed: &Typed, target: Option<&TargetSpec>) -> Result<Mode, St
     })
 }
 
-/// The profile that is named behind the word.
+/// Returns the profile named after the subcommand.
 fn file(typed: &Typed) -> Option<PathBuf> {
     typed.files.first().cloned()
 }
@@ -316,10 +322,10 @@ fn max_lines(typed: &Typed) -> Result<Option<usize>, String> {
 
 fn reports(typed: &Typed) -> Result<Reports, String> {
     let every = match typed.report.every.as_deref().map(str::trim) {
-        // Who looks at a server's time line does not want to wait for a quarter of an hour.
+        // A server's time line should not lag by a quarter of an hour.
         None if typed.push.push.is_some() => Some(EVERY_PUSHED),
         None => Some(EVERY),
-        // With a unit or without.
+        // Zero, with or without a unit.
         Some(text) if text.trim_end_matches(char::is_alphabetic) == "0" => None,
         Some(text) => Some(values::time(text, &EVERIES)?),
     };
@@ -355,7 +361,7 @@ fn reports(typed: &Typed) -> Result<Reports, String> {
 fn format(job: Job, typed: &Typed) -> Result<Format, String> {
     let format = match (&typed.output.format, &typed.output.output) {
         (Some(text), _) => values::word("--format", text, Format::ALL, Format::word)?,
-        // Logs are called as people like.
+        // Log files have arbitrary extensions, so an unknown one is no error.
         (None, Some(path)) if job == Job::Report => by_extension(path).unwrap_or_default(),
         (None, Some(path)) if path.as_os_str() != STDOUT => by_extension(path)?,
         _ => Format::default(),
@@ -403,14 +409,14 @@ fn sampling(typed: &Typed) -> Result<Sampling, String> {
     }
     let max_overhead = match (&typed.sampling.max_overhead, &typed.sampling.interval) {
         (Some(text), _) => Some(values::overhead(text)?),
-        // Who names an interval wants that one.
+        // An explicit interval is kept, whatever it costs.
         (None, Some(_)) => None,
         (None, None) => Some(MAX_OVERHEAD),
     };
     Ok(Sampling { interval, max_overhead, capture, unwinder })
 }
 
-/// What is shown at first.
+/// Builds the initial display settings.
 fn settings(job: Job, given: &Given) -> Settings {
     let range = match job {
         Job::Live | Job::DemoLive => Range::Rolling(ns(WINDOW)),
@@ -457,9 +463,9 @@ fn given(typed: &Typed) -> Result<Given, String> {
     })
 }
 
-/// The environment, not the command line, has the key: everybody sees that.
+/// The key comes from the environment: all users can read a command line.
 const KEY: &str = config::REDACT_KEY;
-/// Characters. A shorter one could be found by trying.
+/// Minimum length of the key, characters. A shorter one could be found by brute force.
 const KEY_MIN: usize = 16;
 
 fn redact(typed: &Typed, surroundings: &Surroundings) -> Result<Redact, String> {

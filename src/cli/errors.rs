@@ -1,11 +1,11 @@
-//! clap's errors, as one sentence each; help and version as they are.
+//! Turns clap's errors into one sentence each; passes help and version on unchanged.
 
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 
 use super::values::shown;
 use super::{CliExit, options};
 
-/// `subcommand`: the one that was typed.
+/// Converts clap's error. `subcommand`: the one that was typed.
 pub fn exit(error: Error, subcommand: Option<&str>) -> CliExit {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -52,11 +52,11 @@ fn sentence(error: &Error, subcommand: Option<&str>) -> String {
     }
 }
 
-/// Similarity (Jaro) from which a subcommand is suggested; clap's own for options.
+/// Minimum similarity (Jaro) at which a subcommand is suggested; clap's own threshold for options.
 const ALIKE: f64 = 0.7;
 
-/// A word that is no subcommand, or one too many: most often a pid or a command that lacks its `-p`
-/// or `--`.
+/// Explains a word that is no subcommand, or one word too many. Usually it is a pid without `-p` or
+/// a command without `--`.
 fn stray(word: &str, subcommand: Option<&str>) -> String {
     let shown = shown(word);
     let number = !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit());
@@ -95,7 +95,7 @@ fn stray(word: &str, subcommand: Option<&str>) -> String {
     }
 }
 
-/// An option that is not there, or not for this subcommand.
+/// Explains an option that does not exist, or not for this subcommand.
 fn unknown(argument: &str, near: Option<String>, subcommand: Option<&str>) -> String {
     let shown = shown(argument);
     let definitions = options::definitions();
@@ -133,7 +133,7 @@ fn text(error: &Error, kind: ContextKind) -> Option<String> {
     }
 }
 
-/// `--interval <TIME>` -> `--interval`.
+/// Strips the value's name: `--interval <TIME>` -> `--interval`.
 fn option(argument: &str) -> String {
     argument.split([' ', '=']).next().unwrap_or(argument).to_owned()
 }

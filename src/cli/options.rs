@@ -1,13 +1,13 @@
 //! clap's definitions: the subcommands, the options of each, and the help.
 //!
-//! Values stay text here; `values` turns them into what they mean, with errors of one sentence.
+//! Values stay text here; `values` parses them, with errors of one sentence.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
-/// Columns that the help is wrapped at, if the terminal is wider.
+/// Maximum columns of the help, on wider terminals.
 const WIDTH_MAX: usize = 100;
 
 const USAGE: &str = "\
@@ -28,7 +28,7 @@ matches anywhere unless anchored. --rename and --idle-at may be repeated.
 --capture ptrace stops running threads for microseconds. A race remains: a call
 that a thread begins just then may fail with EINTR (1 of 2,542 stops).";
 
-/// What `--format` takes where a profile is written.
+/// The `--format` values of subcommands that write a profile.
 const FORMATS: &str = "\
 FORMAT is text, json, html, svg, speedscope, firefox, pprof, folded, classic
 or sampletop.";
@@ -450,13 +450,13 @@ pub struct ScreenOptions {
     pub secure: bool,
 }
 
-/// The definitions as they are parsed and printed.
+/// Returns the definitions as they are parsed and printed.
 pub fn definitions() -> clap::Command {
     const LIVE: [&str; 2] = ["open", "demo"];
     const SCREEN: [&str; 5] = ["no_color", "ascii", "unicode", "mouse", "secure"];
-    /// As clap's own, without its blank lines between sections.
+    /// clap's own template, without its blank lines between sections.
     const TEMPLATE: &str = "{about}\n\nUsage: {usage}\n\n{options}{after-help}\n";
-    /// Writing less than all formats.
+    /// Subcommands that write fewer formats than the others.
     const PLAIN: [&str; 2] = ["dump", "diff"];
     CommandLine::command().mut_subcommands(|sub| {
         let live = LIVE.contains(&sub.get_name());
@@ -474,7 +474,7 @@ pub fn definitions() -> clap::Command {
     })
 }
 
-/// The manual page, in roff: the program, then a section for each subcommand.
+/// Returns the manual page in roff: the program, then a section for each subcommand.
 pub fn manual() -> String {
     let mut definitions = definitions();
     definitions.build();

@@ -1,4 +1,4 @@
-//! Where a report is sent, and as whose: `--push` and what goes with it.
+//! Where reports are pushed, and with which identity: `--push` and its options.
 
 use ureq::http::Uri;
 
@@ -7,15 +7,16 @@ use super::typed::Typed;
 use super::values::{self, STDOUT, shown};
 use crate::config::{self, Push, Secret, Token};
 
+/// Default maximum of bytes in the spool.
 const SPOOL_BYTES: u64 = 64 << 20;
 
-/// The environment, or a file, has the token: everybody sees the command line.
+/// The token comes from the environment or a file: all users can read a command line.
 const TOKEN: &str = config::PUSH_TOKEN;
 
-/// Characters of a label; Pyroscope takes some more.
+/// Maximum characters of a label; Pyroscope accepts some more.
 const LABEL_MAX: usize = 1024;
 
-/// Those that the profiles themselves bring.
+/// Reserved labels: the profiles themselves set them.
 const TAKEN: [&str; 2] = ["group", "idle"];
 
 pub fn push(typed: &Typed, surroundings: &Surroundings) -> Result<Option<Push>, String> {
@@ -69,7 +70,7 @@ pub fn push(typed: &Typed, surroundings: &Surroundings) -> Result<Option<Push>, 
     }))
 }
 
-/// An option that says how reports are written.
+/// Returns the first option given that says how reports are written.
 fn written(typed: &Typed) -> Option<&'static str> {
     [("--format", typed.output.format.is_some()), ("--max-lines", typed.max_lines.is_some())]
         .into_iter()
@@ -80,11 +81,11 @@ fn written(typed: &Typed) -> Option<&'static str> {
 struct Address {
     endpoint: String,
     encrypted: bool,
-    /// It does not leave this machine.
+    /// The address is loopback: traffic does not leave this machine.
     loopback: bool,
 }
 
-/// Sentences repeat nothing of an address that may hold a secret.
+/// Parses the address. Errors never quote it, since it may hold a secret.
 fn address(text: &str) -> Result<Address, String> {
     let text = text.trim();
     let host = text
@@ -134,7 +135,7 @@ fn token(typed: &Typed, surroundings: &Surroundings) -> Result<Option<Token>, St
         (Some(path), _) if path.as_os_str().is_empty() => {
             Err("`--push-token-file ''` names no file".into())
         }
-        // What is said here and now counts more than what the environment says to all.
+        // An option of this run overrides the environment, which applies to all runs.
         (Some(path), _) => Ok(Some(Token::File(path.clone()))),
         (None, Some(bytes)) => match String::from_utf8(bytes.clone()) {
             Ok(text) if is_word(text.trim()) => {
@@ -148,12 +149,12 @@ fn token(typed: &Typed, surroundings: &Surroundings) -> Result<Option<Token>, St
     }
 }
 
-/// What may stand in a header.
+/// Returns whether `text` may stand in a header.
 fn is_word(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// As Pyroscope takes it: there is no way to quote.
+/// Parses a label by Pyroscope's syntax, which has no quoting.
 fn label(text: &str) -> Result<(String, String), String> {
     let wrong = |why: &str| Err(format!("`--push-label {}` {why}", shown(text)));
     let Some((key, value)) = text.split_once('=') else {

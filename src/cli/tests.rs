@@ -121,7 +121,7 @@ fn options_stand_behind_their_subcommand() {
     for line in ["-p 7 record", "--metric cpu record -p 7", "-i 5ms dump -p 7"] {
         assert!(refused(&PIPE, line).contains("stand behind it"), "{line}");
     }
-    // But for those of the screen, which stand in aliases.
+    // Except the screen options, which stand in aliases.
     assert!(!on(&TERMINAL, "--no-color --ascii open x").screen.color);
     assert!(on(&TERMINAL, "--no-color --ascii open x").screen.ascii);
     assert!(!on(&TERMINAL, "--ascii open x --unicode").screen.ascii);
@@ -146,7 +146,7 @@ fn what_was_meant_is_suggested() {
         let message = refused(&TERMINAL, line);
         assert!(message.contains(meant), "{line}: {message}");
     }
-    // An option of no other subcommand.
+    // No subcommand has this option.
     assert!(!refused(&TERMINAL, "record -p 1 --fcous x").contains("does nothing"));
 }
 
@@ -218,7 +218,7 @@ fn reports_come_every_quarter_of_an_hour_or_as_it_is_said() {
     for (size, bytes) in [("1", 1), ("2k", 2 << 10), ("3MB", 3 << 20), ("4GiB", 4 << 30)] {
         assert_eq!(reports(&format!("-p 7 --max-bytes {size}")).kept.bytes, Some(bytes), "{size}");
     }
-    // Logs are called as people like; a known extension is that format.
+    // A log may have any extension; a known extension selects that format.
     for (line, format) in
         [("", Format::Text), ("-o app.log", Format::Text), ("-o app.json", Format::Json)]
     {
@@ -561,7 +561,7 @@ fn the_definitions_are_sound_and_the_help_fits() {
     for sub in std::iter::once(&definitions).chain(definitions.get_subcommands()) {
         let help = sub.clone().term_width(80).render_help().to_string();
         for line in help.lines() {
-            // More blanks than before an option are a continuation.
+            // A line with more leading blanks than an option has is a continuation.
             assert!(!line.starts_with("           "), "this help does not fit: {line}");
             assert!(line.len() <= 80, "{line}");
         }
@@ -569,7 +569,7 @@ fn the_definitions_are_sound_and_the_help_fits() {
 }
 
 proptest! {
-    /// Whatever is typed: a configuration, or one sentence on one line.
+    /// Any arguments give a configuration, or one sentence on one line.
     #[test]
     fn any_arguments_get_an_answer(args in proptest::collection::vec(
         prop_oneof![

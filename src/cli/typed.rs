@@ -1,5 +1,5 @@
-//! What was typed, the same shape for every subcommand; what a subcommand has no option for is at
-//! its default.
+//! The typed options, in one shape for every subcommand. Options that a subcommand lacks have their
+//! defaults.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use super::options::{
 };
 use super::values::STDOUT;
 
-/// What is to be done.
+/// The job that the subcommand selects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Job {
     #[default]
@@ -33,7 +33,7 @@ pub enum Job {
 pub struct Typed {
     pub job: Job,
     pub files: Vec<PathBuf>,
-    /// Behind `--`.
+    /// The command after `--`.
     pub command: Vec<OsString>,
     pub target: TargetOptions,
     pub sampling: SamplingOptions,
@@ -50,8 +50,8 @@ pub struct Typed {
     pub json: bool,
 }
 
-/// Brings what clap has read into one shape. Errors name an option that does nothing where it
-/// stands.
+/// Converts clap's result into one shape. Errors name an option that has no effect in this
+/// combination.
 pub fn typed(line: CommandLine, surroundings: &Surroundings) -> Result<Typed, String> {
     let CommandLine { subcommand, target, sampling, view, screen: outer, command } = line;
     let Some(subcommand) = subcommand else {
@@ -202,12 +202,12 @@ fn of_subcommand(subcommand: Sub, surroundings: &Surroundings) -> Result<Typed, 
             let target = TargetOptions { pid, ..TargetOptions::default() };
             Typed { job: Job::Doctor, target, json, screen, command, ..rest() }
         }
-        // Printed before this is asked.
+        // Printed before this function runs.
         Sub::Completions { screen, .. } | Sub::Man { screen } => Typed { screen, ..rest() },
     })
 }
 
-/// The first option that a report of a saved profile has no use for.
+/// Returns the first option given that a report of a saved profile cannot use.
 fn first_given(
     live: &(TargetOptions, SamplingOptions, ReportOptions, PushOptions),
 ) -> &'static str {
@@ -259,7 +259,7 @@ fn refuse_contradictions(typed: &Typed) -> Result<(), String> {
     Ok(())
 }
 
-/// How a subcommand is called.
+/// Returns a subcommand's name.
 fn word(subcommand: &Sub) -> &'static str {
     match subcommand {
         Sub::Record { .. } => "record",

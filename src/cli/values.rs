@@ -1,5 +1,5 @@
-//! One text -> one value. Every error is a sentence that names the option, what was given, and what
-//! is accepted.
+//! Parses one text into one value. Every error is a sentence that names the option, the given text
+//! and the accepted values.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use regex::Regex;
 
 use crate::model::projection::settings::{Grouping, Rename, pattern};
 
-/// As a FILE: standard output.
+/// A FILE of this name means standard output.
 pub const STDOUT: &str = "-";
 
-/// Linux's own limit (PID_MAX_LIMIT, 64-bit kernels).
+/// Maximum pid: Linux's own limit (PID_MAX_LIMIT, 64-bit kernels).
 const PID_MAX: u32 = 1 << 22;
 
 pub fn pid(text: &str) -> Result<u32, String> {
@@ -20,12 +20,12 @@ pub fn pid(text: &str) -> Result<u32, String> {
     })
 }
 
-/// What times an option takes.
+/// The times that an option accepts.
 pub struct Times {
     pub option: &'static str,
     pub least: Duration,
     pub most: Duration,
-    /// Both, for people.
+    /// Both limits, as readable text.
     pub range: &'static str,
 }
 
@@ -40,7 +40,7 @@ pub fn time(text: &str, times: &Times) -> Result<Duration, String> {
     }
 }
 
-/// One of a few words.
+/// Parses one of a few words.
 pub fn word<T: Copy>(
     option: &str,
     text: &str,
@@ -68,7 +68,7 @@ pub fn rename(text: &str) -> Result<Rename, String> {
     named("--rename", Rename::parse(text))
 }
 
-/// The sentence says what is wrong with the value; this adds whose value it is.
+/// Adds the option's name to a sentence that says what is wrong with the value.
 fn named<T>(option: &str, read: Result<T, String>) -> Result<T, String> {
     read.map_err(|sentence| format!("{option}: {sentence}"))
 }
@@ -90,7 +90,7 @@ pub fn overhead(text: &str) -> Result<f64, String> {
     })
 }
 
-/// As systemctl takes it: a service, unless its name says another kind.
+/// Completes a unit's name as systemctl does: it is a service, unless the name has another suffix.
 pub fn unit(text: &str) -> Result<String, String> {
     let name = text.trim();
     let plain = !name.is_empty() && !name.contains(['/', '\0']) && name.len() < 256;
@@ -108,7 +108,7 @@ pub fn count(option: &str, text: &str) -> Result<u64, String> {
     number.ok_or_else(|| format!("`{option} {}` is no number: a whole one from 1", shown(text)))
 }
 
-/// Bytes; K, M and G are powers of 1024.
+/// Parses a number of bytes; K, M and G are powers of 1024.
 pub fn bytes(option: &str, text: &str) -> Result<u64, String> {
     let trimmed = text.trim();
     let digits = trimmed.trim_end_matches(|c: char| !c.is_ascii_digit());
@@ -133,7 +133,7 @@ pub fn bytes(option: &str, text: &str) -> Result<u64, String> {
     })
 }
 
-/// The non-empty parts between commas.
+/// Returns the non-empty parts between commas.
 pub fn prefixes(texts: &[String]) -> Result<Vec<String>, String> {
     let prefixes: Vec<String> = texts
         .iter()
@@ -148,7 +148,7 @@ pub fn prefixes(texts: &[String]) -> Result<Vec<String>, String> {
     }
 }
 
-/// What was typed, fit to be repeated in one line.
+/// Makes typed text fit to be quoted on one line.
 pub fn shown(text: &str) -> String {
     match text.is_empty() {
         true => "''".into(),

@@ -1,5 +1,5 @@
-//! `locks-1..4` want one mutex. `locks-1` keeps it for 40 ms of every 50; the others need it for a
-//! moment and wait most of the time.
+//! `locks-1..4` share one mutex. `locks-1` holds it for 40 ms of every 50; the others need it
+//! briefly and wait nearly all the time.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

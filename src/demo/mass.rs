@@ -24,7 +24,7 @@ fn call_tiny_100_million_times(meter: &Meter) {
         x = tiny(x);
         calls -= 1;
     }
-    black_box(x); // or the loop would have no result and could be left out
+    black_box(x); // otherwise the unused loop could be optimized away
     meter.leave();
 }
 

@@ -1,5 +1,5 @@
-//! `mixed-1..3`: functions named for their duration, half CPU, half sleep. One round takes 903 ms
-//! where cores are free: 55 % of it in `method_500ms`, 33 % in `method_100ms`, 11 % in
+//! `mixed-1..3`: functions named for their duration, half CPU, half sleep. One cycle takes 903 ms
+//! where cores are free. The shares: 55 % in `method_500ms`, 33 % in `method_100ms`, 11 % in
 //! `method_50ms`, 0.3 % in `method_1ms`.
 
 use std::time::Duration;

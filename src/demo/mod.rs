@@ -1,16 +1,15 @@
-//! The built-in workload with known answers: `sampletop demo` runs it in a child process of the
+//! The built-in workload with known results: `sampletop demo` runs it in a child process of the
 //! same program.
 //!
 //! | part | threads | what they do |
 //! |---|---|---|
-//! | `mixed` | `mixed-1..3` | functions named for how long they take, each half burning CPU, half asleep |
+//! | `mixed` | `mixed-1..3` | functions named for their duration, half CPU, half asleep |
 //! | `mass` | `mass-1..2` | call a tiny function 100 million times, again and again |
 //! | `pool` | `pool-thread-1..40`, `pool-waker` | wait in epoll, futex, read and sleep; the first two are woken at random |
 //! | `locks` | `locks-1..4` | want the same mutex; `locks-1` holds it too long |
 //!
-//! It touches no file and no network, and dies with its parent. On stdin it answers the line
-//! `truth` with one line of JSON: what it measured of itself (see [`truth`]); the line `stop` ends
-//! it.
+//! It uses no file and no network, and exits with its parent. On stdin it answers the line `truth`
+//! with one line of JSON: its own measurements (see [`truth`]). The line `stop` ends it.
 
 mod locks;
 mod mass;
@@ -28,17 +27,17 @@ use crate::config::{WORKLOAD_ARGUMENT, Workload};
 use crate::process::launch::{Launch, LaunchError, LaunchOutput};
 use truth::{Meter, Truth};
 
-/// Prepares the workload as a held child of this process: this program again, without the rights it
-/// may have beyond its caller's. Call it from a thread that lives as long as the session: the child
-/// dies with that thread.
+/// Prepares the workload as a held child of this process: this program again, without rights beyond
+/// its caller's. Call it from a thread that lives as long as the session: the child is killed when
+/// that thread exits.
 pub fn launch(workload: Workload, output: LaunchOutput) -> Result<Launch, LaunchError> {
     let parent = std::process::id().to_string();
     let argv = ["sampletop-demo", WORKLOAD_ARGUMENT, workload.word(), &parent].map(OsString::from);
-    // Not the path it was started by: an upgrade may have replaced that.
+    // Not the path that started this process: an upgrade may have replaced that file.
     Launch::prepare_own(OsStr::new("/proc/self/exe"), &argv, output)
 }
 
-/// The child: `args` are the workload's name and the parent's pid, those after
+/// Runs as the child. `args` are the workload's name and the parent's pid, the arguments after
 /// [`WORKLOAD_ARGUMENT`]. Returns the exit status, after the line `stop`.
 pub fn child(args: &[OsString]) -> i32 {
     let text = |at: usize| args.get(at).and_then(|arg| arg.to_str());
@@ -61,21 +60,21 @@ pub fn child(args: &[OsString]) -> i32 {
     answer(&truth)
 }
 
-/// Dies with its parent, lets it look, and is as plain a process as any other of this user.
+/// Ties this process to its parent: exits with it, lets it trace, and drops all extra rights.
 fn tie_to(parent: Pid) -> Result<(), rustix::io::Errno> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     if rustix::process::getppid() != Some(parent) {
-        return Err(rustix::io::Errno::SRCH); // it died before the line above
+        return Err(rustix::io::Errno::SRCH); // the parent exited before the line above
     }
-    // It was started without the capabilities of this program's file; others that the caller has it
-    // does not need.
+    // The child was started without this program's file capabilities; it needs none of the caller's
+    // others either.
     let none = CapabilitySet::empty();
     rustix::thread::set_capabilities(
         None,
         CapabilitySets { effective: none, permitted: none, inheritable: none },
     )?;
     rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)?;
-    // Where Yama lets only named tracers look; EINVAL where there is no Yama.
+    // For Yama's mode in which only declared tracers may attach; EINVAL where there is no Yama.
     let _ = rustix::process::set_ptracer(PTracer::ProcessID(parent));
     let _ = rustix::thread::set_name(c"sampletop-demo");
     Ok(())
@@ -117,7 +116,8 @@ fn answer(truth: &Truth) -> i32 {
     }
 }
 
-/// A named thread of the workload, which measures itself. Returns when it runs and has its name.
+/// Starts a named thread of the workload, which measures itself. Returns when it runs and has its
+/// name.
 fn thread(
     truth: &Truth,
     name: &str,
@@ -134,15 +134,14 @@ fn thread(
     Ok(())
 }
 
-/// Burns CPU for so many microseconds of this thread's own CPU time, in the function it is written
-/// in: a macro with nothing to inline, so that every sample has that function as its innermost
-/// frame.
+/// Burns CPU for `$microseconds` of this thread's own CPU time, in the function that uses it. A
+/// macro leaves nothing to inline, so every sample has that function as its innermost frame.
 macro_rules! burn {
     ($microseconds:expr) => {{
         let until = $crate::demo::truth::thread_cpu_ns() + $microseconds as u64 * 1_000;
         let mut x = until;
         while $crate::demo::truth::thread_cpu_ns() < until {
-            // About 30 us between looks at the clock, which is a system call.
+            // About 30 us between readings of the clock, which is a system call.
             let mut turns = 20_000_u32;
             while turns > 0 {
                 x ^= x << 13;

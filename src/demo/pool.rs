@@ -1,5 +1,5 @@
 //! `pool-thread-1..40` wait as pools do, ten each in epoll, futex, read and sleep. Thread 1 (epoll)
-//! and thread 2 (futex) get jobs at random moments; the other 38 never move.
+//! and thread 2 (futex) get jobs at random moments; the other 38 never wake.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -15,7 +15,7 @@ pub fn start(truth: &Truth) -> std::io::Result<()> {
     let events = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
     let queue = Arc::new(Queue::default());
     for n in 1..=40 {
-        // Those that are never woken wait for descriptors and queues of their own.
+        // Threads that are never woken wait on their own descriptors and queues.
         let name = format!("pool-thread-{n}");
         match n % 4 {
             1 => {
@@ -47,7 +47,7 @@ pub fn start(truth: &Truth) -> std::io::Result<()> {
     super::thread(truth, "pool-waker", move |_| wake_at_random(&events, &queue))
 }
 
-/// Jobs that were handed in and not taken.
+/// Jobs that were queued and not taken.
 #[derive(Default)]
 struct Queue {
     jobs: Mutex<u32>,
@@ -113,7 +113,7 @@ fn handle_job(meter: &Meter) {
     meter.leave();
 }
 
-/// Every 5 to 45 ms one of the two gets a job.
+/// Gives a job to one of the two threads every 5 to 45 ms.
 fn wake_at_random(events: &OwnedFd, queue: &Queue) {
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     loop {

@@ -1,6 +1,5 @@
-//! What the workload measures of itself: per thread and function, the calls, the thread's own CPU
-//! clock and the wall time. A function that is still running counts up to the moment of the
-//! question.
+//! The workload's own measurements: calls, CPU time by the thread's own clock, and wall time, per
+//! thread and function. A running function counts up to the moment of the request.
 //!
 //! ```json
 //! {"schema":"sampletop-truth/1","pid":1,"elapsed_ms":0.0,"threads":[{"name":"mixed-1","tid":2,"cpu_ms":0.0,
@@ -19,13 +18,13 @@ pub struct Truth {
     threads: Mutex<Vec<Arc<Mutex<Record>>>>,
 }
 
-/// One thread's books. Locked for some nanoseconds when a function is entered or left.
+/// One thread's measurements. Locked for some nanoseconds when a function is entered or left.
 pub struct Record {
     name: String,
     /// 0 until the thread runs.
     tid: i32,
     functions: Vec<Function>,
-    /// Index of the function it is in, the CPU clock and the moment it entered.
+    /// Index of the function it is in, the CPU clock and the moment of entry.
     inside: Option<(usize, u64, Instant)>,
 }
 
@@ -36,7 +35,7 @@ struct Function {
     wall: Duration,
 }
 
-/// A thread's hold on its own record.
+/// A thread's handle on its own record.
 pub struct Meter {
     record: Arc<Mutex<Record>>,
 }
@@ -93,13 +92,13 @@ impl Record {
 }
 
 impl Meter {
-    /// In the thread that is measured.
+    /// Starts measuring. Call it in the thread that is measured.
     pub fn start(record: Arc<Mutex<Record>>) -> Meter {
         lock(&record).tid = rustix::thread::gettid().as_raw_nonzero().get();
         Meter { record }
     }
 
-    /// First thing in a function; functions that are measured do not call each other.
+    /// Enters a function: its first statement. Measured functions do not call each other.
     pub fn enter(&self, name: &'static str) {
         let mut record = lock(&self.record);
         let at = record.functions.iter().position(|f| f.name == name).unwrap_or_else(|| {
@@ -109,7 +108,7 @@ impl Meter {
         record.inside = Some((at, thread_cpu_ns(), Instant::now()));
     }
 
-    /// Last thing in it.
+    /// Leaves the function: its last statement.
     pub fn leave(&self) {
         let mut record = lock(&self.record);
         if let Some((at, cpu_then, since)) = record.inside.take() {
@@ -121,18 +120,18 @@ impl Meter {
     }
 }
 
-/// CPU time of the calling thread.
+/// Returns the CPU time of the calling thread.
 #[inline(always)]
 pub fn thread_cpu_ns() -> u64 {
     nanoseconds(rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime))
 }
 
-/// CPU time of a thread of this process, 0 if there is none. Another thread's clock has a number
-/// that is made from its tid: complement, three bits left, 4 for "one thread", 2 for "as the
-/// scheduler counts" (Linux, posix-timers.h).
+/// Returns the CPU time of a thread of this process, 0 if there is none. The clock id of another
+/// thread is made from its tid (Linux, posix-timers.h): complement, three bits left. The low bits
+/// are 4 for "one thread" and 2 for "as the scheduler counts".
 fn cpu_ns_of(tid: i32) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes one timespec. rustix knows only clocks that have a name.
+    // SAFETY: writes one timespec. rustix supports only clocks that have a name.
     let ok = tid > 0 && unsafe { libc::clock_gettime((!tid << 3) | 6, &mut time) } == 0;
     if ok { time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64 } else { 0 }
 }

@@ -1,4 +1,4 @@
-//! What is found out about this machine, ourselves and the target. No conclusions here.
+//! Collects the facts about this machine, this process and the target. No conclusions here.
 
 use std::fs;
 use std::io;
@@ -14,13 +14,13 @@ use crate::process::privileges;
 use crate::process::target::{self, AttachError, Status, Target, witness};
 use crate::process::threads::Tasks;
 
-/// Everything a verdict rests on.
+/// All facts that a verdict is based on.
 #[derive(Clone, Debug)]
 pub struct Facts {
     pub kernel: Kernel,
     pub own: Own,
     pub place: Place,
-    /// `None`: asked about this machine in general.
+    /// `None`: only this machine is examined.
     pub target: Option<TargetFacts>,
     pub tried: Tried,
 }
@@ -28,21 +28,21 @@ pub struct Facts {
 #[derive(Clone, Debug)]
 pub struct Kernel {
     pub release: String,
-    /// Major and minor number; zeros where the release does not begin with them.
+    /// Major and minor number; zeros where the release does not begin with numbers.
     pub version: (u32, u32),
-    /// The kernel tells its types (/sys/kernel/btf/vmlinux).
+    /// The kernel publishes its types (/sys/kernel/btf/vmlinux).
     pub btf: bool,
     pub perf_event_paranoid: Option<i32>,
     /// kernel.yama.ptrace_scope; `None` without Yama.
     pub yama: Option<u32>,
-    /// `none`, `integrity`, `confidentiality`; `None` where it is not to be read.
+    /// `none`, `integrity`, `confidentiality`; `None` where it cannot be read.
     pub lockdown: Option<String>,
 }
 
-/// This process, and who started it.
+/// This process and its user.
 #[derive(Clone, Debug)]
 pub struct Own {
-    /// The real user.
+    /// The real user id.
     pub uid: u32,
     pub user: String,
     pub effective: CapabilitySet,
@@ -50,17 +50,17 @@ pub struct Own {
     pub bounding: CapabilitySet,
     pub no_new_privileges: bool,
     pub seccomp: Seccomp,
-    /// Bytes; `None`: no limit.
+    /// Limit of locked memory, bytes; `None`: no limit.
     pub memlock: Option<u64>,
-    /// The most it may be raised to; `None`: no limit.
+    /// Hard limit of open files; `None`: no limit.
     pub descriptors: Option<u64>,
-    /// In the user namespace that the machine began with. Capabilities of another do not count for
+    /// This process is in the initial user namespace. Capabilities of another one do not count for
     /// BPF and perf.
     pub first_user_namespace: bool,
     pub first_pid_namespace: bool,
-    /// Where this program lies.
+    /// Path of this program.
     pub program: String,
-    /// Its file system ignores capabilities of files (mount option nosuid).
+    /// Its file system ignores file capabilities (mount option nosuid).
     pub nosuid: bool,
 }
 
@@ -81,7 +81,7 @@ impl Seccomp {
     }
 }
 
-/// Where we run, by the signs that container engines leave.
+/// The container engine around this process, by the signs that engines leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Engine {
     Host,
@@ -107,7 +107,7 @@ impl Engine {
 #[derive(Clone, Debug)]
 pub struct Place {
     pub engine: Engine,
-    /// Container engines give the container's id, Kubernetes the pod's name.
+    /// The host name: container engines set the container's id, Kubernetes the pod's name.
     pub host: String,
 }
 
@@ -117,28 +117,29 @@ pub struct TargetFacts {
     pub command: String,
     pub uid: u32,
     pub user: String,
-    /// Namespaces: are they ours? `None`: not to be read.
+    /// Whether the target is in this process's namespaces. `None`: cannot be read.
     pub same_pid_namespace: Option<bool>,
     pub same_user_namespace: Option<bool>,
     pub same_mount_namespace: Option<bool>,
-    /// Why sampletop does not look at it at all.
+    /// Why sampletop does not watch this process at all.
     pub refused: Option<String>,
 }
 
-/// What was opened, and what the kernel said.
+/// What was tried, and what the kernel answered.
 #[derive(Clone, Debug)]
 pub struct Tried {
-    /// Loading the programs, and sampling whole processors for them.
+    /// Loading the programs, and the sampling of whole processors that they need.
     pub bpf: Trial,
-    /// A sampling event for the target, or for ourselves.
+    /// Opening a sampling event for the target, or for this process.
     pub perf: Trial,
-    /// Its sampling shows the kernel's own part.
+    /// That event samples kernel code too.
     pub kernel_visible: bool,
-    /// The kernel shows where its functions are, so that they have names (kernel.kptr_restrict).
+    /// The kernel shows the addresses of its functions, so that they have names
+    /// (kernel.kptr_restrict).
     pub kernel_names: bool,
-    /// Reading where a thread of the target stands; `None` without a target.
+    /// Reading the registers of a thread of the target; `None` without a target.
     pub registers: Option<Trial>,
-    /// The system call ptrace, on nobody.
+    /// The system call ptrace, tried without a target.
     pub ptrace: Trial,
 }
 
@@ -167,8 +168,8 @@ impl From<io::Error> for Trial {
     }
 }
 
-/// Finds out. `pid` fails as it does everywhere, except that a process which is not for us is what
-/// a doctor is asked about.
+/// Collects the facts. `pid` fails as in other subcommands, except for a process that may not be
+/// watched: the doctor explains that case.
 pub fn gather(pid: Option<u32>) -> Result<Facts, AttachError> {
     let (target, attached) = match pid {
         Some(pid) => {
@@ -196,7 +197,7 @@ pub fn gather(pid: Option<u32>) -> Result<Facts, AttachError> {
         }
         None => (None, None),
     };
-    // As the thread that takes stacks has it.
+    // With the same rights as the thread that takes stacks.
     let _ = privileges::raise();
     let own = own();
     Ok(Facts { kernel: kernel(), place: place(&own), own, target, tried: tried(attached.as_ref()) })
@@ -210,7 +211,7 @@ fn tried(target: Option<&Target>) -> Tried {
     let tid = target.map_or(0, |target| witness(target.pid()).unwrap_or(target.pid()));
     let sampling = perf::permitted(tid);
     let bpf = match (bpf(), &sampling) {
-        // It samples whole processors.
+        // The bpf backend samples whole processors.
         (Trial::Works, Ok((Scope::Threads, _))) => Trial::Refused {
             errno: None,
             why: "sampling of whole processors is not permitted".into(),
@@ -235,7 +236,7 @@ fn tried(target: Option<&Target>) -> Tried {
     Tried { bpf, perf, kernel_visible, kernel_names: kernel_names(), registers, ptrace }
 }
 
-/// Addresses that are not shown are zeros, all of them.
+/// Returns whether the kernel shows its addresses; hidden ones are all zeros.
 fn kernel_names() -> bool {
     use std::io::Read;
     let mut begin = [0; 16];
@@ -268,7 +269,7 @@ fn kernel() -> Kernel {
     }
 }
 
-/// `none [integrity] confidentiality` -> `integrity`.
+/// Returns the selected word: `none [integrity] confidentiality` -> `integrity`.
 fn chosen(text: &str) -> Option<String> {
     let (_, rest) = text.split_once('[')?;
     Some(rest.split_once(']')?.0.to_owned())
@@ -309,7 +310,8 @@ fn own() -> Own {
     }
 }
 
-/// PROC_PID_INIT_INO and PROC_USER_INIT_INO, include/linux/proc_ns.h.
+/// Inode names of the initial namespaces: PROC_PID_INIT_INO and PROC_USER_INIT_INO,
+/// include/linux/proc_ns.h.
 const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 const FIRST_USER_NAMESPACE: &str = "user:[4026531837]";
 
@@ -332,8 +334,8 @@ fn place(own: &Own) -> Place {
     } else {
         Engine::Other
     };
-    // A machine that was made from an image has the signs, too. A container has processes of its
-    // own, or cannot do all.
+    // A machine made from a container image has these signs too. A container also has a pid
+    // namespace of its own, or lacks capabilities.
     let contained = !own.first_pid_namespace
         || !own.first_user_namespace
         || !own.bounding.contains(CapabilitySet::SYS_ADMIN);
@@ -343,7 +345,7 @@ fn place(own: &Own) -> Place {
     Place { engine, host: text::clean(&host, 100).into_owned() }
 }
 
-/// A short file of /proc or /sys, without the blanks at its end.
+/// Reads a short file of /proc or /sys, without trailing blanks.
 fn line(path: &str) -> Option<String> {
     let bytes = target::read_proc(path).ok()?;
     Some(String::from_utf8_lossy(&bytes).trim_end().to_owned())

@@ -1,20 +1,20 @@
-//! What the facts mean: which ways work, and the one smallest change that would unlock the next
-//! better one. Pure. Whether a way works is what the kernel answered when it was tried; the other
-//! facts only say why, and what would help.
+//! What the facts mean: which backends work, and the smallest change that would unlock the next
+//! better one. Pure. A backend works if the kernel accepted it when it was tried. The other facts
+//! only explain a refusal and suggest the change.
 
 use rustix::thread::CapabilitySet;
 
 use super::facts::{Engine, Facts, Seccomp, TargetFacts, Trial};
 use crate::capture::way::Kind;
 
-/// The first kernel whose task iterator may read user memory.
+/// The first kernel version whose task iterator may read user memory.
 const BPF_SINCE: (u32, u32) = (5, 18);
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Verdict {
-    /// The best first; `ptrace`, which is never chosen unasked, last.
+    /// Best first; `ptrace`, which is never chosen automatically, last.
     pub ways: Vec<WayVerdict>,
-    /// What `--capture auto` takes. `None`: sampletop does not look at this process.
+    /// What `--capture auto` selects. `None`: sampletop does not watch this process.
     pub best: Option<Kind>,
     pub change: Option<Change>,
 }
@@ -23,23 +23,23 @@ pub struct Verdict {
 pub struct WayVerdict {
     pub way: Kind,
     pub needs: &'static str,
-    /// `None`: it works.
+    /// What is missing. `None`: the backend works.
     pub lacks: Option<String>,
 }
 
-/// The smallest change that unlocks a better way.
+/// The smallest change that unlocks a better backend.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Change {
-    /// `None` where nobody can change it here.
+    /// `None` where no change is possible here.
     pub unlocks: Option<Kind>,
-    /// What it does, or why there is none.
+    /// What the change does, or why there is none.
     pub why: String,
-    /// To be pasted.
+    /// A command line to paste.
     pub line: Option<String>,
 }
 
 impl Verdict {
-    /// 0 where any way but `states` works, else 4.
+    /// Returns 0 where any backend except `states` works, else 4.
     pub fn exit_code(&self) -> i32 {
         match self.ways.iter().any(|way| way.way != Kind::States && way.lacks.is_none()) {
             true => 0,
@@ -107,7 +107,7 @@ fn no_bpf(facts: &Facts) -> Option<String> {
     })
 }
 
-/// What no right can replace.
+/// Returns what the kernel lacks for bpf, which no capability can replace.
 fn kernel_lacks_bpf(facts: &Facts) -> Option<String> {
     let kernel = &facts.kernel;
     if kernel.version < BPF_SINCE {
@@ -148,7 +148,7 @@ fn no_perf(facts: &Facts) -> Option<String> {
     })
 }
 
-/// The setting alone forbids perf events to us.
+/// Returns whether perf_event_paranoid alone forbids perf events.
 fn paranoid(facts: &Facts) -> bool {
     let able = facts.own.effective.intersects(CapabilitySet::PERFMON | CapabilitySet::SYS_ADMIN);
     facts.kernel.perf_event_paranoid.is_some_and(|level| level > 2)
@@ -188,7 +188,7 @@ fn on_host(facts: &Facts, best: Option<Kind>, by_stops: bool) -> Change {
             Some(3) => {
                 "kernel.yama.ptrace_scope 3 closes all processes, to root too, until the machine is booted again"
             }
-            // cap_ptrace_access_check of the kernel asks for all that the process has.
+            // The kernel's cap_ptrace_access_check requires all capabilities that the target has.
             _ => {
                 "the process has capabilities that are missing here (CapPrm in /proc/PID/status), or a security module keeps you out; \
                  run sampletop where nothing was taken from root's"
@@ -225,7 +225,7 @@ fn on_host(facts: &Facts, best: Option<Kind>, by_stops: bool) -> Change {
             why: "allows users to sample their own processes, until the next boot".into(),
         };
     }
-    // A capability that the file could be given is not for getting around Yama.
+    // File capabilities are not suggested as a means to get around Yama.
     let by_file = best == Some(Kind::Perf) && !own.nosuid && facts.kernel.yama.unwrap_or(0) == 0;
     if by_file && let Some(line) = by_setcap(facts) {
         let why = "lets the members of a group use bpf on their own processes; log in again afterwards. The owner of the file may replace it, so install it as root's for others";
@@ -240,7 +240,7 @@ fn on_host(facts: &Facts, best: Option<Kind>, by_stops: bool) -> Change {
     Change { unlocks: Some(for_root(facts)), line: Some(by_sudo(facts)), why: why.into() }
 }
 
-/// What root gets outside of all containers.
+/// Returns the backend that root gets outside of all containers.
 fn for_root(facts: &Facts) -> Kind {
     if kernel_lacks_bpf(facts).is_none() { Kind::Bpf } else { Kind::Perf }
 }
@@ -253,7 +253,8 @@ fn option(target: Option<&TargetFacts>) -> String {
     target.map_or_else(|| "-p PID".into(), |target| format!("-p {}", target.pid))
 }
 
-/// `None` where the path does not survive a shell or the words do not fit this file.
+/// Returns the setcap line. `None` where the path is not absolute, or where the path or the user's
+/// name needs shell quoting.
 fn by_setcap(facts: &Facts) -> Option<String> {
     let program = &facts.own.program;
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._+-".contains(c);
@@ -277,7 +278,7 @@ fn in_container(facts: &Facts) -> Change {
         why: "run sampletop as root outside the container, with the number that the process has there".into(),
     };
     let (line, why) = match facts.place.engine {
-        // The capabilities of a rootless container end at its user namespace.
+        // The capabilities of a rootless container are limited to its user namespace.
         Engine::Podman if !facts.own.first_user_namespace => {
             let pid = facts.target.as_ref().map_or(1, |target| target.pid);
             let number = format!("podman top {host} pid hpid | awk '$1 == {pid} {{ print $2 }}'");

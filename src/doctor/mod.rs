@@ -1,7 +1,8 @@
-//! `sampletop doctor`: what this machine permits, why not more, and the one change that would help.
+//! `sampletop doctor`: what this machine permits, what prevents more, and the one change that would
+//! help.
 //!
 //! ```text
-//! facts   looks and tries     judge   facts -> verdict, pure     report   both as text or json
+//! facts   collects and tries  judge   facts -> verdict, pure     report   both as text or json
 //! ```
 
 pub mod facts;
@@ -10,13 +11,13 @@ mod report;
 
 use crate::process::target::AttachError;
 
-/// The answer and the exit code: 0 where any way but `states` works, else 4.
+/// The answer and the exit code: 0 where any backend except `states` works, else 4.
 pub struct Answer {
     pub text: String,
     pub exit_code: i32,
 }
 
-/// Examines this machine, for `pid` where there is one. That one fails as everywhere, unless it is
+/// Examines this machine, and `pid` if given. `pid` fails as in other subcommands, unless it is
 /// merely not permitted.
 pub fn examine(pid: Option<u32>, json: bool) -> Result<Answer, AttachError> {
     let facts = facts::gather(pid)?;

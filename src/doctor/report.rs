@@ -1,4 +1,4 @@
-//! Facts and verdict, for people and for scripts.
+//! Facts and verdict, as text and as JSON.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use super::facts::{Engine, Facts};
 use super::judge::{Verdict, WayVerdict};
 use crate::capture::way::Kind;
 
-/// Columns of text. Lines to be pasted are not broken.
+/// Maximum columns of text. Lines to paste are not wrapped.
 const WIDTH: usize = 100;
 
 pub fn text(facts: &Facts, verdict: &Verdict) -> String {
@@ -113,7 +113,7 @@ fn yes_no(value: bool) -> &'static str {
     if value { "yes" } else { "no" }
 }
 
-/// Names as setcap writes them.
+/// Returns the capabilities' names as setcap spells them.
 fn names(set: CapabilitySet) -> Vec<String> {
     set.iter_names().map(|(name, _)| format!("cap_{}", name.to_lowercase())).collect()
 }
@@ -128,8 +128,8 @@ fn set_words(set: CapabilitySet) -> String {
     }
 }
 
-/// A title, and names with their values below it; values are broken at blanks and keep their
-/// column.
+/// Writes a title, and names with their values below it. Values are wrapped at blanks and keep
+/// their column.
 fn section(out: &mut String, title: &str, lines: &[(String, String)]) {
     if !title.is_empty() {
         let _ = writeln!(out, "\n{title}");
@@ -155,7 +155,7 @@ fn section(out: &mut String, title: &str, lines: &[(String, String)]) {
     }
 }
 
-/// Schema `sampletop-doctor/1`: fields may be added, never removed or renamed.
+/// Returns JSON. Schema `sampletop-doctor/1`: fields may be added, never removed or renamed.
 pub fn json(facts: &Facts, verdict: &Verdict) -> String {
     let (kernel, own) = (&facts.kernel, &facts.own);
     let way = |way: &WayVerdict| json!({"name": name(way.way), "works": way.lacks.is_none(), "needs": way.needs, "lacks": way.lacks});
@@ -201,7 +201,7 @@ pub fn json(facts: &Facts, verdict: &Verdict) -> String {
     text
 }
 
-/// The word on the command line.
+/// Returns the backend's word on the command line.
 fn name(way: Kind) -> &'static str {
     match way {
         Kind::Ptrace => "ptrace",

@@ -1,12 +1,11 @@
-//! Text of any kind as printable ASCII of a bounded width: what survives a mail, a ticket and a
-//! terminal of any age.
+//! Any text as printable ASCII of bounded width, which survives mails, tickets and terminals of any
+//! age.
 
 use std::borrow::Cow;
 
 const CUT: &str = "...";
 
-/// `text` with everything but printable ASCII written as `\u{hex}`, as Rust writes it: still
-/// readable, still exact.
+/// Writes everything but printable ASCII as `\u{hex}`, as Rust does: still readable, still exact.
 pub fn ascii(text: &str) -> Cow<'_, str> {
     match text.bytes().all(printable) {
         true => Cow::Borrowed(text),
@@ -14,8 +13,9 @@ pub fn ascii(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// [`ascii`] in at most `width` columns: what is longer loses its middle, more of its front than of
-/// its end (the end of a qualified name says most). An escape is kept whole or not at all.
+/// Shortens [`ascii`] to `width` columns by cutting the middle. Cuts more of the front than of the
+/// end, since the end of a qualified name is the most informative part. Keeps an escape whole or
+/// drops it.
 pub fn fit(text: &str, width: usize) -> String {
     let whole = ascii(text);
     if whole.len() <= width {
@@ -36,9 +36,8 @@ pub fn fit(text: &str, width: usize) -> String {
     out
 }
 
-/// [`ascii`] over as many lines of `width` columns as it takes, broken at blanks where there are
-/// any in the second half of a line, at most `most` lines; the last ends in `...` if that was not
-/// enough. Never empty.
+/// Wraps [`ascii`] to lines of `width` columns, at blanks where the second half of a line has any.
+/// Returns at most `most` lines, never none; the last ends in `...` if the text is cut.
 pub fn wrap(text: &str, width: usize, most: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for piece in pieces(text) {
@@ -63,7 +62,7 @@ pub fn wrap(text: &str, width: usize, most: usize) -> Vec<String> {
     lines
 }
 
-/// How many of `pieces` fit in `width`.
+/// Returns how many of `pieces` fit in `width`.
 fn taken<'a>(pieces: impl Iterator<Item = &'a Piece>, width: usize) -> usize {
     let mut left = width;
     pieces
@@ -79,7 +78,7 @@ fn pieces(text: &str) -> impl Iterator<Item = Piece> + '_ {
     text.chars().map(Piece)
 }
 
-/// One character as it is written.
+/// One character in its written form.
 struct Piece(char);
 
 impl Piece {
@@ -119,7 +118,7 @@ mod tests {
         assert_eq!(fit("abc", 3), "abc");
         assert_eq!(fit("abcd", 3), "...");
         assert_eq!(fit("abcd", 2), "..");
-        // An escape that does not fit whole is left out.
+        // An escape that does not fit whole is dropped.
         assert_eq!(fit("\u{1f600}abcdefghij", 12), "...efghij");
     }
 

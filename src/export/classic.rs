@@ -1,15 +1,15 @@
-//! As the Java library perf-sampler writes its reports, line for line, so that scripts which read
-//! those go on working.
+//! The report format of the Java library perf-sampler, line for line, so that scripts which read
+//! those reports keep working.
 //!
-//! Per group of threads one line, then a line for each place of the call tree, in the order of
-//! their names: indented by the levels that are shown, padded to 150 columns, with the milliseconds
-//! of wall time below it and in it. A place is a line of a method. One without time of its own, and
-//! with all the time of its caller, is left out.
+//! One line per group of threads, then one per place of the call tree, ordered by name. Each is
+//! indented by the levels shown and padded to 150 columns. The milliseconds of wall time below the
+//! place and in it follow. A place is a line of a method. A place without own time that has all the
+//! time of its caller is omitted.
 //!
-//! Time spent waiting for work is there, too: that library knows no other. Where there are Java
-//! methods on a stack its other frames are left out, as it sees none: their time is that of the
-//! method that called them. The order of groups and threads, which is none there, is that of their
-//! names and numbers; dates are UTC.
+//! Time spent waiting for work is included, since that library does not distinguish it. Stacks with
+//! Java methods omit their other frames, which that library does not see; their time counts for the
+//! Java method that called them. Groups and threads, unordered in that library, are ordered by name
+//! and number. Dates are UTC.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -25,7 +25,7 @@ use crate::model::vocabulary::frame::Ns;
 
 /// Columns before the figures.
 const WIDTH: usize = 150;
-/// Levels; deeper ones are not told.
+/// Maximum levels of the tree; deeper ones are omitted.
 const LEVELS: usize = 1_000;
 
 pub fn write(snapshot: &Snapshot, settings: &Settings, out: &mut dyn Write) -> io::Result<()> {
@@ -45,13 +45,13 @@ pub fn write(snapshot: &Snapshot, settings: &Settings, out: &mut dyn Write) -> i
     Ok(())
 }
 
-/// As `java.util.Date` writes it.
+/// Formats a date as `java.util.Date` does.
 fn date(unix_ns: i128) -> String {
     let at = Timestamp::from_nanosecond(unix_ns).unwrap_or(Timestamp::UNIX_EPOCH);
     at.strftime("%a %b %d %H:%M:%S UTC %Y").to_string()
 }
 
-/// A place in the tree, with what it and all below it took, ns.
+/// A place in the tree, with the time of it and all below it, ns.
 #[derive(Default)]
 struct Place {
     total: Ns,
@@ -89,8 +89,8 @@ impl Tree {
             let at = tree.below(0, FRAMELESS);
             tree.book(&[0, at], group.own.wall_ns);
         }
-        // (node, how far its caller's path goes): without recursion, because a target may recurse
-        // as deep as it likes.
+        // (node, length of its caller's path): without recursion, since a target may recurse to any
+        // depth.
         let mut todo: Vec<(u32, usize)> = projection.roots(group).map(|root| (root, 1)).collect();
         let mut path = vec![0];
         while let Some((node, above)) = todo.pop() {
@@ -126,7 +126,7 @@ impl Tree {
         struct Row<'a> {
             name: &'a str,
             at: usize,
-            /// In whole milliseconds, what is above it takes; none above the outermost.
+            /// The caller's time in whole milliseconds; none above the outermost.
             above: Option<u64>,
             level: usize,
             indent: usize,
@@ -155,7 +155,7 @@ impl Tree {
     }
 }
 
-/// Whether a Java method is anywhere in it.
+/// Returns whether the group has any Java method.
 fn is_java(projection: &Projection, group: &Group) -> bool {
     let mut todo: Vec<u32> = projection.roots(group).collect();
     while let Some(node) = todo.pop() {
@@ -167,11 +167,11 @@ fn is_java(projection: &Projection, group: &Group) -> bool {
     false
 }
 
-/// As `java.lang.StackTraceElement` writes it; what is no Java method alike.
+/// Formats a location as `java.lang.StackTraceElement` does, even if it is no Java method.
 fn text(location: &Location) -> String {
     let Location { function, file, line, kind, tier, .. } = location;
     let file = file.as_deref().map(|file| file.rsplit('/').next().unwrap_or(file));
-    // Places are taken apart at commas by those who read them.
+    // Readers of the format split places at commas.
     let function = function.replace([',', '\n'], ";");
     match (file, line, kind) {
         (_, _, FrameKind::Marker | FrameKind::Thread) => function,
@@ -221,7 +221,7 @@ mod tests {
         String::from_utf8(out).expect("text").lines().map(str::to_owned).collect()
     }
 
-    /// A line of the tree, as that library pads it.
+    /// Pads a line of the tree as that library does.
     fn line(level: usize, name: &str, total: u64, own: u64) -> String {
         let name = "  ".repeat(level) + name;
         let blanks = " ".repeat(150_usize.saturating_sub(name.len()));
@@ -245,7 +245,7 @@ mod tests {
         let expected = [
             "Aggregated thread: pool. Max depth: 4. Distinct threads: 1 [pool]".to_owned(),
             line(0, "java.lang.Thread.run(Thread.java:840)", 51, 0),
-            // All the time of its caller, and some of its own: shown.
+            // All the time of its caller, and some own time: shown.
             line(1, "a.Job.run(Job.java:7)", 51, 1),
             line(2, "a.Job.step(Job.java:100)", 20, 20),
             line(2, "a.Job.step(Job.java:99)", 30, 0),
@@ -303,7 +303,7 @@ mod tests {
             ("u", vec![native("start_thread"), native("work")], ran(7, 1)),
         ]);
         assert_eq!(text[1..3], [line(0, "A.a(A.java:1)", 8, 6), line(1, "A.b(A.java:2)", 2, 2)]);
-        // Where there is no Java everything is shown, as far as it says something.
+        // Without Java all frames are shown, except those that add no information.
         assert_eq!(
             text[5..7],
             [line(0, "start_thread(main.c:7)", 7, 0), line(1, "work(main.c:7)", 7, 7)]

@@ -1,27 +1,27 @@
-//! Moments of a session as dates, UTC always.
+//! Moments of a session as dates, always in UTC.
 
 use jiff::Timestamp;
 
 use crate::model::facts::snapshot::Session;
 use crate::model::vocabulary::frame::Ns;
 
-/// `at` (CLOCK_MONOTONIC) as ns since 1970, by the session's one pair of clocks.
+/// Converts `at` (CLOCK_MONOTONIC) to ns since 1970, by the session's one pair of clock readings.
 pub fn unix_ns(session: &Session, at: Ns) -> i128 {
     session.started_unix_ns + i128::from(at) - i128::from(session.started)
 }
 
-/// `2026-01-02T03:04:05.123Z`.
+/// Formats `2026-01-02T03:04:05.123Z`.
 pub fn rfc3339(unix_ns: i128) -> String {
     timestamp(unix_ns).strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
 }
 
-/// `2026-01-02 03:04:05.123`; whoever writes it adds the zone.
+/// Formats `2026-01-02 03:04:05.123`; the caller adds the zone.
 pub fn utc(unix_ns: i128) -> String {
     timestamp(unix_ns).strftime("%Y-%m-%d %H:%M:%S%.3f").to_string()
 }
 
-/// Cut to the millisecond; what is outside the years -9999 to 9999 is no date a clock gave, and
-/// becomes 1970.
+/// Truncates to the millisecond. No clock gives years outside of -9999 to 9999; such values become
+/// 1970.
 fn timestamp(unix_ns: i128) -> Timestamp {
     Timestamp::from_nanosecond(unix_ns).unwrap_or(Timestamp::UNIX_EPOCH)
 }

@@ -1,4 +1,4 @@
-//! Every thread's stack once.
+//! One stack of every thread.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -19,44 +19,44 @@ use crate::model::vocabulary::state::State;
 const NAME_MIN: usize = 15;
 const NAME_MAX: usize = 36;
 
-/// What a dump says of one process and its threads.
+/// One process and its threads.
 #[derive(Clone, Debug)]
 pub struct Dump {
     pub session: Arc<Session>,
     pub targets: Arc<[Target]>,
     /// When the last stack was taken, CLOCK_MONOTONIC.
     pub at: Ns,
-    /// Time within which the stacks were taken.
+    /// Duration within which the stacks were taken.
     pub took_ns: Ns,
-    /// The way of capture, as the header names it.
+    /// The backend, as the header names it.
     pub capture: Arc<str>,
-    /// What could not be had, or what changed.
+    /// What was unavailable, or what changed.
     pub notice: Option<Arc<str>>,
-    /// In the order they are written; text puts equal stacks together.
+    /// In written order; text groups equal stacks.
     pub threads: Vec<DumpThread>,
 }
 
-/// One thread as it was found.
+/// One thread.
 #[derive(Clone, Debug)]
 pub struct DumpThread {
     pub thread: ThreadKey,
     pub name: Arc<str>,
     pub kind: ThreadKind,
     pub state: State,
-    /// What it waits for, where that was found out; cleaned.
+    /// What it waits for, if known; cleaned.
     pub waits_for: Option<String>,
     /// CPU time since the thread's birth, ns.
     pub cpu_ns: u64,
-    /// The stack is proven whole.
+    /// The stack is proven complete.
     pub complete: bool,
     /// rbp was recovered by searching for linked frame records.
     pub recovered: bool,
-    /// Innermost first, inlined frames included; a stack that is not whole ends in a marker.
+    /// Innermost first, including inlined frames; an incomplete stack ends in a marker.
     pub frames: Vec<Location>,
 }
 
-/// For people: threads with equal stacks together, in the order of their first, or `each` by
-/// itself; innermost frame on top.
+/// Writes text: threads with equal stacks together, in the order of their first, or with `each` one
+/// by one. The innermost frame is on top.
 pub fn write_text(dump: &Dump, each: bool, out: &mut dyn Write) -> io::Result<()> {
     let page = &mut Page { out };
     let pid = dump.targets.first().map_or(0, |target| target.pid);
@@ -78,7 +78,7 @@ pub fn write_text(dump: &Dump, each: bool, out: &mut dyn Write) -> io::Result<()
     let longest =
         dump.threads.iter().map(|thread| fit(&thread.name, NAME_MAX).len()).max().unwrap_or(0);
     let width = longest.max(NAME_MIN);
-    // Of several processes a thread says whose it is.
+    // With several processes each thread names its own.
     let several = dump.targets.len() > 1;
     let lists = match each {
         true => dump.threads.iter().map(|thread| vec![thread]).collect(),
@@ -115,7 +115,7 @@ pub fn write_text(dump: &Dump, each: bool, out: &mut dyn Write) -> io::Result<()
     Ok(())
 }
 
-/// The threads by stack: each list has the same frames.
+/// Groups the threads by stack: each list has the same frames.
 fn alike(threads: &[DumpThread]) -> Vec<Vec<&DumpThread>> {
     let mut lists: Vec<Vec<&DumpThread>> = Vec::new();
     let mut by_stack: FxHashMap<&[Location], usize> = FxHashMap::default();
@@ -129,7 +129,7 @@ fn alike(threads: &[DumpThread]) -> Vec<Vec<&DumpThread>> {
     lists
 }
 
-/// For scripts: schema `sampletop-dump/1`, one entry per thread, innermost frame first.
+/// Writes JSON: schema `sampletop-dump/1`, one entry per thread, innermost frame first.
 pub fn write_json(dump: &Dump, out: &mut dyn Write) -> io::Result<()> {
     let document = Document {
         schema: "sampletop-dump/1",
@@ -147,7 +147,7 @@ pub fn write_json(dump: &Dump, out: &mut dyn Write) -> io::Result<()> {
 struct Document<'a> {
     schema: &'static str,
     at: String,
-    /// Time before that within which the stacks were taken.
+    /// Duration before that moment within which the stacks were taken.
     took_ms: json::Rounded,
     notice: Option<&'a str>,
     targets: Vec<json::TargetLine<'a>>,
@@ -159,7 +159,7 @@ struct ThreadLine<'a> {
     pid: u32,
     tid: u32,
     name: &'a str,
-    /// `plain`, `daemon` or, of a runtime itself, `internal`.
+    /// `plain`, `daemon` or, for a runtime's own thread, `internal`.
     kind: &'static str,
     state: &'static str,
     waits_for: Option<&'a str>,

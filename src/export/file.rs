@@ -1,9 +1,8 @@
-//! Where the bytes of an export go: whole or not at all.
+//! Writes an export whole or not at all.
 //!
-//! A new file is written beside the one that is meant, flushed to the disk, and renamed over it,
-//! all through one descriptor of the directory. So a full disk leaves the old file, nobody reads
-//! half a profile, and a name that somebody else planted is replaced or refused, never written
-//! through.
+//! A new file is written beside the destination, flushed to the disk, and renamed over it, all
+//! through one descriptor of the directory. So a full disk leaves the old file, and no reader sees
+//! half a profile. A name that another user planted is replaced or refused, never written through.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -17,26 +16,27 @@ use rustix::fs::{Access, AtFlags, FileType, Gid, Mode, OFlags, Uid};
 
 use crate::model::vocabulary::text::clean;
 
-/// Only the owner reads a profile: it tells paths and names of the target.
+/// Only the owner may read a profile: it reveals paths and names of the target.
 pub(super) const MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 
-/// The longest host name, or other part, in a file name, bytes.
+/// Maximum bytes of a host name or other part of a file name.
 const PART_CAP: usize = 64;
 
-/// Whether a file of that name could be saved now; nothing is left behind. One sentence if not.
+/// Checks whether a file of that name could be saved now; leaves nothing behind. Returns one
+/// sentence if not.
 pub fn probe(path: &Path) -> Result<(), String> {
     let place = Place::of(path)?;
     place.check()?;
     place.temporary().map(drop).map_err(|error| place.failed(&error))
 }
 
-/// Writes `bytes` to a new file beside `path` and renames it over `path`. One sentence if that
-/// fails: then whatever was at `path` is still there, untouched, and nothing new is.
+/// Writes `bytes` to a new file beside `path` and renames it over `path`. On failure returns one
+/// sentence; the old file is untouched and no new one remains.
 pub fn save(path: &Path, bytes: &[u8]) -> Result<(), String> {
     save_with(path, caller_under_sudo(), |file| file.write_all(bytes))
 }
 
-/// Under sudo a new file is its caller's.
+/// Gives a new file to the caller of sudo.
 pub(super) fn give_to_caller(file: &File) -> io::Result<()> {
     match caller_under_sudo() {
         Some((uid, gid)) => Ok(rustix::fs::fchown(file, Some(uid), Some(gid))?),
@@ -44,10 +44,10 @@ pub(super) fn give_to_caller(file: &File) -> io::Result<()> {
     }
 }
 
-/// Opens for reading what [`save`] wrote: a regular file of ours (under sudo perhaps its caller's),
-/// itself no link.
+/// Opens what [`save`] wrote: a regular file that belongs to the user (or the caller of sudo), not
+/// a link.
 pub fn open_own(path: &Path) -> io::Result<File> {
-    // Not to hang on a FIFO that somebody put there.
+    // NONBLOCK, so that a planted FIFO does not hang the open.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = rustix::fs::open(path, flags, Mode::empty())?;
     let stat = rustix::fs::fstat(&file)?;
@@ -57,8 +57,8 @@ pub fn open_own(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Makes a directory for our files alone, with those around it, if it is not there, and opens it.
-/// One sentence if others could put files there.
+/// Creates a directory for our files alone, with its parents, if it is missing, and opens it.
+/// Returns one sentence if others could put files there.
 pub fn own_directory(path: &Path) -> Result<File, String> {
     let failed = |error: io::Error| format!("cannot make `{}`: {}", shown(path), why(&error));
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
@@ -75,8 +75,7 @@ pub fn own_directory(path: &Path) -> Result<File, String> {
     }
 }
 
-/// Whether a user other than us and root may have put that file there, or may put another in its
-/// place.
+/// Returns whether a user other than us and root may have created that file or may replace it.
 pub(super) fn is_foreign(directory: &OwnedFd, file: &File) -> io::Result<bool> {
     let (directory, file) = (rustix::fs::fstat(directory)?, rustix::fs::fstat(file)?);
     let others_write =
@@ -84,14 +83,14 @@ pub(super) fn is_foreign(directory: &OwnedFd, file: &File) -> io::Result<bool> {
     Ok(!is_ours(&file) && others_write)
 }
 
-/// Of the user we are, or who called sudo.
+/// Returns whether it belongs to us or the caller of sudo.
 fn is_ours(stat: &rustix::fs::Stat) -> bool {
     let owner = Uid::from_raw(stat.st_uid);
     owner == rustix::process::geteuid() || caller_under_sudo().is_some_and(|(uid, _)| uid == owner)
 }
 
-/// Where sampletop keeps what is to be there in the next run: in the XDG state directory. `None`:
-/// HOME is not set.
+/// Returns where sampletop keeps data for later runs: in the XDG state directory. `None`: HOME is
+/// not set.
 pub fn state_directory() -> Option<PathBuf> {
     let absolute =
         |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -115,15 +114,15 @@ fn save_with(
         fill(&mut temporary.file)?;
         temporary.file.sync_all()?;
         temporary.rename(place.name)?;
-        // So that the new name survives a crash, too; the file itself is safe already.
+        // Makes the new name survive a crash too; the file itself is on disk already.
         let _ = rustix::fs::fsync(&place.directory);
         Ok(())
     };
     save().map_err(|error| place.failed(&error))
 }
 
-/// `sampletop-HOST-LABEL-UTC.EXTENSION`, fit for any file system; `unix_ns` is the moment it is
-/// named for.
+/// Returns `sampletop-HOST-LABEL-UTC.EXTENSION`, valid on any file system, for the moment
+/// `unix_ns`.
 pub fn name(host: &str, label: &str, unix_ns: i128, extension: &str) -> String {
     let at = jiff::Timestamp::from_nanosecond(unix_ns).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
     format!("{}{}.{extension}", stem(host, label), at.strftime(STAMP))
@@ -131,12 +130,12 @@ pub fn name(host: &str, label: &str, unix_ns: i128, extension: &str) -> String {
 
 const STAMP: &str = "%Y%m%dT%H%M%SZ";
 
-/// Whether [`name`] gave that name, for whatever moment.
+/// Returns whether [`name`] gave that name, for any moment.
 pub fn is_named(name: &str, host: &str, label: &str, extension: &str) -> bool {
     let stamp = name
         .strip_prefix(&stem(host, label))
         .and_then(|rest| rest.strip_suffix(extension)?.strip_suffix('.'));
-    // The second of one moment has a number behind it.
+    // A second file of the same moment has a number after it.
     let stamp = stamp.map(|stamp| stamp.split_once('_').unwrap_or((stamp, "")));
     stamp.is_some_and(|(stamp, nth)| {
         jiff::civil::DateTime::strptime(STAMP, stamp).is_ok()
@@ -184,7 +183,8 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// What is there now may be replaced: nothing, or a regular file the caller could write.
+    /// Checks that the present content may be replaced: nothing, or a regular file that the caller
+    /// may write.
     fn check(&self) -> Result<(), String> {
         let shown = shown(self.path);
         let stat = match rustix::fs::statat(&self.directory, self.name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -207,7 +207,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// A new, empty file beside the one that is meant.
+    /// Creates an empty file beside the destination.
     fn temporary(&self) -> io::Result<Temporary<'_>> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let flags =
@@ -227,7 +227,7 @@ impl<'a> Place<'a> {
                         done: false,
                     });
                 }
-                // Left by an earlier process of our number, or planted.
+                // Left by an earlier process with the same pid, or planted.
                 Err(rustix::io::Errno::EXIST) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -240,7 +240,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Removed again unless it was renamed.
+/// Removed on drop unless it was renamed.
 struct Temporary<'a> {
     directory: &'a OwnedFd,
     name: String,
@@ -259,14 +259,14 @@ impl Temporary<'_> {
 impl Drop for Temporary<'_> {
     fn drop(&mut self) {
         if !self.done {
-            // Nothing can be done about it, and the error that led here is the one to tell.
+            // Ignored: nothing could be done, and the earlier error is the one to report.
             let _ = rustix::fs::unlinkat(self.directory, &self.name, AtFlags::empty());
         }
     }
 }
 
-/// Who called sudo, where we are root by it: root's files in somebody's directory are a nuisance to
-/// them.
+/// Returns the caller of sudo, where that made us root. Root's files in a user's directory would be
+/// a nuisance.
 fn caller_under_sudo() -> Option<(Uid, Gid)> {
     let id = |name| std::env::var(name).ok();
     match rustix::process::geteuid().is_root() {
@@ -276,7 +276,7 @@ fn caller_under_sudo() -> Option<(Uid, Gid)> {
 }
 
 fn sudo_ids(uid: &str, gid: &str) -> Option<(Uid, Gid)> {
-    // The highest number means "no change" to fchown.
+    // For fchown the highest number means "no change".
     let id = |text: &str| text.parse::<u32>().ok().filter(|id| *id != u32::MAX);
     Some((Uid::from_raw(id(uid)?), Gid::from_raw(id(gid)?)))
 }
@@ -285,7 +285,7 @@ pub fn shown(path: &Path) -> String {
     clean(&path.to_string_lossy(), 200).into_owned()
 }
 
-/// The system's words, without its number.
+/// Returns the system's error text, without its number.
 pub fn why(error: &io::Error) -> String {
     let text = error.to_string();
     match text.split_once(" (os error") {
@@ -441,7 +441,7 @@ mod tests {
             std::fs::write(planted(n), "planted").expect("made");
         }
         let path = dir.path().join("p.txt");
-        // 16 tries per save: a few saves get beyond what lies there.
+        // 16 attempts per save: a few saves get past the existing files.
         assert!((0..20).any(|_| save(&path, b"x").is_ok()));
         assert_eq!(std::fs::read(&path).expect("there"), b"x");
         for n in 0..200 {

@@ -1,13 +1,13 @@
-//! For <https://profiler.firefox.com>: a processed profile of version 70, as that page's sources
-//! describe it (`src/types/profile.ts`, `docs-developer/processed-profile-format.md`); newer
-//! versions of the page read it, too.
+//! A processed profile of version 70 for <https://profiler.firefox.com>, as that page's sources
+//! describe it (`src/types/profile.ts`, `docs-developer/processed-profile-format.md`). Newer
+//! versions of the page read it too.
 //!
 //! A group is a thread, the heaviest first. A sample is the time of one stack in one state within
-//! one bucket of history, in the settings' metric; its weight is that time in milliseconds, its
-//! category the state. History does not say when within its bucket (a second; older ones are wider)
-//! a stack was seen, only for how long: there the samples stand one after the other, each for as
-//! long as its part of the bucket. The time line is exact to a bucket, therefore, and the sums are
-//! exact. It shows what the settings show, idle time only with `--idle`.
+//! one bucket of history, in the settings' metric. Its weight is that time in milliseconds, its
+//! category the state. A bucket covers a second; older ones are wider. History records how much
+//! time a stack took within a bucket, but not when. So the bucket's samples follow one another,
+//! each as long as its share. The time line is therefore exact to a bucket, and the sums are exact.
+//! It shows what the settings show, idle time only with `--idle`.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -26,12 +26,12 @@ use crate::model::vocabulary::state::State;
 use super::trees::{self, Step};
 use super::{FRAMELESS, dates, text};
 
-/// Of the format.
+/// Version of the format.
 const VERSION: u32 = 70;
 
 pub fn write(snapshot: &Snapshot, settings: &Settings, out: &mut dyn Write) -> io::Result<()> {
     let whole = project(snapshot, settings);
-    // Where nothing but idle time is left, it is shown; what a single bucket holds is no matter.
+    // If only idle time is left, it is shown; decided for the whole range, not per bucket.
     let settings = Settings { idle: settings.idle || whole.only_idle, ..settings.clone() };
     let mut profile = Profile::default();
     let ordered = whole.ordered(&settings);
@@ -54,7 +54,7 @@ pub fn write(snapshot: &Snapshot, settings: &Settings, out: &mut dyn Write) -> i
     profile.write(snapshot, &settings, &whole, out)
 }
 
-/// The spans of history that are kept of the range, oldest first; each can be read by itself.
+/// Returns the range's spans of history, oldest first; each can be read by itself.
 fn buckets(snapshot: &Snapshot, range: Range) -> Vec<(Ns, Ns)> {
     let history = &snapshot.history;
     let (_, booked) = history.span();
@@ -68,7 +68,7 @@ fn buckets(snapshot: &Snapshot, range: Range) -> Vec<(Ns, Ns)> {
         if end <= wanted {
             continue;
         }
-        // The last one is read with all that was seen since the newest tick.
+        // The last one includes all observations since the newest tick.
         if end >= booked {
             spans.push((start.min(booked), booked));
             break;
@@ -78,7 +78,7 @@ fn buckets(snapshot: &Snapshot, range: Range) -> Vec<(Ns, Ns)> {
     spans
 }
 
-/// Columns, as the format has them; everything refers to others by their places.
+/// Columns in the format's order; entries refer to others by index.
 #[derive(Default)]
 struct Profile {
     strings: Interned<Arc<str>>,
@@ -94,7 +94,7 @@ struct Profile {
     samples: Vec<Samples>,
 }
 
-/// Numbers for things, in the order they are met.
+/// Assigns indexes to values, in order of first use.
 struct Interned<T> {
     list: Vec<T>,
     places: FxHashMap<T, u32>,
@@ -115,7 +115,7 @@ impl<T: Clone + Eq + std::hash::Hash> Interned<T> {
     }
 }
 
-/// Of one thread, in the order of time: ms since the profile began, and ms.
+/// Samples of one thread, ordered by time: ms since the profile began, and ms.
 #[derive(Default, Serialize)]
 struct Samples {
     stack: Vec<u32>,
@@ -149,7 +149,8 @@ impl Profile {
         self.frames.place((function, location.line, category))
     }
 
-    /// Adds what was shown of a bucket that lasted from and till these ns since the profile began.
+    /// Adds a bucket's projection; the bucket lasted from and till these ns since the profile
+    /// began.
     fn bucket(&mut self, shown: &Projection, settings: &Settings, [from, till]: [Ns; 2]) {
         let ordered = shown.ordered(settings);
         for group in ordered.groups() {
@@ -188,7 +189,7 @@ impl Profile {
         }
     }
 
-    /// Time that ended in this frame: a sample for each state of it.
+    /// Adds the time that ended in this frame: a sample for each state.
     fn own(
         &mut self,
         location: &Location,
@@ -201,8 +202,8 @@ impl Profile {
         let parts_of: Vec<(usize, u64)> = match metric {
             Metric::Wall => states.collect(),
             Metric::Cpu => vec![(State::Run as usize, own.cpu_ns)],
-            // It is said of no state how much of it is CPU time: all is that of the state with most
-            // of the time.
+            // CPU time is not recorded per state, so all off-CPU time goes to the state that has
+            // the largest share of it.
             Metric::Off => {
                 let main = own.main_state(Metric::Off).map_or(State::Run, |(state, _)| state);
                 vec![(main as usize, own.value(Metric::Off))]
@@ -228,7 +229,7 @@ impl Profile {
         let head = String::from_utf8_lossy(&head);
         for (label, value) in head.lines().filter_map(|line| line.split_at_checked(text::INDENT)) {
             match (label.trim(), remarks.last_mut()) {
-                // Goes on from the line before.
+                // Continues the previous line.
                 ("", Some((_, remark))) => *remark = format!("{remark} {value}"),
                 (label, _) => remarks.push((label.to_owned(), value.to_owned())),
             }
@@ -308,7 +309,7 @@ impl Profile {
         out.write_all(b"]}\n")
     }
 
-    /// What the threads share.
+    /// Returns the tables that the threads share.
     fn shared(&mut self, libs: &Libs) -> Value {
         let functions = std::mem::take(&mut self.functions.list);
         let resources: Vec<u32> =
@@ -353,7 +354,7 @@ impl Profile {
                 "originalLocation": nothing(functions.len()),
                 "length": functions.len(),
             },
-            // Of type 1: libraries.
+            // Type 1: libraries.
             "resourceTable": {
                 "name": self.modules.list,
                 "host": nothing(self.modules.list.len()),
@@ -376,23 +377,24 @@ impl Profile {
     }
 }
 
-/// The files of which it is known what build they were.
+/// The files whose build is known.
 #[derive(Default)]
 struct Libs {
-    /// As the format has them.
+    /// Entries in the format's order.
     list: Vec<Value>,
-    /// Places in the list. Where there were several builds of a module, nothing says of which a
-    /// frame is: it is a row's, and all builds are one row.
+    /// Indexes into the list. With several builds of a module a frame's build is unknown: the frame
+    /// stands for a row, and a row joins all builds.
     by_module: FxHashMap<Arc<str>, i64>,
 }
 
 impl Libs {
     fn new(snapshot: &Snapshot) -> Libs {
-        // Other tools do not say of which machine they are.
+        // Profiles of other tools do not record the machine.
         let arch = if snapshot.session.is_foreign() { "" } else { "x86_64" };
         let mut libs = Libs::default();
         for (module, builds) in snapshot.tables.builds() {
-            // What other tools and `--redact` have in the place of build ids nobody could look up.
+            // Excludes what other tools and `--redact` have instead of build ids: it could not be
+            // looked up.
             let known: Vec<(&Arc<str>, String)> = builds
                 .iter()
                 .filter_map(|build_id| Some((build_id, breakpad_id(build_id)?)))
@@ -416,8 +418,8 @@ impl Libs {
     }
 }
 
-/// A build id as symbol servers for Breakpad want it: 16 bytes, read as a little-endian GUID, and
-/// an age of 0. `None` of what is no GNU build id.
+/// Converts a build id for Breakpad symbol servers: 16 bytes, read as a little-endian GUID, and an
+/// age of 0. `None` for anything but a GNU build id.
 fn breakpad_id(build_id: &str) -> Option<String> {
     let byte = |at: usize| match build_id.get(at..at + 2) {
         Some(digits) => digits.bytes().all(|digit| digit.is_ascii_hexdigit()).then_some(digits),
@@ -430,12 +432,12 @@ fn breakpad_id(build_id: &str) -> Option<String> {
     id.filter(|_| whole && all).map(|id| id.to_ascii_uppercase() + "0")
 }
 
-/// What the page colours by: the state of what was running or waiting, and the kind of code that
+/// The page's colour categories: the state of a running or waiting stack, and the kind of code that
 /// called it.
 struct Category;
 
 impl Category {
-    /// The page wants a grey one, for what has none.
+    /// A grey category for frames without one, which the page requires.
     const OTHER: usize = 0;
     const KINDS: [FrameKind; 5] =
         [FrameKind::Native, FrameKind::Kernel, FrameKind::Java, FrameKind::Python, FrameKind::Jit];

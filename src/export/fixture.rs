@@ -1,5 +1,5 @@
-//! Profiles made by hand, for the tests of the formats: what each stack weighs is written down, all
-//! sums follow.
+//! Hand-made profiles for the tests of the formats: each stack's weight is given, all sums are
+//! derived.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub const MS: u64 = 1_000_000;
 /// CLOCK_MONOTONIC of the session's start.
 pub const START: u64 = 1000 * SECOND;
 
-/// One stack of one group: frames outermost first (empty: hidden all), and its time.
+/// One stack of one group: frames outermost first (empty: all hidden), and its time.
 #[derive(Clone, Debug)]
 pub struct Stack {
     pub group: String,
@@ -26,7 +26,7 @@ pub fn stack(group: &str, frames: &[&str], own: Totals) -> Stack {
     Stack { group: group.into(), frames: frames.iter().map(|f| (*f).to_owned()).collect(), own }
 }
 
-/// `hits` samples on a core.
+/// Returns totals of `hits` samples on a core.
 pub fn ran(ms: u64, hits: u64) -> Totals {
     let mut totals =
         Totals { wall_ns: ms * MS, cpu_ns: ms * MS, hits, cpu_hits: hits, ..Totals::default() };
@@ -34,7 +34,7 @@ pub fn ran(ms: u64, hits: u64) -> Totals {
     totals
 }
 
-/// `hits` waits, of which the longest took `longest` ms and began 1.5 s after the start.
+/// Returns totals of `hits` waits; the longest took `longest` ms and began 1.5 s after the start.
 pub fn waited(state: State, ms: u64, hits: u64, longest: u64) -> Totals {
     let (longest_ns, longest_from) = (longest * MS, START + SECOND * 3 / 2);
     let mut totals =
@@ -54,7 +54,7 @@ pub fn location(function: &str) -> Location {
     }
 }
 
-/// Ten seconds of these stacks.
+/// Returns a projection of ten seconds of these stacks.
 pub fn projection(stacks: &[Stack]) -> Projection {
     let frames = |stack: &Stack| stack.frames.iter().map(|frame| location(frame)).collect();
     let stacks: Vec<_> =
@@ -91,7 +91,7 @@ pub fn target() -> Target {
     }
 }
 
-/// What surrounds the stacks; tables and history are empty.
+/// Returns a snapshot around the stacks; tables and history are empty.
 pub fn snapshot() -> Snapshot {
     let losses = Losses {
         samples: 1234,
@@ -127,7 +127,8 @@ pub fn snapshot() -> Snapshot {
     }
 }
 
-/// A small service: workers that compute and wait for a database, a pool that waits for work.
+/// Returns a small service: workers that compute and wait for a database, a pool that waits for
+/// work.
 pub fn service() -> Vec<Stack> {
     let worker = "worker-";
     vec![
@@ -140,7 +141,7 @@ pub fn service() -> Vec<Stack> {
     ]
 }
 
-/// How deep lists and objects of a JSON text stand in each other.
+/// Returns how deep lists and objects of a JSON text are nested.
 pub fn nesting(json: &str) -> usize {
     let (mut depth, mut deepest, mut in_text, mut escaped) = (0_usize, 0, false, false);
     for byte in json.bytes() {

@@ -1,9 +1,9 @@
 //! One line per stack: `group;outermost;...;innermost VALUE`, as flame graph tools read it.
 //!
-//! VALUE is the metric's time in whole microseconds; a stack with less than half of one is left
-//! out. The line shows what the settings show, idle time only with `--idle`. A `;` in a name
-//! becomes `:`, control characters become blanks; under roll-up `line` a frame is `name:LINE`. A
-//! frame of the kernel ends in `_[k]`, by which those tools colour it.
+//! VALUE is the metric's time in whole microseconds; a stack with less than half of one is dropped.
+//! The output shows what the settings show, idle time only with `--idle`. A `;` in a name becomes
+//! `:`, control characters become blanks; under roll-up `line` a frame is `name:LINE`. A frame of
+//! the kernel ends in `_[k]`, by which those tools colour it.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -25,8 +25,8 @@ pub(super) fn render(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let mut stack = String::new();
-    // (node, length of its caller's stack): an explicit stack, because a target may recurse as deep
-    // as it likes.
+    // (node, length of its caller's stack): an explicit stack, since a target may recurse to any
+    // depth.
     let mut todo: Vec<(u32, usize)> = Vec::new();
     let ordered = projection.ordered(settings);
     for group in ordered.groups() {
@@ -61,8 +61,8 @@ fn line(stack: &str, ns: u64, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{} {microseconds}", guarded(stack))
 }
 
-/// The stack as tools read it back: a name that ends in a blank and a number would be read as a
-/// second value, as in a difference of two profiles, and a line that begins with `# ` as a comment.
+/// Protects a stack from misreading. Tools take a blank and a number at a name's end for a second
+/// value, as in a difference of two profiles. They take a line that begins with `# ` for a comment.
 pub(super) fn guarded(stack: &str) -> Cow<'_, str> {
     let digits = stack.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.').len();
     let second = digits < stack.len() && stack[..digits].ends_with(' ');

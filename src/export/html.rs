@@ -1,19 +1,19 @@
-//! One page that holds everything and fetches nothing: a flame graph to walk through, and the
-//! functions as a table. Opens from disk in any current browser.
+//! One self-contained page: a flame graph to explore, and the functions as a table. Opens from disk
+//! in any current browser and fetches nothing.
 //!
 //! ```text
-//! page.html    what is on the page; forbids itself to fetch anything
+//! page.html    the page's structure; its policy forbids fetching anything
 //! style.css    light and dark, wide and narrow
-//! profile.js   the tree, its sums under a metric, group or filter, who calls a function,
+//! profile.js   the tree, its sums under a metric, group or filter, a function's callers,
 //!              and where frames are drawn
 //! colour.js    by state, kind or module
-//! graph.js     the flame graph: draws what is seen of it
-//! table.js     functions wherever they were called
-//! main.js      what is chosen, and who has to know of it
+//! graph.js     the flame graph: draws its visible part
+//! table.js     functions, summed over all their callers
+//! main.js      the user's choices, and their effects on the other parts
 //! ```
 //!
-//! It shows what the settings show, idle time only with `--idle`; the metric, groups and filters of
-//! its own can be changed on the page. Names are data: the page sets them as text, never as markup.
+//! It shows what the settings show, idle time only with `--idle`; the metric, groups and filters
+//! can be changed on the page. Names are data: the page sets them as text, never as markup.
 
 use std::io::{self, Write};
 
@@ -49,7 +49,7 @@ pub(super) fn render(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let data = data(snapshot, settings, projection)?;
-    // Each stands in the page once.
+    // Each placeholder occurs once in the page.
     let (head, rest) = PAGE.split_once("/*STYLE*/").unwrap_or((PAGE, ""));
     let (body, rest) = rest.split_once("/*DATA*/").unwrap_or((rest, ""));
     let (between, end) = rest.split_once("/*SCRIPT*/").unwrap_or((rest, ""));
@@ -60,7 +60,7 @@ pub(super) fn render(
     out.write_all(end.as_bytes())
 }
 
-/// Name, kind, module, file, line. Of a group the line is how many threads it has.
+/// Name, kind, module, file, line. For a group the line is its number of threads.
 type Function<'a> = (&'a str, &'a str, &'a str, Option<&'a str>, Option<u32>);
 
 #[derive(Serialize)]
@@ -68,25 +68,25 @@ struct Data<'a> {
     title: String,
     conditions: String,
     head: String,
-    /// What is shown first: index into wall, cpu, off.
+    /// The initial metric: index into wall, cpu, off.
     metric: usize,
-    /// ns; what THR and cores are averaged over.
+    /// ns; the duration over which THR and cores are averaged.
     elapsed: u64,
-    /// ns; how exactly waits are timed.
+    /// ns; the resolution of waits.
     interval: u64,
     states: Vec<&'static str>,
     functions: Vec<Function<'a>>,
-    /// By node, which are in the order of a walk: callers first. -1 for the root, whose children
-    /// are the groups.
+    /// By node in depth-first order, callers first: the parent's index. -1 for the root, whose
+    /// children are the groups.
     parents: Vec<i64>,
     /// By node: index into `functions`.
     names: Vec<u32>,
-    /// Time of a node's own: node, cpu ns, hits, hits on a core, then for each state its number and
+    /// Own time of nodes: node, cpu ns, hits, hits on a core, then for each state its number and
     /// wall ns.
     own: Vec<Vec<u64>>,
 }
 
-/// As JSON that no name can end, whatever is in it.
+/// Returns the data as JSON that no name can break out of.
 fn data(snapshot: &Snapshot, settings: &Settings, projection: &Projection) -> io::Result<String> {
     let mut head = Vec::new();
     text::write_head(snapshot, settings, projection, &mut head)?;
@@ -132,8 +132,8 @@ fn data(snapshot: &Snapshot, settings: &Settings, projection: &Projection) -> io
         }
     }
     let json = serde_json::to_string(&data)?;
-    // None of these stands outside of a string. `<` could begin a tag's end or a comment; the last
-    // two end lines for scripts.
+    // These characters occur only in strings. `<` could begin an end tag or a comment; scripts
+    // treat the last two as line ends.
     Ok(json
         .replace('<', "\\u003c")
         .replace('>', "\\u003e")
@@ -143,7 +143,7 @@ fn data(snapshot: &Snapshot, settings: &Settings, projection: &Projection) -> io
 }
 
 impl Data<'_> {
-    /// Adds one; answers its number.
+    /// Adds a node; returns its number.
     fn node(&mut self, parent: i64, name: u32, own: &Totals) -> i64 {
         let node = self.parents.len();
         self.parents.push(parent);

@@ -1,13 +1,12 @@
-//! What scripts and tests read: schema `sampletop/2`. Fields may be added, never removed or
+//! The format for scripts and tests: schema `sampletop/2`. Fields may be added, never removed or
 //! renamed.
 //!
-//! A call tree is one flat list of nodes, each with the index of its parent: common readers refuse
-//! JSON that is nested as deep as stacks are. Nothing here is nested deeper than 6, whatever the
-//! profile.
+//! A call tree is one flat list of nodes, each with the index of its parent. Common readers refuse
+//! JSON that is nested as deep as stacks are. Nesting is at most 6, whatever the profile.
 //!
-//! Times are in the unit their name ends in, rounded to three decimals, so a sum of many may differ
-//! from its parts by half a unit of the last each. Idle time is always included, and rows under
-//! `--min-percent` are, too: every sum holds.
+//! Times are in the unit of their name's suffix, rounded to three decimals. So a sum may differ
+//! from its parts by half a unit of the last decimal each. Idle time is always included, and rows
+//! under `--min-percent` are too: every sum holds.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -53,8 +52,7 @@ fn write_group(ordered: &Ordered<'_>, group: &Group, out: &mut dyn Write) -> io:
         Ok(serde_json::to_writer(out, &NodeLine::new(parent, location, &total, &own))?)
     };
     let written = write_nodes(ordered.roots(group), |node| ordered.children(node), write, out)?;
-    // The group's total is the sum of its roots, so time without a frame of its own needs a root,
-    // too.
+    // The group's total is the sum of its roots, so time without a frame needs a root too.
     if !group.own.is_empty() {
         separate(written, out)?;
         serde_json::to_writer(out, &NodeLine::new(None, &frameless(), &group.own, &group.own))?;
@@ -63,8 +61,8 @@ fn write_group(ordered: &Ordered<'_>, group: &Group, out: &mut dyn Write) -> io:
 }
 
 /// Writes a list's nodes depth first, parents before their children, and returns how many. `write`
-/// gets a node and the index of its parent in the list. Does not recurse: a target may recurse as
-/// deep as it likes.
+/// gets a node and the index of its parent in the list. Does not recurse, since a target may
+/// recurse to any depth.
 pub(super) fn write_nodes(
     roots: Vec<u32>,
     children: impl Fn(u32) -> Vec<u32>,
@@ -83,7 +81,7 @@ pub(super) fn write_nodes(
     Ok(written)
 }
 
-/// Where every frame of a stack was taken out by `--hide`.
+/// Returns the location that stands for stacks of which `--hide` removed every frame.
 pub(super) fn frameless() -> Location {
     Location {
         function: FRAMELESS.into(),
@@ -175,8 +173,7 @@ impl<'a> Head<'a> {
     }
 }
 
-/// A module of which it is known what build it was, whatever is shown of it; one that there was in
-/// several builds comes with each.
+/// A module whose build is known, even if nothing of it is shown; one entry for each build.
 #[derive(Serialize)]
 struct ModuleLine {
     name: String,
@@ -208,25 +205,26 @@ pub(super) fn targets(targets: &[Target]) -> Vec<TargetLine<'_>> {
         .collect()
 }
 
-/// What was chosen; `null` and empty lists where nothing was.
+/// The settings in force; `null` and empty lists where not set.
 #[derive(Serialize)]
 pub(super) struct SettingsLine<'a> {
     group: String,
     rename: Vec<String>,
     threads: Option<&'a str>,
-    /// Daemon threads, and a runtime's own, were left out.
+    /// Daemon threads and a runtime's own threads were excluded.
     skip_daemon: bool,
     interesting: Option<&'a [String]>,
     focus: Option<&'a str>,
     ignore: Option<&'a str>,
     hide: Option<&'a str>,
-    /// Frames of the kernel were taken out.
+    /// Kernel frames were removed.
     no_kernel: bool,
     idle: bool,
     idle_at: Vec<&'a str>,
     /// `null`: everything since the start, or since the mark.
     window_ms: Option<Rounded>,
-    /// Wall time that the filters keep out of the groups; with it, the groups hold all thread time.
+    /// Wall time that the filters exclude from the groups. Together with the groups it is all
+    /// thread time.
     hidden_ms: HiddenLine,
 }
 
@@ -287,9 +285,9 @@ struct HealthLine {
     stop_p99_us: Rounded,
     self_cpu_percent: Rounded,
     total_cpu_percent: Rounded,
-    /// The governor's bound; `null` where the interval is kept whatever it costs.
+    /// The governor's limit; `null` where the interval is kept whatever it costs.
     max_overhead_percent: Option<Rounded>,
-    /// From attaching to the first observation; no part of `elapsed_ms`.
+    /// From attaching to the first observation; not part of `elapsed_ms`.
     startup_ms: Rounded,
 }
 
@@ -347,7 +345,7 @@ struct ThreadLine<'a> {
     pid: u32,
     tid: u32,
     name: &'a str,
-    /// `plain`, `daemon` or, of a runtime itself, `internal`.
+    /// `plain`, `daemon` or, for a runtime's own thread, `internal`.
     kind: &'static str,
 }
 
@@ -412,7 +410,7 @@ impl<'a> NodeLine<'a> {
     }
 }
 
-/// What a frame is called, the same in a profile and in a dump.
+/// The names of a frame, the same in a profile and in a dump.
 #[derive(Serialize)]
 pub(super) struct FrameLine<'a> {
     frame: &'a str,

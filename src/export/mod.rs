@@ -1,22 +1,22 @@
-//! Profiles as files: one module per format. Reads the model, writes bytes; opens nothing (`file`
-//! aside).
+//! Profiles as files: one module per format. Reads the model, writes bytes; opens no files (except
+//! `file`).
 //!
 //! ```text
-//! text      what people paste into a ticket
-//! json      what scripts read: sampletop/2
-//! classic   as the Java library perf-sampler writes its reports, for scripts that read those
+//! text      for people and tickets
+//! json      for scripts: sampletop/2
+//! classic   the report format of the Java library perf-sampler, for scripts that read it
 //! folded    one line per stack, for flame graph tools
 //! pprof     profile.proto, gzipped, which `go tool pprof` reads
-//! svg       a flame graph as an image that answers to clicks
-//! html      a flame graph and a table as a page to walk through
+//! svg       a flame graph as an image that responds to clicks
+//! html      a flame graph and a table as an interactive page
 //! speedscope  for speedscope.app
 //! firefox   for profiler.firefox.com, along time
 //! dump      every thread's stack once, as text or JSON (sampletop-dump/1)
-//! diff      what changed from one profile to another, as text or JSON (sampletop-diff/2)
-//! ascii     text of any kind as printable ASCII of a bounded width
+//! diff      changes from one profile to another, as text or JSON (sampletop-diff/2)
+//! ascii     any text as printable ASCII of bounded width
 //! dates     moments of a session as dates
-//! file      where the bytes go: whole or not at all
-//! series    where reports go that come one after the other
+//! file      writes files whole or not at all
+//! series    destinations of successive reports
 //! ```
 //!
 //! The format that can be opened again is [`crate::saved`].
@@ -69,24 +69,24 @@ pub fn write(
     }
 }
 
-/// Who writes, for formats that have a place for that.
+/// The program's name and version, for formats that have a place for it.
 const PROGRAM: &str = concat!("sampletop ", env!("CARGO_PKG_VERSION"));
 
-/// Stands for stacks of which the hide filter left no frame: their time is shown, so it needs a
-/// row.
+/// Stands for stacks of which the hide filter removed every frame: their time is shown, so it needs
+/// a row.
 const FRAMELESS: &str = "[every frame hidden]";
 
-/// The last part of a path.
+/// Returns the last part of a path.
 fn base(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// What the program's own file is called, by its command line.
+/// Returns the name of the program's own file, from its command line.
 pub fn program(target: &Target) -> &str {
     base(target.command.split(' ').next().unwrap_or(""))
 }
 
-/// As `--group` takes it.
+/// Formats the grouping as `--group` accepts it.
 fn grouping(settings: &Settings) -> String {
     match &settings.grouping {
         Grouping::Frame(pattern) => format!("frame:{pattern}"),
@@ -94,7 +94,7 @@ fn grouping(settings: &Settings) -> String {
     }
 }
 
-/// As `--rename` takes it.
+/// Formats a rule as `--rename` accepts it.
 fn rename(rule: &Rename) -> String {
     format!("s/{}/{}/", rule.pattern.as_str().replace('/', "\\/"), rule.text.replace('/', "\\/"))
 }

@@ -1,8 +1,8 @@
-//! Where reports go that come one after the other: to standard output, to the end of a file, or
-//! each into a file of its own.
+//! Destinations of successive reports: standard output, the end of a file, or a new file each in a
+//! directory.
 //!
-//! What was written stays: a report that does not fit on the disk is taken back whole, and a file
-//! is never written over.
+//! Written reports stay: a report that does not fit on the disk is removed whole, and a file is
+//! never overwritten.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -14,11 +14,11 @@ use rustix::fs::{Mode, OFlags};
 use super::file;
 use crate::config::Kept;
 
-/// What the files of a directory are called: `sampletop-HOST-LABEL-UTC.EXTENSION`.
+/// The names of a directory's files: `sampletop-HOST-LABEL-UTC.EXTENSION`.
 #[derive(Clone, Debug)]
 pub struct Names {
     pub host: String,
-    /// Whom it is about; the same from report to report.
+    /// The target's label; the same from report to report.
     pub label: String,
     pub extension: &'static str,
 }
@@ -29,7 +29,7 @@ pub struct Series {
 
 enum To {
     Stdout,
-    /// `None`: it could not be opened again.
+    /// `None`: it could not be reopened.
     File {
         path: PathBuf,
         file: Option<File>,
@@ -41,14 +41,14 @@ enum To {
     },
 }
 
-/// Whether reports go into files of their own there: it ends in `/`, or is a directory.
+/// Returns whether reports go into separate files there: the path ends in `/`, or is a directory.
 pub fn is_directory(path: &Path) -> bool {
     path.as_os_str().as_encoded_bytes().ends_with(b"/") || path.is_dir()
 }
 
 impl Series {
-    /// `None`: standard output. A directory is made if it is not there, but for those around it.
-    /// One sentence if nothing could be written.
+    /// Opens the destination. `None`: standard output. Creates a missing directory, but not its
+    /// parents. Returns one sentence if nothing could be written.
     pub fn open(path: Option<&Path>, names: Names, kept: Kept) -> Result<Series, String> {
         let to = match path {
             None => To::Stdout,
@@ -67,7 +67,7 @@ impl Series {
         Ok(Series { to })
     }
 
-    /// The file was moved away: from now on reports go to a new one.
+    /// Starts a new file after the old one was moved away.
     pub fn reopen(&mut self) -> Result<(), String> {
         if let To::File { path, file } = &mut self.to {
             *file = None;
@@ -76,8 +76,8 @@ impl Series {
         Ok(())
     }
 
-    /// One report; `till_unix_ns`: up to when it goes, which names its file. One sentence if it
-    /// could not be written: then nothing of it is there, and all that was before is.
+    /// Writes one report; `till_unix_ns`, the end of its interval, names its file. On failure
+    /// returns one sentence; nothing of the report is there then, and all earlier ones are.
     pub fn write(&mut self, report: &[u8], till_unix_ns: i128) -> Result<(), String> {
         match &mut self.to {
             To::Stdout => {
@@ -88,8 +88,8 @@ impl Series {
                 })
             }
             To::File { path, file } => {
-                // It was removed, not moved away and told about: what is written there now nobody
-                // will read.
+                // The file was deleted, not moved with a signal: no reader would see what is
+                // appended to it.
                 if file.as_ref().is_some_and(|open| open.metadata().is_ok_and(|of| of.nlink() == 0))
                 {
                     *file = None;
@@ -105,7 +105,7 @@ impl Series {
                 let first = file::name(&names.host, &names.label, till_unix_ns, names.extension);
                 let stem = &first[..first.len() - names.extension.len() - 1];
                 let (mut name, mut nth) = (first.clone(), 0);
-                // Two reports within a second: the later sorts behind the first.
+                // Two reports within a second: the later sorts after the first.
                 while path.join(&name).exists() {
                     nth += 1;
                     name = format!("{stem}_{nth:03}.{}", names.extension);
@@ -122,7 +122,7 @@ fn failed(path: &Path, error: &io::Error) -> String {
     format!("cannot write `{}`: {}", file::shown(path), file::why(error))
 }
 
-/// The end of a file that grows; it is made if it is not there.
+/// Opens a file for appending; creates it if it is missing.
 fn open_end(path: &Path) -> Result<File, String> {
     let flags =
         OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
@@ -159,7 +159,7 @@ fn open_end(path: &Path) -> Result<File, String> {
     }
 }
 
-/// All of it, or nothing.
+/// Appends all of it, or nothing.
 fn append_with(file: &mut File, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     let before = file.metadata()?.len();
     fill(file).inspect_err(|_| {
@@ -190,7 +190,7 @@ fn clear(directory: &Path, names: &Names, kept: Kept, newest: &str) {
         if kept.files.is_some_and(|most| files > most)
             || kept.bytes.is_some_and(|most| bytes > most)
         {
-            // Who cannot remove it cannot do anything about it; the next report tries again.
+            // Ignored: the next report tries again.
             let _ = std::fs::remove_file(directory.join(name));
         }
     }
@@ -295,7 +295,7 @@ mod tests {
         let stamp = |second| format!("sampletop-h-42-20260102T03040{second}Z.txt");
         assert_eq!(last, [stamp(7), stamp(8), stamp(9)]);
         assert_eq!(there(&path).len(), 6, "what is not of this series stays");
-        // By bytes, the newest whatever its size; and two of one second are two.
+        // Limited by bytes; the newest stays whatever its size, and two of one second are two.
         let mut to = series(&path, Kept { files: None, bytes: Some(25) });
         to.write(&[b'x'; 10], AT + 4 * SECOND).expect("written");
         assert_eq!(
@@ -333,11 +333,11 @@ mod tests {
             );
             assert_eq!(refused.lines().count(), 1);
         }
-        // Their own directory: they can put another file there at any time.
+        // Another user's own directory: they can put another file there at any time.
         mode(0o755);
         chown(dir.path(), Some(1234), None).expect("given away");
         assert!(open().is_some());
-        // Where root alone can write, root put it there.
+        // Where only root can write, root created the file.
         chown(dir.path(), Some(0), None).expect("taken back");
         assert_eq!(open(), None);
         mode(0o1777);

@@ -1,12 +1,12 @@
-//! For <https://www.speedscope.app>: the wall time and the CPU time of the same stacks as two
-//! profiles of one file (with `--metric off`, what is neither as a third); the one shown first is
-//! the settings' metric.
+//! For <https://www.speedscope.app>: wall time and CPU time of the same stacks as two profiles of
+//! one file (with `--metric off`, their difference as a third). The settings' metric is shown
+//! first.
 //!
 //! The outermost frame of each stack is its group, the heaviest stacks come first. It shows what
-//! the settings show, idle time only with `--idle`. Stacks are told as calls that begin and end,
-//! since that stays as small as the tree however deep it is; their places on the time line are
-//! order, not dates. Times are whole nanoseconds. The format: `file-format-schema.json` of the npm
-//! package `speedscope`.
+//! the settings show, idle time only with `--idle`. Stacks are written as calls that begin and end,
+//! which stays as small as the tree however deep it is. Positions on the time line are an order,
+//! not dates. Times are whole nanoseconds. The format: `file-format-schema.json` of the npm package
+//! `speedscope`.
 
 use std::io::{self, Write};
 
@@ -27,7 +27,7 @@ pub fn write(snapshot: &Snapshot, settings: &Settings, out: &mut dyn Write) -> i
 #[derive(Serialize)]
 struct Frame<'a> {
     name: &'a str,
-    /// Where no file is known, the module; its functions are coloured alike.
+    /// The module where no file is known; its functions share a colour.
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -92,7 +92,7 @@ pub(super) fn render(
     out.write_all(b"]}\n")
 }
 
-/// Frames are numbered as [`render`] lists them: functions, the one without a frame, groups.
+/// Frames are numbered as [`render`] lists them: functions, the frameless one, groups.
 fn write_profile(
     projection: &Projection,
     settings: &Settings,
@@ -123,7 +123,7 @@ fn write_profile(
             match step {
                 _ if weights[node as usize] == 0 => {}
                 Step::Enter(_) => events.open(function)?,
-                // Time of its own comes last, as the calls within it are the heavier ones.
+                // Own time comes last, since the calls within are the heavier part.
                 Step::Leave(_) => {
                     events.at += ordered.node(node).own.value(metric);
                     events.close(function)?;
@@ -141,7 +141,7 @@ fn write_profile(
     write!(out, "],\"endValue\":{at}}}")
 }
 
-/// Calls that begin and end, in the order of time.
+/// Calls that begin and end, ordered by time.
 struct Events<'a> {
     out: &'a mut dyn Write,
     /// ns so far.

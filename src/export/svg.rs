@@ -1,10 +1,10 @@
 //! A flame graph in one SVG file, drawn by the crate `inferno`: a click zooms, Ctrl-F searches.
-//! Opens in any browser, from disk; nothing in it is fetched.
+//! Opens from disk in any browser and fetches nothing.
 //!
-//! The outermost frame is the group, the heaviest calls stand left. It shows what the settings
-//! show, idle time only with `--idle`. Calls with less than a ten-thousandth of the time are part
-//! of their caller, and so is what lies deeper than [`DEEPEST`] frames: the file stays small
-//! whatever was seen.
+//! The outermost frame is the group, the heaviest calls are on the left. It shows what the settings
+//! show, idle time only with `--idle`. Calls with less than a ten-thousandth of the time are merged
+//! into their caller, and so are calls deeper than [`DEEPEST`] frames. So the file stays small for
+//! any profile.
 
 use std::io::{self, Write};
 
@@ -19,9 +19,9 @@ use crate::model::projection::settings::Settings;
 use super::trees::{self, Step};
 use super::{FRAMELESS, folded};
 
-/// Frames of a stack, its group included; an image of 8,000 pixels.
+/// Maximum frames of a stack, including its group; an image of 8,000 pixels.
 const DEEPEST: usize = 500;
-/// Of the whole time, what a frame needs to be drawn.
+/// Minimum share that a frame needs to be drawn: one in this many of the whole time.
 const LEAST: u64 = 10_000;
 
 pub fn write(snapshot: &Snapshot, settings: &Settings, out: &mut dyn Write) -> io::Result<()> {
@@ -35,7 +35,7 @@ pub(super) fn render(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let mut stacks = Stacks { lines: Vec::new(), colors: PaletteMap::default(), total: 0 };
-    // Everything.
+    // The default for all frames.
     stacks.colors.insert("", GREY);
     stacks.fill(settings, projection);
     let title = drawable(&format!("{}: {} time", trees::title(snapshot), settings.metric.word()));
@@ -48,7 +48,7 @@ pub(super) fn render(
             settings.metric.word()
         );
     }
-    // Rounded to whole ones by the crate, shares included.
+    // The crate rounds figures to whole units, shares included.
     let (unit, ns) = if stacks.total < 10_000_000_000 { ("us", 1e3) } else { ("ms", 1e6) };
     let mut options = Options::default();
     options.title = title;
@@ -59,12 +59,12 @@ pub(super) fn render(
     options.bgcolors = Some(BackgroundColor::Flat(Color { r: 251, g: 251, b: 250 }));
     options.palette_map = Some(&mut stacks.colors);
     options.text_truncate_direction = TextTruncateDirection::Right;
-    // In the order of the lines, which the crate turns round, and not by name.
+    // In the order of the lines, which the crate reverses, and not by name.
     options.flame_chart = true;
     flamegraph::from_lines(&mut options, stacks.lines.iter().rev().map(String::as_str), out)
 }
 
-/// Lines as of `folded`, of nanoseconds.
+/// Lines as in `folded`, in nanoseconds.
 struct Stacks {
     lines: Vec<String>,
     colors: PaletteMap,
@@ -109,10 +109,10 @@ impl Stacks {
             self.line(&stack, own);
             stack.truncate(caller);
         }
-        // Of every frame on the stack: how long its caller's stack is, and its time that no callee
-        // shows.
+        // For every frame on the stack: the length of its caller's stack, and its time that no
+        // drawn callee has.
         let mut open = vec![(0, if own >= least { 0 } else { own })];
-        // What is left out with all that it calls.
+        // The omitted call, with everything that it calls.
         let mut left_out = None;
         for step in trees::walk(ordered, group) {
             match step {
@@ -142,8 +142,7 @@ impl Stacks {
         self.line(&stack, open.pop().unwrap_or_default().1);
     }
 
-    /// Makes the name behind the caller's stack one that can be read and drawn, and gives it its
-    /// colour.
+    /// Makes the name after the caller's stack parseable and drawable, and sets its colour.
     fn paint(&mut self, stack: &mut String, caller: usize, kind: FrameKind) {
         let start = if caller == 0 { 0 } else { caller + 1 };
         let name = drawable(&folded::guarded(&stack[start..]));
@@ -159,15 +158,15 @@ impl Stacks {
     }
 }
 
-/// XML has no place for these, not even escaped.
+/// Replaces characters that XML does not allow, not even escaped.
 fn drawable(text: &str) -> String {
     text.replace(|c: char| c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}'), "\u{fffd}")
 }
 
 const GREY: Color = Color { r: 208, g: 208, b: 212 };
 
-/// By kind; functions of a kind differ a little, by their names, so that neighbours can be told
-/// apart.
+/// Returns the colour of the kind. Functions of a kind differ slightly, by their names, so that
+/// neighbours are distinguishable.
 fn color(kind: FrameKind, name: &str) -> Color {
     // FNV-1a: the same colour in every file.
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {

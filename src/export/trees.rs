@@ -1,4 +1,4 @@
-//! What the formats of call trees share: functions by number, the weight of each subtree, the way
+//! Shared by the formats of call trees: functions by number, the weight of each subtree, the walk
 //! through a tree.
 
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use crate::model::projection::settings::{Metric, Settings};
 
 use super::dates;
 
-/// What nodes are called: the projection's methods, in their order, then the names of threads that
+/// The names of nodes: the projection's methods, in their order, then the names of threads that
 /// head a part of a group.
 pub struct Functions {
     pub list: Vec<Arc<Location>>,
@@ -37,7 +37,7 @@ impl Functions {
     }
 }
 
-/// Time of each node's stacks, ns, by node: its own and that of all below it.
+/// Returns the time of each node's stacks, ns, by node: its own and that of all nodes below it.
 pub fn weights(projection: &Projection, metric: Metric) -> Vec<u64> {
     let nodes = 0..projection.node_count();
     let mut weights: Vec<u64> =
@@ -50,15 +50,15 @@ pub fn weights(projection: &Projection, metric: Metric) -> Vec<u64> {
     weights
 }
 
-/// A step on the way through a tree.
+/// A step of the walk through a tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     Enter(u32),
     Leave(u32),
 }
 
-/// Through a group's tree, heaviest first, callers before what they call; without recursion: a
-/// target may recurse as deep as it likes.
+/// Walks a group's tree, heaviest first, callers before callees. Without recursion, since a target
+/// may recurse to any depth.
 pub fn walk<'a>(ordered: &'a Ordered<'_>, group: &Group) -> impl Iterator<Item = Step> + 'a {
     let mut todo: Vec<Step> = ordered.roots(group).into_iter().rev().map(Step::Enter).collect();
     std::iter::from_fn(move || {
@@ -71,7 +71,7 @@ pub fn walk<'a>(ordered: &'a Ordered<'_>, group: &Group) -> impl Iterator<Item =
     })
 }
 
-/// What was watched, in a line: `app --port 80`, `nginx and 3 more`.
+/// Returns the target in one line: `app --port 80`, `nginx and 3 more`.
 pub fn title(snapshot: &Snapshot) -> String {
     match &snapshot.targets[..] {
         [] => snapshot.session.wanted.title.to_string(),
@@ -80,7 +80,7 @@ pub fn title(snapshot: &Snapshot) -> String {
     }
 }
 
-/// Where, when and how, in a line.
+/// Returns where, when and how, in one line.
 pub fn conditions(snapshot: &Snapshot, settings: &Settings, projection: &Projection) -> String {
     let session = &snapshot.session;
     let from = dates::utc(dates::unix_ns(session, projection.from));

@@ -1,5 +1,5 @@
-//! Timed runs without a screen: `record`, `demo --once`, `dump`, `report`. What is watched is
-//! behind [`Source`], so that all of it runs in a test.
+//! Timed runs without a screen: `record`, `demo --once`, `dump`, `report`. [`Source`] abstracts the
+//! watched session, so that all of it runs in a test.
 
 mod report;
 mod stacks;
@@ -26,31 +26,32 @@ use crate::model::vocabulary::frame::{Marker, Ns, ThreadKey, ThreadKind};
 use crate::model::vocabulary::text::clean;
 use stacks::{Stacks, is_young};
 
-/// How long an export waits for names that are still being loaded.
+/// Maximum time that an export waits for names that are still being loaded.
 pub const NAMES_WITHIN: Duration = Duration::from_secs(10);
 
 /// A session that is being watched.
 pub trait Source {
-    /// Waits up to `timeout` for the target's end or a request to stop.
+    /// Waits up to `timeout` for the target's exit or a request to stop.
     fn wait(&mut self, timeout: Duration) -> Waited;
-    /// Time since the first observation.
+    /// Returns the time since the first observation.
     fn elapsed(&mut self) -> Duration;
-    /// Samples so far and losses, for the progress line.
+    /// Returns the samples and losses so far, for the progress line.
     fn progress(&mut self) -> Progress;
-    /// A snapshot of this moment; with `named`, waits for names that are still being loaded.
+    /// Returns a snapshot of this moment; with `named`, waits for names that are still being
+    /// loaded.
     fn snapshot(&mut self, named: bool) -> Option<Arc<Snapshot>>;
-    /// What these threads wait for, as far as it is found out within `timeout`.
+    /// Returns what these threads wait for, as far as it is found out within `timeout`.
     fn waits(&mut self, asked: Vec<Asked>, timeout: Duration) -> Vec<Answer>;
-    /// As `snapshot(true)`; what is seen from then on comes into the next one, which has nothing of
-    /// this.
+    /// Returns a snapshot as `snapshot(true)` does and starts the next one: later observations go
+    /// there, and nothing of this one does.
     fn cut(&mut self) -> Option<Arc<Snapshot>>;
-    /// Nobody looks until it is said otherwise.
+    /// Pauses or resumes sampling.
     fn pause(&mut self, pause: bool);
-    /// Those that are watched and have not ended.
+    /// Returns the watched processes that have not exited.
     fn living(&mut self) -> Vec<Target>;
-    /// The clock on the wall, ns since 1970.
+    /// Returns the wall clock, ns since 1970.
     fn unix_ns(&mut self) -> i128;
-    /// Ends the watching and answers with everything; `None` if nothing can be had any more.
+    /// Stops watching and returns everything; `None` if there is nothing to return any more.
     fn finish(&mut self) -> Option<Arc<Snapshot>>;
 }
 
@@ -58,21 +59,21 @@ pub trait Source {
 pub enum Waited {
     /// The time has passed.
     Timeout,
-    /// The target ended.
+    /// The target exited.
     Ended,
-    /// SIGINT, SIGTERM or SIGHUP, the first: write what there is. (A second one ends the process.)
-    /// A [`report`] goes on after SIGHUP.
+    /// The first SIGINT, SIGTERM or SIGHUP: write what there is. (A second one ends the process.) A
+    /// [`report`] continues after SIGHUP.
     Interrupted,
-    /// Of a [`report`].
+    /// A request to a [`report`].
     Asked(Request),
 }
 
-/// What signals ask of a [`report`].
+/// What signals request of a [`report`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Request {
-    /// SIGUSR1: one now.
+    /// SIGUSR1: write a report now.
     Report,
-    /// SIGHUP: its file was moved.
+    /// SIGHUP: the output file was moved.
     Reopen,
     /// SIGUSR2, SIGCONT.
     Pause,
@@ -85,11 +86,11 @@ pub struct Progress {
     pub dropped: u64,
 }
 
-/// Keeps a profile that could not be written where it was to go.
+/// Keeps a profile that could not be written to its destination.
 pub type Keep<'a> = &'a dyn Fn(&Snapshot) -> Result<(), String>;
 
-/// Records until `duration` has passed since the first observation (`None`: until the target ends),
-/// writes the profile, answers the exit code.
+/// Records until `duration` has passed since the first observation (`None`: until the target
+/// exits). Writes the profile and returns the exit code.
 pub fn record(
     source: &mut dyn Source,
     config: &Config,
@@ -97,7 +98,7 @@ pub fn record(
     keep: Option<Keep<'_>>,
 ) -> i32 {
     let to_person = config.output.path.is_some() && std::io::stderr().is_terminal();
-    // A COMMAND has the terminal for itself.
+    // A COMMAND uses the terminal itself.
     let show_progress = to_person && !matches!(config.target, Some(TargetSpec::Command(_)));
     loop {
         let left = duration.map(|d| d.saturating_sub(source.elapsed()));
@@ -123,7 +124,7 @@ pub fn record(
     }
     let code = write_profile(&snapshot, config);
     if let (1, Some(keep)) = (code, keep) {
-        // What took hours to record is not lost with a disk.
+        // A full or broken disk must not lose what took hours to record.
         match keep(&shown(&snapshot, config)) {
             Ok(()) => {
                 eprintln!(
@@ -189,13 +190,13 @@ fn progress_line(progress: Progress, elapsed: Duration, duration: Option<Duratio
     let _ = err.flush();
 }
 
-/// How long looking at all threads may take.
+/// Maximum time to observe all threads once.
 const LOOKED_WITHIN: Duration = Duration::from_secs(5);
-/// How long it may take to find out what all threads wait for.
+/// Maximum time to find out what all threads wait for.
 const WAITS_WITHIN: Duration = Duration::from_secs(2);
 
-/// Writes every thread's stack once, in text those that are equal together unless `each` is to have
-/// its own; answers the exit code.
+/// Writes every thread's stack once; returns the exit code. Text groups threads with equal stacks
+/// unless `each` is set.
 pub fn dump(source: &mut dyn Source, config: &Config, each: bool) -> i32 {
     if each && config.output.format == Format::Json {
         eprintln!("sampletop: `--each` changes nothing in json, which lists each thread anyway");
@@ -220,8 +221,7 @@ pub fn dump(source: &mut dyn Source, config: &Config, each: bool) -> i32 {
             break snapshot;
         }
     };
-    // Names take longer than stacks. Meanwhile nothing is sampled, and the dump stays that of one
-    // moment.
+    // Names take longer than stacks. Sampling pauses meanwhile, so that the dump shows one moment.
     source.pause(true);
     let Some(named) = source.snapshot(true) else { return lost("dump") };
     let took_ns = first_tick.map_or(0, |(_, at)| last.at.saturating_sub(at));
@@ -254,7 +254,7 @@ pub fn dump(source: &mut dyn Source, config: &Config, each: bool) -> i32 {
     );
     let written = match config.output.format {
         Format::Json => export::dump::write_json(&dump, &mut bytes),
-        // The others are none for it.
+        // A dump has no other formats.
         _ => export::dump::write_text(&dump, each, &mut bytes),
     };
     if let Err(error) = written {
@@ -264,7 +264,7 @@ pub fn dump(source: &mut dyn Source, config: &Config, each: bool) -> i32 {
     deliver(&bytes, config)
 }
 
-/// The threads as the snapshot last saw them, in the order of their ids.
+/// Builds the dump of the threads as the last snapshot has them, in the order of their ids.
 fn build_dump(
     snapshot: &Snapshot,
     took_ns: Ns,
@@ -329,7 +329,7 @@ fn marker(marker: Marker) -> Location {
     }
 }
 
-/// What of it is written: all, or with hashes for names.
+/// Returns the snapshot to write: unchanged, or with hashed names.
 pub fn shown<'a>(snapshot: &'a Snapshot, config: &Config) -> Cow<'a, Snapshot> {
     match config.output.redact {
         Some(redact) => Cow::Owned(Redactor::new(redact.key).snapshot(snapshot)),
@@ -337,7 +337,7 @@ pub fn shown<'a>(snapshot: &'a Snapshot, config: &Config) -> Cow<'a, Snapshot> {
     }
 }
 
-/// Writes in the configured format to the configured place; answers the exit code.
+/// Writes in the configured format to the configured place; returns the exit code.
 pub fn write_profile(snapshot: &Snapshot, config: &Config) -> i32 {
     let mut bytes = Vec::new();
     let written =
@@ -349,14 +349,14 @@ pub fn write_profile(snapshot: &Snapshot, config: &Config) -> i32 {
     deliver(&bytes, config)
 }
 
-/// To the file named with -o, or stdout.
+/// Writes the bytes to the file named with -o, or to stdout.
 pub fn deliver(bytes: &[u8], config: &Config) -> i32 {
     let result = match &config.output.path {
         Some(path) => export::file::save(path, bytes),
         None => {
             let mut out = std::io::stdout().lock();
             match out.write_all(bytes).and_then(|()| out.flush()) {
-                // A reader that has seen enough (`| head`) is no failure.
+                // A reader that closes early (`| head`) is no failure.
                 Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
                 other => other.map_err(|e| format!("cannot write to stdout: {e}")),
             }

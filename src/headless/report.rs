@@ -1,5 +1,5 @@
-//! One report after the other, around the clock: what was seen since the one before, up to a moment
-//! of the clock on the wall.
+//! Writes one report after the other, continuously. Each covers the time since the previous one, up
+//! to a moment of the wall clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use crate::export::series::{Names, Series, is_directory};
 use crate::model::facts::snapshot::{Snapshot, Target};
 use crate::push::{self, Origin, Pusher};
 
-/// The clock on the wall may be set: it is read again after so long. A process that ended, or came,
-/// is told as soon.
+/// Maximum time between readings of the wall clock, which may be set at any time. Exits and new
+/// processes are reported with the same delay.
 const LOOK_AT_CLOCK: Duration = Duration::from_secs(1);
 
-/// Writes reports until the target ends, somebody interrupts, or there are enough of them; answers
-/// the exit code.
+/// Writes reports until the target exits, a signal ends the run, or the requested count is reached.
+/// Returns the exit code.
 pub fn report(source: &mut dyn Source, config: &Config, plan: &Reports) -> i32 {
     let mut out = match Output::open(source, config, plan) {
         Ok(out) => out,
@@ -39,7 +39,7 @@ pub fn report(source: &mut dyn Source, config: &Config, plan: &Reports) -> i32 {
                 due = Some(source.unix_ns());
                 false
             }
-            // Whoever read them from a terminal is gone.
+            // The terminal that received the reports is gone.
             Waited::Asked(Request::Reopen) if config.output.path.is_none() && !only_pushed => true,
             Waited::Asked(Request::Reopen) => {
                 out.reopen();
@@ -58,7 +58,7 @@ pub fn report(source: &mut dyn Source, config: &Config, plan: &Reports) -> i32 {
         let now = source.unix_ns();
         let is_due = due.is_some_and(|due| now >= due);
         if !ends && !is_due {
-            // The clock was set back: not for a day without a report.
+            // If the clock was set back, the next report must not be delayed by up to a day.
             let soonest = next(now, plan.every);
             due = due.min(soonest.or(due));
             continue;
@@ -82,14 +82,14 @@ pub fn report(source: &mut dyn Source, config: &Config, plan: &Reports) -> i32 {
     }
 }
 
-/// The first moment after `now` at which a report is due, ns since 1970: whole multiples of `every`
-/// since midnight UTC.
+/// Returns the first moment after `now` at which a report is due, ns since 1970: whole multiples of
+/// `every` since midnight UTC.
 fn next(now: i128, every: Option<Duration>) -> Option<i128> {
     let every = i128::try_from(every?.as_nanos()).ok().filter(|every| *every > 0)?;
     Some((now.div_euclid(every) + 1) * every)
 }
 
-/// Into which files they go, unless they are only pushed.
+/// Opens the files for the reports, unless they are only pushed.
 fn open(snapshot: &Snapshot, config: &Config, plan: &Reports) -> Result<Option<Series>, String> {
     let path = config.output.path.as_deref();
     if !path.is_some_and(is_directory) && plan.kept != Kept::default() {
@@ -120,7 +120,7 @@ fn open(snapshot: &Snapshot, config: &Config, plan: &Reports) -> Result<Option<S
     Series::open(path, names, plan.kept).map(Some)
 }
 
-/// What a server calls the service if nobody says it: what was asked for (a unit, a name, the end
+/// Returns the default service name for a server: the target as requested (a unit, a name, the end
 /// of a path), else the program.
 fn service(snapshot: &Snapshot) -> String {
     let name = match snapshot.session.wanted.title.trim_end_matches('/') {
@@ -135,7 +135,7 @@ fn service(snapshot: &Snapshot) -> String {
 }
 
 struct Output {
-    /// `None`: they are not written.
+    /// `None`: reports are not written.
     series: Option<Series>,
     /// The newest report could not be written.
     failed: bool,
@@ -147,7 +147,7 @@ impl Output {
         let snapshot = source
             .snapshot(false)
             .ok_or("no report can be had: an internal thread died; please report this")?;
-        // Names of files, and labels, tell, too.
+        // File names and labels would reveal names too.
         let shown = super::shown(&snapshot, config);
         let series = open(&shown, config, plan)?;
         let origin = || Origin {
@@ -194,13 +194,14 @@ impl Output {
     fn reopen(&mut self) {
         let Some(series) = &mut self.series else { return };
         let reopened = series.reopen();
-        // Whether anything can be written is only seen when it is.
+        // Success shows only at the next write, so only an error is noted.
         if reopened.is_err() {
             self.note(&reopened);
         }
     }
 
-    /// Whether everything is where it was to go, or waits on the disk for the way there.
+    /// Flushes the pushes. Returns whether every report was written and every profile was pushed or
+    /// is stored on disk for the next run.
     fn end(self) -> bool {
         let Some(pusher) = self.pusher else { return !self.failed };
         let outcome = pusher.end();
@@ -212,7 +213,7 @@ impl Output {
         !self.failed && !lost
     }
 
-    /// An error is told once, until it is gone: the next report is tried in any case.
+    /// Prints an error once until it is gone. The next report is tried in any case.
     fn note(&mut self, result: &Result<(), String>) {
         match result {
             Ok(()) if self.failed => eprintln!("sampletop: reports are written again"),
@@ -223,7 +224,7 @@ impl Output {
     }
 }
 
-/// Tells on standard error who came and who ended, a line each.
+/// Reports on standard error which processes appeared and exited, one line each.
 struct Followed {
     known: Vec<(u32, u64)>,
 }

@@ -1,5 +1,5 @@
-//! One stack of each thread, gathered from one snapshot after the other: whoever runs now may have
-//! been read a moment ago.
+//! Gathers one stack of each thread from successive snapshots: a running thread may lack a stack in
+//! one snapshot and have it in another.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,28 +10,29 @@ use crate::model::facts::snapshot::{Snapshot, ThreadNow};
 use crate::model::facts::tables::{StackId, Tables};
 use crate::model::vocabulary::frame::{FrameCode, Marker, Ns, RawFrame, SECOND, ThreadKey};
 
-/// How long a running thread may take to be sampled, if it was there at the first tick.
+/// Maximum wait for a sample of a running thread that existed at the first tick.
 const SAMPLED_WITHIN: Duration = Duration::from_secs(1);
-/// And if it came later: where threads come all the time there is always one without a stack.
+/// The same for threads that appear later. Where threads appear all the time, one always lacks a
+/// stack.
 const CAME_LATER: Duration = Duration::from_millis(100);
-/// Ticks that there are in any case: on a busy machine the time may pass without one, and a stack
-/// that was torn is whole in one of the next.
+/// Minimum ticks. On a busy machine the time may pass without any, and a torn stack is whole in one
+/// of the next ticks.
 const TICKS: u64 = 3;
-/// A process that is younger may have mapped code, or begun a runtime, a moment ago: where its
-/// stacks end in doubt they are read again for [`CAME_LATER`].
+/// A younger process may have just mapped code or started a runtime. Where its stacks end in doubt,
+/// they are read again for [`CAME_LATER`].
 const YOUNG: Ns = 5 * SECOND;
 
-/// What was found of each thread so far.
+/// The newest stack of each thread so far.
 #[derive(Default)]
 pub struct Stacks {
     first_ticks: Option<u64>,
-    /// Threads that were there at the first tick.
+    /// Threads that existed at the first tick.
     there: FxHashSet<ThreadKey>,
     found: FxHashMap<ThreadKey, ThreadNow>,
 }
 
 impl Stacks {
-    /// Takes in what a snapshot has. True when nothing more is worth waiting for. `since`: the
+    /// Adds a snapshot. Returns true when further waiting is pointless. `since`: time since the
     /// first snapshot that had a tick.
     pub fn take(&mut self, snapshot: &Snapshot, since: Duration) -> bool {
         let ticks = snapshot.health.ticks;
@@ -46,7 +47,7 @@ impl Stacks {
         for thread in snapshot.threads.iter().filter(|thread| has_stack(tables, thread.stack)) {
             self.found.insert(thread.thread, *thread);
         }
-        // No way gives stacks of running threads there.
+        // The states backend gives no stacks of running threads.
         let states_only = &*snapshot.capture == "states";
         let missing =
             |thread: &&ThreadNow| !states_only && !self.found.contains_key(&thread.thread);
@@ -59,8 +60,7 @@ impl Stacks {
         }
     }
 
-    /// The threads of the last snapshot that was taken in, each with the newest stack that was
-    /// found.
+    /// Returns the threads of the last snapshot added, each with the newest stack found.
     pub fn threads(&self, last: &Snapshot) -> Arc<[ThreadNow]> {
         let with_stack = |thread: &ThreadNow| match self.found.get(&thread.thread) {
             Some(found) => ThreadNow { name: thread.name, run_ns: thread.run_ns, ..*found },
@@ -79,15 +79,15 @@ impl Stacks {
     }
 }
 
-/// Whether a process began a moment before the snapshot.
+/// Returns whether a process started shortly before the snapshot.
 pub fn is_young(snapshot: &Snapshot) -> bool {
     let session = &snapshot.session;
     let at = session.started_unix_ns + i128::from(snapshot.at.saturating_sub(session.started));
     snapshot.living().any(|target| at - target.started_unix_ns < i128::from(YOUNG))
 }
 
-/// A thread that was seen running, and of which there is no sample, has a marker in place of a
-/// stack.
+/// Returns whether the thread has a stack. A thread that was seen running without a sample has a
+/// marker instead.
 fn has_stack(tables: &Tables, stack: StackId) -> bool {
     let innermost = tables.frames_innermost_first(stack).next();
     innermost.is_some_and(|frame| tables.frame(frame) != RawFrame::marker(Marker::NotSampled))
@@ -141,7 +141,7 @@ mod tests {
             self
         }
 
-        /// A snapshot after a number of ticks, of a process of a given age.
+        /// Adds a snapshot after a number of ticks, of a process of a given age.
         fn tick(&mut self, ticks: u64, age_s: u64) -> Snapshot {
             for _ in 0..ticks {
                 self.now += 10_000_000;
@@ -252,8 +252,7 @@ mod tests {
         }
     }
 
-    /// Gives one snapshot after the other, the last one for ever, and writes down what it is asked
-    /// for.
+    /// Returns one snapshot after the other, the last one repeatedly, and records the calls.
     #[derive(Default)]
     struct Script {
         waits: VecDeque<Waited>,
@@ -302,7 +301,7 @@ mod tests {
         }
     }
 
-    /// The exit code, the dump, and what was asked for.
+    /// Returns the exit code, the dump, and the recorded calls.
     fn dumped(mut script: Script) -> (i32, serde_json::Value, Vec<&'static str>) {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("dump.json");

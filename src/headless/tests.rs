@@ -1,4 +1,4 @@
-//! Reports over hours of a clock that a test turns, of a process with one thread that waits.
+//! Reports over hours of a simulated clock, of a process with one waiting thread.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ const THREAD: ThreadKey = ThreadKey { pid: 42, tid: 42, start: 5 };
 struct Fake {
     recorder: Recorder,
     session: Arc<Session>,
-    /// Since sampling began, ns.
+    /// Time since sampling began, ns.
     now: Ns,
-    /// What the clock on the wall is ahead of it.
+    /// How far the wall clock is ahead of `now`.
     ahead: i128,
-    /// What happens, and when.
+    /// The events and their times.
     script: VecDeque<(Ns, Happens)>,
     paused: bool,
     cuts: u32,
@@ -33,7 +33,7 @@ struct Fake {
 #[derive(Clone, Copy)]
 enum Happens {
     Tells(Waited),
-    /// The clock on the wall is set.
+    /// The wall clock is set.
     Clock(i128),
 }
 
@@ -180,7 +180,7 @@ impl Source for Fake {
     }
 }
 
-/// A snapshot of one process, watched by that title.
+/// Returns a snapshot of one process, watched under that title.
 pub(super) fn named(title: &str, command: &str) -> Snapshot {
     let mut fake = Fake::new([]);
     let mut snapshot = Snapshot::clone(&fake.take().expect("there is one"));
@@ -196,7 +196,7 @@ fn every(minutes: u64) -> Reports {
     Reports { every, count: None, cumulative: false, max_lines: 200, kept: Kept::default() }
 }
 
-/// Writes JSON of everything to `path`.
+/// Returns a configuration that writes JSON of everything to `path`.
 pub(super) fn config(mode: Mode, path: &std::path::Path) -> Config {
     Config {
         mode,
@@ -220,7 +220,8 @@ pub(super) fn config(mode: Mode, path: &std::path::Path) -> Config {
     }
 }
 
-/// Runs them against the script: (from, till, wall seconds) of each report, in order.
+/// Runs the reports against the script. Returns (from, till, wall seconds) of each report, in
+/// order.
 fn reports(plan: Reports, script: Vec<(u64, Happens)>) -> Vec<(String, String, f64)> {
     let dir = tempfile::tempdir().expect("a directory");
     let config = config(Mode::Report(plan), dir.path());
@@ -321,7 +322,7 @@ fn a_recording_is_as_long_as_asked_for_by_the_clock_of_what_is_watched() {
     let file = dir.path().join("p.json");
     let duration = Some(Duration::from_secs(90));
     let config = config(Mode::Record { duration }, &file);
-    // No second of this test passes outside.
+    // The test takes no real seconds.
     assert_eq!(record(&mut Fake::new([]), &config, duration, None), 0);
     let json: serde_json::Value =
         serde_json::from_slice(&std::fs::read(&file).expect("readable")).expect("json");

@@ -1,34 +1,35 @@
-//! When to try again. Pure: time and chance come from outside.
+//! Decides when to retry. Pure: the caller passes time and random numbers.
 
 use std::time::Duration;
 
-/// After the first failure, and at most.
+/// Maximum pause after the first failure; it doubles with each further one.
 pub const FIRST: Duration = Duration::from_secs(1);
+/// Maximum pause after any number of failures.
 pub const MOST: Duration = Duration::from_secs(300);
-/// However long a server wants to be left alone.
+/// Maximum pause that a server may request.
 pub const ASKED_MOST: Duration = Duration::from_secs(3600);
 
-/// Twice as long after each failure, and a random part of it: servers that come back are not run
-/// over by all hosts at once.
+/// Doubles the pause after each failure and randomizes it, so that not all hosts return to a
+/// restarted server at once.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Backoff {
     failures: u32,
 }
 
 impl Backoff {
-    /// After one more failure; `chance` is from 0 to 1.
+    /// Returns the pause after one more failure; `chance` is from 0 to 1.
     pub fn failed(&mut self, asked: Option<Duration>, chance: f64) -> Duration {
         let longest = FIRST.saturating_mul(1 << self.failures.min(20)).min(MOST);
         self.failures = self.failures.saturating_add(1);
         let pause = longest.mul_f64(0.5 + 0.5 * chance);
         match asked {
-            // Never before, and not all of them at that moment.
+            // Never earlier than requested, and not all hosts at that moment.
             Some(asked) => pause.max(asked.min(ASKED_MOST) + FIRST.mul_f64(chance)),
             None => pause,
         }
     }
 
-    /// Where only a person can help.
+    /// Returns the pause after a refusal that only a person can fix.
     pub fn barred(&self, chance: f64) -> Duration {
         MOST.mul_f64(0.5 + 0.5 * chance)
     }

@@ -1,5 +1,5 @@
-//! The one request there is: `POST` over HTTP/1.1, by TLS where the address says so; certificates
-//! are always checked.
+//! The one request: `POST` over HTTP/1.1, with TLS if the address says so. Certificates are always
+//! verified.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -15,26 +15,28 @@ use crate::config::{Push, Token};
 use crate::export::file;
 use crate::model::vocabulary::text::clean;
 
-/// Who takes profiles.
+/// A server that accepts profiles.
 pub trait Server: Send {
     fn post(&mut self, query: &str, body: &[u8], within: Duration) -> Answer;
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// `words`: what the server says to an error, cleaned.
+    /// `words`: the server's error message, cleaned.
     Said { status: u16, retry_after: Option<Duration>, words: String },
-    /// There was none.
+    /// No answer.
     Failed(String),
 }
 
+/// Maximum time to connect.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
-/// A connection that lay longer may be gone on the other side.
+/// Maximum idle time of a connection that is reused; the server may have closed an older one.
 const IDLE_MOST: Duration = Duration::from_secs(5);
-/// Bytes of an answer, and of a token.
+/// Maximum bytes of an answer.
 const ANSWER_MAX: u64 = 4 << 10;
+/// Maximum bytes of a token.
 const TOKEN_MAX: u64 = 16 << 10;
-/// Characters of them that are told.
+/// Maximum characters of an answer's text that are reported.
 const TOLD_MAX: usize = 200;
 
 pub struct Http {
@@ -45,12 +47,13 @@ pub struct Http {
 }
 
 impl Http {
-    /// Connects to nobody yet. One sentence if it never could.
+    /// Creates the client without connecting. Fails with one sentence if no connection can ever
+    /// work.
     pub fn new(push: &Push) -> Result<Http, String> {
         let encrypted = push.endpoint.starts_with("https://");
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
-            // A token is for the server that was named.
+            // The token is for the named server only.
             .max_redirects(0)
             .max_redirects_will_error(false)
             .timeout_connect(Some(CONNECT_WITHIN))
@@ -63,7 +66,7 @@ impl Http {
                 .unversioned_rustls_crypto_provider(provider);
             config = config.tls_config(tls.build());
         } else {
-            // One that the environment names would see the token of a server on this machine.
+            // A proxy from the environment would see the token of a server on this machine.
             config = config.proxy(None);
         }
         resolve::load_no_modules();
@@ -73,7 +76,8 @@ impl Http {
         Ok(http)
     }
 
-    /// The value of the header. The file is read each time: tokens are changed while we run.
+    /// Returns the header's value. Reads the file each time, since tokens are rotated while
+    /// sampletop runs.
     fn authorization(&self) -> Result<Option<String>, String> {
         let text = match &self.token {
             None => return Ok(None),
@@ -131,7 +135,7 @@ impl Server for Http {
                     header("Retry-After").and_then(|text| protocol::retry_after(text, unix_ns()));
                 let moved = header("Location").map(|to| format!("it is at {to}"));
                 let mut words = Vec::new();
-                // An answer that breaks off has said enough.
+                // A truncated answer suffices for an error message.
                 let _ = response.body_mut().as_reader().take(ANSWER_MAX).read_to_end(&mut words);
                 let words = moved.unwrap_or_else(|| String::from_utf8_lossy(&words).into_owned());
                 Answer::Said {
@@ -165,7 +169,7 @@ fn told(error: &ureq::Error) -> String {
     }
 }
 
-/// Those that this machine trusts, its company's too.
+/// Returns the certificate authorities that this machine trusts, including a company's own.
 fn authorities() -> Result<RootCerts, String> {
     let found = rustls_native_certs::load_native_certs();
     if found.certs.is_empty() {

@@ -1,5 +1,5 @@
-//! Carries what waits to the server, one after the other, and says what changes. Time comes from
-//! outside, and nothing here waits but the server's own answer.
+//! Sends queued profiles to the server, one after the other, and reports changes. Time comes from
+//! the caller; only the server's answer blocks.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,45 +14,46 @@ pub struct Courier<S> {
     server: S,
     endpoint: String,
     backoff: Backoff,
-    /// Nothing is sent before.
+    /// Nothing is sent before this time.
     not_before: Duration,
     trouble: Option<Trouble>,
-    /// A profile was refused, and none was taken since.
+    /// A profile was refused, and none was accepted since.
     refused: bool,
-    /// The oldest, where the answer to it left open whose fault that is, and nothing was taken
-    /// since.
+    /// The oldest profile, if the server's answer left open whether the profile or the server is at
+    /// fault, and none was accepted since.
     doubted: Option<u64>,
-    /// It was doubted, and another was taken since: the fault is its own if it is refused once
-    /// more.
+    /// A formerly doubted profile, after the server accepted another one. One more refusal proves
+    /// the profile at fault.
     suspect: Option<u64>,
     sent: u64,
 }
 
-/// What is told once, until it changes.
+/// A problem that is reported once, until it changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Trouble {
     Passing,
     Barred,
 }
 
-/// What is to be done next.
+/// The courier's next step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
-    /// There may be more.
+    /// More profiles may be queued.
     Again,
-    /// Nothing waits.
+    /// No profile is queued.
     Idle,
-    /// Not before that time.
+    /// Nothing before that time.
     At(Duration),
 }
 
-/// The moment of a try: `now` is since whenever, `chance` from 0 to 1, an answer may take `within`.
+/// The moment of an attempt. `now` is relative to any fixed start, `chance` is from 0 to 1, an
+/// answer may take `within`.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
     pub now: Duration,
     pub within: Duration,
     pub chance: f64,
-    /// The last chance: no pause counts.
+    /// The last attempt: pauses are ignored.
     pub last: bool,
 }
 
@@ -75,15 +76,15 @@ impl<S: Server> Courier<S> {
         self.sent
     }
 
-    /// Sends the oldest, if it is time; where that is doubted the newest, to learn whether the
-    /// server takes any.
+    /// Sends the oldest profile if it is due. If that one is doubted, sends the newest to learn
+    /// whether the server accepts any.
     pub fn step(
         &mut self,
         spool: &Mutex<Spool>,
         moment: Moment,
         tell: &mut dyn FnMut(String),
     ) -> Next {
-        // Whoever adds does not wait for the server: it is unlocked until there is an answer.
+        // The lock is released during the request, so that adding never waits for the server.
         let Some((number, request)) = self.choose(&mut lock(spool)) else { return Next::Idle };
         if moment.now < self.not_before && !moment.last {
             return Next::At(self.not_before);
@@ -112,8 +113,8 @@ impl<S: Server> Courier<S> {
                     Verdict::Barred => self.barred(spool, moment, status, said, tell),
                     Verdict::Later => self.later(spool, moment, retry_after, said, tell),
                     Verdict::Doubtful if self.suspect != Some(number) => {
-                        // Once it may be its own; if the next is no better, the server is in
-                        // trouble.
+                        // The first such answer may be the profile's fault. If the next profile
+                        // gets one too, the server has the problem.
                         match self.doubted.replace(self.doubted.unwrap_or(number)) {
                             None => {
                                 let pause = self.backoff.failed(retry_after, moment.chance);
@@ -161,7 +162,7 @@ impl<S: Server> Courier<S> {
                 self.endpoint
             ));
         }
-        // What the server took before says nothing of it as it is now.
+        // What the server accepted earlier proves nothing about its present state.
         self.suspect = None;
         let pause = self.backoff.failed(asked, moment.chance);
         self.pause(moment, pause)
@@ -196,7 +197,7 @@ impl<S: Server> Courier<S> {
         Next::At(self.not_before)
     }
 
-    /// The server is there, and listens.
+    /// Notes that the server is reachable and processes requests.
     fn mended(&mut self, spool: &Mutex<Spool>, tell: &mut dyn FnMut(String)) {
         self.backoff.succeeded();
         self.not_before = Duration::ZERO;
@@ -211,7 +212,8 @@ impl<S: Server> Courier<S> {
     }
 }
 
-/// A thread that died with it left nothing half done: each change of a spool is one of a list.
+/// Locks, ignoring poison: a thread that panicked left nothing half done, as each change of a spool
+/// is one of a list.
 pub fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,16 +1,16 @@
-//! Sends profiles to a server, and keeps them while that does not take them.
+//! Sends profiles to a server, and stores them while the server does not accept them.
 //!
 //! ```text
-//! protocol  what `/ingest` takes, and what its answers mean
-//! spool     what waits, in files of one folder, bounded
-//! backoff   when to try again
-//! courier   one profile after the other from the spool to the server; says what changes
+//! protocol  what `/ingest` accepts, and what its answers mean
+//! spool     the queued profiles: files of one folder, bounded
+//! backoff   when to retry
+//! courier   sends one profile after the other from the spool; reports changes
 //! client    HTTP and TLS
-//! resolve   names of servers, in a program without shared libraries
+//! resolve   resolves server names, in a program without shared libraries
 //! ```
 //!
-//! Whoever has a profile puts it into the spool, which takes a file's time; a thread of its own,
-//! which alone knows the server, carries it from there.
+//! A finished profile is added to the spool, which takes as long as writing a file. A separate
+//! thread, the only one that contacts the server, sends it from there.
 
 mod backoff;
 mod client;
@@ -34,32 +34,32 @@ use courier::{Courier, Moment, Next, lock};
 pub use protocol::service;
 use spool::{Request, Spool};
 
-/// How long a server may take for an answer.
+/// Maximum time for the server's answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
-/// How long the end waits for the server to take what is left.
+/// Maximum time at the end of a run for sending what is left.
 const END_WITHIN: Duration = Duration::from_secs(5);
 
-/// Whose profiles they are.
+/// The origin of the profiles.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Origin {
-    /// The service and host that are told, where the labels do not say otherwise.
+    /// The reported service and host, where the labels do not override them.
     pub service: String,
     pub host: String,
-    /// The service by its true name: those of one service wait in one folder, also if each run
-    /// tells it otherwise.
+    /// The service's true name. Profiles of one service wait in one folder, even if each run
+    /// reports another (redacted) name.
     pub folder: String,
-    /// Names are replaced: such profiles never wait with others.
+    /// Names are redacted: such profiles never share a folder with others.
     pub redacted: bool,
 }
 
 pub struct Pusher {
     shared: Arc<Shared>,
     labels: Vec<(String, String)>,
-    /// The disk took the last one.
+    /// The last profile was written to disk.
     written: bool,
-    /// So many had to make room for others.
+    /// Number of profiles dropped to make room.
     displaced: u64,
-    /// That was told, and not all of what waits was sent since.
+    /// The overflow was reported, and not all queued profiles have been sent since.
     full: bool,
 }
 
@@ -71,9 +71,9 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// Something was added since the courier looked.
+    /// Something was added since the courier's last check.
     added: bool,
-    /// Until then it may try; then it is over.
+    /// Set at the end of the run: the deadline of the last attempts.
     ends: Option<Instant>,
     ended: bool,
     sent: u64,
@@ -83,15 +83,15 @@ struct State {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outcome {
     pub sent: u64,
-    /// For the next run.
+    /// Stored for the next run.
     pub waiting: u64,
     pub dropped: u64,
-    /// Among the dropped are some that only memory had.
+    /// Some of the dropped profiles were in memory only.
     pub lost: bool,
 }
 
 impl Pusher {
-    /// Opens the spool and starts the thread. One sentence if it cannot work.
+    /// Opens the spool and starts the thread. Fails with one sentence if it cannot work.
     pub fn start(push: &Push, origin: &Origin) -> Result<Pusher, String> {
         let http = Http::new(push)?;
         let spool = Spool::open(&folder(push, origin)?, push.spool_bytes)?;
@@ -115,7 +115,7 @@ impl Pusher {
         })
     }
 
-    /// Puts a packed profile behind the others that wait; `from` and `till` are ns since 1970.
+    /// Queues a packed profile; `from` and `till` are ns since 1970.
     pub fn send(&mut self, body: Vec<u8>, from: i128, till: i128) {
         let request = Request { query: protocol::query(&self.labels, from, till), body };
         let mut spool = lock(&self.shared.spool);
@@ -142,8 +142,8 @@ impl Pusher {
         self.shared.changed.notify_all();
     }
 
-    /// Lets the server have what it takes at once, for some seconds at most; the rest stays for the
-    /// next run.
+    /// Ends the run: gives the server a few seconds to accept what is queued. The rest stays for
+    /// the next run.
     pub fn end(self) -> Outcome {
         let ends = Instant::now() + END_WITHIN;
         let mut state = lock(&self.shared.state);
@@ -175,7 +175,7 @@ impl Pusher {
 }
 
 impl Shared {
-    /// The thread.
+    /// Runs the courier's thread.
     fn carry(&self, mut courier: Courier<Http>) {
         let begin = Instant::now();
         loop {
@@ -212,7 +212,8 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Until `till`, or, if nothing waits, until something is added; at most until the end begins.
+    /// Waits until `till`, or, if nothing is queued, until something is added; at most until the
+    /// end begins.
     fn wait(&self, till: Option<Instant>) {
         let mut state = lock(&self.state);
         while state.ends.is_none() {
@@ -234,7 +235,7 @@ impl Shared {
     }
 }
 
-/// A random number from 0 to 1.
+/// Returns a random number from 0 to 1.
 fn chance() -> f64 {
     (RandomState::new().build_hasher().finish() >> 11) as f64 / (1u64 << 53) as f64
 }
@@ -251,7 +252,8 @@ fn labels(push: &Push, origin: &Origin) -> Vec<(String, String)> {
     labels
 }
 
-/// Where they wait: profiles only ever go to the server and the tenant that they were meant for.
+/// Returns the spool's folder: profiles are only ever sent to the server and tenant they were meant
+/// for.
 fn folder(push: &Push, origin: &Origin) -> Result<PathBuf, String> {
     let base = push.spool.clone().or_else(|| Some(file::state_directory()?.join("push")));
     let base = base.ok_or(
@@ -324,7 +326,7 @@ mod tests {
             ),
         ];
         assert!(!others.contains(&first));
-        // A label that says the service is the service.
+        // A service label overrides the service.
         let named = push("https://p.example:4040/ingest", &[("service_name", "web")]);
         assert_eq!(place(&named, &origin("shop", false)), others[0]);
     }

@@ -1,9 +1,9 @@
-//! What `/ingest` of a Pyroscope server takes, and what its answers mean. Pure.
+//! What `/ingest` of a Pyroscope server accepts, and what its answers mean. Pure.
 //!
 //! A request is `POST
 //! .../ingest?name=SERVICE{KEY=VALUE,...}&from=S&until=S&format=pprof&spyName=sampletop` with a
-//! packed pprof profile as its body. What kind of a profile it is the server reads from its sample
-//! types; strings in the labels of samples become labels of series. Facts: grafana/pyroscope,
+//! packed pprof profile as its body. The server derives the kind of profile from its sample types.
+//! String labels of samples become labels of series. Sources: grafana/pyroscope,
 //! pkg/ingester/pyroscope/ingest_handler.go, pkg/og/convert/pprof/profile.go, api/model/labelset,
 //! pkg/model/pprofsplit.
 
@@ -12,10 +12,10 @@ use std::time::Duration;
 use jiff::fmt::rfc2822;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// The label that stands before the others.
+/// The label that names the service; it precedes the others.
 pub const SERVICE: &str = "service_name";
 
-/// What a request says beside its body, fit for an address: the text behind its `?`.
+/// Returns the request's parameters, encoded for an address: the text after its `?`.
 pub fn query(labels: &[(String, String)], from_unix_ns: i128, till_unix_ns: i128) -> String {
     let service =
         labels.iter().find(|(key, _)| key == SERVICE).map_or("sampletop", |(_, value)| value);
@@ -30,12 +30,13 @@ pub fn query(labels: &[(String, String)], from_unix_ns: i128, till_unix_ns: i128
         "name={}&from={}&until={}&format=pprof&spyName=sampletop",
         utf8_percent_encode(&name, NON_ALPHANUMERIC),
         second(from_unix_ns),
-        // Up to its end: it is no empty range in any case.
+        // Rounded up, so that the range is never empty.
         second(till_unix_ns - 1) + 1
     )
 }
 
-/// A name that the server takes for a service: letters, digits, `_`, `.`, `-`, `/`.
+/// Replaces characters that a service name must not have. Allowed: letters, digits, `_`, `.`, `-`,
+/// `/`.
 pub fn service(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-' | '/');
     let text: String =
@@ -46,48 +47,48 @@ pub fn service(text: &str) -> String {
     }
 }
 
-/// Text that is no label's value as it is.
+/// Converts text into a valid label value.
 pub fn value(text: &str) -> String {
     let fits = |c: char| !c.is_control() && !matches!(c, ',' | '{' | '}');
     text.chars().take(VALUE_MAX).map(|c| if fits(c) { c } else { '-' }).collect()
 }
 
-/// Characters.
+/// Maximum characters of a label's value.
 const VALUE_MAX: usize = 256;
 
-/// What an answer says about a profile.
+/// What an answer means for a profile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     Taken,
-    /// It may be taken later: the server, or the way to it, has a fault that passes.
+    /// May be accepted later: the server or the connection has a temporary fault.
     Later,
-    /// So is every other one, until somebody mends something: a token, the address.
+    /// Refused like all others until a person fixes something: a token, the address.
     Barred,
-    /// It will never be taken, others may.
+    /// Will never be accepted; others may be.
     Unfit,
-    /// Either: Pyroscope says 422 of profiles that it does not like, and as long as its storage is
-    /// not there.
+    /// Either of these: Pyroscope answers 422 to invalid profiles, and also while its storage is
+    /// unavailable.
     Doubtful,
 }
 
-/// `words` are the answer's own.
+/// Interprets an answer; `words` is its text.
 pub fn verdict(status: u16, words: &str) -> Verdict {
     match status {
         200..=299 => Verdict::Taken,
         408 | 409 | 425 | 429 => Verdict::Later,
-        // A running one says so of profiles that are too old, too large or unsound, else
-        // `Unavailable`.
+        // A working Pyroscope says so of profiles that are too old, too large or invalid; otherwise
+        // it says `Unavailable`.
         422 if words.contains("invalid_argument") => Verdict::Unfit,
         422 => Verdict::Doubtful,
-        // Not followed: a token is for the server that was named. And what is not there is another
-        // path.
+        // Redirects are not followed: the token is for the named server only. Missing pages mean a
+        // wrong path.
         300..=399 | 401 | 402 | 403 | 404 | 405 | 407 | 410 | 421 | 426 => Verdict::Barred,
         400..=499 => Verdict::Unfit,
         _ => Verdict::Later,
     }
 }
 
-/// `Retry-After`: seconds, or a date.
+/// Parses `Retry-After`: seconds, or a date.
 pub fn retry_after(text: &str, now_unix_ns: i128) -> Option<Duration> {
     let text = text.trim();
     if let Ok(seconds) = text.parse::<u64>() {
@@ -137,7 +138,7 @@ mod tests {
         assert_eq!(of(&[301, 307, 401, 403, 404]), [Verdict::Barred; 5]);
         assert_eq!(of(&[400, 413, 415, 431]), [Verdict::Unfit; 4]);
         assert_eq!(of(&[422]), [Verdict::Doubtful]);
-        // As a Pyroscope of August 2026 says it.
+        // As answered by a Pyroscope of August 2026.
         let too_old = r#"{"code":"unknown","message":"... failed: invalid_argument: profile ... is outside of ingestion window"}"#;
         let no_storage = r#"{"code":"unknown","message":"... failed: unknown: rpc error: code = Unavailable desc = service is unavailable"}"#;
         assert_eq!(

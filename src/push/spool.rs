@@ -1,9 +1,9 @@
-//! What waits to be sent: files of one folder, each a request, the oldest first. Bounded; one
+//! The queue of requests: files of one folder, one request each, oldest first. Bounded; used by one
 //! sampletop at a time.
 //!
-//! Each file is written whole or not at all and flushed to the disk, so it is there after a crash.
-//! It is the request's text behind the `?`, a line's end, and its body. What the folder holds
-//! besides is left alone. Where the disk takes nothing, some are held in memory.
+//! Each file is written whole or not at all and flushed to the disk, so it survives a crash. It
+//! holds the request's text after the `?`, a line end, and its body. Other files in the folder are
+//! left alone. Where the disk accepts no files, some requests are held in memory.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -14,10 +14,10 @@ use rustix::fs::FlockOperation;
 
 use crate::export::file;
 
-/// Bytes that may wait in memory where the disk takes none.
+/// Maximum bytes held in memory where the disk accepts no files.
 const HELD_MAX: u64 = 8 << 20;
 
-/// Bytes of the first line that are looked at.
+/// Maximum bytes of the first line that are read.
 const QUERY_MAX: usize = 16 << 10;
 
 const EXTENSION: &str = ".ingest";
@@ -35,7 +35,7 @@ impl Request {
         [self.query.as_bytes(), b"\n", &self.body].concat()
     }
 
-    /// `None`: these bytes are no request.
+    /// Parses a request. `None`: these bytes are none.
     fn of(bytes: &[u8]) -> Option<Request> {
         let end = bytes.iter().take(QUERY_MAX).position(|byte| *byte == b'\n')?;
         let (query, body) = (&bytes[..end], &bytes[end + 1..]);
@@ -49,26 +49,27 @@ impl Request {
 
 pub struct Spool {
     path: PathBuf,
-    /// Locked as long as it is open.
+    /// Locked while it is open.
     _directory: File,
     bytes_max: u64,
     waiting: VecDeque<Waiting>,
     next: u64,
-    /// They had to make room.
+    /// Requests dropped to make room.
     displaced: u64,
-    /// The server will never take them, or nobody can read them.
+    /// Requests that the server will never accept, or that are unreadable.
     unfit: u64,
 }
 
 struct Waiting {
     number: u64,
     bytes: u64,
-    /// Not on the disk.
+    /// The request, if it is not on the disk.
     held: Option<Request>,
 }
 
 impl Spool {
-    /// Takes up what waits in `path` from earlier runs. One sentence if it cannot be used.
+    /// Opens `path` with what earlier runs queued there. Fails with one sentence if it cannot be
+    /// used.
     pub fn open(path: &Path, bytes_max: u64) -> Result<Spool, String> {
         let directory = file::own_directory(path)?;
         let shown = file::shown(path);
@@ -85,7 +86,8 @@ impl Spool {
             let name = entry.file_name();
             let Some(name) = name.to_str() else { continue };
             if name.starts_with(".sampletop-") && name.ends_with(".tmp") {
-                // Of a run that was killed; we have the lock, so nobody writes it now.
+                // Left by a run that was killed; we hold the lock, so no other process writes it
+                // now.
                 let _ = std::fs::remove_file(entry.path());
                 continue;
             }
@@ -116,8 +118,8 @@ impl Spool {
         Ok(spool)
     }
 
-    /// Puts it behind the others; the oldest go where there is no room. Where the disk does not
-    /// take it, it is held in memory, and the sentence says why.
+    /// Appends a request; drops the oldest ones where there is no room. Where the disk does not
+    /// accept it, holds it in memory and returns a sentence that says why.
     pub fn add(&mut self, request: Request) -> Result<(), String> {
         let bytes = request.query.len() as u64 + 1 + request.body.len() as u64;
         self.make_room(bytes);
@@ -138,13 +140,13 @@ impl Spool {
         written
     }
 
-    /// The oldest, and its number. What cannot be read, or is no request, is given up; its file
-    /// stays.
+    /// Returns the oldest request and its number. Skips what is unreadable or no request; such
+    /// files stay.
     pub fn oldest(&mut self) -> Option<(u64, Request)> {
         self.readable(|waiting| waiting.front())
     }
 
-    /// The newest, in the same way.
+    /// Returns the newest request in the same form.
     pub fn newest(&mut self) -> Option<(u64, Request)> {
         self.readable(|waiting| waiting.back())
     }
@@ -170,16 +172,16 @@ impl Spool {
         None
     }
 
-    /// It was sent.
+    /// Removes a request that was sent.
     pub fn sent(&mut self, number: u64) {
         match self.forget(number) {
             true => {}
-            // It had to make room meanwhile, but nothing was lost by that.
+            // It was dropped for room meanwhile, but it was sent, so nothing was lost.
             false => self.displaced = self.displaced.saturating_sub(1),
         }
     }
 
-    /// It will never be taken.
+    /// Drops a request that the server will never accept.
     pub fn unfit(&mut self, number: u64) {
         self.unfit += u64::from(self.forget(number));
     }
@@ -188,7 +190,7 @@ impl Spool {
         self.waiting.len() as u64
     }
 
-    /// Of those that wait, the ones that are in memory alone.
+    /// Returns how many queued requests are in memory only.
     pub fn held(&self) -> u64 {
         self.waiting.iter().filter(|waiting| waiting.held.is_some()).count() as u64
     }
@@ -247,13 +249,13 @@ impl Spool {
         }
     }
 
-    /// Whether it was there.
+    /// Removes a request; returns whether it was queued.
     fn forget(&mut self, number: u64) -> bool {
         let Some(at) = self.waiting.iter().position(|waiting| waiting.number == number) else {
             return false;
         };
         if self.waiting.remove(at).is_some_and(|waiting| waiting.held.is_none()) {
-            // Who cannot remove it sends it again in the next run.
+            // If it cannot be removed, the next run sends it again.
             let _ = std::fs::remove_file(self.file(number));
         }
         true

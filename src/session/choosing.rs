@@ -1,5 +1,4 @@
-//! Finds the processes that are to be watched, attaches to them, and keeps the list of all that are
-//! or were.
+//! Finds the processes to watch, attaches to them, and keeps the list of all present and past ones.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -14,59 +13,59 @@ use crate::process::list::{Proc, lineage};
 use crate::process::select::{Processes, Select};
 use crate::process::target::{AttachError, Target, command_of};
 
-/// How often one looks for new processes: a name or a group, and children, which may be there for a
-/// short time only.
+/// Interval between two searches for processes that match a name or a group.
 const EVERY: Duration = Duration::from_millis(500);
+/// The same where children are watched too, which may be short-lived.
 const CHILDREN_EVERY: Duration = Duration::from_millis(250);
-/// Less often where a look takes long, so that it costs a hundredth of a core at most; but this
-/// often.
+/// Pause after a search, in multiples of the search's duration, so that it costs at most a
+/// hundredth of a core. The pause is at most [`EVERY_AT_LEAST`], even where that costs more.
 const COSTS: u32 = 100;
 const EVERY_AT_LEAST: Duration = Duration::from_secs(1);
 
-/// Targets that are remembered; of those that have ended the oldest are forgotten.
+/// Maximum targets remembered; beyond it the oldest exited ones are forgotten.
 const REMEMBERED: usize = 1_000;
-/// Reasons why processes are not watched that are told one by one.
+/// Maximum reasons for not watching processes that are listed one by one.
 const REASONS: usize = 3;
-/// The command line of a new process is read again by so many looks, later by one in so many: an
-/// exec changes it.
+/// Number of searches after a process appears that each reread its command line. Later only one in
+/// this many does. An exec changes it.
 const YOUNG: u32 = 20;
 
-/// Looks for processes.
+/// Searches for processes.
 pub struct Choosing {
     select: Select,
     wanted: Wanted,
     every: Duration,
-    /// Nobody is chosen after the first look.
+    /// Only the first search selects processes.
     once: bool,
     list: List,
 }
 
-/// All processes that are or were watched, and what there is to say about others.
+/// All processes that are or were watched, and notices about others.
 #[derive(Clone, Default)]
 pub struct List(Arc<Mutex<Inner>>);
 
 #[derive(Default)]
 struct Inner {
     entries: Vec<Entry>,
-    /// Why processes are not watched, by their numbers.
+    /// Why processes are not watched, by pid.
     refused: BTreeMap<u32, String>,
     left_out: usize,
-    /// Ended before anybody could look at them.
+    /// Processes that exited before they could be attached to.
     missed: u64,
 }
 
 struct Entry {
     facts: snapshot::Target,
-    /// `None` once it has ended.
+    /// `None` once it has exited.
     living: Option<Arc<Target>>,
-    /// Looks since it came.
+    /// Searches since it appeared.
     looks: u32,
-    /// Its command line is known better than /proc does.
+    /// Its command line is known from a better source than /proc.
     named: bool,
 }
 
 impl Choosing {
-    /// `children`: those of the processes that are found, too.
+    /// Creates the search. `children`: also watch the children of processes found.
     pub fn new(wanted: Wanted, children: bool) -> Choosing {
         Choosing {
             select: Select::new(wanted.clone(), children, lineage()),
@@ -81,13 +80,13 @@ impl Choosing {
         self.list.clone()
     }
 
-    /// The processes that are there. None only where they are waited for; an error if none of them
-    /// can be watched.
+    /// Returns the processes that exist now. Empty only in wait mode; an error if none of them can
+    /// be watched.
     pub fn first(&mut self) -> Result<Vec<Arc<Target>>, Failure> {
         let mut errors = Vec::new();
         let mut targets = Vec::new();
         if let Wanted::Pids(pids) = self.wanted.clone() {
-            // Those that are not there are told, too.
+            // Missing pids are reported too.
             for pid in pids {
                 match Target::attach(pid) {
                     Ok(target) => targets.push(self.list.enter(target)),
@@ -95,8 +94,8 @@ impl Choosing {
                 }
             }
         }
-        // A look takes in some of them only. Not without end: in a storm of forks each look finds
-        // others.
+        // One search takes only some of them. The loop is bounded: in a fork storm each search
+        // finds others.
         while targets.len() < Wanted::AT_ONCE {
             let (more, refused) = self.look();
             let found = !more.is_empty();
@@ -107,7 +106,7 @@ impl Choosing {
             }
         }
         if targets.is_empty() && !errors.is_empty() {
-            // What can be mended goes first.
+            // Reasons that the user can fix go first.
             let weight = |error: &AttachError| match error {
                 AttachError::NotPermitted { .. } => 0,
                 AttachError::CannotProfile { .. } | AttachError::Internal { .. } => 1,
@@ -124,7 +123,7 @@ impl Choosing {
         Ok(targets)
     }
 
-    /// Sleeps until there are any.
+    /// Sleeps until there are any processes to watch.
     pub fn wait(&mut self) -> Result<Vec<Arc<Target>>, Failure> {
         loop {
             std::thread::sleep(self.every);
@@ -135,7 +134,7 @@ impl Choosing {
         }
     }
 
-    /// Looks on, and gives the sampler who comes, until what is answered is dropped.
+    /// Keeps searching and hands new processes to the sampler, until the returned value is dropped.
     pub fn follow(mut self, sampler: Controller) -> std::io::Result<Following> {
         let (stop, stopped) = channel();
         if self.once {
@@ -159,7 +158,7 @@ impl Choosing {
         Ok(Following { _stop: stop })
     }
 
-    /// One look: who is watched from now on, and who cannot be.
+    /// Searches once: returns the processes to watch from now on, and those that cannot be watched.
     fn look(&mut self) -> (Vec<Arc<Target>>, Vec<(u32, AttachError)>) {
         self.list.read_commands();
         let living = self.list.inner().living();
@@ -187,7 +186,7 @@ impl Choosing {
     }
 }
 
-/// Ends the looking when dropped; nobody waits for that, since a look may block.
+/// Ends the search when dropped. Does not join the thread, since a search may block.
 pub struct Following {
     _stop: Sender<()>,
 }
@@ -211,8 +210,8 @@ impl List {
         target
     }
 
-    /// Reads the command lines that may have changed. That may block (the kernel asks for a lock of
-    /// the process), so nobody waits for it meanwhile.
+    /// Reads the command lines that may have changed. This may block (the kernel takes a lock of
+    /// the process), so the list is not locked meanwhile.
     fn read_commands(&self) {
         let due = self.inner().due();
         for target in due {
@@ -234,7 +233,7 @@ impl List {
         }
     }
 
-    /// What a process was started with, where /proc does not say that (yet).
+    /// Sets a process's command line where /proc does not show it (yet).
     pub fn name(&self, pid: u32, command: &str) {
         if let Some(entry) = self.inner().entries.iter_mut().rfind(|entry| entry.facts.pid == pid) {
             entry.facts.command = command.into();
@@ -242,8 +241,8 @@ impl List {
         }
     }
 
-    /// In the order in which they came. `runtime`: what is known by now of the code that a process
-    /// runs.
+    /// Returns the targets in order of appearance. `runtime`: the runtime that is known so far for
+    /// a process.
     pub fn targets(&self, runtime: impl Fn(u32) -> &'static str) -> Arc<[snapshot::Target]> {
         let inner = self.inner();
         let facts = inner.entries.iter().map(|entry| &entry.facts);
@@ -252,14 +251,14 @@ impl List {
             .collect()
     }
 
-    /// Those that have not ended.
+    /// Returns the targets that have not exited.
     pub fn now(&self) -> Vec<snapshot::Target> {
         let inner = self.inner();
         let living = |entry: &&Entry| entry.living.as_ref().is_some_and(|target| target.alive());
         inner.entries.iter().filter(living).map(|entry| entry.facts.clone()).collect()
     }
 
-    /// What the user has to know about processes that are not watched.
+    /// Returns what the user has to know about processes that are not watched.
     pub fn notice(&self) -> Option<String> {
         let inner = self.inner();
         let mut notices: Vec<String> = inner.refused.values().take(REASONS).cloned().collect();
@@ -291,7 +290,7 @@ impl Inner {
         self.entries.iter().any(|entry| entry.facts.pid == pid && entry.living.is_some())
     }
 
-    /// Notes who has ended. The others whose command lines are to be read again.
+    /// Marks exited targets. Returns the others whose command lines are due to be reread.
     fn due(&mut self) -> Vec<Arc<Target>> {
         let mut due = Vec::new();
         for entry in &mut self.entries {
@@ -315,7 +314,7 @@ fn facts(target: &Target) -> snapshot::Target {
         pid: target.pid(),
         start: target.start(),
         command: target.command().into(),
-        // Found out when its code is met.
+        // Determined later, when its code is seen.
         runtime: "native",
         uid: target.uid(),
         unit: target.unit().map(Arc::from),

@@ -1,4 +1,4 @@
-//! The live view's loop: keys, signals and snapshots go into the app; its effects are carried out.
+//! The live view's loop: passes keys, signals and snapshots to the app and carries out its effects.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
@@ -26,9 +26,9 @@ use crate::tui::input;
 use crate::tui::pacer::Pacer;
 use crate::tui::terminal::{self, Screen};
 
-/// How often the reducer publishes for the screen.
+/// Interval at which the reducer publishes for the screen.
 const PUBLISH_EVERY: Duration = Duration::from_millis(500);
-/// How often the list of processes is read anew while it is shown.
+/// Interval at which the list of processes is reread while it is shown.
 const LIST_EVERY: Duration = Duration::from_secs(2);
 
 enum Message {
@@ -36,22 +36,23 @@ enum Message {
     Snapshot(Arc<Snapshot>),
     Projected(Answer),
     Waits(Vec<WaitsFor>),
-    /// A process that was waited for is there, or will never be ours to look at.
+    /// An awaited process appeared, or can never be watched.
     Found(Result<Box<Aim>, Failure>),
     /// SIGINT, SIGTERM or SIGHUP.
     Signal,
-    /// SIGCONT: we were stopped, and whoever had the terminal meanwhile has left it as he liked.
+    /// SIGCONT: this process was stopped, and other programs may have changed the terminal
+    /// meanwhile.
     Continued,
     /// The terminal hung up.
     TerminalGone,
 }
 
-/// Runs until the user leaves; answers the exit code.
+/// Runs until the user quits; returns the exit code.
 pub fn run(config: &Config) -> Result<i32, Failure> {
     show(config, None)
 }
 
-/// The same of a saved profile; `given`: what is to be shown otherwise than when it was saved.
+/// Does the same with a saved profile. `given`: settings that override the saved ones.
 pub fn open(config: &Config, opened: Opened, given: &Given) -> Result<i32, Failure> {
     let settings = given.over(opened.settings.clone());
     show(&Config { settings, ..config.clone() }, Some(opened))
@@ -143,7 +144,7 @@ fn show(config: &Config, opened: Option<Opened>) -> Result<i32, Failure> {
     Ok(live.leave(outcome))
 }
 
-/// Waits for processes on a thread of its own, which ends with the program.
+/// Waits for processes on its own thread, which ends with the program.
 fn wait(mut aim: Aim, sender: Sender<Message>) -> Result<(), Failure> {
     let thread = std::thread::Builder::new().name("choosing".into()).spawn(move || {
         let found = aim.wait().map(|()| Box::new(aim));
@@ -168,7 +169,7 @@ enum Outcome {
     /// A signal, or the terminal is gone.
     Told,
     Failed(String),
-    /// What was waited for cannot be watched.
+    /// The awaited process cannot be watched.
     Refused(Failure),
 }
 
@@ -183,22 +184,22 @@ struct Live<'a> {
     pacer: Pacer,
     sender: Sender<Message>,
     messages: Receiver<Message>,
-    /// Came while an answer was waited for.
+    /// Messages that arrived while an answer was awaited.
     later: VecDeque<Message>,
     projecting: Projecting,
     waiting: Waiting,
     watch: Option<Watch>,
-    /// CPU time of each process (pid, start) at the last listing, and when that was.
+    /// CPU time of each process (pid, start) at the last listing, and the time of that listing.
     cpu_before: HashMap<(u32, u64), u64>,
     listed: Option<Instant>,
-    /// Whether the app was told that `ptrace` would help.
+    /// Whether the app knows that `ptrace` would help.
     helps: bool,
     last: Option<Arc<Snapshot>>,
     written: Vec<PathBuf>,
     end_child: bool,
     /// A saved profile is shown.
     saved: bool,
-    /// The zero of the app's clock.
+    /// Start of the app's clock.
     began: Instant,
     trimmer: Trimmer,
 }
@@ -214,7 +215,7 @@ impl Live<'_> {
         self.pacer.urgent();
     }
 
-    /// The list of processes is shown.
+    /// Returns whether the list of processes is shown.
     fn lists(&self) -> bool {
         self.config.target.is_none() && self.watch.is_none() && !self.saved
     }
@@ -237,7 +238,7 @@ impl Live<'_> {
             if self.lists() {
                 wait = wait.min(LIST_EVERY);
             }
-            // A burst (a held key) is taken in whole before the next drawing.
+            // A burst (a held key) is processed whole before the next drawing.
             for nth in 0..64 {
                 match self.next(if nth == 0 { wait } else { Duration::ZERO }) {
                     Ok(message) => {
@@ -262,8 +263,8 @@ impl Live<'_> {
         }
     }
 
-    /// Gives an answer the time to come before anything else is done: then it is as if there was no
-    /// other thread.
+    /// Waits briefly for an answer before anything else is done, so that the view behaves as if
+    /// there were no other thread.
     fn await_answer(&mut self) -> Option<Outcome> {
         let deadline = Instant::now() + READ_WITHIN;
         while self.projecting.is_urgent() {
@@ -284,7 +285,7 @@ impl Live<'_> {
         self.projecting.done(cost, Instant::now());
         let was_behind = self.app.is_behind();
         let outcome = self.update(input);
-        // What a key waits for is drawn at once, newer figures at their own pace.
+        // The result of a key is drawn at once, newer figures at their own pace.
         if was_behind {
             self.pacer.urgent()
         } else {
@@ -306,11 +307,11 @@ impl Live<'_> {
                 if let Some(outcome) = self.update(Input::Snapshot(snapshot)) {
                     return Some(outcome);
                 }
-                // Else it is drawn when it is read.
+                // Otherwise it is drawn when the projection is ready.
                 if !self.projecting.is_reading() {
                     self.pacer.data();
                 }
-                // After the snapshot, whose notice says only what is lacking: this one says what to
+                // After the snapshot, whose notice only says what is missing: this one says what to
                 // do.
                 let helps = self.watch.as_ref().is_some_and(|w| w.status().ptrace_would_help);
                 let changed = helps != std::mem::replace(&mut self.helps, helps);
@@ -332,12 +333,12 @@ impl Live<'_> {
         self.update(input)
     }
 
-    /// What was waited for is there.
+    /// Starts the session once the awaited process appeared.
     fn begin(&mut self, found: Result<Box<Aim>, Failure>) -> Option<Outcome> {
         let publication = publication(&self.sender);
         match found.and_then(|aim| Watch::begin(self.config, *aim, Some(publication))) {
             Ok(watch) => self.watch = Some(watch),
-            // It has ended again.
+            // It exited meanwhile.
             Err(failure) if failure.code == 6 => {
                 let aim = self.config.target.as_ref().map(|spec| Aim::take(self.config, spec));
                 if let Some(Err(failure)) = aim.map(|aim| wait(aim?, self.sender.clone())) {
@@ -349,13 +350,14 @@ impl Live<'_> {
         None
     }
 
-    /// Gives the app something, at its time.
+    /// Passes an input to the app, with its time.
     fn tell(&mut self, input: Input) -> Vec<Effect> {
         self.app.set_time(self.began.elapsed());
         self.app.update(input)
     }
 
-    /// Gives the app something and carries out what it wants; the outcome if that ends the loop.
+    /// Passes an input to the app and carries out its effects; returns the outcome if that ends the
+    /// loop.
     fn update(&mut self, input: Input) -> Option<Outcome> {
         let mut effects: VecDeque<Effect> = self.tell(input).into();
         while let Some(effect) = effects.pop_front() {
@@ -433,7 +435,7 @@ impl Live<'_> {
         }
     }
 
-    /// Writes the files on a thread of its own: it may wait for names.
+    /// Writes the files on its own thread, since it may wait for names.
     fn export(&mut self, snapshot: Arc<Snapshot>, settings: Settings) {
         let asker = self.watch.as_ref().and_then(Watch::asker);
         let sender = self.sender.clone();
@@ -447,7 +449,7 @@ impl Live<'_> {
         }
     }
 
-    /// Reads the list of processes for the picker, with CPU since the last time.
+    /// Reads the list of processes for the picker, with CPU time since the last listing.
     fn list(&mut self) {
         let since = self.listed.replace(Instant::now()).map(|at| at.elapsed());
         let mut cpu_now = HashMap::new();
@@ -475,19 +477,19 @@ impl Live<'_> {
         self.pacer.urgent();
     }
 
-    /// Gives the terminal back, ends what has to end, prints what was written; answers the exit
-    /// code.
+    /// Gives the terminal back, ends the child if it has to end, prints what was written. Returns
+    /// the exit code.
     fn leave(self, outcome: Outcome) -> i32 {
         let Live { screen, watch, written, end_child, last, config, app, saved, .. } = self;
         drop(screen);
-        // What was seen since the last one was published, too.
+        // Including the observations since the last published snapshot.
         let asker = watch.as_ref().and_then(Watch::asker);
         let last = asker.and_then(|asker| asker.snapshot(Duration::ZERO)).or(last);
         if let Some(snapshot) = last.as_ref().filter(|snapshot| !saved && snapshot.health.ticks > 0)
             && !config.output.secure
             && !matches!(config.target, Some(TargetSpec::Demo { .. }))
         {
-            // Whoever leaves by mistake, or loses the connection, has lost nothing.
+            // The session is kept, so that an accidental quit or a lost connection loses nothing.
             match super::saved::keep(snapshot, app.settings()) {
                 Ok(_) => println!("the session is kept until the next one: sampletop open"),
                 Err(sentence) => eprintln!("sampletop: the session is not kept: {sentence}"),
@@ -520,7 +522,7 @@ impl Live<'_> {
     }
 }
 
-/// 6 where the target ended before anything was seen of it, else 0.
+/// Returns 6 where the target exited before it was observed, else 0.
 fn nothing_seen(last: Option<&Snapshot>) -> i32 {
     match last {
         Some(snapshot) if snapshot.health.ticks == 0 => match snapshot.targets.first() {
@@ -534,8 +536,8 @@ fn nothing_seen(last: Option<&Snapshot>) -> i32 {
     }
 }
 
-/// The text report, and all there is, under the usual name in the current directory; their names,
-/// or one sentence.
+/// Writes the text report and the complete profile under their usual names in the current
+/// directory. Returns their names, or one sentence.
 fn save(
     snapshot: Arc<Snapshot>,
     settings: &Settings,
@@ -545,7 +547,7 @@ fn save(
     if snapshot.health.naming
         && let Some(named) = asker.and_then(|asker| asker.snapshot(NAMES_WITHIN))
     {
-        // Newer tables hold everything the older ones did, and more names.
+        // Newer tables hold everything that older ones hold, and more names.
         let mut with_names = Snapshot::clone(&snapshot);
         with_names.tables = named.tables.clone();
         snapshot = Arc::new(with_names);

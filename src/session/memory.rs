@@ -1,18 +1,19 @@
-//! Gives memory that was freed back to the kernel.
+//! Returns freed memory to the kernel.
 //!
-//! The reducer, the projector and the view each free what another of them allocated, chunk by
-//! chunk, so the C library's arenas are full of free pages: half of the resident memory after 30
-//! minutes of a target that makes 60 threads a second. The C library gives back the end of an arena
-//! by itself, never its middle.
+//! The reducer, the projector and the view each free chunks that another of them allocated. So the
+//! C library's arenas are full of free pages. They were half of the resident memory after 30
+//! minutes of a target that starts 60 threads a second. By itself the C library returns the end of
+//! an arena, never its middle.
 
 #![expect(unsafe_code, reason = "tells the C library to give memory back")]
 
 use std::time::{Duration, Instant};
 
-/// A call takes some milliseconds at 150 MB; ten seconds of churn free a few megabytes.
+/// Interval between calls. A call takes some milliseconds at 150 MB; ten seconds of churn free a
+/// few megabytes.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// When memory was given back last.
+/// When memory was returned last.
 pub struct Trimmer {
     last: Instant,
 }
@@ -22,14 +23,14 @@ impl Trimmer {
         Trimmer { last: Instant::now() }
     }
 
-    /// Gives back what is free, if it is time.
+    /// Returns free memory to the kernel, if the interval has passed.
     pub fn keep_house(&mut self) {
         if self.is_due(Instant::now()) {
             trim();
         }
     }
 
-    /// Whether it is time again; if so the next time is counted from now.
+    /// Returns whether the interval has passed; if so, starts the next one.
     fn is_due(&mut self, now: Instant) -> bool {
         let due = now.saturating_duration_since(self.last) >= EVERY;
         if due {
@@ -46,7 +47,7 @@ fn trim() {
     unsafe { libc::malloc_trim(0) };
 }
 
-/// Other C libraries have no such call; musl's gives back by itself.
+/// Other C libraries have no such call; musl's returns memory by itself.
 #[cfg(not(target_env = "gnu"))]
 fn trim() {}
 
@@ -54,7 +55,7 @@ fn trim() {}
 mod tests {
     use super::*;
 
-    /// Anonymous memory of this process that is resident, bytes.
+    /// Returns this process's resident anonymous memory, bytes.
     fn resident() -> usize {
         let status = std::fs::read_to_string("/proc/self/status").expect("of ourselves");
         let line = status
@@ -79,9 +80,9 @@ mod tests {
         let chunks = || (0..(128 << 20) / CHUNK).map(|_| vec![1u8; CHUNK]).collect::<Vec<_>>();
         let mut chunks = std::thread::spawn(chunks).join().expect("it ends");
         let full = resident();
-        // What is kept lies at the end, so that the C library gives nothing back by itself.
+        // The chunk that is kept lies at the end, so the C library returns nothing by itself.
         chunks.drain(..chunks.len() - 1);
-        // Other tests allocate meanwhile: half of it is proof enough.
+        // Other tests allocate meanwhile, so the test requires half of it only.
         assert!(
             resident() + (64 << 20) > full,
             "the C library gave it back by itself: nothing is proven"

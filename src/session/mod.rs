@@ -1,14 +1,15 @@
-//! Starts, connects and stops the threads; the only module that sees both sides.
+//! Starts, connects and stops the threads; the only module that sees both the sampler and the
+//! views.
 //!
 //! ```text
 //! watch    what is watched: targets, sampler, reducer, symbols, and the child if we started it
-//! choosing who is watched: processes that are there, and those that come
+//! choosing which processes: those that exist, and those that appear
 //! live     the live view's loop: keys, signals, snapshots -> app -> tui, and the effects back
-//! waiting  what the selected row's threads wait for, found out on a thread of its own
-//! memory   gives what was freed back to the kernel
-//! saved    profiles in files: the last session's is kept, any is opened or converted
+//! waiting  what the selected row's threads wait for, found out on its own thread
+//! memory   returns freed memory to the kernel
+//! saved    profiles in files: keeps the last session's, opens or converts any
 //! signals  SIGINT, SIGTERM, SIGHUP as messages
-//! service  what systemd is told
+//! service  status messages to systemd
 //! ```
 
 mod choosing;
@@ -50,15 +51,15 @@ impl From<crate::process::launch::LaunchError> for Failure {
     }
 }
 
-/// Does what the command line asked for; answers the exit code. Errors are printed, one sentence on
-/// stderr.
+/// Runs what the command line requests; returns the exit code. Errors are printed as one sentence
+/// on stderr.
 pub fn run(config: Config) -> i32 {
     if config.output.redact.is_some_and(|redact| redact.only_this_run) {
         eprintln!(
             "sampletop: names are replaced under a key of this run alone; SAMPLETOP_REDACT_KEY gives several the same"
         );
     }
-    // Without it only the second SIGSEGV from outside would end the program: no reason not to
+    // If this fails, only the second SIGSEGV from outside would end the program. The run can still
     // begin.
     let _ = fatal::catch();
     let outcome = settle_rights().and_then(|()| match config.mode {
@@ -95,8 +96,8 @@ pub fn run(config: Config) -> i32 {
     })
 }
 
-/// Before there is a second thread: all of them act with the caller's rights, except the one that
-/// takes stacks.
+/// Must run before there is a second thread. All threads act with the caller's rights, except the
+/// one that takes stacks.
 fn settle_rights() -> Result<(), Failure> {
     if privileges::is_setuid() {
         return Err(Failure::new(
@@ -124,14 +125,14 @@ fn examine(config: &Config, json: bool) -> Result<i32, Failure> {
     }
 }
 
-/// Watches without a screen while `job` runs; answers the exit code.
+/// Watches without a screen while `job` runs; returns the exit code.
 fn timed(config: &Config, job: impl FnOnce(&mut watch::Timed) -> i32) -> Result<i32, Failure> {
     let reports = matches!(config.mode, Mode::Report(_));
     if let Some(path) = config.output.path.as_deref().filter(|_| !reports) {
-        // Before sampling: nobody wants to learn after ten minutes that the folder is read-only.
+        // Before sampling, so that a read-only folder is reported now and not after ten minutes.
         crate::export::file::probe(path).map_err(|sentence| Failure::new(1, sentence))?;
     }
-    // A service that waits is ready; one that may not do what it should has failed to start.
+    // A service that waits for its target is ready; one that lacks the rights has failed to start.
     let tell = |status: &str| {
         if reports {
             service::tell(status);
@@ -145,8 +146,8 @@ fn timed(config: &Config, job: impl FnOnce(&mut watch::Timed) -> i32) -> Result<
         if let Some(what) = aim.waits_for() {
             eprintln!("sampletop: {what} (Ctrl-C ends)");
             tell(&what);
-            // A rotated log is no reason for an end, and there is nothing to report yet. Otherwise
-            // Ctrl-C ends the program.
+            // Log rotation must not end the program, and there is nothing to report yet. Other
+            // signals, such as Ctrl-C, end it.
             let _caught = reports.then(|| {
                 signals::Caught::each(signals::REPORTS, |signal| match signals::request(signal) {
                     Some(_) => true,
@@ -156,7 +157,7 @@ fn timed(config: &Config, job: impl FnOnce(&mut watch::Timed) -> i32) -> Result<
             aim.wait()?;
         }
         match watch::Watch::begin(config, aim, None) {
-            // It has ended again.
+            // It exited meanwhile.
             Err(failure) if waits && failure.code == 6 => std::thread::sleep(watch::AGAIN),
             other => break other?,
         }
@@ -168,8 +169,8 @@ fn timed(config: &Config, job: impl FnOnce(&mut watch::Timed) -> i32) -> Result<
     Ok(run.end(code))
 }
 
-/// Where stacks of running threads can only be had by stopping them, the user has to say so: the
-/// live view offers a key, a timed run ends here.
+/// Fails where only stopping threads gives stacks of running ones and the user did not ask for
+/// that. The live view offers a key instead; a timed run ends here.
 fn ask_for_ptrace(choice: CaptureChoice, watch: &watch::Watch) -> Result<(), Failure> {
     let status = watch.status();
     if choice != CaptureChoice::Auto || !status.ptrace_would_help {

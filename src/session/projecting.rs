@@ -1,4 +1,4 @@
-//! Reads the facts for the screen, on a thread of its own: a long history must not hold up keys and
+//! Projects the facts for the screen on its own thread: a long history must not delay keys and
 //! drawing.
 
 use std::sync::mpsc::{Sender, channel};
@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 use crate::app::{Input, Request};
 use crate::model::projection::project::Projector;
 
-/// Newer facts alone are read again after so many times the CPU time of the last reading: 5 % of a
-/// core at most.
+/// Minimum pause between two readings of newer facts, in multiples of the last reading's CPU time:
+/// at most 5 % of a core.
 const REST: u32 = 20;
 
-/// At most one request is with the thread, and at most one waits: the newest.
+/// At most one request is with the thread, and at most one is queued: the newest.
 pub struct Projecting {
     requests: Sender<Request>,
-    /// What the thread is reading: whether a key asked for it.
+    /// The request being read: whether a key caused it.
     reading: Option<bool>,
     waiting: Option<Request>,
-    /// When facts may be read again that no key asks for.
+    /// When newer facts may be read again without a key.
     rested: Instant,
 }
 
@@ -28,8 +28,8 @@ pub struct Answer {
 }
 
 impl Projecting {
-    /// Every answer must be given to [`Projecting::done`]. The thread ends when this is dropped,
-    /// after what it is at.
+    /// Starts the thread. Pass every answer to [`Projecting::done`]. The thread ends when this is
+    /// dropped, after its current request.
     pub fn start(
         mut send: impl FnMut(Answer) -> bool + Send + 'static,
     ) -> std::io::Result<Projecting> {
@@ -47,7 +47,7 @@ impl Projecting {
         Ok(Projecting { requests, reading: None, waiting: None, rested: Instant::now() })
     }
 
-    /// True while a key waits for its answer.
+    /// Returns true while a key waits for its answer.
     pub fn is_urgent(&self) -> bool {
         self.reading == Some(true) || self.waiting.as_ref().is_some_and(|request| request.urgent)
     }
@@ -57,26 +57,27 @@ impl Projecting {
     }
 
     pub fn ask(&mut self, request: Request, now: Instant) {
-        // Who asks for newer facts asks for what a key wants to see, too.
+        // A request for newer facts also answers the key that the queued request was for.
         let urgent = request.urgent || self.waiting.as_ref().is_some_and(|before| before.urgent);
         self.waiting = Some(Request { urgent, ..request });
         self.go_on(now);
     }
 
-    /// The thread has answered.
+    /// Notes that the thread has answered.
     pub fn done(&mut self, cost: Duration, now: Instant) {
         self.reading = None;
         self.rested = now + cost * REST;
         self.go_on(now);
     }
 
-    /// How long until [`Projecting::go_on`] has something to do; `None`: that is for others to say.
+    /// Returns the time until [`Projecting::go_on`] has something to do; `None`: only a new event
+    /// decides.
     pub fn due_in(&self, now: Instant) -> Option<Duration> {
         let waits = self.reading.is_none() && self.waiting.is_some();
         waits.then(|| self.rested.saturating_duration_since(now))
     }
 
-    /// Gives the thread what waits, if it is time.
+    /// Sends the queued request to the thread, if it is due.
     pub fn go_on(&mut self, now: Instant) {
         if self.reading.is_some() {
             return;
@@ -84,13 +85,13 @@ impl Projecting {
         if let Some(request) = self.waiting.take_if(|request| request.urgent || now >= self.rested)
         {
             let urgent = request.urgent;
-            // Only a bug ends it earlier than this: then what is on the screen stays there.
+            // Only a bug ends the thread earlier than this; then the screen keeps what it shows.
             self.reading = self.requests.send(request).is_ok().then_some(urgent);
         }
     }
 }
 
-/// CPU time of this thread.
+/// Returns the CPU time of this thread.
 fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
@@ -172,7 +173,7 @@ mod tests {
         let now = Instant::now();
         projecting.ask(request(1, true), now);
         projecting.ask(request(2, true), now);
-        // Newer facts do not make a key wait.
+        // Newer facts must not delay a key.
         projecting.ask(request(3, false), now);
         assert_eq!((projecting.due_in(now), number(&answers)), (None, 1));
         assert!(answers.try_recv().is_err());

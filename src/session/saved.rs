@@ -1,5 +1,5 @@
-//! Profiles in files: that of the last session is kept, any is opened or written in another format,
-//! two are compared, many become one.
+//! Profiles in files: keeps that of the last session, opens or converts any, compares two, merges
+//! several.
 
 use std::fs::{DirBuilder, File};
 use std::io::Read;
@@ -19,10 +19,10 @@ use crate::model::vocabulary::text::clean;
 use crate::saved::{self, NotAProfile, Opened};
 use crate::{export, headless, import};
 
-/// Bytes of a file that are read; the largest session has some 80 MB.
+/// Maximum bytes read of a file; the largest session has about 80 MB.
 const FILE_MAX: u64 = 1 << 30;
 
-/// Reads a profile, sampletop's or another tool's; without a path that of the last session.
+/// Reads a profile of sampletop or another tool; without a path that of the last session.
 pub fn load(path: Option<&Path>) -> Result<Opened, Failure> {
     let kept = || {
         last().ok_or_else(|| Failure::new(2, "no session was kept: HOME is not set; name a file"))
@@ -55,7 +55,7 @@ pub fn load(path: Option<&Path>) -> Result<Opened, Failure> {
     read.map_err(|sentence| Failure::new(2, format!("`{shown}`: {sentence}")))
 }
 
-/// [`load`] as it is to be seen: all of it, or with hashes for names.
+/// Calls [`load`] and applies `--redact` if it is set.
 pub fn shown(config: &Config, path: Option<&Path>) -> Result<Opened, Failure> {
     let Opened { snapshot, settings, lost } = load(path)?;
     let snapshot = headless::shown(&snapshot, config).into_owned();
@@ -72,8 +72,8 @@ pub fn shown(config: &Config, path: Option<&Path>) -> Result<Opened, Failure> {
     Ok(Opened { snapshot, settings, lost })
 }
 
-/// Writes it as `config` says, under its own settings and what is `given`; all of it, unless a
-/// window is.
+/// Writes the profile as `config` says, under its own settings and the `given` ones. Covers all of
+/// it, unless a window is given.
 pub fn convert(
     config: &Config,
     opened: Opened,
@@ -96,8 +96,8 @@ pub fn convert(
     Ok(headless::deliver(&bytes, config))
 }
 
-/// Writes several profiles as one, under the settings of the first and what is `given`. One file
-/// after the other is held.
+/// Writes several profiles as one, under the settings of the first and the `given` ones. Holds one
+/// file at a time.
 pub fn merge(
     config: &Config,
     files: &[PathBuf],
@@ -131,8 +131,8 @@ pub fn merge(
     )
 }
 
-/// Writes what changed from one profile to the other, under the default settings and what is
-/// `given`: those that the two were saved with may differ.
+/// Writes what changed from one profile to the other, under the default settings and the `given`
+/// ones. The settings saved with the two are ignored, since they may differ.
 pub fn diff(
     config: &Config,
     before: &Path,
@@ -175,7 +175,7 @@ pub fn keep(snapshot: &Snapshot, settings: &Settings) -> Result<(), String> {
     export::file::save(&path, &bytes)
 }
 
-/// Where the last session is.
+/// Returns the path of the last session.
 fn last() -> Option<PathBuf> {
     Some(export::file::state_directory()?.join("last.sampletop"))
 }

@@ -1,10 +1,9 @@
-//! What systemd is told of a `report` that it runs (Type=notify); nobody is told anything where it
-//! does not.
+//! Reports the status to systemd where it runs a `report` (Type=notify); otherwise does nothing.
 
 use sd_notify::NotifyState;
 
-/// It is ready, and does this.
+/// Reports readiness, and the current activity.
 pub fn tell(status: &str) {
-    // Who does not listen does not mind.
+    // Without systemd the call fails, which does no harm.
     let _ = sd_notify::notify(&[NotifyState::Ready, NotifyState::Status(status)]);
 }

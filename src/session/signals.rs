@@ -1,17 +1,17 @@
-//! Signals as messages; nothing happens inside a handler.
+//! Turns signals into messages; does nothing inside a handler.
 
 use crate::headless::Request;
 pub use signal_hook::consts::SIGCONT;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::{Handle, Signals};
 
-/// What asks for an end.
+/// The signals that end the program.
 pub const END: &[i32] = &[SIGINT, SIGTERM, SIGHUP];
 
-/// What reports listen to.
+/// The signals that reports handle.
 pub const REPORTS: &[i32] = &[SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCONT];
 
-/// What one of [`REPORTS`] asks for; `None`: an end.
+/// Returns what one of [`REPORTS`] requests; `None`: the end.
 pub fn request(signal: i32) -> Option<Request> {
     match signal {
         SIGHUP => Some(Request::Reopen),
@@ -28,8 +28,8 @@ pub struct Caught {
 }
 
 impl Caught {
-    /// Calls `each` with the number of every one of `signals`, on a thread of its own, until it
-    /// answers false.
+    /// Calls `each` with the number of every one of `signals`, on its own thread, until it returns
+    /// false.
     pub fn each(
         signals: &[i32],
         mut each: impl FnMut(i32) -> bool + Send + 'static,

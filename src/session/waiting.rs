@@ -1,4 +1,4 @@
-//! Finds out what threads wait for, on a thread of its own: the target's memory and files may
+//! Finds out what threads wait for, on its own thread: reading the target's memory and files may
 //! block.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use crate::model::projection::waits::{Answer, Asked};
 use crate::process::waits::Waits;
 
-/// Threads are looked at no more often than this.
+/// Minimum interval between two readings of the threads.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// At most one batch is with the thread, and at most one waits: the newest. A thread that blocks is
-/// left to itself.
+/// At most one batch is with the thread, and at most one is queued: the newest. A blocked thread is
+/// abandoned.
 pub struct Waiting {
     batches: Sender<Vec<Asked>>,
     looking: bool,
@@ -20,8 +20,8 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// Every answer must be given to [`Waiting::done`]. The thread ends when this is dropped, after
-    /// what it is at.
+    /// Starts the thread. Pass every answer to [`Waiting::done`]. The thread ends when this is
+    /// dropped, after its current batch.
     pub fn start(
         mut send: impl FnMut(Vec<Answer>) -> bool + Send + 'static,
     ) -> std::io::Result<Waiting> {
@@ -47,19 +47,20 @@ impl Waiting {
         self.go_on(now);
     }
 
-    /// The thread has answered.
+    /// Notes that the thread has answered.
     pub fn done(&mut self, now: Instant) {
         self.looking = false;
         self.go_on(now);
     }
 
-    /// How long until [`Waiting::go_on`] has something to do; `None`: that is for others to say.
+    /// Returns the time until [`Waiting::go_on`] has something to do; `None`: only a new event
+    /// decides.
     pub fn due_in(&self, now: Instant) -> Option<Duration> {
         let waits = !self.looking && self.waiting.is_some();
         waits.then(|| self.due.saturating_duration_since(now))
     }
 
-    /// Gives the thread what waits, if it is time.
+    /// Sends the queued batch to the thread, if it is due.
     pub fn go_on(&mut self, now: Instant) {
         if self.looking || now < self.due {
             return;
@@ -71,7 +72,7 @@ impl Waiting {
     }
 }
 
-/// The answers that come within `timeout`, of a batch that is looked at once.
+/// Returns the answers of one batch that arrive within `timeout`.
 pub fn look_once(batch: Vec<Asked>, timeout: Duration) -> Vec<Answer> {
     let (sender, answers): (_, Receiver<Answer>) = channel();
     let looking = std::thread::Builder::new().name("waits".into()).spawn(move || {
@@ -80,7 +81,7 @@ pub fn look_once(batch: Vec<Asked>, timeout: Duration) -> Vec<Answer> {
     let deadline = Instant::now() + timeout;
     let mut found = Vec::new();
     if looking.is_ok() {
-        // It ends when everything is there and the sender is gone.
+        // Ends when all answers have arrived and the sender is dropped.
         while let Ok(answer) =
             answers.recv_timeout(deadline.saturating_duration_since(Instant::now()))
         {
@@ -96,7 +97,7 @@ mod tests {
     use crate::model::projection::waits::Lock;
     use crate::model::vocabulary::frame::{Syscall, ThreadKey};
 
-    /// A thread that is certainly not there (PID_MAX_LIMIT is 2^22).
+    /// Returns a request for a thread that cannot exist (PID_MAX_LIMIT is 2^22).
     fn nobody(tid: u32) -> Asked {
         let thread = ThreadKey { pid: 1 << 23, tid, start: 0 };
         Asked { thread, call: Syscall { number: 0, args: [0; 6] }, lock: Lock::No }

@@ -29,21 +29,21 @@ use crate::reducer::{Asker, Conditions, Inputs, Publication, Reducer};
 use crate::runtimes::names::Names;
 use crate::symbols::Symbols;
 
-/// History is kept within this many bytes.
+/// Maximum bytes of history.
 const HISTORY_BYTES: usize = 64 << 20;
-/// A process that came, and ended before it could be looked at, is waited for again after so long.
+/// Pause before waiting again, after a process appeared and exited before it could be attached to.
 pub const AGAIN: Duration = Duration::from_millis(500);
-/// Bytes kept of what the user asked for.
+/// Maximum bytes kept of the user's target specification.
 const TITLE_MAX: usize = 200;
 
-/// What is to be watched, found and attached to.
+/// The processes to watch, found and attached to.
 pub struct Aim {
     choosing: Choosing,
-    /// None yet, where they are waited for.
+    /// Empty while they are awaited.
     targets: Vec<Arc<Target>>,
-    /// The COMMAND or demo child, if we started it; it is held before its exec.
+    /// The COMMAND or demo child, if sampletop started it; it is held before its exec.
     launch: Option<Launch>,
-    /// The file that the COMMAND's output goes to.
+    /// The file that receives the COMMAND's output.
     output: Option<PathBuf>,
     is_demo: bool,
     wanted: snapshot::Wanted,
@@ -51,7 +51,7 @@ pub struct Aim {
 }
 
 impl Aim {
-    /// Attaches, or starts the command.
+    /// Attaches to the processes, or starts the command.
     pub fn take(config: &Config, spec: &TargetSpec) -> Result<Aim, Failure> {
         let mut output = None;
         let launch = match spec {
@@ -79,7 +79,7 @@ impl Aim {
         let mut choosing = Choosing::new(wanted, config.subprocesses);
         let targets = choosing.first()?;
         if let Some(launch) = &launch {
-            // While it is held /proc shows our own command line.
+            // While the child is held, /proc shows sampletop's own command line.
             choosing.list().name(launch.pid(), launch.command_line());
         }
         let is_demo = matches!(spec, TargetSpec::Demo { .. });
@@ -94,17 +94,17 @@ impl Aim {
         })
     }
 
-    /// Those that come later are watched, too.
+    /// Returns whether processes that appear later are watched too.
     pub fn waits(&self) -> bool {
         self.wanted.waits
     }
 
-    /// What is waited for, while there is nothing to look at.
+    /// Returns what is awaited, while there is no process to watch.
     pub fn waits_for(&self) -> Option<String> {
         self.targets.is_empty().then(|| self.waits_for.clone())
     }
 
-    /// Sleeps until there is something to look at.
+    /// Sleeps until there is a process to watch.
     pub fn wait(&mut self) -> Result<(), Failure> {
         if self.targets.is_empty() {
             self.targets = self.choosing.wait()?;
@@ -115,11 +115,11 @@ impl Aim {
 
 /// Processes under observation, and the threads that observe them.
 pub struct Watch {
-    /// Ends first: it tells the sampler who comes.
+    /// Dropped first: it passes new processes to the sampler.
     following: Following,
     sampler: Sampler,
     reducer: Reducer,
-    /// The COMMAND or demo child, if we started it.
+    /// The COMMAND or demo child, if sampletop started it.
     launch: Option<Launch>,
     output: Option<PathBuf>,
     is_demo: bool,
@@ -128,7 +128,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Begins to sample; a command that is held goes on to its exec once capture is open.
+    /// Begins to sample; a held command proceeds to its exec once capture is open.
     pub fn begin(
         config: &Config,
         aim: Aim,
@@ -154,7 +154,7 @@ impl Watch {
         let names = Names::default();
         let attached = clock(rustix::time::ClockId::Monotonic);
         let (sampler, ring) = Sampler::start(targets, files, names.clone(), plan)?;
-        // What came before it is start-up, and no time of the target's.
+        // The time before this is start-up, not the target's.
         let session = session_facts(config, cores_milli, wanted, sampler.began());
         let startup_ns = sampler.began().saturating_sub(attached);
         let stopped = Arc::new(AtomicBool::new(false));
@@ -185,17 +185,17 @@ impl Watch {
         Ok(Watch { following, sampler, reducer, launch, output, is_demo, stopped, list })
     }
 
-    /// The file that the COMMAND's output goes to, where it is one.
+    /// Returns the file that receives the COMMAND's output, if it is one.
     pub fn output(&self) -> Option<PathBuf> {
         self.output.clone()
     }
 
-    /// For a thread that may wait for names.
+    /// Returns a handle for a thread that may wait for names.
     pub fn asker(&self) -> Option<Asker> {
         self.reducer.asker()
     }
 
-    /// Time since the first observation.
+    /// Returns the time since the first observation.
     pub fn elapsed(&self) -> Duration {
         Duration::from_nanos(
             clock(rustix::time::ClockId::Monotonic).saturating_sub(self.sampler.began()),
@@ -219,8 +219,7 @@ impl Watch {
         self.sampler.status()
     }
 
-    /// Stops sampling without a last snapshot; ends or leaves what we started as [`Watch::finish`]
-    /// does.
+    /// Stops sampling without a last snapshot. Ends or leaves the child as [`Watch::finish`] does.
     pub fn end(mut self, leave: bool) -> Option<i32> {
         let is_demo = self.is_demo;
         let launch = self.launch.take();
@@ -228,9 +227,9 @@ impl Watch {
         launch.and_then(|launch| end_child(launch, leave && !is_demo, is_demo))
     }
 
-    /// Stops sampling, waits for names, ends what we started (`leave`: a COMMAND goes on, a demo
-    /// never does), and answers with everything and the child's exit code. In this order: a file of
-    /// a child that is gone can no longer be found.
+    /// Stops sampling, waits for names, then ends the child (`leave`: a COMMAND goes on, a demo
+    /// never does). Returns the last snapshot and the child's exit code. The order matters: the
+    /// files of an exited child can no longer be found.
     pub fn finish(mut self, leave: bool) -> (Option<Arc<Snapshot>>, Option<i32>) {
         let launch = self.launch.take();
         let Watch { following, sampler, reducer, is_demo, .. } = self;
@@ -241,12 +240,13 @@ impl Watch {
     }
 }
 
-/// The child's exit code if it has ended by itself; otherwise it is ended, or left running.
+/// Returns the child's exit code if it has exited by itself; otherwise ends it or leaves it
+/// running.
 fn end_child(mut launch: Launch, leave: bool, is_demo: bool) -> Option<i32> {
     if let Some(status) = launch.try_wait() {
         if is_demo {
-            // It runs until it is ended, so that this is ours to explain; its own words went
-            // nowhere.
+            // A demo runs until it is ended, so its exit needs an explanation. Its own output was
+            // discarded.
             eprintln!(
                 "sampletop: the demo could not start all of its 51 threads, or was ended from outside ({status}); look at the limits of threads, descriptors and memory (`ulimit -u -n -v`, or the container's)"
             );
@@ -261,13 +261,13 @@ fn end_child(mut launch: Launch, leave: bool, is_demo: bool) -> Option<i32> {
     None
 }
 
-/// A shell's way of telling how a command ended.
+/// Returns the exit code by the shell's convention.
 fn status_code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
 }
 
-/// Where a COMMAND's output goes: the live view needs the terminal, so a file that is named;
-/// otherwise it passes through.
+/// Decides where a COMMAND's output goes: to a named file if the live view needs the terminal,
+/// otherwise through.
 fn command_output(config: &Config) -> LaunchOutput {
     match (&config.mode, config.output.secure) {
         (crate::config::Mode::Live, true) => LaunchOutput::Null,
@@ -276,8 +276,7 @@ fn command_output(config: &Config) -> LaunchOutput {
     }
 }
 
-/// Starts a COMMAND. The file of its output gets the name by the process's number, which is known
-/// by now.
+/// Starts a COMMAND. Renames its output file by its pid, which is known by now.
 fn start(
     command: &[OsString],
     to: LaunchOutput,
@@ -293,14 +292,14 @@ fn start(
         let flags = rustix::fs::RenameFlags::NOREPLACE;
         match rustix::fs::renameat_with(rustix::fs::CWD, &first, rustix::fs::CWD, &name, flags) {
             Ok(()) => name,
-            // There is such a file already, or the file system cannot promise not to replace it.
+            // Such a file exists already, or the file system cannot rename without replacing.
             Err(_) => first,
         }
     });
     Ok(launch)
 }
 
-/// `sampletop-output-PID.txt` in the current directory.
+/// Returns `sampletop-output-PID.txt` in the current directory.
 fn output_path(pid: u32) -> PathBuf {
     PathBuf::from(format!("sampletop-output-{pid}.txt"))
 }
@@ -359,7 +358,7 @@ fn conditions(
     })
 }
 
-/// A [`Watch`] for a timed run: signals and the target's end arrive as messages.
+/// A [`Watch`] for a timed run: signals and the target's exit arrive as messages.
 pub struct Timed {
     watch: Option<Watch>,
     wakes: Receiver<Wake>,
@@ -374,7 +373,7 @@ enum Wake {
 }
 
 impl Timed {
-    /// `reports`: signals may ask for more than an end.
+    /// Creates it. `reports`: signals may request more than the end.
     pub fn new(mut watch: Watch, reports: bool) -> Timed {
         let (sender, wakes) = channel();
         let wakes_first = sender.clone();
@@ -385,7 +384,7 @@ impl Timed {
                     return wakes_first.send(Wake::Asked(request)).is_ok();
                 }
                 if std::mem::replace(&mut interrupted, true) {
-                    // The second one: leave at once, with nothing written.
+                    // The second signal: exit at once, write nothing.
                     std::process::exit(128 + signal);
                 }
                 wakes_first.send(Wake::Interrupted).is_ok()
@@ -395,7 +394,8 @@ impl Timed {
         Timed { watch: Some(watch), wakes, _signals: signals, child_code: None }
     }
 
-    /// The exit code of the whole run: the command's own where we ran one and all went well.
+    /// Returns the exit code of the whole run: the COMMAND's own if there was one and all went
+    /// well.
     pub fn end(mut self, code: i32) -> i32 {
         if let Some(watch) = self.watch.take() {
             self.child_code = watch.finish(false).1;
@@ -404,12 +404,12 @@ impl Timed {
     }
 }
 
-/// Sends [`Wake::Ended`] once all targets have ended. The thread ends with the sampler, or with the
-/// process.
+/// Sends [`Wake::Ended`] once all targets have exited. The thread ends with the sampler, or with
+/// the process.
 fn tell_end(watch: &mut Watch, sender: Sender<Wake>) {
     let Some(end) = watch.sampler.take_end() else { return };
     let _ = std::thread::Builder::new().name("target-end".into()).spawn(move || {
-        // Nothing is ever sent: it hangs up.
+        // Nothing is ever sent; the channel closes.
         let _ = end.recv();
         let _ = sender.send(Wake::Ended);
     });

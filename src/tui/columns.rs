@@ -1,5 +1,5 @@
-//! Which columns the screen has room for, their titles, and the figures of one row: the same for
-//! tree and methods.
+//! Which columns fit the screen, their titles, and the figures of one row. The same for tree and
+//! methods.
 
 use ratatui::style::Style;
 
@@ -26,11 +26,11 @@ pub enum Column {
 
 use Column::*;
 
-/// From left to right.
+/// All columns, from left to right.
 const ORDER: [Column; 10] =
     [Total, SelfTime, Bar, Threads, Cpu, State, Milliseconds, Hits, Name, Module];
 
-/// Which column comes next while the name keeps so many cells.
+/// The order in which columns are added, each with the minimum cells that the name must keep.
 const PRIORITY: [(Column, usize); 9] = [
     (Total, 12),
     (SelfTime, 30),
@@ -44,7 +44,7 @@ const PRIORITY: [(Column, usize); 9] = [
 ];
 
 impl Column {
-    /// Cells, the space before it included.
+    /// Returns the width in cells, including the space before the column.
     fn width(self) -> usize {
         match self {
             Total => 8,
@@ -87,7 +87,7 @@ impl Column {
     }
 }
 
-/// The columns of a screen, from left to right, and the cells that are left for the name.
+/// The columns of a screen, from left to right, and the remaining cells for the name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Columns {
     pub shown: Vec<Column>,
@@ -146,14 +146,14 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// True where the row is drawn dim with `~`.
+    /// Returns true where the row is drawn dim with `~`.
     pub fn is_unresolved(&self, app: &AppState) -> bool {
         let interval = app.view.snapshot.as_ref().map_or(0, |s| s.resolution());
         confidence(&self.total, &app.view.projection.total, app.view.settings.metric, interval)
             .unresolved
     }
 
-    /// Writes one column; the name and the module are the caller's.
+    /// Writes one column, except the name and the module, which the caller writes.
     pub fn write(
         &self,
         column: Column,
@@ -202,8 +202,8 @@ impl Figures {
         }
     }
 
-    /// ` run    99%`; a state that fills the row needs no figure, nor does one that nobody can
-    /// trust.
+    /// Writes ` run    99%`. Omits the figure where one state fills the row, or where too few hits
+    /// make it unreliable.
     fn write_state(&self, pen: &mut Pen<'_>, app: &AppState, theme: &Theme, unresolved: bool) {
         pen.space(1);
         let Some((state, part)) = self.total.main_state(app.view.settings.metric) else {

@@ -1,25 +1,25 @@
-//! Joins escape sequences that a slow link tears apart.
+//! Joins escape sequences that a slow link splits.
 //!
 //! crossterm 0.29 (`event/sys/unix/parse.rs`) reports Esc at once when no byte follows in the same
-//! read; the rest of the sequence then comes as plain characters: Esc, `[`, `D` instead of Left.
-//! What follows Esc within [`ESC_WAIT`] is put back together here. A pure state machine: times come
-//! in with the keys.
+//! read. The rest of the sequence then arrives as plain characters: Esc, `[`, `D` instead of Left.
+//! This module joins what follows Esc within [`ESC_WAIT`]. It is a pure state machine: times arrive
+//! with the keys.
 
 use std::time::{Duration, Instant};
 
 use crate::app::key::{Key, Mouse, MouseKind};
 
-/// How long after Esc a byte still continues its sequence.
+/// Maximum delay after Esc at which a byte still continues its sequence.
 pub const ESC_WAIT: Duration = Duration::from_millis(100);
-/// Once `Esc [` or `Esc O` was seen nobody means the Esc key: how long the rest may take.
+/// Maximum delay of the rest after `Esc [` or `Esc O`, which no user types.
 const REST_WAIT: Duration = Duration::from_millis(500);
-/// For so long after an Esc that became the key, `[` or `O` still begin the rest of a sequence:
-/// neither is a key of ours, but the letter after them may be (`C` closes all rows).
+/// Time after an Esc reported as the key during which `[` or `O` still begin the rest of a
+/// sequence. Neither is bound to an action, but the letter after them may be (`C` closes all rows).
 const LATE: Duration = Duration::from_secs(1);
-/// The longest sequence that is waited for (the longest known, a mouse report, has 16 characters).
+/// Maximum characters of a sequence; the longest known one, a mouse report, has 16.
 const LONGEST: usize = 32;
 
-/// What comes out.
+/// What the joiner emits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Joined {
     Key(Key),
@@ -28,9 +28,9 @@ pub enum Joined {
 
 #[derive(Debug, Default)]
 pub struct Joiner {
-    /// What followed Esc, where one is waiting.
+    /// What followed a waiting Esc.
     pending: Option<Pending>,
-    /// When the Esc was pressed that became a key last, while no other key was.
+    /// When the last Esc that became the key was pressed; cleared by any other key.
     late: Option<Instant>,
 }
 
@@ -47,7 +47,7 @@ impl Pending {
 }
 
 impl Joiner {
-    /// Takes one key that came in at `at`; appends what is certain now to `out`.
+    /// Takes one key that arrived at `at`; appends what is certain now to `out`.
     pub fn key(&mut self, key: Key, at: Instant, out: &mut Vec<Joined>) {
         self.expire(at, out);
         let Some(pending) = &mut self.pending else {
@@ -83,20 +83,20 @@ impl Joiner {
         }
     }
 
-    /// To be called when [`Joiner::deadline`] has passed without a key.
+    /// Gives up on a late sequence. Call it when [`Joiner::deadline`] has passed without a key.
     pub fn expire(&mut self, now: Instant, out: &mut Vec<Joined>) {
         if self.pending.as_ref().is_some_and(|p| now >= p.till()) {
             self.give_up(out);
         }
     }
 
-    /// When a waiting Esc becomes the Esc key.
+    /// Returns when a waiting Esc becomes the Esc key.
     pub fn deadline(&self) -> Option<Instant> {
         self.pending.as_ref().map(Pending::till)
     }
 
-    /// A lone Esc is the key; a sequence torn beyond hope is dropped, its letters are nobody's
-    /// keys.
+    /// Ends the waiting: a lone Esc is the key; an incomplete sequence is dropped, since its
+    /// letters were not typed.
     fn give_up(&mut self, out: &mut Vec<Joined>) {
         if let Some(pending) = self.pending.take().filter(|p| p.text.is_empty()) {
             self.late = Some(pending.last);
@@ -105,8 +105,8 @@ impl Joiner {
     }
 }
 
-/// ECMA-48: `[`, parameters and intermediates, one final byte; `O` and one byte; Linux' console
-/// sends `[[A` for F1.
+/// Returns whether the sequence is complete. ECMA-48: `[`, parameters and intermediates, one final
+/// byte; or `O` and one byte. The Linux console sends `[[A` for F1.
 fn is_complete(text: &str) -> bool {
     let bytes = text.as_bytes();
     match bytes {
@@ -156,7 +156,7 @@ fn decode(text: &str) -> Option<Joined> {
     Some(Joined::Key(key))
 }
 
-/// xterm's SGR report: `button;column;row`, `M` for a press.
+/// Decodes xterm's SGR report: `button;column;row`, `M` for a press.
 fn decode_mouse(parameters: &str, last: u8) -> Option<Joined> {
     let mut numbers = parameters.split(';').map(|n| n.parse::<u16>().ok());
     let (button, column, row) = (numbers.next()??, numbers.next()??, numbers.next()??);
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Feeds (ms, key) pairs, lets everything expire at the end.
+    /// Feeds (ms, key) pairs and lets everything expire at the end.
     fn run(keys: &[(u64, Key)]) -> Vec<Joined> {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
@@ -260,8 +260,8 @@ mod tests {
         assert_eq!(run(&[(0, Key::Char('j')), (5, Key::Down)]), [K(Key::Char('j')), K(Key::Down)]);
     }
 
-    /// A link that stalls for longer than anybody waits for the Esc key: the letter must not be
-    /// pressed by itself.
+    /// The link stalls for longer than the Esc key is delayed. The letter must still not act as a
+    /// key.
     #[test]
     fn what_follows_an_esc_late_is_still_no_letter() {
         use Joined::Key as K;
@@ -292,7 +292,7 @@ mod tests {
     }
 
     proptest! {
-        /// No key is ever held back for longer than the waits, and plain keys are never lost.
+        /// No key is delayed for longer than the maximum delays, and plain keys are never lost.
         #[test]
         fn plain_keys_pass(gaps in prop::collection::vec((0u64..300, prop::sample::select(vec!['j', 'k', 'q', 'x', '1'])), 0..40)) {
             let mut at = 0;

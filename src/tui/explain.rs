@@ -1,4 +1,4 @@
-//! The line under the rows: what is known of the selected one.
+//! The line under the rows: facts about the selected row.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -10,11 +10,11 @@ use crate::app::explain::{Now, explain};
 use crate::app::names;
 use crate::model::vocabulary::state::State;
 
-/// Cells between two things on the line.
+/// Cells between two items on the line.
 const GAP: usize = 3;
 
-/// What happens now, then what is known of the range. What there is no room for is left out, the
-/// least useful first.
+/// Draws what happens now, then facts about the range. Drops what does not fit, the least useful
+/// first.
 pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
     let (Some(about), Some(snapshot)) = (explain(&app.view), &app.view.snapshot) else { return };
     let mut pen = Pen::new(buffer, area, 0);
@@ -30,8 +30,7 @@ pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
     });
     let mut room = pen.room().saturating_sub(1);
     let cells = |text: &Option<String>| text.as_ref().map_or(0, |text| width(text) + GAP);
-    // The longest wait has its place, unless not even two things that are done now have one beside
-    // it.
+    // The longest wait is shown, unless it leaves no room for even two current activities.
     let now = about
         .now
         .as_ref()
@@ -45,9 +44,9 @@ pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
     let longest = longest.filter(|text| fits(&Some(text.clone())));
     let sure = Some(sure).filter(|text| fits(&Some(text.clone())));
 
-    // A list takes what is left.
+    // A list takes the remaining cells.
     let list = match about.threads.is_empty() {
-        // It is named already.
+        // The only thread is named already.
         false if about.threads.len() == 1 && about.now.is_some() => String::new(),
         false => about.threads.iter().take(100).map(AsRef::as_ref).collect::<Vec<&str>>().join(" "),
         true => {
@@ -61,7 +60,7 @@ pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
         pen.put(&now, theme.plain()).space(GAP);
     }
     if room > 20 && !list.is_empty() {
-        // The calls nearest to the row say most.
+        // The calls nearest to the row are the most informative.
         let list = match about.threads.is_empty() {
             false => cut_end(&list, room - GAP, theme.glyphs.cut),
             true => cut_start(&list, room - GAP, theme.glyphs.cut),
@@ -73,7 +72,7 @@ pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
     }
 }
 
-/// What threads do now, in `most` cells.
+/// Writes what threads do now, in at most `most` cells.
 fn now_text(now: &Now, cells: usize, most: usize, cut: &str) -> String {
     if now.doing.len() > 1 {
         return list_text(&now.doing, cells, most, cut);
@@ -81,7 +80,7 @@ fn now_text(now: &Now, cells: usize, most: usize, cut: &str) -> String {
     let waits = !matches!(now.state, State::Run | State::Rdy);
     let mut text = format!("now {}", now.state.word());
     if let (true, [(_, call)]) = (now.one_call, now.doing.as_slice()) {
-        // `sleep 2.0 s` says itself that it is a sleep.
+        // `sleep 2.0 s` already names its state.
         match call.split(' ').next() == Some(now.state.word()) {
             true => text = format!("now {call}"),
             false => text += &format!(" {call}"),
@@ -97,8 +96,8 @@ fn now_text(now: &Now, cells: usize, most: usize, cut: &str) -> String {
     cut_end(&text, most.saturating_sub(GAP), cut).into_owned()
 }
 
-/// So many do this, so many that: as much as fits into `cells`, whole things; into `most` where not
-/// even two do.
+/// Lists how many threads do what: as many whole items as fit into `cells`, or into `most` where
+/// not even two do.
 fn list_text(doing: &[(usize, String)], cells: usize, most: usize, cut: &str) -> String {
     let things: Vec<String> =
         doing.iter().take(20).map(|(count, what)| format!("{count} {what}")).collect();

@@ -1,4 +1,4 @@
-//! The last lines: what is filtered and how much it hides; a message, or the keys.
+//! The last lines: the active filters and how much they hide; a message, or the keys.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -9,7 +9,7 @@ use crate::app::keymap;
 use crate::app::{AppState, Severity};
 use crate::model::projection::project::Totals;
 
-/// The active filters, each with the time it hides.
+/// Draws the active filters, each with the time it hides.
 pub fn draw_filters(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
     let mut pen = Pen::new(buffer, area, 0);
     pen.space(1);
@@ -59,14 +59,14 @@ fn active(app: &AppState) -> Vec<(&'static str, String, Option<&Totals>)> {
     parts
 }
 
-/// Shown and hidden together.
+/// Returns shown and hidden time together.
 fn everything(app: &AppState) -> u64 {
     let metric = app.view.settings.metric;
     let p = &app.view.projection;
     p.total.value(metric) + p.hidden.parts().iter().map(|t| t.value(metric)).sum::<u64>()
 }
 
-/// A message if there is one, else the keys that are of use here.
+/// Draws a message if there is one, else the keys that are useful here.
 pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
     let mut pen = Pen::new(buffer, area, 0);
     pen.space(1);

@@ -1,5 +1,5 @@
-//! The first lines: what is watched and how, its threads now, the history, and how well the
-//! measurement goes.
+//! The first lines: the target and the backend, its threads now, the history, and the quality of
+//! the measurement.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -15,7 +15,7 @@ use crate::model::projection::project::seconds_for_one_percent;
 use crate::model::projection::settings::{Metric, Range};
 use crate::model::vocabulary::state::State;
 
-/// As many of the four lines as the screen has room for; the history goes first.
+/// Draws as many of the four lines as fit; the history is dropped first.
 pub fn draw(buffer: &mut Buffer, area: Rect, layout: &Layout, app: &AppState, theme: &Theme) {
     let Some(snapshot) = &app.view.snapshot else {
         if layout.header > 0 {
@@ -46,7 +46,7 @@ pub fn draw(buffer: &mut Buffer, area: Rect, layout: &Layout, app: &AppState, th
     }
 }
 
-/// Of several processes so many are named.
+/// Maximum processes named in the title.
 const TITLE_NAMES: usize = 3;
 
 enum Line {
@@ -56,7 +56,7 @@ enum Line {
     Measurement,
 }
 
-/// LIVE, SAVED, FROZEN, WAITING (for a process to come), STOPPED, EXITED.
+/// Returns LIVE, SAVED, FROZEN, WAITING (for a process to appear), STOPPED or EXITED.
 fn state_word(snapshot: &Snapshot, app: &AppState) -> &'static str {
     if app.config.saved {
         "SAVED"
@@ -89,7 +89,7 @@ fn target(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme)
     let clock = |at| theme.clock(&snapshot.session, at);
     let metric = settings.metric.word();
     let way = &snapshot.capture;
-    // The most that leaves the target a third of the line.
+    // The longest variant that leaves the target a third of the line.
     let variants = [
         format!("  {metric}  {}-{} ({range})  {way} ", clock(from), clock(till)),
         format!("  {metric}  {range}  {way} "),
@@ -119,7 +119,7 @@ fn target(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme)
     pen.put(rest, theme.plain());
 }
 
-/// `4321 java -jar shop.jar`, or `3 processes: nginx`.
+/// Returns `4321 java -jar shop.jar`, or `3 processes: nginx`.
 fn title(snapshot: &Snapshot) -> String {
     let named = |target: &Target| format!("{} {}", target.pid, without_directory(&target.command));
     let wanted = &snapshot.session.wanted.title;
@@ -140,8 +140,8 @@ fn title(snapshot: &Snapshot) -> String {
     }
 }
 
-/// `/usr/bin/java -jar shop.jar` -> `java -jar shop.jar`: where the program lies matters least on
-/// this line.
+/// Strips the program's directory, the least important part of this line: `/usr/bin/java -jar
+/// shop.jar` -> `java -jar shop.jar`.
 fn without_directory(command: &str) -> &str {
     let program = command.split(' ').next().unwrap_or(command);
     &command[program.rfind('/').map_or(0, |slash| slash + 1)..]
@@ -242,7 +242,7 @@ fn measurement(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &T
     }
 }
 
-/// What idle hides.
+/// Says what the idle filter hides.
 fn hidden_text(app: &AppState) -> String {
     let projection = &app.view.projection;
     let hidden = &projection.hidden;

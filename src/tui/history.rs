@@ -1,17 +1,18 @@
 //! The history line: active threads over the last minutes, the shown range in brackets.
 //!
-//! A bar is a span of the session that is fixed: bars of the past keep their height, and move by
-//! whole cells. A frozen line stands still.
+//! A bar covers a fixed span of the session: past bars keep their height and move by whole cells. A
+//! frozen line does not move.
 
 use super::text::{Pen, average, width};
 use super::theme::Theme;
 use crate::app::AppState;
 use crate::app::activity::SECONDS;
 
-/// What the line may span, seconds: the least that holds the whole session, ten minutes at most.
+/// Spans of the line, seconds. The shortest that holds the whole session is used; the maximum is
+/// ten minutes.
 const SPANS: [u64; 4] = [60, 120, 300, SECONDS as u64];
 
-/// Cells of the words at the end of the line: room for the longest, so that no figure moves the
+/// Cells for the words at the end of the line, enough for the longest, so that no figure moves the
 /// bars.
 const WORDS: usize = 31;
 
@@ -32,7 +33,7 @@ pub fn draw(pen: &mut Pen<'_>, app: &AppState, theme: &Theme) {
     let scale = activity.scale(now);
     let cell = |bar: u64| (bar + cells).saturating_sub(end).min(cells);
     let till = cell(activity.second_from(app.view.projection.till).div_ceil(step)).max(1);
-    // The shown range has a cell at least.
+    // The shown range has at least one cell.
     let from = cell(activity.second(app.view.projection.from) / step).min(till - 1);
 
     let label = match step * cells {
@@ -45,7 +46,7 @@ pub fn draw(pen: &mut Pen<'_>, app: &AppState, theme: &Theme) {
             pen.put("[", theme.bold());
         }
         let style = if (from..till).contains(&at) { theme.bar() } else { theme.dim() };
-        // The highest second of the bar, so that a spike is never averaged away.
+        // The bar's maximum over its seconds, so that averaging never hides a spike.
         let highest = (end + at).checked_sub(cells).and_then(|bar| {
             let from = bar * step;
             activity.highest(from, (from + step).min(now))
@@ -64,10 +65,10 @@ pub fn draw(pen: &mut Pen<'_>, app: &AppState, theme: &Theme) {
     pen.put(&words, theme.dim());
 }
 
-/// Cells of the label, a space included.
+/// Cells of the label, including a space.
 const LABEL: usize = 5;
 
-/// `20`, `5k`, `2M`: a step of the scale.
+/// Formats a step of the scale: `20`, `5k`, `2M`.
 fn whole(value: f32) -> String {
     match value {
         v if v < 1e4 => format!("{v:.0}"),

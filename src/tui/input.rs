@@ -16,11 +16,11 @@ use super::escape::{Joined, Joiner};
 use crate::app::Input;
 use crate::app::key::{Key, Mouse, MouseKind};
 
-/// How often the thread looks up from an idle keyboard: a resize waits at most this long.
+/// Maximum time between two checks of an idle keyboard, and so the maximum delay of a resize.
 const LOOK_UP: Duration = Duration::from_millis(100);
 
-/// Starts the thread. `send` gets each input, and `None` once when the terminal is gone; the thread
-/// ends after that, or when `send` returns false. It reads only, so it may be left alone when the
+/// Starts the thread. `send` gets each input, and `None` once when the terminal is gone. The thread
+/// ends after that, or when `send` returns false. It only reads, so it need not be stopped when the
 /// program ends.
 pub fn start(
     mut send: impl FnMut(Option<Input>) -> bool + Send + 'static,
@@ -33,7 +33,8 @@ pub fn start(
     })
 }
 
-/// The descriptor crossterm reads too: stdin if that is a terminal, else the controlling terminal.
+/// Opens the terminal that crossterm reads too: stdin if that is a terminal, else the controlling
+/// terminal.
 fn terminal() -> io::Result<OwnedFd> {
     let stdin = io::stdin();
     if stdin.is_terminal() {
@@ -43,14 +44,14 @@ fn terminal() -> io::Result<OwnedFd> {
     }
 }
 
-/// `Ok` when `send` wants no more, `Err` when the terminal is gone.
+/// Reads all input. Returns `Ok` when `send` returns false, `Err` when the terminal is gone.
 fn read_all(terminal: &OwnedFd, send: &mut impl FnMut(Option<Input>) -> bool) -> io::Result<()> {
     let mut joiner = Joiner::default();
     let mut joined = Vec::new();
     let mut overlooked = false;
     loop {
-        // Asked before crossterm reads: it spins for ever on a terminal that hung up (0.29,
-        // `source/unix/mio.rs` ignores end of file and EIO).
+        // Polled before crossterm reads, because crossterm spins for ever on a terminal that hung
+        // up (0.29, `source/unix/mio.rs` ignores end of file and EIO).
         let wait = joiner
             .deadline()
             .map_or(LOOK_UP, |d| d.saturating_duration_since(Instant::now()).min(LOOK_UP));
@@ -89,8 +90,8 @@ fn read_all(terminal: &OwnedFd, send: &mut impl FnMut(Option<Input>) -> bool) ->
         if !deliver(&mut joined, send) {
             return Ok(());
         }
-        // crossterm waits for edges, and drops that of a key which comes together with a resize
-        // (0.29, `source/unix/mio.rs` returns at the signal): the key would lie there until the
+        // crossterm waits for edges and drops that of a key which arrives together with a resize
+        // (0.29, `source/unix/mio.rs` returns at the signal). The key would stay unread until the
         // next one.
         if readable && !any && overlooked {
             let mut bytes = [0; 256];
@@ -112,7 +113,7 @@ fn read_all(terminal: &OwnedFd, send: &mut impl FnMut(Option<Input>) -> bool) ->
     }
 }
 
-/// What a key sends by itself in raw mode; of a sequence the [`Joiner`] makes a key.
+/// Converts what a key sends by itself in raw mode. The [`Joiner`] converts sequences.
 fn plain(c: char) -> Key {
     match c {
         '\x1b' => Key::Esc,

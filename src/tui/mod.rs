@@ -1,4 +1,4 @@
-//! Draws. The only module that knows ratatui.
+//! Draws the screen. The only module that uses ratatui.
 //!
 //! ```text
 //! header     4321 java -jar shop.jar @node7        LIVE wall 14:03:20-14:03:50 (30s) perf
@@ -12,8 +12,8 @@
 //! footer     focus, ignore, ... and how much they hide
 //!            keys, or a message; over it prompts (overlay)
 //! help, picker, overlay    pages and boxes of their own
-//! theme, text, columns     colours and glyphs; cells and figures; which columns there is room for
-//! terminal, input, escape, pacer    taking the terminal, the keyboard, torn sequences,
+//! theme, text, columns     colours and glyphs; cells and figures; which columns fit
+//! terminal, input, escape, pacer    taking the terminal, the keyboard, split sequences,
 //!                                   when to draw
 //! ```
 
@@ -54,7 +54,7 @@ pub fn draw(frame: &mut Frame<'_>, app: &AppState, theme: &Theme) {
     }
 }
 
-/// Names of foreign programs may have any character.
+/// Replaces all characters but ASCII: names of foreign programs may have any.
 fn only_ascii(buffer: &mut Buffer) {
     for cell in &mut buffer.content {
         if !cell.symbol().is_ascii() {
@@ -82,8 +82,8 @@ fn draw_screen(buffer: &mut Buffer, screen: Rect, app: &AppState, theme: &Theme)
 }
 
 fn draw_view(buffer: &mut Buffer, screen: Rect, app: &AppState, theme: &Theme) {
-    // The logic may not have heard of the newest size yet: what it thinks decides which lines there
-    // are, the true size what is cut off.
+    // The app may not have received the newest size yet. Its size decides which lines there are;
+    // the true size clips them.
     let layout = app.layout();
     let mut y = screen.y;
     let mut area = |height: u16| {
@@ -113,7 +113,7 @@ fn draw_view(buffer: &mut Buffer, screen: Rect, app: &AppState, theme: &Theme) {
     footer::draw(buffer, last, app, theme);
 }
 
-/// Why there are no rows, in one sentence.
+/// Says in one sentence why there are no rows.
 fn nothing_to_show(app: &AppState) -> Option<&'static str> {
     let view = &app.view;
     let rows = if view.methods_on { view.method_rows.len() } else { view.rows.len() };

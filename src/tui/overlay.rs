@@ -1,4 +1,4 @@
-//! What lies over the view: prompts, questions, the filter dialog.
+//! Drawn over the view: prompts, questions, the filter dialog.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -10,7 +10,7 @@ use crate::app::line_edit::LineEdit;
 use crate::app::prompt::{Ask, Prompt};
 use crate::app::{AppState, Severity};
 
-/// On the last line; what is wrong with it stands on the line above.
+/// Draws the prompt on the last line, and its error on the line above.
 pub fn draw_prompt(buffer: &mut Buffer, screen: Rect, prompt: &Prompt, theme: &Theme) {
     let last = Rect { y: screen.y + screen.height - 1, height: 1, ..screen };
     clear(buffer, last);
@@ -34,13 +34,13 @@ pub fn draw_prompt(buffer: &mut Buffer, screen: Rect, prompt: &Prompt, theme: &T
 pub fn draw_ask(buffer: &mut Buffer, area: Rect, ask: Ask, theme: &Theme) {
     clear(buffer, area);
     let mut pen = Pen::new(buffer, area, 0);
-    // The letters stand at the end: they are what must not be cut.
+    // The letters of the choice stand at the end and must not be cut.
     let room = pen.room().saturating_sub(1);
     pen.space(1)
         .put(&cut_start(ask.text(), room, theme.glyphs.cut), theme.severity(Severity::Warning));
 }
 
-/// A box in the middle of the rows.
+/// Draws a box in the middle of the rows.
 pub fn draw_dialog(
     buffer: &mut Buffer,
     screen: Rect,
@@ -56,11 +56,11 @@ pub fn draw_dialog(
         width: width_,
         height,
     };
-    // A cell of air around it.
+    // One empty cell around the box.
     let around = Rect { x: area.x.saturating_sub(1), width: area.width + 2, ..area };
     clear(buffer, around.intersection(screen));
     let inner = frame(buffer, area, " Filters ", theme);
-    // On a low screen the lines around the selected field.
+    // On a low screen only the lines around the selected field.
     let rows = inner.height.saturating_sub(2).max(1);
     let top = (dialog.at as u16 + 1).saturating_sub(rows);
     for (y, at) in (usize::from(top)..Field::ALL.len()).take(usize::from(rows)).enumerate() {
@@ -99,10 +99,11 @@ pub fn draw_dialog(
     }
 }
 
-/// Text with a cursor that is seen without colour, scrolled so that the cursor is in view.
+/// Writes text with a cursor that is visible without colour, scrolled so that the cursor is in
+/// view.
 pub fn put_edit(pen: &mut Pen<'_>, edit: &LineEdit, cells: usize, theme: &Theme) {
     if edit.is_proposed() {
-        // As selected text elsewhere: what is typed replaces it.
+        // Shown as selected text: typing replaces it.
         pen.put(
             &cut_start(edit.text(), cells.saturating_sub(1), theme.glyphs.cut),
             theme.selected(),
@@ -119,8 +120,7 @@ pub fn put_edit(pen: &mut Pen<'_>, edit: &LineEdit, cells: usize, theme: &Theme)
     pen.put(rest.as_str(), theme.plain());
 }
 
-/// Empties `area` and draws a border; returns what is inside. A border needs room, or there is
-/// none.
+/// Clears `area` and draws a border if there is room for one; returns the inside.
 fn frame(buffer: &mut Buffer, area: Rect, title: &str, theme: &Theme) -> Rect {
     clear(buffer, area);
     if area.width < 20 || area.height < 6 {

@@ -1,28 +1,27 @@
-//! When to draw: at once after a key, at most twice a second where only numbers move, more often
-//! while the first rows and their names come in.
+//! Decides when to draw: at once after a key, at most twice a second for new numbers alone. The
+//! first rows and their names are drawn more often.
 //!
-//! A key that is held down asks for 30 drawings a second. Over a link of 10 KB/s they would pile
-//! up: the view went on moving for 13 s after 3 s of a held `m` (80x24, 1.8 KB each). So what is
-//! written is counted, and once more than [`AHEAD`] may be under way, the drawings that keys ask
-//! for are spaced.
+//! A held key requests 30 drawings a second. Over a link of 10 KB/s they would pile up. The view
+//! went on moving for 13 s after 3 s of a held `m` (80x24, 1.8 KB each). So the written bytes are
+//! counted. Once more than [`AHEAD`] may be in flight, drawings after keys are spaced.
 
 use std::time::{Duration, Instant};
 
-/// The least time between two drawings that only new numbers ask for.
+/// Minimum time between two drawings for new numbers alone.
 pub const DATA_EVERY: Duration = Duration::from_millis(500);
 
-/// The same for so long after the first numbers.
+/// The same during [`FIRST`], the time after the first numbers.
 const FIRST_EVERY: Duration = Duration::from_millis(100);
 const FIRST: Duration = Duration::from_secs(1);
 
-/// Bytes that are written ahead without thought for the link: 8 to 20 whole redraws at 80x24.
+/// Maximum bytes in flight before keys are spaced: 8 to 20 whole redraws at 80x24.
 const AHEAD: u64 = 32 << 10;
-/// How many bytes a second the slowest link that is cared for takes.
+/// Assumed rate of the slowest supported link, bytes a second.
 const LINK: u64 = 12 << 10;
-/// The least time between two drawings after keys while more than [`AHEAD`] may be under way.
+/// Minimum time between two drawings after keys while more than [`AHEAD`] may be in flight.
 const KEYS_EVERY: Duration = Duration::from_millis(150);
 
-/// Tells the session's loop how long it may sleep and whether to draw.
+/// Decides how long the session's loop may sleep and whether to draw.
 #[derive(Debug, Default)]
 pub struct Pacer {
     /// When the first numbers were drawn.
@@ -33,11 +32,11 @@ pub struct Pacer {
     under_way: UnderWay,
 }
 
-/// The bytes that a slow link may not have taken yet.
+/// The bytes that a slow link may not have transmitted yet.
 #[derive(Clone, Copy, Debug, Default)]
 struct UnderWay {
     bytes: u64,
-    /// When `bytes` were so many: at the last drawing.
+    /// When `bytes` was computed: at the last drawing.
     at: Option<Instant>,
 }
 
@@ -50,7 +49,7 @@ impl UnderWay {
     }
 
     fn add(&mut self, bytes: u64, now: Instant) {
-        // Not more than twice what is cared about, so that a flood is forgotten soon.
+        // Capped, so that the effect of a flood ends soon.
         *self = UnderWay { bytes: (self.now(now) + bytes).min(2 * AHEAD), at: Some(now) };
     }
 
@@ -69,17 +68,17 @@ enum Wanted {
 }
 
 impl Pacer {
-    /// A key, a resize, a message: the next drawing is due now.
+    /// Requests a drawing now, after a key, a resize or a message.
     pub fn urgent(&mut self) {
         self.wanted = Wanted::Now;
     }
 
-    /// New numbers came in.
+    /// Requests a drawing for new numbers.
     pub fn data(&mut self) {
         self.wanted = self.wanted.max(Wanted::Data);
     }
 
-    /// How long until a drawing is due: zero = now, `None` = nothing to draw.
+    /// Returns the time until a drawing is due: zero = now, `None` = nothing to draw.
     pub fn due_in(&self, now: Instant) -> Option<Duration> {
         match (self.wanted, self.drawn) {
             (Wanted::Nothing, _) => None,
@@ -91,10 +90,10 @@ impl Pacer {
         }
     }
 
-    /// A drawing was made, and so many bytes were written for it.
+    /// Notes a drawing and the bytes written for it.
     pub fn drawn(&mut self, now: Instant, bytes: u64) {
         self.under_way.add(bytes, now);
-        // A key between two drawings of numbers does not put the next of these off.
+        // A key between two drawings of numbers does not delay the next of these.
         let numbers = match self.drawn {
             _ if self.wanted == Wanted::Data => true,
             None => false,
@@ -161,8 +160,8 @@ mod tests {
         assert_eq!(pacer.due_in(at(1060)), Some(DATA_EVERY));
     }
 
-    /// A key held down for `seconds`, 30 times a second, each drawing `bytes` long; the bytes
-    /// written.
+    /// Simulates a key held for `seconds`, 30 times a second, each drawing `bytes` long. Returns
+    /// the bytes written.
     fn held(pacer: &mut Pacer, start: Instant, seconds: u64, bytes: u64) -> u64 {
         let mut written = 0;
         for ms in 0..seconds * 1000 {
@@ -185,7 +184,7 @@ mod tests {
         // Without a limit 3 s are 164 KB, and 16 s on a link of 10 KB/s.
         let written = held(&mut pacer, start, 3, 1_800);
         assert!((AHEAD..AHEAD + 3 * LINK + 2 * 1_800).contains(&written), "{written}");
-        // The last press is drawn soon, and the next key at once when the link has had its time.
+        // The last press is drawn soon, and the next key at once after the link had time to drain.
         pacer.urgent();
         assert!(pacer.due_in(start + Duration::from_secs(3)).expect("wanted") <= KEYS_EVERY);
         assert_eq!(pacer.due_in(start + Duration::from_secs(6)), Some(Duration::ZERO));

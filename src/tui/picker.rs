@@ -1,4 +1,4 @@
-//! The list of processes to pick from.
+//! Draws the process picker.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -35,7 +35,7 @@ pub fn draw(buffer: &mut Buffer, screen: Rect, picker: &Picker, app: &AppState, 
             }
         }
     }
-    // On a narrow screen the command matters, not whose it is.
+    // On a narrow screen the command matters more than its user.
     let wide = screen.width >= 60;
     let mut pen = Pen::new(buffer, screen, 1);
     let title = theme.title();

@@ -1,5 +1,5 @@
-//! The terminal while the view has it: raw mode and the alternate screen, given back on drop, panic
-//! and suspend.
+//! The terminal while the view uses it: raw mode and the alternate screen, given back on drop,
+//! panic and suspend.
 
 #![expect(unsafe_code, reason = "stops itself at Ctrl-Z, and gives the terminal back in a handler")]
 
@@ -23,15 +23,15 @@ use super::theme::Theme;
 use crate::app::AppState;
 use crate::config;
 
-/// True while the alternate screen is ours, so that giving it back twice does nothing.
+/// True while the alternate screen is active, so that giving it back twice does nothing.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 static HOOK: Once = Once::new();
-/// The terminal's modes before it was taken first.
+/// The terminal's modes before it was first taken.
 static MODES: OnceLock<libc::termios> = OnceLock::new();
-/// What threads that panicked behind the screen had to say.
+/// Messages of panics in other threads while the screen was taken.
 static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Standard output, and how much was written to it.
+/// Standard output, with a count of the bytes written.
 struct Counted {
     out: Stdout,
     written: Rc<Cell<u64>>,
@@ -49,7 +49,7 @@ impl Write for Counted {
     }
 }
 
-/// The terminal, taken. Dropping it gives it back as it was.
+/// The taken terminal. Dropping it restores the terminal's former state.
 pub struct Screen {
     terminal: Terminal<CrosstermBackend<Counted>>,
     written: Rc<Cell<u64>>,
@@ -59,7 +59,7 @@ pub struct Screen {
 
 impl Screen {
     /// Takes the terminal on stdout. From now on a panic of the calling thread gives it back before
-    /// its message is printed; what another thread's panic says is kept until the terminal is given
+    /// the message is printed. Panic messages of other threads are kept until the terminal is given
     /// back.
     pub fn enter(config: &config::Screen) -> io::Result<Screen> {
         HOOK.call_once(|| {
@@ -70,8 +70,8 @@ impl Screen {
                     restore();
                     before(info);
                 } else if let Ok(mut said) = SAID.lock() {
-                    // The view goes on without that thread; where a parser's panic is caught even
-                    // with it.
+                    // The view continues without that thread. If the panic of a parser is caught,
+                    // the thread continues too.
                     said.push(info.to_string());
                 }
             }));
@@ -92,13 +92,13 @@ impl Screen {
         }
     }
 
-    /// Width and height in cells, now.
+    /// Returns the present width and height in cells.
     pub fn size(&self) -> io::Result<(u16, u16)> {
         self.terminal.size().map(|s| (s.width, s.height))
     }
 
-    /// Writes the cells that changed, as one synchronized update where the terminal knows these;
-    /// answers how many bytes that took.
+    /// Writes the changed cells, as one synchronized update where the terminal supports it. Returns
+    /// the number of bytes written.
     pub fn draw(&mut self, app: &AppState) -> io::Result<u64> {
         self.written.set(0);
         queue!(self.terminal.backend_mut(), BeginSynchronizedUpdate)?;
@@ -108,18 +108,18 @@ impl Screen {
         drawn.map(|()| self.written.get())
     }
 
-    /// Forgets what is on the screen: the next drawing writes every cell.
+    /// Forgets the screen's content: the next drawing writes every cell.
     pub fn redraw(&mut self) -> io::Result<()> {
-        // Not `clear`: ratatui 0.30 asks the terminal for its cursor there, and the answer goes to
-        // the keyboard's thread, so that it waits in vain for 2 s and fails.
+        // Not `clear`: ratatui 0.30 queries the cursor position there. The keyboard's thread
+        // receives the answer, so `clear` waits in vain for 2 s and fails.
         let size = self.terminal.size()?;
         self.terminal.resize(ratatui::layout::Rect::new(0, 0, size.width, size.height))
     }
 
-    /// Takes the terminal again after a stop that was not asked for here (`kill -STOP`): the shell
-    /// has set it to its own modes and written over the screen.
+    /// Takes the terminal again after an external stop (`kill -STOP`): the shell has set its own
+    /// modes and written over the screen.
     pub fn resume(&mut self) -> io::Result<()> {
-        // crossterm does nothing where it believes the terminal to be raw.
+        // Resets crossterm's state: it does nothing where it assumes raw mode is set.
         let _ = disable_raw_mode();
         take(self.mouse)?;
         self.redraw()
@@ -134,7 +134,7 @@ impl Screen {
         self.resume()
     }
 
-    /// Puts `text` on the clipboard of the terminal the user sits at, also over ssh (OSC 52).
+    /// Copies `text` to the clipboard of the user's own terminal, also over ssh (OSC 52).
     pub fn copy(&mut self, text: &str) -> io::Result<()> {
         let out = self.terminal.backend_mut();
         write!(out, "\x1b]52;c;{}\x07", BASE64_STANDARD.encode(text))?;
@@ -163,7 +163,7 @@ fn take(mouse: bool) -> io::Result<()> {
     entered
 }
 
-/// Keeps the terminal's modes for [`give_back_in_handler`].
+/// Saves the terminal's modes for [`give_back_in_handler`].
 fn remember_modes() {
     // SAFETY: all-zero is a valid `termios`; the call fills it.
     unsafe {
@@ -174,14 +174,15 @@ fn remember_modes() {
     }
 }
 
-/// What [`restore`] writes.
+/// The bytes that [`restore`] writes.
 const GIVE_BACK: &[u8] =
     b"\x1b[?2026l\x1b[?1006l\x1b[?1015l\x1b[?1003l\x1b[?1002l\x1b[?1000l\x1b[?1049l\x1b[?25h";
 
-/// Gives the terminal back if it is ours, by what a handler of a fatal signal may do.
+/// Gives the terminal back if it is taken, with calls that are allowed in a handler of a fatal
+/// signal.
 pub fn give_back_in_handler() {
     if TAKEN.swap(false, Ordering::SeqCst) {
-        // SAFETY: write and tcsetattr may be called in a handler.
+        // SAFETY: write and tcsetattr are async-signal-safe.
         unsafe {
             libc::write(libc::STDOUT_FILENO, GIVE_BACK.as_ptr().cast(), GIVE_BACK.len());
             if let Some(modes) = MODES.get() {
@@ -191,7 +192,7 @@ pub fn give_back_in_handler() {
     }
 }
 
-/// Gives the terminal back if it is ours; errors are of no use to anybody here.
+/// Gives the terminal back if it is taken. Errors are ignored: nothing could be done about them.
 pub fn restore() {
     if TAKEN.swap(false, Ordering::SeqCst) {
         let mut out = io::stdout();

@@ -1,4 +1,4 @@
-//! Text in cells: how wide it is, where it may be cut, and how figures are written.
+//! Text in cells: its width, where it may be cut, and how figures are formatted.
 
 use std::borrow::Cow;
 
@@ -8,12 +8,12 @@ use ratatui::style::Style;
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
-/// Cells that `text` takes.
+/// Returns the cells that `text` takes.
 pub fn width(text: &str) -> usize {
     text.graphemes(true).map(UnicodeWidthStr::width).sum()
 }
 
-/// At most `cells` wide; what is longer loses its end and ends in `mark`.
+/// Shortens text to at most `cells`: cuts the end and appends `mark`.
 pub fn cut_end<'a>(text: &'a str, cells: usize, mark: &str) -> Cow<'a, str> {
     if width(text) <= cells {
         return Cow::Borrowed(text);
@@ -30,7 +30,7 @@ pub fn cut_end<'a>(text: &'a str, cells: usize, mark: &str) -> Cow<'a, str> {
     if cells >= width(mark) { Cow::Owned(kept + mark) } else { Cow::Owned(String::new()) }
 }
 
-/// At most `cells` wide; what is longer loses its beginning and begins with `mark`.
+/// Shortens text to at most `cells`: cuts the beginning and prepends `mark`.
 pub fn cut_start<'a>(text: &'a str, cells: usize, mark: &str) -> Cow<'a, str> {
     if width(text) <= cells {
         return Cow::Borrowed(text);
@@ -62,13 +62,14 @@ pub struct Pen<'a> {
 }
 
 impl<'a> Pen<'a> {
-    /// On the line `y` (from the top of `area`); nothing is written where there is no such line.
+    /// Creates a pen on line `y` (from the top of `area`). If there is no such line, nothing is
+    /// written.
     pub fn new(buffer: &'a mut Buffer, area: Rect, y: u16) -> Pen<'a> {
         let area = if y < area.height { area.intersection(buffer.area) } else { Rect::default() };
         Pen { buffer, x: area.x, y: area.y + y, end: area.x + area.width }
     }
 
-    /// Cells that are left.
+    /// Returns the remaining cells.
     pub fn room(&self) -> usize {
         usize::from(self.end.saturating_sub(self.x))
     }
@@ -85,7 +86,7 @@ impl<'a> Pen<'a> {
         self
     }
 
-    /// Right-aligned in the next `cells`.
+    /// Writes right-aligned in the next `cells`.
     pub fn put_right(&mut self, text: &str, cells: usize, style: Style) -> &mut Self {
         let cells = cells.min(self.room());
         let from = self.x;
@@ -95,7 +96,7 @@ impl<'a> Pen<'a> {
         self
     }
 
-    /// Left-aligned in the next `cells`.
+    /// Writes left-aligned in the next `cells`.
     pub fn put_left(&mut self, text: &str, cells: usize, style: Style) -> &mut Self {
         let cells = cells.min(self.room());
         let from = self.x;
@@ -104,19 +105,20 @@ impl<'a> Pen<'a> {
         self
     }
 
-    /// Patches the style of the whole line from `from` cells before the pen to the end.
+    /// Patches the style of the whole line, from `from` cells before the pen to the end.
     pub fn restyle_line(&mut self, area: Rect, style: Style) {
         let line = Rect { y: self.y, height: 1, ..area }.intersection(self.buffer.area);
         self.buffer.set_style(line, style);
     }
 }
 
-/// `84.1`, `100.0`, in five cells at most.
+/// Formats a percentage in at most five cells: `84.1`, `100.0`.
 pub fn percent(share: f64) -> String {
     format!("{:.1}", share * 100.0)
 }
 
-/// Threads or cores on average, in four cells: `6.1`, `207`, `12k`; `.` for next to nothing.
+/// Formats an average of threads or cores in four cells: `6.1`, `207`, `12k`; `.` for next to
+/// nothing.
 pub fn average(value: f64) -> String {
     match value {
         v if v < 0.05 => ".".into(),
@@ -126,7 +128,7 @@ pub fn average(value: f64) -> String {
     }
 }
 
-/// `12 ms`, `2.0 s`, `3 min 20 s`, `2 h 5 min`.
+/// Formats a duration: `12 ms`, `2.0 s`, `3 min 20 s`, `2 h 5 min`.
 pub fn span(ns: u64) -> String {
     let ms = ns as f64 / 1e6;
     let seconds = ns / 1_000_000_000;
@@ -140,7 +142,7 @@ pub fn span(ns: u64) -> String {
     }
 }
 
-/// As on the command line: `30s`, `5m`, `1h30m`.
+/// Formats a duration as on the command line: `30s`, `5m`, `1h30m`.
 pub fn short_span(ns: u64) -> String {
     let seconds = ns / 1_000_000_000;
     let mut text = String::new();
@@ -153,7 +155,7 @@ pub fn short_span(ns: u64) -> String {
     if text.is_empty() { format!("{}ms", ns / 1_000_000) } else { text }
 }
 
-/// Milliseconds in eight cells, larger units where they do not fit.
+/// Formats milliseconds in eight cells, in larger units where they do not fit.
 pub fn milliseconds(ns: u64) -> String {
     let ms = ns / 1_000_000;
     match ms {
@@ -163,7 +165,7 @@ pub fn milliseconds(ns: u64) -> String {
     }
 }
 
-/// A count in six cells.
+/// Formats a count in six cells.
 pub fn count(n: u64) -> String {
     match n {
         0..=99_999 => n.to_string(),

@@ -1,5 +1,5 @@
-//! Colours, glyphs and the time zone. Colour never carries a meaning alone: a word or a glyph
-//! always says the same.
+//! Colours, glyphs and the time zone. Colour is never the only carrier of a meaning: a word or a
+//! glyph always says the same.
 
 use jiff::tz::TimeZone;
 use ratatui::style::{Color, Modifier, Style};
@@ -19,7 +19,7 @@ pub struct Theme {
     zone: TimeZone,
 }
 
-/// What is drawn besides letters.
+/// The characters drawn besides letters.
 #[derive(Debug)]
 pub struct Glyphs {
     pub open: &'static str,
@@ -29,9 +29,9 @@ pub struct Glyphs {
     pub cut: &'static str,
     pub descending: &'static str,
     pub ascending: &'static str,
-    /// Self time in a bar, the rest of the total, and what is left.
+    /// The parts of a bar: self time, the rest of the total, and the remainder.
     pub bar: [&'static str; 3],
-    /// A sparkline from nothing to the highest.
+    /// The levels of a sparkline, from zero to the highest.
     pub spark: [&'static str; 8],
     /// Corners and edges of a box: top left, top right, bottom left, bottom right, horizontal,
     /// vertical.
@@ -63,7 +63,7 @@ static ASCII: Glyphs = Glyphs {
 };
 
 impl Theme {
-    /// With the zone of the system, which may read files: made once.
+    /// Creates the theme once. It includes the system's time zone, which may need reading files.
     pub fn new(screen: &Screen) -> Theme {
         Theme::with_zone(screen, TimeZone::system())
     }
@@ -72,12 +72,12 @@ impl Theme {
         Theme { color: screen.color, glyphs: if screen.ascii { &ASCII } else { &UNICODE }, zone }
     }
 
-    /// Only ASCII may be written.
+    /// Returns whether only ASCII may be written.
     pub fn is_ascii(&self) -> bool {
         std::ptr::eq(self.glyphs, &raw const ASCII)
     }
 
-    /// The style in colour, or plain.
+    /// Returns the style in colour, or plain.
     fn ink(&self, color: Color) -> Style {
         if self.color { Style::new().fg(color) } else { Style::new() }
     }
@@ -98,7 +98,8 @@ impl Theme {
         self.dim()
     }
 
-    /// The selected row, and the cursor of a text: one even bar, seen without colour too.
+    /// Returns the style of the selected row and of a text's cursor: one even bar, visible without
+    /// colour too.
     pub fn selected(&self) -> Style {
         let style = Style::new().add_modifier(Modifier::REVERSED).remove_modifier(Modifier::DIM);
         if self.color { style.fg(Color::Reset) } else { style }
@@ -133,7 +134,7 @@ impl Theme {
         })
     }
 
-    /// Tints a name; markers are also in brackets, kernel frames also end in `[k]`.
+    /// Returns the tint of a name. Markers also have brackets; kernel frames also end in `[k]`.
     pub fn kind(&self, kind: FrameKind) -> Style {
         match kind {
             FrameKind::Native => self.plain(),
@@ -158,12 +159,12 @@ impl Theme {
         self.ink(Color::Green).add_modifier(Modifier::BOLD)
     }
 
-    /// FROZEN, STOPPED, EXITED: what is shown is not now.
+    /// Returns the style of FROZEN, STOPPED, EXITED: the figures are not current.
     pub fn not_live(&self) -> Style {
         self.ink(Color::Yellow).add_modifier(Modifier::REVERSED | Modifier::BOLD)
     }
 
-    /// The wall clock at a moment of the session, `14:03:20` local time.
+    /// Formats the wall clock at a moment of the session as `14:03:20` local time.
     pub fn clock(&self, session: &Session, at: Ns) -> String {
         let unix = session.started_unix_ns + i128::from(at) - i128::from(session.started);
         match jiff::Timestamp::from_nanosecond(unix) {

@@ -13,9 +13,9 @@ use crate::app::names;
 use crate::app::rows::{Fold, Row, What};
 use crate::model::facts::tables::{FrameKind, Location};
 
-/// Cells of a name that indentation never takes.
+/// Minimum cells of a name, whatever its indentation.
 const NAME_LEAST: usize = 16;
-/// Behind the name of a function of the kernel.
+/// Suffix of kernel functions' names.
 const OF_KERNEL: &str = " [k]";
 
 pub fn draw(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {
@@ -90,7 +90,7 @@ fn draw_name(
             let group = &projection.groups[group as usize];
             let n = group.threads.len();
             let threads = format!("{n} thread{}", if n == 1 { "" } else { "s" });
-            // The count yields to the name.
+            // The count is dropped if the name needs its cells.
             let right = if room > width(&threads) + 12 { threads } else { String::new() };
             let room = room - width(&right);
             let style = if unresolved { theme.dim() } else { theme.group() };
@@ -105,7 +105,7 @@ fn draw_name(
     }
 }
 
-/// `...41 Name    :88` in so many cells.
+/// Writes `...41 Name    :88` in `cells`.
 pub fn put_location(
     pen: &mut Pen<'_>,
     location: &Location,
@@ -117,7 +117,7 @@ pub fn put_location(
 ) {
     let swallowed = if swallowed > 0 { format!("...{swallowed} ") } else { String::new() };
     let line = location.line.map(|line| format!(":{line}")).unwrap_or_default();
-    // The line yields to the name.
+    // The line number is dropped if the name needs its cells.
     let line = if room >= 24 + width(&line) { line } else { String::new() };
     let room = room - width(&line);
     pen.put(&cut_end(&swallowed, room, ""), theme.dim());
@@ -132,11 +132,12 @@ pub fn put_location(
     } else {
         location.function.as_ref().into()
     };
-    // Functions of the kernel are told apart without colour, too.
+    // Kernel functions are distinguishable without colour too.
     let of_kernel = location.kind == FrameKind::Kernel && !name.starts_with('[') && room >= 12;
     let suffix = if of_kernel { OF_KERNEL } else { "" };
     let least = room.saturating_sub(usize::from(!line.is_empty()) + width(suffix));
-    // The end of a long path says more than its beginning; a marker begins with what it says.
+    // The end of a long path is more informative than its beginning; of a marker it is the
+    // beginning.
     let name = match location.kind {
         FrameKind::Marker => cut_end(&name, least, theme.glyphs.cut),
         _ => cut_start(&name, least, theme.glyphs.cut),
@@ -150,7 +151,7 @@ pub fn put_location(
     pen.put(&line, theme.dim());
 }
 
-/// Writes `text` and fills up to `cells`; what the search matches is marked.
+/// Writes `text` and pads it to `cells`; marks the search's matches.
 fn put_found(
     pen: &mut Pen<'_>,
     text: &str,

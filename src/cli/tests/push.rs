@@ -1,4 +1,4 @@
-//! Where a report is sent.
+//! Where reports are pushed.
 
 use super::*;
 
@@ -33,11 +33,11 @@ fn a_report_is_pushed_with_what_it_needs() {
         ..expected
     };
     assert_eq!(full, Some(expected));
-    // `-o -` is standard output besides.
+    // `-o -` writes to standard output as well.
     assert!(
         !push(&PIPE, "--push https://p.example -o - --max-lines 5").expect("it is pushed").alone
     );
-    // A server's time line wants more points than a person.
+    // A server's time line needs more points than a person.
     let every = |line: &str| match on(&PIPE, &format!("report -p 7 {line}")).mode {
         Mode::Report(reports) => reports.every,
         mode => panic!("{mode:?}"),
@@ -63,7 +63,7 @@ fn a_token_is_of_the_environment_or_a_file_and_goes_nowhere_in_the_open() {
     for bad in ["", "two words", "\u{e9}"] {
         assert!(refused(&with(bad), line).contains("SAMPLETOP_PUSH_TOKEN is no token"), "{bad}");
     }
-    // Without a push nobody minds it.
+    // Without `--push` the variable is ignored.
     on(&with(""), "report -p 7");
     let clear = refused(&with("s3cret"), "report -p 7 --push http://p.example");
     assert!(clear.contains("https://") && !clear.contains("s3cret"), "{clear}");

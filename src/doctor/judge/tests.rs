@@ -1,7 +1,7 @@
 use super::*;
 use crate::doctor::facts::{Kernel, Own, Place, TargetFacts, Tried};
 
-/// A plain user on a plain machine, with a process of their own, perf_event_paranoid 2.
+/// An ordinary user on an ordinary machine, with a process of their own, perf_event_paranoid 2.
 fn plain() -> Facts {
     Facts {
         kernel: Kernel {
@@ -60,8 +60,8 @@ fn root(facts: &mut Facts) {
     facts.tried.kernel_visible = true;
 }
 
-/// As Docker starts them: root with a few capabilities, and a filter that forbids bpf and
-/// perf_event_open.
+/// A container as Docker starts it: root with a few capabilities, and a seccomp filter that forbids
+/// bpf and perf_event_open.
 fn docker(facts: &mut Facts) {
     facts.own.uid = 0;
     facts.own.effective = CapabilitySet::CHOWN | CapabilitySet::KILL | CapabilitySet::SETUID;
@@ -77,10 +77,10 @@ struct Case {
     machine: fn(&mut Facts),
     best: Option<Kind>,
     exit: i32,
-    /// Of the first way that does not work.
+    /// What the first backend that does not work lacks.
     lacks: &'static str,
     unlocks: Option<Kind>,
-    /// What the line to be pasted holds; empty: there is no line.
+    /// Part of the line to paste; empty: there is no line.
     line: &'static str,
 }
 
@@ -419,7 +419,7 @@ fn machines() {
             line.contains(case.line) && line.is_empty() == case.line.is_empty(),
             "{name}: {line}"
         );
-        // Whatever is said fits the page, but for the line that is to be pasted.
+        // All text fits the page, except the line to paste.
         let text = crate::doctor::report::text(&facts, &verdict);
         let long = text.lines().find(|found| found.len() > 100 && !found.ends_with(&line));
         assert_eq!(long, None, "{name}");
@@ -430,7 +430,7 @@ fn machines() {
     }
 }
 
-/// A way that works is never called lacking, and one that was refused never working, whatever the
+/// A working backend is never reported as lacking, and a refused one never as working, whatever the
 /// other facts are.
 #[test]
 fn what_was_tried_decides() {

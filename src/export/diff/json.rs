@@ -1,9 +1,9 @@
 //! Schema `sampletop-diff/2`. Fields may be added, never removed or renamed. Call trees are flat
 //! lists of nodes, as in `sampletop/2`.
 //!
-//! Figures are in `unit`: of `before`, of `after`, and `change` = after - before, which as far as
-//! sampling goes lies between `low` and `high`; `resolved` says that these are on one side of 0.
-//! Rows under `--min-percent` are there, too: sums hold.
+//! Figures are in `unit`: of `before`, of `after`, and `change` = after - before. Considering
+//! sampling alone, the change lies between `low` and `high`; `resolved` says that these are on one
+//! side of 0. Rows under `--min-percent` are included, so sums hold.
 
 use std::io::{self, Write};
 
@@ -41,8 +41,7 @@ fn write_group(report: &Report<'_>, group: &GroupDiff, out: &mut dyn Write) -> i
         Ok(serde_json::to_writer(out, &NodeLine::new(report, parent, &diff.nodes[node as usize]))?)
     };
     let written = write_nodes(diff.roots(group), |node| diff.children(node), write, out)?;
-    // The group's change is the sum of its roots', so time without a frame of its own needs a root,
-    // too.
+    // The group's change is the sum of its roots', so time without a frame needs a root too.
     if group.own.before.value_ns > 0 || group.own.after.value_ns > 0 {
         separate(written, out)?;
         let change = ChangeLine::new(&diff.change(&group.own));
@@ -65,9 +64,9 @@ struct Head<'a> {
     rolled_up: &'static str,
     settings: Pair2<SettingsLine<'a>>,
     conditions: Vec<ConditionLine>,
-    /// With what probability all functions' changes lie between their bounds, together.
+    /// The probability that all functions' changes together lie between their bounds.
     confidence: f64,
-    /// Of both as they are, whatever `per` says.
+    /// Of both profiles unscaled, whatever `per` says.
     totals_ms: TotalsLine,
     /// Wall time by state.
     states: StatesLine,
@@ -124,7 +123,7 @@ struct ConditionLine {
     what: String,
     before: String,
     after: String,
-    /// So far that the figures may differ by it alone.
+    /// So different that this alone may change the figures.
     differs: bool,
 }
 
@@ -231,7 +230,7 @@ impl<'a> NodeLine<'a> {
     }
 }
 
-/// The change of each state's time, those left out that neither profile has.
+/// The change of each state's time, without states that neither profile has.
 struct StatesLine(Vec<(&'static str, MsLine)>);
 
 impl StatesLine {

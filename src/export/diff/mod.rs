@@ -1,4 +1,4 @@
-//! What changed from one profile to another.
+//! Changes from one profile to another.
 //!
 //! ```text
 //! mod      the two profiles under one set of settings
@@ -21,14 +21,14 @@ use crate::model::projection::project::{Projection, project};
 use crate::model::projection::settings::Settings;
 use crate::model::transform::diff::{Diff, Pair, Per, Side, diff};
 
-/// A profile, and what it is called: its file.
+/// A profile and its name: its file.
 #[derive(Clone, Copy)]
 pub struct Profile<'a> {
     pub name: &'a str,
     pub snapshot: &'a Snapshot,
 }
 
-/// Everything a part may look at.
+/// All data that a part may use.
 struct Report<'a> {
     profiles: &'a Pair<Profile<'a>>,
     settings: &'a Settings,
@@ -36,8 +36,8 @@ struct Report<'a> {
     diff: Diff,
 }
 
-/// Writes what changed, under the same settings for both; in text unless `format` is json. The only
-/// errors are those of `out`.
+/// Writes the changes, under the same settings for both profiles; as text unless `format` is json.
+/// The only errors are those of `out`.
 pub fn write(
     format: Format,
     profiles: &Pair<Profile<'_>>,
@@ -49,8 +49,8 @@ pub fn write(
     let mut settings = settings.clone();
     let mut projections = of(&settings);
     if projections.before.only_idle != projections.after.only_idle {
-        // Where one shows idle time because it has nothing else, the other has to show its own,
-        // too.
+        // If one profile shows idle time because it has nothing else, the other has to show its
+        // idle time too.
         settings.idle = true;
         projections = of(&settings);
     }

@@ -8,8 +8,7 @@ use crate::model::projection::settings::Metric;
 use crate::model::vocabulary::frame::SECOND;
 use crate::model::vocabulary::state::State;
 
-/// The service as it is in the other formats' tests, and with a slower price, another lock, and a
-/// new thread.
+/// The service of the other formats' tests, with a slower price, another lock, and a new thread.
 fn after() -> Vec<Stack> {
     let mut stacks = fixture::service();
     stacks[1].own = ran(5200, 520);
@@ -41,7 +40,7 @@ fn written(
     String::from_utf8(out).expect("UTF-8")
 }
 
-/// Measured elsewhere, at another interval.
+/// Measured on another machine, at another interval.
 fn changed() -> Snapshot {
     let mut snapshot = fixture::snapshot();
     let mut session = fixture::session();
@@ -118,7 +117,7 @@ fn a_profile_and_itself_are_the_same() {
     assert!(!head.contains('!') && !head.contains("Only"), "{text}");
 }
 
-/// A path of callers that is drawn: what a chain leaves out is counted.
+/// A drawn path of callers: omitted parts of a chain are counted.
 #[test]
 fn chains_lose_their_middle() {
     let all = |chain, only| -> Vec<usize> { lines(chain, only).0 };

@@ -1,5 +1,5 @@
-//! For a ticket: totals first, so that a program that became slower everywhere shows; then states,
-//! functions, and the tree of what changed. ASCII, at most 100 columns.
+//! A diff to paste into a ticket. Totals come first, so that a program that became slower
+//! everywhere shows; then states, functions, and the tree of changes. ASCII, at most 100 columns.
 
 use std::io::{self, Write};
 
@@ -12,11 +12,12 @@ use crate::model::projection::settings::{Metric, Range, Settings};
 use crate::model::transform::diff::{Change, FunctionDiff, GroupDiff, Pair, Per};
 use crate::model::vocabulary::state::State;
 
+/// Maximum rows of the table of functions.
 const TOP: usize = 30;
-/// Names of what is only in one of the two.
+/// Maximum names listed that only one profile has.
 const NAMES: usize = 8;
-/// Rows of the tree under this share of what is shown are left out, unless the settings say
-/// another.
+/// Minimum share of the shown time that a tree row needs, percent, unless the settings say
+/// otherwise.
 const LEAST_PERCENT: f64 = 1.0;
 const TREE_LINES: usize = 200;
 
@@ -32,7 +33,7 @@ pub(super) fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> 
     legend(report, page)
 }
 
-/// One line in logfmt, for grep.
+/// Writes one line in logfmt, for grep.
 fn summary(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let Report { diff, projections, .. } = report;
     let total = projections.map(|projection| projection.total);
@@ -69,8 +70,8 @@ fn conditions(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     only_in_one(report, page)
 }
 
-/// Groups and functions that only one of the two has. A function of which there is little may just
-/// not have been hit.
+/// Lists groups and functions that only one profile has. A function with little time may be missing
+/// by chance of sampling.
 fn only_in_one(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let diff = &report.diff;
     let mut functions: Vec<&FunctionDiff> = diff.functions.iter().collect();
@@ -167,7 +168,7 @@ fn settings(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Always of the runs as they are, so that what became slower everywhere is seen under any setting.
+/// Writes the totals of the unscaled runs, so that a general slowdown shows under any setting.
 fn totals(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let projections = &report.projections;
     page.title("TOTALS                      BEFORE         AFTER        CHANGE         %")?;
@@ -207,7 +208,7 @@ fn totals(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Wall time by state, whatever the metric.
+/// Writes wall time by state, whatever the metric.
 fn states(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let diff = &report.diff;
     let unit = diff.per.unit();
@@ -269,7 +270,7 @@ fn functions(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
 
 const FIGURES: &str = "    CHANGE        +/-     BEFORE      AFTER";
 
-/// As the heading says.
+/// Formats the figures in the heading's order.
 fn figures(per: Per, change: &Change) -> String {
     let (before, after) = (figure(per, change.before), figure(per, change.after));
     let reach = plain(per, (change.high - change.low) / 2.0);
@@ -277,7 +278,7 @@ fn figures(per: Per, change: &Change) -> String {
     format!("{:>10}{doubt}{reach:>10} {before:>10} {after:>10}", signed(per, change.change))
 }
 
-/// A dash for what is not there.
+/// Formats a figure; a dash for a missing one.
 fn figure(per: Per, figure: f64) -> String {
     if figure == 0.0 { "-".into() } else { plain(per, figure) }
 }
@@ -290,7 +291,7 @@ fn plain(per: Per, figure: f64) -> String {
     format!("{figure:.*}", decimals(per))
 }
 
-/// What rounds to nothing has no direction.
+/// Formats a figure with its sign; what rounds to zero has none.
 pub(super) fn signed(per: Per, figure: f64) -> String {
     let text = format!("{figure:+.*}", decimals(per));
     if text.contains(|c: char| ('1'..='9').contains(&c)) { text } else { text.replace('-', "+") }
@@ -365,9 +366,9 @@ fn tree(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     }
 }
 
-/// Which of a chain's nodes have a line, and how many before each have none. The last two have: by
-/// whom the last is called is what one asks first. After a fork the first has, which tells it from
-/// the other branches.
+/// Returns which of a chain's nodes have a line, each with the number of nodes before it that have
+/// none. The last two have one, since the caller of the last is the first question. After a fork
+/// the first has one too, which distinguishes it from the other branches.
 pub(super) fn lines_of(chain: usize, only: bool) -> Vec<(usize, usize)> {
     let mut next = 0;
     let drawn = (0..chain).filter(|at| at + 2 >= chain || (*at == 0 && !only));

@@ -1,5 +1,5 @@
-//! The conditions under which the two profiles were made. What differs there may be what differs in
-//! the figures.
+//! The conditions under which the two profiles were made. A different condition may explain
+//! different figures.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use crate::model::facts::snapshot::Snapshot;
 use crate::model::projection::project::Projection;
 use crate::model::vocabulary::frame::Ns;
 
-/// One condition of both.
+/// One condition of both profiles.
 pub struct Condition {
-    /// In text; json has it in small letters.
+    /// The name in text; json has it in lower case.
     pub name: &'static str,
     pub before: String,
     pub after: String,
-    /// They are so different that it matters.
+    /// The difference is large enough to matter.
     pub differs: bool,
 }
 
-/// What only sampletop tells.
+/// Conditions that only sampletop's own profiles record.
 const OWN: &[&str] = &["Interval", "Samples", "Names", "Memory", "Version", "Cores"];
 const NOT_TOLD: &str = "not told";
 
@@ -38,7 +38,7 @@ pub fn conditions(report: &Report<'_>) -> Vec<Condition> {
         });
         Condition { name, before, after, differs }
     };
-    // What is the same word for word is the same.
+    // Equal words mean equal conditions.
     let same = |name, text: &dyn Fn(&Snapshot) -> String| {
         let condition = condition(name, &|profile, _| text(profile.snapshot), false);
         Condition { differs: condition.before != condition.after, ..condition }
@@ -115,8 +115,8 @@ pub fn conditions(report: &Report<'_>) -> Vec<Condition> {
     ]
 }
 
-/// Of which builds a profile tells: those of the program, and of what else both have in different
-/// ones.
+/// The builds to list: those of the program, and other modules of which the two profiles have
+/// different builds.
 struct Builds {
     /// Names of modules.
     listed: Vec<Arc<str>>,
@@ -156,19 +156,19 @@ impl Builds {
     }
 }
 
-/// The part of all stacks that is missing or not whole.
+/// Returns the share of all stacks that is missing or incomplete.
 fn missed(snapshot: &Snapshot) -> f64 {
     let losses = &snapshot.health.losses;
     let missed = losses.dropped + losses.unwind_failed + losses.truncated + losses.torn;
     missed as f64 / (losses.samples + losses.dropped).max(1) as f64
 }
 
-/// Whether the two differ by more than this part of the greater.
+/// Returns whether the two differ by more than this part of the greater.
 fn apart([a, b]: [f64; 2], part: f64) -> bool {
     (a - b).abs() > part * a.max(b)
 }
 
-/// Each once, in their order.
+/// Joins the words, each once, in their order.
 fn listed(words: impl Iterator<Item = impl Into<String>>) -> String {
     let mut listed: Vec<String> = Vec::new();
     for word in words.map(Into::into) {

@@ -9,7 +9,7 @@ use crate::model::vocabulary::frame::{
 const START: Ns = fixture::START;
 const MS: u64 = fixture::MS;
 
-/// `seconds` of a thread that runs, and one that waits in `recv`.
+/// A session of `seconds` with one thread that runs, and one that waits in `recv`.
 fn session(seconds: u64) -> Snapshot {
     let mut recorder = Recorder::new(START, Limits::default());
     let frames = |offsets: &[u64]| -> Vec<RawFrame> {
@@ -176,7 +176,7 @@ fn nothing_is_a_profile_without_threads() {
 
 #[test]
 fn build_ids_are_as_symbol_servers_want_them() {
-    // As Breakpad's dump_syms and debuginfod-find name the same file.
+    // Breakpad's dump_syms and debuginfod-find name this file the same.
     let id = breakpad_id("00112233445566778899aabbccddeeff01234567");
     assert_eq!(id.as_deref(), Some("33221100554477668899AABBCCDDEEFF0"));
     assert_eq!(

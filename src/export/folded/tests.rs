@@ -11,8 +11,8 @@ fn written(stacks: &[Stack], settings: &Settings) -> String {
     String::from_utf8(out).expect("UTF-8")
 }
 
-/// Reads a line as flame graph tools do: the last blank parts the value from the stack, `;` the
-/// frames; a second number before it would make it a difference of two profiles.
+/// Parses a line as flame graph tools do: the last blank separates stack and value, `;` the frames.
+/// A second number before the value would mean a difference of two profiles.
 fn parsed(line: &str) -> (Vec<String>, u64) {
     let (stack, value) = line.rsplit_once(' ').unwrap_or_else(|| panic!("no value: {line}"));
     let value = value.parse().unwrap_or_else(|_| panic!("no whole number: {line}"));

@@ -54,7 +54,7 @@ class Colours {
     }
   }
 
-  // [name, colour] of what is there, the most frequent first.
+  // Returns [name, colour] of the present categories, the most frequent first.
   legend() {
     const { profile } = this;
     if (this.by === 'state') return profile.statesOf(0).map(([state]) => [state, STATE_COLOURS[state]]);

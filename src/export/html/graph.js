@@ -1,4 +1,5 @@
-// The flame graph on a canvas as large as what is seen of it: a row costs as much as it has pixels, however many frames there are.
+// The flame graph, on a canvas as large as its visible part. A row costs as much as it has pixels,
+// however many frames there are.
 'use strict';
 
 const ROW = 19;
@@ -19,7 +20,7 @@ class Graph {
     this.view = null;
     this.asked = false;
     new ResizeObserver(() => this.resize()).observe(this.scroll);
-    // How far what is seen ends above the bottom.
+    // Distance of the visible part's lower edge from the bottom.
     this.below = 0;
     this.scroll.addEventListener('scroll', () => {
       const { scrollHeight, scrollTop, clientHeight } = this.scroll;
@@ -38,7 +39,8 @@ class Graph {
     });
   }
 
-  // Another metric, group or filter: what is zoomed stays, if there is time in it. Another profile begins anew.
+  // Shows another metric, group or filter: the zoom stays if the zoomed frame has time in it.
+  // Another profile resets the zoom.
   show(profile, view) {
     if (profile !== this.profile) {
       this.profile = profile;
@@ -56,7 +58,7 @@ class Graph {
   zoomTo(node) {
     this.zoom = node;
     let deepest = 0;
-    // What is below a node lies between its edges.
+    // A node's subtree lies between the node's edges.
     for (let depth = 0; depth < this.rows.length; depth++) {
       if (this.range(depth)[0] >= 0) deepest = depth;
     }
@@ -69,7 +71,7 @@ class Graph {
     this.ask();
   }
 
-  // First and last of a row's frames that lie within what is zoomed; [-1, -1]: none.
+  // Returns the first and last of a row's frames within the zoomed range; [-1, -1]: none.
   range(depth) {
     const row = this.rows[depth];
     const { left, view: { total } } = this;
@@ -112,7 +114,7 @@ class Graph {
     });
   }
 
-  // Where a row begins on the canvas.
+  // Returns the row's position on the canvas.
   y(depth) {
     const row = this.down ? depth : this.deepest - depth;
     const room = this.down ? 0 : Math.max(0, this.height - (this.deepest + 1) * ROW);
@@ -142,7 +144,7 @@ class Graph {
         const x = Math.max(0, (left[node] - from) * scale);
         const right = Math.min(width, (left[node] + view.total[node] - from) * scale);
         if (right - x < NARROW) {
-          // One stroke for all that lie within this pixel.
+          // One stroke for all frames within this pixel.
           let low = at + 1, high = last + 1;
           while (low < high) {
             const middle = (low + high) >> 1;
@@ -211,7 +213,7 @@ class Graph {
     this.told.pointed(node, event);
   }
 
-  // The frame that keys start from.
+  // Selects the frame that keys start from.
   select(node, zoom) {
     this.at = node;
     this.told.selected(node);

@@ -1,11 +1,11 @@
-// Puts the page together: what is chosen, and who has to know of it.
+// Connects the page: applies the user's choices to all parts.
 'use strict';
 
 (() => {
   const element = (id) => document.getElementById(id);
   const data = JSON.parse(element('data').textContent);
   const whole = new Profile(data);
-  // What the graph shows: the whole, or who calls a function.
+  // The graph's profile: the whole, or the callers of a function.
   let profile = whole;
   const colours = new Colours(profile);
   const chosen = { metric: data.metric, group: -1, only: -1, callers: -1, marked: -1, search: '' };
@@ -39,7 +39,7 @@
     isDoubtful: (value, hits) => profile.isDoubtful(value, hits),
   });
 
-  // Time, share of what is shown, how many threads or cores that is.
+  // Formats time, share of the shown time, and the average of threads or cores.
   function sentence(node) {
     const value = view.total[node];
     if (value === 0) return `${graph.label(node)}  no such time was seen`;
@@ -102,7 +102,7 @@
     }));
   }
 
-  // What is searched for, and else what is chosen in the table, stands out. Says how much time that is.
+  // Highlights matches of the search, or else the function chosen in the table. Shows their time.
   function mark() {
     const { search, marked, only } = chosen;
     let wanted = null;
@@ -118,7 +118,7 @@
     for (let node = 1; wanted && node < profile.count; node++) {
       if (!wanted[profile.func[node]] || view.total[node] === 0) continue;
       frames++;
-      // What is below one of them is in it.
+      // A match below another match is included in it.
       let outer = profile.parent[node];
       while (outer > 0 && !wanted[profile.func[outer]]) outer = profile.parent[outer];
       if (outer <= 0) sum += view.total[node];
@@ -192,7 +192,7 @@
   const callersOf = (at) => {
     chosen.callers = at;
     profile = at < 0 ? whole : whole.callers(at);
-    // It tells of all groups and stacks.
+    // The callers view covers all groups and stacks.
     chosen.group = chosen.only = chosen.marked = -1;
     table.select(-1);
     groups.value = -1;
@@ -216,7 +216,7 @@
       element('search').select();
       event.preventDefault();
     } else if (event.key === 'Escape') {
-      // One thing after the other: the search, what is chosen, the filter, the zoom.
+      // Undoes one choice at a time: the search, the chosen function, the filter, the zoom.
       if (chosen.search) {
         element('search').value = chosen.search = '';
       } else if (chosen.marked >= 0) {

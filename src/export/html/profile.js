@@ -1,4 +1,4 @@
-// What was measured: a tree of frames, callers before what they call. Times are nanoseconds.
+// The measurements: a tree of frames, callers before their callees. Times are nanoseconds.
 'use strict';
 
 const WALL = 0, CPU = 1, OFF = 2;
@@ -51,14 +51,15 @@ class Profile {
     return this.data.functions[this.func[node]][0];
   }
 
-  // [state, ns], the longest first.
+  // Returns [state, ns], the longest first.
   statesOf(node) {
     const kinds = this.data.states.length;
     const all = this.data.states.map((state, i) => [state, this.states[node * kinds + i]]);
     return all.filter(([, ns]) => ns > 0).sort((a, b) => b[1] - a[1]);
   }
 
-  // Time of each node under a metric, of one group (or all: -1), of stacks with one function (or all: -1).
+  // Returns the time of each node under a metric, of one group (or all: -1), of stacks with one
+  // function (or all: -1).
   view(metric, group, only) {
     const n = this.count;
     const own = new Float64Array(n), total = new Float64Array(n), hits = new Float64Array(n);
@@ -79,7 +80,8 @@ class Profile {
     return { metric, own, total, hits };
   }
 
-  // By function: its own time, and that of stacks that contain it; a recursive one counts once per stack.
+  // Returns by function its own time and that of stacks that contain it. A recursive function
+  // counts once per stack.
   functions(view) {
     const functions = this.data.functions.map((facts, at) => ({ at, facts, own: 0, total: 0, hits: 0 }));
     const open = new Int32Array(functions.length);
@@ -98,8 +100,8 @@ class Profile {
     return functions.filter((row) => row.total > 0);
   }
 
-  // Who calls a function, as a profile of its own: the function below the root, its callers below it, and so outwards. A stack
-  // with several calls of it counts once, by the outermost.
+  // Returns a function's callers as a profile: the function below the root, its callers below it,
+  // and so on outwards. A stack with several calls of it counts once, by the outermost.
   callers(at) {
     const { data } = this;
     const kinds = data.states.length;
@@ -132,7 +134,7 @@ class Profile {
     return Profile.ordered({ ...data, parents, names, own });
   }
 
-  // Nodes of `data` in the order of a walk, as a profile has to have them.
+  // Returns the nodes of `data` in depth-first order, as a profile requires.
   static ordered(data) {
     const children = data.parents.map(() => []);
     data.parents.forEach((parent, node) => parent >= 0 && children[parent].push(node));
@@ -148,12 +150,13 @@ class Profile {
     return new Profile({ ...data, parents, names, own: data.own.map(([node, ...figures]) => [place[node], ...figures]) });
   }
 
-  // Too few observations to be believed yet, and each of them short.
+  // Returns whether there are too few observations for a reliable figure, each of them short.
   isDoubtful(value, hits) {
     return hits < 10 && value / Math.max(1, hits) < 10 * this.data.interval;
   }
 
-  // Where each node is drawn: x of its left edge, in the unit of time, the heaviest calls left; and who is on each row.
+  // Returns where each node is drawn: x of its left edge in units of time, the heaviest calls left;
+  // and the nodes of each row.
   layout(view) {
     const left = new Float64Array(this.count);
     const rows = [[0]];
@@ -187,7 +190,8 @@ function percent(part, whole) {
   return share.toFixed(share >= 10 ? 1 : 2) + ' %';
 }
 
-// Small letters match both, as in the terminal; what is no regular expression is searched for as it is.
+// Compiles a search. Lower-case letters match both cases, as in the terminal; an invalid regular
+// expression is searched for literally.
 function pattern(text) {
   const flags = text === text.toLowerCase() ? 'iu' : 'u';
   try {

@@ -1,4 +1,4 @@
-// Functions wherever they were called. Rows are made as one scrolls to them.
+// Functions, summed over all their callers. Rows are created as the user scrolls to them.
 'use strict';
 
 const PIECE = 100;
@@ -41,7 +41,7 @@ class Table {
     });
   }
 
-  // All functions, those whose names match, and what 100 % is.
+  // Shows all functions, those whose names match, and what 100 % is.
   show(functions, whole) {
     this.functions = functions.filter((row) => row.facts[1] !== 'group' && row.facts[1] !== 'thread');
     this.whole = whole;
@@ -84,7 +84,7 @@ class Table {
     const element = document.createElement('tr');
     const doubtful = this.told.isDoubtful(row.total, row.hits);
     if (doubtful) element.className = 'quiet';
-    // Tab comes to the first; arrows go on.
+    // Tab focuses the first row; arrow keys move on.
     element.tabIndex = this.body.childElementCount === 0 && row === this.rows[0] ? 0 : -1;
     element.dataset.at = row.at;
     element.setAttribute('aria-selected', row.at === this.selected);

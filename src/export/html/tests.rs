@@ -11,7 +11,7 @@ fn written(stacks: &[Stack], settings: &Settings) -> String {
     String::from_utf8(out).expect("UTF-8")
 }
 
-/// What the page's script reads.
+/// Reads what the page's script reads.
 fn read(page: &str) -> Value {
     let data = page.split("id=\"data\">").nth(1).and_then(|rest| rest.split("</script>").next());
     serde_json::from_str(data.expect("data")).expect("it is JSON")

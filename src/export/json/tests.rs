@@ -20,7 +20,7 @@ fn read(stacks: &[Stack]) -> Value {
     serde_json::from_str(&written(stacks)).expect("it is JSON")
 }
 
-/// Every key, in the order it is written.
+/// Returns every key, in written order.
 fn keys(value: &Value) -> Vec<&str> {
     value.as_object().expect("an object").keys().map(String::as_str).collect()
 }
@@ -183,7 +183,7 @@ fn idle_time_and_small_rows_are_always_there() {
     check_sums(&value);
 }
 
-/// The limits of common readers: serde_json's is 128, jq 1.6's 256, Python's 1,000 calls.
+/// The nesting limits of common readers: serde_json 128, jq 1.6 256, Python 1,000 calls.
 #[test]
 fn depth_is_no_matter() {
     let frames: Vec<String> = (0..100_000).map(|i| format!("f{}", i % 7)).collect();
@@ -195,7 +195,7 @@ fn depth_is_no_matter() {
     assert!(nodes.iter().enumerate().skip(1).all(|(at, node)| node["parent"] == at - 1));
 }
 
-/// Frames from the root to a node.
+/// Returns the frames from the root to a node.
 fn path<'a>(nodes: &'a [Value], node: &'a Value) -> Vec<&'a str> {
     let parent =
         |node: &&Value| Some(&nodes[usize::try_from(node["parent"].as_u64()?).expect("an index")]);
@@ -205,7 +205,7 @@ fn path<'a>(nodes: &'a [Value], node: &'a Value) -> Vec<&'a str> {
     path
 }
 
-/// Own sums to total, groups are the sums of their roots; each figure may be half a microsecond
+/// Checks that own times sum to totals and roots to groups; each figure may be half a microsecond
 /// off.
 fn check_sums(value: &Value) {
     for group in list(value, "groups") {

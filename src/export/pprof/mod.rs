@@ -1,11 +1,11 @@
-//! What `go tool pprof` and others read: profile.proto, packed by gzip.
+//! The format of `go tool pprof` and others: profile.proto, packed by gzip.
 //!
-//! A sample is what a thread spent with one stack in one state: `samples` (hits), `cpu` and `wall`
-//! in ns, and `off` where that is the metric (wall minus cpu, so that it may be below 0). Which
-//! thread, group and state that is stands in its labels, `kind` of a thread that is a daemon or the
-//! runtime's own, and `idle` where it is time spent waiting for work: idle time is always included,
-//! `-tagignore=idle` leaves it out. Nothing says where code lies in memory; functions are named
-//! already. A file of which there are several builds is several mappings.
+//! A sample is the time of one thread with one stack in one state: `samples` (hits), `cpu` and
+//! `wall` in ns. Where the metric is `off`, it is included too (wall minus cpu, so it may be below
+//! 0). Labels give the thread, group and state. Label `kind` marks threads that are daemons or the
+//! runtime's own; `idle` marks time spent waiting for work. Idle time is always included;
+//! `-tagignore=idle` excludes it. Code has no addresses in memory; functions are named already. A
+//! file with several builds has several mappings.
 
 pub mod proto;
 
@@ -32,19 +32,19 @@ pub fn write(snapshot: &Snapshot, settings: &Settings, out: &mut dyn Write) -> i
     pack(&profile(snapshot, settings, &project::samples(snapshot, settings), &what)?, out)
 }
 
-/// A profile for a server that keeps those of many hosts and hours.
+/// A profile for a server that stores profiles of many hosts over time.
 pub struct Interval {
     pub metric: Metric,
-    /// Packed, like what [`write`] writes.
+    /// Packed, like the output of [`write`].
     pub bytes: Vec<u8>,
-    /// What it tells of, ns since 1970.
+    /// The covered time, ns since 1970.
     pub from_unix_ns: i128,
     pub till_unix_ns: i128,
 }
 
-/// The same time as profiles of one metric each, CPU and wall: Pyroscope files a profile under the
-/// name of one. Their only labels are `group` and, of wall time, `idle`: such servers make a series
-/// of each combination, and threads come and go. What is empty is left out.
+/// Returns the same time as profiles of one metric each, CPU and wall: Pyroscope files a profile
+/// under the name of one. Their only labels are `group` and, for wall time, `idle`: such servers
+/// store a series for each combination, and threads come and go. Empty profiles are dropped.
 pub fn intervals(snapshot: &Snapshot, settings: &Settings) -> io::Result<Vec<Interval>> {
     let samples = project::samples(snapshot, settings);
     let mut intervals = Vec::new();
@@ -75,21 +75,21 @@ fn pack(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     packed.finish().map(drop)
 }
 
-/// What of the samples is told.
+/// Which sample types and labels are written.
 struct What {
     types: Vec<Value>,
-    /// What is shown at first.
+    /// The metric shown first.
     first: Metric,
     period: Metric,
     labels: fn(&Sample, &mut Tables) -> Vec<Label>,
-    /// Samples with the same stack and labels are one.
+    /// Samples with the same stack and labels are merged.
     merged: bool,
 }
 
-/// The mapping of all Java code, which lies in no file.
+/// The mapping of all Java code, which is in no file.
 pub const JAVA: &str = "[java]";
 
-/// The mapping of the kernel proper; those of its modules are in brackets.
+/// The mapping of the kernel proper; its modules' mappings are in brackets.
 pub const KERNEL_PROPER: &str = "vmlinux";
 
 /// Keys of labels.
@@ -97,7 +97,7 @@ pub const THREAD: &str = "thread";
 pub const TID: &str = "tid";
 pub const PID: &str = "pid";
 pub const STATE: &str = "state";
-/// What a thread is to its runtime; not there for a plain one.
+/// A thread's role in its runtime; absent for a plain thread.
 pub const KIND: &str = "kind";
 const GROUP: &str = "group";
 const IDLE: &str = "idle";
@@ -129,11 +129,11 @@ fn profile(
         default_sample_type: tables.string(what.first.word()),
         ..Profile::default()
     };
-    // The first mapping is taken for the program's.
+    // Readers take the first mapping for the program's.
     if let Some(program) = program(&snapshot.targets, frames) {
         tables.mapping(&program.location.module, program.build_id.as_deref());
     }
-    // A machine frame begins with what is inlined nowhere, and ends before the next such.
+    // A machine frame begins with a frame that is not inlined, and ends before the next such.
     let mut ends: Vec<u64> = vec![0; frames.len()];
     let mut lines: Vec<Line> = Vec::new();
     for (at, frame) in frames.iter().enumerate() {
@@ -159,7 +159,7 @@ fn profile(
         location_id.extend(frameless.filter(|_| next.is_none()));
         while let Some(at) = next {
             location_id.push(ends[at as usize]);
-            // Past what this one is inlined into.
+            // Skip the frames that this one is inlined into.
             let mut outer = &frames[at as usize];
             while let (true, Some(caller)) = (outer.inlined, outer.caller) {
                 outer = &frames[caller as usize];
@@ -248,7 +248,7 @@ fn text_label(tables: &mut Tables, key: &str, text: &str) -> Label {
     Label { key, str, ..Label::default() }
 }
 
-/// A frame of the program itself; where one is of a known build, that one.
+/// Returns a frame of the program itself, preferably one with a known build.
 fn program<'a>(targets: &[Target], frames: &'a [Frame]) -> Option<&'a Frame> {
     let name = super::program(targets.first()?);
     let is_of_program = |frame: &&Frame| {
@@ -259,14 +259,14 @@ fn program<'a>(targets: &[Target], frames: &'a [Frame]) -> Option<&'a Frame> {
     known.or_else(|| of_program.next())
 }
 
-/// Of the kernel's modules: they have no path.
+/// Returns whether it is a kernel module: these have no path.
 fn is_kernel_module(module: &str) -> bool {
     module != KERNEL_PROPER
         && !module.is_empty()
         && module.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// The profile's tables, and where everything is in them.
+/// The profile's tables, with indexes of their entries.
 struct Tables {
     strings: Vec<String>,
     string_ids: HashMap<String, i64>,
@@ -304,7 +304,7 @@ impl Tables {
         id
     }
 
-    /// 0 of what is in no file.
+    /// Returns the mapping's id; 0 for what is in no file.
     fn mapping(&mut self, module: &str, build_id: Option<&str>) -> u64 {
         if module.is_empty() {
             return 0;
@@ -336,8 +336,8 @@ impl Tables {
                 let name = self.string(&location.function);
                 let filename = self.string(location.file.as_deref().unwrap_or(""));
                 let id = self.functions.len() as u64 + 1;
-                // Not mangled: with this also as the system's name, pprof would take template
-                // arguments out of it.
+                // No system name: with one, pprof would take the name for mangled and remove
+                // template arguments from it.
                 self.functions.push(Function { id, name, system_name: 0, filename });
                 self.function_ids.insert(key, id);
                 id
@@ -346,12 +346,12 @@ impl Tables {
         Line { function_id, line: location.line.map_or(0, i64::from) }
     }
 
-    /// A machine frame: the functions in it, the innermost first.
+    /// Adds a machine frame: its functions, the innermost first.
     fn location(&mut self, location: &Location, build_id: Option<&str>, lines: &[Line]) -> u64 {
         let mapping_id = match location.kind {
             FrameKind::Java => self.mapping(JAVA, None),
             FrameKind::Marker | FrameKind::Thread => 0,
-            // As the kernel itself shows its modules.
+            // The kernel's own notation for its modules.
             FrameKind::Kernel if is_kernel_module(&location.module) => {
                 self.mapping(&format!("[{}]", location.module), build_id)
             }

@@ -1,6 +1,6 @@
-//! The messages of `profile.proto` (github.com/google/pprof, proto/profile.proto): field numbers
-//! and types are its. Written down by hand, so that no compiler of such files is needed. Strings
-//! are indexes into `string_table`, whose first is empty; ids count from 1, and 0 is none.
+//! The messages of `profile.proto` (github.com/google/pprof, proto/profile.proto), with its field
+//! numbers and types. Written by hand, so that no protobuf compiler is needed. Strings are indexes
+//! into `string_table`, whose first entry is empty; ids count from 1, and 0 is none.
 
 use prost::Message;
 
@@ -69,18 +69,17 @@ pub struct Label {
 pub struct Mapping {
     #[prost(uint64, tag = "1")]
     pub id: u64,
-    /// Where it lay, and from which offset of the file on; 0 where that is not told.
+    /// The address in memory, and the offset in the file; 0 where unknown.
     #[prost(uint64, tag = "2")]
     pub memory_start: u64,
     #[prost(uint64, tag = "4")]
     pub file_offset: u64,
     #[prost(int64, tag = "5")]
     pub filename: i64,
-    /// Which build of the file it was: the GNU build id in hexadecimal digits, or what else the
-    /// file has.
+    /// The file's build: the GNU build id in hexadecimal digits, or what else the file has.
     #[prost(int64, tag = "6")]
     pub build_id: i64,
-    /// Where these are set pprof looks for no symbols of its own.
+    /// If set, pprof does not search for symbols itself.
     #[prost(bool, tag = "7")]
     pub has_functions: bool,
     #[prost(bool, tag = "8")]
@@ -118,7 +117,7 @@ pub struct Function {
     pub id: u64,
     #[prost(int64, tag = "2")]
     pub name: i64,
-    /// As the machine knows it.
+    /// The name as the linker knows it.
     #[prost(int64, tag = "3")]
     pub system_name: i64,
     #[prost(int64, tag = "4")]

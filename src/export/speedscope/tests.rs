@@ -12,8 +12,8 @@ fn written(stacks: &[Stack], settings: &Settings) -> Value {
     serde_json::from_slice(&out).expect("it is JSON")
 }
 
-/// (stack by its frames' names, its time) in the order of the file; fails where calls do not nest
-/// or go back in time.
+/// Returns (stack as frame names, its time) in the file's order; fails where calls do not nest or
+/// time goes back.
 fn stacks(file: &Value, profile: usize) -> Vec<(String, u64)> {
     let frames: Vec<&str> = (file["shared"]["frames"].as_array().expect("frames").iter())
         .map(|frame| frame["name"].as_str().expect("a name"))

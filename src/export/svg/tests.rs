@@ -12,7 +12,7 @@ fn written(stacks: &[Stack], settings: &Settings) -> String {
     String::from_utf8(out).expect("UTF-8")
 }
 
-/// What is said of each frame that is drawn.
+/// Returns the title of each drawn frame.
 fn titles(svg: &str) -> Vec<&str> {
     svg.split("<title>")
         .skip(1)
@@ -20,7 +20,7 @@ fn titles(svg: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Frames that the crate was told of, as (stack, ns).
+/// Returns the frames passed to the crate, as (stack, ns).
 fn lines(stacks: &[Stack]) -> Vec<(String, u64)> {
     let mut drawn = Stacks { lines: Vec::new(), colors: PaletteMap::default(), total: 0 };
     drawn.fill(&Settings::default(), &fixture::projection(stacks));

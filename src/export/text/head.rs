@@ -1,4 +1,4 @@
-//! What was measured, on what, how well, and what of it is shown.
+//! The head: what was measured, on what, how well, and which part is shown.
 
 use std::io;
 
@@ -10,14 +10,14 @@ use crate::model::projection::project::{Method, Totals};
 use crate::model::projection::settings::{Metric, Range};
 use crate::model::vocabulary::frame::Ns;
 
-/// One line in logfmt, for grep: what it is about and the three figures that say most.
+/// Writes one line in logfmt, for grep: the target and the three most informative figures.
 pub fn summary(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let Report { snapshot, settings, projection, .. } = report;
     let pid = snapshot.targets.first().map_or(0, |target| target.pid);
     let elapsed = projection.elapsed();
     let session = &snapshot.session;
     let (who, lost) = match session.is_foreign() {
-        // Where it ran and what was lost nobody has said.
+        // A foreign profile does not say where it ran or what was lost.
         true => (format!("profile={}", quoted(&session.wanted.title, 20)), String::new()),
         false => {
             let lost = format!(" lost={}", snapshot.health.losses.dropped);
@@ -42,25 +42,25 @@ pub fn summary(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     page.line(&line)
 }
 
-/// The method with the most time of its own.
+/// Returns the method with the largest self time.
 fn heaviest<'a>(report: &Report<'a>) -> Option<&'a Method> {
     let methods = report.projection.methods();
     let ordered = report.ordered().methods().into_iter().map(|at| &methods[at as usize]);
     ordered.max_by_key(|m| report.value(&m.own)).filter(|m| report.value(&m.own) > 0)
 }
 
-/// A logfmt value in at most `width` columns.
+/// Returns a logfmt value in at most `width` columns.
 pub fn quoted(text: &str, width: usize) -> String {
     let bare = |c: char| c.is_ascii_graphic() && !matches!(c, '"' | '=' | '\\');
     if !text.is_empty() && text.chars().all(bare) {
         return fit(text, width);
     }
-    // A backslash would start an escape of logfmt's own.
+    // A backslash would begin a logfmt escape.
     let inner = fit(text, width.saturating_sub(2)).replace(['"', '\\'], "'");
     format!("\"{inner}\"")
 }
 
-/// What was looked at, where, and by which sampletop.
+/// Writes what was watched, where, and by which sampletop.
 pub fn identity(session: &Session, targets: &[Target], page: &mut Page<'_>) -> io::Result<()> {
     page.blank()?;
     if session.is_foreign() {
@@ -172,7 +172,7 @@ pub fn conditions(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     }
 }
 
-/// What is known of samples that another tool took.
+/// Writes the known facts about samples of another tool.
 fn foreign(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let Report { snapshot, projection, .. } = report;
     let session = &snapshot.session;
@@ -194,8 +194,8 @@ fn foreign(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     }
 }
 
-/// Every setting that decides what is shown, and what it hides. Shown and hidden add up to
-/// everything.
+/// Writes every setting that decides what is shown, and what it hides. Shown and hidden time add up
+/// to everything.
 pub fn settings(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let Report { settings, projection, .. } = report;
     let (filters, hidden) = (&settings.filters, &projection.hidden);
@@ -267,7 +267,7 @@ pub fn settings(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     }
 }
 
-/// A span as people read it.
+/// Formats a duration for people.
 fn time(ns: u64) -> String {
     format!("{:.3} s", seconds(ns))
 }
@@ -276,7 +276,7 @@ fn ms(ns: Ns) -> String {
     format!("{:.3} ms", ns as f64 / 1e6)
 }
 
-/// `2500` -> `2.5`.
+/// Formats thousandths: `2500` -> `2.5`.
 fn thousandths(n: u64) -> String {
     (n as f64 / 1000.0).to_string()
 }

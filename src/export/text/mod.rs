@@ -1,13 +1,13 @@
-//! What people paste into a ticket: ASCII, at most 100 columns, dates in UTC.
+//! A report to paste into a ticket: ASCII, at most 100 columns, dates in UTC.
 //!
 //! ```text
-//! mod      the order of the parts, the page they are written on
+//! mod      the order of the parts, and the page
 //! head     summary line, identity, conditions, settings and the time each hides
 //! tables   states, top 20 by self, the longest waits
-//! tree     who calls whom, down to 1 %
+//! tree     the call tree, down to 1 %
 //! ```
 //!
-//! Everything else than printable ASCII is written as `\u{hex}`; names that are too long lose their
+//! Everything but printable ASCII is written as `\u{hex}`; names that are too long lose their
 //! middle.
 
 pub(super) mod head;
@@ -30,7 +30,7 @@ pub(super) const WIDTH: usize = 100;
 /// Columns of a field's label.
 pub(super) const INDENT: usize = 13;
 
-/// Lines of the whole tree.
+/// Maximum lines of the whole tree.
 const TREE_LINES: usize = 400;
 
 pub fn write(snapshot: &Snapshot, settings: &Settings, out: &mut dyn Write) -> io::Result<()> {
@@ -45,7 +45,7 @@ pub fn write(snapshot: &Snapshot, settings: &Settings, out: &mut dyn Write) -> i
     )
 }
 
-/// In at most so many lines: the tree gives way first.
+/// Writes the report in at most the given number of lines; the tree is shortened first.
 pub fn write_within(
     snapshot: &Snapshot,
     settings: &Settings,
@@ -68,13 +68,13 @@ pub fn write_within(
     }
 }
 
-/// Everything a part may look at.
+/// All data that a part may use.
 #[derive(Clone, Copy)]
 pub(super) struct Report<'a> {
     pub snapshot: &'a Snapshot,
     pub settings: &'a Settings,
     pub projection: &'a Projection,
-    /// At most so many lines of the tree.
+    /// Maximum lines of the tree.
     pub tree_lines: usize,
 }
 
@@ -91,7 +91,8 @@ pub(super) fn render(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()>
     legend(page)
 }
 
-/// What was measured, how well, and what of it is shown, for formats that have a place for remarks.
+/// Writes what was measured, how well, and which part is shown, for formats that have a place for
+/// remarks.
 pub(super) fn write_head(
     snapshot: &Snapshot,
     settings: &Settings,
@@ -105,7 +106,7 @@ pub(super) fn write_head(
     head::settings(report, page)
 }
 
-/// The same, by lines.
+/// Returns the same as lines.
 pub(super) fn head_lines(snapshot: &Snapshot, settings: &Settings) -> io::Result<Vec<String>> {
     let mut bytes = Vec::new();
     write_head(snapshot, settings, &project(snapshot, settings), &mut bytes)?;
@@ -142,12 +143,12 @@ impl Report<'_> {
         totals.value(self.settings.metric)
     }
 
-    /// Percent of what is shown.
+    /// Returns the percentage of what is shown.
     fn percent(&self, totals: &Totals) -> f64 {
         totals.share(self.settings.metric, &self.projection.total) * 100.0
     }
 
-    /// `~` where the figure cannot be trusted, else a blank.
+    /// Returns `~` where the figure is unreliable, else a blank.
     fn doubt(&self, row: &Totals) -> char {
         let interval = self.snapshot.resolution();
         match confidence(row, &self.projection.total, self.settings.metric, interval).unresolved {
@@ -157,7 +158,7 @@ impl Report<'_> {
     }
 }
 
-/// `io   66%`: the state most of the metric's time went to.
+/// Formats the state with the largest share of the metric's time: `io   66%`.
 fn state(totals: &Totals, metric: Metric) -> String {
     match totals.main_state(metric) {
         Some((state, part)) => format!("{:<7} {:>3.0}%", state.word(), part * 100.0),
@@ -165,8 +166,8 @@ fn state(totals: &Totals, metric: Metric) -> String {
     }
 }
 
-/// Name, line and module in `width` columns: the name whole if it fits, then as much of the rest as
-/// does. A module that is the name, or that it begins with, as with a class, is not said twice.
+/// Formats name, line and module in `width` columns: the whole name if it fits, then as much of the
+/// rest as fits. Omits a module that equals the name or its beginning, as with a class.
 pub(super) fn place(location: &Location, width: usize) -> String {
     let mut text = fit(&location.function, width);
     let line = match (&location.file, location.line) {
@@ -197,7 +198,7 @@ pub(super) fn place(location: &Location, width: usize) -> String {
     text
 }
 
-/// `1 thread`, `2 threads`.
+/// Formats a count: `1 thread`, `2 threads`.
 fn count(n: usize, what: &str) -> String {
     let plural = if n == 1 { "" } else { "s" };
     format!("{n} {what}{plural}")
@@ -221,13 +222,13 @@ impl Page<'_> {
         self.line("")
     }
 
-    /// The head of a part.
+    /// Writes the heading of a part.
     pub fn title(&mut self, text: &str) -> io::Result<()> {
         self.blank()?;
         self.line(text)
     }
 
-    /// `label   text`, over up to four lines.
+    /// Writes `label   text`, over up to four lines.
     pub fn field(&mut self, label: &str, text: &str) -> io::Result<()> {
         for (i, part) in wrap(text, WIDTH - INDENT, 4).iter().enumerate() {
             let label = if i == 0 { label } else { "" };

@@ -11,10 +11,12 @@ use crate::model::projection::project::{Group, Method, Node, is_of};
 use crate::model::projection::settings::Metric;
 use crate::model::vocabulary::state::State;
 
+/// Maximum rows of the table of functions.
 const TOP: usize = 20;
+/// Maximum rows of the table of waits.
 const WAITS: usize = 10;
 
-/// Wall time by state, whatever the metric.
+/// Writes wall time by state, whatever the metric.
 pub fn states(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let total = &report.projection.total;
     let elapsed = report.projection.elapsed();
@@ -37,7 +39,7 @@ pub fn top(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let all = report.projection.methods();
     let mut methods: Vec<&Method> = all.iter().filter(|m| report.value(&m.own) > 0).collect();
     let location = |method: &Method| Arc::clone(method.location(report.settings.metric));
-    // Ties by name, so that equal profiles give equal reports.
+    // Ties are ordered by name, so that equal profiles give equal reports.
     methods.sort_by_key(|m| (std::cmp::Reverse(report.value(&m.own)), location(m)));
     let metric = report.settings.metric.word();
     page.title(&format!("TOP {TOP} BY SELF ({metric})"))?;
@@ -64,7 +66,7 @@ pub fn top(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     }
 }
 
-/// The longest unbroken waits: the longest one of each place of each group.
+/// Writes the longest unbroken waits: the longest one of each place of each group.
 pub fn waits(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     let session = &report.snapshot.session;
     let mut waits: Vec<Wait<'_>> = Vec::new();
@@ -111,13 +113,12 @@ pub fn waits(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
 struct Wait<'a> {
     group: &'a Group,
     node: Node<'a>,
-    /// Who waited, and how.
+    /// The thread that waited, and how.
     thread: Option<FactKey>,
 }
 
-/// Finds the fact behind each wait: as long, begun at the same moment, by a thread of the group, in
-/// that row. Several such threads waited alike, and one stands for all, whatever the order of
-/// facts.
+/// Finds the fact behind each wait: the same duration and start, a thread of the group, in that
+/// row. If several threads match, one stands for all, independent of the order of facts.
 fn name_threads(report: &Report<'_>, waits: &mut [Wait<'_>]) {
     let Report { snapshot, settings, .. } = report;
     let tables = &snapshot.tables;

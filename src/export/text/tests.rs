@@ -15,7 +15,7 @@ fn on_paper(snapshot: &Snapshot, projection: &Projection, settings: &Settings) -
     String::from_utf8(out).expect("ASCII is UTF-8")
 }
 
-/// The lines of one part, without its title.
+/// Returns the lines of one part, without its title.
 fn part<'a>(text: &'a str, title: &str) -> Vec<&'a str> {
     text.lines()
         .skip_while(|line| !line.starts_with(title))
@@ -24,7 +24,7 @@ fn part<'a>(text: &'a str, title: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// The tree's names with their indents.
+/// Returns the tree's names with their indents.
 fn names(text: &str) -> Vec<String> {
     let tree = part(text, "TREE");
     let column = tree[0].find("FUNCTION").expect("a head");
@@ -171,8 +171,8 @@ fn twenty_rows_ten_waits_and_no_endless_tree() {
     assert_eq!(waits.len(), 11);
     assert!(waits[1].contains("0.059") && waits[10].contains("0.050"), "{text}");
 
-    // Every frame of a chain has time of its own and so a line of its own: beyond 400 the tree
-    // ends, and says so.
+    // Every frame of a chain has own time and so its own line: beyond 400 lines the tree ends with
+    // a remark.
     let deep: Vec<String> = (0..1000).map(|i| format!("f{i}")).collect();
     let mut settings = Settings::default();
     settings.filters.min_percent = Filter::set(0.0);

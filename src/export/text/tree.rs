@@ -1,8 +1,8 @@
-//! Who calls whom, per group of threads.
+//! The call tree, per group of threads.
 //!
-//! Lines are collapsed as in the view, and indented only where the tree forks: an only child stands
-//! below its caller with a `>` before it. The walk is iterative, because a target may recurse as
-//! deep as it likes.
+//! Lines are collapsed as in the view, and indented only where the tree forks. An only child stands
+//! below its caller with a `>` before it. The walk is iterative, since a target may recurse to any
+//! depth.
 
 use std::io;
 
@@ -11,10 +11,10 @@ use crate::export::FRAMELESS;
 use crate::model::facts::tables::Location;
 use crate::model::projection::project::{Node, Ordered, Totals, chain};
 
-/// Rows under this share are left out, unless the settings say another.
+/// Minimum share of a row, percent, unless the settings say otherwise.
 const LEAST_PERCENT: f64 = 1.0;
 
-/// Forks deeper than this are numbered instead of indented.
+/// Maximum forks shown by indentation; deeper ones are numbered.
 const INDENT_MOST: usize = 7;
 
 pub fn tree(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
@@ -69,15 +69,15 @@ pub fn tree(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
 #[derive(Clone, Copy)]
 pub struct Row {
     pub node: u32,
-    /// Forks above it, its group being the first.
+    /// Forks above it; its group is the first.
     pub depth: usize,
-    /// Nothing else that is drawn is called by the line above.
+    /// The only drawn callee of the line above.
     pub only: bool,
 }
 
 impl Row {
-    /// Where it stands and what it is called, behind its figures; `swallowed`: calls between it and
-    /// the line above that have none.
+    /// Formats the row: its position and name after its figures. `swallowed`: calls between it and
+    /// the line above that have no line.
     pub fn line(self, figures: String, swallowed: usize, location: &Location) -> String {
         let mut line = figures;
         match self.depth {
@@ -99,7 +99,7 @@ impl Row {
     }
 }
 
-/// Puts what is drawn of `nodes` on the stack, so that the first of them is popped first.
+/// Pushes the shown `nodes` on the stack, so that the first of them is popped first.
 fn push(
     report: &Report<'_>,
     nodes: Vec<u32>,

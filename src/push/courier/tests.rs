@@ -1,4 +1,4 @@
-//! Hours of a server that comes and goes, by a clock that the test turns.
+//! Hours of an unreliable server, on a simulated clock.
 
 use std::collections::VecDeque;
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::super::backoff;
 use super::*;
 
-/// Answers as it was told to, then always 200; keeps what it was sent.
+/// Returns the scripted answers, then always 200; keeps the requests.
 #[derive(Clone, Default)]
 struct Scripted {
     answers: Arc<Mutex<VecDeque<Answer>>>,
@@ -64,7 +64,7 @@ impl Run {
             .expect("written");
     }
 
-    /// Sent, waiting, dropped.
+    /// Returns the numbers of profiles sent, waiting, dropped.
     fn counts(&self) -> (u64, u64, u64) {
         let spool = lock(&self.spool);
         (self.courier.sent(), spool.waiting(), spool.dropped())
@@ -76,7 +76,7 @@ impl Run {
         courier.step(spool, moment, &mut |sentence| told.push(sentence))
     }
 
-    /// Goes on until nothing waits, or so much time has passed; how often it had to wait.
+    /// Runs until nothing waits or the time is over; returns how often it had to wait.
     fn run(&mut self, till: Duration) -> u32 {
         let mut pauses = 0;
         loop {
@@ -128,7 +128,7 @@ fn an_hour_without_a_server_loses_nothing_and_keeps_the_order() {
 
 #[test]
 fn beyond_the_bound_the_oldest_go_and_are_counted() {
-    // Each takes 11 bytes.
+    // Each profile takes 11 bytes.
     let mut run = Run::new(54);
     run.server.answers([down()]);
     for nth in 10..30 {
@@ -166,7 +166,7 @@ fn what_the_server_does_not_like_is_dropped_and_the_others_go_on() {
 
 #[test]
 fn an_answer_that_blames_the_profile_counts_only_where_others_are_taken() {
-    // The server's own fault: nothing is lost, however long that lasts, and it is told once.
+    // The server's own fault: nothing is lost, however long it lasts, and it is reported once.
     let mut run = Run::new(10_000);
     (0..3).for_each(|nth| run.add(nth));
     run.server.answers((0..500).map(|_| said(422)));
@@ -177,7 +177,7 @@ fn an_answer_that_blames_the_profile_counts_only_where_others_are_taken() {
     run.run(HOUR * 11);
     assert_eq!(run.counts(), (3, 0, 0));
 
-    // The profile's: the others are taken, and it is dropped.
+    // The profile's fault: the others are accepted, and it is dropped.
     let mut run = Run::new(10_000);
     (0..3).for_each(|nth| run.add(nth));
     run.server.answers([said(422), said(200), said(422)]);
@@ -187,7 +187,7 @@ fn an_answer_that_blames_the_profile_counts_only_where_others_are_taken() {
     let [only] = &run.told[..] else { panic!("{:?}", run.told) };
     assert!(only.contains("does not take a profile, which is dropped: it answers 422"), "{only}");
 
-    // One that is alone waits for the next, which shows whose fault it is.
+    // A single profile waits for the next one, which shows what is at fault.
     let mut run = Run::new(10_000);
     run.add(0);
     run.server.answers([said(422), said(422), said(422)]);
@@ -213,7 +213,7 @@ fn without_a_right_it_waits_long_and_drops_nothing() {
         "{}",
         run.told[0]
     );
-    // It changes, and is told again: now it is the way there.
+    // The problem changes and is reported again: now the connection fails.
     lock(&run.server.answers).clear();
     run.server.answers([said(301), down()]);
     run.run(HOUR * 2);

@@ -10,7 +10,7 @@ fn folder() -> tempfile::TempDir {
     dir
 }
 
-/// The nth, of so many bytes.
+/// Returns the nth request, `bytes` long.
 fn request(nth: u64, bytes: usize) -> Request {
     let query = format!("name=n{nth:06}");
     let body = [vec![0x1f, 0x8b], vec![b'x'; bytes - query.len() - 3]].concat();
@@ -21,7 +21,7 @@ fn open(dir: &Path, bytes_max: u64) -> Spool {
     Spool::open(dir, bytes_max).expect("it can be used")
 }
 
-/// What is taken out of it, in order.
+/// Returns everything in the spool, in order.
 fn drain(spool: &mut Spool) -> Vec<Request> {
     let mut all = Vec::new();
     while let Some((number, request)) = spool.oldest() {
@@ -76,7 +76,7 @@ fn what_is_not_ours_stays_and_stops_nothing() {
     }
     let victim = dir.path().join("victim");
     std::fs::write(&victim, request(9, 100).bytes()).expect("written");
-    // Cut, changed, replaced by a link and by a folder.
+    // Truncated, changed, replaced by a link and by a folder.
     std::fs::write(spool.file(1), &request(0, 100).bytes()[..12]).expect("written");
     std::fs::write(spool.file(2), [b'x'; 100]).expect("written");
     std::fs::remove_file(spool.file(3)).expect("removed");
@@ -116,7 +116,7 @@ fn a_folder_of_others_is_refused() {
 fn where_the_disk_takes_nothing_memory_does() {
     let dir = folder();
     let mut spool = open(dir.path(), 1000);
-    // Nobody can make a file here, not even root: where it is to go there is a folder.
+    // Writing fails here even for root: there is a folder in the file's place.
     for number in 1..=2 {
         std::fs::create_dir(spool.file(number)).expect("made");
     }
@@ -165,8 +165,8 @@ fn one_that_was_sent_while_it_made_room_is_not_lost() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// Whatever is added and taken out: the bound holds on the disk, order is kept, the oldest go
-    /// first, and each is sent, waits or was dropped.
+    /// Whatever is added and removed: the disk's limit holds, order is kept, the oldest are dropped
+    /// first. Each request is sent, waits or was dropped.
     #[test]
     fn the_bound_holds_and_the_newest_are_kept(
         bytes_max in 50u64..2000,
@@ -201,7 +201,7 @@ proptest! {
             prop_assert_eq!(spool.waiting(), expected.len() as u64);
             prop_assert_eq!(sent + spool.waiting() + spool.dropped(), added);
             if at == steps.len() / 2 {
-                // A restart; what was dropped before is not known any more.
+                // After a restart the number of earlier drops is unknown.
                 let dropped = spool.dropped();
                 drop(spool);
                 spool = open(dir.path(), bytes_max);
@@ -211,7 +211,7 @@ proptest! {
         prop_assert_eq!(drain(&mut spool), expected.iter().map(|(nth, bytes)| request(*nth, *bytes)).collect::<Vec<_>>());
     }
 
-    /// Whatever lies in a file: no request, or one that is written the same.
+    /// Any file content is no request, or one that is written back the same.
     #[test]
     fn any_bytes_are_read(bytes in prop_oneof![
         proptest::collection::vec(any::<u8>(), 0..64),
