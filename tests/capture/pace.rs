@@ -78,8 +78,8 @@ fn what_costs_too_much_is_done_less_often_until_it_costs_less() {
     assert_eq!(interval(&held), Some(50 * MS));
     let times: Vec<Ns> =
         held.iter().filter(|event| matches!(event, Event::Tick(_))).map(time_of).collect();
-    // Each interval is 50 ms, a tenth more or less. The mean of 40 is off by a 60th at most (5
-    // standard deviations).
+    // Each interval is 50 ms, up to a tenth more or less. The standard deviation of the mean of 40
+    // is below a 60th; the bound is over 5 standard deviations of uniform jitter.
     let mean = (times[times.len() - 1] - times[0]) / (times.len() as Ns - 1);
     assert!(mean >= 47 * MS, "{mean} ns from tick to tick");
     let ran = |who: &str| {

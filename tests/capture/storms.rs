@@ -228,7 +228,7 @@ fn children_that_come_and_go_are_not_the_target(choice: CaptureChoice) {
     ask(&mut target, "end\n");
     drop(sampler);
     events.extend(reader.by_ref());
-    // Time of the children is absent, under any name.
+    // Nothing of the children is reported, under any name.
     let threads: BTreeSet<_> = looks(&events).map(|look| look.thread).filter(is_known).collect();
     assert_eq!(threads.len(), 4, "{threads:?}");
     assert!(!events.iter().any(|event| matches!(event, Event::Exec { .. })));
