@@ -1,4 +1,4 @@
-//! The live view as a user has it: the real program on a pseudo terminal, watching the built-in
+//! The live view as a user runs it: the real program on a pseudo terminal, profiling the built-in
 //! workload.
 
 mod common;
