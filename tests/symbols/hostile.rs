@@ -1,5 +1,5 @@
-//! Files that are damaged, made to do harm, or changed while they are read: every frame still gets
-//! a clean name, soon.
+//! Files that are damaged, malicious, or changed while they are read: every frame still gets a
+//! clean name, soon.
 
 use std::fs::OpenOptions;
 use std::sync::Arc;
