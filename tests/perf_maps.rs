@@ -304,7 +304,7 @@ fn a_map_is_read_as_it_grows() {
     assert!(made.called().starts_with("[jit]!"), "no map yet");
     made.tell("say first one");
     assert_eq!(made.called(), "first one");
-    // While it is looked at: the map begins, it grows, and the code gets another name.
+    // While it is profiled: the map begins, it grows, and the code gets another name.
     let mut made = Made::start("grows", "burn");
     let pid = made.running.pid().to_string();
     let mut record = Command::new(env!("CARGO_BIN_EXE_sampletop"));
