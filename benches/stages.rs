@@ -1,13 +1,13 @@
-//! What each stage costs, by itself: looking at a thread, walking, the ring, reducing, publishing,
+//! Measures each stage by itself: observing a thread, walking, the ring, reducing, publishing,
 //! projecting, a key.
 //!
 //! ```text
 //! cargo bench --bench stages [-- NAME]
 //! ```
 //!
-//! The stages up to the walk look at real threads: the built-in workload's pool, at rest. The rest
-//! works on a profile made here: 100,000 distinct stacks of 24 frames in 50 threads, which make a
-//! tree of 211,290 nodes. First of all it prints how many bytes a steady redraw sends to a
+//! The stages up to the walk observe real threads: the built-in workload's pool, which waits. The
+//! others work on a profile made here: 100,000 distinct stacks of 24 frames in 50 threads, which
+//! make a tree of 211,290 nodes. First it prints how many bytes a steady redraw sends to a
 //! terminal, and how long a key takes to its frame.
 
 use std::cell::Cell;
@@ -60,7 +60,7 @@ struct World {
 }
 
 impl World {
-    /// Every stack once, over 100 s.
+    /// Adds every stack once, over 100 s.
     fn full() -> World {
         let mut world =
             World { recorder: Recorder::new(STARTED, Limits::default()), looks: 0, at: STARTED };
@@ -84,7 +84,7 @@ impl World {
         }
     }
 
-    /// One a millisecond.
+    /// Returns the next sample; there is one a millisecond.
     fn next_look(&mut self) -> Event {
         let n = self.looks;
         self.looks += 1;
@@ -143,7 +143,7 @@ fn tick(at: Ns) -> Event {
     })
 }
 
-/// An on-CPU sample: stack number `n` (they repeat after [`STACKS`]).
+/// Returns an on-CPU sample: stack number `n` (they repeat after [`STACKS`]).
 fn look(at: Ns, n: u64) -> Event {
     let thread = n % THREADS;
     Event::Look(Look {
@@ -159,8 +159,8 @@ fn look(at: Ns, n: u64) -> Event {
     })
 }
 
-/// A path through a tree that forks into ten at each of the five innermost levels. Innermost frame
-/// first.
+/// Returns a path through a tree that forks into ten at each of the five innermost levels,
+/// innermost frame first.
 fn stack(n: u64) -> Vec<RawFrame> {
     let frame =
         |id: u64| RawFrame::new(FrameCode::Code { file: FileId(0), offset: 16 * id, exact: false });
@@ -198,7 +198,7 @@ fn full() -> &'static Arc<Snapshot> {
     FULL.get_or_init(|| Arc::new(World::full().snapshot()))
 }
 
-/// The pool of the built-in workload, and one of its threads that waits.
+/// The pool of the built-in workload, and one of its waiting threads.
 struct Pool {
     child: Child,
     tasks: Tasks,
@@ -232,7 +232,7 @@ impl Pool {
         loop {
             match self.tasks.doing(&mut files) {
                 Ok(Doing::Blocked { sp, pc, .. }) if sp != 0 => return (pc, sp),
-                Ok(_) => std::thread::yield_now(), // on its way into the call
+                Ok(_) => std::thread::yield_now(), // not yet inside the call
                 Err(error) => panic!("{error:?}"),
             }
         }
@@ -246,7 +246,7 @@ impl Drop for Pool {
     }
 }
 
-/// An idle thread's whole cost at a tick.
+/// Measures the whole cost of an idle thread at a tick.
 #[divan::bench]
 fn capture_counters_of_an_unmoved_thread(bencher: Bencher) {
     let pool = Pool::start();
@@ -261,7 +261,7 @@ fn capture_system_call_of_a_thread(bencher: Bencher) {
     bencher.bench_local(|| pool.tasks.doing(&mut files));
 }
 
-/// Copying the stack of a waiting thread, finding rbp, and every step, with warm caches.
+/// Measures copying the stack of a waiting thread, finding rbp, and every step, with warm caches.
 #[divan::bench]
 fn walk_a_blocked_stack(bencher: Bencher) {
     let pool = Pool::start();
@@ -299,7 +299,8 @@ fn reduce_a_sample(bencher: Bencher) {
     });
 }
 
-/// After the 250 samples of 250 ms, while the snapshot before is still being looked at.
+/// Measures publishing after the 250 samples of 250 ms, while the previous snapshot is still in
+/// use.
 #[divan::bench]
 fn publish_at_100_000_stacks(bencher: Bencher) {
     let world = Mutex::new((World::full(), None));
@@ -325,7 +326,7 @@ fn project_100_000_stacks_again(bencher: Bencher) {
     bencher.bench_local(|| projector.project(snapshot, &settings));
 }
 
-/// A terminal that only counts what it is sent.
+/// A terminal that only counts the bytes it gets.
 #[derive(Clone, Default)]
 struct Sent(Rc<Cell<usize>>);
 
@@ -377,7 +378,7 @@ impl View {
         self.send(Input::Key(key))
     }
 
-    /// Drawn with the answer, as it is where that comes soon enough.
+    /// Draws the frame with the answer, as the program does if the answer comes soon enough.
     fn send(&mut self, input: Input) -> usize {
         let effects = self.app.update(input);
         self.answer(effects);
@@ -392,7 +393,7 @@ impl View {
         }
     }
 
-    /// Bytes that went to the terminal.
+    /// Draws, and returns how many bytes went to the terminal.
     fn draw(&mut self) -> usize {
         self.sent.0.set(0);
         self.terminal
@@ -402,9 +403,9 @@ impl View {
     }
 }
 
-/// From a key to its frame, 120 x 40, with every line of the hottest path open. The frame of a key
-/// that reads history again is drawn with the answer where that comes soon enough, else without;
-/// then the figures follow in another one.
+/// Measures from a key to its frame, 120 x 40, with every line of the hottest path open. Some keys
+/// read history again. Their frame is drawn with the answer if that comes soon enough, else
+/// without; then another frame shows the figures.
 fn key_to_frame() {
     let mut view = View::new(Arc::clone(full()), settings());
     view.press(Key::Home);
@@ -432,7 +433,7 @@ fn key_to_frame() {
             let asks = !effects.is_empty();
             view.draw();
             let at_once = start.elapsed();
-            // The answer is timed as if nothing had been drawn before it.
+            // Times the answer as if nothing had been drawn before it.
             let start = Instant::now();
             view.answer(effects);
             let answered = updated + start.elapsed();
@@ -453,7 +454,7 @@ fn key_to_frame() {
     println!();
 }
 
-/// Over a minute of two redraws a second, every one with new figures.
+/// Measures a minute of two redraws a second, every one with new figures.
 fn bytes_per_redraw() {
     let mut world = World::full();
     let mut view = View::new(Arc::new(world.snapshot()), Settings::default());

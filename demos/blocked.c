@@ -24,7 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static int never[2]; /* a pipe that nobody writes to */
+static int never[2]; /* a pipe that is never written to */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
 static atomic_int arrived;

@@ -1,4 +1,4 @@
-//! A Rust server in small: a pool that serves requests, and renames its threads to the request they
+//! A small Rust server: a pool that serves requests, and renames its threads to the request they
 //! serve.
 //!
 //!     rustc --edition 2021 -O -g -o /tmp/requests demos/requests.rs && /tmp/requests

@@ -1,20 +1,20 @@
-//! What ARCHITECTURE.md says about the modules, checked against the source: who may use whom, which
-//! external crates a module may use, and how long a file may be. It reads the paths of every file
-//! under src/, those in `use` lines and elsewhere. (Where `unsafe` may stand is checked by the
-//! compiler: src/lib.rs denies it.)
+//! Checks ARCHITECTURE.md's rules on modules against the source: which module may use which, which
+//! external crates a module may use, and how long a file may be. It reads the paths in every file
+//! under src/, in `use` lines and elsewhere. (The compiler checks where `unsafe` may stand:
+//! src/lib.rs denies it.)
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Who may use whom. Besides this, anyone may use [`ANYONE`], and no one may use more: what is
-/// missing here is forbidden. A longer path allows that part of a module only. `capture::ring`
-/// counts as a module of its own, because both of its ends use it.
+/// Permitted uses between modules. Besides these, every module may use [`ANYONE`]; any other use is
+/// forbidden. A longer path permits that part of a module only. `capture::ring` counts as a module
+/// of its own, because both of its ends use it.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("main", &["cli", "session", "demo"]),
     ("cli", &["model"]),
     ("config", &["model"]),
-    // The only one that sees both sides of the ring.
+    // The only module that uses both sides of the ring.
     (
         "session",
         &[
@@ -35,41 +35,41 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("headless", &["export", "model", "push"]),
-    // It carries bytes, and knows files as exports do.
+    // It transfers bytes, and handles files as exports do.
     ("push", &["export::file"]),
-    // Tries what the sampler would.
+    // Tries the same system calls as the sampler.
     ("doctor", &["capture", "process"]),
     ("tui", &["app", "model"]),
     ("app", &["model"]),
     ("export", &["model", "saved"]),
     ("saved", &["model"]),
-    // The messages of profile.proto are written down once.
+    // The messages of profile.proto are declared once.
     ("import", &["model", "saved", "export::pprof"]),
     ("reducer", &["capture::ring", "symbols", "runtimes::names", "model"]),
     ("demo", &["process"]),
     ("capture", &["capture::ring", "unwinder", "runtimes", "process"]),
     ("capture::ring", &[]),
-    // Go's table of functions names them for one, and describes their frames to the other.
+    // Go's function table supplies names to `symbols`, and describes frames to `unwinder`.
     ("symbols", &["process", "model::facts::tables", "pclntab"]),
     ("unwinder", &["process", "pclntab"]),
     // Pure: it parses bytes.
     ("pclntab", &[]),
-    // A runtime leaves frames for the unwinder, which knows it as `Generated` only.
+    // A runtime provides frames to the unwinder, which knows it as `Generated` only.
     ("runtimes", &["unwinder", "process", "model::facts::tables"]),
-    // What a call waits for is decided in one place; `process` only finds out what is behind its
-    // arguments.
+    // What a call waits for is decided in one place; `process` only resolves its arguments.
     ("process", &["model::projection::waits"]),
-    // Pure: it names nobody.
+    // Pure: it uses no other module.
     ("model", &[]),
 ];
 
-/// The vocabulary of a stack, the cleaning of foreign text, and the settings are everybody's words.
+/// The vocabulary of a stack, the cleaning of foreign text, and the settings: every module may use
+/// them.
 const ANYONE: &[&str] = &["model::vocabulary::frame", "model::vocabulary::text", "config"];
 
-/// Not even these for the pure part.
+/// The pure part may not use these either.
 const PURE: &str = "model";
 
-/// Which modules may use an external crate, besides [`EVERYWHERE`].
+/// Modules that may use an external crate, besides [`EVERYWHERE`].
 const CRATES: &[(&str, &[&str])] = &[
     ("aya", &["capture"]),
     ("aya_obj", &["capture"]),
@@ -112,20 +112,20 @@ const CRATES: &[(&str, &[&str])] = &[
     ("unicode_segmentation", &["app", "tui"]),
     ("unicode_width", &["tui"]),
     ("unwind", &["unwinder"]),
-    // `cli` reads an address with it, and connects to none.
+    // `cli` parses an address with it, and does not connect.
     ("ureq", &["cli", "push"]),
 ];
 
 /// Without input and output: tables' hashes, patterns.
 const EVERYWHERE: &[&str] = &["regex", "rustc_hash"];
 
-/// Of tests alone.
+/// Crates for tests only.
 const OF_TESTS: &[&str] = &["insta", "proptest", "rcgen", "tempfile", "vt100"];
 
-/// 600, and some room for what the formatter makes of a line.
+/// Maximum length of a file, lines: 600, and some room for the formatter's line breaks.
 const LINES_CAP: usize = 660;
 
-/// Longer files, each with the reason why it is one job.
+/// Longer files, each with the reason why it is one unit.
 const MAY_BE_LONG: &[(&str, &str)] = &[];
 
 #[test]
@@ -186,7 +186,7 @@ fn external_crates_stay_where_their_work_is() {
     assert!(unknown.is_empty(), "no dependencies: {unknown:?}");
 }
 
-/// The dependencies in Cargo.toml, as they are named in code.
+/// Returns the dependencies in Cargo.toml, by their names in code.
 fn dependencies() -> BTreeSet<String> {
     let manifest = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
         .expect("Cargo.toml");
@@ -204,7 +204,7 @@ fn dependencies() -> BTreeSet<String> {
     names
 }
 
-/// The rooms of `model`, each of which uses those before it only.
+/// The parts of `model`; each uses only those before it.
 const ROOMS: [&str; 4] = ["vocabulary", "facts", "projection", "transform"];
 
 #[test]
@@ -226,8 +226,8 @@ fn rooms_of_the_model_use_only_those_before_them() {
 
 #[test]
 fn no_module_uses_itself_by_a_detour() {
-    // Between the modules of the table, and between the files of each module (its mod.rs is their
-    // meeting place).
+    // Between the modules of the table, and between the files of each module (which meet in its
+    // mod.rs).
     let mut modules: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut files: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let known: BTreeSet<String> = source().iter().map(|file| file.place.join("::")).collect();
@@ -265,7 +265,7 @@ fn files_have_one_job() {
     compare(&format!("more than {LINES_CAP} lines"), &found, MAY_BE_LONG);
 }
 
-/// The list is exact: nothing that is missing, nothing that has become needless.
+/// Compares exactly: no entry is missing, and none is unused.
 fn compare(what: &str, found: &[String], allowed: &[(&str, &str)]) {
     let unknown: Vec<_> =
         found.iter().filter(|path| !allowed.iter().any(|(a, _)| a == *path)).collect();
@@ -289,19 +289,19 @@ struct SourceFile {
 }
 
 impl SourceFile {
-    /// Its node in the table, and whether it is a module's own file (`x.rs` or `x/mod.rs`).
+    /// Returns its node in the table, and whether it is a module's own file (`x.rs` or `x/mod.rs`).
     fn module(&self) -> (String, bool) {
         (node(&self.place), self.place.len() == 1)
     }
 
-    /// Without the unit tests at its end.
+    /// Returns the lines without the unit tests at its end.
     fn shipped(&self) -> &[String] {
         let tests = ["#", "[", "cfg", "(", "test", ")", "]", "mod"];
         let end = self.tokens.windows(tests.len()).position(|w| w.iter().eq(tests.iter()));
         &self.tokens[..end.unwrap_or(self.tokens.len())]
     }
 
-    /// The external crates that it names in paths.
+    /// Returns the external crates that it names in paths.
     fn crates(&self, names: &BTreeSet<String>) -> BTreeSet<String> {
         let of_path = |at: usize| {
             let word = &self.tokens[at];
@@ -312,8 +312,8 @@ impl SourceFile {
         (0..self.tokens.len()).filter_map(of_path).collect()
     }
 
-    /// Every path from the root of the crate that it names, by `crate::`, by the crate's name, or
-    /// by `super`.
+    /// Returns every path from the root of the crate that it names, by `crate::`, by the crate's
+    /// name, or by `super`.
     fn uses(&self) -> Vec<Vec<String>> {
         let mut paths = Vec::new();
         let mut at = 0;
@@ -326,8 +326,8 @@ impl SourceFile {
                     while self.tokens.get(at + 2).is_some_and(|t| t == "super") {
                         (at, ups) = (at + 2, ups + 1);
                     }
-                    // Inline modules (tests) lie one deeper; that they reach one level less up does
-                    // not matter here.
+                    // Inline modules (tests) are one level deeper; that they reach one level less
+                    // up does not matter here.
                     if at > self.shipped().len() {
                         ups -= 1;
                     }
@@ -396,7 +396,7 @@ fn node(path: &[String]) -> String {
     }
 }
 
-/// A module and what lies inside it.
+/// Returns whether one is the other, or contains it.
 fn related(a: &str, b: &str) -> bool {
     a.starts_with(&format!("{b}::")) || b.starts_with(&format!("{a}::"))
 }
@@ -428,7 +428,7 @@ fn cycle(graph: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
     graph.keys().find_map(|start| visit(start, graph, &mut Vec::new(), &mut done))
 }
 
-/// Every file of src/ but lib.rs, which only lists the modules.
+/// Returns every file of src/ except lib.rs, which only lists the modules.
 fn source() -> Vec<SourceFile> {
     fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(folder).expect("src can be read") {
@@ -461,7 +461,7 @@ fn source() -> Vec<SourceFile> {
     found.into_iter().map(read).filter(|file| file.place != ["lib"]).collect()
 }
 
-/// Words and signs of Rust source, without comments, strings and characters.
+/// Returns the words and signs of Rust source, without comments, strings and characters.
 fn tokens(text: &str) -> Vec<String> {
     let c: Vec<char> = text.chars().collect();
     let mut out = Vec::new();

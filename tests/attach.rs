@@ -1,4 +1,4 @@
-//! Who may be looked at, and by whom. Needs root: it plays other users.
+//! Which processes may be profiled, by which user. Needs root: the tests act as other users.
 
 mod common;
 
@@ -25,7 +25,7 @@ impl Sleeper {
         command.arg("1000").stdout(Stdio::null()).uid(uid).gid(uid);
         let sleeper =
             Sleeper(command.spawn().expect("sleep, and root to change users, are needed"));
-        // The new program is there when its name is; until then it is a copy of this one.
+        // The exec is done when the name is the new program's; until then it is a copy of this one.
         while !std::fs::read_to_string(format!("/proc/{}/comm", sleeper.pid()))
             .unwrap()
             .starts_with("sleep")
@@ -48,8 +48,8 @@ impl Drop for Sleeper {
 }
 
 /// Runs `ask` on a thread with these real and effective user and group ids (Linux keeps them per
-/// thread; only the C library changes them for all). `keep`: the capabilities stay, as those of a
-/// program installed with setcap.
+/// thread; only the C library changes them for all threads). `keep`: the capabilities remain, as
+/// those of a program installed with setcap.
 fn as_user<T: Send>(real: u32, effective: u32, keep: bool, ask: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
@@ -137,7 +137,7 @@ fn a_deleted_program_is_read_all_the_same() {
     let running = Running::start(&program, &[]);
     let pid = running.pid();
     std::fs::remove_file(&program).unwrap();
-    // Another file takes its name.
+    // Another file takes the program's path.
     std::fs::write(&program, b"not the program").unwrap();
     Target::attach(pid).unwrap();
     let maps = Maps::read(pid).unwrap();

@@ -1,5 +1,5 @@
-//! Threads that are hardly ever sampled one by one, and recordings that are hardly longer than
-//! their start: every figure has its stack, and elapsed time is what was observed.
+//! Threads that are hardly ever sampled individually, and recordings hardly longer than their
+//! start: every figure has its stack, and elapsed time is the observed time.
 
 mod common;
 
@@ -54,9 +54,9 @@ fn sums(profile: &Value, field: &str) -> (f64, f64, f64) {
     (all, spin, marked)
 }
 
-/// 500 ms of CPU time are some 50 samples. Every second with more than a few ms has one: without
-/// any there are 100 ms by a chance of e^-10 at most. The rest of the time is the kernel's, to make
-/// threads and end them.
+/// 500 ms of CPU time are some 50 samples. Every second with more than a few ms has one: the chance
+/// of 100 ms without any is e^-10 at most. The rest of the time is the kernel's, for creating
+/// threads and ending them.
 fn one_after_the_other(way: &str) {
     let mut target = start(&["brief", "250", "2000"]);
     let profile = record(&mut target, way, |_, target| go(target));
@@ -80,7 +80,7 @@ fn threads_one_after_the_other_have_their_stacks_by_perf() {
     }
 }
 
-/// Each of the threads has a sample or two, and as much time again after its last one.
+/// Each thread has one or two samples, and as much time again after its last one.
 #[test]
 fn threads_that_run_in_short_bursts_have_no_time_without_a_stack() {
     if !common::need_root("samples all CPUs") {
@@ -96,9 +96,9 @@ fn threads_that_run_in_short_bursts_have_no_time_without_a_stack() {
     assert!(marked <= 0.02 * all, "{marked} of {all} ms have no stack");
 }
 
-/// They wait for a core nearly all the time: in the stacks in which they had to leave it. Each has
-/// some 19 samples; that one of the 16 has none, so that no stack of it is known, has a chance of
-/// 16 e^-19 = 9e-8.
+/// They wait for a core nearly all the time, in the stacks in which they lost it. Each has some 19
+/// samples. The chance that one of the 16 has none, so that no stack of it is known, is 16 e^-19 =
+/// 9e-8.
 #[test]
 fn threads_that_want_one_core_are_ready_where_they_run() {
     if !common::need_root("samples all CPUs") {
@@ -122,7 +122,7 @@ fn threads_that_want_one_core_are_ready_where_they_run() {
     assert!(states.clone().sum::<f64>() >= 0.8 * all, "{all} ms of threads for one core");
 }
 
-/// However long it takes to begin: it is no time of the target's.
+/// The time until sampling begins is no time of the target's, however long it is.
 #[test]
 fn elapsed_time_is_what_threads_were_observed() {
     let target = start(&["idle", "5"]);

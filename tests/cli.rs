@@ -1,5 +1,5 @@
-//! The real program and what it says to a wrong command line: one sentence on stderr, exit code 2,
-//! nothing else.
+//! The real program's answer to a wrong command line: one sentence on stderr, exit code 2, nothing
+//! else.
 
 use std::os::unix::ffi::OsStringExt;
 use std::process::{Command, Output, Stdio};

@@ -1,5 +1,5 @@
 //! Stacks deeper than what can be copied of them, or than what is kept: both ends are there, and
-//! the rows of those who called the recursion have its time.
+//! the rows of the recursion's callers have its time.
 
 mod common;
 
@@ -14,7 +14,7 @@ use serde_json::Value;
 const FOLDED: &str = "[... frames folded]";
 const NOT_COPIED: &str = "[... frames not copied]";
 
-/// Of each stack, outermost frame first and its group before it, the microseconds.
+/// Microseconds of each stack, outermost frame first, its group before it.
 type Stacks = Vec<(Vec<String>, u64)>;
 
 fn record(pid: u32, more: &[&str]) -> Stacks {
@@ -42,7 +42,7 @@ fn has(stack: &[String], names: &[&str]) -> bool {
     stack.iter().any(|frame| names.contains(&frame.as_str()))
 }
 
-/// The share of a thread's time in the stacks that are like this.
+/// Returns the share of a thread's time in matching stacks.
 fn share(stacks: &Stacks, thread: &str, is_like: impl Fn(&[String]) -> bool) -> f64 {
     let of = stacks.iter().filter(|(stack, _)| stack[0] == thread);
     let (mut all, mut like) = (0, 0);
@@ -53,21 +53,21 @@ fn share(stacks: &Stacks, thread: &str, is_like: impl Fn(&[String]) -> bool) -> 
     like as f64 / all as f64
 }
 
-/// The names of a stack, each once where it follows itself.
+/// Returns the names of a stack, with consecutive repeats removed.
 fn squeezed(stack: &[String]) -> Vec<&str> {
     let mut names: Vec<&str> = stack.iter().map(String::as_str).collect();
     names.dedup();
     names
 }
 
-/// What is shown of a thread: its time, that below its handler, that with a marker between two
-/// ends, and how many different stacks there are between handler and leaf.
+/// Checks the stacks of a thread: its time, the time below its handler, the time with a marker
+/// between two ends, and how many different stacks there are between handler and leaf.
 fn check(stacks: &Stacks, thread: &str, handler: &str, recursion: &str, what: &str) {
     let mut rows: BTreeMap<Vec<&str>, u64> = BTreeMap::new();
     for (stack, time) in stacks.iter().filter(|(stack, _)| stack[0] == thread) {
         *rows.entry(squeezed(stack)).or_default() += time;
     }
-    // What is deep and runs needs eight observations; on a busy machine there are few.
+    // A deep running stack needs eight observations; on a busy machine there are few.
     let below = share(stacks, thread, |stack| has(stack, &[handler]));
     assert!(below > 0.5, "{what} {thread}: {below} below {handler}: {rows:#?}");
     let deep = share(stacks, thread, |stack| has(stack, &[FOLDED, NOT_COPIED]));
@@ -99,8 +99,8 @@ fn both_ends_of_deep_native_stacks_are_kept() {
             for name in ["spin", "walk", "wait"] {
                 check(&stacks, name, &format!("handle_{name}"), &format!("down_{name}"), &what);
             }
-            // A recursion of changing depth is one row: its frames below the marker are always the
-            // same number.
+            // A recursion of changing depth is one row: the number of its frames below the marker
+            // is constant.
             let spin =
                 stacks.iter().filter(|(stack, _)| stack[0] == "spin" && has(stack, &[NOT_COPIED]));
             let place = |(stack, _): &(Vec<String>, u64)| {
@@ -108,9 +108,9 @@ fn both_ends_of_deep_native_stacks_are_kept() {
             };
             let depths: BTreeSet<usize> = spin.filter_map(place).collect();
             assert!(depths.len() <= 2, "{what}: {depths:?}");
-            // Each of two callers has the recursion for 3 ms: which of them had it at a sample is
-            // not to be guessed. Of 2^7 chains of eight observations one shows the same caller
-            // throughout, and half of these are wrong.
+            // Each of two callers has the recursion for 3 ms. The caller at a sample must not be
+            // guessed. Of 2^7 chains of eight observations one shows the same caller throughout,
+            // and half of these are wrong.
             let guessed = |stack: &[String]| {
                 has(stack, &[NOT_COPIED]) && has(stack, &["turn_left", "turn_right"])
             };
@@ -136,7 +136,7 @@ fn a_stack_that_was_not_copied_to_its_end_says_why() {
         // Nothing is known of a stack before its eighth observation.
         assert!(ends("touched", DEEPER) > 0.0, "{capture}: {stacks:#?}");
         assert_eq!(ends("touched", MISSING), 0.0, "{capture}: {stacks:#?}");
-        // The first sample finds the pages missing, and has them read. Later ones are whole.
+        // The first sample finds the pages missing, and has them read. Later ones are complete.
         assert!(ends("untouched", MISSING) > 0.0, "{capture}: {stacks:#?}");
         assert_eq!(ends("untouched", DEEPER), 0.0, "{capture}: {stacks:#?}");
         let whole = |stack: &[String]| has(stack, &["start_thread"]) && !has(stack, &[NOT_COPIED]);
@@ -162,7 +162,7 @@ fn both_ends_of_deep_java_stacks_are_kept() {
     }
 }
 
-/// It says of a deep stack the innermost 1,024 frames.
+/// Checks that the innermost 1,024 frames of a deep stack are jstack's.
 fn the_inner_end_is_what_jstack_says(home: &Path, pid: u32, what: &str) {
     let judge = output(Command::new(home.join("bin/jstack")).arg(pid.to_string()));
     let judged = judge

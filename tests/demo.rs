@@ -1,4 +1,4 @@
-//! The built-in workload does what it says: its threads, its functions, its own measurements, its
+//! The built-in workload is as specified: its threads, its functions, its own measurements, its
 //! end.
 
 mod common;
@@ -21,7 +21,7 @@ fn start(workload: &str) -> Running {
     Running::start(Path::new(PROGRAM), &["__workload", workload, &std::process::id().to_string()])
 }
 
-/// What it measured of itself so far.
+/// Returns what it has measured of itself so far.
 fn truth(running: &mut Running) -> Value {
     let stdin = running.child.stdin.as_mut().expect("stdin is piped");
     stdin.write_all(b"truth\n").expect("it listens");
@@ -101,7 +101,7 @@ fn function(truth: &Value, thread: &str, name: &str) -> (u64, f64, f64) {
 #[test]
 fn mixed_burns_half_and_sleeps_half_of_what_its_names_say() {
     let mut running = start("mixed");
-    // method_50ms ends a round: when it was called twice, so were all before it.
+    // method_50ms ends a cycle: when it was called twice, so were all before it.
     let truth = truth_when(&mut running, |t| {
         (1..=3).all(|n| function(t, &format!("mixed-{n}"), "method_50ms").0 >= 2)
     });
@@ -115,8 +115,8 @@ fn mixed_burns_half_and_sleeps_half_of_what_its_names_say() {
             let (calls, cpu, wall) = function(&truth, thread, name);
             assert!(calls >= calls_per_round, "{thread} {name}: {calls}");
             // Lower bounds only, and exact ones: the loop burns until the thread's clock says so,
-            // and sleeps at least as long as it asked for. How much more a loaded machine makes of
-            // it is not asserted.
+            // and sleeps at least for the requested time. How much more it takes on a loaded
+            // machine is not asserted.
             assert!(
                 cpu >= calls as f64 * milliseconds / 2.0,
                 "{thread} {name}: {cpu} ms of CPU in {calls} calls"
@@ -161,7 +161,7 @@ fn what_it_measures_fits_together() {
             .expect("it lives");
         assert_eq!(comm.trim_end(), thread["name"].as_str().expect("a name"));
     }
-    // Those that wait say where, although they never came back from it.
+    // Waiting threads report where, although they never returned from it.
     for (thread, name) in
         [(39, "wait_in_read"), (40, "wait_in_sleep"), (37, "wait_in_epoll"), (38, "wait_in_futex")]
     {
@@ -242,7 +242,7 @@ fn no_files_and_no_network() {
     }
 }
 
-/// Whether the process is gone, waiting for it with patience.
+/// Returns whether the process has exited, after waiting for that.
 fn gone(pid: Pid) -> bool {
     let Ok(pidfd) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { return true };
     let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
@@ -252,7 +252,7 @@ fn gone(pid: Pid) -> bool {
 
 #[test]
 fn it_dies_with_its_parent_however_that_ends() {
-    // A shell that starts it in the background, says its pid and waits.
+    // A shell that starts it in the background, prints its pid and waits.
     let script = format!("'{PROGRAM}' __workload all $$ & echo $!; wait");
     let mut parent =
         Command::new("sh").args(["-c", &script]).stdout(Stdio::piped()).spawn().expect("sh runs");

@@ -83,11 +83,11 @@ fn those_in_java_compile_start_and_end() {
     for class in ["Shop", "Sampling"] {
         let classes = classes.to_string_lossy();
         let mut running = Running::start(Path::new("java"), &["-cp", &classes, class, "1"]);
-        // What it says meanwhile is read, so that it never waits for us.
+        // Reads its output meanwhile, so that it never blocks on the pipe.
         let said: Vec<String> = running.lines.by_ref().map(|line| line.expect("text")).collect();
         assert_eq!(running.child.wait().expect("it ends").code(), Some(0), "{class}: {said:?}");
     }
-    // The script names its arguments where it is called with others.
+    // With unknown arguments the script prints the valid ones.
     let refused = Command::new(demos.join("run")).arg("nothing").output().expect("bash");
     assert_eq!(refused.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&refused.stderr).starts_with("usage: "));

@@ -1,5 +1,5 @@
-//! What `diff` says of two profiles of a program that became slower in one function, against the
-//! program's own clocks; and what `merge` makes of such.
+//! `diff` of two profiles of a program that became slower in one function, against the program's
+//! own clocks; and `merge` of such profiles.
 
 mod common;
 
@@ -17,7 +17,7 @@ fn sampletop(args: &[&str], dir: &Path) -> Output {
         .expect("sampletop starts")
 }
 
-/// Records it into `file`; what it has used in its two functions, ms.
+/// Records it into `file`. Returns what it has used in its two functions, ms.
 fn record(program: &Path, beta_ms: &str, file: &str, dir: &Path) -> [f64; 2] {
     let program = program.to_str().expect("a plain path");
     let output = sampletop(&["record", "-i", "2ms", "-o", file, "--", program, "60", beta_ms], dir);
@@ -66,7 +66,7 @@ fn a_function_that_became_slower_is_found_and_its_size_is_right() {
             ms("low"),
             ms("high")
         );
-        // Wide bounds would prove nothing: half of what beta became slower by is outside of them.
+        // Wide bounds would prove nothing: they exclude half of beta's slowdown.
         assert!(
             reach < 0.5 * (after[1] - before[1]) * 5.0 / 1.96,
             "{name}: {}..{}",
@@ -85,7 +85,7 @@ fn a_function_that_became_slower_is_found_and_its_size_is_right() {
     // Both are of one build.
     assert!(text.lines().any(|line| line.starts_with("Builds       changed-o1")), "{text}");
 
-    // The same profile twice: nothing to tell.
+    // The same profile twice: no difference to report.
     let same =
         sampletop(&["diff", "before.sampletop", "before.sampletop", "-o", "same.txt"], dir.path());
     assert!(same.status.success() && same.stdout.is_empty());

@@ -1,4 +1,4 @@
-//! `sampletop doctor` as a program: what it says here must be what `record` then does.
+//! `sampletop doctor` as a program: its verdicts must match what `record` then does.
 
 mod common;
 
@@ -36,8 +36,8 @@ fn works(answer: &Value, way: &str) -> bool {
         .expect("yes or no")
 }
 
-/// Each way works if the doctor says so, and only then; for root and for nobody, with its own
-/// process and another's.
+/// Each backend works if and only if the doctor says so; for root and for the user nobody, with its
+/// own process and another's.
 #[test]
 fn what_a_doctor_says_is_what_record_does() {
     if !need_root("plays other users") {

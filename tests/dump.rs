@@ -1,4 +1,4 @@
-//! `dump`: every thread that runs has a stack, also where there are more of them than cores.
+//! `dump`: every running thread has a stack, also where there are more of them than cores.
 
 mod common;
 
@@ -16,7 +16,8 @@ fn dump(target: &Running, options: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// Name, state and function names, innermost first, of each thread whose name begins so.
+/// Returns name, state and function names, innermost first, of each thread whose name begins with
+/// `kind`.
 fn threads(dump: &Value, kind: &str) -> Vec<(String, String, Vec<String>)> {
     let text = |value: &Value| value.as_str().expect("text").to_owned();
     let threads = dump["threads"].as_array().expect("threads").iter();
@@ -33,17 +34,17 @@ fn threads(dump: &Value, kind: &str) -> Vec<(String, String, Vec<String>)> {
         .collect()
 }
 
-/// Run time of a thread, ms.
+/// Returns the run time of a thread, ms.
 fn ran(target: &Running, tid: &str) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{}/task/{tid}/schedstat", target.pid()))
         .expect("it lives");
     text.split(' ').next().and_then(|ns| ns.parse::<u64>().ok()).expect("a number") / 1_000_000
 }
 
-/// Of 8 threads on a few cores some run and the others wait for a core; each has its stack, twenty
-/// times. By `perf` a thread has to be hit: one that gets a twentieth of a core within the second
-/// that a dump may take is missed by 50 samples in a row, so with a probability below 1e-20. Where
-/// a machine is so busy that one gets less, nothing is asked of its stack.
+/// Of 8 threads on a few cores some run and the others wait for a core. Each has its stack, twenty
+/// times. By `perf` a thread has to be sampled. One that gets a twentieth of a core within the
+/// second that a dump may take is missed by 50 samples in a row with a probability below 1e-20. If
+/// a busy machine gives it less, its stack is not checked.
 fn busy_threads_have_stacks(way: &str) {
     if !common::need_root("samples all CPUs") {
         return;
@@ -80,8 +81,8 @@ fn busy_threads_have_stacks(way: &str) {
         }
         assert!(dump["took_ms"].as_f64().expect("ms") < 5_000.0, "{dump}");
     }
-    // By `bpf` stacks of those that wait for a core are read as they lie. By `perf` counters may
-    // say so, too.
+    // By `bpf`, stacks of threads that wait for a core are read as they are. By `perf`, counters
+    // may report that too.
     assert!(waited_for_a_core > 0 || way == "perf");
 }
 

@@ -1,5 +1,4 @@
-//! Profiles as files, from what a sampler would have seen: events -> recorder -> snapshot -> every
-//! format.
+//! Profiles as files, from events of a sampler: events -> recorder -> snapshot -> every format.
 //!
 //! The golden files are under tests/snapshots; `INSTA_UPDATE=always cargo test --test export`
 //! writes them anew.
@@ -135,7 +134,7 @@ fn shop() -> Snapshot {
     snapshot(recorder, START + 4 * SECOND)
 }
 
-/// Names everything, ends the session, and says what surrounds it.
+/// Names everything, ends the session, and sets the snapshot's metadata.
 fn snapshot(mut recorder: Recorder, till: Ns) -> Snapshot {
     for raw in recorder.take_unnamed() {
         recorder.set_named(raw, named(raw));
@@ -240,7 +239,7 @@ fn text_is_what_it_was() {
 
 #[test]
 fn json_is_what_it_was() {
-    // The very bytes, but for a line break before every node.
+    // The exact bytes, except for a line break before every node.
     insta::assert_snapshot!(
         "json",
         written(Format::Json, &whole()).replace("{\"parent\"", "\n{\"parent\"")
@@ -262,8 +261,8 @@ fn json_says_what_happened() {
         workers["threads"][0],
         serde_json::json!({"pid": 4321, "tid": 4322, "name": "worker-1", "kind": "plain"})
     );
-    // Three threads for four seconds, one of them on a core. The look that found worker-2 in
-    // another wait takes the 10 ms since the look before.
+    // Three threads for four seconds, one of them on a core. The observation that found worker-2 in
+    // another wait gets the 10 ms since the previous one.
     assert_eq!((&workers["wall_ms"], &workers["cpu_ms"]), (&12_000.0.into(), &4000.0.into()));
     assert_eq!(workers["states_ms"]["run"], 4000.0);
     assert_eq!(workers["states_ms"]["io"], 5990.0);
@@ -287,7 +286,7 @@ fn json_says_what_happened() {
         .find(|n| n["kind"] == "marker")
         .expect("a cut stack");
     assert_eq!(marker["wall_ms"], 4000.0);
-    // Idle time is there, whatever the settings.
+    // Idle time is there, independent of the settings.
     assert_eq!(group(&profile, "shop")["states_ms"]["poll"], 4000.0);
 }
 
@@ -308,7 +307,7 @@ fn filters_and_grouping_are_those_of_the_settings() {
     let groups = profile["groups"].as_array().expect("groups");
     assert_eq!(groups.len(), 1, "{profile}");
     assert_eq!(groups[0]["wall_ms"], 3000.0);
-    // What is hidden is told: with it, the groups hold the four threads' four seconds.
+    // Hidden time is reported: with it, the groups hold the four threads' four seconds.
     assert_eq!(profile["settings"]["hidden_ms"]["focus"], 13_000.0);
 }
 

@@ -1,6 +1,6 @@
-//! Stacks of Go programs, as their own runtime prints them: blocked in system calls and in C,
-//! called back from C, and running; static, moved about by the loader, stripped, with C. And names
-//! of stripped programs, as nm has those of their twins with symbols. `SAMPLETOP_TEST_GO` names
+//! Stacks of Go programs, against those that their own runtime prints: blocked in system calls and
+//! in C, called back from C, and running; static, relocated by the loader, stripped, with C. Also
+//! names of stripped programs, against nm on their twins with symbols. `SAMPLETOP_TEST_GO` names
 //! another `go` than the one on the path.
 
 mod common;
@@ -13,12 +13,12 @@ use std::process::Command;
 use common::Running;
 use sampletop::symbols::{Spot, name_image};
 
-/// What a stack may end in, outermost: of a goroutine, or of a thread.
+/// Permitted outermost frames: of a goroutine, or of a thread.
 const OUTERMOST: [&str; 5] =
     ["runtime.goexit", "runtime.mstart", "runtime.mcall", "runtime.morestack", "runtime.rt0_go"];
 
-/// Functions that Go inlines here: a stripped program's names do not tell them apart from what they
-/// are inlined into.
+/// Functions that Go inlines here: a stripped program's names do not distinguish them from the
+/// function around them.
 const INLINED: [&str; 2] = ["main.main.func1", "main.goCallback"];
 
 /// Builds go_stacks.go, with C or without.
@@ -90,7 +90,7 @@ fn check_blocked(variant: &str, cgo: bool, flags: &[&str]) {
     for stack in &stacks {
         let last = stack.last().expect("frames");
         assert!(OUTERMOST.contains(&last.as_str()), "{variant}: {stack:#?}");
-        // C without symbols has none.
+        // C without symbols has no names.
         let named = |name: &String| !name.contains("!fn_") && !name.contains("!0x");
         assert!(cgo || stack.iter().all(named), "{variant}: {stack:#?}");
     }
@@ -104,7 +104,7 @@ fn check_blocked(variant: &str, cgo: bool, flags: &[&str]) {
     let kinds = if cgo { 7 } else { 5 };
     assert_eq!(theirs.len(), kinds + 1, "{variant}: each goroutine, and the main one: {theirs:#?}");
     assert_eq!(ours, theirs, "{variant}");
-    // Each of these is among them, called by C or calling it.
+    // Each of these is among them: called by C, or calling it.
     if cgo {
         let has = |names: &[&str]| {
             stacks.iter().any(|s| {

@@ -15,7 +15,7 @@ use serde_json::Value;
 /// A frame: method, and what stands in parentheses behind it in Java's own words.
 type Frame = (String, String);
 
-/// What jstack says: by thread id its name and frames, innermost first.
+/// Returns jstack's output: by thread id its name and frames, innermost first.
 fn jstack(jdk: &Jdk, target: &Jvm) -> BTreeMap<u64, (String, Vec<Frame>)> {
     static THREAD: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r#"^"(.*)" .*\bnid=(0x[0-9a-f]+|\d+)"#).expect("a pattern"));
@@ -24,7 +24,7 @@ fn jstack(jdk: &Jdk, target: &Jvm) -> BTreeMap<u64, (String, Vec<Frame>)> {
     let mut threads: BTreeMap<u64, (String, Vec<Frame>)> = BTreeMap::new();
     let mut current = None;
     let utf8 = ["-J-Dfile.encoding=UTF-8", "-J-Dstdout.encoding=UTF-8"];
-    // Behind a lock that the compiler took out it forgets to end the line.
+    // jstack omits the line end after a lock that the compiler eliminated.
     let text = output(&mut jdk.on("jstack", &utf8, target)).replace(")\tat ", ")\n\tat ");
     for line in text.lines() {
         if let Some(found) = THREAD.captures(line) {
@@ -37,7 +37,7 @@ fn jstack(jdk: &Jdk, target: &Jvm) -> BTreeMap<u64, (String, Vec<Frame>)> {
         } else if let Some(found) = FRAME.captures(line)
             && let Some((_, frames)) = current.and_then(|id| threads.get_mut(&id))
         {
-            // Modules stand before classes and files; what differs from run to run we leave out.
+            // Modules precede classes and files. Removes what differs from run to run.
             let place = found[2].rsplit('/').next().unwrap_or_default().to_string();
             frames.push((normal(&found[1]), place));
         }
@@ -46,7 +46,7 @@ fn jstack(jdk: &Jdk, target: &Jvm) -> BTreeMap<u64, (String, Vec<Frame>)> {
     threads.into_iter().filter_map(|(id, thread)| Some((*ours.get(&id)?, thread))).collect()
 }
 
-/// Without the numbers that generated classes have.
+/// Removes the numbers of generated classes.
 fn normal(method: &str) -> String {
     static ADDRESS: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"/(0x[0-9a-f]+|\d+)\.").expect("a pattern"));
@@ -119,19 +119,19 @@ fn dump(targets: &[&Jvm], options: &[&str]) -> Vec<Thread> {
 /// Threads of Blocked.java.
 const THREADS: usize = 45;
 
-/// Blocked.java, when all of its threads are where they stay.
+/// Starts Blocked.java, and returns when all of its threads are in their final waits.
 fn blocked(jdk: &Jdk, options: &[&str], seed: &str) -> Jvm {
     let classes = jdk.compile("Blocked.java");
     let target = jdk.start(&classes, options, &["Blocked", seed, &THREADS.to_string()]);
-    // The virtual machine says that a thread waits a moment before it does.
+    // The virtual machine reports a thread as waiting a moment before it waits.
     let waits =
         |(state, name): &(char, String)| *state == 'S' || !name.starts_with("a thread with");
     wait_until("all wait", || states(target.pid()).iter().all(waits));
     target
 }
 
-/// Compares every blocked thread's Java frames and name with jstack's. Returns the tiers that were
-/// met.
+/// Compares every blocked thread's Java frames and name with jstack's. Returns the tiers that
+/// occurred.
 fn check(jdk: &Jdk, options: &[&str], seed: &str, capture: &[&str]) -> BTreeSet<String> {
     let what = format!("{} {options:?} seed {seed} {capture:?}", jdk.name());
     let target = blocked(jdk, options, seed);
@@ -154,13 +154,13 @@ fn compare(
         let told = theirs.get(&thread.tid);
         let (name, frames) =
             told.unwrap_or_else(|| panic!("{what}: jstack has no {} {}", thread.tid, thread.name));
-        // ZGC moves objects while the program runs, and references are put right when the program
-        // follows them (jstack does): until then what they lead to is gone, and there is the
-        // kernel's name.
+        // ZGC moves objects while the program runs. References are corrected when the program
+        // follows them (jstack does). Until then their targets are gone, and the kernel's name is
+        // shown.
         let zgc = options.contains(&"-XX:+UseZGC")
             && name.as_bytes().get(..15) == Some(thread.name.as_bytes());
-        // jstack does not know characters beyond 16 bits, and that of JDK 11 tears others apart
-        // where its buffer ends.
+        // jstack does not support characters beyond 16 bits, and that of JDK 11 splits others at
+        // the end of its buffer.
         let ascii = |name: &str| name.chars().filter(char::is_ascii).collect::<String>();
         let torn = name.contains('\u{fffd}') && ascii(name) == ascii(&thread.name);
         let ours = if zgc || torn { name } else { &thread.name };
@@ -178,7 +178,7 @@ fn compare(
                 .filter(|(kind, ..)| kind == "java")
                 .filter_map(|(.., tier)| tier.clone()),
         );
-        // The kind of waiting is the ninth of the number.
+        // The number modulo nine is the kind of waiting.
         let number: usize = name
             .split_ascii_whitespace()
             .nth(6)
@@ -255,8 +255,8 @@ fn blocked_stacks_are_what_jstack_says() {
     }
 }
 
-/// The library of the virtual machine is mapped by a path that is another file here, or none; in a
-/// container threads have other numbers, too.
+/// The library of the virtual machine is mapped by a path that is another file here, or none. In a
+/// container threads also have other numbers.
 #[test]
 fn in_chroots_and_containers_they_are_the_same() {
     if !can_test() {
@@ -276,7 +276,7 @@ fn in_chroots_and_containers_they_are_the_same() {
     }
 }
 
-/// The oldest and the newest that are here, at the same time: each has tables of its own.
+/// The oldest and the newest JDK here, at the same time: each has tables of its own.
 #[test]
 fn virtual_machines_of_two_versions_have_their_own_names() {
     if !can_test() {
@@ -292,7 +292,7 @@ fn virtual_machines_of_two_versions_have_their_own_names() {
     }
 }
 
-/// Without registers but the stack pointer, as files of /proc give them.
+/// Only the stack pointer is known of the registers, as from files of /proc.
 #[test]
 fn without_bpf_they_are_the_same() {
     if !can_test() {
@@ -321,21 +321,21 @@ const CALLS: &[(&str, &str)] = &[
 /// Between samples of busy threads.
 const INTERVAL_US: f64 = 2_000.0;
 
-/// What stacks of busy threads say.
+/// Contents of stacks of busy threads.
 #[derive(Default)]
 struct Told {
-    /// CPU time of stacks that end where they should, and of others, us.
+    /// CPU time of stacks that end at the right frame, and of others, us.
     whole: u64,
     broken: u64,
-    /// What the others look like: their outermost frames.
+    /// The others, by their outermost frames.
     ends: BTreeMap<String, u64>,
-    /// Calls that the source does not have.
+    /// Calls that are not in the source.
     wrong: BTreeSet<(String, String)>,
     methods: BTreeSet<String>,
 }
 
 impl Told {
-    /// From the format `folded`, which is flat: these stacks may be deep.
+    /// Reads the format `folded`, which is flat: these stacks may be deep.
     fn read(report: &str) -> Told {
         let mut told = Told::default();
         for line in report.lines().filter(|line| line.starts_with("busy thread")) {
@@ -406,8 +406,8 @@ fn busy_threads_are_walked_to_their_end() {
                 told.whole, told.broken
             );
             assert!(told.whole > 1_000_000, "{what}: {} us", told.whole);
-            // One of a thousand, and five standard deviations of the few samples that these are
-            // (and three, for their skew).
+            // One in a thousand, and five standard deviations of these few samples (and three, for
+            // their skew).
             let expected = (told.whole + told.broken) as f64 / INTERVAL_US * 0.001;
             let broken = told.broken as f64 / INTERVAL_US;
             assert!(

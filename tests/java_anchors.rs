@@ -1,5 +1,5 @@
-//! Java threads that wait in native code without unwind information: their stacks go on at the Java
-//! code that called it, and say that frames are missing between.
+//! Java threads that wait in native code without unwind information: their stacks continue at the
+//! Java code that called it, with a marker for the missing frames.
 
 mod common;
 

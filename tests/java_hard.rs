@@ -1,5 +1,5 @@
-//! Java where it is hard: virtual machines that nobody knows, code that comes and goes, stacks that
-//! cannot be followed.
+//! Difficult Java: unknown virtual machines, code that comes and goes, stacks that cannot be
+//! walked.
 
 mod common;
 
@@ -19,7 +19,7 @@ fn sampletop(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// A report says which field is missing, and so does a dump.
+/// A report names the missing field, and so does a dump.
 #[test]
 fn a_virtual_machine_that_nobody_knows_is_named() {
     if !need_root("reads another process by every way of capture") {
@@ -44,7 +44,7 @@ fn a_virtual_machine_that_nobody_knows_is_named() {
     }
 }
 
-/// Who calls whom in Hard.java; numbers of generations are left out.
+/// The calls in Hard.java, without numbers of generations.
 const CALLS: &[(&str, &str)] = &[
     ("Hard.classes", "Gen.step"),
     ("Gen.step", "Gen.run"),
@@ -84,7 +84,7 @@ fn method(frame: &str) -> Option<(String, BTreeSet<&str>)> {
     })
 }
 
-/// What stacks of the threads said, us.
+/// Contents of the threads' stacks, us.
 #[derive(Default)]
 struct Told {
     all: u64,
@@ -213,7 +213,7 @@ fn code_that_comes_and_goes_is_told_apart() {
     }
 }
 
-/// C1's code goes to a handler by a return address that no call has pushed.
+/// C1's code jumps to a handler by a return address that no call has pushed.
 #[test]
 fn exceptions_on_their_way_are_in_whole_stacks() {
     if !can_test() {
@@ -269,8 +269,8 @@ fn exceptions_on_their_way_are_in_whole_stacks() {
             }
         }
         // Samples are 2 ms, some 1,500 of each thread that has a core. Measured are none in 10,000
-        // that break; without handlers 1.3 to 2.1 %, of which fewer than 0.5 % are met once in
-        // 10,000 runs.
+        // that break. Without handlers 1.3 to 2.1 % break; fewer than 0.5 % occur once in 10,000
+        // runs.
         let sum: u64 = broken.values().sum();
         assert!(all > 1_000_000 && handled > all / 50, "{}: {handled} of {all} us", home.display());
         assert!(sum <= all / 200, "{}: {sum} of {all} us: {broken:#?}", home.display());

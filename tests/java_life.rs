@@ -1,5 +1,5 @@
-//! Virtual machines at any moment of their lives: who their threads are, while they start, after an
-//! exec, in a container; and that they do not notice being looked at.
+//! Virtual machines at any moment of their lives: the names and kinds of their threads, while they
+//! start, after an exec, in a container; and that profiling does not disturb them.
 
 mod common;
 
@@ -32,8 +32,8 @@ fn dump(pid: u32) -> BTreeMap<u64, (String, String)> {
     report["threads"].as_array().expect("threads").iter().map(thread).collect()
 }
 
-/// What jstack says: by id, the name, and whether it is a daemon; of the virtual machine's own
-/// threads `None`.
+/// Returns jstack's output: by id the name, and whether it is a daemon; `None` for the virtual
+/// machine's own threads.
 fn jstack(home: &Path, pid: u32) -> BTreeMap<u64, (String, Option<bool>)> {
     static THREAD: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(r#"^"(.*?)" (#\d+ )?(.*)\bnid=(0x[0-9a-f]+|\d+)"#).expect("a pattern")
@@ -66,13 +66,13 @@ fn threads_are_of_the_kind_that_jstack_says() {
             let mut seen: BTreeMap<&str, u32> = BTreeMap::new();
             for (tid, (name, kind)) in &ours {
                 let Some((called, daemon)) = theirs.get(tid) else {
-                    // The one that started it; jstack's own helper may have ended.
+                    // The thread that started it; jstack's own helper may have exited.
                     if *tid == u64::from(target.pid()) {
                         assert_eq!((name.as_str(), kind.as_str()), ("java", "internal"), "{what}");
                     }
                     continue;
                 };
-                // Those without a Java object have the kernel's 15 letters.
+                // Threads without a Java object have the kernel's 15 letters.
                 let same = if daemon.is_some() {
                     name == called
                 } else {
@@ -125,8 +125,8 @@ fn a_thread_has_the_name_of_the_time() {
     let told = groups(&sampletop(&[
         "record", "-p", &pid, "-d", "4s", "--format", "json", "--group", "name",
     ]));
-    // Half a second each. Where reading names takes long the kernel's stand for some of them, which
-    // are no other's.
+    // Half a second each. While a name cannot be read yet, the kernel's name stands for it, which
+    // belongs to no other thread.
     for name in ["first of the requests", "second of the requests"] {
         let [whole, short] = [name, &name[..15]].map(|name| told.get(name).copied().unwrap_or(0.0));
         assert!(whole > 0.0 && (1_450.0..=2_550.0).contains(&(whole + short)), "{name}: {told:?}");
@@ -139,7 +139,7 @@ fn it_does_not_notice_and_jstack_works_meanwhile() {
         return;
     }
     for (home, capture) in JDKS.iter().zip(["bpf", "perf"].iter().cycle()) {
-        // Threads that wait would not be stopped by anybody.
+        // A waiting thread would not be stopped by any backend.
         let target = start(home, &compile(home, "Life.java"), &[], &["Life", "busy"]);
         let pid = target.pid();
         let (over, traced) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -190,8 +190,8 @@ fn it_does_not_notice_and_jstack_works_meanwhile() {
     }
 }
 
-/// Microseconds of stacks with this method in them, and whether all of them show it under its
-/// callers in order.
+/// Returns microseconds of stacks with this method in them, and checks that all of them show it
+/// under its callers in order.
 fn worked(report: &str, what: &str) -> u64 {
     let mut sum = 0;
     for line in report.lines().filter(|line| line.contains(";Life.burn")) {
@@ -221,7 +221,7 @@ fn it_can_be_looked_at_from_its_first_moment() {
             "--capture",
             "bpf",
         ];
-        // As soon as it is there, and later.
+        // Right after its start, and later.
         for delay in [0, 20, 60, 150] {
             let mut command = Command::new(java);
             let mut child = command
@@ -238,7 +238,7 @@ fn it_can_be_looked_at_from_its_first_moment() {
             // It reads until it can, at most 10 ms after that.
             assert!(worked > 700_000, "{what}: {worked} us");
         }
-        // From before it is there at all: another program becomes it.
+        // From before it exists: another program becomes it by exec.
         let line = format!("exec {java} -cp {classes} Life work 1000");
         let file = tempfile::NamedTempFile::new().expect("a file");
         let command = ["record", "-o", file.path().to_str().expect("text")];
@@ -248,7 +248,7 @@ fn it_can_be_looked_at_from_its_first_moment() {
     }
 }
 
-/// With another numbering of threads, and the virtual machine at a place that is not here.
+/// In a pid namespace of its own, with the virtual machine at a path that does not exist here.
 #[test]
 fn names_are_found_in_containers() {
     if !can_test() {

@@ -1,5 +1,4 @@
-//! Compiled Java methods that take the place of others: a sample is named by the method of its
-//! instant.
+//! Compiled Java methods that replace others: a sample is named by the method of its instant.
 
 mod common;
 
@@ -28,7 +27,7 @@ const BITS: usize = 10;
 #[derive(Default, Debug)]
 struct Told {
     right: u64,
-    /// Under another method than the one that the callers spell.
+    /// Under another method than the one that the callers' names spell.
     wrong: u64,
     replaced: u64,
     example: String,
@@ -106,7 +105,7 @@ fn no_method_has_the_time_of_the_one_that_was_in_its_place() {
     for home in JDKS.iter().filter(|home| has_hidden_classes(home)) {
         for capture in ["bpf", "perf"] {
             let told = record(home, capture);
-            // Each method burns for some 30 ms: the first sample of each is in doubt.
+            // Each method burns for some 30 ms: the first sample of each is uncertain.
             assert!(
                 told.right > 100_000 && told.replaced > 0,
                 "{} {capture}: {told:?}",

@@ -1,5 +1,5 @@
-//! Time of known shares: what sampletop says of a Java program against what the program measures of
-//! itself, and against the virtual machine's own sampler (Flight Recorder).
+//! Known shares of time: sampletop's figures for a Java program against the program's own
+//! measurements, and against the virtual machine's own sampler (Flight Recorder).
 
 mod common;
 
@@ -14,11 +14,11 @@ use serde_json::Value;
 
 const METHODS: [&str; 3] = ["red", "green", "blue"];
 
-/// Standard deviations that are allowed: six comparisons for each of two JDKs err together once in
-/// two million runs.
+/// Permitted standard deviations: six comparisons for each of two JDKs together fail once in two
+/// million runs.
 const Z: f64 = 5.5;
 
-/// What the thread has spent in each method so far, ns by its own clock.
+/// Returns what the thread has spent in each method so far, ns by its own clock.
 fn spent(target: &mut Running) -> [f64; 3] {
     target.child.stdin.as_mut().expect("piped").write_all(b"\n").expect("it listens");
     let line = target.lines.next().expect("a line").expect("text");
@@ -32,12 +32,12 @@ fn shares(parts: [f64; 3]) -> [f64; 3] {
     parts.map(|part| part / parts.iter().sum::<f64>())
 }
 
-/// Standard deviation of a share that is found by so many independent looks.
+/// Returns the standard deviation of a share that this number of independent samples yields.
 fn deviation(share: f64, looks: f64) -> f64 {
     (share * (1.0 - share) / looks).sqrt()
 }
 
-/// What a sampler says of the methods: how often it found the thread in each, and which part of
+/// A sampler's figures for the methods: how often it found the thread in each, and which part of
 /// that at its loop.
 struct Told {
     looks: f64,
@@ -46,7 +46,7 @@ struct Told {
 }
 
 impl Told {
-    /// `found`: looks by method and line.
+    /// `found`: samples by method and line.
     fn new(found: &BTreeMap<(String, u64), f64>) -> Told {
         let looks = found.values().sum();
         let all = METHODS.map(|method| {
@@ -73,7 +73,7 @@ impl Told {
             match node["frame"].as_str().and_then(|frame| frame.strip_prefix("Shares.")) {
                 Some(method) if METHODS.contains(&method) => {
                     let line = node["line"].as_u64().unwrap_or(0);
-                    // Not the time: what stands behind one look differs.
+                    // Not the time: one sample stands for varying time.
                     *found.entry((method.to_string(), line)).or_default() +=
                         node["cpu_hits"].as_f64().expect("a number");
                 }
@@ -83,7 +83,7 @@ impl Told {
         Told::new(&found)
     }
 
-    /// What the virtual machine's own sampler saw of the thread.
+    /// Reads what the virtual machine's own sampler recorded of the thread.
     fn flight_recorder(home: &Path, file: &Path) -> Told {
         let mut jfr = Command::new(home.join("bin/jfr"));
         let text = output(jfr.args(["print", "--events", "jdk.ExecutionSample"]).arg(file));
@@ -128,7 +128,7 @@ fn methods_and_lines_get_their_shares() {
     let folder = tempfile::tempdir().expect("a folder");
     for home in JDKS.iter() {
         let classes = compile(home, "Shares.java");
-        // In the background code would be compiled again while it is measured.
+        // Background compilation would compile code again during the measurement.
         let mut target = start(home, &classes, &["-Xbatch"], &["Shares"]);
         let pid = target.pid().to_string();
         let jcmd =
@@ -165,9 +165,9 @@ fn methods_and_lines_get_their_shares() {
         let far = |told: &Told, at: usize| {
             (told.shares[at] - truth[at]).abs() > Z * deviation(truth[at], told.looks)
         };
-        // Flight Recorder leaves out the looks that it cannot walk, some methods' more often than
-        // others': once, beside other load, it had 0.14, 0.09 and 0.77 where the thread's clock
-        // said 0.21, 0.15 and 0.64. Then it is no judge.
+        // Flight Recorder drops the samples that it cannot walk, some methods' more often than
+        // others'. Once, beside other load, it had 0.14, 0.09 and 0.77 where the thread's clock had
+        // 0.21, 0.15 and 0.64. Then it is no reference.
         let is_judge = (0..METHODS.len()).all(|at| !far(&peers, at));
         if !is_judge {
             println!("Flight Recorder contradicts the thread's own clock and is not compared with");

@@ -1,5 +1,5 @@
-//! What threads of a virtual machine do, in words: waiting for work, for a lock, asleep, stopped at
-//! a safepoint; and what rows are made of by class, package and module.
+//! States of a virtual machine's threads: waiting for work, for a lock, asleep, stopped at a
+//! safepoint; and rows by class, package and module.
 
 mod common;
 
@@ -55,8 +55,8 @@ fn who_waits_for_work_sleeps_or_waits_for_a_lock_is_told_apart() {
     }
 }
 
-/// Distributions may strip the virtual machine. Who wants a monitor is told all the same, and
-/// nobody else.
+/// Distributions may strip the virtual machine. Threads that wait for a monitor are reported all
+/// the same, and no others.
 #[test]
 fn without_symbols_locks_are_told_apart_too() {
     if !can_test() {
@@ -117,7 +117,7 @@ impl Drop for Stripped {
     }
 }
 
-/// What a second of it shows.
+/// Records one second.
 fn at_rest(pid: u32, what: &str, more: &[&str]) -> Value {
     let profile = profile(pid, &[&["--group", "name"], more].concat());
     let mut met = 0;
@@ -130,7 +130,7 @@ fn at_rest(pid: u32, what: &str, more: &[&str]) -> Value {
             _ => continue,
         };
         met += 1;
-        // On a busy machine it may want a core; it does nothing else.
+        // On a busy machine it may wait for a core; it does nothing else.
         for state in ["lock", "wait", "sleep", "io", "poll"] {
             assert_eq!(spent(state) > 0.0, state == expected, "{what} {}: {group}", name(group));
         }
@@ -144,8 +144,8 @@ fn at_rest(pid: u32, what: &str, more: &[&str]) -> Value {
     profile
 }
 
-/// What the virtual machine's own threads and resting pools wait for is hidden: of what is left
-/// nobody waits.
+/// The waits of the virtual machine's own threads and idle pools are hidden: none of the remaining
+/// threads waits.
 fn who_waits_for_work_is_hidden(pid: u32, what: &str) {
     let own = "^(VM |GC Thread#|G1 |C[12] CompilerThread|Service Thread|Sweeper thread|Monitor Deflation)";
     let rest = [
@@ -171,8 +171,7 @@ fn threads_that_are_stopped_say_so_and_wait_for_no_lock() {
         let classes = compile(home, "States.java");
         let jvm = start(home, &classes, &["-XX:+UseSerialGC"], &["States", "collect"]);
         let profile = profile(jvm.child.id(), &["--group", "name"]);
-        // While objects are moved a name may not be readable at first: then a thread has two
-        // groups.
+        // While objects are moved a name may be unreadable at first: then a thread has two groups.
         let mut stopped = BTreeSet::new();
         for group in
             list(&profile["groups"]).iter().filter(|group| name(group).starts_with("stopped-"))
@@ -266,7 +265,7 @@ fn one_monitor_is_one_row_and_who_waits_for_the_end_of_others_is_idle() {
                 .map(|below| below.rsplit_once(' ').expect("a time").0)
                 .collect();
             assert_eq!(below, BTreeSet::from(["monitor enter"]), "{what}: {stacks}");
-            // `dump` shows how each came there.
+            // `dump` shows how each got there.
             let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
             let dump = output(command.args(["dump", "-p", &pid.to_string(), "--each"]));
             assert!(

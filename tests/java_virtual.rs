@@ -1,6 +1,5 @@
-//! Virtual threads: stacks go by the names of those who are mounted, never by another's. The
-//! program's methods are named like the threads that call them, so each stack itself says which
-//! name is right.
+//! Virtual threads: stacks are named by the mounted thread, never by another. The program's methods
+//! are named like the threads that call them, so each stack itself shows which name is right.
 
 mod common;
 
@@ -15,8 +14,8 @@ use serde_json::Value;
 /// The kinds of threads, by the first letters of their names, and those without a name.
 const KINDS: [&str; 9] = ["a", "b", "c", "d", "e", "f", "g", "h", "nameless"];
 const HOLDER: &str = "holds its carrier";
-/// Standard deviations that are allowed: nine comparisons for each of two JDKs err together once in
-/// 1.4 million runs.
+/// Permitted standard deviations: nine comparisons for each of two JDKs together fail once in 1.4
+/// million runs.
 const Z: f64 = 5.5;
 
 /// 17, 25, ...; 1 for JDK 8.
@@ -31,7 +30,7 @@ fn version(jdk: &Jdk) -> u32 {
         .expect("a number")
 }
 
-/// How much each kind has done so far.
+/// Returns how much each kind has done so far.
 fn done(target: &mut Running) -> Vec<f64> {
     target.child.stdin.as_mut().expect("piped").write_all(b"\n").expect("it listens");
     let line = target.lines.next().expect("a line").expect("text");
@@ -77,7 +76,7 @@ impl Told {
             let prefix = if method == "held" { HOLDER.into() } else { format!("{method}-") };
             if group.starts_with(&prefix) {
                 own += hits;
-            // JDK 26 leaves out the middle of what it tells the kernel.
+            // JDK 26 shortens the middle of the name that it gives the kernel.
             } else if group.starts_with("ForkJoi") {
                 carriers += hits;
             } else {
@@ -95,20 +94,20 @@ impl Told {
     }
 }
 
-/// Starts the program, and looks at it until it has used so much CPU time.
+/// Starts the program, and records it until it has used `ms` of CPU time.
 fn record(jdk: &Jdk, options: &[&str], more: &[&str], ms: u64) -> (Told, Vec<f64>, String) {
     let classes = jdk.compile("Virtual.java");
     let scheduler = "-Djdk.virtualThreadScheduler.parallelism=3";
     let exports = "--add-exports=java.base/jdk.internal.vm=ALL-UNNAMED";
-    // In the background code would be compiled again while it is measured. Of methods that are
-    // inlined side by side an interrupted instruction may count as the next one's.
+    // Background compilation would compile code again during the measurement. If methods are
+    // inlined side by side, an interrupted instruction may count as the next method's.
     let apart = ["-Xbatch", "-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,Virtual::*"];
     let options = [&apart[..], &[scheduler, exports], options].concat();
     let mut target = jdk.start(&classes, &options, &["Virtual"]);
     let pid = target.pid().to_string();
     let before = done(&mut target.running);
     let mut record = Command::new(env!("CARGO_BIN_EXE_sampletop"));
-    // A reader of json goes only so deep: nothing that the program's methods call.
+    // A JSON reader limits the depth: hides callees of the program's methods.
     const DEEP: &str = r"^(Virtual\.descend|java\.util\..*)$";
     record
         .args([
@@ -157,7 +156,7 @@ fn who_is_mounted_goes_by_its_own_name() {
         let (own, carriers, wrong) = told.by_name();
         assert_eq!(wrong, Vec::<String>::new(), "{what}");
         assert!(own > carriers, "{what}");
-        // One that waits is asked about while it waits.
+        // A waiting thread is observed while it waits.
         let (held, all) = told.of("held", HOLDER);
         assert!(held > all / 2.0, "{what}");
         let looks: f64 = KINDS.iter().map(|kind| told.cpu.get(*kind).copied().unwrap_or(0.0)).sum();
@@ -176,7 +175,7 @@ fn who_is_mounted_goes_by_its_own_name() {
     }
 }
 
-/// Where objects are moved at any time, and by the other ways of capture.
+/// With objects that move at any time, and by the other backends.
 #[test]
 fn it_never_goes_by_anothers() {
     if !can_test() {

@@ -1,4 +1,4 @@
-//! Frames of the kernel: of a program whose threads are at known places of it.
+//! Frames of the kernel, of a program whose threads are at known places in it.
 
 mod common;
 
@@ -18,7 +18,7 @@ fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// Of 2 s of its CPU time.
+/// Records 2 s of its CPU time.
 fn record(pid: u32, more: &[&str]) -> Value {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
     command.args(["record", "-p", &pid.to_string(), "--format", "json"]).args(more);
@@ -68,7 +68,7 @@ fn group<'a>(profile: &'a Value, name: &str) -> &'a Value {
         .expect("the group")
 }
 
-/// For how long the program was looked at, ms: its threads are there all the time, one in each
+/// Returns how long the program was observed, ms: its threads exist all the time, one in each
 /// group.
 fn life(profile: &Value) -> f64 {
     let groups = profile["groups"].as_array().expect("groups").iter();
@@ -197,7 +197,7 @@ fn without_the_kernel_its_time_is_the_callers() {
             && user_with.last().is_some_and(|name| name.contains("read"))
     );
     assert!(share_with > 0.8 && share_without > 0.8, "{share_with} {share_without}");
-    // The thread is there all the time, whoever shares the machine with it.
+    // The thread exists all the time, whatever else the machine runs.
     for (group, life) in [with, without].into_iter().zip(lives) {
         let (wall, cpu) = (number(&group["wall_ms"]), number(&group["cpu_ms"]));
         let of_roots = |field: &str| {
@@ -270,7 +270,7 @@ fn an_uninterruptible_thread_shows_where_in_the_kernel_it_is() {
     assert_eq!(kernel.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>(), judged);
     assert!(user.first().is_some_and(|(name, _)| name.contains("vfork")), "{user:?}");
     assert!(user.iter().all(|(_, kind)| kind != "kernel"));
-    // Held: told in every round, read once, and the same.
+    // Held: reported at every tick, read once, and the same.
     let pid = pid.to_string();
     let profile = json(&sampletop(&[
         "record",

@@ -1,10 +1,8 @@
-//! The licences of everything that is linked: each is one that a binary package may be given away
-//! under.
+//! The licences of everything that is linked: each permits distribution in a binary package.
 
 use std::process::Command;
 
-/// Licences that ask for no more than their text, or (CDDL) for their own files to stay as they
-/// are.
+/// Licences that require no more than their text, or (CDDL) that their own files stay under them.
 const ALLOWED: [&str; 12] = [
     "0BSD",
     "Apache-2.0",
@@ -20,7 +18,7 @@ const ALLOWED: [&str; 12] = [
     "Zlib",
 ];
 
-/// Whether one alternative of an SPDX expression is allowed. Parentheses stand only around
+/// Returns whether one alternative of an SPDX expression is allowed. Parentheses stand only around
 /// alternatives of a sum.
 fn is_allowed(expression: &str) -> bool {
     let sum = |parts: &str| parts.split(" AND ").all(|part| ALLOWED.contains(&part.trim()));

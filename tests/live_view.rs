@@ -1,4 +1,4 @@
-//! The live view as a user has it: the real program on a pseudo terminal, watching the built-in
+//! The live view as a user runs it: the real program on a pseudo terminal, profiling the built-in
 //! workload.
 
 mod common;
@@ -97,8 +97,8 @@ fn a_signal_gives_the_terminal_back() {
     }
 }
 
-/// The first one, too: the standard library's handler takes SIGSEGV and SIGBUS for faults that will
-/// happen again.
+/// The first signal ends it, too: the standard library's handler treats SIGSEGV and SIGBUS as
+/// faults that will recur.
 #[test]
 fn a_fatal_signal_from_outside_ends_it_and_gives_the_terminal_back() {
     use rustix::process::Signal;
@@ -132,7 +132,7 @@ fn quitting_a_recording_by_its_key_ends_it() {
     assert_eq!(session.wait_status().signal(), Some("Quit"));
 }
 
-/// What a shell does when a job is stopped from outside: its own modes, its own text, and later
+/// Acts as a shell does when a job is stopped from outside: its own modes, its own text, and later
 /// `fg`.
 #[test]
 fn a_stop_from_outside_and_going_on_gives_the_whole_screen_again() {

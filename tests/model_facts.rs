@@ -1,5 +1,5 @@
 //! From events to facts: hand-computed examples of every sentence of "Weighing", then properties
-//! over a small simulated machine whose truth is known.
+//! over a small simulated machine with known truth.
 
 mod facts {
     pub mod cpu;

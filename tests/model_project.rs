@@ -1,4 +1,4 @@
-//! From what a sampler sends to what is shown: recorder, history and projection together.
+//! From the sampler's events to the view: recorder, history and projection together.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const EPOLL_WAIT: i32 = 232;
 const FUTEX: i32 = 202;
 const READ: i32 = 0;
 
-/// What frames are called; the number is the frame's offset.
+/// Names of frames; the index is the frame's offset.
 const FUNCTIONS: &[&str] = &[
     "start",
     "main",
@@ -54,7 +54,7 @@ fn thread(tid: u32) -> ThreadKey {
     ThreadKey { pid: 9, tid, start: 1 }
 }
 
-/// A session: a recorder, the clock, and what each thread has run.
+/// A session: a recorder, the clock, and the run time of each thread.
 struct Run {
     recorder: Recorder,
     session: Arc<Session>,
@@ -83,7 +83,7 @@ impl Run {
         }
     }
 
-    /// Frames that wait for a name get it.
+    /// Names the frames that wait for a name.
     fn name_frames(&mut self) {
         for raw in self.recorder.take_unnamed() {
             if let FrameCode::Code { offset, .. } = raw.decode() {
@@ -139,7 +139,7 @@ fn blocked(number: i32) -> Seen {
     Seen::Blocked(Syscall { number, args: [0; 6] })
 }
 
-/// One tick of a random session: so many ms later, one thread moved.
+/// One tick of a random session: this many ms later, one thread moved.
 #[derive(Clone, Debug)]
 struct Step {
     after_ms: u64,
@@ -147,7 +147,7 @@ struct Step {
     renamed: bool,
     seen: usize,
     stack: Vec<usize>,
-    /// Part of the time since the last tick that it ran, percent.
+    /// Share of the time since the last tick that it ran, percent.
     ran: u64,
 }
 
@@ -224,12 +224,12 @@ fn components<'a>(totals: impl IntoIterator<Item = &'a Totals>) -> [u64; 4] {
     })
 }
 
-/// What a projection says of every ns of its range, shown or hidden.
+/// Returns what a projection reports of every ns of its range, shown or hidden.
 fn accounted(projection: &Projection) -> [u64; 4] {
     components(projection.hidden.parts().into_iter().chain([&projection.total]))
 }
 
-/// The same from the facts themselves.
+/// Returns the same from the facts themselves.
 fn booked(snapshot: &Snapshot, range: Range) -> [u64; 4] {
     let mut sum = [0; 4];
     snapshot.history.read(range, snapshot.at, &mut |_, w| {
@@ -366,8 +366,8 @@ fn a_parked_pool_is_idle_until_nothing_else_is_left() {
     assert_eq!((only.total.wall_ns, only.hidden.threads.wall_ns), (2 * SECOND, 2 * SECOND));
 }
 
-/// A server with a thread, and a name, per request: the raw names go beyond what is kept, their
-/// groups do not.
+/// A server with a thread, and a name, per request: the raw names exceed the limit, their groups do
+/// not.
 #[test]
 fn each_of_very_many_names_stays_in_its_group() {
     const KINDS: [&str; 10] =

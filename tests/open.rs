@@ -45,7 +45,7 @@ fn a_profile_is_written_in_other_formats_under_other_settings() {
     };
     assert!(cpu(&all) >= 100.0, "{}", cpu(&all));
     assert!(all["groups"].as_array().expect("groups").iter().any(|group| group["name"] == "work-"));
-    // What is given goes before what was saved; nothing of the profile is lost by that.
+    // Options on the command line override saved settings; nothing of the profile is lost by that.
     let by_process = json(&sampletop(
         &["open", "p.sampletop", "--format", "json", "--group", "process"],
         dir.path(),
@@ -71,7 +71,7 @@ fn a_profile_is_written_in_other_formats_under_other_settings() {
     lines.sort_unstable();
     below.sort_unstable();
     assert_eq!(below, lines);
-    // As it was, byte for byte.
+    // Unchanged, byte for byte.
     assert!(
         sampletop(&["open", "p.sampletop", "-o", "again.sampletop"], dir.path()).status.success()
     );

@@ -1,6 +1,5 @@
-//! Code of other compilers than a process's own: named by what the process writes into its perf
-//! map. Node, which a JIT compiler made, and a program that makes one function and says what we
-//! want of it.
+//! Code of JIT compilers, named by what the process writes into its perf map: Node, and a program
+//! that generates one function under the test's control.
 
 mod common;
 
@@ -198,13 +197,13 @@ fn busy_javascript_is_named_from_its_map() {
                         .filter(|call| !CALLS.contains(&(call[0], call[1])))
                         .map(|call| format!("{call:?}")),
                 );
-                // Those that were left out would be seen from outside.
+                // The chain must begin at `outer`, unless a marker stands before it.
                 if chain.first().is_some_and(|first| *first != "outer")
                     && !frames[0].starts_with('[')
                 {
                     wrong.insert(format!("{chain:?} without outer"));
                 }
-                // Nobody else calls it.
+                // No other function calls it.
                 if frames.iter().any(|frame| frame.contains("BitwiseOr"))
                     && chain.last() != Some(&"burn")
                 {
@@ -224,7 +223,7 @@ fn busy_javascript_is_named_from_its_map() {
     }
 }
 
-/// Of a program without a map, generated code is as unknown as ever.
+/// Without a map, generated code remains unknown.
 #[test]
 fn javascript_without_a_map_has_no_names() {
     if !can_test_node() {
@@ -263,8 +262,8 @@ impl Made {
         self.running.lines.next().expect("an answer").expect("text")
     }
 
-    /// Waits until code that took the place of other code has its name: 100 ms after it was written
-    /// into the map.
+    /// Waits until code that replaced other code has its name: 100 ms after it was written into the
+    /// map.
     fn settle(&self) {
         let written = std::fs::metadata(&self.map).and_then(|meta| meta.modified()).expect("a map");
         while written.elapsed().is_ok_and(|age| age.as_millis() < 100) {
@@ -305,7 +304,7 @@ fn a_map_is_read_as_it_grows() {
     assert!(made.called().starts_with("[jit]!"), "no map yet");
     made.tell("say first one");
     assert_eq!(made.called(), "first one");
-    // While it is looked at: the map begins, it grows, and the code gets another name.
+    // While it is profiled: the map begins, it grows, and the code gets another name.
     let mut made = Made::start("grows", "burn");
     let pid = made.running.pid().to_string();
     let mut record = Command::new(env!("CARGO_BIN_EXE_sampletop"));

@@ -1,4 +1,4 @@
-//! pprof profiles: written, they show the same in `go tool pprof`; of Go and of sampletop, they are
+//! pprof profiles: written ones show the same in `go tool pprof`; those of Go and of sampletop are
 //! read.
 
 mod common;
@@ -34,7 +34,7 @@ fn written(snapshot: &Snapshot, settings: &Settings) -> Vec<u8> {
     bytes
 }
 
-/// What `go tool pprof` says, and to whom it says it.
+/// Returns the output of `go tool pprof`. Panics with its errors if it fails.
 fn go_tool(args: &[&str], dir: &Path) -> String {
     let mut command = Command::new("go");
     command.args(["tool", "pprof"]).args(args).current_dir(dir);
@@ -44,7 +44,7 @@ fn go_tool(args: &[&str], dir: &Path) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// ns of each function by its name: of its own, and with all it calls. Zeros are left out.
+/// ns of each function by its name: self, and with all its callees. Zeros are dropped.
 type Flat = BTreeMap<String, (i64, i64)>;
 
 /// By `go tool pprof -top`.
@@ -164,7 +164,7 @@ fn what_is_pushed_is_the_same_time_in_fewer_series() {
             );
         }
     }
-    // Where nothing was seen there is nothing to send.
+    // Without samples there is nothing to send.
     let mut nobody = whole();
     nobody.filters.threads = Filter::set(regex::Regex::new("no such thread").expect("a pattern"));
     let none = export::pprof::intervals(&sessions::session(3, 20, false), &nobody)
@@ -196,7 +196,7 @@ fn go_tool_pprof_shows_the_same_numbers() {
                 metric.word()
             );
         }
-        // The settings' metric is what is shown first.
+        // The settings' metric is shown first.
         let first = go_tool(&["-top", "p.pb.gz"], dir.path());
         assert!(first.contains(&format!("Type: {}\n", settings.metric.word())), "{first}");
     }
@@ -225,7 +225,7 @@ fn labels_lines_and_remarks_are_there() {
     let traces = go_tool(&["-traces", "-lines", "p.pb.gz"], dir.path());
     assert!(traces.contains("shop::vat /src/größe.c:4294967295 (inline)"), "{traces}");
     assert!(traces.contains("shop::pay<Item> /src/größe.c:7"), "{traces}");
-    // Nothing but gzip with no name or time in it: equal profiles are equal files.
+    // The gzip header has no name and no time: equal profiles are equal files.
     assert_eq!(written(&snapshot, &whole()), written(&snapshot, &whole()));
 }
 
@@ -258,7 +258,7 @@ fn paths(snapshot: &Snapshot) -> Paths {
     paths
 }
 
-/// Which builds of which modules the frames are of that time was spent under.
+/// Returns the builds of the modules whose frames have time.
 fn builds(snapshot: &Snapshot) -> BTreeSet<(String, String, String)> {
     let mut builds = BTreeSet::new();
     let tables = &snapshot.tables;
@@ -311,8 +311,8 @@ fn several_builds_of_a_file_are_several_mappings() {
     assert_eq!(of("libc.so.6"), ["93e52a1c73ed1a5c72b4f7a4b0c0a6b4c8b1d6e7"]);
     assert_eq!(of("[kernel]"), ["48dc540c8b76393804ca8088dbfa7d42911a9444"]);
     assert_eq!(of("[java]"), [""]);
-    // Modules are rows of one name whatever build they are; of which one is told only where all of
-    // it is of one.
+    // Modules are rows of one name, whatever their builds. A build is reported only if the whole
+    // row is of one.
     let by_module = Settings { roll_up: RollUp::Module, ..whole() };
     std::fs::write(dir.path().join("m.pb.gz"), written(&snapshot, &by_module)).expect("written");
     let shown = project(&snapshot, &Settings { idle: true, ..by_module });
@@ -361,7 +361,7 @@ fn build_ids_are_those_of_the_files_that_ran() {
             .expect("objcopy is needed")
             .success()
     );
-    // Whoever is not root sees no kernel.
+    // Only root sees the kernel.
     if rustix::process::geteuid().is_root() {
         expected.insert(("vmlinux".to_owned(), readelf(&dir.path().join("notes.o"))));
     }
@@ -369,13 +369,13 @@ fn build_ids_are_those_of_the_files_that_ran() {
     sampletop(&["open", "p.sampletop", "-o", "p.pb.gz"], dir.path());
     let found = mappings("p.pb.gz", dir.path());
     assert!(expected.is_subset(&found), "{expected:?} are not all in {found:?}");
-    // Of a file in which code ran there is nothing without its build.
+    // Every file in which code ran has its build.
     let names: BTreeSet<&String> = found.iter().map(|(name, _)| name).collect();
     assert_eq!(names.len(), found.len(), "{found:?}");
     let first = go_tool(&["-top", "p.pb.gz"], dir.path());
     let id = readelf(&program);
     assert!(first.contains(&format!("Build ID: {id}")), "{first}");
-    // The other formats that have a place for it.
+    // The other formats that have a field for it.
     let json: Value =
         serde_json::from_str(&sampletop(&["open", "p.pb.gz", "--format", "json"], dir.path()))
             .expect("json");
@@ -449,8 +449,8 @@ fn a_recorded_program_is_the_same_in_every_tool() {
         }
         assert!((found - sixty).abs() < 0.01 && sixty > 100.0, "{found} and {sixty}");
     }
-    // Group by group, function by function, state by state; only how long one wait took is not told
-    // by pprof.
+    // Group by group, function by function, state by state; pprof only lacks the duration of single
+    // waits.
     let [own, again] = [own, again].map(|mut profile| {
         let mut todo: Vec<&mut Value> =
             profile["groups"].as_array_mut().expect("groups").iter_mut().collect();
@@ -502,7 +502,7 @@ fn a_profile_of_gos_is_read() {
     );
     assert!(text.starts_with("sampletop profile=profiled s="), "{text}");
     assert!(text.contains("Losses       not known: another tool took the samples"), "{text}");
-    // Kept as a file of our own it says the same.
+    // Saved as a file of our own it has the same contents.
     sampletop(&["open", file, "-o", "p.sampletop"], dir.path());
     assert_eq!(sampletop(&["report", "p.sampletop"], dir.path()), text);
 }

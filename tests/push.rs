@@ -1,5 +1,5 @@
-//! `report --push`: what a server gets is what the reports say; servers that are down, slow, or not
-//! who they say they are.
+//! `report --push`: a server gets exactly the contents of the reports; servers that are down, slow,
+//! or have a wrong identity.
 
 mod common;
 #[path = "push/server.rs"]
@@ -21,14 +21,14 @@ use server::{Got, Mode, Server, certified};
 /// A `report --push` that runs; ended when this goes.
 struct Pushing {
     child: Child,
-    /// What it says on standard error, a line each.
+    /// Its lines on standard error.
     said: Arc<Mutex<Vec<String>>>,
     reader: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Pushing {
-    /// With its state in `state`, and nothing of this test's environment that could lead it
-    /// elsewhere.
+    /// Starts it with its state in `state`, and removes what could misdirect it from this test's
+    /// environment.
     fn start(
         target: &Running,
         server: &Server,
@@ -72,7 +72,7 @@ impl Pushing {
         wait_until(words, || self.said().iter().any(|line| line.contains(words)));
     }
 
-    /// Ends it by SIGTERM: what it wrote on standard output, and the last it said.
+    /// Ends it by SIGTERM. Returns its standard output, and its last line on standard error.
     fn end(self) -> (String, String) {
         self.signal(Signal::TERM);
         self.ended()
@@ -127,7 +127,7 @@ fn kind(profile: &Profile) -> String {
     )
 }
 
-/// ms of each group, as the labels of samples say.
+/// Returns ms of each group, by the labels of samples.
 fn groups(profile: &Profile) -> BTreeMap<String, f64> {
     let text = |at: i64| profile.string_table[at as usize].as_str();
     let mut groups = BTreeMap::new();
@@ -140,7 +140,7 @@ fn groups(profile: &Profile) -> BTreeMap<String, f64> {
     groups
 }
 
-/// Those of a report, by `wall_ms` or `cpu_ms`.
+/// Returns ms of each group of a report, by `wall_ms` or `cpu_ms`.
 fn groups_of(report: &Value, figure: &str) -> BTreeMap<String, f64> {
     let groups = report["groups"].as_array().expect("groups").iter();
     let groups = groups.map(|group| {
@@ -149,7 +149,7 @@ fn groups_of(report: &Value, figure: &str) -> BTreeMap<String, f64> {
     groups.filter(|(_, ms)| *ms > 0.0).collect()
 }
 
-/// The figures that a report has any time of; a profile without time is not sent.
+/// Returns the figures that are not zero in a report; a profile without time is not sent.
 fn figures(report: &Value) -> impl Iterator<Item = &'static str> {
     ["cpu_ms", "wall_ms"].into_iter().filter(|figure| !groups_of(report, figure).is_empty())
 }
@@ -178,7 +178,7 @@ fn reports(folder: &Path) -> Vec<Value> {
         .collect()
 }
 
-/// The files that wait, whatever folder they are in.
+/// Returns the files that wait, in any folder.
 fn waiting(state: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for folder in std::fs::read_dir(state.join("sampletop/push")).into_iter().flatten().flatten() {
@@ -288,7 +288,7 @@ fn the_server_gets_what_the_reports_say() {
     assert!(!String::from_utf8_lossy(&bytes).contains(token));
 }
 
-/// What is in order, and there once.
+/// Asserts that the requests are in order, each once.
 fn assert_in_order(taken: &[Got]) {
     let starts: Vec<i64> = taken.iter().map(|got| unpack(&got.body).time_nanos).collect();
     assert!(starts.is_sorted(), "{starts:?}");
@@ -314,7 +314,7 @@ fn a_server_that_was_down_gets_all_in_order_also_from_the_run_before() {
     let [only] = &said[..] else { panic!("it is told once: {said:?}") };
     assert!(only.contains("it answers 503: not today; profiles wait in `"), "{only}");
 
-    // Down once more, and then there while it runs.
+    // The server is down once more, and comes back while sampletop runs.
     let pushing = Pushing::start(&target, &server, dir.path(), &[], &[]);
     wait_until("an interval more", || waiting(dir.path()).len() >= before.len() + 2);
     pushing.signal(Signal::HUP);
@@ -388,7 +388,7 @@ fn a_certificate_has_to_be_trusted_and_to_be_the_servers() {
     let run = |server: &Server, trusted: &str, state: &str| {
         let state = dir.path().join(state);
         let env = [("SSL_CERT_FILE", trusted), ("SAMPLETOP_PUSH_TOKEN", "t0k3n")];
-        // The first may be too short to have seen anything.
+        // The first report may be too short to contain a sample.
         let pushing = Pushing::start(&target, server, &state, &["--count", "2"], &env);
         let said = Arc::clone(&pushing.said);
         let (_, last) = pushing.ended();
@@ -410,7 +410,7 @@ fn a_certificate_has_to_be_trusted_and_to_be_the_servers() {
     assert!(taken.len() >= waits + 2, "with those that waited");
     assert_in_order(&taken);
     assert!(taken.iter().all(|got| got.header("authorization") == Some("Bearer t0k3n")));
-    // A file that is not there is said at once.
+    // A missing file is reported at once.
     let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
     let (pid, address) = (target.pid().to_string(), server.address());
     command

@@ -1,6 +1,6 @@
-//! The documents agree with the program: keys, options, commands, files and links that any `*.md`
-//! names exist, and each page keeps its limits. `UPDATE=1 cargo test --test readme` writes the
-//! table of keys anew.
+//! Checks the documents against the program: keys, options, commands, files and links that any
+//! `*.md` names exist, and each page keeps its limits. `UPDATE=1 cargo test --test readme` rewrites
+//! the table of keys.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -76,7 +76,7 @@ fn pages() -> Vec<Page> {
             let path = entry.expect("an entry").path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if path.is_dir() {
-                // Builds, and what tools leave behind.
+                // Skips builds, and files that tools create.
                 if !name.starts_with('.')
                     && !["target", "node_modules", "corpus", "artifacts"].contains(&&*name)
                 {
@@ -131,7 +131,7 @@ fn is_code(line: &str) -> bool {
     line.starts_with("    ")
 }
 
-/// What stands between backticks in a line that is no code.
+/// Returns the text between backticks in lines outside of code blocks.
 fn quoted(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2).filter(|_| !is_code(line))
 }
@@ -267,7 +267,7 @@ fn demos_are_named() {
     let demos = fs::read_to_string(root().join("demos/README.md")).expect("demos/README.md");
     for entry in fs::read_dir(root().join("demos")).expect("demos") {
         let name = entry.expect("a file").file_name().to_string_lossy().into_owned();
-        // Of a folder, what is in it is named.
+        // A folder counts as named if a file in it is.
         let named = demos.contains(&format!("`{name}`")) || demos.contains(&format!("`{name}/"));
         assert!(name == "README.md" || named, "demos/README.md does not name {name}");
     }

@@ -1,5 +1,4 @@
-//! What a user gets from `record` and `dump`: known programs, judged by what they measured of
-//! themselves.
+//! Results of `record` and `dump` on known programs, compared with the programs' own measurements.
 
 mod common;
 
@@ -15,7 +14,7 @@ fn sampletop(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_sampletop")).args(args).output().expect("sampletop starts")
 }
 
-/// Of so much of its CPU time.
+/// Records this many ms of its CPU time.
 fn record(pid: u32, ms: u64, more: &[&str], dir: &Path) -> Value {
     let file = dir.join("p.json");
     let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
@@ -35,7 +34,7 @@ fn group<'a>(profile: &'a Value, name: &str) -> &'a Value {
     })
 }
 
-/// CPU ms of the outermost nodes called `name` below these.
+/// Returns CPU ms of the outermost nodes called `name` below these.
 fn cpu_of(nodes: &Value, name: &str) -> f64 {
     nodes.as_array().expect("a tree").iter().fold(0.0, |sum, node| {
         sum + if node["frame"] == name {
@@ -46,7 +45,7 @@ fn cpu_of(nodes: &Value, name: &str) -> f64 {
     })
 }
 
-/// What the program says it spent in each function, ns.
+/// Returns the program's own figures for each function, ns.
 fn truth(target: &mut Running) -> [f64; 3] {
     target.child.stdin.as_mut().expect("stdin").write_all(b"\n").expect("it listens");
     let line = target.lines.next().expect("it answers").expect("text");
@@ -58,9 +57,9 @@ const FUNCTIONS: [&str; 3] = ["sixty", "thirty", "ten"];
 
 /// Family-wise error: 3 functions x 10 runs, two-sided at z = 5.6 each: 30 x 2.2e-8 = 7e-7.
 const Z: f64 = 5.6;
-/// A sample stands for the CPU time since the thread's last one. Where threads share cores, how
-/// many of the kernel's samples in a row hit others is random, at most as a geometric distribution
-/// is: its variance makes twice that of equal weights.
+/// A sample stands for the CPU time since the thread's last one. Where threads share cores, the
+/// number of consecutive kernel samples that hit others is random, at most like a geometric
+/// distribution: its variance makes twice that of equal weights.
 const WEIGHTS_VARY: f64 = 2.0;
 
 fn shares(variant: &str, flags: &[&str], way: &str) {
@@ -187,7 +186,8 @@ fn five_hundred_blocked_threads_are_whole_and_busy_ones_right() {
         assert_eq!(group["hits"], 100, "{way}: a wait is one hit");
         let number = |of: &Value, key: &str| of[key].as_f64().expect("ms");
         let (mean, longest) = (number(group, "wall_ms") / 100.0, number(group, "longest_ms"));
-        // A thread is known from its first look on, the first thread a little longer than the last.
+        // A thread is known from its first observation on, the first thread a little longer than
+        // the last.
         assert!(
             mean <= longest + 0.001 && longest <= number(&profile, "elapsed_ms"),
             "{way}: {mean} {longest}"
@@ -226,14 +226,14 @@ fn a_command_has_its_own_input_output_and_exit_status() {
     let profile: Value =
         serde_json::from_slice(&std::fs::read(&file).expect("the profile")).expect("JSON");
     // From its first instruction: the kernel's exec, or the loader, comes before any thread is
-    // looked at.
+    // observed.
     assert!(
         profile["targets"][0]["command"].as_str().expect("text").starts_with("sh -c read"),
         "{profile}"
     );
 }
 
-/// Modules of the frames of a process, and its functions.
+/// Returns modules of the frames of a process, and its functions.
 fn dumped(pid: u32) -> (Vec<String>, Vec<String>) {
     let output = sampletop(&["dump", "-p", &pid.to_string(), "--format", "json"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -319,7 +319,7 @@ fn what_is_started_does_not_get_our_secrets() {
     let is_secret = |name: &str| matches!(name, "SAMPLETOP_PUSH_TOKEN" | "SAMPLETOP_REDACT_KEY");
     let names = given.lines().filter_map(|line| Some(line.split_once('=')?.0));
     assert!(!given.contains("a-secret") && !names.clone().any(is_secret), "{given}");
-    // The workload of the demo, once it is no copy of sampletop any more.
+    // The workload of the demo, once it has replaced the copy of sampletop by exec.
     let demo = start(&["demo", "--once", "-d", "1h"]);
     let pid = demo.id();
     let environment = || {
@@ -385,8 +385,8 @@ fn a_profile_whose_place_is_gone_is_kept() {
     assert!(group(&profile, "work-")["cpu_ms"].as_f64().is_some_and(|ms| ms > 0.0), "{profile}");
 }
 
-/// By the first one, also where the standard library has a handler, and sampletop one for files
-/// that were truncated.
+/// The first signal ends it, even though the standard library has a handler, and sampletop has one
+/// for truncated files.
 #[test]
 fn a_fatal_signal_from_outside_ends_a_recording() {
     use rustix::process::Signal;
@@ -396,8 +396,8 @@ fn a_fatal_signal_from_outside_ends_a_recording() {
     {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
         command.args(["record", "-p", &target.pid().to_string()]).current_dir(dir.path());
-        // What a script starts in the background has it ignored, and so would everything below.
-        // SAFETY: signal(2) may be called between fork and exec.
+        // A background job of a script ignores SIGINT, and so would everything below. SAFETY:
+        // signal(2) may be called between fork and exec.
         unsafe {
             std::os::unix::process::CommandExt::pre_exec(&mut command, || {
                 libc::signal(libc::SIGQUIT, libc::SIG_DFL);

@@ -1,5 +1,5 @@
-//! What `--redact` writes, in every format: no name of the program is in it, and every figure is
-//! what it was.
+//! Output of `--redact` in every format: it contains no name of the program, and every figure is
+//! unchanged.
 
 mod common;
 
@@ -24,7 +24,7 @@ fn sampletop(args: &[&str], dir: &Path) -> Output {
     output
 }
 
-/// The bytes, and those that are packed in them.
+/// Returns the bytes, and those that are compressed in them.
 fn unpacked(bytes: &[u8]) -> Vec<u8> {
     let mut all = bytes.to_vec();
     for block in block::blocks(bytes) {
@@ -34,7 +34,7 @@ fn unpacked(bytes: &[u8]) -> Vec<u8> {
     all
 }
 
-/// In small letters, as text and as the two bytes of a JavaScript string.
+/// Searches in lower case, as text and as the two bytes of a JavaScript string.
 fn found(bytes: &[u8], secrets: &[&str]) -> Vec<String> {
     let text = String::from_utf8_lossy(&unpacked(bytes)).to_lowercase();
     secrets
@@ -53,7 +53,7 @@ fn target(dir: &Path) -> Running {
     Running::start(&program, &[fifo.to_str().expect("plain"), "--gnusecret"])
 }
 
-/// Every figure of a profile, whatever things are called.
+/// Returns every figure of a profile, without names.
 fn figures(value: &Value) -> String {
     const NAMES: &[&str] =
         &["name", "frame", "file", "module", "command", "host", "version", "notice", "build_id"];
@@ -138,7 +138,7 @@ fn no_name_is_in_any_format_and_no_figure_changes() {
             String::from_utf8_lossy(&redacted.stdout)
         );
     }
-    // What each thread waits for, by its kind.
+    // Each thread's wait, by its kind.
     let dumped = sampletop(&["dump", "-p", &pid, "--redact", "--format", "json"], dir).stdout;
     let dumped: Value = serde_json::from_slice(&dumped).expect("JSON");
     let waits: Vec<&str> = dumped["threads"]
@@ -152,7 +152,7 @@ fn no_name_is_in_any_format_and_no_figure_changes() {
         2,
         "{waits:?}"
     );
-    // Names of reports' files have the host's in them, and what was asked for.
+    // Names of reports' files contain the host's name, and the target's.
     sampletop(
         &[
             "report",
@@ -212,8 +212,8 @@ fn no_name_is_in_any_format_and_no_figure_changes() {
     assert!(expected.len() > 3, "{expected:?}");
     assert_eq!(lines(&["report", "p.sampletop", "--redact"]), expected);
     assert_eq!(lines(&["report", "r.sampletop"]), expected);
-    // Under one key the same names: a redacted profile can be compared with another. Under another
-    // key they are others.
+    // One key yields the same names: a redacted profile can be compared with another. Another key
+    // yields others.
     let names = |key: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
         command.args(["open", "p.sampletop", "--redact", "--format", "folded"]).current_dir(dir);

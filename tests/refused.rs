@@ -1,5 +1,5 @@
-//! Where a filter of system calls forbids what sampletop would like to use, as containers have it:
-//! it takes the next way or says what is missing. The whole program, started under such a filter.
+//! A seccomp filter forbids system calls that sampletop prefers, as in containers: it uses the next
+//! backend, or says what is missing. The whole program, started under such a filter.
 
 mod common;
 
@@ -156,7 +156,7 @@ fn blocked_stacks_are_read_without_process_vm_readv() {
 #[test]
 fn a_demo_that_cannot_start_its_threads_says_so() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
-    // Looking by the other ways takes descriptors, too: which of the two runs out of them first
+    // Thread scans by the other backends need descriptors, too: which of the two runs out first
     // would be a race.
     command.args(["demo", "-d", "1s", "--capture", "states"]);
     // SAFETY: between fork and exec only a system call is made.
@@ -212,7 +212,7 @@ fn helper_inside_a_container() {
         let ways = answer["ways"].as_array().expect("ways");
         assert!(ways.iter().any(|way| way["name"] == "bpf" && way["works"] == false), "{answer}");
         assert_eq!(answer["best"], best, "{answer}");
-        // Each way works if the doctor says so, and only then.
+        // Each backend works if and only if the doctor says so.
         for way in ways {
             let name = way["name"].as_str().expect("a name");
             let args = ["record", "-p", &pid, "-d", "300ms", "--format", "json", "--capture", name];
@@ -249,7 +249,7 @@ fn helper_inside_a_container() {
                     "{text}"
                 );
             }
-            // Stopping a foreign process has to be asked for.
+            // Stopping a foreign process needs an explicit option.
             code => assert!(
                 code == Some(4) && calls == [PERF] && error.contains("--capture ptrace"),
                 "{error}"

@@ -1,4 +1,4 @@
-//! `report`: one after the other, without a gap, through rotation, restarts and a full disk.
+//! `report`: consecutive reports without a gap, through rotation, restarts and a full disk.
 
 mod common;
 
@@ -34,12 +34,12 @@ impl Reporting {
         kill_process(Pid::from_child(&self.child), signal).expect("it is there");
     }
 
-    /// The next line it says on standard error.
+    /// Returns its next line on standard error.
     fn says(&mut self) -> String {
         self.errors.next().expect("a line").expect("text")
     }
 
-    /// Ends it by SIGTERM: its exit code.
+    /// Ends it by SIGTERM. Returns its exit code.
     fn end(mut self) -> Option<i32> {
         self.signal(Signal::TERM);
         self.child.wait().expect("it ends").code()
@@ -53,7 +53,7 @@ impl Drop for Reporting {
     }
 }
 
-/// The reports of a file as json; a last one that is not whole yet is left out.
+/// Reads the reports of a file as json; an incomplete last one is dropped.
 fn read(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     serde_json::Deserializer::from_str(&text).into_iter().map_while(Result::ok).collect()
@@ -103,9 +103,9 @@ fn each_begins_where_the_last_ended_and_all_time_is_in_one() {
             "it is that report's own"
         );
     }
-    // The threads were there all the time. What one did since the last look at it, or before the
-    // first, is missing until it is looked at: never more, and less than a second, which is what a
-    // report lost or counted twice would make.
+    // The threads exist all the time. A thread's time since its last observation, or before its
+    // first, is missing until it is observed. The sum is never too large, and lacks less than a
+    // second. A report that was lost or counted twice would shift it by a second.
     let mut sum = 0.0;
     for report in &reports {
         sum += wall_ms(report) - threads * report["elapsed_ms"].as_f64().expect("ms");
@@ -129,7 +129,7 @@ fn restarts_are_followed_and_told() {
     let mut reporting =
         Reporting::start(&["--name", &name, "--every", "0", "--format", "json", "-o", &place]);
     assert!(reporting.says().contains("waiting for a process called"));
-    // A log that is rotated meanwhile is no reason for an end.
+    // A log that is rotated meanwhile does not end it.
     wait_until("its signals", || {
         let status = std::fs::read_to_string(format!("/proc/{}/status", reporting.child.id()))
             .expect("it runs");
@@ -148,7 +148,7 @@ fn restarts_are_followed_and_told() {
     assert!(
         reporting.says().starts_with(&format!("sampletop: process {two} is watched from now on: "))
     );
-    // A report that was asked for; the one after it does not know the first process any more.
+    // A report on request; the one after it no longer contains the first process.
     reporting.signal(Signal::USR1);
     let files = || {
         let entries =
@@ -184,7 +184,7 @@ fn a_full_disk_is_told_once_and_sampling_goes_on() {
     );
 }
 
-/// What systemd is given in assets/.
+/// The unit for systemd in assets/.
 const UNIT: &str = include_str!("../assets/sampletop-report@.service");
 
 #[test]
@@ -234,7 +234,7 @@ fn the_capabilities_of_the_unit_do() {
     let with =
         |set: &[String]| set.iter().map(|name| format!("+{name}")).collect::<Vec<_>>().join(",");
     assert_eq!(capture(&with(&set)), "bpf");
-    // And none of them is too many (the last is for the names of the kernel's functions).
+    // Each of them is necessary (except the last, for the names of the kernel's functions).
     for left_out in set.iter().filter(|name| *name != "syslog") {
         let fewer: Vec<String> = set.iter().filter(|name| *name != left_out).cloned().collect();
         assert_ne!(capture(&with(&fewer)), "bpf", "without {left_out}");

@@ -153,7 +153,7 @@ fn shop() -> Arc<Snapshot> {
     Arc::new(World::shop().run(40 * SECOND).snapshot())
 }
 
-/// The symbols of a buffer; the second cell of a wide one is left out.
+/// Returns the symbols of a buffer, without the second cell of a wide one.
 fn text(buffer: &Buffer) -> String {
     let mut text = String::new();
     for y in 0..buffer.area.height {
@@ -242,7 +242,7 @@ fn a_virtual_machine() {
     golden("jvm-names-120x40.txt", &jvm(120, 40).press("iocE").screen());
     golden("jvm-by-package-80x24.txt", &jvm(80, 24).press("bbbE").screen());
     golden("jvm-own-80x24.txt", &jvm(80, 24).press("i<right><down>").screen());
-    // Daemons are switched off, and how much that hides is said.
+    // Daemons are switched off, and the screen says how much that hides.
     golden(
         "jvm-no-daemons-80x24.txt",
         &jvm(80, 24).press("f<down><down><down><down><down><down> <esc>E").screen(),
@@ -338,7 +338,7 @@ fn functions_of_the_kernel_are_told_apart() {
         "{line}"
     );
     golden("kernel-methods-120x40.txt", &live(120, 40).press("2s").screen());
-    // Taken out by the filters' switch, and there again.
+    // Removed by the filters' switch, and shown again.
     let before = tree.screen();
     golden("no-kernel-80x24.txt", &tree.press("fjjjj <esc>").screen());
     assert!(!tree.screen().contains("[k]"), "{}", tree.screen());
@@ -401,7 +401,7 @@ fn any_size_can_be_drawn() {
                 live.buffer();
             }
         }
-        // The logic hears of a new size later than the terminal.
+        // The program learns of a new size later than the terminal.
         for (width, height) in [(1, 1), (200, 60), (5, 30), (60, 2)] {
             (live.width, live.height) = (width, height);
             live.buffer();
@@ -462,7 +462,7 @@ fn only_what_changed_is_written() {
     assert!(later.iter().sum::<usize>() / later.len() <= 1024, "bytes of each drawing: {sizes:?}");
 }
 
-/// What a torn arrow key may leave behind (`Esc [ D`): nothing is changed, nothing is lost.
+/// The remains of a torn arrow key (`Esc [ D`): nothing is changed, nothing is lost.
 #[test]
 fn torn_arrow_keys_do_nothing() {
     let mut live = Live::shop(80, 24);
@@ -533,8 +533,8 @@ fn what_is_waited_for_is_said() {
     golden("waiting-80x24.txt", &live.screen());
 }
 
-/// While history is read the screen keeps its figures; metric and order change at once; only what
-/// was asked for last is shown.
+/// While history is read the screen keeps its figures. Metric and order change at once. Only the
+/// last request's answer is shown.
 #[test]
 fn a_long_reading_holds_up_nothing() {
     let mut live = Live::shop(120, 40);
@@ -552,7 +552,7 @@ fn a_long_reading_holds_up_nothing() {
     let rows = |screen: &str| screen.lines().skip(4).take(30).map(String::from).collect::<Vec<_>>();
     assert_eq!(rows(&behind), rows(&before));
 
-    // A key that only orders needs no reading, and moves are as ever.
+    // A key that only sorts needs no reading, and moves work as usual.
     assert!(live.press("sm<down>E").requests().is_empty());
     assert!(
         live.screen().contains("reading history ...") && live.screen().contains("  cpu  "),
@@ -560,7 +560,7 @@ fn a_long_reading_holds_up_nothing() {
         live.screen()
     );
 
-    // Newer facts are read under the newest settings; an older answer is not shown any more.
+    // Newer facts are read under the newest settings; an older answer is no longer shown.
     live.press("t");
     let by_thread = live.requests().pop().expect("a request");
     let mut world = World::shop();

@@ -1,6 +1,5 @@
-//! Who may look, and what is done with whose rights: sampletop with capabilities of its file
-//! (setcap) or with the setuid bit, in the hands of a plain user. The tests are root and play the
-//! others.
+//! Permissions: sampletop with file capabilities (setcap) or with the setuid bit, run by a plain
+//! user. The tests are root and act as the other users.
 
 mod common;
 
@@ -14,18 +13,18 @@ use common::{Recording, Running, build, need_root, skipped, wait_until};
 
 const NOBODY: u32 = 65_534;
 
-/// What `doctor` proposes, and what somebody may give who does not trouble to choose.
+/// The capabilities that `doctor` proposes, and a set as given by a user who grants too many.
 const FEW: &str = "cap_bpf,cap_perfmon=ep";
 const MANY: &str = "cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_override,cap_dac_read_search=ep";
 
-/// A folder that nobody reaches, with a copy of sampletop in it.
+/// A folder that no other user can reach, with a copy of sampletop in it.
 struct Installed {
     folder: tempfile::TempDir,
     program: PathBuf,
 }
 
 impl Installed {
-    /// `None` where the test cannot be done, which has been said.
+    /// Returns `None` if the test cannot run, after reporting that.
     fn with(capabilities: &str) -> Option<Installed> {
         if !need_root("gives a program capabilities and becomes nobody") {
             return None;
@@ -145,7 +144,7 @@ fn setting(name: &str) -> i32 {
 
 #[test]
 fn names_of_the_kernel_take_a_right_of_their_own() {
-    // Where perf is free for all, the addresses are, too.
+    // Where perf is open to all users, the addresses are, too.
     let free = setting("perf_event_paranoid") < 2 && setting("kptr_restrict") == 0;
     for (capabilities, named) in [(FEW, free), (WITH_NAMES, setting("kptr_restrict") < 2)] {
         let Some(installed) = Installed::with(capabilities) else { return };
@@ -180,7 +179,7 @@ fn they_do_not_open_a_process_that_has_closed_itself() {
     );
 }
 
-/// The question is asked again after an exec: what runs then may be somebody else's.
+/// Permission is checked again after an exec: the new program may belong to another user.
 #[test]
 fn an_exec_into_another_users_rights_ends_the_looking() {
     for capabilities in [FEW, MANY] {
@@ -199,7 +198,7 @@ fn an_exec_into_another_users_rights_ends_the_looking() {
         let file_of = |path: &Path| std::fs::metadata(path).expect("it is there").ino();
         let program = PathBuf::from(format!("/proc/{pid}/exe"));
         wait_until("it is the other program", || file_of(&program) == file_of(&setuid));
-        // Time to show what may not be shown.
+        // Time in which it could show what it must not show.
         recording.until_used(target.pid(), 300);
         let output = recording.end();
         let (folded, words) = (text(&output.stdout), text(&output.stderr));

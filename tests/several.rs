@@ -1,5 +1,5 @@
-//! Several processes at once: who is found, that each has its own share, children, restarts,
-//! groups, and who may look.
+//! Several processes at once: which are found, that each has its own share, children, restarts,
+//! groups, and permissions.
 
 mod common;
 
@@ -61,11 +61,11 @@ fn has_frame(group: &Value, name: &str) -> bool {
     group["nodes"].as_array().expect("nodes").iter().any(|node| node["frame"] == name)
 }
 
-/// CPU clocks of processes, read again and again: when, and each one's time, ms.
+/// CPU clocks of processes, read repeatedly: the moment, and each one's time, ms.
 struct Clocks<const N: usize>(Vec<(f64, [f64; N])>);
 
 impl<const N: usize> Clocks<N> {
-    /// While `work` is done.
+    /// Reads the clocks while `work` runs.
     fn during<T>(pids: [u32; N], work: impl FnOnce() -> T) -> (T, Clocks<N>) {
         let (done, begun) = (AtomicBool::new(false), AtomicBool::new(false));
         let began = Instant::now();
@@ -91,12 +91,12 @@ impl<const N: usize> Clocks<N> {
         })
     }
 
-    /// The least and the most that this process can have used in so many ms of that work.
+    /// Returns the minimum and maximum that this process can have used in any `ms` of that work.
     fn used_within(&self, index: usize, ms: f64) -> (f64, f64) {
         let Clocks(readings) = self;
         let (mut least, mut most) = (f64::MAX, 0.0_f64);
         for pair in readings.windows(2) {
-            // Whatever begins between these two ends between those two.
+            // Every interval that begins between these two readings ends between those two.
             let last = readings.partition_point(|(at, _)| *at <= pair[0].0 + ms) - 1;
             if last == readings.len() - 1 {
                 break;
@@ -142,20 +142,20 @@ fn each_process_has_its_own_share() {
             pids
         });
         assert_eq!(profile["capture"].as_str().expect("a way").split(' ').next(), Some(way));
-        // The 3 s that were asked for; opening the way comes before.
+        // The 3 s that were asked for; opening the backend comes before.
         let (asked, elapsed) = (3_000.0, profile["elapsed_ms"].as_f64().expect("a time"));
         for (n, pid) in [red_pid, blue_pid].into_iter().enumerate() {
             let group = group_of(&profile, pid);
-            // One thread each, looked at all the time: the kernel's own figures, whatever was
-            // sampled of them.
+            // One thread each, observed all the time: the kernel's own figures, independent of
+            // samples.
             let wall = group["wall_ms"].as_f64().expect("a time");
             assert!(
                 wall > 0.9 * asked && wall <= elapsed + 1.0,
                 "{way} {pid}: {wall} of {elapsed} ms"
             );
             let cpu = group["cpu_ms"].as_f64().expect("a time");
-            // A thread's counters lag by a tick of the kernel, at the first look and at the last:
-            // 10 ms at 100 Hz.
+            // A thread's counters lag by a tick of the kernel, at the first observation and at the
+            // last: 10 ms at 100 Hz.
             let (least, most) = clocks.used_within(n, wall);
             assert!(
                 cpu >= least - 20.0 && cpu <= most + 20.0,
@@ -167,7 +167,7 @@ fn each_process_has_its_own_share() {
                 assert!(has_frame(group, own) && !has_frame(group, other), "{way}: {group}");
             }
         }
-        // A round looks at both.
+        // A tick observes both.
         let (ticks, got) =
             (profile["health"]["ticks"].as_f64(), profile["interval_achieved_ms"].as_f64());
         let (ticks, got) = (ticks.expect("a count"), got.expect("a time"));
@@ -204,7 +204,7 @@ fn children_are_watched_as_they_appear_and_end() {
     assert_eq!(threads.len(), 6, "one thread each: {dump}");
 }
 
-/// The output, once it has so many targets.
+/// Returns the output, once it has `wanted` targets.
 fn profile_of_all(mut command: Command, wanted: usize) -> Value {
     let limit = Instant::now() + LIMIT;
     loop {
@@ -245,7 +245,7 @@ fn a_command_is_watched_with_its_children() {
             profile["targets"]
         );
     }
-    // What a child became by its exec is what it is called.
+    // A child is named after its exec.
     let commands: Vec<&str> = profile["targets"]
         .as_array()
         .expect("targets")
@@ -263,7 +263,8 @@ impl Session {
         Session(sampletop(args).spawn().expect("sampletop starts"))
     }
 
-    /// `record` as json to stdout, by a way that shows from outside who is looked at.
+    /// Starts `record` as json to stdout, by a backend whose observed processes are visible from
+    /// outside.
     fn record(args: &[&str]) -> Session {
         Session::start(&[&["record", "--format", "json", "--capture", "perf"], args].concat())
     }
@@ -298,7 +299,7 @@ impl Drop for Session {
     }
 }
 
-/// Whether the process is looked at, by `perf`: the counters of its threads stay open.
+/// Returns whether the process is profiled by `perf`: the counters of its threads stay open.
 fn is_watched(session: &Session, pid: u32) -> bool {
     let files =
         std::fs::read_dir(format!("/proc/{}/fd", session.0.id())).into_iter().flatten().flatten();
@@ -344,7 +345,7 @@ fn a_name_is_waited_for_and_taken_up_again_after_a_restart() {
     let wall = |group: &Value| group["wall_ms"].as_f64().expect("a time");
     let elapsed = profile["elapsed_ms"].as_f64().expect("a time");
     assert!(wall(red) >= 900.0, "{}", wall(red));
-    // Nobody is said to have done anything while there was nobody.
+    // During the gap no process has any time.
     assert!(
         wall(red) + wall(blue) <= elapsed - 1_400.0,
         "{} + {} of {elapsed} ms",
@@ -379,8 +380,8 @@ fn the_session_ends_with_the_last_process_and_not_before() {
 #[test]
 fn ctrl_c_ends_the_waiting() {
     let mut command = sampletop(&["record", "--name", "no-process-has-such-a-name-7f3a"]);
-    // Whoever starts the tests in the background of a script has it ignored, and so would
-    // everything below. SAFETY: signal(2) may be called between fork and exec.
+    // A background job of a script ignores SIGINT, and so would everything below. SAFETY: signal(2)
+    // may be called between fork and exec.
     unsafe {
         command.pre_exec(|| {
             libc::signal(libc::SIGINT, libc::SIG_DFL);
@@ -534,7 +535,7 @@ fn a_storm_of_forks_is_survived_and_its_losses_are_told() {
     assert!(report.contains("ended before anybody could look"), "{report}");
 }
 
-/// Numbers are those of the namespace, BPF's are translated.
+/// Numbers are those of the namespace; those of BPF are translated.
 #[test]
 fn names_are_found_inside_a_pid_namespace() {
     if !need_root("makes a pid namespace") {

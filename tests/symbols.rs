@@ -1,4 +1,4 @@
-//! Names of compiled programs, with binutils as independent judge, and what hostile files do.
+//! Names of compiled programs, compared with binutils, and the effects of hostile files.
 
 mod common;
 #[path = "symbols/hostile.rs"]
@@ -37,7 +37,7 @@ fn nowhere() -> SearchPath {
     SearchPath { debug_dirs: Vec::new(), caches: Vec::new() }
 }
 
-/// Names offsets of a file; panics when that takes a minute.
+/// Names offsets of a file; panics if that takes a minute.
 fn name(path: &Path, search: SearchPath, spots: &[(u64, bool)]) -> Vec<Vec<Location>> {
     let files = Files::default();
     let id = files.register(mapped(path)).expect("room");
@@ -66,7 +66,7 @@ fn wait(symbols: &mut Symbols, frames: &[RawFrame]) -> BTreeMap<u64, Vec<Locatio
     found
 }
 
-/// Runs a tool and gives what it prints.
+/// Runs a tool and returns its output.
 fn run(tool: &str, args: &[&str]) -> String {
     let output =
         Command::new(tool).args(args).output().unwrap_or_else(|e| panic!("{tool} is needed: {e}"));
@@ -420,7 +420,7 @@ fn debug_files_are_found_by_link_and_by_build_id() {
         run("objcopy", &["-S", "-R", ".note.gnu.build-id", &link, text(&program), text(&stripped)]);
         let search = SearchPath { debug_dirs: vec![root.path().into()], caches: Vec::new() };
         compare(&stripped, search.clone(), &addresses, &program);
-        // Another file under that name is not believed.
+        // Another file under that name is rejected.
         run(
             "objcopy",
             &["--only-keep-debug", "--remove-section=.comment", text(&program), text(&debug)],
@@ -443,7 +443,7 @@ fn debug_files_are_found_by_link_and_by_build_id() {
     for place in [in_dirs, in_cache] {
         std::fs::create_dir_all(place.parent().expect("a directory")).expect("a directory");
         run("objcopy", &["--only-keep-debug", text(&program), text(&place)]);
-        // One of 1 GB: what is not looked at is not read (it is a hole here).
+        // One of 1 GB: parts that are not needed are not read (it is a hole here).
         std::fs::OpenOptions::new()
             .write(true)
             .open(&place)

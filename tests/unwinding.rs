@@ -75,14 +75,14 @@ fn expected(kind: &str) -> Vec<String> {
     chain
 }
 
-/// What ends early without rbp, and truthfully. glibc's code that a context made by makecontext
-/// returns to has no unwind information for its caller: none exists. And which of six equal frames
-/// is the innermost nothing tells.
+/// Stacks that end early without rbp, with a marker. A context of makecontext returns to code of
+/// glibc that has no unwind information for its caller, since none exists. And which of six equal
+/// frames is the innermost cannot be determined.
 const EARLY: [(&str, Marker); 2] =
     [("context", Marker::NoUnwindInfo), ("vague", Marker::BadUnwind)];
 
-/// Builds uw_blocked.c so, and checks every thread of it by name and by address. `copy`: stack
-/// bytes copied at first. `without`: kinds whose stack must end early instead, truthfully, with
+/// Builds uw_blocked.c with these flags, and checks every thread of it by name and by address.
+/// `copy`: stack bytes copied at first. `without`: kinds whose stack must end early instead, with
 /// this marker.
 fn check_blocked(variant: &str, flags: &[&str], copy: usize, without: &[(&str, Marker)]) {
     let program = build("uw_blocked.c", variant, flags);
@@ -129,7 +129,7 @@ fn check_blocked(variant: &str, flags: &[&str], copy: usize, without: &[(&str, M
         let judged = &judge[&threads[*kind]];
         let mut addresses = stack.addresses(&files, &maps);
         if let Some((_, marker)) = without.iter().find(|(k, _)| k == kind) {
-            // A true beginning, and the reason.
+            // A correct beginning, and the reason.
             let n = names.len() - 1;
             if names[n] != marker.text(None)
                 || names[..n] != chain[..n.min(chain.len())]
@@ -339,10 +339,10 @@ fn links(names: &[impl AsRef<str>], chain: &[String]) -> (usize, bool) {
     (start, equal && (missing == 0 || start == 0))
 }
 
-/// Stops each thread of uw_busy.c again and again wherever it is, and checks its stack by name.
-/// `truthful`: kinds that may end early for want of unwind information, but never wrongly.
+/// Stops each thread of uw_busy.c repeatedly at random points, and checks its stack by name.
+/// `truthful`: kinds that may end early for lack of unwind information, but never wrongly.
 fn check_busy(variant: &str, flags: &[&str], truthful: &[&str]) {
-    /// Stops per thread: enough that all places of these small loops are met.
+    /// Stops per thread: enough to reach all places of these small loops.
     const STOPS: usize = 60;
     let program = build("uw_busy.c", variant, flags);
     let own = Symbols::of(&program);
@@ -403,8 +403,8 @@ fn check_busy(variant: &str, flags: &[&str], truthful: &[&str]) {
             if judged.0.end.is_none() && stack.walk.end.is_none() && judged.1 != stack.frames {
                 let other = Stack { walk: judged.0, frames: judged.1 };
                 let other = other.names(&files, &[&own]);
-                // libunwind believes what GCC says of rbp behind the `leave` of a realigned frame,
-                // and leaves a caller out.
+                // libunwind follows GCC's unwind rows for rbp behind the `leave` of a realigned
+                // frame, and misses a caller.
                 let misled = kind == "align" && !links(&other, &chain).1;
                 if !misled {
                     *wrong
@@ -413,7 +413,7 @@ fn check_busy(variant: &str, flags: &[&str], truthful: &[&str]) {
                 }
             }
         }
-        // Where there is unwind information on disk, libunwind has something to say.
+        // Where there is unwind information on disk, libunwind can walk.
         #[cfg(feature = "libunwind")]
         assert!(
             compared > STOPS / 2 || ["vdso", "null", "frame", "leaf", "hard"].contains(&kind),
@@ -438,7 +438,7 @@ fn busy_threads_o0() {
     check_busy("o0", &["-O0", "-no-pie"], &["frame", "hard"]);
 }
 
-/// A leader that has ended is a zombie without memory, while other threads live on.
+/// A leader that has exited is a zombie without memory, while other threads live on.
 #[test]
 fn threads_of_a_dead_leader() {
     let program = build("uw_orphan.c", "o2", &["-O2"]);

@@ -1,5 +1,5 @@
-//! What `dump` says that threads wait for: a program with one thread in each kind of wait, which
-//! knows what shall be said of each.
+//! The waits that `dump` reports: a program with one thread in each kind of wait, which prints the
+//! expected text of each.
 
 mod common;
 
@@ -14,7 +14,7 @@ use sampletop::process::threads::{Doing, Tasks};
 use sampletop::process::waits::Waits;
 use serde_json::Value;
 
-/// What the program says: of which thread, its state, its wait.
+/// Reads from the program: thread, state, wait.
 fn expected(target: &mut Running) -> Vec<[String; 3]> {
     let lines =
         target.lines.by_ref().map(|line| line.expect("text")).take_while(|line| line != "end");
@@ -107,13 +107,14 @@ fn waits_in_a_container() {
         .expect("the child's pid");
     let pid: u32 = children.trim().parse().expect("one child");
     let expected = expected(&mut outer);
-    // Whose the other end of a unix socket is can only be asked within one's own network namespace.
+    // The owner of the other end of a unix socket is only visible within one's own network
+    // namespace.
     check(pid, &expected, |text| {
         if text.contains("-> /") { "recv fd*unix socket".into() } else { text.to_owned() }
     });
 }
 
-/// A thread's wait is described only while it is the one that was asked about.
+/// A thread's wait is described only while it is still the same wait.
 #[test]
 fn a_wait_that_is_over_is_not_described() {
     if !common::need_root("looks at descriptors") {

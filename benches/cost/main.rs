@@ -1,14 +1,15 @@
-//! What sampletop itself uses while it watches: CPU time of its process by the kernel's figures,
-//! once it is attached. Run by hand on a quiet machine, as root, after `cargo build --release`:
+//! Measures what sampletop itself uses while it samples: CPU time of its process by the kernel's
+//! figures, once it is attached. Run by hand on a quiet machine, as root, after `cargo build
+//! --release`:
 //!
 //! ```text
 //! cargo run --release --example cost [-- WAY|TARGET...]
 //! ```
 //!
-//! For each target and way (all, if none is named) `sampletop record -i 10ms` is started three
-//! times, in turn, without a bound on its overhead. From 2.5 s on and for 5 s the run times of its
-//! threads are taken: of the sampler per tick, and of all threads as a part of one core. What is
-//! printed is the median of the three (lowest .. highest).
+//! For each target and backend (all, if none is named) `sampletop record -i 10ms` is started three
+//! times, in turn, without a limit on its overhead. From 2.5 s on, for 5 s, the benchmark takes the
+//! run times of its threads: of the sampler per tick, and of all threads as a part of one core. It
+//! prints the median of the three (lowest .. highest).
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -31,11 +32,11 @@ const TARGETS: [(&str, &str, &str); 10] = [
     ("work", "50", "50 threads, 4 of them busy"),
     ("many", "502", "500 threads that wait, 2 busy"),
     ("switch", "1", "pipe ping-pong"),
-    // Only where it is named: it needs a JDK.
+    // Runs only if it is named: it needs a JDK.
     ("java", "200 8", "Java, 200 threads, 8 of them busy"),
 ];
 
-/// Ended when dropped.
+/// A process that is killed when dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -71,7 +72,7 @@ fn target(scratch: &Path, kind: &str, threads: &str) -> Running {
     Running(child)
 }
 
-/// Run times so far, ns: of the sampler, and of all threads.
+/// Returns the run times so far, ns: of the sampler, and of all threads.
 fn used(pid: u32) -> (f64, f64) {
     let (mut sampler, mut all) = (0.0, 0.0);
     for entry in std::fs::read_dir(format!("/proc/{pid}/task")).expect("it runs") {
@@ -87,7 +88,7 @@ fn used(pid: u32) -> (f64, f64) {
     (sampler, all)
 }
 
-/// Microseconds of the sampler a tick, and percent of a core in all.
+/// Returns microseconds of the sampler per tick, and percent of a core of all threads.
 fn turn(target: &Running, way: &str, scratch: &Path) -> (f64, f64) {
     let ours = std::env::current_exe().expect("a path");
     // Built beside us: target/release/examples/cost runs target/release/sampletop.

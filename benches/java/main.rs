@@ -1,14 +1,15 @@
-//! What it costs to walk the stack of a Java thread. Run by hand on a quiet machine, as root; needs
-//! a JDK:
+//! Measures what it costs to walk the stack of a Java thread. Run by hand on a quiet machine, as
+//! root; needs a JDK:
 //!
 //! ```text
 //! cargo run --release --example java_walk
 //! ```
 //!
-//! The threads of tests/targets/Blocked.java wait behind calls of every kind, interpreted,
-//! compiled, inlined. Each of their stacks is copied and walked again and again: once every 10 ms,
-//! as at 100 Hz, when what is remembered has to be compared with what is there; and in a tight
-//! loop. Printed are medians (lowest .. highest) over walks of stacks of some 24 frames.
+//! The threads of tests/targets/Blocked.java wait behind calls of every kind: interpreted,
+//! compiled, inlined. Each of their stacks is copied and walked repeatedly. The first measurement
+//! does so once every 10 ms, as at 100 Hz, where cached data has to be compared with the target's
+//! memory. The second does so in a tight loop. Prints medians (lowest .. highest) over walks of
+//! stacks of some 24 frames.
 
 #[path = "../../tests/common/running.rs"]
 mod running;
@@ -27,7 +28,7 @@ use sampletop::process::threads::{Doing, Tasks};
 use sampletop::runtimes::names::Names;
 use sampletop::unwinder::framehop::FramehopUnwinder;
 
-/// Frames, native ones included, of the stacks that count.
+/// Frames, native ones included, of the stacks that are measured.
 const FRAMES: std::ops::RangeInclusive<usize> = 20..=28;
 const ROUNDS: usize = 300;
 
@@ -92,7 +93,7 @@ fn main() {
     let _ = std::fs::remove_dir_all::<PathBuf>(classes);
 }
 
-/// CPU time of this thread.
+/// Returns the CPU time of this thread.
 fn cpu_ns() -> u64 {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64

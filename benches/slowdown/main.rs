@@ -1,19 +1,20 @@
-//! What being watched costs the target: interleaved runs of one C program's operations with nobody,
-//! sampletop by each way, `perf record`, and profile-bee (if `probee` is in the PATH), as ratios to
-//! nobody. Run by hand on a quiet machine, after `cargo build --release`:
+//! Measures what profiling costs the target: interleaved runs of one C program's operations without
+//! a profiler (`nobody`), with sampletop by each backend, `perf record`, and profile-bee (if
+//! `probee` is in the PATH), as ratios to `nobody`. Run by hand on a quiet machine, after `cargo
+//! build --release`:
 //!
 //! ```text
 //! cargo run --release --example slowdown [-- ROUNDS [busy|many|switch|java [WATCHER...]]]
 //! ```
 //!
-//! `java` (needs a JDK) is only measured where it is named: 200 threads, 8 of them busy. A watcher
-//! is named by a part of its name, as in the table: `"bpf 100 Hz"`.
+//! `java` (needs a JDK) is measured only if it is named: 200 threads, 8 of them busy. A profiler is
+//! chosen by a part of its name, as in the table: `"bpf 100 Hz"`.
 //!
-//! In every round each watcher has its turn of 3 s, in an order that rotates; a turn's figure is
-//! operations per CPU second of the target (what each operation costs it) and per wall second (what
-//! it gets done). A watcher's ratio of a round is against the mean of the two `nobody` turns of
-//! that round; what is printed is the median over the rounds and the range. `nobody` against
-//! `nobody` is the noise.
+//! In every round each profiler has its turn of 3 s, in an order that rotates. A turn's figures are
+//! operations per CPU second of the target (the cost of each operation) and per wall second (the
+//! throughput). A profiler's ratio of a round is against the mean of the two `nobody` turns of that
+//! round. The benchmark prints the median over the rounds and the range. `nobody` against `nobody`
+//! is the noise.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -51,7 +52,7 @@ impl Target {
         Target { child, ask, answers }
     }
 
-    /// Compiles it, and says how it is started.
+    /// Compiles the target, and returns the command that starts it.
     fn command(scratch: &Path, kind: &str) -> Command {
         let source = |name: &str| format!("{}/benches/slowdown/{name}", env!("CARGO_MANIFEST_DIR"));
         if kind == "java" {
@@ -82,7 +83,7 @@ impl Target {
         Reading { operations: numbers[0], cpu: numbers[1], wall: numbers[2] }
     }
 
-    /// Operations per CPU second and per wall second over one turn.
+    /// Returns operations per CPU second and per wall second over one turn.
     fn turn(&mut self) -> (f64, f64) {
         let before = self.read();
         std::thread::sleep(TURN);
@@ -101,7 +102,8 @@ impl Drop for Target {
 
 const NOBODY: [&str; 2] = ["nobody", "nobody (again)"];
 
-/// A watcher's name and how it is started on a pid; an empty command is nobody.
+/// Returns each profiler's name and the command that starts it on a pid; an empty command means no
+/// profiler.
 fn watchers() -> Vec<(&'static str, Vec<String>)> {
     let sampletop = program();
     let ours = |way: &str, interval: &str| -> Vec<String> {
@@ -166,7 +168,8 @@ fn watchers() -> Vec<(&'static str, Vec<String>)> {
     watchers
 }
 
-/// sampletop, built beside us: `target/release/examples/slowdown` runs `target/release/sampletop`.
+/// Returns sampletop, built beside us: `target/release/examples/slowdown` runs
+/// `target/release/sampletop`.
 fn program() -> String {
     let ours = std::env::current_exe().expect("a path");
     let release = ours.ancestors().nth(2).expect("a folder of examples");
@@ -200,7 +203,7 @@ fn one_turn(target: &mut Target, command: &[String], scratch: &Path) -> (f64, f6
     std::thread::sleep(SETTLE);
     let figures = target.turn();
     assert!(watcher.try_wait().expect("it can be asked").is_none(), "{} ended early", command[0]);
-    // SIGINT lets both sampletop and perf write and leave.
+    // After SIGINT both sampletop and perf write their results and exit.
     let pid = rustix::process::Pid::from_child(&watcher);
     let _ = rustix::process::kill_process(pid, rustix::process::Signal::INT);
     let _ = watcher.wait();

@@ -155,7 +155,7 @@ public class Shop {
             this.database = database;
         }
 
-        /** Asks the database with the lock held: what everybody does once. */
+        /** Asks the database with the lock held: every request does this once. */
         synchronized int reserve(int product) throws IOException {
             int answer = database.query(15);
             return left.merge(product, answer, Integer::sum);

@@ -1,13 +1,14 @@
-//! Writes the first inputs of each target into FOLDER/TARGET/: `seeds FOLDER`. They are made and
-//! not kept, so that they always fit the targets; what fuzzing finds becomes a test of the package.
+//! Writes the first inputs of each target into FOLDER/TARGET/: `seeds FOLDER`. They are generated
+//! and not stored, so that they always fit the targets. What fuzzing finds becomes a test of the
+//! package.
 
 use std::fs;
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::Command;
 
-// Everything is built with calls into libFuzzer in it, this too. Its `main` is only taken where
-// there is no other.
+// This example, too, is built with calls into libFuzzer. The linker takes libFuzzer's `main` only
+// where there is no other.
 use flate2::read::GzDecoder;
 use libfuzzer_sys as _;
 use sampletop::capture::ring::encode;
@@ -55,7 +56,7 @@ impl Seeds {
             });
     }
 
-    /// As other tools write them.
+    /// Adds folded stacks and pprof profiles as other tools write them.
     fn stacks_of_others(&mut self) {
         self.add(
             "folded",
@@ -65,7 +66,7 @@ impl Seeds {
         self.add("folded", "difference", "a;b 1 2\na 3 4\n");
     }
 
-    /// Small sessions, each as a file, and as what is in its blocks.
+    /// Adds small sessions, each as a file, and as the contents of its blocks.
     fn profiles(&mut self) {
         for (name, looks, hours) in [("empty", 0, false), ("short", 12, false), ("long", 40, true)]
         {
@@ -238,14 +239,14 @@ impl Seeds {
             (5, image::frame_pointer()),
             (6, image::expression(&[0x77, 8, 0x06])),
             (7, image::expression(&[0x7c, 16])),
-            // CFA = rsp: the return address lies below, and leaving it leads nowhere.
+            // CFA = rsp: the return address lies below, and unwinding from it leads nowhere.
             (8, image::expression(&[0x77, 0])),
         ]
         .map(|(number, program)| Function { number, program });
         let at = image::at;
         let mut code = vec![0; 0xa00];
-        // Each function ends in a call of another, keeps a frame, and 3 is the way back from a
-        // signal handler.
+        // Each function ends in a call of another and keeps a frame; 3 is the return from a signal
+        // handler.
         for (caller, callee) in [(0, 2), (1, 4), (2, 5), (4, 1), (5, 2), (6, 1), (7, 2), (8, 8)] {
             let place = (at(caller) - CODE) as usize;
             code[place..place + 8]
@@ -327,7 +328,7 @@ impl Seeds {
         }
     }
 
-    /// Small programs, with debug info of both versions in use.
+    /// Adds small programs, with debug info of both versions in use.
     fn programs(&mut self) {
         let c = fs::read_to_string(concat!(
             env!("CARGO_MANIFEST_DIR"),
@@ -354,7 +355,8 @@ impl Seeds {
         }
     }
 
-    /// Recorded virtual machines as they are, with the pc in several places, and with one change.
+    /// Adds recorded virtual machines as they are, with the pc in several places, and with one
+    /// change.
     fn machines(&mut self) {
         for version in 0..4 {
             for flags in [0, 4, 8, 12, 24, 28] {
@@ -364,7 +366,8 @@ impl Seeds {
                 }
             }
             for flags in [0, 1, 3] {
-                // Which word: a piece, and where in it; then its new value, the address of another.
+                // The word to change: a piece, and its index there; then its new value, the address
+                // of another.
                 let change = [0x10, 5, 3, 2, 1, 0x20, 6, 2];
                 let input = [&[version, flags, 3, 0, 0][..], &[0; 9], &change].concat();
                 self.add("jvm", &format!("{version}-changed-{flags}"), input);
@@ -372,7 +375,7 @@ impl Seeds {
         }
     }
 
-    /// Steps as in `fuzz_targets/perf_map.rs`.
+    /// Adds steps as in `fuzz_targets/perf_map.rs`.
     fn maps_of_code(&mut self) {
         let step = |which: u8, bytes: &[u8]| [&[which], bytes].concat();
         let lines = "1000 100 JS:*inner /srv/a.js:4:15\n2000 80 Builtin:ArrayMap\n0x3000 10 void Program::Main()[Tier0]\n";
@@ -427,7 +430,7 @@ impl Seeds {
     }
 }
 
-/// Scopes, a template, a lambda, a local class, what is inlined into what.
+/// Scopes, a template, a lambda, a local class, and nested inlined functions.
 const CPP: &str = "
 volatile long sink;
 namespace shop {
@@ -445,7 +448,7 @@ __attribute__((noinline)) long outer(long n) { if (__builtin_expect(n < 0, 0)) h
 extern \"C\" long start(long n) { shop::Basket<long> b{n}; return b.add(n) + shop::outer(n) + shop::Basket<int>{1}.add(2); }
 ";
 
-/// Name and bytes of each section of a well-formed file.
+/// Returns name and bytes of each section of a well-formed file.
 fn sections(file: &[u8]) -> Vec<(String, &[u8])> {
     let number = |at: usize, size: usize| {
         file[at..at + size].iter().rev().fold(0usize, |value, byte| value << 8 | usize::from(*byte))
@@ -458,7 +461,7 @@ fn sections(file: &[u8]) -> Vec<(String, &[u8])> {
             let (name, kind) = (names + number(header(index), 4), number(header(index) + 4, 4));
             let name = file[name..].split(|b| *b == 0).next().unwrap_or_default();
             let (offset, size) = (number(header(index) + 24, 8), number(header(index) + 32, 8));
-            // SHT_NOBITS has none.
+            // SHT_NOBITS has no bytes.
             let bytes = if kind == 8 { &[][..] } else { &file[offset..offset + size] };
             (String::from_utf8_lossy(name).into_owned(), bytes)
         })

@@ -1,6 +1,6 @@
-//! Rows of the task iterator. Our own program in the kernel writes them, but names and registers
-//! are the target's. Input: what one read gives, after 8 bytes that say how far the clock of our
-//! time namespace is off.
+//! Rows of the task iterator. Our own program in the kernel writes them, but the target chooses
+//! names and registers. Input: 8 bytes for the offset of our time namespace's clock, then the bytes
+//! that one read returns.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -16,7 +16,7 @@ const NOTE: u32 = 7;
 fuzz_target!(|data: &[u8]| {
     let mut input = Input(data);
     let (note, link) = (input.piece(), input.piece());
-    // No path of the kernel's holds a zero.
+    // A path from the kernel contains no zero byte.
     let path = input.0.split(|b| *b == 0).next().unwrap_or_default();
     let path = Path::new(OsStr::from_bytes(&path[..path.len().min(4096)]));
     let image =
@@ -28,7 +28,7 @@ fuzz_target!(|data: &[u8]| {
         |part: &OsStr| part.as_bytes().iter().all(u8::is_ascii_hexdigit) && part.len() <= 128;
     for place in places {
         assert!(place.is_absolute() && !place.as_os_str().as_bytes().contains(&0));
-        // The file chooses a plain name, and nothing of where it lies.
+        // The file may choose a plain name only, not the folder.
         let folder = place.parent().expect("a file in a folder");
         let name = place.file_name().expect("a plain name");
         let of_link = link.split(|b| *b == 0).next() == Some(name.as_bytes());

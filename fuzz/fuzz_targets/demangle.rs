@@ -1,4 +1,4 @@
-//! Raw symbol names, up to what mangling can pack into them.
+//! Raw symbol names, including names whose mangling expands enormously.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

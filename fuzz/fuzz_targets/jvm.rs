@@ -1,5 +1,6 @@
-//! Reading a virtual machine whose memory is garbage, or an attack: recorded memory of a real one,
-//! in which words are changed before it is looked at, or between two looks. Input: see [`look`].
+//! Reading a virtual machine whose memory is garbage, or an attack. The memory was recorded from a
+//! real one; words of it are changed before the first observation, or between two. Input: see
+//! [`look`].
 #![no_main]
 
 use std::sync::LazyLock;

@@ -1,6 +1,6 @@
-//! perf's ring. The kernel writes it, but stack bytes and registers are the target's, and a kernel
-//! that loses its place must not take us with it: records of any kind and size at any place, a head
-//! that goes anywhere, and call chains of anything.
+//! perf's ring. The kernel writes it, but stack bytes and registers are the target's. A kernel with
+//! inconsistent positions must not crash us either. So there are records of any kind and size at
+//! any place, a head that moves anywhere, and call chains of any content.
 //!
 //! Input: commands of one byte. 0-3: append a piece to the ring; 4: append a sample made of a
 //! piece; 5: set the head to a 64-bit number; 6: overwrite a piece of the ring at a 16-bit place;
@@ -56,22 +56,22 @@ fuzz_target!(|data: &[u8]| {
                         sample.kernel.frames(deepest, &mut frames);
                         check_kernel_frames(&frames, deepest.min(KERNEL_FRAMES));
                     }
-                    // Touches every byte that is lent.
+                    // Reads every byte that is lent.
                     std::hint::black_box(sample.stack.iter().fold(0, |sum, byte| sum ^ byte));
                 }
                 !refuse && records <= size
             });
         });
         assert!(records <= size / 8, "{records} records in {size} bytes");
-        // The tail never passes the head, nor goes back.
+        // The tail never passes the head, and never moves back.
         if behind <= size {
             assert!(kernel.head.wrapping_sub(kernel.tail()) <= behind);
         }
     }
 });
 
-/// Behind the frame that was there before: addresses of the kernel, then a marker if they may be
-/// more.
+/// Checks what follows the frame that was there before: addresses of the kernel, then a marker if
+/// frames may be missing.
 fn check_kernel_frames(frames: &[RawFrame], most: usize) {
     let [first, frames @ ..] = frames else { panic!("what was there is gone") };
     assert_eq!(first.bits(), 7);
@@ -86,7 +86,7 @@ fn check_kernel_frames(frames: &[RawFrame], most: usize) {
     }
 }
 
-/// Plays the kernel.
+/// Takes the kernel's part.
 struct Kernel {
     file: File,
     size: u64,
@@ -120,7 +120,7 @@ impl Kernel {
     }
 }
 
-/// A record of the right kind and size around any body.
+/// Makes a record of the right kind and size around any body.
 fn sample(body: &[u8]) -> Vec<u8> {
     let mut record = PERF_RECORD_SAMPLE.to_ne_bytes().to_vec();
     record.extend(0u16.to_ne_bytes());

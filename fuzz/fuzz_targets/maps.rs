@@ -1,4 +1,4 @@
-//! `/proc/PID/maps`: the target chooses paths, addresses (by mapping) and how many lines there are.
+//! `/proc/PID/maps`: the target chooses paths, addresses (by mapping) and the number of lines.
 #![no_main]
 
 use std::fmt::Write as _;
@@ -30,7 +30,7 @@ fuzz_target!(|text: &[u8]| {
             }
         }
     });
-    // What was understood, written as the kernel writes it, is understood the same.
+    // The parsed mappings, written in the kernel's format, parse to the same mappings.
     let mut written = Vec::new();
     for mapping in maps.iter() {
         write(mapping, &mut written);

@@ -1,4 +1,4 @@
-//! Go's table of functions: a table, and every address that it may have something to say of.
+//! Go's table of functions: a table, and every address that it may describe.
 #![no_main]
 
 use std::cell::Cell;

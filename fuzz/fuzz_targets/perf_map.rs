@@ -1,6 +1,6 @@
 //! The perf map of a process, which grows, shrinks and changes while it is read, and code that is
-//! looked up in it. Input: steps of a byte that chooses one, and what it takes (pieces have a
-//! 16-bit length before them):
+//! looked up in it. Input: steps, each of a byte that chooses its kind and its arguments (pieces
+//! have a 16-bit length before them):
 //!
 //! ```text
 //! 0  a piece that is appended         3  ms that go by, 16 bits
@@ -46,7 +46,7 @@ fn look(mut input: Input<'_>) {
             _ => pcs.push(input.u64()),
         }
         map.begin_at(now);
-        // What was looked up before must be as sound as what is new.
+        // Earlier results must be as sound as new ones.
         for pc in pcs.iter().rev().take(8) {
             check(&mut map, &names, *pc);
         }
@@ -63,7 +63,7 @@ fn check(map: &mut PerfMap, names: &Names, pc: u64) {
         Leave::AsCode { start, .. } => {
             assert!(start <= pc, "{pc:x} is not in what begins at {start:x}")
         }
-        // Its line is not there any more.
+        // Its line no longer exists.
         Leave::Unknown => return assert!(out.is_empty()),
         other => panic!("{other:?} of code that is only named"),
     }

@@ -1,4 +1,4 @@
-//! The files of /proc about one thread: the target chooses its threads' names, which stand in the
+//! The files of /proc about one thread. The target chooses its threads' names, which are in the
 //! middle of `stat` and at the start of `status`.
 #![no_main]
 
@@ -16,8 +16,8 @@ fuzz_target!(|text: &[u8]| {
     });
 });
 
-/// Three parsers read this file for three purposes: what more than one understands, they understand
-/// alike.
+/// Checks the three parsers that read this file for three purposes: where more than one accept a
+/// text, they agree.
 fn stat(text: &[u8]) {
     let (thread, listed, process) =
         (threads::parse_stat(text), list::Stat::parse(text), target::Stat::parse(text));

@@ -1,4 +1,4 @@
-//! Thread-name rules and groupings as somebody typed them, applied to a name. Input: rule, line
+//! Thread-name rules and groupings as a user typed them, applied to a name. Input: rule, line
 //! break, name.
 #![no_main]
 
@@ -14,18 +14,18 @@ fuzz_target!(|data: &[u8]| {
         None => (data, &b"pool-7-thread-12"[..]),
     };
     let Ok(rule) = std::str::from_utf8(rule) else { return };
-    // The kernel keeps 15 bytes of a thread's name; it is cleaned where it is interned.
+    // The kernel keeps 15 bytes of a thread's name; it is cleaned when it is interned.
     let name = clean_bytes(&name[..name.len().min(15)], 64);
-    // One bounded sentence, whatever was typed.
+    // The error is one bounded sentence, whatever was typed.
     if let Err(error) = within(2000, || Grouping::parse(rule)) {
         assert_clean(&error, 1000);
     }
     match within(2000, || Rename::parse(rule)) {
         Err(error) => assert_clean(&error, 1000),
         Ok(rename) => {
-            // Of nothing at all the default rules make `(unnamed)`. Each match, at most one per
-            // byte and one behind them, becomes the text, in which every two bytes may stand for
-            // all of the name.
+            // The default rules make `(unnamed)` of an empty name. Each match, at most one per byte
+            // and one behind them, becomes the text. Every two bytes of the text may stand for the
+            // whole name.
             let (most_name, text) = (name.len().max(9), rename.text.len());
             let most = (most_name + 1) * (text + most_name * (text / 2 + 1) + 1);
             let renamed = within(2000, || by_rules(&name, std::slice::from_ref(&rename)));

@@ -1,5 +1,6 @@
-//! Saved profiles. Input: a file as it is, or after a first byte of 1 what is in its blocks, which
-//! then get checksums: kind, and the content with its 16-bit length before it.
+//! Saved profiles. Input: a file as it is; or, after a first byte of 1, the contents of its blocks:
+//! for each its kind, and its content with a 16-bit length before it. These blocks then get
+//! checksums.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -38,7 +39,7 @@ fuzz_target!(|data: &[u8]| {
             assert_clean(location.file.as_deref().unwrap_or(""), NAME_CAP);
         }
     }
-    // It can be shown, and what is written of it is all of it.
+    // An opened profile can be shown, and writing and reading it again loses nothing.
     let write = |format, settings: &Settings| {
         let mut bytes = Vec::new();
         export::write(format, &snapshot, settings, &mut bytes).expect("a vector takes it");
@@ -53,7 +54,7 @@ fuzz_target!(|data: &[u8]| {
         saved::read(&write(Format::Sampletop, &opened.settings)).expect("it was just written");
     assert_eq!(again.lost, None);
 
-    // It can be compared, added to another, and shown without its names.
+    // It can be compared, merged with another, and shown without its names.
     let profile = Profile { name: "x", snapshot: &snapshot };
     let mut out = Vec::new();
     let both = Pair { before: profile, after: profile };

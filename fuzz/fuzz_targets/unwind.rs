@@ -91,7 +91,7 @@ fn check(files: &Files, out: &[RawFrame], walk: Walk, words: usize) {
         _ => None,
     };
     assert_eq!(last, walk.end);
-    // The stack pointer rises with each frame, but for signals.
+    // The stack pointer rises with each frame, except at signals.
     assert!(out.len() <= (interrupted + 1) * (words + 3), "{} frames on {words} words", out.len());
 }
 

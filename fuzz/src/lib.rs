@@ -1,5 +1,5 @@
-//! What the fuzz targets share: how their bytes become numbers, and what they hold the parsers to.
-//! See README.md.
+//! Shared by the fuzz targets: decoding of inputs into numbers and pieces, and the limits and
+//! checks for the parsers. See README.md.
 
 #[path = "../../tests/java_recorded/changed.rs"]
 pub mod changed;
@@ -14,7 +14,7 @@ pub mod recording;
 #[path = "../../tests/saved/sessions.rs"]
 pub mod sessions;
 
-// `image` is a file of the package's own tests and names this by `crate::`.
+// `image` is a file of the package's own tests, which refers to this module by `crate::`.
 pub use sampletop::process;
 
 use sampletop::config::Format;
@@ -36,11 +36,11 @@ pub const DWARF_SECTIONS: [&str; 10] = [
     ".debug_rnglists",
 ];
 
-/// Panics unless every place has a name, and all text of it can be shown.
+/// Panics unless every place has a name, and all its text can be shown.
 pub fn check_names(spots: &[Spot], named: &[Vec<Step>]) {
     assert_eq!(spots.len(), named.len());
     for steps in named {
-        // The function, and what is inlined into it at most that deep.
+        // The function, and at most 128 levels of functions inlined into it.
         assert!((1..=129).contains(&steps.len()), "{} levels", steps.len());
         for step in steps {
             assert!(!step.function.is_empty());
@@ -50,7 +50,8 @@ pub fn check_names(spots: &[Spot], named: &[Vec<Step>]) {
     }
 }
 
-/// Takes numbers and pieces from the front of a fuzz input; zeros and nothing once it is used up.
+/// Takes numbers and pieces from the front of a fuzz input; returns zeros and nothing once it is
+/// used up.
 pub struct Input<'a>(pub &'a [u8]);
 
 impl<'a> Input<'a> {
@@ -64,7 +65,7 @@ impl<'a> Input<'a> {
         first
     }
 
-    /// A piece that its 16-bit length precedes.
+    /// Takes a piece, which its 16-bit length precedes.
     pub fn piece(&mut self) -> &'a [u8] {
         let length = self.u16();
         self.take(length.into())
@@ -87,7 +88,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// [`Input::piece`] the other way round, for seeds.
+/// Encodes what [`Input::piece`] decodes, for seeds.
 pub fn piece(bytes: &[u8]) -> Vec<u8> {
     let length = u16::try_from(bytes.len()).expect("a seed's piece is short");
     [&length.to_le_bytes(), bytes].concat()
@@ -98,9 +99,9 @@ pub const ALTERNATE: u64 = image::STACK + 0x1000_0000;
 /// Where the unwind tables of [`image::elf`] begin in it.
 pub const TABLES: usize = 0x200;
 
-/// A 64-bit word that is likely to lead somewhere, from 16 bits of which the first two choose: a
-/// small number, a word of a stack (the third bit: which one), an address of code, or the next 8
-/// bytes.
+/// Decodes a 64-bit word that is likely to lead somewhere, from 16 bits of which the first two
+/// choose: a small number, a word of a stack (the third bit: which one), an address of code, or the
+/// next 8 bytes.
 pub fn word(input: &mut Input<'_>) -> u64 {
     let token = u64::from(input.u16());
     match token >> 14 {
@@ -112,7 +113,7 @@ pub fn word(input: &mut Input<'_>) -> u64 {
     }
 }
 
-/// [`word`] the other way round, for seeds.
+/// Encodes what [`word`] decodes, for seeds.
 pub fn token(word: u64) -> Vec<u8> {
     let short = |kind: u64, rest: u64| ((kind << 14 | rest) as u16).to_le_bytes().to_vec();
     let within = |start: u64, size: u64| word.checked_sub(start).filter(|offset| *offset < size);
@@ -128,10 +129,10 @@ pub fn token(word: u64) -> Vec<u8> {
     }
 }
 
-/// Runs `work` and panics if it takes more CPU time of this thread than `ms`. Time and not steps,
-/// since most of the work is in libraries; CPU time, so that a busy machine is no finding. The
-/// limits are some ten times what the slowest honest input of the same size takes in an
-/// instrumented build.
+/// Runs `work` and panics if it takes more than `ms` of this thread's CPU time. Time and not steps,
+/// since most of the work is in libraries; CPU time, so that a busy machine causes no finding. The
+/// limits are some ten times what the slowest valid input of the same size takes in an instrumented
+/// build.
 pub fn within<T>(ms: u64, work: impl FnOnce() -> T) -> T {
     let begin = cpu_ms();
     let result = work();
@@ -145,9 +146,8 @@ fn cpu_ms() -> u64 {
     now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
 }
 
-/// Panics unless `text` can be shown: at most `cap` bytes, and nothing in it that moves the cursor,
-/// turns the text around it or hides. Written out anew here, not asked of the function that is
-/// tested.
+/// Panics unless `text` can be shown: at most `cap` bytes, and no character that moves the cursor,
+/// reverses text or is invisible. Implemented again here, independently of the tested function.
 pub fn assert_clean(text: &str, cap: usize) {
     assert!(text.len() <= cap, "{} bytes instead of at most {cap}", text.len());
     let bad = text.chars().find(|c| {
@@ -158,7 +158,7 @@ pub fn assert_clean(text: &str, cap: usize) {
     assert_eq!(bad, None, "{text:?}");
 }
 
-/// Reads a profile that another tool wrote: whatever it is, it can be shown, and kept as one of
+/// Reads a profile of another tool. Whatever it contains, it can be shown, and saved as one of
 /// sampletop's own.
 pub fn import(data: &[u8]) {
     let opened = match within(3000, || sampletop::import::read(data)) {

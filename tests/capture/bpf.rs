@@ -1,4 +1,4 @@
-//! The way `bpf`: what it costs and what it tells, beside what holds for `perf`, too.
+//! The backend `bpf`: its cost and its reports, beyond what `perf` guarantees too.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;
@@ -19,7 +19,7 @@ use sampletop::process::threads::Reads;
 use crate::common::{Running, build, skipped, wait_until, wait_until_all_sleep};
 use crate::support::*;
 
-/// Whether BPF can be had here; if not the test is skipped, which fails under CI=true.
+/// Returns whether BPF is available here. If not, the test is skipped, which fails under CI=true.
 pub fn works() -> bool {
     match Bpf::open() {
         Ok(_) => true,
@@ -34,18 +34,18 @@ pub fn works() -> bool {
     }
 }
 
-/// Rounds by the iterator.
+/// Thread scans by the iterator.
 pub struct Passes {
     bpf: Bpf,
     pub looks: Looks,
     reader: StackReader,
     pid: u32,
-    /// Visits of parked threads a round.
+    /// Visits of parked threads per tick.
     turns: usize,
     losses: Losses,
 }
 
-/// What one round told and took.
+/// Events and costs of one thread scan.
 pub struct Pass {
     events: Vec<Event>,
     rows: usize,
@@ -104,7 +104,7 @@ impl Passes {
     }
 }
 
-/// What was read of the files of /proc.
+/// Returns the reads of files of /proc.
 fn of_files(looks: &Looks) -> Reads {
     Reads { clocks: 0, ..looks.reads() }
 }
@@ -124,7 +124,7 @@ fn where_the_clock_of_the_process_tells_that_nobody_has_run_nobody_is_visited() 
     };
     passes.next();
     park(&mut passes);
-    // The first answer of the clock, then as many visits as there are threads.
+    // The first reading of the clock, then as many visits as there are threads.
     let visited: u32 = (0..6).map(|_| passes.next().visited).sum();
     assert!((201..=300).contains(&visited), "{visited}");
     for _ in 0..20 {
@@ -135,8 +135,8 @@ fn where_the_clock_of_the_process_tells_that_nobody_has_run_nobody_is_visited() 
         ask(&mut target, &format!("{woken}\n"));
         next_number(&mut target);
         wait_until_all_sleep(target.pid());
-        // The clock is asked in every fifth round, then once more; then all are visited, as nobody
-        // has been for long.
+        // The clock is read at every fifth tick, then once more. Then all threads are visited,
+        // since their last visit is too long ago.
         let found: Vec<Event> = (0..7).flat_map(|_| passes.next().events).collect();
         let mut names: Vec<String> = looks(&found).map(name).collect();
         names.sort();
@@ -165,7 +165,7 @@ fn an_unmoved_thread_costs_no_row_and_no_read() {
         first.calls, 5,
         "an iterator and its end, 136 rows a read, and one that finds the end"
     );
-    // A thread that was caught on its way is told a second time.
+    // A thread that was read while it went to sleep is reported a second time.
     passes.next();
     let before = of_files(&passes.looks);
     for _ in 0..20 {
@@ -178,24 +178,25 @@ fn an_unmoved_thread_costs_no_row_and_no_read() {
     assert_eq!(of_files(&passes.looks), before, "no file of any thread was read");
     let parked =
         looks(&first.events).find(|look| name(look) == "park-7").expect("it was seen").thread;
-    // A look that never reached the reducer is sent again, once.
+    // An observation that never reached the reducer is sent again, once.
     passes.looks.unsent(parked.tid);
     let again = |pass: &Pass| looks(&pass.events).filter(|look| look.thread == parked).count();
     let pass = passes.next();
     assert_eq!((again(&pass), pass.rows), (1, 3));
     assert_eq!(again(&passes.next()), 0);
-    // More than can be asked for by name: all rows come, and those that nobody misses tell nothing.
+    // More than can be named in a list: all rows come, and the rows that are not needed yield no
+    // event.
     for _ in 0..2_000 {
         passes.looks.unsent(parked.tid);
     }
     let pass = passes.next();
     assert_eq!((again(&pass), pass.rows, pass.events.len()), (1, 203, 3));
-    // After an exec, or another way, everybody is told.
+    // After an exec, or after a change of backend, every thread is reported.
     passes.looks.restart();
     assert_eq!(passes.next().events.len(), 203);
     assert_eq!(passes.next().rows, 2);
     assert_eq!((passes.losses.torn, passes.losses.late), (0, 0));
-    // The start times are those of /proc: by them a thread is known.
+    // The start times are those of /proc: they identify a thread.
     let stat = std::fs::read_to_string(format!("/proc/{}/task/{}/stat", target.pid(), parked.tid))
         .expect("it lives");
     let start =
@@ -203,7 +204,7 @@ fn an_unmoved_thread_costs_no_row_and_no_read() {
     assert_eq!(Ok(parked.start), start);
 }
 
-/// Single threads are visited by a list where the kernel can do that, else by an iterator for each.
+/// Single threads are visited by a list if the kernel can do that, else by an iterator for each.
 #[test]
 fn the_kernel_is_made_use_of() {
     if !works() {
@@ -231,9 +232,9 @@ fn an_iterator_for_each_thread_does_it_too() {
     }
 }
 
-/// Whether these are the calls of lists: one for each that tells nothing, another for rows. The
-/// iterator that is read on for each list comes to its end sometimes: that is found out, it is
-/// closed, and there is another.
+/// Returns whether `calls` are the calls of lists: one for each list that reports nothing, another
+/// for rows. The iterator that is read on for each list sometimes ends. Then it is closed and
+/// another one is opened.
 fn of_lists(calls: u64, lists: u64, told: bool) -> bool {
     (0..=3).contains(&calls.wrapping_sub(lists + u64::from(told)))
 }
@@ -241,8 +242,8 @@ fn of_lists(calls: u64, lists: u64, told: bool) -> bool {
 fn rotation(name_of_test: &str, open: impl Fn() -> Bpf) {
     let program = build("cap_threads.c", name_of_test, &["-O1"]);
     let listed = open().singly() == Singly::Listed;
-    // A pass that told nothing but of so many threads: by a list with parked ones whose turn it
-    // was, now or in the round before, else by an iterator for each.
+    // Such a pass reports exactly `threads` threads. Parked ones that are due, now or one tick
+    // earlier, come by a list, the others by an iterator each.
     let alone = |pass: (usize, u32, u64), threads: u32| {
         let parked = pass.1.wrapping_sub(threads);
         if listed {
@@ -251,7 +252,7 @@ fn rotation(name_of_test: &str, open: impl Fn() -> Bpf) {
             parked == 0 && pass.2 == 3 * u64::from(threads)
         }
     };
-    // And of all, who are not parked: four lists, or one iterator.
+    // A pass over all threads, none of them parked: four lists, or one iterator.
     let everybody = |pass: (usize, u32, u64)| {
         pass.0 == 0
             && pass.1 == 501
@@ -261,7 +262,7 @@ fn rotation(name_of_test: &str, open: impl Fn() -> Bpf) {
     wait_until_all_sleep(target.pid());
     let silent = |pass: Pass| (pass.events.len(), pass.visited, pass.calls);
     let first = |(): &mut ()| {
-        // As at 100 Hz.
+        // The turns of 100 Hz.
         let mut passes = Passes::by(open(), target.pid(), parked::turns(10_000_000));
         passes.looks = Looks::new(target.pid(), 1000).expect("its threads").without_clock();
         let first = passes.next();
@@ -295,12 +296,12 @@ fn rotation(name_of_test: &str, open: impl Fn() -> Bpf) {
             assert_eq!(silent(passes.next()), (0, 501, 3), "50 in each of 11 rounds make 501");
         }
     }
-    // Once a second, at gaps, at the end.
+    // Happens once a second, at gaps and at the end.
     passes.looks.leave_nobody_out();
     assert_eq!(silent(passes.next()), (0, 501, 3));
     assert_eq!(of_files(&passes.looks), before, "no file of any thread was read");
-    // One that is woken and waits again, and the leader that woke it, are noticed within a
-    // rotation, once each.
+    // A thread that is woken and waits again is noticed within a rotation, once. So is the leader
+    // that woke it.
     for woken in [7, 499] {
         let wake = |passes: &mut Passes| {
             ask(&mut target, &format!("{woken}\n"));
@@ -333,12 +334,11 @@ fn rotation(name_of_test: &str, open: impl Fn() -> Bpf) {
                 "both are parked again"
             );
         };
-        // Having moved they are visited in every round: an iterator, its rows, its end.
+        // Threads that have moved are visited at every tick: an iterator, its rows, its end.
         let visits = in_time(&mut passes, wake, park);
         assert!(visits.iter().all(|pass| pass.0 == 0 && alone(*pass, 2)), "{visits:?}");
     }
-    // A sample proves that a thread has moved: it is visited in the next round, whoever's turn it
-    // is.
+    // A sample proves that a thread has moved: it is visited at the next tick, out of turn.
     passes.looks.leave_nobody_out();
     passes.next();
     let thread = seen["park-100"];
@@ -354,7 +354,7 @@ fn rotation(name_of_test: &str, open: impl Fn() -> Bpf) {
         let pass = passes.next();
         assert!(looks(&pass.events).map(|look| look.thread).eq([thread]), "{:?}", pass.events);
         assert!(alone(silent(pass), 1));
-        // And so for a look that got lost.
+        // The same holds for an observation that was lost.
         let silently = silent(passes.next());
         passes.looks.unsent(lost.tid);
         let pass = passes.next();
@@ -362,7 +362,7 @@ fn rotation(name_of_test: &str, open: impl Fn() -> Bpf) {
         (silently, silent(pass), silent(passes.next()))
     };
     let park = |passes: &mut Passes| {
-        // Both are parked again, and their turn has come and gone.
+        // Both are parked again, and their turn has passed.
         std::thread::sleep(Duration::from_nanos(RESTLESS));
         passes.looks.leave_nobody_out();
         passes.next();
@@ -394,7 +394,7 @@ fn who_is_born_or_dies_is_noticed_at_once() {
         looks(&pass.events).find(|look| name(look) == "park-100").expect("it is told").thread;
     ask(&mut target, "dies\n");
     assert_eq!(next_number(&mut target), 2);
-    // Whoever joins a thread may go on before it is gone.
+    // pthread_join may return before the thread has left /proc.
     let place = format!("/proc/{}/task/{}", target.pid(), born.tid);
     wait_until("it is gone", || !std::path::Path::new(&place).exists());
     let ended =
@@ -402,7 +402,8 @@ fn who_is_born_or_dies_is_noticed_at_once() {
     assert_eq!(passes.next().events.into_iter().filter(ended).count(), 1);
 }
 
-/// As many threads as before prove nothing: who is visited by itself, and is not met, has ended.
+/// An unchanged number of threads proves nothing: a thread that is visited by id and not found has
+/// exited.
 #[test]
 fn who_takes_anothers_place_is_noticed_in_turn() {
     if !works() {
@@ -431,7 +432,7 @@ fn who_takes_anothers_place_is_noticed_in_turn() {
         wait_until("it is gone", || !std::path::Path::new(&gone).exists());
         change("born\n", 1);
         let (mut ended, mut second) = (0, None);
-        // A rotation of 22 threads, and what follows from it.
+        // A rotation of 22 threads, and the events that follow from it.
         for _ in 0..25 {
             let pass = passes.next();
             let is_first = |event: &&Event| matches!(event, Event::ThreadEnded { thread, .. } if *thread == first);
@@ -443,7 +444,7 @@ fn who_takes_anothers_place_is_noticed_in_turn() {
     }
 }
 
-/// All rows of a pass, with the bytes of their stacks.
+/// Returns all rows of a pass, with the bytes of their stacks.
 fn rows_of(bpf: &mut Bpf, pid: u32, visit: Visit) -> Vec<(Row, Vec<u8>)> {
     bpf.begin(pid, visit).expect("a pass");
     let mut rows = Vec::new();
@@ -453,8 +454,7 @@ fn rows_of(bpf: &mut Bpf, pid: u32, visit: Visit) -> Vec<(Row, Vec<u8>)> {
     rows
 }
 
-/// A thread gives the same row however it is visited, and a list may be longer than what fits into
-/// one read.
+/// A thread yields the same row however it is visited. A list may exceed what fits into one read.
 #[test]
 fn all_ways_to_visit_a_thread_tell_the_same() {
     if !works() {
@@ -532,7 +532,7 @@ fn processes_come_and_go() {
     bpf.add(one.pid()).expect("a process");
     bpf.add(two.pid()).expect("a process");
     assert_eq!((visited(&mut bpf, one.pid()), visited(&mut bpf, two.pid())), (6, 8));
-    // Ids of threads are given away again: who has one now may be somebody else.
+    // The kernel reuses thread ids: the present owner of one may be another thread.
     let leader = |bpf: &mut Bpf, pid| {
         let rows =
             rows_of(bpf, pid, Visit { only: None, again: Again { everybody: true, tids: vec![] } });
@@ -587,7 +587,8 @@ fn when_it_fails_the_next_way_takes_over() {
     let ours: Vec<i32> = links().into_iter().filter(|fd| !before.contains(fd)).collect();
     let null = std::fs::File::open("/dev/null").expect("a file that is no link");
     for fd in &ours {
-        // SAFETY: the sampler's own descriptor becomes another file, which it has to bear.
+        // SAFETY: replaces the sampler's own descriptor by another file, which the sampler must
+        // survive.
         assert_eq!(unsafe { libc::dup2(null.as_raw_fd(), *fd) }, *fd);
     }
     let lists = Bpf::open().expect("it works").singly() == Singly::Listed;
@@ -600,13 +601,13 @@ fn when_it_fails_the_next_way_takes_over() {
     let spinning = |event: &Event| matches!(event, Event::Look(l) if name(l) == "spin-1" && l.seen == Seen::OnCpu);
     let parked = |event: &Event| matches!(event, Event::Look(l) if name(l) == "park-1" && matches!(l.seen, Seen::Blocked(_)));
     assert!(events[..mark].iter().any(parked), "told by bpf");
-    // The new way reads everybody afresh.
+    // The new backend reads every thread afresh.
     read_until(&mut reader, &mut events, |events| {
         events[by_perf..].iter().any(spinning) && events[mark..].iter().any(parked)
     });
 }
 
-/// What other processes do takes no room in our rings: the filter drops it in the kernel.
+/// Samples of other processes take no room in our rings: the filter drops them in the kernel.
 #[test]
 fn samples_of_others_never_reach_the_ring() {
     if !works() {
@@ -626,7 +627,8 @@ fn samples_of_others_never_reach_the_ring() {
         perf.start_due(now());
         perf
     };
-    // At the same time: a ring holds eight samples, and nobody empties it. The target itself waits.
+    // Both at the same time. A ring holds eight samples and is never drained. The target itself
+    // waits.
     let (mut with, mut without) = (open(bpf.filter()), open(None));
     wait_until("the other one runs", || {
         without.count_lost();

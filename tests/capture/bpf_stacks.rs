@@ -1,5 +1,5 @@
-//! The stacks that come with the rows of the task iterator, judged by elfutils; and whose they are,
-//! in pid namespaces.
+//! The stacks that come with the rows of the task iterator, compared with elfutils, and the threads
+//! they belong to in pid namespaces.
 
 #[allow(dead_code)]
 #[path = "../unwinding/support.rs"]
@@ -23,8 +23,8 @@ use crate::common::{Running, build, skipped, wait_until};
 use crate::support::*;
 use walks::{Stack, Symbols, blocked_threads, eu_stack};
 
-/// Samples with real walks; the last blocked look of each thread once every one of `wanted` has had
-/// one, by thread.
+/// Samples with real walks. Returns the last blocked observation of each thread, once each of
+/// `wanted` has had one.
 fn blocked_looks(pid: u32, files: &Files, wanted: &BTreeSet<u32>) -> BTreeMap<u32, Look> {
     let target = std::sync::Arc::new(Target::attach(pid).expect("attached"));
     let plan: Plan = plan(CaptureChoice::Bpf, 10);
@@ -36,7 +36,7 @@ fn blocked_looks(pid: u32, files: &Files, wanted: &BTreeSet<u32>) -> BTreeMap<u3
         for look in looks(new).filter(|look| matches!(look.seen, Seen::Blocked(_))) {
             told.insert(look.thread.tid, look.clone());
         }
-        // A walk in doubt is tried again in the next rounds.
+        // An uncertain walk is retried at the next ticks.
         ticks(events) > 10 && wanted.iter().all(|tid| told.contains_key(tid))
     });
     told
@@ -49,7 +49,7 @@ fn ends_in(look: &Look) -> Option<Marker> {
     }
 }
 
-/// Addresses of frames, each worked out once.
+/// Addresses of frames, each resolved once.
 struct Addresses<'a> {
     files: &'a Files,
     maps: Maps,
@@ -94,17 +94,17 @@ fn every_kind_of_blocked_stack_is_what_elfutils_says() {
         let mut wrong = Vec::new();
         for (kind, tid) in &threads {
             let look = &told[tid];
-            // All others are whole, also those deeper than 63 KiB, on an alternate stack, or
-            // without frame pointers.
+            // All others are complete, including those deeper than 63 KiB, on an alternate stack,
+            // or without frame pointers.
             let end = match kind.as_str() {
-                // A coroutine has no caller; elfutils goes on where makecontext left what follows
-                // it.
+                // A coroutine has no caller. elfutils continues at the function that makecontext
+                // stored as successor.
                 "context" => Some(Marker::NoUnwindInfo),
                 _ => None,
             };
             let frames = &look.stack[..look.stack.len() - usize::from(end.is_some())];
             let mut judged = judge[tid].clone();
-            // Of a deep stack both ends.
+            // A deep stack keeps both ends.
             let folded = frames.iter().position(|frame| *frame == RawFrame::marker(Marker::Folded));
             assert_eq!(folded.is_some(), kind == "too_deep", "{kind}");
             let frames: Vec<RawFrame> = frames
@@ -150,7 +150,7 @@ fn two_thousand_blocked_stacks_are_what_elfutils_says() {
     let told = blocked_looks(pid, &files, &threads);
     let mut addresses =
         Addresses { files: &files, maps: Maps::read(pid).expect("maps"), known: HashMap::new() };
-    // The judge stops the threads one after the other, which takes minutes where others spin.
+    // eu-stack stops the threads one after the other, which takes minutes while others spin.
     let process = rustix::process::Pid::from_raw(pid as i32).expect("a pid");
     rustix::process::kill_process(process, rustix::process::Signal::STOP).expect("stopped");
     let judge = eu_stack(pid);
@@ -165,7 +165,7 @@ fn two_thousand_blocked_stacks_are_what_elfutils_says() {
     assert!(wrong.is_empty(), "{} of {}: {}", wrong.len(), threads.len(), wrong[0]);
 }
 
-/// The functions of busy threads have the shares of their samples that they have measured.
+/// Checks that the functions of busy threads have the shares of samples that the threads measured.
 fn check_shares(running: &mut Running, program: &Path) {
     const BUSY: usize = 8;
     /// Family-wise error: 3 functions x 8 threads, two-sided at z = 5.6 each: 24 x 2.2e-8 = 6e-7.
@@ -188,7 +188,7 @@ fn check_shares(running: &mut Running, program: &Path) {
     read_until(&mut reader, &mut events, |events| ticks(events) > 10);
     let (before, from) = (truth(running), now());
     events.extend(read_for(&mut reader, Duration::from_secs(10)));
-    // Enough for the normal approximation below, also where others take most of the time.
+    // Enough for the normal approximation below, even if other processes take most of the time.
     let of = |events: &[Event], spin: usize| {
         let who = format!("spin-{spin}");
         let sampled =
@@ -228,7 +228,8 @@ fn check_shares(running: &mut Running, program: &Path) {
     }
 }
 
-/// As `dump` tells them, stacks are the calls that the source says for the thread's number.
+/// Checks stacks as `dump` prints them against the calls that the source has for the thread's
+/// number.
 fn check_names(pid: u32) {
     let output = Command::new(env!("CARGO_BIN_EXE_sampletop"))
         .args(["dump", "--capture", "bpf", "--format", "json", "-p", &pid.to_string()])
@@ -260,7 +261,7 @@ fn check_names(pid: u32) {
     assert_eq!(checked, 1992);
 }
 
-/// The leader and those called `wait-N`.
+/// Returns the leader and the threads named `wait-N`.
 fn blocked_threads_of_crowd(pid: u32) -> BTreeSet<u32> {
     let entries = std::fs::read_dir(format!("/proc/{pid}/task")).expect("threads");
     let tids = entries.map(|entry| {
@@ -274,8 +275,8 @@ fn blocked_threads_of_crowd(pid: u32) -> BTreeSet<u32> {
     tids.filter(|tid| !spins(tid)).collect()
 }
 
-/// While mappings change without rest the end of a stack cannot always be found in the kernel: it
-/// is then read by us.
+/// While mappings keep changing, the kernel cannot always find the end of a stack. Then sampletop
+/// reads it itself.
 #[test]
 fn stacks_are_whole_while_mappings_change() {
     if !works() {
@@ -300,7 +301,7 @@ fn stacks_are_whole_while_mappings_change() {
     let naps: Vec<&Look> = looks(&events).filter(naps).collect();
     let whole = naps.iter().filter(|look| ends_in(look).is_none()).count();
     assert_eq!(whole, naps.len(), "{:?}", naps.iter().find(|look| ends_in(look).is_some()));
-    // Who stands still meanwhile is told once.
+    // A thread that does not move meanwhile is reported once.
     let leader = looks(&events)
         .filter(|look| look.thread.tid == running.pid() && look.seen != Seen::Running)
         .count();
@@ -309,7 +310,7 @@ fn stacks_are_whole_while_mappings_change() {
 
 const INSIDE: &str = "SAMPLETOP_TEST_IN_NAMESPACE";
 
-/// Ids and samples are right: the threads are those of /proc, and both that spin are sampled.
+/// Checks ids and samples: the threads are those of /proc, and both that spin are sampled.
 fn check_ids(pid: u32) {
     let (sampler, mut reader) = start_pid(pid, CaptureChoice::Bpf, 5);
     let mut events = Vec::new();

@@ -1,5 +1,5 @@
-//! A COMMAND of sampletop's own, which is held until capture is open: what is told of it before its
-//! exec.
+//! A COMMAND that sampletop starts and holds until capture is open: what is reported of it before
+//! its exec.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn is_exec(event: &Event) -> bool {
     matches!(event, Event::Exec { .. })
 }
 
-/// It waits in our own code, which is none of the COMMAND's.
+/// Before its exec it waits in sampletop's own code, which does not belong to the COMMAND.
 fn no_stack_is_told_of_a_command_before_its_exec(choice: CaptureChoice) {
     let mut launch = held();
     let (sampler, mut reader) =
@@ -48,7 +48,7 @@ fn no_stack_is_told_of_a_command_before_its_exec(choice: CaptureChoice) {
     assert!(looks(&events[exec..]).any(|look| !look.stack.is_empty()), "{events:?}");
 }
 
-/// Else what it does until the next tick would be time of which nothing is known.
+/// Otherwise the time from the exec to the next tick would be time without any observation.
 fn the_exec_of_a_command_is_noticed_at_once(choice: CaptureChoice) {
     let mut launch = held();
     let interval = Duration::from_secs(20);

@@ -1,4 +1,4 @@
-//! What is lost is counted, by its cause, up to the last moment.
+//! Every loss is counted by its cause, up to the last moment.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use sampletop::unwinder::{Registers, StackBytes, Unwinder, Walk};
 use crate::common::{Running, build, need_root, skipped, wait_until};
 use crate::support::*;
 
-/// Ends its walks in turn in every way that there is.
+/// Ends its walks in turn in every possible manner.
 struct Endings(usize);
 
 impl Unwinder for Endings {
@@ -66,9 +66,9 @@ fn walks_that_fail_are_counted_by_cause() {
     drop(sampler);
     events.extend(reader.by_ref());
     let losses = last(&events);
-    // Blocked stacks in doubt are walked again, a few times each, and count once.
+    // Uncertain blocked stacks are walked again, a few times each, and count once.
     assert_eq!(by(losses).iter().sum::<u64>(), losses.unwind_failed);
-    // One way in six is whole.
+    // One ending in six is complete.
     assert!(losses.samples > losses.truncated + losses.unwind_failed, "{losses:?}");
 }
 
@@ -85,7 +85,7 @@ fn samples_that_find_the_ring_full_are_counted() {
     perf.start_due(now());
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!(perf.counts().lost, 0, "nobody has asked yet");
-    // A ring holds eight samples, and nobody empties it.
+    // A ring holds eight samples and is never drained.
     wait_until("200 find it full", || {
         perf.count_lost();
         perf.counts().lost >= 200
@@ -95,7 +95,7 @@ fn samples_that_find_the_ring_full_are_counted() {
     assert!(perf.counts().lost >= lost);
 }
 
-/// kernel.perf_event_max_sample_rate, put back when dropped.
+/// kernel.perf_event_max_sample_rate, restored when dropped.
 struct MostSamples(String);
 
 const MOST_SAMPLES: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
@@ -114,8 +114,8 @@ impl Drop for MostSamples {
     }
 }
 
-/// At 10,000 samples a second where 4,000 are allowed; whoever else samples at up to 1,000 notices
-/// nothing.
+/// Samples at 10,000 a second where 4,000 are allowed. Other profilers that sample at up to 1,000 a
+/// second are not affected.
 #[test]
 fn times_the_kernel_throttles_are_counted() {
     if !need_root("lowers kernel.perf_event_max_sample_rate for a moment") {
@@ -149,8 +149,8 @@ fn times_the_kernel_throttles_are_counted() {
     );
 }
 
-/// A read of the iterator never gives more rows than there are slots, so that no thread is late for
-/// want of one: at this seam only can be seen what would be told of it.
+/// A read of the iterator never returns more rows than there are slots, so no thread is late for
+/// lack of a slot. Only this seam shows what would be reported of it.
 #[test]
 fn a_stack_without_a_slot_is_late_and_taken_the_next_time() {
     const { assert!((32 << 10) / rows::ROW < rows::SLOTS, "rows of a read, and slots") };

@@ -1,4 +1,4 @@
-//! The sampler on live targets: nobody is stopped, nothing is missed, sums are the kernel's.
+//! The sampler on live targets: it stops no thread, misses none, and its sums are the kernel's.
 
 mod bpf;
 mod bpf_stacks;
@@ -32,7 +32,7 @@ use sampletop::model::vocabulary::frame::{
 use sampletop::process::memory::Memory;
 use support::*;
 
-/// What holds under each way that never stops a thread.
+/// Defines tests that hold under each backend that never stops a thread.
 macro_rules! by_perf_and_bpf {
     ($($test:ident)*) => {
         mod by_perf {
@@ -71,7 +71,7 @@ fn no_wait_is_disturbed_and_nobody_traced(choice: CaptureChoice) {
         let mut events = Vec::new();
         let end = Instant::now() + Duration::from_secs(2);
         let pid = target.pid();
-        // Who waits was read where it waits; who spins was sampled on its core.
+        // A waiting thread was read in its wait; a spinning one was sampled on its core.
         let (mut blocked, mut samples, mut known) = (WAITING.map(|_| 0), 0, 0);
         read_until(&mut reader, &mut events, |events| {
             assert!(thread_states(pid).iter().all(|(_, tracer)| *tracer == 0));
@@ -91,8 +91,8 @@ fn no_wait_is_disturbed_and_nobody_traced(choice: CaptureChoice) {
         ask(&mut target, "\n");
         assert_eq!(next_number(&mut target), 0, "EINTR under {mode}");
         let waits = next_number(&mut target);
-        // One that stays is read once (or again in the next round, where it was caught on its way).
-        // One that does not was in another wait each time.
+        // A thread that stays is read once, or again at the next tick if it was read while it went
+        // to sleep. A thread that does not stay was in another wait each time.
         assert!(mode != "stay" || blocked.iter().all(|count| *count <= 2), "{blocked:?}");
         assert!(mode == "stay" || waits >= 60, "{waits} waits");
         let ran: Vec<Ns> = looks(&events)
@@ -158,7 +158,7 @@ fn an_unmoved_thread_costs_one_read_and_sends_nothing() {
     };
     let first = round(&mut looks);
     assert_eq!(first.len(), 203, "every thread is told of once");
-    // A thread that was caught on its way is read a second time.
+    // A thread that was read while it went to sleep is read a second time.
     round(&mut looks);
     for _ in 0..20 {
         let before = looks.reads();
@@ -175,7 +175,7 @@ fn an_unmoved_thread_costs_one_read_and_sends_nothing() {
         let names: Vec<String> = support::looks(&events).map(name).collect();
         assert!(names.len() == 2 && names.iter().all(|n| n.starts_with("spin-")), "{names:?}");
     }
-    // A look that never reached the reducer is sent again, once.
+    // An observation that never reached the reducer is sent again, once.
     let parked =
         support::looks(&first).find(|look| name(look) == "park-7").expect("it was seen").thread;
     looks.unsent(parked.tid);
@@ -198,7 +198,7 @@ fn threads_that_come_and_go_are_all_told(choice: CaptureChoice) {
     events.extend(read_for(&mut reader, Duration::from_secs(2)));
     ask(&mut target, "\n");
     let born = next_number(&mut target) as usize;
-    // Then all have ended but the leader and the parked one.
+    // Then all but the leader and the parked thread have exited.
     let lives = |events: &[Event]| {
         let seen: BTreeSet<_> = looks(events).map(|look| look.thread).filter(is_known).collect();
         let ended = |event: &Event| {
@@ -225,8 +225,8 @@ fn threads_that_come_and_go_are_all_told(choice: CaptureChoice) {
         }
     }
     assert_eq!(lives(&events), 2);
-    // Each lives 20 ms: none is missed, but where rounds come too late. From the end of a thread
-    // one learns that there may be new ones, so that these are met a round later.
+    // Each lives 20 ms: none is missed unless ticks come too late. The end of a thread indicates
+    // that there may be new ones, so these are found one tick later.
     let rounds: Vec<Ns> =
         events.iter().filter(|e| matches!(e, Event::Tick(_))).map(time_of).collect();
     let missed: u64 = rounds.windows(4).map(|four| (four[3] - four[0]) / 20_000_000).sum();
@@ -263,8 +263,8 @@ fn exec_is_noticed_also_of_the_same_file_and_from_another_thread(choice: Capture
 }
 
 fn a_target_that_becomes_a_32_bit_program_shows_its_states_only(choice: CaptureChoice) {
-    // By hand: not even libm, which the other targets are linked with, needs to be there for the
-    // other word size.
+    // Compiled by hand: not even libm, which the other targets link, needs to exist for the other
+    // word size.
     let narrow = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join(format!("cap_narrow-{}", std::process::id()));
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/targets/cap_narrow.c");
@@ -309,7 +309,7 @@ fn a_target_that_becomes_a_32_bit_program_shows_its_states_only(choice: CaptureC
         status.way == "states" && status.notice.is_some_and(|notice| notice.contains("32-bit"))
     };
     read_until(&mut reader, &mut events, |_| refused());
-    // Nor is another way opened on request.
+    // A request does not open another backend either.
     sampler.control(Control::Use(CaptureChoice::Perf));
     let mark = ticks(&events);
     read_until(&mut reader, &mut events, |events| ticks(events) > mark + 10);
@@ -334,8 +334,8 @@ fn counters_sum_to_what_the_kernel_says(choice: CaptureChoice) {
     };
     let (before, stolen_before) = (told(), stolen());
     let asked = now();
-    // Two rounds that have begun after that: rounds are told one after the other, and what was in
-    // the ring is older.
+    // Two ticks that have begun after that: ticks are reported in order, and what was in the ring
+    // is older.
     let later = |events: &[Event]| {
         events.iter().filter(|e| matches!(e, Event::Tick(t) if t.at > asked)).count()
     };
@@ -348,8 +348,8 @@ fn counters_sum_to_what_the_kernel_says(choice: CaptureChoice) {
             .filter_map(|l| l.counters)
             .last();
         let last = last.expect("it was looked at");
-        // A running thread's counters lag by at most a tick of the kernel (10 ms at 100 Hz), which
-        // may be kept from coming.
+        // A running thread's counters lag by at most a tick of the kernel (10 ms at 100 Hz). That
+        // tick may be delayed.
         let range = before[spin].saturating_sub(20_000_000 + stolen)..=after[spin];
         assert!(range.contains(&last.run_ns), "{last:?} {range:?}");
         let samples: Vec<Ns> = looks(&events)
@@ -387,7 +387,7 @@ fn orders_take_effect_at_once_and_a_pause_is_a_gap(choice: CaptureChoice) {
     sampler.control(Control::Interval(Duration::from_millis(5)));
     read_until(&mut reader, &mut events, |events| ticks(events) > 10);
     sampler.control(Control::Pause);
-    // The pause ends the round under way with one more tick; then silence.
+    // The pause ends the current scan with one more tick, then silence.
     read_until_silent(&mut reader, &mut events, Duration::from_millis(500));
     let (paused, resumed) = (events.last().map(time_of), now());
     sampler.control(Control::Resume);
@@ -422,12 +422,12 @@ fn the_end_of_the_target_is_told_last(choice: CaptureChoice) {
     assert!(events.last().is_some_and(ended));
     read_until(&mut reader, &mut events, |_| sampler.finished());
     assert!(reader.finished());
-    // The zombie still had its clock: the last word on CPU time came with the end.
+    // The zombie still had its clock: the final CPU time came with the end.
     assert!(matches!(events[events.len() - 2], Event::Tick(tick) if tick.process_cpu_ns.is_some()));
 }
 
-/// What threads did that are gone is in the process's clock only. It is read once a second, and at
-/// the end.
+/// CPU time of threads that have exited is in the process's clock only. It is read once a second,
+/// and at the end.
 fn who_stops_gets_the_last_word_on_cpu_time(choice: CaptureChoice) {
     let program = build("cap_threads.c", &format!("stop-{}", choice.word()), &["-O1"]);
     let mut target = Running::start(&program, &["park", "2"]);
@@ -442,8 +442,8 @@ fn who_stops_gets_the_last_word_on_cpu_time(choice: CaptureChoice) {
         events.extend(reader.by_ref());
         let last = mark
             + events[mark..].iter().rposition(|event| clock(event).is_some()).expect("it was read");
-        // Living threads' own counters lag behind it by a tick of the kernel, or two: they were
-        // read later.
+        // Counters of live threads lag behind it by one or two ticks of the kernel: they were read
+        // later.
         let mut rounds = events[last..].iter().filter(|event| matches!(event, Event::Tick(_)));
         let later = time_of(rounds.next_back().expect("a tick")) - time_of(&events[last]);
         assert!(later >= 20_000_000, "{later}");
@@ -453,7 +453,8 @@ fn who_stops_gets_the_last_word_on_cpu_time(choice: CaptureChoice) {
             2
         );
     }
-    // Whoever has seen the end first stops us: it is told all the same.
+    // If the caller stops the sampler before it has noticed the end, the end is reported all the
+    // same.
     for _ in 0..3 {
         let (sampler, mut reader) = start(&target, choice, 50);
         let mut events = Vec::new();
@@ -508,7 +509,7 @@ fn stopped_and_uninterruptible_threads_are_told_in_every_round(choice: CaptureCh
     let mut events = Vec::new();
     read_until(&mut reader, &mut events, |events| ticks(events) > 10);
     drop(sampler);
-    // vfork is 58, clone 56, clone3 435: as the C library likes.
+    // vfork is 58, clone 56, clone3 435: the C library chooses.
     let forks = |look: &&sampletop::model::vocabulary::frame::Look| matches!(look.seen, Seen::Disk(Some(call)) if [56, 58, 435].contains(&call.number));
     assert_eq!(looks(&events).filter(forks).count(), looks(&events).count());
     assert!(looks(&events).count() >= 10);
@@ -558,7 +559,7 @@ fn a_suspended_sampler_tells_of_the_gap() {
     assert!(lines.any(|line| line.expect("text").ends_with("sampling")));
     let pid = rustix::process::Pid::from_child(&helper);
     rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("suspended");
-    // The signal is taken by one thread, which has to run to stop the others.
+    // One thread takes the signal. It has to run to stop the others.
     wait_until("it stops", || thread_states(helper.id()).iter().all(|(state, _)| *state == 'T'));
     std::thread::sleep(Duration::from_millis(1_300));
     rustix::process::kill_process(pid, rustix::process::Signal::CONT).expect("resumed");

@@ -1,4 +1,4 @@
-//! The governor on a live target, by counts: what looking costs is told to it, so that a busy
+//! The governor on a live target, by counts: the tests set the cost of a scan, so that a busy
 //! machine changes nothing.
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::support::*;
 
 const MS: Ns = 1_000_000;
 
-/// Reads events until `done` says so; each tick is told to have cost so much.
+/// Reads events until `done` returns true, and sets the cost of each tick.
 fn pay(
     reader: &mut Reader,
     used: &AtomicU64,
@@ -38,7 +38,7 @@ fn pay(
     events
 }
 
-/// As the last tick says.
+/// Returns the interval of the last tick.
 fn interval(events: &[Event]) -> Option<Ns> {
     events
         .iter()
@@ -49,7 +49,7 @@ fn interval(events: &[Event]) -> Option<Ns> {
 #[test]
 fn what_costs_too_much_is_done_less_often_until_it_costs_less() {
     let program = build("cap_threads.c", "pace", &["-O1"]);
-    // Few threads, so that what the looks really cost does not matter on any machine.
+    // Few threads, so that the real cost of scans is negligible on any machine.
     let target = Running::start(&program, &["park", "10"]);
     let used = Arc::new(AtomicU64::new(0));
     let overhead = Some(Overhead { percent: 20.0, reducer_ns: used.clone() });
@@ -63,7 +63,7 @@ fn what_costs_too_much_is_done_less_often_until_it_costs_less() {
     assert_eq!(told.interval_asked, 10 * MS);
     assert!(told.notice.is_some_and(|notice| notice.contains("looks every 50ms instead of 10ms")));
 
-    // Ticks and the kernel's samples keep step.
+    // Ticks and the kernel's samples have the same rate.
     let spins = ["spin-0", "spin-1"];
     let (stolen_before, end) = (stolen(), Instant::now() + Duration::from_secs(4));
     let looked = |events: &[Event]| {
@@ -78,8 +78,8 @@ fn what_costs_too_much_is_done_less_often_until_it_costs_less() {
     assert_eq!(interval(&held), Some(50 * MS));
     let times: Vec<Ns> =
         held.iter().filter(|event| matches!(event, Event::Tick(_))).map(time_of).collect();
-    // 50 ms and a tenth more or less each: 40 of them are off by a 60th on average (5 standard
-    // deviations).
+    // Each interval is 50 ms, up to a tenth more or less. The standard deviation of the mean of 40
+    // is below a 60th; the bound is over 5 standard deviations of uniform jitter.
     let mean = (times[times.len() - 1] - times[0]) / (times.len() as Ns - 1);
     assert!(mean >= 47 * MS, "{mean} ns from tick to tick");
     let ran = |who: &str| {
@@ -92,7 +92,7 @@ fn what_costs_too_much_is_done_less_often_until_it_costs_less() {
     let samples = looks(&held).filter(|look| look.seen == Seen::OnCpu).count();
     assert_samples(samples, spins.into_iter().map(ran).sum(), 50e6 * 0.997, stolen, "at 50 ms");
 
-    // It costs nothing any more: back to what was asked, and no word about it.
+    // Scans cost nothing now: the interval returns to the one asked for, without a message.
     pay(&mut reader, &used, 0, |events| interval(events) == Some(10 * MS));
     assert_eq!(sampler.status().notice, None);
 

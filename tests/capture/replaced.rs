@@ -1,4 +1,4 @@
-//! Code that takes the place of other code: no stack is named by what was not there when it was
+//! Code that replaces other code: no stack is named by code that was not there when the stack was
 //! copied.
 
 use std::collections::BTreeMap;
@@ -32,19 +32,19 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("text")
 }
 
-/// What samples of the target's one thread show.
+/// Contents of the samples of the target's one thread.
 #[derive(Debug, Default)]
 struct Shown {
-    /// Samples below the call of the library that is named.
+    /// Samples below the call of this library.
     of: BTreeMap<&'static str, usize>,
     whole: usize,
-    /// Samples that say that code was replaced.
+    /// Samples that report that code was replaced.
     replaced: usize,
     all: usize,
 }
 
-/// Counts on-CPU samples. None may show a function of one library beside one of the other's, or
-/// beside the other's call.
+/// Counts on-CPU samples. Panics if one shows a function of one library beside a function or the
+/// call of the other.
 fn check(events: &[Event], files: &Files, symbols: &[&Symbols]) -> Shown {
     let mut shown = Shown::default();
     for look in looks(events).filter(|look| matches!(look.seen, Seen::OnCpu)) {
@@ -86,8 +86,8 @@ impl Burning {
         Burning { target, sampler, reader, events, files }
     }
 
-    /// CPU time by the program's own clock in A and in B, ns, and how often they were at the same
-    /// address.
+    /// Returns CPU time by the program's own clock in A and in B, ns, and how often they were at
+    /// the same address.
     fn rounds(&mut self, count: usize) -> [u64; 3] {
         ask(&mut self.target, &format!("{count}\n"));
         let Burning { target, reader, events, .. } = self;
@@ -111,9 +111,9 @@ impl Burning {
     }
 }
 
-/// Of `n` samples, each in one of two libraries by the share of its time: both counts are within 5
-/// standard deviations, which fails once in a million times by chance (two-sided, normal), and what
-/// is neither is told as replaced, for 2 % at most.
+/// Asserts the counts of `n` samples, each in one of two libraries by the share of its time. Both
+/// counts are within 5 standard deviations, which fails by chance once in a million times
+/// (two-sided, normal). All others are reported as replaced, 2 % at most.
 fn assert_shares(shown: &Shown, own: [u64; 3]) {
     let (a, b) = (shown.of["a"] as f64, shown.of["b"] as f64);
     let (n, p) = (a + b, own[0] as f64 / (own[0] + own[1]) as f64);
@@ -137,13 +137,13 @@ fn libraries_at_one_address_have_their_own_time(choice: CaptureChoice) {
         assert!(own[2] * 10 >= rounds as u64 * 9, "they have to be mapped at one address: {own:?}");
         let (shown, events) = burning.end(&known);
         assert_shares(&shown, own);
-        // Nearly all are whole: each is walked by the tables of its own library.
+        // Nearly all are complete: each is walked by the tables of its own library.
         let n = shown.of["a"] + shown.of["b"];
         assert!(shown.whole * 100 >= n * 90, "{shown:?} {:?}", last_losses(&events));
     }
 }
 
-/// Faster than mappings can be read.
+/// Loads faster than mappings can be read.
 fn a_thousand_loads_a_second_are_named(choice: CaptureChoice) {
     let variant = format!("fast-{}", choice.word());
     let program = build("replaced.c", &variant, &["-O2"]);
@@ -176,7 +176,7 @@ fn the_file_that_is_mapped_counts_and_not_its_path(choice: CaptureChoice) {
     );
     let names = |look: &Look| walked(look).names(&files, &symbols.each_ref());
     assert!(on_cpu().filter(|look| names(look).iter().any(|name| name == "a_spin")).count() > 100);
-    // Renamed over while nothing has it mapped, in turns: one path, two files.
+    // Renamed over in turns while no process has it mapped: one path, two files.
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("library.so");
     let put = |from: &Path| {
@@ -213,7 +213,7 @@ fn the_file_that_is_mapped_counts_and_not_its_path(choice: CaptureChoice) {
     assert!(ids.len() >= 2 && ids.values().all(|of| of.len() == 1), "each is one library: {ids:?}");
 }
 
-/// The time from which on samples are of what is asked for next.
+/// Returns the time from which on samples belong to the next request.
 fn looks_so_far(burning: &mut Burning) -> u64 {
     burning.events.extend(burning.reader.by_ref());
     sampletop::capture::schedule::now()

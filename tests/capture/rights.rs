@@ -1,5 +1,5 @@
-//! What a plain user gets. The tests run as root and start themselves again as one who is nobody
-//! else.
+//! What a plain user gets. The tests run as root and restart themselves as a user that owns no
+//! other process.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -20,15 +20,15 @@ use crate::support::*;
 
 const PROGRAM: &str = "SAMPLETOP_TEST_PROGRAM_OF_A_USER";
 
-/// A user whom no other program on this machine belongs to: memory for rings, descriptors and
-/// processes are counted per user.
+/// Returns a user that owns no other program on this machine. The kernel counts memory for rings,
+/// descriptors and processes per user.
 fn nobody_else() -> u32 {
     static USERS: AtomicU32 = AtomicU32::new(0);
     // Process ids have 22 bits at most.
     1 << 30 | std::process::id() << 6 | USERS.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Runs a helper of this file as that user; both programs must lie where that one may read them.
+/// Runs a helper of this file as that user. Both programs must lie where that user may read them.
 fn as_nobody(helper: &str, program: &Path) {
     if !rustix::process::geteuid().is_root() {
         return skipped(helper, "needs root to become nobody");
@@ -67,7 +67,7 @@ fn a_plain_user_samples_each_running_thread_once() {
     as_nobody("rights::helper_counts_samples", &program);
 }
 
-/// The kernel's count of samples that it had no room for; of the last tick.
+/// Returns the kernel's count of samples that it had no room for, from the last tick.
 fn lost(events: &[Event]) -> f64 {
     let last = events
         .iter()
@@ -76,7 +76,7 @@ fn lost(events: &[Event]) -> f64 {
     last.map_or(0, |losses| losses.dropped) as f64
 }
 
-/// Samples of the threads whose names begin so, taken from..to.
+/// Returns the samples, taken in from..to, of threads whose names begin with `who`.
 fn samples(events: &[Event], who: &str, from: Ns, to: Ns) -> f64 {
     let sampled =
         |l: &&Look| l.seen == Seen::OnCpu && name(l).starts_with(who) && (from..to).contains(&l.at);
@@ -108,8 +108,8 @@ fn helper_counts_samples() {
     for spin in 0..2 {
         let name_of = format!("spin-{spin}");
         let expected = (after[spin] - before[spin]) as f64 / 4_985_000.0;
-        // Each CPU's event counts on where it stopped: one sample more or less per CPU. Twice as
-        // many would mean that somebody is sampled by two events.
+        // Each CPU's event continues its count where it stopped: one sample more or less per CPU. A
+        // doubled count would mean that two events sample the same thread.
         let cpus = std::thread::available_parallelism().expect("cores").get() as f64;
         let most = samples(&events, &name_of, inner_from, inner_to);
         let least = samples(&events, &name_of, outer_from, outer_to) + lost(&events);
@@ -147,8 +147,8 @@ fn helper_follows_new_threads() {
     let of_kernel = looks(&events).any(|look| frames_of_user(look) < look.stack.len());
     assert!(kernel_visible || !of_kernel, "the kernel shows nothing of itself");
     let expected = (end - begin) as f64 / 1_994_000.0;
-    // Each thread lives at most ten periods, of which the first of each CPU gives nothing. Two
-    // events for a thread would give twice the samples.
+    // Each thread lives at most ten periods, of which the first on each CPU yields no sample. Two
+    // events for a thread would double the samples.
     let most = samples(&events, "brief", inner_from, inner_to);
     let least = samples(&events, "brief", outer_from, outer_to) + lost(&events);
     assert!(most <= 1.15 * expected && least >= 0.2 * expected, "{most} to {least} of {expected}");
@@ -189,8 +189,8 @@ fn limit(resource: Resource, to: u64) {
     setrlimit(resource, Rlimit { current: Some(to), maximum: Some(to) }).expect("lowered");
 }
 
-/// One event for each thread and core does not fit: those who run share what there is, and the rest
-/// is named.
+/// One event for each thread and core does not fit. Running threads share the available events, and
+/// the rest is named.
 #[test]
 fn more_running_threads_than_descriptors_are_named() {
     let program = build("cap_threads.c", "nobody-many", &["-O1"]);
@@ -213,8 +213,8 @@ fn helper_runs_short_of_descriptors() {
         looks(events).any(|l| l.seen == Seen::OnCpu && name(l).starts_with("work-"))
     };
     read_until(&mut reader, &mut events, |events| short(sampler.status()) && works(events));
-    // From now on only two of them run; those that held all events give them up, and nobody is
-    // short any more.
+    // From now on only two of them run. The threads that held all events release them, and none
+    // lacks an event any more.
     ask(&mut target, "\n");
     let spins = |events: &[Event]| {
         let sampled =
@@ -224,8 +224,8 @@ fn helper_runs_short_of_descriptors() {
     read_until(&mut reader, &mut events, |events| spins(events) && !short(sampler.status()));
 }
 
-/// The memory for rings is counted per user: of a user's two profilers the second finds less, here
-/// nothing.
+/// The memory for rings is counted per user: of a user's two profilers the second gets less, here
+/// none.
 #[test]
 fn rings_that_find_no_memory_are_told_from_a_forbidden_call() {
     let program = build("cap_threads.c", "nobody-memory", &["-O1"]);

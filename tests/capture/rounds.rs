@@ -1,8 +1,8 @@
-//! Rounds over the files of /proc: who is parked has turns, a stack in doubt is tried again.
+//! Thread scans over the files of /proc: parked threads take turns, an uncertain stack is retried.
 
 use super::*;
 
-/// Rounds over a parked target, with a limit; each answers its events and what it read.
+/// Ticks over a parked target, with a limit. Each returns its events and its reads.
 pub struct Rounds {
     pub looks: Looks,
     reader: StackReader,
@@ -31,7 +31,7 @@ impl Rounds {
     ) -> (Vec<Event>, u64, Losses) {
         let (mut events, mut losses) = (Vec::new(), Losses::default());
         let before = self.looks.reads().counters;
-        // A pause after each look: the round must come to its end all the same.
+        // A pause after each observation: the scan must complete all the same.
         loop {
             let mut round = Round {
                 stacks: Some(Stacks {
@@ -56,8 +56,8 @@ impl Rounds {
     }
 }
 
-/// A process of very many threads is taken in over rounds, each of which has a bound: first
-/// observations, turns of those that wait, and the few that run.
+/// A process of very many threads is taken in over several ticks, each of which has limits: for
+/// first observations, for turns of waiting threads, and for the few that run.
 #[test]
 fn very_many_threads_are_taken_in_over_rounds() {
     let program = build("cap_threads.c", "taken-in", &["-O1"]);
@@ -81,8 +81,8 @@ fn very_many_threads_are_taken_in_over_rounds() {
             seen.insert(look.thread, matches!(look.seen, Seen::Blocked(_)));
         }
         assert_eq!(rounds.looks.not_read_yet(), 2003 - seen.len());
-        // Of each new one twice, to be sure of its stack. Of the first 1,000 all are read again,
-        // until they are parked.
+        // Each new thread is read twice, to validate its stack. All of the first 1,000 are read
+        // again until they are parked.
         let known = if seen.len() <= 1_100 { seen.len() } else { 1_000 + 50 + 4 };
         assert!(counters as usize <= 2 * 100 + known, "{counters} reads in round {number}");
     }
@@ -117,8 +117,8 @@ fn parked_threads_are_looked_at_in_rotation_and_a_woken_one_at_once() {
         let (events, reads, _) = rounds.next(&mut TopOnly);
         assert_eq!((events, reads), (vec![], 20));
     }
-    // One that is woken and waits again, and the leader that woke it, are noticed within a rotation
-    // of 11 rounds, once each.
+    // A thread that is woken and waits again is noticed within a rotation of 11 ticks, once. So is
+    // the leader that woke it.
     for woken in [7, 199] {
         let wake = |rounds: &mut Rounds| {
             let before = Instant::now();
@@ -149,11 +149,10 @@ fn parked_threads_are_looked_at_in_rotation_and_a_woken_one_at_once() {
             parks = rounds.next(&mut TopOnly).1;
             assert_eq!(rounds.next(&mut TopOnly).1, 20);
         };
-        // Having moved it is looked at in every round again: 199 are left to the rotation.
+        // A thread that has moved is read at every tick again: 199 remain in the rotation.
         assert_eq!((in_time(&mut rounds, wake, park), parks), (22, 22));
     }
-    // A sample proves that a thread has moved: it is looked at in the next round, whoever's turn it
-    // is.
+    // A sample proves that a thread has moved: it is read at the next tick, out of turn.
     let thread = seen["park-100"];
     assert_eq!(rounds.looks.sampled(thread.tid, 1).map(|(key, _)| key), Some(thread));
     assert_eq!(
@@ -183,7 +182,7 @@ fn where_the_clock_of_the_process_tells_that_nobody_has_run_nobody_is_looked_at(
     let mut rounds = Rounds::of(&target, 50);
     rounds.next(&mut TopOnly);
     park_all(&mut rounds);
-    // A rotation after the first answer of the clock.
+    // A rotation after the first reading of the clock.
     let reads: Vec<u64> = (0..6).map(|_| rounds.next(&mut TopOnly).1).collect();
     assert_eq!(reads, [50, 50, 50, 50, 50, 0]);
     for _ in 0..30 {
@@ -202,8 +201,8 @@ fn where_the_clock_of_the_process_tells_that_nobody_has_run_nobody_is_looked_at(
         ask(&mut target, &format!("{woken}\n"));
         next_number(&mut target);
         wait_until_all_sleep(target.pid());
-        // The clock is asked in every fifth round, then once more; then there is a rotation of
-        // five.
+        // The clock is read at every fifth tick, then once more. Then follows a rotation of five
+        // ticks.
         let found: Vec<Event> = (0..11).flat_map(|_| rounds.next(&mut TopOnly).0).collect();
         let mut names: Vec<String> = looks(&found).map(name).collect();
         names.sort();
@@ -214,14 +213,14 @@ fn where_the_clock_of_the_process_tells_that_nobody_has_run_nobody_is_looked_at(
     }
 }
 
-/// Everybody is parked, and has had a turn.
+/// Runs until every thread is parked and has had a turn.
 fn park_all(rounds: &mut Rounds) {
     std::thread::sleep(Duration::from_nanos(PARKED_AFTER));
     rounds.looks.leave_nobody_out();
     rounds.next(&mut TopOnly);
 }
 
-/// Ends every walk in doubt, so many times; then whole.
+/// Ends this many walks as uncertain, then all as complete.
 struct Doubts(usize);
 
 impl sampletop::unwinder::Unwinder for Doubts {

@@ -1,4 +1,4 @@
-//! One sampler, several processes: they come, end, and others come after the last.
+//! One sampler, several processes: they start, exit, and others start after the last.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,10 +44,10 @@ fn processes_come_and_end_and_come_again() {
 
         let two = Running::start(&program, &["spin", "blue", "60"]);
         sampler.control(Control::Add(attach(&two)));
-        // Twice is once.
+        // Adding twice has the effect of adding once.
         sampler.control(Control::Add(attach(&two)));
         read_until(&mut reader, &mut events, |events| sampled(events, two.pid()) > 3);
-        // Every round tells of both, at the same time.
+        // Every tick reports both, with the same time.
         let from = events.len();
         read_until(&mut reader, &mut events, |events| ticks(&events[from..]) > 10);
         let times = |pid| {
@@ -76,7 +76,7 @@ fn processes_come_and_end_and_come_again() {
         );
         drop(two);
         read_until(&mut reader, &mut events, |events| ended(events, pids[1]));
-        // Nobody is there: no tick is told, and the sampler lives.
+        // No process exists: no tick is reported, and the sampler keeps running.
         let quiet = read_for(&mut reader, Duration::from_millis(100));
         assert!(quiet.is_empty() && !sampler.finished(), "{way:?}: {quiet:?}");
 
@@ -90,9 +90,9 @@ fn processes_come_and_end_and_come_again() {
             "{way:?}: {:?}",
             later[0]
         );
-        // In order of time, whoever it is about.
+        // Events are in order of time across processes.
         assert!(events.is_sorted_by_key(time_of), "{way:?}");
-        // One that has ended before the sampler hears of it is told as ended.
+        // A process that exits before the sampler receives it is reported as exited.
         let gone = Running::start(&program, &["spin", "blue", "60"]);
         let (target, pid) = (attach(&gone), gone.pid());
         drop(gone);

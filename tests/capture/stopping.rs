@@ -1,4 +1,4 @@
-//! The way `ptrace`: it stops running threads only, one at a time, and leaves nobody stopped.
+//! The backend `ptrace`: it stops only running threads, one at a time, and leaves none stopped.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -64,8 +64,8 @@ fn threads_that_end_while_they_are_stopped_are_let_go() {
     read_until(&mut reader, &mut events, |events| {
         ticks(events) > 0 && ended(events) > 50 && last_losses(events).stops > 20
     });
-    // The leader, the parked one, the brief one, and its successor, if the brief one is just about
-    // to go. Whoever were kept would stay for as long as the sampler lives.
+    // The leader, the parked thread, the brief one, and its successor if the brief one is about to
+    // exit. A zombie would stay until the sampler exits.
     wait_until("none of them is kept", || thread_states(target.pid()).len() <= 4);
     drop(sampler);
 }
@@ -105,7 +105,7 @@ fn a_killed_sampler_leaves_no_thread_stopped() {
             .spawn()
             .expect("it starts again");
         let lines = BufReader::new(helper.stdout.take().expect("piped")).lines();
-        // Told apart from the words of the test harness, which may stand on the same line.
+        // Distinguished from the test harness's output, which may be on the same line.
         let stopping = lines.map(|line| line.expect("text")).any(|line| line.ends_with("stopping"));
         assert!(stopping, "the helper ended by itself");
         // At another phase of its stops each time.
@@ -118,7 +118,7 @@ fn a_killed_sampler_leaves_no_thread_stopped() {
                 "round {round}: {state} traced by {tracer}"
             );
         }
-        // And they do run.
+        // The threads still run.
         let mut told = || {
             ask(&mut target, "\n");
             next_number(&mut target) + next_number(&mut target)
@@ -128,8 +128,8 @@ fn a_killed_sampler_leaves_no_thread_stopped() {
     }
 }
 
-/// As under `-- COMMAND`: the target is our child, and its exit status belongs to whoever waits for
-/// it.
+/// As under `-- COMMAND`: the target is our child, and its exit status belongs to the code that
+/// waits for it.
 #[test]
 fn the_exit_status_of_a_child_stays_with_its_parent() {
     let program = build("cap_eintr.c", "status", &["-O1"]);

@@ -1,5 +1,5 @@
-//! What changes without rest: threads, processes, programs, libraries. Stacks are never wrong, and
-//! nothing grows.
+//! Continuous change of threads, processes, programs and libraries. Stacks are never wrong, and
+//! memory does not grow.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::common::{Running, build, need_root};
 use crate::rounds::Rounds;
 use crate::support::*;
 
-/// Samples with real walks.
+/// Starts a sampler that samples with real walks.
 fn start_walking(pid: u32, choice: CaptureChoice, files: &Files) -> (Sampler, Reader) {
     start_walking_at(pid, choice, files, 5)
 }
@@ -36,25 +36,25 @@ pub fn start_walking_at(
         .expect("sampling")
 }
 
-/// What stacks may show: chains of functions, outermost first. Functions that are in none are left
-/// out of account.
+/// Permitted contents of stacks: chains of functions, outermost first. Functions in no chain are
+/// ignored.
 struct Truth<'a> {
     symbols: &'a [&'a Symbols],
     chains: &'a [&'a [&'a str]],
 }
 
-/// Stacks of a storm, by what they show.
+/// Stacks of a storm, by their contents.
 #[derive(Debug, Default)]
 struct Shown {
     whole: usize,
     cut: usize,
-    /// The innermost known functions of whole stacks.
+    /// The innermost known functions of complete stacks.
     innermost: BTreeSet<String>,
 }
 
 impl Truth<'_> {
-    /// Each stack is a part of one of the chains without a gap, and a whole one begins where
-    /// threads do.
+    /// Checks that each stack is a part of one of the chains without a gap, and that a complete one
+    /// begins at a thread's start.
     fn check(&self, files: &Files, looks: &[&Look]) -> Shown {
         let known: BTreeSet<&str> =
             self.chains.iter().flat_map(|chain| chain.iter().copied()).collect();
@@ -113,7 +113,7 @@ pub fn last_losses(events: &[Event]) -> Losses {
     last.expect("a tick")
 }
 
-/// A stack that was cut was counted, too.
+/// Asserts that a stack that was cut was also counted.
 fn assert_counted(shown: &Shown, losses: &Losses) {
     let counted = losses.unwind_failed + losses.truncated;
     assert!((shown.cut == 0) || counted > 0, "{} cut, {losses:?}", shown.cut);
@@ -123,7 +123,7 @@ fn libraries_that_come_and_go_are_never_taken_for_each_other(choice: CaptureChoi
     let variant = |what: &str| format!("{what}-{}", choice.word());
     let program = build("storm.c", &variant("load"), &["-O2", "-DWHO=a"]);
     let flags = ["-O2", "-shared", "-fPIC"];
-    // Where one has its functions the other has filling.
+    // Where one library has its functions the other has padding.
     let x =
         build("storm_library.c", &variant("x"), &[&flags[..], &["-DWHO=x", "-DPAD=16"]].concat());
     let y =
@@ -191,7 +191,7 @@ fn programs_that_follow_each_other_are_never_taken_for_each_other(choice: Captur
     drop(sampler);
     events.extend(reader.by_ref());
     let execs = events.iter().filter(|event| matches!(event, Event::Exec { .. })).count();
-    // Each program burns 8 ms and naps 8 ms: none is missed, but where rounds come too late.
+    // Each program burns 8 ms and naps 8 ms: none is missed unless ticks come too late.
     let rounds: Vec<Ns> =
         events.iter().filter(|e| matches!(e, Event::Tick(_))).map(time_of).collect();
     let missed: u64 = rounds.windows(3).map(|three| (three[2] - three[0]) / 16_000_000).sum();
@@ -228,7 +228,7 @@ fn children_that_come_and_go_are_not_the_target(choice: CaptureChoice) {
     ask(&mut target, "end\n");
     drop(sampler);
     events.extend(reader.by_ref());
-    // What the children did is not there, under any name.
+    // Nothing of the children is reported, under any name.
     let threads: BTreeSet<_> = looks(&events).map(|look| look.thread).filter(is_known).collect();
     assert_eq!(threads.len(), 4, "{threads:?}");
     assert!(!events.iter().any(|event| matches!(event, Event::Exec { .. })));
@@ -242,7 +242,8 @@ fn children_that_come_and_go_are_not_the_target(choice: CaptureChoice) {
     assert!(["a_fork_inner", "a_burn"].iter().all(|f| shown.innermost.contains(*f)), "{shown:?}");
 }
 
-/// Threads that move while they are read: that is noticed, counted, and no stack of it is told.
+/// Threads that move while they are read: that is noticed and counted, and no stack of that read is
+/// reported.
 fn threads_that_move_while_they_are_read_are_torn(choice: CaptureChoice) {
     let program = build("storm.c", &format!("switch-{}", choice.word()), &["-O2", "-DWHO=a"]);
     let target = Running::start(&program, &["switch"]);
@@ -250,7 +251,7 @@ fn threads_that_move_while_they_are_read_are_torn(choice: CaptureChoice) {
     let (sampler, mut reader) = start_walking(target.pid(), choice, &files);
     let mut events = Vec::new();
     let torn = |event: &Event| matches!(event, Event::Tick(tick) if tick.losses.torn >= 3);
-    // As many stacks as the end of this asks for: three can be torn before.
+    // As many stacks as the end of this test asks for: three can be torn before.
     read_until(&mut reader, &mut events, |events| {
         events.iter().rev().take(50).any(torn)
             && stacks(events, "").iter().filter(|look| !is_cut(look)).count() > 50
@@ -282,7 +283,7 @@ by_both! {
     threads_that_move_while_they_are_read_are_torn
 }
 
-/// `sampletop record` of a target that will end, and how many files it has open.
+/// A `sampletop record` of a target that will exit, and its number of open files.
 struct Recording {
     child: Child,
     file: std::path::PathBuf,
@@ -338,7 +339,7 @@ fn ten_thousand_threads_leave_their_time_and_nothing_else() {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
-    // What is known of threads, by either source.
+    // Threads that are known, by either source.
     let (mut passes, mut rounds) = (Passes::over(pid, 50), Rounds::of(&target, 50));
     let (mut files, mut memory, mut known) = (0, Vec::new(), 0);
     ask(&mut target, "\n");
@@ -363,11 +364,11 @@ fn ten_thousand_threads_leave_their_time_and_nothing_else() {
     });
     // The target ends.
     drop(target.child.stdin.take());
-    // Four live at once, beside the leader, and some are about to go: one in a hundred of those
-    // that came, at most, where what is kept would be all of them. Three files each; the others are
-    // rings, maps and names.
+    // Four live at once, beside the leader. A few are about to exit: at most one in a hundred of
+    // all threads; a leak would keep all of them. Each has three files; the others are rings, maps
+    // and names.
     assert!(known <= 100 && files <= 3 * known + 64, "{known} threads, {files} files");
-    // A kilobyte for each of the second five thousand would be 5 MiB.
+    // A leak of a kilobyte for each of the second five thousand would be 5 MiB.
     let (half, most) = (memory[memory.len() / 2], memory.iter().max().expect("some"));
     assert!(*most <= half + 4, "{memory:?}");
     let [threads, leader, process] = told.map(|ns| ns as f64 / 1e6);
@@ -386,8 +387,8 @@ fn ten_thousand_threads_leave_their_time_and_nothing_else() {
             groups.iter().map(|g| format!("{} {}", g["name"], g["cpu_ms"])).collect();
         let all = cpu("");
         assert!((all - process).abs() <= 0.02 * process, "{way}: {all} of {process} ms, {names:?}");
-        // What the threads themselves have measured is in their rows, or in that of those who are
-        // gone; so is their birth and end.
+        // CPU time that the threads measured themselves is in their rows, or in the row of exited
+        // threads. So is the time of their creation and exit.
         let theirs = cpu("brief-") + cpu("(exited)");
         assert!(
             theirs >= 0.98 * threads && theirs <= 1.02 * (process - leader),

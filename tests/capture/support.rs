@@ -17,7 +17,8 @@ use sampletop::unwinder::{Registers, StackBytes, Unwinder, Walk};
 
 use crate::common::{LIMIT, Running};
 
-/// One frame: the program counter. These tests are about who is looked at, and how.
+/// Reports one frame, the program counter. These tests are about which threads are observed, and
+/// how.
 pub struct TopOnly;
 
 impl Unwinder for TopOnly {
@@ -68,9 +69,8 @@ pub fn start_plan(pid: u32, plan: Plan) -> (Sampler, Reader) {
     Sampler::start_with(vec![target], plan, walkers).expect("sampling")
 }
 
-/// What holds for threads that are not parked yet can only be seen in time: from a round that came
-/// too late nothing is learned, and it is done again, after `park`, which ends with everybody
-/// parked.
+/// Repeats a check of threads that are not parked yet until it is done in time. A tick that came
+/// too late proves nothing: the check is repeated after `park`, which parks every thread.
 pub fn in_time<S, T>(
     state: &mut S,
     mut seen: impl FnMut(&mut S) -> T,
@@ -107,7 +107,7 @@ pub fn read_until(
     }
 }
 
-/// Reads events until for so long none has come.
+/// Reads events until none has come for `time`.
 pub fn read_until_silent(reader: &mut Reader, events: &mut Vec<Event>, time: Duration) {
     let (mut known, mut since) = (events.len(), Instant::now());
     read_until(reader, events, |events| {
@@ -118,8 +118,8 @@ pub fn read_until_silent(reader: &mut Reader, events: &mut Vec<Event>, time: Dur
     });
 }
 
-/// Leaves out what a round has told so far whose tick is not there yet: events are read while they
-/// are written.
+/// Drops the events of an unfinished scan, whose tick is missing: events are read while they are
+/// written.
 pub fn whole_rounds(events: &mut Vec<Event>) {
     let end = events.iter().rposition(|event| matches!(event, Event::Tick(_)));
     events.truncate(end.map_or(0, |tick| tick + 1));
@@ -132,7 +132,7 @@ pub fn read_for(reader: &mut Reader, time: Duration) -> Vec<Event> {
     events
 }
 
-/// Not a thread that was sampled and had ended before it was observed.
+/// Returns false for a thread that was sampled and had exited before it was observed.
 pub fn is_known(thread: &ThreadKey) -> bool {
     thread.tid != 0
 }
@@ -141,7 +141,7 @@ pub fn looks(events: &[Event]) -> impl Iterator<Item = &Look> {
     events.iter().filter_map(|event| if let Event::Look(look) = event { Some(look) } else { None })
 }
 
-/// Without those of the kernel.
+/// Counts frames, without those of the kernel.
 pub fn frames_of_user(look: &Look) -> usize {
     look.stack.iter().filter(|frame| !matches!(frame.decode(), FrameCode::Kernel { .. })).count()
 }
@@ -163,7 +163,7 @@ pub fn name(look: &Look) -> String {
     String::from_utf8_lossy(look.name.bytes()).into_owned()
 }
 
-/// State letter and TracerPid of each thread.
+/// Returns state letter and TracerPid of each thread.
 pub fn thread_states(pid: u32) -> Vec<(char, u32)> {
     let mut states = Vec::new();
     for entry in fs::read_dir(format!("/proc/{pid}/task")).expect("threads") {
@@ -182,20 +182,21 @@ pub fn thread_states(pid: u32) -> Vec<(char, u32)> {
     states
 }
 
-/// How long our processors worked for others, by the host's account, all together, ns. What is due
-/// meanwhile comes late: the kernel's samples of such a time are one or none, while the time may or
-/// may not count as a thread's run time.
+/// Returns how long our processors worked for other guests by the host's account, summed over all,
+/// ns. Events due during that time are late. The kernel takes at most one sample of such a time,
+/// which may or may not count as a thread's run time.
 pub fn stolen() -> Ns {
     let text = fs::read_to_string("/proc/stat").expect("every kernel has it");
     let steal =
         text.lines().next().and_then(|line| line.split_whitespace().nth(8)).expect("a figure");
-    // In hundredths of a second, whatever the kernel's tick is.
+    // In hundredths of a second, independent of the kernel's tick.
     steal.parse::<Ns>().expect("a number") * 10_000_000
 }
 
-/// That threads which ran for `run_ns` were sampled so often is what a period of `period_ns` gives:
-/// within 5 standard deviations of a binomial count (error 6e-7; a systematic sampler varies less),
-/// and 4 for counters that lag 20 ms in all. `stolen_ns`: by [`stolen`], between those looks.
+/// Asserts that threads which ran for `run_ns` have the number of samples that a period of
+/// `period_ns` yields. The tolerance is 5 standard deviations of a binomial count (error 6e-7; a
+/// systematic sampler varies less), and 4 samples for counters that lag 20 ms in all. `stolen_ns`:
+/// by [`stolen`], between those observations.
 pub fn assert_samples(samples: usize, run_ns: Ns, period_ns: f64, stolen_ns: Ns, what: &str) {
     let expected = run_ns as f64 / period_ns;
     let off = 5.0 * expected.sqrt() + 4.0 + 2.0 * stolen_ns as f64 / period_ns;

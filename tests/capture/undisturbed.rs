@@ -1,4 +1,5 @@
-//! A minute at 100 Hz: no wait is disturbed, nobody is traced, and nobody is stopped for a moment.
+//! A minute at 100 Hz: no wait is disturbed, no thread is traced, and none is stopped even for a
+//! moment.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,7 +13,7 @@ use crate::bpf::works;
 use crate::common::{LIMIT, Running, build, wait_until};
 use crate::support::*;
 
-/// The status files of threads that stay, kept open: a look at each costs microseconds.
+/// The status files of threads that persist, kept open: reading one costs microseconds.
 struct Statuses(Vec<File>);
 
 impl Statuses {
@@ -54,7 +55,7 @@ const CALLS: [&str; 12] = [
     "io_uring",
 ];
 
-/// The EINTRs that each call has returned.
+/// Returns the number of EINTR results of each call.
 fn eintrs(target: &mut Running) -> Vec<(String, String)> {
     ask(target, "each\n");
     CALLS
@@ -66,8 +67,8 @@ fn eintrs(target: &mut Running) -> Vec<(String, String)> {
         .into()
 }
 
-/// Two ways watch both targets at the same time: what neither of them disturbs in a minute, none
-/// does by itself.
+/// Two backends observe both targets at the same time: if both together disturb nothing in a
+/// minute, neither does alone.
 #[test]
 fn for_a_minute_nobody_is_disturbed_traced_or_stopped() {
     if !works() {
@@ -85,7 +86,7 @@ fn for_a_minute_nobody_is_disturbed_traced_or_stopped() {
         .flat_map(|t| ways.map(|way| (start(t, way, 10), 0, BTreeMap::new())))
         .collect();
     let statuses = targets.each_ref().map(|target| Statuses::of(target.pid()));
-    // On a busy machine for longer, until it was enough.
+    // A busy machine needs more time.
     let (end, mut polls) = (Instant::now() + Duration::from_secs(60), 0);
     let looked_at = |stays: bool, blocked: &BTreeMap<String, u32>| {
         let enough =
@@ -126,11 +127,11 @@ fn for_a_minute_nobody_is_disturbed_traced_or_stopped() {
     }
     ask(&mut targets[1], "\n");
     assert_eq!(next_number(&mut targets[1]), 0);
-    // Each look at ten of them found another wait.
+    // Each observation of ten of them found another wait.
     let waits = next_number(&mut targets[1]);
     assert!(waits > 3_000, "{waits}");
 
-    // They would have noticed: who is stopped once sees it in each of these calls.
+    // A control: a thread that is stopped once sees it in each of these calls.
     let pid = rustix::process::Pid::from_raw(targets[0].pid().cast_signed()).expect("a pid");
     rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("stopped");
     wait_until("it stops", || {

@@ -1,4 +1,4 @@
-//! What the tests with Java programs share.
+//! Shared by the tests with Java programs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 
 use super::{Running, need_root, skipped};
 
-/// Homes of the JDKs here: `/usr/lib/jvm`, where distributions put them, and those that are named
-/// in `SAMPLETOP_TEST_JDKS`, separated by colons.
+/// Homes of the JDKs here: those in `/usr/lib/jvm`, where distributions put them, and those in
+/// `SAMPLETOP_TEST_JDKS`, separated by colons.
 pub static JDKS: LazyLock<Vec<PathBuf>> = LazyLock::new(|| {
     let installed =
         std::fs::read_dir("/usr/lib/jvm").into_iter().flatten().flatten().map(|entry| entry.path());
@@ -19,21 +19,21 @@ pub static JDKS: LazyLock<Vec<PathBuf>> = LazyLock::new(|| {
     homes.filter_map(|home| home.canonicalize().ok()).collect::<BTreeSet<_>>().into_iter().collect()
 });
 
-/// A JDK, and where it is run.
+/// A JDK, and where it runs.
 pub struct Jdk {
-    /// As it sees it.
+    /// The home by the JDK's own root.
     home: PathBuf,
     place: Place,
 }
 
 enum Place {
-    /// This machine's, as everything else.
+    /// On this machine, like everything else.
     Here,
-    /// The folder that it runs in by chroot, with all that it needs, where `tests/jdks` has put it.
+    /// In a folder with all that it needs, by chroot, where `tests/jdks` has unpacked it.
     Fetched(PathBuf),
-    /// The same, but made for a test: this machine's folders are mounted there, and the JDK under
-    /// another name than `outside`. `numbers`: processes and threads are numbered anew, as in a
-    /// container.
+    /// Like `Fetched`, but made for a test: this machine's folders are mounted there, with the JDK
+    /// under another path than `outside`. `numbers`: a pid namespace renumbers processes and
+    /// threads, as in a container.
     Apart { root: PathBuf, outside: PathBuf, numbers: bool },
 }
 
@@ -41,7 +41,7 @@ enum Place {
 pub static EVERY_JDK: LazyLock<Vec<Jdk>> = LazyLock::new(|| {
     let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("jdks");
     let homes = std::fs::read_dir(root.join("usr/lib/jvm")).into_iter().flatten().flatten();
-    // Others are links to these.
+    // Other entries are links to these.
     let homes = homes
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
         .map(|entry| entry.path());
@@ -61,18 +61,18 @@ pub struct Jvm {
 }
 
 impl Jvm {
-    /// As we see it.
+    /// Returns the pid in our namespace.
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Our numbers of these threads, which it knows by numbers of its own. Some may be gone.
+    /// Maps the virtual machine's own thread ids to ours. Threads that have exited are missing.
     pub fn threads(&self, inside: impl Iterator<Item = u64>) -> BTreeMap<u64, u64> {
         let place = format!("/proc/{}", self.pid);
         if number_inside(&place) == Some(self.pid.into()) {
             return inside.map(|tid| (tid, tid)).collect();
         }
-        // A list ends where a thread of it ends while it is read.
+        // A read of the list ends early if a thread in it exits meanwhile.
         let mut threads = BTreeMap::new();
         for _ in 0..10 {
             let tasks = std::fs::read_dir(format!("{place}/task")).expect("it runs").flatten();
@@ -85,7 +85,7 @@ impl Jvm {
     }
 }
 
-/// What a process or thread of this folder in /proc is called in its own namespace.
+/// Returns the id of this process or thread (a folder in /proc) in its own namespace.
 fn number_inside(place: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("{place}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
@@ -93,7 +93,7 @@ fn number_inside(place: &str) -> Option<u64> {
 }
 
 impl Jdk {
-    /// One of [`JDKS`] in a chroot, or a container.
+    /// Returns one of [`JDKS`] in a chroot, or in a container.
     pub fn apart(outside: &Path, numbers: bool) -> Jdk {
         let name = format!(
             "root-{}-{}",
@@ -110,7 +110,7 @@ impl Jdk {
         }
     }
 
-    /// For messages.
+    /// Returns a name for messages.
     pub fn name(&self) -> String {
         match &self.place {
             Place::Here => self.home.display().to_string(),
@@ -124,7 +124,7 @@ impl Jdk {
         }
     }
 
-    /// The first number of its version, as it says itself.
+    /// Returns the major version that the JDK prints.
     pub fn version(&self) -> u32 {
         let said = self.tool("java").arg("-version").output().expect("it starts");
         // `openjdk version "17.0.15" ...`; before 9 `"1.8.0_..."`.
@@ -135,7 +135,7 @@ impl Jdk {
         first.unwrap_or_else(|| panic!("{}: {text}", self.name()))
     }
 
-    /// The folder that it sees as `/`.
+    /// Returns the folder that it sees as `/`.
     fn root(&self) -> Option<&Path> {
         match &self.place {
             Place::Here => None,
@@ -143,8 +143,8 @@ impl Jdk {
         }
     }
 
-    /// Runs `java` or `javac`. Its process is that of the tool, from the first moment on; in a
-    /// container it is a child.
+    /// Runs `java` or `javac`. The process is that of the tool from the start; in a container the
+    /// tool is a child.
     pub fn tool(&self, tool: &str) -> Command {
         let path = self.home.join("bin").join(tool);
         let Some(root) = self.root() else { return Command::new(path) };
@@ -156,7 +156,7 @@ impl Jdk {
                 command.args(["--pid", "--fork", "--kill-child"]);
             }
             for folder in ["usr", "etc", "lib", "lib64"] {
-                // Links lead to the same beneath another root.
+                // Links lead to the same target under another root.
                 mounts += &format!(
                     " && if [ -h /{folder} ]; then ln -sfn \"$(readlink /{folder})\" {folder}; \
                      elif [ -d /{folder} ]; then mkdir -p {folder} && mount --rbind /{folder} {folder}; fi"
@@ -168,7 +168,7 @@ impl Jdk {
         command
     }
 
-    /// Runs `jstack` or `jcmd` where this virtual machine is, on it.
+    /// Runs `jstack` or `jcmd` on this virtual machine, in its namespaces.
     pub fn on(&self, tool: &str, options: &[&str], jvm: &Jvm) -> Command {
         let path = self.home.join("bin").join(tool);
         let mut command = match &self.place {
@@ -186,7 +186,8 @@ impl Jdk {
         command
     }
 
-    /// Compiles a program of `tests/targets`; the folder of its classes, as the JDK sees it.
+    /// Compiles a program of `tests/targets`. Returns the folder of its classes, as the JDK sees
+    /// it.
     pub fn compile(&self, source: &str) -> PathBuf {
         let (root, folder) = match &self.place {
             Place::Here => return compile(&self.home, source),
@@ -226,7 +227,7 @@ impl Drop for Jdk {
     fn drop(&mut self) {
         let Place::Apart { root, .. } = &self.place else { return };
         let _ = std::fs::remove_dir_all(root.join("tmp"));
-        // What is mounted there is so in other namespaces: here these are empty, or links.
+        // Mounts there exist in other namespaces only: here these folders are empty, or links.
         for entry in std::fs::read_dir(root).into_iter().flatten().flatten() {
             let path = entry.path();
             let _ = if path.is_symlink() {
@@ -239,18 +240,18 @@ impl Drop for Jdk {
     }
 }
 
-/// The process that the only thread of this one has started.
+/// Returns the process that the only thread of this one has started.
 pub fn only_child(pid: u32) -> u32 {
     let children =
         std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("it runs");
     children.trim().parse().expect("one child")
 }
 
-/// So that options of other versions and collectors do no harm.
+/// Makes the JVM accept options of other versions and collectors.
 const KNOWN: [&str; 3] =
     ["-XX:+UnlockExperimentalVMOptions", "-XX:+IgnoreUnrecognizedVMOptions", "-Xmx256m"];
 
-/// Whether there is anything to try it on.
+/// Returns whether there is any JDK to test with.
 pub fn can_test() -> bool {
     if JDKS.is_empty() {
         skipped(
@@ -261,14 +262,14 @@ pub fn can_test() -> bool {
     !JDKS.is_empty() && need_root("reads another process by every way of capture")
 }
 
-/// What it wrote to its standard output; it has to succeed.
+/// Returns its standard output. Panics if the command fails.
 pub fn output(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// Compiles a program of `tests/targets` by this JDK; the folder that its classes are in.
+/// Compiles a program of `tests/targets` with this JDK. Returns the folder of its classes.
 pub fn compile(home: &Path, source: &str) -> PathBuf {
     let id = home.file_name().expect("a name").to_string_lossy().into_owned();
     let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))

@@ -1,4 +1,4 @@
-//! What the live tests share: building target programs and running them.
+//! Shared by the live tests: builds target programs and runs them.
 #![allow(dead_code)] // each test binary uses a part of it
 
 pub mod java;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 pub use running::{LIMIT, Running, wait_until};
 
-/// State letter of each thread of a process, and its name.
+/// Returns state letter and name of each thread of a process.
 pub fn states(pid: u32) -> Vec<(char, String)> {
     let folder = format!("/proc/{pid}/task");
     let threads = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{folder}: {error}"));
@@ -24,8 +24,8 @@ pub fn states(pid: u32) -> Vec<(char, String)> {
     stats.filter_map(state).collect()
 }
 
-/// Waits until every thread sleeps but those whose names begin with `spin`. A target that says
-/// `ready` has started its threads; on a busy machine they need a while to get to where they stay.
+/// Waits until every thread sleeps but those whose names begin with `spin`. A target that prints
+/// `ready` has started its threads. On a busy machine they need a while to reach their waits.
 pub fn wait_until_all_sleep(pid: u32) {
     let mut last = Vec::new();
     let sleeps = |(state, name): &(char, String)| *state == 'S' || name.starts_with("spin");
@@ -38,15 +38,15 @@ pub fn wait_until_all_sleep(pid: u32) {
 }
 
 /// Compiles `tests/targets/SOURCE` (C by cc, C++ by c++, Rust by rustc) with `flags`; `variant`
-/// names the result. Panics with the compiler's words when it fails: a missing compiler is a
+/// names the result. Panics with the compiler's messages if it fails: a missing compiler is a
 /// failure, not a skip.
 pub fn build(source: &str, variant: &str, flags: &[&str]) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/targets");
     let stem = Path::new(source).file_stem().expect("a file name").to_string_lossy().into_owned();
     let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
         .join(format!("{stem}-{variant}-{}", std::process::id()));
-    // Under another name first: a second test that builds the same must not write into a program
-    // that runs.
+    // Under another name first: a second test that builds the same must not write into a running
+    // program.
     static BUILT: AtomicU32 = AtomicU32::new(0);
     let new = out.with_extension(format!("new{}", BUILT.fetch_add(1, Ordering::Relaxed)));
     let compiler = match Path::new(source).extension().and_then(|e| e.to_str()) {
@@ -59,7 +59,7 @@ pub fn build(source: &str, variant: &str, flags: &[&str]) -> PathBuf {
     if compiler == "rustc" {
         command.args(flags).arg(root.join(source)).arg("-o").arg(&new);
     } else {
-        // Libraries follow the source, as static linking order asks.
+        // Libraries follow the source, as static linking requires.
         command
             .args(flags)
             .arg(root.join(source))
@@ -78,12 +78,13 @@ pub fn build(source: &str, variant: &str, flags: &[&str]) -> PathBuf {
     out
 }
 
-/// `sampletop record`, which goes on until it has seen enough: where others share the machine no
-/// fixed time is enough.
+/// A `sampletop record` that runs until it has seen enough: no fixed duration suffices if other
+/// processes share the machine.
 pub struct Recording(Option<Child>);
 
 impl Recording {
-    /// Starts it, and waits until it looks: by then perf's events are open, or counters of threads.
+    /// Starts it, and waits until it samples: by then perf's events, or the counters of threads,
+    /// are open.
     pub fn start(command: &mut Command) -> Recording {
         let command = command
             .args(["-d", "1h"])
@@ -108,17 +109,17 @@ impl Recording {
         recording
     }
 
-    /// Waits until the process has used so much more CPU time.
+    /// Waits until the process has used `ms` more CPU time.
     pub fn until_used(&self, pid: u32, ms: u64) {
         let used = || sampletop::process::threads::process_cpu(pid).expect("it lives") / 1_000_000;
         let enough = used() + ms;
         wait_until(&format!("{pid} uses {ms} ms"), || used() >= enough);
     }
 
-    /// Interrupted, as by Ctrl-C, it writes what there is.
+    /// Interrupts it, as Ctrl-C does; it then writes its profile.
     pub fn end(mut self) -> Output {
         let child = self.0.take().expect("it is ended once");
-        // It may have ended by itself.
+        // It may have exited by itself.
         let _ = rustix::process::kill_process(
             rustix::process::Pid::from_child(&child),
             rustix::process::Signal::INT,
@@ -128,7 +129,7 @@ impl Recording {
 }
 
 impl Recording {
-    /// Sends one signal and waits for the end.
+    /// Sends one signal and waits for the exit.
     pub fn end_by(mut self, signal: rustix::process::Signal) -> ExitStatus {
         let child = self.0.as_mut().expect("it is ended once");
         rustix::process::kill_process(rustix::process::Pid::from_child(child), signal)
@@ -151,13 +152,13 @@ impl Drop for Recording {
     }
 }
 
-/// A group's call tree out of its flat list: the roots, each node with those below it as
+/// Builds a group's call tree from its flat list: returns the roots, each node with its callees as
 /// `children`.
 pub fn tree(group: &serde_json::Value) -> serde_json::Value {
     let mut nodes =
         group["nodes"].as_array().unwrap_or_else(|| panic!("no nodes: {group}")).clone();
     let mut roots = Vec::new();
-    // The last of the list has its children by then, the last child first.
+    // The last node of the list already has its children, the last child first.
     while let Some(mut node) = nodes.pop() {
         let fields = node.as_object_mut().expect("an object");
         let below =
@@ -178,9 +179,8 @@ pub fn tree(group: &serde_json::Value) -> serde_json::Value {
     roots.into()
 }
 
-/// For a test that cannot do its work here: says so on the real stderr (which the test harness does
-/// not swallow, and which `tests/run` counts), and fails where skipping is not allowed: with
-/// CI=true in the environment.
+/// Reports on the real stderr that a test cannot run here: the harness does not capture that, and
+/// `tests/run` counts it. Panics where skipping is not allowed: with CI=true in the environment.
 pub fn skipped(test: &str, reason: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {reason}");
@@ -191,8 +191,8 @@ pub fn skipped(test: &str, reason: &str) {
     );
 }
 
-/// Whether this test runs as root; if not it is [`skipped`]: `if !need_root("reads another user's
-/// process") { return }`.
+/// Returns whether this test runs as root. If not, it is [`skipped`]: `if !need_root("reads another
+/// user's process") { return }`.
 pub fn need_root(reason: &str) -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {

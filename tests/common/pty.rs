@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use portable_pty::{Child, CommandBuilder, ExitStatus, MasterPty, PtySize, native_pty_system};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// How long anything may take to appear. A limit against hanging, not a measure.
+/// Maximum duration until anything appears. A limit against hanging, not a measurement.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
-/// Our end of the terminal; dropping it closes every descriptor of it.
+/// Our end of the terminal. Dropping it closes every descriptor of it.
 struct Terminal {
     master: Box<dyn MasterPty + Send>,
     reader: Box<dyn Read + Send>,
@@ -20,7 +20,7 @@ struct Terminal {
 }
 
 impl Terminal {
-    /// What was written within `limit`; `None` when nothing was, empty when the other end is
+    /// Returns what was written within `limit`; `None` if nothing was, empty if the other end is
     /// closed.
     fn read(&mut self, limit: Duration) -> Option<Vec<u8>> {
         let raw = self.master.as_raw_fd().expect("a Unix terminal");
@@ -33,7 +33,7 @@ impl Terminal {
             return None;
         }
         let mut buffer = vec![0; 4096];
-        // EIO: every process on the other end is gone.
+        // EIO: every process on the other end has exited.
         let n = self.reader.read(&mut buffer).unwrap_or(0);
         buffer.truncate(n);
         Some(buffer)
@@ -45,12 +45,12 @@ pub struct Session {
     /// `None` after [`Session::hang_up`].
     terminal: Option<Terminal>,
     pub child: Box<dyn Child + Send + Sync>,
-    /// Everything the program wrote, for looking at escape sequences.
+    /// Everything that the program wrote, for checks of escape sequences.
     pub raw: Vec<u8>,
 }
 
 impl Session {
-    /// Starts sampletop with `args` on a terminal of so many rows and columns, in the folder `dir`.
+    /// Starts sampletop with `args` in the folder `dir`, on a terminal of `rows` and `columns`.
     pub fn start(args: &[&str], rows: u16, columns: u16, dir: &std::path::Path) -> Session {
         let pty = native_pty_system()
             .openpty(PtySize { rows, cols: columns, pixel_width: 0, pixel_height: 0 })
@@ -60,7 +60,7 @@ impl Session {
         command.cwd(dir);
         command.env("TERM", "xterm-256color");
         command.env_remove("NO_COLOR");
-        // Not the session that whoever runs the tests has kept.
+        // Keeps it from opening the saved session of the user who runs the tests.
         command.env("XDG_STATE_HOME", dir.join(".state"));
         let child = pty.slave.spawn_command(command).expect("sampletop starts");
         drop(pty.slave);
@@ -86,8 +86,8 @@ impl Session {
         self.parser.screen_mut().set_size(cells(rows), cells(columns));
     }
 
-    /// Stops the program, waits until it stands, and sets the terminal as a shell does before it
-    /// prompts.
+    /// Stops the program, waits until it has stopped, and sets the terminal as a shell does before
+    /// it prompts.
     pub fn stop_and_take_the_terminal(&mut self, pid: u32) {
         self.signal(pid, rustix::process::Signal::STOP);
         let stat = format!("/proc/{pid}/stat");
@@ -117,7 +117,7 @@ impl Session {
         rustix::process::kill_process(pid, signal).expect("it can be signalled");
     }
 
-    /// Text that another program writes on the terminal.
+    /// Writes text to the terminal as another program would.
     pub fn scribble(&mut self, text: &str) {
         while let Some(bytes) = self.read(Duration::ZERO).filter(|bytes| !bytes.is_empty()) {
             self.feed(&bytes);
@@ -130,7 +130,7 @@ impl Session {
         self.terminal = None;
     }
 
-    /// The screen's text.
+    /// Returns the screen's text.
     pub fn screen(&self) -> String {
         self.parser.screen().contents()
     }
@@ -143,7 +143,7 @@ impl Session {
         self.parser.screen().hide_cursor()
     }
 
-    /// Reads until `wanted` holds for the screen; panics with the screen when it does not within
+    /// Reads until `wanted` holds for the screen. Panics with the screen if it does not within
     /// [`LIMIT`].
     pub fn wait_for(&mut self, what: &str, wanted: impl Fn(&str) -> bool) -> String {
         let deadline = Instant::now() + LIMIT;
@@ -172,12 +172,13 @@ impl Session {
         }
     }
 
-    /// Waits for the end; answers the exit code, with all that was written read.
+    /// Waits for the exit and reads all remaining output. Returns the exit code.
     pub fn wait_end(&mut self) -> u32 {
         self.wait_status().exit_code()
     }
 
-    /// The same with the signal that ended it, by `strsignal`'s name.
+    /// Like `wait_end`, but returns the status, with the signal that ended it by `strsignal`'s
+    /// name.
     pub fn wait_status(&mut self) -> ExitStatus {
         let deadline = Instant::now() + LIMIT;
         let status = loop {
@@ -189,7 +190,7 @@ impl Session {
                 self.feed(&bytes);
             }
         };
-        // All that it wrote is in the terminal's buffer by now.
+        // By now all its output is in the terminal's buffer.
         while let Some(bytes) = self.read(Duration::ZERO).filter(|bytes| !bytes.is_empty()) {
             self.feed(&bytes);
         }

@@ -1,4 +1,4 @@
-//! A target program that runs, for tests, benches and whatever else starts one.
+//! Starts and ends target programs, for tests and benches.
 #![allow(dead_code)] // each of them uses a part of it
 
 use std::io::{BufRead, BufReader};
@@ -6,11 +6,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long anything may take. A limit against hanging, far beyond what anything here needs, and no
-/// measure of anything.
+/// Maximum duration of any step, s. A limit against hanging, far above what any step needs.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
-/// Looks again and again until it holds.
+/// Polls until the condition holds.
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let limit = Instant::now() + LIMIT;
     while !holds() {
@@ -19,7 +18,7 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A target program under test; killed (by its own pid) when dropped.
+/// A target program under test, killed (by its own pid) when dropped.
 pub struct Running {
     pub child: Child,
     pub lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
@@ -33,7 +32,7 @@ impl Running {
         Running::start_command(command)
     }
 
-    /// The same of a command whose arguments are there.
+    /// Starts a command that has its arguments, and waits for its line `ready`.
     pub fn start_command(mut command: Command) -> Running {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child =

@@ -1,5 +1,5 @@
-//! CPU time and run delay by hand: who gets it, what is carried, what only the process's clock
-//! knows. As in `examples`.
+//! CPU time and run delay by hand: which thread and stack gets it, what is carried, and what only
+//! the process's clock shows. Notation as in `examples`.
 
 use super::support::*;
 
@@ -34,7 +34,7 @@ fn run_delay_beyond_on_cpu_pieces_is_taken_from_the_others_and_never_more_than_t
     feed.tick(10);
     feed.blocked(20, 1, READ, 31, counters(2, 500, 3));
     feed.tick(20);
-    // What the kernel said too much does not come back later.
+    // Time that the kernel reported in excess does not return later.
     feed.blocked(30, 1, READ, 32, counters(3, 500, 4));
     feed.tick(30);
     let expected = [
@@ -83,8 +83,7 @@ fn cpu_without_a_sample_is_carried_at_most_10_s() {
     feed.tick(9_020);
     feed.ticks(9_020, 18_990);
     assert!(!feed.rows().iter().any(|row| row.contains("not sampled")), "{:?}", feed.rows());
-    // A sample that comes later than that does not get it. It goes to what was sampled of the
-    // thread before.
+    // A sample that comes later does not get it. It goes to the thread's previous sampled stack.
     feed.on_cpu(19_025, 1, 21);
     feed.blocked(19_030, 1, EPOLL, 10, counters(10, 0, 5));
     feed.tick(19_030);
@@ -136,7 +135,7 @@ fn cpu_that_the_way_of_capture_cannot_see_is_not_given_to_user_stacks() {
     }
     let rows = feed.close(1_000);
     // One sample stands for one interval, 10 ms. Every 60 ms of CPU time without a sample (more
-    // than 3 intervals and twice the lag of a counter) is known to be the kernel's, and so is the
+    // than 3 intervals and twice the lag of a counter) is attributed to the kernel, and so is the
     // wall time: up to 480 before the sample.
     let expected = [
         "t1 20 run wall=15 cpu=10 hits=1/1",
@@ -152,7 +151,7 @@ fn a_busy_thread_in_user_mode_is_not_taken_for_one_in_the_kernel() {
     feed.running(0, 1, counters(0, 0, 1));
     feed.tick(0);
     for at in (10..=5_000).step_by(10) {
-        // Samples come when they come: none for 30 ms, then three.
+        // Samples are irregular: none for 30 ms, then three.
         for back in if at % 40 == 0 { vec![9, 6, 3, 1] } else { vec![] } {
             feed.on_cpu(at - back, 1, 20);
         }
@@ -208,7 +207,7 @@ fn the_process_clock_minus_what_was_counted_is_threads_gone() {
     feed.ticks(0, 990);
     feed.on_cpu(995, 1, 20);
     feed.blocked(1_000, 1, EPOLL, 10, counters(54, 0, 2));
-    // 30 ms more by the process's clock: 4 of t1, 26 of threads that came and went unseen.
+    // 30 ms more by the process's clock: 4 of t1, 26 of threads that started and exited unobserved.
     feed.tick_with(1_000, Some(5_030));
     feed.ticks(1_000, 1_020);
     let gone = "(exited) [threads gone between looks] run wall=0 cpu=26 hits=0/0".to_string();
@@ -222,7 +221,7 @@ fn the_process_clock_minus_what_was_counted_is_threads_gone() {
 fn a_thread_lives_from_its_first_look_on() {
     let mut feed = Feed::new();
     feed.tick_with(0, Some(0));
-    // Born at 2, ran 3 ms, first seen at 10: those 3 ms are known to the process's clock alone.
+    // Started at 2, ran 3 ms, first observed at 10: only the process's clock shows those 3 ms.
     feed.blocked(10, 1, EPOLL, 10, counters(3, 1, 1));
     feed.tick(10);
     feed.ticks(10, 1_000);
@@ -259,7 +258,7 @@ fn what_was_taken_for_gone_is_taken_back() {
     let mut feed = Feed::new();
     feed.blocked(0, 1, EPOLL, 10, counters(0, 0, 1));
     feed.tick_with(0, Some(0));
-    // t1 ran 40 ms, and the look that said so was lost.
+    // t1 ran 40 ms, and the observation that reported it was lost.
     feed.ticks(0, 990);
     feed.tick_with(1_000, Some(40));
     feed.ticks(1_000, 1_100);

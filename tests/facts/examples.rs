@@ -1,4 +1,4 @@
-//! Every sentence of "Weighing", by hand. Times in ms since the session's start; thread N is called
+//! Every sentence of "Weighing", by hand. Times in ms since the session's start. Thread N is called
 //! tN; a stack is called by its innermost offset.
 
 use super::support::*;
@@ -68,7 +68,7 @@ fn an_unmoved_thread_sends_nothing_and_is_booked_when_a_view_is_taken() {
     feed.ticks(0, 500);
     assert_eq!(feed.rows(), ["t1 10 poll wall=500 cpu=0 hits=1/0 longest=500@0"]);
     feed.ticks(500, 2_500);
-    // One wait, one hit, however many ticks, views and buckets it lasted.
+    // One wait is one hit, however many ticks, views and buckets it spans.
     assert_eq!(feed.rows(), ["t1 10 poll wall=2500 cpu=0 hits=1/0 longest=2500@0"]);
 }
 
@@ -76,7 +76,7 @@ fn an_unmoved_thread_sends_nothing_and_is_booked_when_a_view_is_taken() {
 fn silence_counts_from_the_second_tick_on() {
     let mut feed = Feed::new();
     feed.blocked(5, 1, EPOLL, 10, counters(0, 0, 1));
-    // The tick that ends the round of the look itself proves nothing about the time after it.
+    // The tick that ends the scan of the observation itself proves nothing about the time after it.
     feed.tick(10);
     assert_eq!(feed.rows(), ["t1 10 poll wall=0 cpu=0 hits=1/0"]);
     feed.tick(20);
@@ -99,7 +99,7 @@ fn one_wait_is_one_hit_in_any_window() {
     let mut feed = Feed::new();
     feed.blocked(100, 1, EPOLL, 10, counters(0, 0, 1));
     feed.ticks(100, 60_000);
-    // Looked at again (a new sampler, say), still the same wait: counters did not move.
+    // Observed again (by a new sampler, say), still the same wait: counters did not move.
     feed.blocked(60_005, 1, EPOLL, 10, counters(0, 0, 1));
     feed.ticks(60_000, 70_000);
     let view = feed.recorder.view();
@@ -135,7 +135,7 @@ fn nobody_looked_for_too_long() {
     let mut feed = Feed::new();
     feed.blocked(0, 1, READ, 10, counters(0, 0, 1));
     feed.ticks(0, 100);
-    // More than 1 s without a tick, and the thread ran 300 ms and wanted a core for 50.
+    // More than 1 s without a tick. The thread ran 300 ms and waited for a core for 50.
     feed.blocked(2_100, 1, READ, 20, counters(300, 50, 9));
     feed.tick(2_100);
     feed.ticks(2_100, 2_200);
@@ -177,7 +177,7 @@ fn counters_prove_a_thread_unmoved_through_a_gap() {
         if said {
             feed.gap(100, 5_000);
         }
-        // t1 is looked at again; t2 is silent, which is the same proof.
+        // t1 is observed again; t2 is not reported, which proves the same.
         feed.blocked(5_000, 1, READ, 10, counters(3, 0, 1));
         feed.tick(5_000);
         assert_eq!(
@@ -230,13 +230,13 @@ fn a_late_sample_is_clamped_and_weighs_no_wall_time() {
     feed.running(0, 1, counters(0, 0, 1));
     feed.tick(0);
     feed.blocked(10, 1, READ, 10, counters(6, 0, 1));
-    // Taken before the look, and read after it: a hit, and the 6 ms that had no sample.
+    // Taken before the observation, and read after it: a hit, and the 6 ms that had no sample.
     feed.on_cpu(4, 1, 20);
     feed.tick(10);
     feed.ticks(10, 100);
     feed.blocked(110, 1, READ, 10, counters(7, 0, 2));
     feed.tick(110);
-    // The wait of 10..100 was not forgotten for it.
+    // The wait of 10..100 is kept.
     assert_eq!(
         feed.rows(),
         ["t1 10 io wall=110 cpu=0 hits=2/0 longest=100@0", "t1 20 run wall=0 cpu=7 hits=1/1"]
@@ -252,8 +252,8 @@ fn a_sample_from_before_the_last_look_may_still_be_the_newest_observation() {
     feed.on_cpu(8, 1, 20);
     feed.tick(10);
     feed.ended(20, 1, counters(19, 0, 1));
-    // Its span ends at 8. That the thread was seen running at 10, without a sample, is not
-    // forgotten: what came after has the stack of a sample, and is no hit.
+    // Its span ends at 8. At 10 the thread was seen running without a sample. That is kept: the
+    // time after it has the stack of a sample, and is no hit.
     assert_eq!(feed.rows(), ["t1 20 run wall=20 cpu=19 hits=1/1"]);
 }
 
@@ -268,7 +268,7 @@ fn a_thread_that_ends() {
         feed.ended(105, tid, None);
     }
     let expected = [
-        // A wait goes on till the end, and so does the stack of the last sample.
+        // A wait continues to the end, and so does the stack of the last sample.
         "t1 10 io wall=105 cpu=0 hits=1/0 longest=105@0",
         "t2 20 run wall=105 cpu=0 hits=1/1",
         // Seen running and never sampled.
@@ -276,8 +276,8 @@ fn a_thread_that_ends() {
     ];
     assert_eq!(feed.rows(), expected);
     assert!(feed.recorder.view().threads.is_empty());
-    // A sample read after its thread's end is a hit, and has what time the process's clock knows
-    // of.
+    // A sample read after its thread's end is a hit, and gets the time that the process's clock
+    // shows.
     feed.on_cpu(104, 2, 20);
     feed.ticks(100, 300);
     assert_eq!(feed.rows()[1], "t2 20 run wall=105 cpu=0 hits=2/2");
@@ -402,8 +402,8 @@ fn garbage_in_time_does_no_harm() {
     feed.ended(0, 9, None);
     feed.recorder.close(0);
     let wall: u64 = all(&feed.recorder.view()).values().map(|w| w.wall_ns).sum();
-    // t2 from the session's start (its first look was before it) to 7 s; t1 had no life after its
-    // first look.
+    // t2 from the session's start (it was first observed before that) to 7 s; t1 had no life after
+    // its first observation.
     assert_eq!(wall, 7_000 * MS);
 }
 
@@ -452,7 +452,7 @@ fn threads_now() {
         now,
         ["t1 10 io 0 Some(0)", "t2 20 run 0 None", "t3 [running, not sampled] run 0 None"]
     );
-    // Still there for the report after sampling ended.
+    // Kept for the report after sampling ended.
     feed.recorder.close(START + 100 * MS);
     assert_eq!(feed.recorder.view().threads, view.threads);
 }

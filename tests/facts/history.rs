@@ -1,4 +1,4 @@
-//! Buckets over hours, memory, dead threads, marks; and the tables that go with them.
+//! Buckets over hours, memory, exited threads, marks, and their tables.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,13 +12,14 @@ use sampletop::model::vocabulary::frame::{
 
 use super::support::*;
 
-/// A thread that burns half of every second and sleeps the other, looked at twice a second.
+/// Feeds a thread that burns half of every second and sleeps the other half, observed twice a
+/// second.
 fn half_busy(feed: &mut Feed, from_s: u64, till_s: u64) {
     for second in from_s..till_s {
         let (ms, n) = (second * 1_000, second + 1);
         feed.on_cpu(ms + 500, 1, 20);
         feed.blocked(ms + 1_000, 1, READ, 30, counters(n * 500, 0, n));
-        // A second tick without a look: unmoved since.
+        // A second tick without an observation: unmoved since.
         feed.tick(ms + 1_000);
     }
 }
@@ -108,7 +109,7 @@ fn everything_since_a_mark() {
     assert_eq!((nothing_yet.len(), from, till), (0, view.at, view.at));
 }
 
-/// Threads 1..=`threads` in one stack each, over and over, each alive for one second.
+/// Feeds threads 1..=`threads` in one stack each, repeatedly, each alive for one second.
 fn churn(recorder: &mut Recorder, from_s: u64, till_s: u64, threads: u32) {
     for second in from_s..till_s {
         let at = START + second * SECOND;
@@ -152,11 +153,11 @@ fn threads_dead_for_a_minute_merge_per_name() {
     };
     assert_eq!(distinct(&mut recorder, Range::Cumulative { since: None }), (150, 150 * 900));
     churn(&mut recorder, 30, 200, 5);
-    // Those of the last minute or so as themselves, all others as one.
+    // Threads of about the last minute are separate, all others are merged into one.
     let (threads, cpu) = distinct(&mut recorder, Range::Cumulative { since: None });
     assert!((60 * 5..65 * 5 + 1).contains(&threads), "{threads}");
     assert_eq!(cpu, 1_000 * 900);
-    // For 10 minutes buckets know each of them.
+    // For 10 minutes buckets keep each of them.
     assert_eq!(distinct(&mut recorder, Range::Rolling(200 * SECOND)), (1_000, 1_000 * 900));
     churn(&mut recorder, 200, 1_500, 1);
     let (threads, _) = distinct(&mut recorder, Range::Rolling(1_500 * SECOND));
@@ -173,10 +174,10 @@ fn memory_is_bounded_and_the_oldest_goes_first() {
     assert!(recorder.history_bytes() <= limits.history_bytes, "{}", recorder.history_bytes());
     let (sums, from, till) = sums(&view, Range::Rolling(700 * SECOND), view.at);
     assert!(from > START && till == view.at);
-    // What is left is whole: each second's 300 threads with their 900 ms.
+    // The remaining part is complete: each second's 300 threads with their 900 ms.
     let cpu: u64 = sums.values().map(|w| w.cpu_ns).sum();
     assert_eq!(cpu, (till - from) / SECOND * 300 * 900 * MS);
-    // And the cumulative table forgets nothing.
+    // The cumulative table loses nothing.
     let everything: u64 = all(&view).values().map(|w| w.cpu_ns).sum();
     assert_eq!(everything, 700 * 300 * 900 * MS);
 }
@@ -189,7 +190,7 @@ fn a_full_bucket_folds_its_smallest_stacks() {
         feed.look(n * 10, 1, Seen::OnCpu, 100 + n, counters(n * 10, 0, 1));
         feed.tick(n * 10);
     }
-    // One stack stands out.
+    // One stack differs from the others.
     feed.look(900, 1, Seen::OnCpu, 7, counters(890, 0, 1));
     feed.ticks(900, 20_000);
     let view = feed.recorder.view();
@@ -267,10 +268,10 @@ fn names_come_late_and_decide_what_a_futex_wait_was() {
     feed.recorder.set_named(code(77), named("never seen"));
     feed.recorder
         .set_named(code(3), Named { locations: vec![].into(), pending: false, build_id: None });
-    // The past is named too; a view taken before keeps what it saw.
+    // The past gets the name too; a view taken before keeps its state.
     assert_eq!(feed.rows(), ["t1 3 lock wall=100 cpu=0 hits=1/0 longest=100@0"]);
     assert_eq!(rows(&before), ["t1 3 wait wall=100 cpu=0 hits=1/0 longest=100@0"]);
-    // A frame further in overrules; a stack that is new gets its kind at once.
+    // A frame further in overrides; a new stack gets its kind at once.
     feed.recorder.set_named(code(3), named("clock_nanosleep"));
     assert_eq!(feed.rows(), ["t1 3 sleep wall=100 cpu=0 hits=1/0 longest=100@0"]);
     feed.blocked(110, 2, FUTEX, 3, counters(0, 0, 1));
@@ -295,7 +296,7 @@ fn markers_have_their_names() {
         ],
         recovered: false,
     }));
-    // Only the one that wants its file's name is asked for.
+    // Only the frame that lacks its file's name is requested.
     let unnamed = feed.recorder.take_unnamed();
     assert_eq!(unnamed.len(), 1);
     assert!(matches!(unnamed[0].decode(), FrameCode::Marker { file: Some(_), .. }));
@@ -325,7 +326,7 @@ fn names_are_bounded() {
     let tables = feed.recorder.view().tables;
     let frames: Vec<_> =
         (0..tables.frame_count() as u32).map(|id| tables.named(FrameId(id))).collect();
-    // 64 frames of 128 bytes on average: one of 4 KiB beside the short ones; the others are called
+    // 64 frames of 128 bytes on average: one of 4 KiB beside the short ones. The others are named
     // by their offset.
     let count =
         |name: &str| frames.iter().filter(|named| &*named.locations[0].function == name).count();
@@ -349,7 +350,7 @@ fn tables_are_bounded() {
     assert!(view.folded_facts > 100);
     let wall: u64 = all(&view).values().map(|w| w.wall_ns).sum();
     assert_eq!(wall, 200 * MS);
-    // What is known is still found, the rest is `(other)`.
+    // Known entries are still found, the rest is `(other)`.
     let rows = rows(&view);
     assert!(
         rows.iter().any(|row| row.starts_with("t1 100 run"))
@@ -393,7 +394,7 @@ fn a_wait_is_a_hit_in_each_part_of_history() {
         assert_eq!(view.tables.name(known.name).as_ref(), "t1");
         assert_eq!(feed.recorder.take_unnamed(), [], "nobody is asked again for what is carried");
     }
-    // Nothing is kept of what nobody is in.
+    // Buckets without a thread are dropped.
     feed.ended(4 * PART + 5, 1, None);
     feed.ended(4 * PART + 5, 2, None);
     feed.tick(4 * PART + 10);

@@ -1,12 +1,12 @@
-//! Which runnable threads are on a core, where those are that are not, and where the last of a
-//! thread's time goes.
+//! Which runnable threads are on a core, where the others are, and where the last of a thread's
+//! time goes.
 
 use sampletop::model::vocabulary::frame::Seen;
 use sampletop::model::vocabulary::state::{RawState, State};
 
 use super::support::*;
 
-/// Thread 1 as it is now: state and stack.
+/// Returns the present state and stack of thread 1.
 fn now(feed: &mut Feed) -> (State, String) {
     let view = feed.recorder.view();
     let now = view.threads[0];
@@ -29,7 +29,7 @@ fn a_thread_is_on_a_core_if_it_ran_for_half_of_the_time() {
         feed.running(at, 1, counters(500 + run, 0, 1));
         assert_eq!(state(&mut feed), expected, "at {at}");
     }
-    // What it did before the last decision no longer counts.
+    // Time before the last decision no longer counts.
     feed.running(50, 1, counters(523, 0, 1));
     assert_eq!(state(&mut feed), State::Rdy);
 }
@@ -42,7 +42,7 @@ fn a_sample_says_that_a_thread_is_on_a_core_until_the_next_decision() {
     assert_eq!(state(&mut feed), State::Rdy);
     feed.on_cpu(15, 1, 20);
     assert_eq!(now(&mut feed), (State::Run, "20".into()));
-    // It got a ms of ten, and was hit in it.
+    // It got one ms of ten, and was sampled in it.
     feed.running(20, 1, counters(1, 9, 2));
     assert_eq!(state(&mut feed), State::Run);
     feed.running(30, 1, counters(1, 9, 2));
@@ -58,7 +58,7 @@ fn counters_that_do_not_move_say_nothing_within_half_of_their_lag() {
     assert_eq!(state(&mut feed), State::Run);
     feed.running(15, 1, counters(10, 0, 1));
     assert_eq!(state(&mut feed), State::Rdy);
-    // One that moved decides at once.
+    // One that moved is decided at once.
     feed.running(16, 1, counters(11, 0, 1));
     assert_eq!(state(&mut feed), State::Run);
 }
@@ -70,12 +70,12 @@ fn a_thread_that_was_woken_and_put_on_a_core_is_still_there() {
         feed.blocked(0, 1, EPOLL, 10, counters(0, 0, 1));
         feed.tick(0);
         feed.blocked(100, 1, EPOLL, 10, counters(0, 0, 1));
-        // Its run time lags behind; that it was put on a core is known at once.
+        // Its run time lags; that it got a core is visible at once.
         feed.running(110, 1, counters(0, 0, runs));
         let (state, stack) = now(&mut feed);
         assert_eq!((state, stack == "10"), expected, "{runs} {stack}");
     }
-    // Woken long before, it has to have run.
+    // Woken long before, it must have run.
     let mut feed = Feed::new();
     feed.blocked(0, 1, EPOLL, 10, counters(0, 0, 1));
     feed.running(10, 1, counters(1, 0, 2));

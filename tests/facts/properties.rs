@@ -1,4 +1,4 @@
-//! What holds for every sequence of events: nothing is lost and nothing invented.
+//! Properties of every sequence of events: nothing is lost and nothing invented.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use sampletop::model::vocabulary::frame::{Ns, ThreadKey};
 use super::simulator::{ROUND_TAKES, Run, World, world};
 use super::support::*;
 
-/// Plays it back, views included, and closes.
+/// Replays the run, views included, and closes the recorder.
 fn record(run: &Run, limits: Limits) -> View {
     record_by(run, limits, true)
 }
@@ -34,7 +34,7 @@ fn wall_by_thread(sums: &Sums) -> BTreeMap<ThreadKey, Ns> {
     for ((thread, ..), weights) in sums {
         *walls.entry(*thread).or_default() += weights.wall_ns;
     }
-    // CPU time of threads that nobody saw has no wall time.
+    // CPU time of threads that were never observed has no wall time.
     walls.retain(|thread, wall| thread.tid != 0 || *wall != 0);
     walls
 }
@@ -52,7 +52,7 @@ fn totals_hold(world: &World, losses: bool, kernel_visible: bool) -> Result<(), 
     let view = record_by(&run, Limits::default(), kernel_visible);
     let sums = all(&view);
     let (mut walls, mut lives) = (wall_by_thread(&sums), observed_lives(&run));
-    // Threads that are long dead are one per name: then what they lived together is what counts.
+    // Threads that exited long ago are merged by name: then the sum of their lives counts.
     let merged =
         walls.iter().filter(|(thread, _)| thread.tid == 0).map(|(_, wall)| wall).sum::<Ns>();
     if merged > 0 {
@@ -70,14 +70,14 @@ fn totals_hold(world: &World, losses: bool, kernel_visible: bool) -> Result<(), 
         lives.retain(|thread, _| !dead.contains(thread));
     }
     prop_assert_eq!(walls, lives);
-    // With lost looks, what was booked to gone threads for too long to be taken back may be too
-    // much by what ran between a look and the reading of the clock.
+    // With lost observations, time that was booked to exited threads too long ago to be taken back
+    // may be too much. The error is what ran between an observation and the reading of the clock.
     let slack = if losses && world.resend { 4 * ROUND_TAKES } else { 0 };
     prop_assert!((run.cpu..=run.cpu + slack).contains(&cpu(&sums)), "{} {}", cpu(&sums), run.cpu);
     let hits: u64 = sums.values().map(|w| u64::from(w.hits)).sum();
     let cpu_hits: u64 = sums.values().map(|w| u64::from(w.cpu_hits)).sum();
     prop_assert_eq!(cpu_hits, run.samples);
-    // An exec, or a gap, may cut a wait in two; beyond that no wait is counted twice.
+    // An exec or a gap may cut a wait in two; beyond that no wait is counted twice.
     prop_assert!(hits - cpu_hits <= run.waits + 8 * breaks(world));
     Ok(())
 }
@@ -89,27 +89,27 @@ fn breaks(world: &World) -> u64 {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, max_shrink_iters: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Per thread, wall over all its facts is its observed life; per process, cpu is the kernel's
-    /// figure.
+    /// Checks that per thread, wall over all its facts is its observed life, and per process, cpu
+    /// is the kernel's figure.
     #[test]
     fn sums_are_exact(world in world(10 * MS, 300, 2 * SECOND, false), kernel_visible in any::<bool>()) {
         totals_hold(&world, false, kernel_visible)?;
     }
 
-    /// Lost looks change no total; nobody sends them again.
+    /// Lost observations change no total, even if they are not sent again.
     #[test]
     fn lost_looks_change_no_total(world in world(10 * MS, 300, 2 * SECOND, false), kernel_visible in any::<bool>()) {
         totals_hold(&world, true, kernel_visible)?;
     }
 
-    /// The same over minutes, when buckets were sealed, packed and summed up; what was lost is sent
-    /// again.
+    /// The same over minutes, when buckets were sealed, packed and merged; lost observations are
+    /// sent again.
     #[test]
     fn sums_are_exact_over_minutes(world in world(400 * MS, 300, 5 * SECOND, true), losses in any::<bool>()) {
         totals_hold(&world, losses, true)?;
     }
 
-    /// Rolling over everything that is retained is the cumulative table; and so is the sum of its
+    /// Rolling over everything that is retained is the cumulative table, and so is the sum of its
     /// seconds.
     #[test]
     fn rolling_over_everything_is_cumulative(world in world(300 * MS, 300, 5 * SECOND, true)) {
@@ -122,7 +122,7 @@ proptest! {
         let by_name = |sums: &Sums| {
             let mut merged = BTreeMap::new();
             for ((thread, name, stack, state), w) in sums {
-                // Threads that are long dead are one per name in the cumulative table.
+                // Threads that exited long ago are merged by name in the cumulative table.
                 let key = (thread.pid, name.clone(), stack.clone(), state.clone());
                 let sum: &mut (u64, u64, u32, u32, u64) = merged.entry(key).or_default();
                 *sum = (sum.0 + w.wall_ns, sum.1 + w.cpu_ns, sum.2 + w.hits, sum.3 + w.cpu_hits, sum.4.max(w.longest_ns));
@@ -146,7 +146,7 @@ proptest! {
         prop_assert_eq!(cpu_hits, cumulative.values().map(|w| u64::from(w.cpu_hits)).sum::<u64>());
     }
 
-    /// Taking views, and when, changes no thread's total.
+    /// Whether and when views are taken changes no thread's total.
     #[test]
     fn views_change_nothing(world in world(10 * MS, 200, SECOND, false)) {
         let mut run = world.run(true);
@@ -157,8 +157,8 @@ proptest! {
         prop_assert_eq!(cpu(&watched), cpu(&alone));
     }
 
-    /// History that begins again, and again: its parts have what one history has, row by row, and
-    /// nobody is counted twice.
+    /// History that restarts repeatedly: its parts add up to one history, row by row, and no thread
+    /// is counted twice.
     #[test]
     fn parts_of_history_are_the_whole(world in world(10 * MS, 300, 2 * SECOND, false), every in 1usize..9, kernel_visible in any::<bool>()) {
         let run = world.run(false);
@@ -167,7 +167,7 @@ proptest! {
         recorder.set_kernel_visible(kernel_visible);
         let (mut parts, mut views, mut from, mut ticks) = (Sums::new(), 0, START, 0);
         let mut add = |view: &View| {
-            // Ranges of any kind say the same of a part.
+            // Ranges of any kind return the same for a part.
             let (sums, begin, _) = sums(view, Range::Rolling(u64::MAX), view.at);
             assert_eq!(sums, all(view));
             assert_eq!(begin, from);
@@ -194,14 +194,14 @@ proptest! {
         let times = |sums: &Sums| {
             let times = |w: &Weights| (w.wall_ns, w.cpu_ns, w.cpu_hits, w.longest_ns);
             let rows = sums.iter().map(|(key, w)| (key.clone(), times(w)));
-            // What was looked at, and took no time.
+            // Observed, with no time.
             rows.filter(|(_, times)| *times != (0, 0, 0, 0)).collect::<BTreeMap<_, _>>()
         };
         prop_assert_eq!(times(&parts), times(&whole));
         prop_assert_eq!(ticks, record(&run, Limits::default()).ticks);
     }
 
-    /// Folding keeps totals, however little room there is.
+    /// Folding keeps totals, however small the limits.
     #[test]
     fn folding_keeps_totals(world in world(300 * MS, 200, 5 * SECOND, true), per_bucket in 1usize..6, kept in 64usize..80) {
         let run = world.run(false);

@@ -1,5 +1,5 @@
-//! A small machine with known truth: threads that run, want a core, block and wake; a sampler that
-//! looks at them.
+//! A small machine with known truth: threads that run, wait for a core, block and wake, and a
+//! sampler that observes them.
 
 use proptest::prelude::*;
 use sampletop::model::vocabulary::frame::{
@@ -15,7 +15,7 @@ pub enum Act {
     Block { stack: u64, call: i32 },
 }
 
-/// One thread from birth to death, as the kernel knows it. Times are ns since the session's start.
+/// One thread from start to exit, as the kernel knows it. Times are ns since the session's start.
 #[derive(Clone, Debug)]
 pub struct Life {
     pub key: ThreadKey,
@@ -28,7 +28,8 @@ impl Life {
         self.birth + self.acts.iter().map(|(_, length)| length).sum::<Ns>()
     }
 
-    /// The kernel's counters at `at`, and what it does then (`None`: not born or dead).
+    /// Returns the kernel's counters at `at`, and what it does then (`None`: not started, or
+    /// exited).
     pub fn at(&self, at: Ns) -> (Counters, Option<Act>) {
         let (mut counters, mut began) = (Counters::default(), self.birth);
         if at < began {
@@ -58,12 +59,12 @@ impl Life {
 pub struct Round {
     /// Percent of the interval.
     jitter: u64,
-    /// Nobody looks for so long before this tick; announced by a gap event or not.
+    /// Time without any observation before this tick; reported by a gap event or not.
     pause: Option<(Ns, bool)>,
     exec: bool,
-    /// On-CPU samples are read before the looks (else after: they arrive late).
+    /// On-CPU samples are read before the observations (else after: they arrive late).
     samples_first: bool,
-    /// Which looks are lost, by thread.
+    /// The observations that are lost, by thread.
     lost: u32,
     /// A reader asks for a view.
     view: bool,
@@ -74,34 +75,34 @@ pub struct World {
     pub interval: Ns,
     pub lives: Vec<Life>,
     pub rounds: Vec<Round>,
-    /// How much of the sampling period has passed at the start, per thread.
+    /// The part of the sampling period that has passed at the start, per thread.
     pub phase: Ns,
-    /// A lost look is sent again at the next tick (the ring tells the sampler).
+    /// A lost observation is sent again at the next tick (the ring reports the loss).
     pub resend: bool,
 }
 
 impl Round {
-    /// A wait that goes on may be counted again after this.
+    /// Returns whether a wait that goes on may be counted again after this.
     pub fn breaks(&self) -> bool {
         self.exec || self.pause.is_some() || self.lost != 0
     }
 }
 
-/// What the sampler sent, and what is true of it.
+/// The sampler's events, and the truth about them.
 pub struct Run {
     /// Events, and when a view is taken (`None`).
     pub events: Vec<Option<Event>>,
     pub end: Ns,
-    /// (thread, its first look that was not lost, its end).
+    /// (thread, its first observation that was not lost, its end).
     pub lives: Vec<(ThreadKey, Ns, Ns)>,
     /// CPU time of the process between the first and the last reading of its clock.
     pub cpu: Ns,
     pub samples: u64,
-    /// Waits there were, at most, by the kernel's knowledge.
+    /// Maximum number of waits, by the kernel's knowledge.
     pub waits: u64,
 }
 
-/// A look takes place so long before its tick is reported.
+/// Time from an observation to the report of its tick, ns.
 pub const ROUND_TAKES: Ns = 50_000;
 
 impl World {
@@ -109,7 +110,7 @@ impl World {
         self.lives.iter().map(|life| life.at(at).0.run_ns).sum()
     }
 
-    /// Runs it; `losses`: whether looks are lost as the rounds say.
+    /// Runs it; `losses`: whether observations are lost as the ticks define.
     pub fn run(&self, losses: bool) -> Run {
         let mut events = Vec::new();
         let mut first: Vec<Option<Ns>> = vec![None; self.lives.len()];
@@ -206,7 +207,7 @@ impl World {
                     continue;
                 }
                 samples += u64::from(seen == Seen::OnCpu);
-                // Its thread is not known any more.
+                // Its thread is no longer known.
                 let unknown = seen == Seen::OnCpu && first[index].is_none() && life.death() <= now;
                 if ended[index].is_none() && !unknown {
                     first[index].get_or_insert(at);
@@ -224,8 +225,8 @@ impl World {
             if round.exec {
                 events.push(Some(Event::Exec { at: START + now, pid: PID }));
             }
-            // The first reading of the process's clock is where its CPU time begins, so there it is
-            // of one moment.
+            // The process's CPU time begins at the first reading of its clock, so that reading is
+            // of the observation's moment.
             let tick = if nth == 0 { now } else { now + ROUND_TAKES };
             let due = read.is_none_or(|(_, _, at)| at + SECOND <= tick) || last;
             let process_cpu_ns = due.then(|| self.process_cpu(tick));
@@ -282,7 +283,7 @@ fn life(tid: u32, interval: Ns, span: Ns) -> impl Strategy<Value = Life> {
         .prop_map(move |(halvings, part)| (interval * 40 / 1000 * part) >> halvings);
     (0..span, prop::collection::vec((act(), length), 1..60)).prop_map(move |(birth, acts)| Life {
         key: ThreadKey { pid: PID, tid, start: 7 },
-        // Half of them were there before anybody looked.
+        // Half of them started before the first observation.
         birth: if tid.is_multiple_of(2) { 0 } else { birth },
         acts,
     })

@@ -1,4 +1,4 @@
-//! Short words for events, and facts as readable rows.
+//! Short notation for events, and facts as readable rows.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use sampletop::model::vocabulary::frame::{
 pub const PID: u32 = 42;
 pub const MS: Ns = 1_000_000;
 pub const SECOND: Ns = 1_000 * MS;
-/// Where the examples' session begins.
+/// Start of the examples' session, ns.
 pub const START: Ns = 1_000 * SECOND;
 
 /// epoll_wait, a futex wait, read, nanosleep.
@@ -50,7 +50,8 @@ impl Feed {
         Feed { recorder: Recorder::new(START, limits), losses: Losses::default() }
     }
 
-    /// A look at thread `tid`, whose innermost frame is `stack` (over one common root, 1).
+    /// Feeds an observation of thread `tid`, whose innermost frame is `stack` (over one common
+    /// root, 1).
     pub fn look(&mut self, at: u64, tid: u32, seen: Seen, stack: u64, counters: Option<Counters>) {
         let stack = if seen == Seen::Running { vec![] } else { vec![code(stack), code(1)] };
         let name = RawName::new(format!("t{tid}").as_bytes());
@@ -130,7 +131,7 @@ impl Feed {
     }
 }
 
-/// What a stack is called here: its innermost code offset, or its marker's text.
+/// Returns the name of a stack here: its innermost code offset, or its marker's text.
 pub fn stack_name(view: &View, stack: StackId) -> String {
     match view.tables.frame(view.tables.top(stack)).decode() {
         FrameCode::Code { offset, .. } => offset.to_string(),
@@ -141,7 +142,7 @@ pub fn stack_name(view: &View, stack: StackId) -> String {
 
 pub type Sums = BTreeMap<(ThreadKey, String, String, String), Weights>;
 
-/// Everything in `range`, added up.
+/// Adds up everything in `range`.
 pub fn sums(view: &View, range: Range, at: Ns) -> (Sums, Ns, Ns) {
     let mut sums = Sums::new();
     let (from, till) = view.history.read(range, at, &mut |key, weights| {
@@ -158,8 +159,8 @@ pub fn all(view: &View) -> Sums {
     sums(view, Range::Cumulative { since: None }, view.at).0
 }
 
-/// `name stack state wall=ms cpu=ms hits=all/on-cpu`, and for waits `longest=ms@ms since the
-/// start`.
+/// Returns rows `name stack state wall=ms cpu=ms hits=all/on-cpu`, and for waits `longest=ms@ms
+/// since the start`.
 pub fn rows(view: &View) -> Vec<String> {
     rows_of(&all(view))
 }

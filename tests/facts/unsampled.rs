@@ -1,4 +1,4 @@
-//! Time that no sample of its own hit: whose stacks get it, and that the shares come out right.
+//! Time without a sample of its own: whose stacks get it, and that the shares are correct.
 
 use sampletop::model::facts::recorder::View;
 use sampletop::model::vocabulary::frame::{
@@ -42,12 +42,12 @@ fn sample(feed: &mut Feed, at: u64, tid: u32, name: &str, stack: u64) {
     apply(feed, at, thread(tid), name, Seen::OnCpu, deep(stack), None);
 }
 
-/// A sample of a thread that had ended before anybody could observe it.
+/// Feeds a sample of a thread that had exited before it could be observed.
 fn sample_of_unknown(feed: &mut Feed, at: u64, stack: u64) {
     apply(feed, at, ThreadKey::unknown(PID), "", Seen::OnCpu, deep(stack), None);
 }
 
-/// CPU time of a stack, ms.
+/// Returns the CPU time of a stack, ms.
 fn cpu_of(view: &View, stack: &str) -> f64 {
     let of = |(key, weights): (
         &(_, String, String, String),
@@ -104,7 +104,7 @@ fn what_was_shared_is_taken_back_where_a_look_explains_it() {
     feed.blocked(0, 1, EPOLL, 10, counters(0, 0, 1));
     feed.tick_with(0, Some(0));
     sample_of_unknown(&mut feed, 505, 30);
-    // t1 ran 40 ms, and the look that said so was lost.
+    // t1 ran 40 ms, and the observation that reported it was lost.
     feed.ticks(0, 990);
     feed.tick_with(1_000, Some(40));
     feed.ticks(1_000, 1_100);
@@ -170,10 +170,11 @@ fn a_thread_without_samples_has_stacks_of_those_that_do_the_same_work_and_of_no_
     assert_eq!((of(4), of(5)), (marker(), marker()));
 }
 
-/// Two kinds of short threads with one name, and one thread that computes all the time: each
-/// function has what was spent in it, although nine of ten threads are never hit. Of N threads with
-/// c ms a number of hits is binomial with p = c / 10; a hit is worth 10 ms, so a function's
-/// standard deviation is sqrt(N p (1 - p)) 10 ms: 126 and 155 ms. Bound: 5.5 of them, 4e-8 each.
+/// Two kinds of short threads with one name, and one thread that computes all the time. Each
+/// function has the time that was spent in it, although nine of ten threads are never sampled. Of N
+/// threads with c ms the number of hits is binomial with p = c / 10. A hit is worth 10 ms, so a
+/// function's standard deviation is sqrt(N p (1 - p)) 10 ms: 126 and 155 ms. Bound: 5.5 of them,
+/// 4e-8 each.
 #[test]
 fn shares_of_threads_too_short_to_be_hit_are_unbiased() {
     let mut feed = Feed::new();
@@ -212,7 +213,7 @@ fn shares_of_threads_too_short_to_be_hit_are_unbiased() {
     assert_eq!(ran, 8_000_000);
 }
 
-/// 64 threads compute on two cores, each for 10 ms in its turn: all are ready in the stacks that
+/// 64 threads compute on two cores, each for 10 ms in its turn. All are runnable in the stacks that
 /// they were sampled in, and two of them are on a core.
 #[test]
 fn threads_that_wait_for_a_core_are_ready_where_they_were_sampled() {

@@ -1,5 +1,5 @@
-//! Recorded memory in which words are changed: what reads it must come to an end, with bounded
-//! work, whatever it finds. A test looks at some of it, a fuzz target at more.
+//! Recorded memory in which words are changed: its readers must terminate, with bounded work,
+//! whatever they find. A test tries some inputs, a fuzz target more.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -21,13 +21,13 @@ use crate::recording::{PIECE, Pieces, Recording, Segment};
 
 /// Frames of a stack, as the unwinder has it.
 const FRAMES_MAX: usize = 1024;
-/// Reads to attach (honest ones take some 1,700), of a walk with what it reads of the stack (cold
-/// some 1,000), and for all names: what `jvm/limited.rs` allows, and the stack.
+/// Maximum reads to attach (valid memory takes some 1,700), of a walk with its reads of the stack
+/// (cold some 1,000), and for all names: the limits of `jvm/limited.rs`, and the stack.
 const ATTACH_READS: u64 = 1 << 16;
 const WALK_READS: u64 = 1 << 17;
 const NAMES_READS: u64 = 1 << 19;
 
-/// Looks at a recording as `data` says. Panics where something is promised that does not hold.
+/// Reads a recording as `data` describes. Panics if a guarantee does not hold.
 ///
 /// Input: version, flags (1: the changes come only after it was attached to, 2: and after a first
 /// walk, 4: walk by the unwinder, as from a sample, 8: the pc is executing, and registers are
@@ -113,7 +113,7 @@ pub fn look(all: &[Recording], data: &[u8]) {
     }
 }
 
-/// As the unwinder does it, but for native frames.
+/// Walks as the unwinder does, without native frames.
 fn walk(jvm: &mut dyn Generated, memory: &Changed, start: Place, out: &mut Vec<RawFrame>) {
     jvm.begin(Ns::MAX, true);
     // Ends of native code that cannot be walked.
@@ -126,7 +126,7 @@ fn walk(jvm: &mut dyn Generated, memory: &Changed, start: Place, out: &mut Vec<R
     {
         let before = out.len();
         let left = jvm.leave(at, &mut |at| memory.read_u64(at), out);
-        // None where nothing has called.
+        // None where no call was made.
         let ends = matches!(left, Leave::End(_));
         assert!(out.len() == before + 1 || ends && out.len() == before, "one frame at a time");
         at = match left {
@@ -156,8 +156,8 @@ fn check(names: &Names, out: &[RawFrame]) {
     }
 }
 
-/// That it can be shown: short enough, and nothing in it that moves the cursor or turns the text
-/// around it.
+/// Panics unless it can be shown: short enough, and nothing in it that moves the cursor or reverses
+/// text.
 fn assert_clean(text: &str, cap: usize) {
     assert!(text.len() <= cap, "{} bytes", text.len());
     assert!(
@@ -198,8 +198,8 @@ struct Changed {
     reads: Arc<AtomicU64>,
 }
 
-/// What is changed: an aligned address, and the word that comes there. From two bytes that choose a
-/// piece, one that chooses a word in it, and a word.
+/// The changes: an aligned address, and its new word. Decoded from two bytes that choose a piece,
+/// one that chooses a word in it, and a word.
 struct Changes(Vec<(u64, u64)>);
 
 const CHANGES_MAX: usize = 256;
@@ -218,7 +218,7 @@ impl Changed {
         self.changes.lock().expect("no panic").extend(changes.0.iter().copied());
     }
 
-    /// Panics if there were more reads since the last call.
+    /// Panics if there were more than `most` reads since the last call.
     fn take_reads(&self, most: u64) {
         let reads = self.reads.swap(0, Relaxed);
         assert!(reads <= most, "{reads} reads of memory");
@@ -229,8 +229,8 @@ impl Changed {
         piece + u64::from(input.u8()) % (PIECE / 8) * 8
     }
 
-    /// A word that is likely to lead somewhere: a small number, the address of something, any 8
-    /// bytes, bits all set.
+    /// Decodes a word that is likely to lead somewhere: a small number, the address of something,
+    /// any 8 bytes, all bits set.
     fn word(&self, input: &mut Input<'_>) -> u64 {
         match input.u8() % 5 {
             0 => u64::from(input.u16()),

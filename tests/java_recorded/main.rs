@@ -1,5 +1,5 @@
-//! Memory of real virtual machines, written down, and the stacks and names in it: what reads JDK 8
-//! to 26 is tested without any of them.
+//! Recorded memory of real virtual machines, and the stacks and names in it: tests the readers of
+//! JDK 8 to 26 without any JDK.
 //!
 //! Each `jdk-N.gz` has what was read of a small program's memory (tests/targets/Blocked.java: 27
 //! threads that wait, after calls of every kind), each `jdk-N.txt` what that must give: methods,
@@ -31,8 +31,8 @@ fn attach<M: ReadMemory + Send>(memory: M, image: u64, names: &Names) -> Jvm<M> 
     Jvm::attach(memory, image, names.clone()).unwrap_or_else(|missing| panic!("{missing:?}"))
 }
 
-/// Walks a segment: its frames in the words of what is expected, and where they were left; no
-/// place, if the walk ended before that.
+/// Walks a segment. Returns its frames in the notation of the expected text, and where they ended;
+/// no place, if the walk ended before that.
 fn walk(
     jvm: &mut dyn Generated,
     memory: &impl ReadMemory,
@@ -68,7 +68,7 @@ fn stacks_are_what_jstack_said() {
         let Recording { version, pieces: memory, expected } = Recording::load(recording);
         let names = Names::default();
         let mut jvm = attach(memory.clone(), expected.image, &names);
-        // What is remembered of the first round changes nothing in the second.
+        // Data cached in the first pass changes nothing in the second.
         for round in 0..2 {
             for thread in &expected.threads {
                 for segment in &thread.segments {
@@ -135,10 +135,10 @@ impl ReadMemory for Without {
     }
 }
 
-/// What cannot be read is missing in what is told, and nothing else stands in its place.
+/// What cannot be read is missing from the result, and nothing wrong replaces it.
 #[test]
 fn a_hole_in_memory_makes_no_other_frames() {
-    /// Of some thousand pieces each so many is tried.
+    /// Of some thousand pieces every 29th is tried.
     const STEP: usize = 29;
     let mut changed = 0;
     for recording in &RECORDINGS {
@@ -179,12 +179,12 @@ fn a_hole_in_memory_makes_no_other_frames() {
     assert!(changed > 100, "{changed}: holes must have been where it matters");
 }
 
-/// The same place, or less of it.
+/// Returns whether it is the same place, or a part of it.
 fn fits(found: &str, expected: &str) -> bool {
     found == expected || found == "Unknown Source" || expected.split(':').next() == Some(found)
 }
 
-/// Numbers that look like chance and are the same in every run (splitmix64).
+/// Pseudorandom numbers, the same in every run (splitmix64).
 struct Numbers(u64);
 
 impl Iterator for Numbers {
@@ -199,7 +199,7 @@ impl Iterator for Numbers {
     }
 }
 
-/// fuzz/fuzz_targets/jvm.rs goes on with this where it finds something new.
+/// fuzz/fuzz_targets/jvm.rs searches further for new inputs.
 #[test]
 fn changed_memory_is_read_with_an_end() {
     let all: Vec<Recording> = RECORDINGS.iter().map(Recording::load).collect();

@@ -1,4 +1,4 @@
-//! Writes down what main.rs replays; see there.
+//! Records what main.rs replays; see there.
 
 mod recording;
 #[path = "../common/running.rs"]
@@ -27,7 +27,7 @@ use running::Running;
 
 const THREADS: &str = "27";
 
-/// Keeps what is read.
+/// Records the memory that is read.
 #[derive(Clone)]
 struct Logged {
     memory: Memory,
@@ -59,7 +59,7 @@ impl Logged {
 /// Steps through generated code: where from, frames found, where to.
 type Steps = Arc<Mutex<Vec<(Place, Vec<RawFrame>, Leave)>>>;
 
-/// Keeps what is asked, and of the stack what is read.
+/// Records the requests, and the parts of the stack that are read.
 struct Watched<G> {
     inner: G,
     memory: Logged,
@@ -106,7 +106,7 @@ fn main() {
     let (java, jdk) = (Path::new(java), Path::new(jdk));
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
     let classes = std::env::temp_dir().join(format!("record-jvm-{}", std::process::id()));
-    // The same program for all.
+    // The same program for all versions.
     let javac = ["--release", "8", "-Xlint:-options", "-encoding", "UTF-8", "-d"];
     run(Command::new(jdk.join("bin/javac"))
         .args(javac)
@@ -222,7 +222,7 @@ fn jstack(jdk: &Path, pid: u32) -> BTreeMap<u32, (String, Vec<(String, String)>)
                 .strip_prefix("0x")
                 .map_or(found[2].parse(), |hex| u32::from_str_radix(hex, 16));
             let id = id.expect("a number");
-            // For a character beyond 16 bits jstack has two that stand for unknown ones.
+            // For a character beyond 16 bits jstack prints two replacement characters.
             threads.insert(id, (found[1].replace("\u{fffd}\u{fffd}", "😀"), Vec::new()));
             current = Some(id);
         } else if let Some(found) = frame.captures(line)

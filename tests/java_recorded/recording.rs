@@ -1,5 +1,5 @@
-//! Memory of a virtual machine that was written down, and the stacks that it must give. Shared by
-//! the test, by what records (record.rs) and by a fuzz target.
+//! Recorded memory of a virtual machine, and the stacks that it must yield. Shared by the test, the
+//! recorder (record.rs) and a fuzz target.
 
 #![allow(dead_code)] // each of them uses a part
 
@@ -15,7 +15,7 @@ use sampletop::model::facts::tables::{FrameKind, Location, Tier};
 use sampletop::process::memory::ReadMemory;
 use sampletop::unwinder::Place;
 
-/// Of each version what was written down.
+/// The recording of each version.
 pub const RECORDINGS: [(&str, &[u8], &str); 6] = [
     ("8", include_bytes!("jdk-8.gz"), include_str!("jdk-8.txt")),
     ("11", include_bytes!("jdk-11.gz"), include_str!("jdk-11.txt")),
@@ -38,13 +38,13 @@ impl Recording {
     }
 }
 
-/// Memory is kept in pieces of this size, aligned: what is read a little differently one day is
-/// still there.
+/// Size of a piece of memory, aligned, bytes: later readers with slightly different reads still
+/// find their data.
 pub const PIECE: u64 = 128;
 
 pub type Piece = [u8; PIECE as usize];
 
-/// Pieces of memory by their address. What is not here cannot be read.
+/// Pieces of memory by their address. Other memory cannot be read.
 #[derive(Clone, Default)]
 pub struct Pieces(pub Arc<BTreeMap<u64, Piece>>);
 
@@ -64,7 +64,7 @@ impl ReadMemory for Pieces {
 }
 
 impl Pieces {
-    /// Runs of neighbouring pieces: address, count, bytes; compressed.
+    /// Decodes runs of neighbouring pieces: address, count, bytes; compressed.
     pub fn load(bytes: &[u8]) -> Pieces {
         let mut unpacked = Vec::new();
         GzDecoder::new(bytes).read_to_end(&mut unpacked).expect("a recording");
@@ -101,7 +101,7 @@ impl Pieces {
     }
 }
 
-/// What the recorded memory must give. As text:
+/// What the recorded memory must yield. As text:
 ///
 /// ```text
 /// jdk VERSION
@@ -112,8 +112,8 @@ impl Pieces {
 /// leave PC SP RBP                     who called that is native code again
 /// ```
 ///
-/// Methods and places are what jstack said; so are names. The rest is what sampletop said when the
-/// two were the same. Addresses are hexadecimal; an RBP that is not known is `-`.
+/// Methods and places are those of jstack; so are names. The rest is sampletop's own output at a
+/// time when the two agreed. Addresses are hexadecimal; an unknown RBP is `-`.
 #[derive(Default, PartialEq, Debug)]
 pub struct Expected {
     pub version: String,
@@ -144,7 +144,7 @@ pub struct Point {
 }
 
 impl Point {
-    /// Where a walk goes on: `pc` is a return address.
+    /// Returns where a walk continues: `pc` is a return address.
     pub fn place(self) -> Place {
         Place { pc: self.pc, exact: false, sp: self.sp, rbp: self.rbp, general: None }
     }
@@ -158,7 +158,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// In the words of jstack, but for the tier.
+    /// Returns the frame in jstack's notation, except for the tier.
     pub fn of(location: &Location) -> Frame {
         let place = match (location.tier, &location.file, location.line) {
             (Some(Tier::Native), ..) => "Native Method".to_string(),

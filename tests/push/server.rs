@@ -1,5 +1,5 @@
-//! A server as small as can be, which takes what is pushed: HTTP/1.1, one request a connection,
-//! with TLS where it has a certificate.
+//! A minimal server that accepts pushes: HTTP/1.1, one request a connection, with TLS if it has a
+//! certificate.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-/// A request as it came.
+/// A request as received.
 #[derive(Clone, Debug)]
 pub struct Got {
     /// `POST /ingest?... HTTP/1.1`
@@ -35,18 +35,18 @@ impl Got {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     Answers(u16),
-    /// 401, but for this header.
+    /// Answers 401, except with this header.
     Wants(&'static str),
-    /// 307, to another port of this machine.
+    /// Answers 307, to another port of this machine.
     Moved(u16),
-    /// It reads, and says nothing.
+    /// Reads, and never answers.
     Hangs,
 }
 
 struct State {
     mode: Mode,
     got: Vec<Got>,
-    /// So that nobody is hung up on.
+    /// Keeps connections open.
     hanging: Vec<TcpStream>,
 }
 
@@ -66,7 +66,8 @@ impl Server {
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (shared, tls) = (Arc::clone(&shared), tls.clone());
-                // Whoever hangs up, or does not like the certificate, is no failure here.
+                // A client that closes the connection, or rejects the certificate, is no failure
+                // here.
                 std::thread::spawn(move || serve(stream, tls, &shared));
             }
         });
@@ -85,12 +86,12 @@ impl Server {
         lock(&self.state).mode = mode;
     }
 
-    /// All requests, in their order.
+    /// Returns all requests, in their order.
     pub fn got(&self) -> Vec<Got> {
         lock(&self.state).got.clone()
     }
 
-    /// Those that it took.
+    /// Returns the requests that it accepted.
     pub fn taken(&self) -> Vec<Got> {
         self.got().into_iter().filter(|got| got.answer == 200).collect()
     }
@@ -162,7 +163,8 @@ fn answer(raw: &TcpStream, stream: impl Read + Write, state: &Mutex<State>) -> s
     stream.flush()
 }
 
-/// An authority, in PEM, and what a server of this name needs that it vouches for.
+/// Returns an authority, in PEM, and the configuration of a server of this name with a certificate
+/// of that authority.
 pub fn certified(name: &str) -> (String, Arc<ServerConfig>) {
     use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
     let key = KeyPair::generate().expect("a key");

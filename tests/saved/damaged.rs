@@ -1,5 +1,5 @@
-//! Files that were cut off, changed, or made up. What opens is sound: nothing has another name than
-//! it had, and nothing weighs more.
+//! Truncated, changed and forged files. What can be opened is sound: no name is changed, and no
+//! time is greater than before.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::{rendered, written};
 /// Wall and CPU time by thread, its name, stack and state.
 pub type Sums = BTreeMap<(ThreadKey, String, String, &'static str), (u64, u64)>;
 
-/// Of the buckets, and of everything since the start.
+/// Returns the sums of the buckets, and of everything since the start.
 pub fn sums(snapshot: &Snapshot) -> [Sums; 2] {
     [Range::Rolling(u64::MAX), Range::Cumulative { since: None }].map(|range| {
         let mut sums = Sums::new();
@@ -39,7 +39,7 @@ fn all(sums: &Sums) -> (u64, u64) {
     sums.values().fold((0, 0), |all, sum| (all.0 + sum.0, all.1 + sum.1))
 }
 
-/// Whatever of `whole` opens is part of it.
+/// Asserts that what can be opened is part of `whole`.
 fn assert_part(file: &[u8], whole: &[Sums; 2], what: &str) {
     let Ok(opened) = saved::read(file) else { return };
     for (found, whole) in sums(&opened.snapshot).iter().zip(whole) {
@@ -154,7 +154,7 @@ fn each_block_can_be_lost() {
     assert!(saved::read(&without(&|_, kind| kind == kind::SESSION)).is_err());
 }
 
-/// With right checksums: what only a hostile file has.
+/// With correct checksums: only a forged file has these.
 #[test]
 fn changed_contents_are_sound_or_refused() {
     let (file, _) = small();
@@ -169,7 +169,7 @@ fn changed_contents_are_sound_or_refused() {
         let mut hostile = block::HEAD.to_vec();
         for (nth, (kind, bytes)) in blocks.iter().enumerate() {
             let mut bytes = bytes.clone();
-            // Both of the sessions, or the other would be taken.
+            // Changes both sessions, or the intact one would be used.
             if nth == changed || (*kind == blocks[changed].0 && nth > changed) {
                 for _ in 0..1 + random.below(4) {
                     let at = random.below(bytes.len() as u64) as usize;

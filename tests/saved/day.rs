@@ -16,8 +16,8 @@ use sampletop::model::vocabulary::state::{RawState, State};
 use super::sessions::{MS, Random, START, snapshot};
 
 /// Four threads that compute all the time in `stacks` stacks of 35 frames, some much more often
-/// than others, and 46 that wait and are woken twice a second. Times differ as those of real
-/// samples do: by a tenth of the interval.
+/// than others, and 46 that wait and are woken twice a second. Times vary as those of real samples:
+/// by a tenth of the interval.
 pub fn session(seconds: u64, stacks: usize) -> Snapshot {
     let mut random = Random(7);
     let mut interner = Interner::new(1_000_000);
@@ -56,7 +56,8 @@ pub fn session(seconds: u64, stacks: usize) -> Snapshot {
     let till = START + seconds * SECOND;
     let mut at = START;
     while at < till {
-        // What is old is kept by the minute: it is booked so, too, or this would take minutes.
+        // Old data is kept by the minute. It is booked by the minute too, or this would take
+        // minutes.
         let step = if till - at > 5_000 * SECOND { 60 } else { 1 };
         for tid in 0..4 {
             let mut run = key(&mut interner, tid, stacks[0], RawState::Known(State::Run));

@@ -1,8 +1,8 @@
-//! Files of every format there was, of before and after what was added to it, and what they said
-//! when they were written.
+//! Files of every format, from before and after each extension of it, and their contents at the
+//! time of writing.
 //!
-//! `SAMPLETOP_KEEP=1 cargo test --test saved` writes the last of [`KEPT`] where there is none;
-//! those that are there are never written again.
+//! `SAMPLETOP_KEEP=1 cargo test --test saved` writes the last of [`KEPT`] if it is missing;
+//! existing files are never overwritten.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Saved profiles: what goes in comes out, and of a damaged file what is sound.
+//! Saved profiles: writing and reading preserve everything; of a damaged file the sound part opens.
 
 mod damaged;
 mod day;
@@ -19,7 +19,7 @@ fn written(snapshot: &Snapshot, settings: &Settings) -> Vec<u8> {
     bytes
 }
 
-/// Every format's file; the saved one among them, so everything that it holds.
+/// Renders every format's file, the saved one included, so everything that it holds.
 fn rendered(snapshot: &Snapshot, settings: &Settings) -> Vec<Vec<u8>> {
     let render = |format: &Format| {
         let mut bytes = Vec::new();
@@ -122,7 +122,7 @@ fn what_is_no_profile_gets_one_sentence() {
         sentence(&whole[..30]),
         "this profile is damaged so far that nothing of it can be read; copy it again from where it was made"
     );
-    // Made by a newer one: its format, its version, and things that nobody knows yet.
+    // A file of a newer program: its format, its version, and unknown fields.
     let mut newer = saved::block::HEAD.to_vec();
     let mut session = vec![saved::FORMAT as u8 + 1, 3];
     session.extend(b"9.9 and more");

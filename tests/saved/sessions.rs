@@ -1,4 +1,4 @@
-//! Sessions in which everything occurs that a file must keep.
+//! Sessions that contain everything that a file must keep.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use sampletop::model::vocabulary::frame::{
 pub const MS: Ns = 1_000_000;
 pub const START: Ns = 1000 * SECOND;
 
-/// Numbers that only look random (xorshift).
+/// Pseudorandom numbers (xorshift).
 pub struct Random(pub u64);
 
 impl Random {
@@ -113,7 +113,7 @@ fn frames() -> Vec<RawFrame> {
     (0..9).map(code).chain((0..6).map(runtime)).chain((0..3).map(kernel)).chain(markers).collect()
 }
 
-/// One of the program's builds, of libc and of the kernel; of one place nobody knows.
+/// Returns one of the program's builds, of libc and of the kernel; of one place `None`.
 fn build_id(raw: RawFrame) -> Option<&'static str> {
     match raw.decode() {
         FrameCode::Code { offset: 7, .. } => None,
@@ -176,8 +176,8 @@ fn named(raw: RawFrame) -> Named {
     Named { locations: locations.into(), pending: false, build_id }
 }
 
-/// `looks` looks at seven threads of two processes, for minutes or for some seconds. A fifth of the
-/// frames have no names yet.
+/// `looks` observations of seven threads of two processes, for minutes or for some seconds. A fifth
+/// of the frames have no names yet.
 pub fn session(seed: u64, looks: usize, hours: bool) -> Snapshot {
     let mut random = Random(seed | 1);
     let mut recorder = Recorder::new(START, Limits::default());

@@ -1,4 +1,4 @@
-//! A shop server that never was: events made by hand, through the real recorder, into a snapshot.
+//! An invented shop server: events made by hand, through the real recorder, into a snapshot.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -400,7 +400,7 @@ fn target(pid: u32) -> Target {
     }
 }
 
-/// What would be found out about the shop's waits.
+/// Returns the answers to requests about the shop's waits.
 pub fn look_at(asked: &[Asked]) -> Vec<Answer> {
     let facts = Facts {
         files: vec![(37, "-> 10.0.3.9:5432".into()), (3, "/srv/shop/log/shop.log".into())],
@@ -470,7 +470,7 @@ fn location(text: &str) -> Location {
     }
 }
 
-/// A number that looks random and is not.
+/// Returns a pseudorandom number.
 fn mix(a: u64, b: u64) -> u64 {
     let mut x = a.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ b.wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x ^= x >> 31;

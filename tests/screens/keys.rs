@@ -1,4 +1,4 @@
-//! What keys and the mouse do: rows, filters, freezing, effects.
+//! Effects of keys and the mouse: rows, filters, freezing, effects.
 
 use super::*;
 
@@ -75,7 +75,7 @@ fn the_line_below_says_what_the_row_waits_for() {
     );
     live.press("<down><down>");
     assert!(about(&live).starts_with(" > now sleep 3600 s for "), "{}", about(&live));
-    // Without an answer what the call itself says is shown; a frozen screen is not asked about.
+    // Without an answer the call itself is shown; a frozen screen sends no request.
     live.send(Input::Waits(Vec::new()));
     assert!(about(&live).starts_with(" > now sleep for "), "{}", about(&live));
     live.press(" <up><up>");
@@ -271,7 +271,7 @@ fn the_mouse_selects_expands_and_scrolls() {
     assert!(live.screen().contains("Pricing::round"));
     press(&mut live, checkout);
     assert!(!live.screen().contains("Pricing::round"));
-    // Nowhere: the header, below the rows.
+    // Clicks without effect: the header, below the rows.
     let before = live.screen();
     press(&mut live, 0);
     press(&mut live, 20);

@@ -10,8 +10,7 @@ const PAPER: &str = "#14171c";
 const INK: &str = "#d4d7dd";
 const FAINT: &str = "#7b828e";
 
-/// Runs of cells that look the same become one piece of text, stretched to its cells whatever font
-/// there is.
+/// Joins cells of equal style into one piece of text, stretched to its cells whatever the font.
 pub fn svg(buffer: &Buffer) -> String {
     let (columns, rows) = (f64::from(buffer.area.width), f64::from(buffer.area.height));
     let (width, height) = (columns * CELL_WIDTH + 2.0 * MARGIN, rows * CELL_HEIGHT + 2.0 * MARGIN);

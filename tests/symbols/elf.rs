@@ -1,12 +1,12 @@
-//! Made-up ELF files around sections of any content.
+//! Synthetic ELF files around sections of any content.
 
-/// Where the code lies, in the file and in memory alike; `0..CODE_END` is one executable segment.
+/// End of the code, in the file and in memory alike; `0..CODE_END` is one executable segment.
 pub const CODE_END: u64 = 0x4000;
 
 pub const PROGBITS: u32 = 1;
 
-/// A 64-bit little-endian file for x86-64 with one executable segment and these sections (name,
-/// type, bytes).
+/// Returns a 64-bit little-endian file for x86-64 with one executable segment and these sections
+/// (name, type, bytes).
 pub fn file(sections: &[(&str, u32, &[u8])]) -> Vec<u8> {
     let mut file = vec![0; 64 + 56];
     let mut names = vec![0];

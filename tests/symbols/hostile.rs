@@ -1,5 +1,5 @@
-//! Files that are damaged, made to do harm, or changed while they are read: every frame still gets
-//! a clean name, soon.
+//! Files that are damaged, malicious, or changed while they are read: every frame still gets a
+//! clean name, soon.
 
 use std::fs::OpenOptions;
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use super::*;
 #[path = "elf.rs"]
 mod elf;
 
-/// Enough places to go through every source of names: code, stubs, headers, beyond the end.
+/// Returns enough places to pass through every source of names: code, stubs, headers, beyond the
+/// end.
 fn everywhere(len: u64) -> Vec<(u64, bool)> {
     (0..48)
         .map(|n| (n * len / 40, n % 3 != 0))
@@ -264,8 +265,8 @@ fn mutated_programs_are_survived() {
     });
 }
 
-/// Keeps changing a file while its frames are named, again and again; every name must be right or
-/// an offset.
+/// Keeps changing a file while its frames are named repeatedly; every name must be right or an
+/// offset.
 fn changed_meanwhile(variant: &str, change: impl Fn(&Path, &[u8]) + Send + Sync + 'static) {
     let path = common::build("sym_inline.c", variant, &["-g", "-O2"]);
     let bytes = std::fs::read(&path).expect("it was just built");
@@ -293,7 +294,7 @@ fn changed_meanwhile(variant: &str, change: impl Fn(&Path, &[u8]) + Send + Sync 
         done.store(true, Ordering::Relaxed);
         changer.join().expect("the changing thread ends");
         for (got, right) in named.iter().zip(&right) {
-            // `fn_` where the file was caught whole but for its end, where the symbols are.
+            // `fn_` where the file was read completely except for its end, where the symbols are.
             if got[0].function.starts_with(&format!("{module}!")) {
                 given_up += 1;
             } else {

@@ -1,4 +1,4 @@
-//! What is no ordinary file, and how requests and answers come and go.
+//! Files that are not regular, and the flow of requests and answers.
 
 use std::io::Write;
 
@@ -14,7 +14,7 @@ fn a_file_is_named_after_it_and_its_process_are_gone() {
     let files = Files::default();
     let mut symbols = Symbols::with_search_path(files.clone(), nowhere());
     let id = files.register(mapped(&path)).expect("room");
-    // Nothing was asked yet; the worker opens it all the same.
+    // Nothing was requested yet; the worker opens the file all the same.
     let open = || {
         let descriptors = std::fs::read_dir("/proc/self/fd").expect("our descriptors");
         descriptors.flatten().any(|fd| std::fs::read_link(fd.path()).is_ok_and(|to| to == path))
@@ -193,7 +193,7 @@ fn every_frame_is_answered_once_and_the_first_names_come_before_the_last() {
     assert_eq!(answers.len(), frames.len());
     assert!(answers.values().all(|times| *times == 1));
     assert!(most < frames.len(), "all at once");
-    // Asked again, nothing is looked up again.
+    // A repeated request causes no second lookup.
     symbols.request(&frames);
     assert_eq!(symbols.pending(), 0);
 }

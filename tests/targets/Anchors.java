@@ -1,5 +1,5 @@
 /**
- * Waits in native code that nobody can walk, called from Java that such code has called: main, outer, inner, block. Ends with its input.
+ * Waits in native code that cannot be walked, called from Java that such code has called: main, outer, inner, block. Ends with its input.
  */
 public class Anchors {
     static native void outer();

@@ -63,7 +63,7 @@ public class Life {
         }
     }
 
-    /** Once a line comes in, says the number of another one, which works for so many ms, and waits for its end. */
+    /** Once a line comes in, prints the pid of another process, which works for `ms`, and waits for its end. */
     static void starts(String ms) throws Exception {
         System.out.println("ready");
         System.in.read();
@@ -75,7 +75,7 @@ public class Life {
 
     static volatile long sink;
 
-    /** Works for so many ms of its own CPU time. */
+    /** Works for `ms` of its own CPU time. */
     static void work(long ms) {
         var threads = ManagementFactory.getThreadMXBean();
         long end = threads.getCurrentThreadCpuTime() + ms * 1_000_000;

@@ -1,5 +1,5 @@
 // Threads in the system calls that return EINTR when a debugger or a signal stops them, a thread for each. Counts the EINTRs
-// they see. Argument: `stay` (they wait for ever) or `alternate` (they wait 3 ms, work a little, again; those that know no time
+// they see. Argument: `stay` (they wait forever) or `alternate` (they wait 3 ms, work a little, again; those that know no time
 // limit stay). After each line: all EINTRs and all returns; after `each`, EINTRs by call, `absent` for a call that fails.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -60,7 +60,7 @@ static long in_epoll_pwait2(long fd) {
 }
 static long udp(void) { return bound(SOCK_DGRAM, 0); }
 static long listening(void) { return bound(SOCK_STREAM, 1); }
-// A connection to ourselves that nobody writes to.
+// A connection to ourselves that is never written to.
 static long tcp(void) {
     struct sockaddr_in address;
     socklen_t size = sizeof address;

@@ -1,6 +1,6 @@
 // Burns in `open_burn`; after a line on its standard input it becomes the program that its argument names.
 // Argument `secret`: burns in `secret_burn`, until its standard input ends.
-// Argument `closed`: waits, closed to everybody but root (PR_SET_DUMPABLE).
+// Argument `closed`: waits, closed to all users but root (PR_SET_DUMPABLE).
 #define _GNU_SOURCE
 #include <poll.h>
 #include <stdio.h>

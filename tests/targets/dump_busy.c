@@ -1,4 +1,4 @@
-// `BUSY ALTERNATING`: so many threads that never rest (busy-N: burn_inner, burn_middle, burn_outer), and so many that burn 1 ms and
+// `BUSY ALTERNATING`: BUSY threads that never wait (busy-N: burn_inner, burn_middle, burn_outer), and ALTERNATING that burn 1 ms and
 // sleep 1 ms in turn (turn-N: turn_inner or nanosleep, turn_outer). Says `ready`, and waits.
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -66,7 +66,7 @@ int main(int count, char **words)
     fflush(stdout);
     while (read(0, &byte, 1) > 0)
         ;
-    // A thread that is uninterruptible lets nobody exit but by force, which also ends its child.
+    // A process with an uninterruptible thread exits only by SIGKILL, which also ends its child.
     kill(getpid(), SIGKILL);
     return 0;
 }

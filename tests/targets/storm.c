@@ -1,5 +1,5 @@
 // What changes without rest. Functions have names that begin with WHO, so that two builds can be told apart.
-// `churn N SECONDS`: after a line N threads, a few at a time, over so many seconds, each of which burns 0.5 ms and adds its CPU
+// `churn N SECONDS`: after a line N threads, a few at a time, over SECONDS, each of which burns 0.5 ms and adds its CPU
 //   time up. Then tells: CPU of these threads, of the leader, of the process since the line, ns.
 // `fork`: two threads that fork children and wait for them, one that forks by vfork and executes `true`. After each line: how
 //   many there were; after `end` no more.

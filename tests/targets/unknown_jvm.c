@@ -1,4 +1,4 @@
-// A library that says of itself what HotSpot does, but next to nothing: of a version that nobody knows.
+// A library that says of itself what HotSpot does, but next to nothing: of an unknown version.
 
 struct field {
     const char *owner, *name, *kind;

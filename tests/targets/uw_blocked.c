@@ -27,7 +27,7 @@
 #define STAY __asm__ volatile("" ::: "memory")
 
 static atomic_int announced;
-static int never[2]; /* a pipe nobody writes to */
+static int never[2]; /* a pipe that is never written to */
 static pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t own = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t quiet = PTHREAD_COND_INITIALIZER;

@@ -110,7 +110,7 @@ static void recv_udp(struct wait *w) {
 }
 static void connect_tcp(struct wait *w) {
     int port, fd = bound(SOCK_STREAM, INADDR_LOOPBACK, &port);
-    /* Fills the queue of those that nobody accepts: from then on a connect hangs. */
+    /* Fills the queue of connections that are never accepted: then a connect hangs. */
     CHECK(listen(fd, 0) == 0);
     for (int n = 0; n < 16; n++) {
         struct pollfd p = {to(port, SOCK_NONBLOCK), POLLOUT, 0};

@@ -1,4 +1,4 @@
-//! Stacks of live threads for the tests: walked as the capture part does, and by others.
+//! Stacks of live threads for the tests, walked as the capture part does, and by other unwinders.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -137,8 +137,8 @@ pub fn walk_blocked(unwinder: &mut impl Unwinder, pid: u32, tid: u32, copy: usiz
     Stack { walk, frames }
 }
 
-/// Threads by name once each of them blocks; the main thread's name is `main`. One named `busy` is
-/// left out.
+/// Returns threads by name once each of them blocks; the main thread's name is `main`. One named
+/// `busy` is excluded.
 pub fn blocked_threads(pid: u32) -> BTreeMap<String, u32> {
     let deadline = Instant::now() + Duration::from_secs(20);
     let mut threads = BTreeMap::new();
@@ -200,7 +200,7 @@ pub fn plain(name: &str) -> String {
     name.into()
 }
 
-/// A thread held by ptrace, as the way `ptrace` holds it; let go when dropped.
+/// A thread held by ptrace, as the backend `ptrace` holds it; released when dropped.
 pub struct Held(i32);
 
 impl Held {
@@ -263,7 +263,7 @@ pub fn walk_held(unwinder: &mut impl Unwinder, pid: u32, held: &Held, copy: usiz
     Stack { walk, frames }
 }
 
-/// Waits until the thread's run time has moved: it is somewhere else then.
+/// Waits until the thread's run time has changed: then it is at another place.
 pub fn has_run(pid: u32, tid: u32) {
     let read = || std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).unwrap();
     let (before, deadline) = (read(), Instant::now() + Duration::from_secs(20));

@@ -1,11 +1,12 @@
-// A real browser without a window, and what it complains of. What the scripts beside find out they print as JSON.
+// A real browser without a window, and the errors it reports. The scripts beside print their
+// findings as JSON.
 import { createRequire } from 'node:module';
 
 // Installed by tests/run.
 export const modules = process.env.VIEWERS + '/node_modules/';
 const { chromium } = createRequire(modules)('playwright-core');
 
-// `requests`: what was asked for. `complaints`: errors and warnings of the page.
+// `requests`: the requested addresses. `complaints`: errors and warnings of the page.
 export async function browse(size = { width: 1280, height: 800 }) {
     const quiet = ['--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'];
     const browser = await chromium.launch({
@@ -19,7 +20,7 @@ export async function browse(size = { width: 1280, height: 800 }) {
     page.on('request', (request) => requests.push(request.url()));
     page.on('pageerror', (error) => complaints.push(String(error)));
     page.on('console', (said) => {
-        // The driver of the software that draws is no matter of the page.
+        // Messages of the driver of the software renderer do not concern the page.
         if (['error', 'warning'].includes(said.type()) && !said.text().includes('GL Driver Message')) {
             complaints.push(said.text());
         }

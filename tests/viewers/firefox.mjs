@@ -1,5 +1,5 @@
-// Loads FILE with the Firefox Profiler's own command line tool: says each thread's call tree. The tool keeps a process between
-// its commands, which is ended again, and files in its home.
+// Loads FILE with the Firefox Profiler's own command line tool, and prints each thread's call tree.
+// The tool keeps a process between its commands, which is ended again, and files in its home.
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,4 @@
-// Opens FILE and does what people do, by pointer and by keys; NAME is a function to look for.
+// Opens FILE and does what users do, by pointer and by keys; NAME is a function to search for.
 import { browse, say } from './browser.mjs';
 
 const [file, name] = process.argv.slice(2);
@@ -15,7 +15,7 @@ await metric('CPU');
 found.rows.cpu = await table();
 await metric('Wall');
 
-// Every frame that the pointer can come upon.
+// Every frame that the pointer can reach.
 found.tips = await page.evaluate(() => {
     const canvas = document.getElementById('canvas');
     const tip = document.getElementById('tip');

@@ -1,5 +1,5 @@
 //! Exported files in the programs that they are for: speedscope's own page, a browser, the Firefox
-//! Profiler's tool. What these show is what `json` says.
+//! Profiler's tool. Their contents must equal those of `json`.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -45,8 +45,7 @@ fn viewers(test: &str) -> Option<PathBuf> {
     there.then_some(folder)
 }
 
-/// What the script finds out about a file with these bytes; `None` where there is nothing to look
-/// with.
+/// Returns what the script finds in a file with these bytes; `None` if the viewers are missing.
 fn look(script: &str, name: &str, bytes: &[u8], arguments: &[&str]) -> Option<Value> {
     let viewers = viewers(name)?;
     let file =
@@ -216,7 +215,7 @@ fn speedscope_shows_what_json_says() {
         let rows: Vec<_> = rows.collect();
         let mut compared = 0;
         for (name, (total, total_step), (own, own_step)) in &rows {
-            // Several functions of one name are told together above.
+            // Several functions of one name were compared together above.
             if rows.iter().filter(|(other, ..)| other == name).count() == 1 {
                 let (own_ms, total_ms) = functions[name];
                 is_near(*total, total_ms, *total_step, name);
@@ -270,7 +269,7 @@ fn a_browser_shows_the_svg_zooms_and_searches() {
     }
     assert!(drawn.len() > 15, "{drawn:?}");
     for (name, (ms, doubt)) in drawn.iter().filter(|(name, _)| *name != "all") {
-        // What is too small to be drawn is part of its caller.
+        // A frame too small to be drawn is part of its caller.
         let left_out = total / 10_000.0 * stacks.len() as f64;
         assert!(
             *ms <= wanted[name.as_str()] + doubt && *ms >= wanted[name.as_str()] - doubt - left_out,
@@ -278,7 +277,7 @@ fn a_browser_shows_the_svg_zooms_and_searches() {
         );
     }
 
-    // The pointer tells, a click zooms, and back.
+    // The pointer shows details, a click zooms, and another resets.
     assert!(seen["details"].as_str().expect("text").contains(name), "{}", seen["details"]);
     let widths = |when: &str| -> BTreeMap<String, f64> {
         let frames = seen[when].as_array().expect("frames").iter();
@@ -322,7 +321,7 @@ fn names_cannot_break_out_of_the_svg() {
     }
 }
 
-/// Names that would end what they stand in, or run.
+/// Names that would end the context they are in, or run as code.
 const HOSTILE: [&str; 8] = [
     "</title></script><script>window.broken=1</script>",
     "<!--<script>",
@@ -453,7 +452,7 @@ fn a_browser_shows_the_page_and_walks_through_it() {
         }
     }
 
-    // The graph: what the pointer is told of frames, wherever they are.
+    // The graph: the details that the pointer shows of frames, wherever they are.
     let all: f64 = stacks.values().map(|time| time[0]).sum();
     let mut drawn = frames(&snapshot, &settings);
     drawn.push(("all".to_owned(), all));
@@ -467,7 +466,7 @@ fn a_browser_shows_the_page_and_walks_through_it() {
         assert!(drawn.iter().any(is_it), "{tip}");
     }
 
-    // A click and a key zoom; the table's row marks its frames; the search says its share.
+    // A click and a key zoom; the table's row marks its frames; the search shows its share.
     let text = |what: &str| seen[what].as_str().unwrap_or_else(|| panic!("no {what}: {seen}"));
     assert!(
         text("clicked").starts_with(text("under")) && seen["zoomed"] == true,
@@ -567,7 +566,7 @@ fn the_firefox_profiler_reads_what_json_says() {
         }
         assert!(found.len() > 50, "{found:?}");
         for (path, ms) in &wanted {
-            // Where buckets of history were merged, a stack's time in each of them is told in steps
+            // Where buckets of history were merged, a stack's time in each of them has a resolution
             // of 10 us.
             is_near(found.remove(path).unwrap_or_default(), *ms, 0.2, &path.join(";"));
         }

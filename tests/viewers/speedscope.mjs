@@ -1,4 +1,5 @@
-// Opens FILE in speedscope's own page: says its table of functions, and what it exports of what it has read.
+// Opens FILE in speedscope's own page. Prints its table of functions, and what it exports of what
+// it has read.
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { browse, modules, say } from './browser.mjs';
 

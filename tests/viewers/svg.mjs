@@ -1,4 +1,4 @@
-// Opens FILE and does what people do: looks, clicks on the frame named NAME, searches for it.
+// Opens FILE and does what users do: hovers, clicks on the frame named NAME, searches for it.
 import { browse, say } from './browser.mjs';
 
 const [file, name] = process.argv.slice(2);
