@@ -89,8 +89,8 @@ fn what_is_no_profile_is_told_in_one_sentence() {
         (&["report", "x.txt"], "`x.txt`: this is no profile: not sampletop's own"),
         (&["open", "--format", "json"], "no session was kept at"),
         (&["open", "x.txt"], "the live view needs a terminal"),
-        (&["open", "x.txt", "y.txt", "-o", "z.json"], "`y.txt` is none of"),
-        (&["open", "x.txt", "-p", "1", "-o", "z.json"], "--pid"),
+        (&["open", "x.txt", "y.txt", "-o", "z.json"], "`y.txt` is one word too many for `open`"),
+        (&["open", "x.txt", "--pid", "1", "-o", "z.json"], "--pid"),
     ] {
         let output = sampletop(args, dir.path());
         let sentence = String::from_utf8_lossy(&output.stderr).into_owned();
