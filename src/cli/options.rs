@@ -280,7 +280,7 @@ pub struct BackendOptions {
     /// auto, bpf, perf, cpu-only, states, ptrace [auto]
     #[arg(long, value_name = "BACKEND")]
     pub capture: Option<String>,
-    /// framehop, or libunwind with --capture ptrace [framehop]
+    /// framehop, libunwind (ptrace only) [framehop]
     #[arg(long, value_name = "NAME", hide = cfg!(not(feature = "libunwind")))]
     pub unwinder: Option<String>,
 }
