@@ -31,7 +31,7 @@ use sampletop::model::facts::tables::{FrameKind, Location, Named};
 use sampletop::model::projection::project::Projector;
 use sampletop::model::projection::settings::{Range, Settings};
 use sampletop::model::vocabulary::frame::{
-    Counters, Event, FileId, FrameCode, Look, Losses, Ns, RawFrame, RawName, SECOND, Seen,
+    Counters, Event, FileId, FrameCode, Losses, Ns, Observation, RawFrame, RawName, SECOND, Seen,
     ThreadKey, Tick,
 };
 use sampletop::process::files::Files;
@@ -55,7 +55,7 @@ fn main() {
 /// A profile that grows.
 struct World {
     recorder: Recorder,
-    looks: u64,
+    scan: u64,
     at: Ns,
 }
 
@@ -63,16 +63,16 @@ impl World {
     /// Adds every stack once, over 100 s.
     fn full() -> World {
         let mut world =
-            World { recorder: Recorder::new(STARTED, Limits::default()), looks: 0, at: STARTED };
-        world.look(STACKS);
+            World { recorder: Recorder::new(STARTED, Limits::default()), scan: 0, at: STARTED };
+        world.observe(STACKS);
         world
     }
 
-    fn look(&mut self, count: u64) {
+    fn observe(&mut self, count: u64) {
         for _ in 0..count {
-            let look = self.next_look();
-            self.recorder.apply(&look);
-            if self.looks.is_multiple_of(10) {
+            let observation = self.next_look();
+            self.recorder.apply(&observation);
+            if self.scan.is_multiple_of(10) {
                 self.recorder.apply(&tick(self.at));
             }
         }
@@ -86,10 +86,10 @@ impl World {
 
     /// Returns the next sample; there is one a millisecond.
     fn next_look(&mut self) -> Event {
-        let n = self.looks;
-        self.looks += 1;
+        let n = self.scan;
+        self.scan += 1;
         self.at += SECOND / 1_000;
-        look(self.at, n)
+        observe(self.at, n)
     }
 
     fn snapshot(&mut self) -> Snapshot {
@@ -144,9 +144,9 @@ fn tick(at: Ns) -> Event {
 }
 
 /// Returns an on-CPU sample: stack number `n` (they repeat after [`STACKS`]).
-fn look(at: Ns, n: u64) -> Event {
+fn observe(at: Ns, n: u64) -> Event {
     let thread = n % THREADS;
-    Event::Look(Look {
+    Event::Observation(Observation {
         at,
         thread: ThreadKey { pid: PID, tid: PID + thread as u32, start: 1 },
         name: RawName::new(
@@ -281,7 +281,7 @@ fn walk_a_blocked_stack(bencher: Bencher) {
 #[divan::bench]
 fn ring_push_and_pop(bencher: Bencher) {
     let (mut writer, mut reader) = ring::channel(64 << 10);
-    let event = look(STARTED, 12_345);
+    let event = observe(STARTED, 12_345);
     bencher.bench_local(|| {
         assert!(writer.push(black_box(&event)));
         reader.next()
@@ -291,10 +291,10 @@ fn ring_push_and_pop(bencher: Bencher) {
 #[divan::bench]
 fn reduce_a_sample(bencher: Bencher) {
     let mut world = World::full();
-    let looks: Vec<Event> = (0..1_000).map(|_| world.next_look()).collect();
+    let scan: Vec<Event> = (0..1_000).map(|_| world.next_look()).collect();
     let mut next = 0;
     bencher.bench_local(|| {
-        world.recorder.apply(&looks[next % looks.len()]);
+        world.recorder.apply(&scan[next % scan.len()]);
         next += 1;
     });
 }
@@ -308,7 +308,7 @@ fn publish_at_100_000_stacks(bencher: Bencher) {
         .with_inputs(|| {
             let (world, before) = &mut *world.lock().expect("one thread");
             *before = Some(world.snapshot());
-            world.look(250);
+            world.observe(250);
         })
         .bench_local_values(|()| world.lock().expect("one thread").0.snapshot());
 }
@@ -461,7 +461,7 @@ fn bytes_per_redraw() {
     view.press(Key::Char('E'));
     let sent: Vec<usize> = (0..120)
         .map(|_| {
-            world.look(500);
+            world.observe(500);
             view.take(Arc::new(world.snapshot()))
         })
         .collect();

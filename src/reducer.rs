@@ -266,10 +266,10 @@ impl Worker {
         for ring in &mut self.rings {
             for event in ring.by_ref() {
                 drained += 1;
-                if let Event::Look(look) = &event
-                    && let Some(text) = self.names.thread(look.name)
+                if let Event::Observation(observation) = &event
+                    && let Some(text) = self.names.thread(observation.name)
                 {
-                    self.recorder.set_thread_name(look.name, &text);
+                    self.recorder.set_thread_name(observation.name, &text);
                 }
                 if let Event::ProcessEnded { at, pid } = event {
                     self.ended.push((pid, at));

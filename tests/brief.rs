@@ -20,12 +20,16 @@ fn go(target: &mut Running) {
 }
 
 /// What is recorded while `during` goes on.
-fn record(target: &mut Running, way: &str, during: impl FnOnce(&Recording, &mut Running)) -> Value {
+fn record(
+    target: &mut Running,
+    backend: &str,
+    during: impl FnOnce(&Recording, &mut Running),
+) -> Value {
     let dir = tempfile::tempdir().expect("a folder");
     let file = dir.path().join("p.json");
     let mut command = Command::new(env!("CARGO_BIN_EXE_sampletop"));
     command
-        .args(["record", "-p", &target.pid().to_string(), "--capture", way, "--idle", "-o"])
+        .args(["record", "-p", &target.pid().to_string(), "--capture", backend, "--idle", "-o"])
         .arg(&file);
     let recording = Recording::start(&mut command);
     during(&recording, target);
@@ -57,9 +61,9 @@ fn sums(profile: &Value, field: &str) -> (f64, f64, f64) {
 /// 500 ms of CPU time are some 50 samples. Every second with more than a few ms has one: the chance
 /// of 100 ms without any is e^-10 at most. The rest of the time is the kernel's, for creating
 /// threads and ending them.
-fn one_after_the_other(way: &str) {
+fn one_after_the_other(backend: &str) {
     let mut target = start(&["brief", "250", "2000"]);
-    let profile = record(&mut target, way, |_, target| go(target));
+    let profile = record(&mut target, backend, |_, target| go(target));
     let (all, spin, marked) = sums(&profile, "cpu_ms");
     assert!(all >= 500.0, "{all} ms are less than what the threads measured of themselves");
     assert!(spin >= 0.8 * all, "{spin} of {all} ms are in spin");

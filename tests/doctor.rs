@@ -29,9 +29,9 @@ fn sampletop(program: &Path, uid: Option<u32>, args: &[&str]) -> Output {
     command.output().expect("sampletop starts")
 }
 
-fn works(answer: &Value, way: &str) -> bool {
-    let ways = answer["ways"].as_array().expect("ways");
-    ways.iter().find(|found| found["name"] == way).expect(way)["works"]
+fn works(answer: &Value, backend: &str) -> bool {
+    let backends = answer["ways"].as_array().expect("ways");
+    backends.iter().find(|found| found["name"] == backend).expect(backend)["works"]
         .as_bool()
         .expect("yes or no")
 }
@@ -66,21 +66,21 @@ fn what_a_doctor_says_is_what_record_does() {
         let answer = json(&output);
         assert_eq!(answer["target"]["pid"], running.pid(), "{answer}");
         let mut any = false;
-        for way in ["bpf", "perf", "cpu-only", "states", "ptrace"] {
+        for backend in ["bpf", "perf", "cpu-only", "states", "ptrace"] {
             let record = sampletop(
                 &program,
                 Some(asker),
-                &["record", "-p", &pid, "-d", "100ms", "--capture", way],
+                &["record", "-p", &pid, "-d", "100ms", "--capture", backend],
             );
             let error = String::from_utf8_lossy(&record.stderr);
             let code = record.status.code().expect("an end");
             assert!(code == 0 || code == 4, "{error}");
             assert_eq!(
-                works(&answer, way),
+                works(&answer, backend),
                 code == 0,
-                "{asker} at {owner}'s by {way}: {error} {answer}"
+                "{asker} at {owner}'s by {backend}: {error} {answer}"
             );
-            any |= way != "states" && code == 0;
+            any |= backend != "states" && code == 0;
         }
         assert_eq!(output.status.code(), Some(if any { 0 } else { 4 }), "{answer}");
         if let Some(best) = answer["best"].as_str() {

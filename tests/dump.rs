@@ -45,11 +45,11 @@ fn ran(target: &Running, tid: &str) -> u64 {
 /// times. By `perf` a thread has to be sampled. One that gets a twentieth of a core within the
 /// second that a dump may take is missed by 50 samples in a row with a probability below 1e-20. If
 /// a busy machine gives it less, its stack is not checked.
-fn busy_threads_have_stacks(way: &str) {
+fn busy_threads_have_stacks(backend: &str) {
     if !common::need_root("samples all CPUs") {
         return;
     }
-    let program = build("dump_busy.c", &format!("busy-{way}"), &["-O1", "-g"]);
+    let program = build("dump_busy.c", &format!("busy-{backend}"), &["-O1", "-g"]);
     let target = Running::start(&program, &["8", "0"]);
     // In the order of their ids, as in a dump; the first is the leader.
     let tasks = std::fs::read_dir(format!("/proc/{}/task", target.pid())).expect("its threads");
@@ -62,19 +62,19 @@ fn busy_threads_have_stacks(way: &str) {
     let mut waited_for_a_core = 0;
     for round in 0..20 {
         let (begin, before) = (Instant::now(), tids.each_ref().map(|tid| ran(&target, tid)));
-        let dump = dump(&target, &["--capture", way]);
+        let dump = dump(&target, &["--capture", backend]);
         let wall = begin.elapsed().as_millis() as u64;
         let busy = threads(&dump, "busy-");
         assert_eq!(busy.len(), 8, "{dump}");
         for ((name, state, frames), (tid, before)) in busy.into_iter().zip(tids.iter().zip(before))
         {
-            if way == "perf" && 20 * (ran(&target, tid) - before) < wall {
+            if backend == "perf" && 20 * (ran(&target, tid) - before) < wall {
                 continue;
             }
             let outer = frames.iter().position(|frame| frame == "burn_outer");
             assert!(
                 outer.is_some_and(|at| at > 0),
-                "dump {round} by {way}: {name} {state} {frames:?}"
+                "dump {round} by {backend}: {name} {state} {frames:?}"
             );
             assert!(state == "run" || state == "rdy", "{state}");
             waited_for_a_core += usize::from(state == "rdy");
@@ -83,7 +83,7 @@ fn busy_threads_have_stacks(way: &str) {
     }
     // By `bpf`, stacks of threads that wait for a core are read as they are. By `perf`, counters
     // may report that too.
-    assert!(waited_for_a_core > 0 || way == "perf");
+    assert!(waited_for_a_core > 0 || backend == "perf");
 }
 
 #[test]
@@ -103,15 +103,15 @@ fn a_thread_that_runs_and_blocks_in_turn_has_a_stack() {
     }
     let program = build("dump_busy.c", "turns", &["-O1", "-g"]);
     let target = Running::start(&program, &["2", "12"]);
-    for way in ["bpf", "perf"] {
+    for backend in ["bpf", "perf"] {
         for round in 0..5 {
-            let turning = threads(&dump(&target, &["--capture", way]), "turn-");
+            let turning = threads(&dump(&target, &["--capture", backend]), "turn-");
             assert_eq!(turning.len(), 12);
             for (name, state, frames) in turning {
                 let outer = frames.iter().position(|frame| frame == "turn_outer");
                 assert!(
                     outer.is_some_and(|at| at > 0),
-                    "dump {round} by {way}: {name} {state} {frames:?}"
+                    "dump {round} by {backend}: {name} {state} {frames:?}"
                 );
             }
         }
@@ -128,10 +128,14 @@ fn where_no_thread_runs_one_observation_is_enough() {
     common::wait_until_all_sleep(target.pid());
     // Beyond that age the process counts as complete.
     std::thread::sleep(std::time::Duration::from_secs(5));
-    for way in ["bpf", "perf"] {
-        let dump = dump(&target, &["--capture", way]);
+    for backend in ["bpf", "perf"] {
+        let dump = dump(&target, &["--capture", backend]);
         assert_eq!(dump["threads"].as_array().map(Vec::len), Some(51));
-        assert_eq!((&dump["took_ms"], &dump["notice"]), (&Value::from(0.0), &Value::Null), "{way}");
+        assert_eq!(
+            (&dump["took_ms"], &dump["notice"]),
+            (&Value::from(0.0), &Value::Null),
+            "{backend}"
+        );
     }
 }
 

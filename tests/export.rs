@@ -6,14 +6,14 @@
 use std::sync::Arc;
 
 use sampletop::config::Format;
-use sampletop::export;
+use sampletop::formats;
 use sampletop::model::facts::recorder::{Limits, Recorder};
 use sampletop::model::facts::snapshot::{Health, Session, Snapshot, Target};
 use sampletop::model::facts::tables::{FrameKind, Location, Named, Tier};
 use sampletop::model::projection::settings::{Filter, Metric, Range, RollUp, Settings};
 use sampletop::model::vocabulary::frame::{
-    Counters, Event, FileId, FrameCode, Look, Losses, Marker, Ns, RawFrame, RawName, SECOND, Seen,
-    Syscall, ThreadKey, Tick,
+    Counters, Event, FileId, FrameCode, Losses, Marker, Ns, Observation, RawFrame, RawName, SECOND,
+    Seen, Syscall, ThreadKey, Tick,
 };
 use serde_json::Value;
 
@@ -76,7 +76,7 @@ fn thread(tid: u32) -> ThreadKey {
     ThreadKey { pid: PID, tid, start: 7 }
 }
 
-fn look(
+fn observe(
     at: Ns,
     tid: u32,
     name: &str,
@@ -85,7 +85,7 @@ fn look(
     runs: u64,
     stack: Vec<RawFrame>,
 ) -> Event {
-    Event::Look(Look {
+    Event::Observation(Observation {
         at,
         thread: thread(tid),
         name: RawName::new(name.as_bytes()),
@@ -109,19 +109,19 @@ fn shop() -> Snapshot {
         let at = START + n * 10 * MS;
         if n == 0 {
             let epoll = frames(&format!("{base} epoll_wait"));
-            recorder.apply(&look(at, PID, "shop", Seen::Blocked(EPOLL_WAIT), 5 * MS, 3, epoll));
+            recorder.apply(&observe(at, PID, "shop", Seen::Blocked(EPOLL_WAIT), 5 * MS, 3, epoll));
             let query = frames(&format!("{checkout} pg::query recv"));
-            recorder.apply(&look(at, 4323, "worker-2", Seen::Blocked(RECVFROM), MS, 10, query));
+            recorder.apply(&observe(at, 4323, "worker-2", Seen::Blocked(RECVFROM), MS, 10, query));
             let mut cut = frames("shop::Cart<Item>::checkout pg::query recv");
             cut.push(RawFrame::marker(Marker::Truncated));
-            recorder.apply(&look(at, 4324, "worker-3", Seen::Blocked(RECVFROM), MS, 10, cut));
+            recorder.apply(&observe(at, 4324, "worker-3", Seen::Blocked(RECVFROM), MS, 10, cut));
         }
         if n == 200 {
             let lock = frames(&format!("{checkout} shop::Stock::take pthread_mutex_lock"));
-            recorder.apply(&look(at, 4323, "worker-2", Seen::Blocked(FUTEX), MS, 11, lock));
+            recorder.apply(&observe(at, 4323, "worker-2", Seen::Blocked(FUTEX), MS, 11, lock));
         }
         let stack = frames(&computing[usize::from(n % 4 == 0)]);
-        recorder.apply(&look(at, 4322, "worker-1", Seen::OnCpu, (50 + n * 10) * MS, 1, stack));
+        recorder.apply(&observe(at, 4322, "worker-1", Seen::OnCpu, (50 + n * 10) * MS, 1, stack));
         recorder.apply(&Event::Tick(Tick {
             at,
             pid: PID,
@@ -188,7 +188,7 @@ fn whole() -> Settings {
 
 fn bytes(format: Format, settings: &Settings) -> Vec<u8> {
     let mut bytes = Vec::new();
-    export::write(format, &shop(), settings, &mut bytes).expect("memory takes it");
+    formats::write(format, &shop(), settings, &mut bytes).expect("memory takes it");
     bytes
 }
 
@@ -352,7 +352,7 @@ fn waits_that_began_together_keep_their_own_threads() {
     ];
     for (tid, name, call, stack) in waiting {
         let stack = frames(&format!("_start main {stack}"));
-        recorder.apply(&look(START, tid, name, Seen::Blocked(call), MS, 3, stack));
+        recorder.apply(&observe(START, tid, name, Seen::Blocked(call), MS, 3, stack));
     }
     let tick = |at| {
         let losses = Losses { samples: 2, ..Losses::default() };
@@ -370,7 +370,7 @@ fn waits_that_began_together_keep_their_own_threads() {
     }
     let mut out = Vec::new();
     let snapshot = snapshot(recorder, START + SECOND / 2);
-    export::text::write(&snapshot, &whole(), &mut out).expect("memory takes everything");
+    formats::text::write(&snapshot, &whole(), &mut out).expect("memory takes everything");
     let text = String::from_utf8(out).expect("UTF-8");
     let mut waits = waits(&text);
     waits.sort_unstable();

@@ -33,14 +33,14 @@ fn shares(parts: [f64; 3]) -> [f64; 3] {
 }
 
 /// Returns the standard deviation of a share that this number of independent samples yields.
-fn deviation(share: f64, looks: f64) -> f64 {
-    (share * (1.0 - share) / looks).sqrt()
+fn deviation(share: f64, scan: f64) -> f64 {
+    (share * (1.0 - share) / scan).sqrt()
 }
 
 /// A sampler's figures for the methods: how often it found the thread in each, and which part of
 /// that at its loop.
 struct Told {
-    looks: f64,
+    scan: f64,
     shares: [f64; 3],
     at_loops: [f64; 3],
 }
@@ -48,10 +48,10 @@ struct Told {
 impl Told {
     /// `found`: samples by method and line.
     fn new(found: &BTreeMap<(String, u64), f64>) -> Told {
-        let looks = found.values().sum();
+        let scan = found.values().sum();
         let all = METHODS.map(|method| {
             let of_method = found.iter().filter(|((name, _), _)| name == method);
-            of_method.map(|(_, looks)| looks).sum::<f64>()
+            of_method.map(|(_, scan)| scan).sum::<f64>()
         });
         let mut at_loops = loops();
         for (at, method) in METHODS.iter().enumerate() {
@@ -59,7 +59,7 @@ impl Told {
                 found.get(&(method.to_string(), at_loops[at] as u64)).copied().unwrap_or(0.0);
             at_loops[at] = here / all[at];
         }
-        Told { looks, shares: shares(all), at_loops }
+        Told { scan, shares: shares(all), at_loops }
     }
 
     /// What sampletop recorded, rows being lines.
@@ -155,15 +155,15 @@ fn methods_and_lines_get_their_shares() {
             "{}: by its own clock {truth:.3?}; sampletop {:.3?} ({} looks, {:.3?} at the loops); Flight Recorder {:.3?} ({} looks)",
             home.display(),
             ours.shares,
-            ours.looks,
+            ours.scan,
             ours.at_loops,
             peers.shares,
-            peers.looks
+            peers.scan
         );
         println!("{what}");
-        assert!(ours.looks > 500.0 && peers.looks > 50.0, "{what}");
+        assert!(ours.scan > 500.0 && peers.scan > 50.0, "{what}");
         let far = |told: &Told, at: usize| {
-            (told.shares[at] - truth[at]).abs() > Z * deviation(truth[at], told.looks)
+            (told.shares[at] - truth[at]).abs() > Z * deviation(truth[at], told.scan)
         };
         // Flight Recorder drops the samples that it cannot walk, some methods' more often than
         // others'. Once, beside other load, it had 0.14, 0.09 and 0.77 where the thread's clock had
@@ -174,7 +174,7 @@ fn methods_and_lines_get_their_shares() {
         }
         for (at, truth) in truth.into_iter().enumerate() {
             assert!(!far(&ours, at), "{what}");
-            let by_both = deviation(truth, ours.looks).hypot(deviation(truth, peers.looks));
+            let by_both = deviation(truth, ours.scan).hypot(deviation(truth, peers.scan));
             assert!(
                 !is_judge || (ours.shares[at] - peers.shares[at]).abs() <= Z * by_both,
                 "{what}"

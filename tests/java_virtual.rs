@@ -159,15 +159,15 @@ fn who_is_mounted_goes_by_its_own_name() {
         // A waiting thread is observed while it waits.
         let (held, all) = told.of("held", HOLDER);
         assert!(held > all / 2.0, "{what}");
-        let looks: f64 = KINDS.iter().map(|kind| told.cpu.get(*kind).copied().unwrap_or(0.0)).sum();
-        assert!(looks > 300.0, "{what}");
+        let scan: f64 = KINDS.iter().map(|kind| told.cpu.get(*kind).copied().unwrap_or(0.0)).sum();
+        assert!(scan > 300.0, "{what}");
         for (kind, work_of_kind) in KINDS.iter().zip(&work) {
             let truth = work_of_kind / work.iter().sum::<f64>();
-            let found = told.cpu.get(*kind).copied().unwrap_or(0.0) / looks;
-            let allowed = Z * (truth * (1.0 - truth) / looks).sqrt() + 2.0 / looks;
+            let found = told.cpu.get(*kind).copied().unwrap_or(0.0) / scan;
+            let allowed = Z * (truth * (1.0 - truth) / scan).sqrt() + 2.0 / scan;
             assert!(
                 (truth - found).abs() <= allowed,
-                "{kind}: {found} of {truth}, {looks} looks; {what}"
+                "{kind}: {found} of {truth}, {scan} looks; {what}"
             );
         }
         let notice = "its virtual threads are visible while they are mounted";

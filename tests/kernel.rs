@@ -108,13 +108,13 @@ fn place(stack: &Stack, name: &str) -> Option<usize> {
     stack.frames.iter().position(|(frame, _)| frame == name)
 }
 
-fn functions_of_the_kernel_stand_above_those_that_called_it(way: &str) {
+fn functions_of_the_kernel_stand_above_those_that_called_it(backend: &str) {
     if !need_root("samples the kernel") {
         return;
     }
-    let target = Running::start(&program(way), &["zero", "user"]);
-    let profile = record(target.pid(), &["--capture", way]);
-    assert_eq!(profile["capture"], way);
+    let target = Running::start(&program(backend), &["zero", "user"]);
+    let profile = record(target.pid(), &["--capture", backend]);
+    assert_eq!(profile["capture"], backend);
     let zero = stacks(group(&profile, "zero"));
     // It does nothing else, and 2 s of it are 200 samples.
     let reads = |stack: &Stack| {

@@ -8,7 +8,7 @@ mod pty;
 use common::{Running, build};
 use pty::Session;
 use sampletop::config::Format;
-use sampletop::export;
+use sampletop::formats;
 use sampletop::model::projection::settings::{Range, Settings};
 
 fn demo(args: &[&str], rows: u16, columns: u16) -> (Session, tempfile::TempDir) {
@@ -212,12 +212,12 @@ fn export_writes_a_report_and_names_it_again_at_the_end() {
     }
     let report = std::fs::read_to_string(report).expect("the report");
     assert!(report.contains("method_500ms"), "{report}");
-    let opened =
-        sampletop::saved::read(&std::fs::read(saved).expect("the profile")).expect("it opens");
+    let opened = sampletop::formats::saved::read(&std::fs::read(saved).expect("the profile"))
+        .expect("it opens");
     assert_eq!(opened.lost, None);
     let settings = Settings { range: Range::Cumulative { since: None }, ..opened.settings };
     let mut folded = Vec::new();
-    export::write(Format::Folded, &opened.snapshot, &settings, &mut folded)
+    formats::write(Format::Folded, &opened.snapshot, &settings, &mut folded)
         .expect("memory takes it");
     assert!(String::from_utf8_lossy(&folded).contains("method_500ms"));
 }

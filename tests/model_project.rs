@@ -13,8 +13,8 @@ use sampletop::model::projection::settings::{
     Filter, Filters, Grouping, Metric, Range, RollUp, Settings,
 };
 use sampletop::model::vocabulary::frame::{
-    Counters, Event, FileId, FrameCode, Look, Losses, Ns, RawFrame, RawName, SECOND, Seen, Syscall,
-    ThreadKey, Tick,
+    Counters, Event, FileId, FrameCode, Losses, Ns, Observation, RawFrame, RawName, SECOND, Seen,
+    Syscall, ThreadKey, Tick,
 };
 
 const MS: Ns = 1_000_000;
@@ -92,11 +92,11 @@ impl Run {
         }
     }
 
-    fn look(&mut self, tid: u32, name: &str, seen: Seen, outermost_first: &[usize], ran: Ns) {
+    fn observe(&mut self, tid: u32, name: &str, seen: Seen, outermost_first: &[usize], ran: Ns) {
         let counters = self.ran.entry(tid).or_default();
         counters.run_ns += ran;
         counters.runs += 1;
-        self.recorder.apply(&Event::Look(Look {
+        self.recorder.apply(&Event::Observation(Observation {
             at: self.at,
             thread: thread(tid),
             name: RawName::new(name.as_bytes()),
@@ -174,7 +174,7 @@ impl Run {
             _ => blocked(READ),
         };
         let name = if step.renamed { "GET /7".to_owned() } else { format!("work-{}", step.tid) };
-        self.look(step.tid, &name, seen, &step.stack, step.after_ms * MS * step.ran / 100);
+        self.observe(step.tid, &name, seen, &step.stack, step.after_ms * MS * step.ran / 100);
         self.tick();
     }
 }
@@ -279,12 +279,12 @@ proptest! {
 
     #[test]
     fn a_projector_that_follows_a_session_gives_what_a_fresh_one_gives(
-        looks in prop::collection::vec((prop::collection::vec(step(), 0..15), any::<bool>(), any::<bool>()), 1..8),
+        scan in prop::collection::vec((prop::collection::vec(step(), 0..15), any::<bool>(), any::<bool>()), 1..8),
         settings in prop::collection::vec(settings(), 2),
     ) {
         let mut run = Run::new();
         let mut projector = Projector::default();
-        for (steps, names, other) in looks {
+        for (steps, names, other) in scan {
             steps.iter().for_each(|step| run.step(step));
             if names {
                 run.name_frames();
@@ -302,7 +302,7 @@ fn four_workers_are_one_group_with_their_shares() {
     let mut run = Run::new();
     let names = ["work-1", "work-2", "work-3", "work-4"];
     for (tid, name) in (1..).zip(names) {
-        run.look(tid, name, Seen::OnCpu, &[0, 1], 0);
+        run.observe(tid, name, Seen::OnCpu, &[0, 1], 0);
     }
     run.tick();
     // 100 ticks of 10 ms: 60 in cart, 30 in pay, 10 in copy below pay.
@@ -314,7 +314,7 @@ fn four_workers_are_one_group_with_their_shares() {
             _ => &[0, 1, 3, 5],
         };
         for (tid, name) in (1..).zip(names) {
-            run.look(tid, name, Seen::OnCpu, stack, 10 * MS);
+            run.observe(tid, name, Seen::OnCpu, stack, 10 * MS);
         }
         run.tick();
     }
@@ -347,8 +347,8 @@ fn four_workers_are_one_group_with_their_shares() {
 #[test]
 fn a_parked_pool_is_idle_until_nothing_else_is_left() {
     let mut run = Run::new();
-    run.look(1, "pool-1", blocked(FUTEX), &[0, 4, 6], 0);
-    run.look(2, "main", blocked(FUTEX), &[0, 1, 6], 0);
+    run.observe(1, "pool-1", blocked(FUTEX), &[0, 4, 6], 0);
+    run.observe(2, "main", blocked(FUTEX), &[0, 1, 6], 0);
     for _ in 0..20 {
         run.tick();
         run.at += 100 * MS;
@@ -378,10 +378,10 @@ fn each_of_very_many_names_stays_in_its_group() {
     for tid in 1..=THREADS {
         let kind = KINDS[tid as usize % KINDS.len()];
         let name = format!("{kind}-{tid}");
-        run.look(tid, &name, Seen::OnCpu, &[0, 1], 0);
+        run.observe(tid, &name, Seen::OnCpu, &[0, 1], 0);
         run.at += u64::from(tid % 3 + 1) * 100_000;
         let ran = u64::from(tid % 7 + 1) * 10_000;
-        run.look(tid, &name, Seen::OnCpu, &[0, 1], ran);
+        run.observe(tid, &name, Seen::OnCpu, &[0, 1], ran);
         *expected.entry(format!("{kind}-")).or_default() += ran;
         run.recorder.apply(&Event::ThreadEnded { at: run.at, thread: thread(tid), counters: None });
         if tid % 50 == 0 {

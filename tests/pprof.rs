@@ -15,13 +15,13 @@ use common::{Recording, Running, build};
 use proptest::prelude::*;
 use prost::Message;
 use sampletop::config::Format;
-use sampletop::export::pprof::proto::Profile;
+use sampletop::formats;
+use sampletop::formats::pprof::proto::Profile;
 use sampletop::model::facts::snapshot::Snapshot;
 use sampletop::model::facts::tables::Location;
 use sampletop::model::projection::project::{Projection, project};
 use sampletop::model::projection::settings::{Filter, Metric, Range, RollUp, Settings};
 use sampletop::model::vocabulary::state::State;
-use sampletop::{export, import};
 use serde_json::Value;
 
 fn whole() -> Settings {
@@ -30,7 +30,7 @@ fn whole() -> Settings {
 
 fn written(snapshot: &Snapshot, settings: &Settings) -> Vec<u8> {
     let mut bytes = Vec::new();
-    export::write(Format::Pprof, snapshot, settings, &mut bytes).expect("memory takes it");
+    formats::write(Format::Pprof, snapshot, settings, &mut bytes).expect("memory takes it");
     bytes
 }
 
@@ -136,7 +136,7 @@ fn what_is_pushed_is_the_same_time_in_fewer_series() {
     for seed in [3, 4] {
         let snapshot = sessions::session(seed, 120, false);
         let whole_one = written(&snapshot, &whole());
-        let intervals = export::pprof::intervals(&snapshot, &whole()).expect("memory takes it");
+        let intervals = formats::pprof::intervals(&snapshot, &whole()).expect("memory takes it");
         assert_eq!(
             intervals.iter().map(|interval| interval.metric).collect::<Vec<_>>(),
             [Metric::Cpu, Metric::Wall]
@@ -167,7 +167,7 @@ fn what_is_pushed_is_the_same_time_in_fewer_series() {
     // Without samples there is nothing to send.
     let mut nobody = whole();
     nobody.filters.threads = Filter::set(regex::Regex::new("no such thread").expect("a pattern"));
-    let none = export::pprof::intervals(&sessions::session(3, 20, false), &nobody)
+    let none = formats::pprof::intervals(&sessions::session(3, 20, false), &nobody)
         .expect("memory takes it");
     assert!(none.is_empty());
 }
@@ -390,9 +390,9 @@ fn build_ids_are_those_of_the_files_that_ran() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
-    fn what_was_written_is_read_again(seed in any::<u64>(), looks in 0_usize..150) {
-        let snapshot = sessions::session(seed, looks, false);
-        let opened = import::read(&written(&snapshot, &whole())).expect("a profile").expect("with time");
+    fn what_was_written_is_read_again(seed in any::<u64>(), scan in 0_usize..150) {
+        let snapshot = sessions::session(seed, scan, false);
+        let opened = formats::import::read(&written(&snapshot, &whole())).expect("a profile").expect("with time");
         prop_assert_eq!(&opened.lost, &None);
         let frameless = |(group, path): &(String, Vec<String>)| match path.is_empty() {
             true => (group.clone(), vec!["[every frame hidden]".to_owned()]),
@@ -488,8 +488,9 @@ fn a_profile_of_gos_is_read() {
     let dir = tempfile::tempdir().expect("a folder");
     let file = OF_GO.0.to_str().expect("text");
     let by_go = top(file, "cpu", dir.path());
-    let opened =
-        import::read(&std::fs::read(file).expect("a file")).expect("a profile").expect("with time");
+    let opened = formats::import::read(&std::fs::read(file).expect("a file"))
+        .expect("a profile")
+        .expect("with time");
     assert_eq!((opened.lost, opened.settings.metric), (None, Metric::Cpu));
     let ours = flat(&project(&opened.snapshot, &opened.settings), Metric::Cpu);
     assert_eq!(ours, by_go);

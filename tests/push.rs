@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use common::{Running, build, wait_until};
 use prost::Message;
 use rustix::process::{Pid, Signal, kill_process};
-use sampletop::export::pprof::proto::{Function, Profile};
+use sampletop::formats::pprof::proto::{Function, Profile};
 use serde_json::Value;
 use server::{Got, Mode, Server, certified};
 

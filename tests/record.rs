@@ -62,7 +62,7 @@ const Z: f64 = 5.6;
 /// distribution: its variance makes twice that of equal weights.
 const WEIGHTS_VARY: f64 = 2.0;
 
-fn shares(variant: &str, flags: &[&str], way: &str) {
+fn shares(variant: &str, flags: &[&str], backend: &str) {
     if !common::need_root("samples all CPUs") {
         return;
     }
@@ -70,12 +70,16 @@ fn shares(variant: &str, flags: &[&str], way: &str) {
     let program = common::build("../../demos/work.c", variant, flags);
     let mut target = Running::start(&program, &[]);
     let before = truth(&mut target);
-    let profile = record(target.pid(), 8_000, &["--capture", way], dir.path());
+    let profile = record(target.pid(), 8_000, &["--capture", backend], dir.path());
     let after = truth(&mut target);
     let spent: Vec<f64> = after.iter().zip(before).map(|(a, b)| a - b).collect();
     let spent_sum: f64 = spent.iter().sum();
 
-    assert!(profile["capture"].as_str().expect("text").starts_with(way), "{}", profile["capture"]);
+    assert!(
+        profile["capture"].as_str().expect("text").starts_with(backend),
+        "{}",
+        profile["capture"]
+    );
     let work = group(&profile, "work-");
     let tree = common::tree(work);
     let mut names: Vec<&str> = work["threads"]
@@ -94,7 +98,7 @@ fn shares(variant: &str, flags: &[&str], way: &str) {
         let bound = Z * (WEIGHTS_VARY * expected * (1.0 - expected) / hits).sqrt();
         assert!(
             (seen - expected).abs() <= bound,
-            "{variant} by {way}: {name} has {seen:.4} of the CPU, it says {expected:.4}; {hits} samples allow {bound:.4}"
+            "{variant} by {backend}: {name} has {seen:.4} of the CPU, it says {expected:.4}; {hits} samples allow {bound:.4}"
         );
     }
 }
@@ -134,8 +138,8 @@ fn known_shares_without_optimisation_or_position_independence() {
     shares("nopie-perf", &["-O2", "-g", "-no-pie", "-fno-pie"], "perf");
 }
 
-fn state_in(way: &str) -> &'static str {
-    match way {
+fn state_in(backend: &str) -> &'static str {
+    match backend {
         "read" => "io",
         "mutex" => "lock",
         "sleep" => "sleep",
@@ -163,14 +167,15 @@ fn five_hundred_blocked_threads_are_whole_and_busy_ones_right() {
             .iter()
             .map(|f| f["frame"].as_str().expect("text"))
             .collect();
-        let Some((way, _)) = name.split_once('-').filter(|_| thread["tid"] != thread["pid"]) else {
+        let Some((backend, _)) = name.split_once('-').filter(|_| thread["tid"] != thread["pid"])
+        else {
             continue;
         };
         assert_eq!(thread["complete"], true, "{name}: {frames:?}");
-        let at = frames.iter().position(|f| *f == format!("wait_in_{way}"));
-        let at = at.unwrap_or_else(|| panic!("{name} is not in wait_in_{way}: {frames:?}"));
+        let at = frames.iter().position(|f| *f == format!("wait_in_{backend}"));
+        let at = at.unwrap_or_else(|| panic!("{name} is not in wait_in_{backend}: {frames:?}"));
         assert_eq!(frames[at + 1..at + 4], ["wait_middle", "wait_outer", "waiter"], "{name}");
-        assert_eq!(thread["state"], state_in(way), "{name}: {frames:?}");
+        assert_eq!(thread["state"], state_in(backend), "{name}: {frames:?}");
     }
 
     let dir = tempfile::tempdir().expect("a folder");
@@ -180,23 +185,23 @@ fn five_hundred_blocked_threads_are_whole_and_busy_ones_right() {
         (burner["cpu_ms"].as_f64().expect("ms"), cpu_of(&common::tree(burner), "burn_inner"));
     assert!(inner / cpu > 0.9, "burn_inner has {inner} of {cpu} ms");
     // Each blocked thread's whole life in the recording is one wait.
-    for way in ["read", "mutex", "epoll", "sleep", "poll"] {
-        let group = group(&profile, &format!("{way}-"));
-        assert_eq!(group["threads"].as_array().expect("threads").len(), 100, "{way}");
-        assert_eq!(group["hits"], 100, "{way}: a wait is one hit");
+    for backend in ["read", "mutex", "epoll", "sleep", "poll"] {
+        let group = group(&profile, &format!("{backend}-"));
+        assert_eq!(group["threads"].as_array().expect("threads").len(), 100, "{backend}");
+        assert_eq!(group["hits"], 100, "{backend}: a wait is one hit");
         let number = |of: &Value, key: &str| of[key].as_f64().expect("ms");
         let (mean, longest) = (number(group, "wall_ms") / 100.0, number(group, "longest_ms"));
         // A thread is known from its first observation on, the first thread a little longer than
         // the last.
         assert!(
             mean <= longest + 0.001 && longest <= number(&profile, "elapsed_ms"),
-            "{way}: {mean} {longest}"
+            "{backend}: {mean} {longest}"
         );
-        assert!(mean > 0.5 * longest, "{way}: {mean} of {longest} ms");
+        assert!(mean > 0.5 * longest, "{backend}: {mean} of {longest} ms");
         assert_eq!(
-            group["states_ms"][state_in(way)],
+            group["states_ms"][state_in(backend)],
             group["wall_ms"],
-            "{way}: {}",
+            "{backend}: {}",
             group["states_ms"]
         );
     }

@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 
 use common::{Recording, Running, build};
 use sampletop::config::Format;
-use sampletop::saved::block;
+use sampletop::formats::saved::block;
 use serde_json::Value;
 
 /// Parts of all names that the program, its files and its arguments have.

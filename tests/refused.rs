@@ -118,7 +118,7 @@ fn a_doctor_finds_the_filter() {
             .as_array()
             .expect("ways")
             .iter()
-            .find(|way| way["name"] == "perf")
+            .find(|backend| backend["name"] == "perf")
             .expect("perf");
         assert!(
             perf["lacks"].as_str().expect("why").contains("filter of system calls"),
@@ -209,17 +209,20 @@ fn helper_inside_a_container() {
     for (calls, best) in [(&[][..], "perf"), (&[PERF], "states"), (&[PERF, PTRACE], "states")] {
         let doctor = program_without(&program, calls, &["doctor", "--json", "-p", &pid]);
         let answer = json(&doctor);
-        let ways = answer["ways"].as_array().expect("ways");
-        assert!(ways.iter().any(|way| way["name"] == "bpf" && way["works"] == false), "{answer}");
+        let backends = answer["ways"].as_array().expect("ways");
+        assert!(
+            backends.iter().any(|backend| backend["name"] == "bpf" && backend["works"] == false),
+            "{answer}"
+        );
         assert_eq!(answer["best"], best, "{answer}");
         // Each backend works if and only if the doctor says so.
-        for way in ways {
-            let name = way["name"].as_str().expect("a name");
+        for backend in backends {
+            let name = backend["name"].as_str().expect("a name");
             let args = ["record", "-p", &pid, "-d", "300ms", "--format", "json", "--capture", name];
             let record = program_without(&program, calls, &args);
             assert_eq!(
                 record.status.success(),
-                way["works"] == true,
+                backend["works"] == true,
                 "{name}: {record:?} {answer}"
             );
         }

@@ -235,8 +235,8 @@ fn the_capabilities_of_the_unit_do() {
         |set: &[String]| set.iter().map(|name| format!("+{name}")).collect::<Vec<_>>().join(",");
     assert_eq!(capture(&with(&set)), "bpf");
     // Each of them is necessary (except the last, for the names of the kernel's functions).
-    for left_out in set.iter().filter(|name| *name != "syslog") {
-        let fewer: Vec<String> = set.iter().filter(|name| *name != left_out).cloned().collect();
-        assert_ne!(capture(&with(&fewer)), "bpf", "without {left_out}");
+    for dropped in set.iter().filter(|name| *name != "syslog") {
+        let fewer: Vec<String> = set.iter().filter(|name| *name != dropped).cloned().collect();
+        assert_ne!(capture(&with(&fewer)), "bpf", "without {dropped}");
     }
 }

@@ -68,7 +68,7 @@ impl Live {
                 Effect::Project(request) if !self.slow => {
                     effects.extend(self.app.update(request.answer(&mut self.projector)));
                 }
-                Effect::LookAtWaits(asked) => {
+                Effect::AskWaits(asked) => {
                     effects.extend(self.app.update(Input::Waits(fixture::look_at(&asked))));
                 }
                 effect => self.effects.push(effect),

@@ -115,9 +115,9 @@ fn capabilities_show_nobody_another_users_process() {
         let program = installed.copy(&build("cap_exec.c", "others", &["-O1"]), "target", 0o755);
         let target = start_as(0, &program, &["/none"]);
         let pid = target.pid().to_string();
-        for way in ["auto", "perf", "cpu-only", "states", "ptrace"] {
+        for backend in ["auto", "perf", "cpu-only", "states", "ptrace"] {
             let output =
-                installed.as_nobody(&["record", "-p", &pid, "-d", "200ms", "--capture", way]);
+                installed.as_nobody(&["record", "-p", &pid, "-d", "200ms", "--capture", backend]);
             refused(&output, &["belongs to user root", "sudo"]);
         }
         refused(&installed.as_nobody(&["dump", "-p", &pid]), &["belongs to user root"]);

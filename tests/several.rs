@@ -130,9 +130,19 @@ fn each_process_has_its_own_share() {
     let blue = Running::start(&program, &["spin", "blue", "60"]);
     let (red_pid, blue_pid) = (red.pid(), blue.pid());
     let pids = [red_pid.to_string(), blue_pid.to_string()];
-    for way in ["bpf", "perf", "states", "ptrace"] {
-        let args =
-            ["-p", &pids[0], "-p", &pids[1], "--group", "process", "-d", "3s", "--capture", way];
+    for backend in ["bpf", "perf", "states", "ptrace"] {
+        let args = [
+            "-p",
+            &pids[0],
+            "-p",
+            &pids[1],
+            "--group",
+            "process",
+            "-d",
+            "3s",
+            "--capture",
+            backend,
+        ];
         let (profile, clocks) = Clocks::during([red_pid, blue_pid], || record(&args));
         let mut listed = targets(&profile);
         listed.sort_unstable();
@@ -141,7 +151,7 @@ fn each_process_has_its_own_share() {
             pids.sort_unstable();
             pids
         });
-        assert_eq!(profile["capture"].as_str().expect("a way").split(' ').next(), Some(way));
+        assert_eq!(profile["capture"].as_str().expect("a way").split(' ').next(), Some(backend));
         // The 3 s that were asked for; opening the backend comes before.
         let (asked, elapsed) = (3_000.0, profile["elapsed_ms"].as_f64().expect("a time"));
         for (n, pid) in [red_pid, blue_pid].into_iter().enumerate() {
@@ -151,7 +161,7 @@ fn each_process_has_its_own_share() {
             let wall = group["wall_ms"].as_f64().expect("a time");
             assert!(
                 wall > 0.9 * asked && wall <= elapsed + 1.0,
-                "{way} {pid}: {wall} of {elapsed} ms"
+                "{backend} {pid}: {wall} of {elapsed} ms"
             );
             let cpu = group["cpu_ms"].as_f64().expect("a time");
             // A thread's counters lag by a tick of the kernel, at the first observation and at the
@@ -159,12 +169,12 @@ fn each_process_has_its_own_share() {
             let (least, most) = clocks.used_within(n, wall);
             assert!(
                 cpu >= least - 20.0 && cpu <= most + 20.0,
-                "{way} {pid}: {cpu}, its clock: {least} to {most} ms"
+                "{backend} {pid}: {cpu}, its clock: {least} to {most} ms"
             );
-            if way != "states" {
+            if backend != "states" {
                 let (own, other) =
                     if n == 0 { ("spin_red", "spin_blue") } else { ("spin_blue", "spin_red") };
-                assert!(has_frame(group, own) && !has_frame(group, other), "{way}: {group}");
+                assert!(has_frame(group, own) && !has_frame(group, other), "{backend}: {group}");
             }
         }
         // A tick observes both.
@@ -173,7 +183,7 @@ fn each_process_has_its_own_share() {
         let (ticks, got) = (ticks.expect("a count"), got.expect("a time"));
         assert!(
             (ticks * got - asked).abs() < 0.5 * asked,
-            "{way}: {ticks} rounds of {got} ms in {elapsed} ms"
+            "{backend}: {ticks} rounds of {got} ms in {elapsed} ms"
         );
     }
 }
@@ -545,10 +555,10 @@ fn names_are_found_inside_a_pid_namespace() {
     // From the beginning: the shell's own command line has these words, too, and so has each of its
     // forks before its exec.
     let path = program.display();
-    for way in ["bpf", "perf"] {
+    for backend in ["bpf", "perf"] {
         let script = format!(
             "exec 3< <(sleep 20); {path} spin red <&3 >/dev/null & {path} spin blue <&3 >/dev/null & \
-             exec {} record --format json --group process --capture {way} --name '^{path} spin' -d 2s",
+             exec {} record --format json --group process --capture {backend} --name '^{path} spin' -d 2s",
             env!("CARGO_BIN_EXE_sampletop")
         );
         let mut command = Command::new("unshare");
@@ -556,11 +566,11 @@ fn names_are_found_inside_a_pid_namespace() {
         let output = command.output().expect("unshare starts");
         let profile = profile(&output);
         let found = targets(&profile);
-        assert!(found.len() == 2 && found.iter().all(|pid| *pid < 100), "{way}: {found:?}");
+        assert!(found.len() == 2 && found.iter().all(|pid| *pid < 100), "{backend}: {found:?}");
         let groups = profile["groups"].as_array().expect("groups");
         for frame in ["spin_red", "spin_blue"] {
             let with = groups.iter().filter(|group| has_frame(group, frame)).count();
-            assert_eq!(with, 1, "{way}: {frame}");
+            assert_eq!(with, 1, "{backend}: {frame}");
         }
     }
 }

@@ -135,7 +135,7 @@ fn a_wait_that_is_over_is_not_described() {
     let stat = tasks.stat(&mut files).expect("it lives");
     let Ok(Doing::Blocked { call, .. }) = tasks.doing(&mut files) else { panic!("it reads") };
     let asked = Asked { thread: ThreadKey { pid, tid, start: stat.start }, call, lock: Lock::No };
-    let look = |asked: Asked| {
+    let observe = |asked: Asked| {
         let mut found = None;
         Waits::default().look_at(&[asked], |answer| {
             found = Some(answer.waits_for.to_string());
@@ -145,17 +145,17 @@ fn a_wait_that_is_over_is_not_described() {
     };
     let [.., text] =
         expected.iter().find(|[name, ..]| name == "read-pipe").expect("it is one of them");
-    assert_eq!(look(asked).as_ref(), Some(text));
+    assert_eq!(observe(asked).as_ref(), Some(text));
     let mut other = call;
     other.args[2] += 1;
-    assert_eq!(look(Asked { call: other, ..asked }), None, "another call");
+    assert_eq!(observe(Asked { call: other, ..asked }), None, "another call");
     assert_eq!(
-        look(Asked { call: Syscall { number: 1, ..call }, ..asked }),
+        observe(Asked { call: Syscall { number: 1, ..call }, ..asked }),
         None,
         "another number"
     );
     let born = ThreadKey { start: stat.start + 1, ..asked.thread };
-    assert_eq!(look(Asked { thread: born, ..asked }), None, "another thread of this id");
+    assert_eq!(observe(Asked { thread: born, ..asked }), None, "another thread of this id");
     drop(target);
-    assert_eq!(look(asked), None, "it has ended");
+    assert_eq!(observe(asked), None, "it has ended");
 }

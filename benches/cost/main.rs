@@ -89,13 +89,13 @@ fn used(pid: u32) -> (f64, f64) {
 }
 
 /// Returns microseconds of the sampler per tick, and percent of a core of all threads.
-fn turn(target: &Running, way: &str, scratch: &Path) -> (f64, f64) {
+fn turn(target: &Running, backend: &str, scratch: &Path) -> (f64, f64) {
     let ours = std::env::current_exe().expect("a path");
     // Built beside us: target/release/examples/cost runs target/release/sampletop.
     let sampletop = ours.ancestors().nth(2).expect("a folder of examples").join("sampletop");
     let pid = target.0.id().to_string();
     let watcher = Command::new(sampletop)
-        .args(["record", "-p", &pid, "-d", "60s", "-i", "10ms", "--capture", way, "-o"])
+        .args(["record", "-p", &pid, "-d", "60s", "-i", "10ms", "--capture", backend, "-o"])
         .arg(scratch.join("out.folded"))
         .stderr(Stdio::null())
         .spawn()
@@ -118,9 +118,9 @@ fn main() {
     let named: Vec<String> = std::env::args().skip(1).collect();
     let (named_ways, named): (Vec<String>, Vec<String>) =
         named.into_iter().partition(|word| WAYS.contains(&word.as_str()));
-    let ways: Vec<&str> = WAYS
+    let backends: Vec<&str> = WAYS
         .into_iter()
-        .filter(|way| named_ways.is_empty() || named_ways.iter().any(|named| named == way))
+        .filter(|backend| named_ways.is_empty() || named_ways.iter().any(|named| named == backend))
         .collect();
     let scratch = std::env::temp_dir().join(format!("sampletop-cost-{}", std::process::id()));
     std::fs::create_dir_all(&scratch).expect("a scratch folder");
@@ -140,16 +140,16 @@ fn main() {
             continue;
         }
         let target = target(&scratch, kind, threads);
-        let mut figures = vec![(Vec::new(), Vec::new()); ways.len()];
+        let mut figures = vec![(Vec::new(), Vec::new()); backends.len()];
         for _ in 0..ROUNDS {
-            for (way, (tick, all)) in ways.iter().zip(&mut figures) {
-                let (us, percent) = turn(&target, way, &scratch);
+            for (backend, (tick, all)) in backends.iter().zip(&mut figures) {
+                let (us, percent) = turn(&target, backend, &scratch);
                 tick.push(us);
                 all.push(percent);
             }
         }
-        for (way, (tick, all)) in ways.iter().zip(figures) {
-            println!("| {title} | `{way}` | {} | {} |", median(tick, 0), median(all, 2));
+        for (backend, (tick, all)) in backends.iter().zip(figures) {
+            println!("| {title} | `{backend}` | {} | {} |", median(tick, 0), median(all, 2));
         }
     }
     let _ = std::fs::remove_dir_all(&scratch);

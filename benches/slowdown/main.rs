@@ -106,7 +106,7 @@ const NOBODY: [&str; 2] = ["nobody", "nobody (again)"];
 /// profiler.
 fn watchers() -> Vec<(&'static str, Vec<String>)> {
     let sampletop = program();
-    let ours = |way: &str, interval: &str| -> Vec<String> {
+    let ours = |backend: &str, interval: &str| -> Vec<String> {
         [
             &sampletop,
             "record",
@@ -117,7 +117,7 @@ fn watchers() -> Vec<(&'static str, Vec<String>)> {
             "-i",
             interval,
             "--capture",
-            way,
+            backend,
             "-o",
             "OUT.folded",
         ]
@@ -150,8 +150,8 @@ fn watchers() -> Vec<(&'static str, Vec<String>)> {
     };
     let mut watchers = vec![(NOBODY[0], vec![])];
     for (hz, interval) in [("100", "10ms"), ("1000", "1ms")] {
-        for way in ["bpf", "perf", "ptrace"] {
-            watchers.push((name(format!("sampletop {way} {hz} Hz")), ours(way, interval)));
+        for backend in ["bpf", "perf", "ptrace"] {
+            watchers.push((name(format!("sampletop {backend} {hz} Hz")), ours(backend, interval)));
         }
         watchers.push((name(format!("perf record {hz} Hz")), perf(hz)));
         if Command::new("probee")

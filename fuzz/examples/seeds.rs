@@ -13,12 +13,12 @@ use flate2::read::GzDecoder;
 use libfuzzer_sys as _;
 use sampletop::capture::ring::encode;
 use sampletop::config::Format;
-use sampletop::export;
+use sampletop::formats;
+use sampletop::formats::saved;
 use sampletop::model::projection::settings::Settings;
 use sampletop::model::vocabulary::frame::{
-    Counters, Event, Look, Losses, RawFrame, RawName, Seen, Syscall, ThreadKey, Tick,
+    Counters, Event, Losses, Observation, RawFrame, RawName, Seen, Syscall, ThreadKey, Tick,
 };
-use sampletop::saved;
 use sampletop_fuzz::image::{self, CODE, Function, IMAGE, STACK};
 use sampletop_fuzz::{ALTERNATE, DWARF_SECTIONS, TABLES, piece, sessions, token};
 
@@ -68,10 +68,9 @@ impl Seeds {
 
     /// Adds small sessions, each as a file, and as the contents of its blocks.
     fn profiles(&mut self) {
-        for (name, looks, hours) in [("empty", 0, false), ("short", 12, false), ("long", 40, true)]
-        {
+        for (name, scan, hours) in [("empty", 0, false), ("short", 12, false), ("long", 40, true)] {
             let mut file = Vec::new();
-            let snapshot = sessions::session(7, looks, hours);
+            let snapshot = sessions::session(7, scan, hours);
             saved::write(&snapshot, &Settings::default(), &mut file).expect("a vector takes it");
             let mut content = vec![1];
             for block in saved::block::blocks(&file) {
@@ -80,7 +79,7 @@ impl Seeds {
             }
             for format in [Format::Pprof, Format::Folded] {
                 let mut file = Vec::new();
-                export::write(format, &snapshot, &Settings::default(), &mut file)
+                formats::write(format, &snapshot, &Settings::default(), &mut file)
                     .expect("a vector takes it");
                 self.add(format.word(), name, &file);
                 if format == Format::Pprof {
@@ -155,7 +154,7 @@ impl Seeds {
 
     fn records(&mut self) {
         let thread = ThreadKey { pid: 1, tid: 2, start: 3 };
-        let look = Look {
+        let observation = Observation {
             at: 5,
             thread,
             name: RawName::new(b"worker"),
@@ -173,8 +172,15 @@ impl Seeds {
             losses: Losses { samples: 6, ..Losses::default() },
         };
         for (name, event) in [
-            ("blocked", Event::Look(look.clone())),
-            ("disk", Event::Look(Look { seen: Seen::Disk(None), counters: None, ..look })),
+            ("blocked", Event::Observation(observation.clone())),
+            (
+                "disk",
+                Event::Observation(Observation {
+                    seen: Seen::Disk(None),
+                    counters: None,
+                    ..observation
+                }),
+            ),
             ("tick", Event::Tick(tick)),
             ("ended", Event::ThreadEnded { at: 1, thread, counters: None }),
             ("exec", Event::Exec { at: 1, pid: 2 }),
@@ -379,11 +385,11 @@ impl Seeds {
     fn maps_of_code(&mut self) {
         let step = |which: u8, bytes: &[u8]| [&[which], bytes].concat();
         let lines = "1000 100 JS:*inner /srv/a.js:4:15\n2000 80 Builtin:ArrayMap\n0x3000 10 void Program::Main()[Tier0]\n";
-        let look =
+        let observation =
             [0x1010u16, 0x2010, 0x3008, 0x9010].map(|pc| step(5, &pc.to_le_bytes())).concat();
         let grows = [
             step(0, &piece(lines.as_bytes())),
-            look,
+            observation,
             step(0, &piece(b"1080 200 JS:~f a.js:1\n4000 1")),
         ];
         self.add(

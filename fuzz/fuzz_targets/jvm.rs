@@ -6,11 +6,11 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use sampletop_fuzz::changed::look;
+use sampletop_fuzz::changed::observe;
 use sampletop_fuzz::recording::{RECORDINGS, Recording};
 use sampletop_fuzz::within;
 
 static ALL: LazyLock<Vec<Recording>> =
     LazyLock::new(|| RECORDINGS.iter().map(Recording::load).collect());
 
-fuzz_target!(|data: &[u8]| within(5_000, || look(&ALL, data)));
+fuzz_target!(|data: &[u8]| within(5_000, || observe(&ALL, data)));

@@ -22,9 +22,9 @@ use sampletop::runtimes::perf_map::PerfMap;
 use sampletop::unwinder::{Generated, Leave, Place};
 use sampletop_fuzz::{Input, assert_clean, within};
 
-fuzz_target!(|data: &[u8]| within(2_000, || look(Input(data))));
+fuzz_target!(|data: &[u8]| within(2_000, || observe(Input(data))));
 
-fn look(mut input: Input<'_>) {
+fn observe(mut input: Input<'_>) {
     let file = File::from(memfd_create("perf.map", MemfdFlags::CLOEXEC).expect("a file"));
     let names = Names::default();
     let mut map = PerfMap::new(file.try_clone().expect("a descriptor"), names.clone());

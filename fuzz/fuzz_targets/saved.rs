@@ -5,7 +5,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use sampletop::config::Format;
-use sampletop::export::{self, diff::Profile};
+use sampletop::formats;
+use sampletop::formats::diff::Profile;
+use sampletop::formats::saved::{self, block};
 use sampletop::model::facts::recorder::Limits;
 use sampletop::model::facts::tables::FrameId;
 use sampletop::model::projection::settings::{Range, Settings};
@@ -13,7 +15,6 @@ use sampletop::model::transform::diff::{Pair, Per};
 use sampletop::model::transform::merge::Merger;
 use sampletop::model::transform::redact::{Key, Redactor};
 use sampletop::model::vocabulary::text::NAME_CAP;
-use sampletop::saved::{self, block};
 use sampletop_fuzz::{Input, assert_clean, within};
 
 fuzz_target!(|data: &[u8]| {
@@ -42,7 +43,7 @@ fuzz_target!(|data: &[u8]| {
     // An opened profile can be shown, and writing and reading it again loses nothing.
     let write = |format, settings: &Settings| {
         let mut bytes = Vec::new();
-        export::write(format, &snapshot, settings, &mut bytes).expect("a vector takes it");
+        formats::write(format, &snapshot, settings, &mut bytes).expect("a vector takes it");
         bytes
     };
     write(Format::Text, &opened.settings);
@@ -58,7 +59,7 @@ fuzz_target!(|data: &[u8]| {
     let profile = Profile { name: "x", snapshot: &snapshot };
     let mut out = Vec::new();
     let both = Pair { before: profile, after: profile };
-    export::diff::write(Format::Text, &both, &opened.settings, Per::Share, &mut out)
+    formats::diff::write(Format::Text, &both, &opened.settings, Per::Share, &mut out)
         .expect("a vector takes it");
     let merged = within(3000, || {
         let mut merger = Merger::new(Limits::default());

@@ -161,7 +161,7 @@ pub fn assert_clean(text: &str, cap: usize) {
 /// Reads a profile of another tool. Whatever it contains, it can be shown, and saved as one of
 /// sampletop's own.
 pub fn import(data: &[u8]) {
-    let opened = match within(3000, || sampletop::import::read(data)) {
+    let opened = match within(3000, || sampletop::formats::import::read(data)) {
         None => return,
         Some(Err(sentence)) => return assert_clean(&sentence, 400),
         Some(Ok(opened)) => opened,
@@ -181,13 +181,14 @@ pub fn import(data: &[u8]) {
     }
     let write = |format| {
         let mut bytes = Vec::new();
-        sampletop::export::write(format, snapshot, &opened.settings, &mut bytes)
+        sampletop::formats::write(format, snapshot, &opened.settings, &mut bytes)
             .expect("a vector takes it");
         bytes
     };
     for format in [Format::Text, Format::Json, Format::Pprof] {
         write(format);
     }
-    let again = sampletop::saved::read(&write(Format::Sampletop)).expect("it was just written");
+    let again =
+        sampletop::formats::saved::read(&write(Format::Sampletop)).expect("it was just written");
     assert_eq!(again.lost, None);
 }

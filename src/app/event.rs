@@ -62,7 +62,7 @@ pub enum Input {
     Snapshot(Arc<Snapshot>),
     /// The result of an [`Effect::Project`].
     Projected(Box<Projected>),
-    /// The complete result of an [`Effect::LookAtWaits`]; threads that have moved since are
+    /// The complete result of an [`Effect::AskWaits`]; threads that have moved since are
     /// missing.
     Waits(Vec<Answer>),
     /// The processes that can be picked; the result of [`Effect::Refresh`].
@@ -144,7 +144,7 @@ pub enum Effect {
     Project(Box<Request>),
     /// Find out what these threads wait for, then send [`Input::Waits`]. May be skipped where
     /// another request follows.
-    LookAtWaits(Vec<Asked>),
+    AskWaits(Vec<Asked>),
     SetInterval(Duration),
     PauseSampling(bool),
     /// Switch to the ptrace backend.

@@ -148,7 +148,7 @@ impl AppState {
             return None;
         }
         self.waits.clone_from(&asked);
-        Some(Effect::LookAtWaits(asked))
+        Some(Effect::AskWaits(asked))
     }
 
     fn react(&mut self, input: Input) -> Vec<Effect> {

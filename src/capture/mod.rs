@@ -1,11 +1,11 @@
 //! Takes stacks: one sampler thread for all targets, one file per way, the schedule, the ring.
 
+pub mod backend;
 pub mod blocked;
 pub mod bpf;
 mod cpus;
 pub mod governor;
 pub mod kernel_ring;
-pub mod looks;
 pub mod parked;
 pub mod perf;
 pub mod program;
@@ -14,7 +14,7 @@ pub mod ring;
 mod sampler;
 pub mod schedule;
 mod standstill;
-pub mod way;
+pub mod thread_scan;
 
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -78,7 +78,7 @@ pub enum Control {
 pub struct Status {
     /// The way of capture as the header names it: `bpf`, `perf`, `cpu-only`, `states`, `ptrace
     /// (stops threads)`.
-    pub way: String,
+    pub backend: String,
     /// One sentence for the user: a shortfall, or why the way changed.
     pub notice: Option<String>,
     /// No on-CPU stacks now, and `ptrace` would give them.

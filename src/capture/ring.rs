@@ -13,7 +13,7 @@ use ringbuf::traits::{Consumer, Observer, Producer, Split};
 use ringbuf::{HeapCons, HeapProd, HeapRb};
 
 use crate::model::vocabulary::frame::{
-    Counters, Event, Look, Losses, Ns, RawFrame, RawName, Seen, Syscall, ThreadKey, Tick,
+    Counters, Event, Losses, Ns, Observation, RawFrame, RawName, Seen, Syscall, ThreadKey, Tick,
 };
 
 /// Frames a record can carry; longer stacks are refused by [`Writer::push`] (unwinders stop far
@@ -120,8 +120,8 @@ fn length_of(header: u64) -> usize {
 pub fn encode(event: &Event, out: &mut Vec<u64>) {
     out.push(0);
     let (kind, seen, flags) = match event {
-        Event::Look(look) => {
-            let (seen, flags) = encode_look(look, out);
+        Event::Observation(observation) => {
+            let (seen, flags) = encode_observation(observation, out);
             (LOOK, seen, flags)
         }
         Event::Tick(tick) => {
@@ -162,14 +162,20 @@ pub fn encode(event: &Event, out: &mut Vec<u64>) {
     out[0] = kind | (out.len() as u64 & 0xff_ffff) << 8 | seen << 32 | flags << 40;
 }
 
-fn encode_look(look: &Look, out: &mut Vec<u64>) -> (u64, u64) {
-    let (low, high) = look.name.0.split_at(8);
-    out.extend([look.at, ids(&look.thread), look.thread.start, word(low), word(high)]);
-    let mut flags = encode_counters(look.counters.as_ref(), out);
-    if look.recovered {
+fn encode_observation(observation: &Observation, out: &mut Vec<u64>) -> (u64, u64) {
+    let (low, high) = observation.name.0.split_at(8);
+    out.extend([
+        observation.at,
+        ids(&observation.thread),
+        observation.thread.start,
+        word(low),
+        word(high),
+    ]);
+    let mut flags = encode_counters(observation.counters.as_ref(), out);
+    if observation.recovered {
         flags |= RECOVERED;
     }
-    let (seen, call) = match look.seen {
+    let (seen, call) = match observation.seen {
         Seen::OnCpu => (0, None),
         Seen::Running => (1, None),
         Seen::Blocked(call) => (2, Some(call)),
@@ -182,7 +188,7 @@ fn encode_look(look: &Look, out: &mut Vec<u64>) -> (u64, u64) {
         out.push(u64::from(call.number as u32));
         out.extend(call.args);
     }
-    out.extend(look.stack.iter().map(|frame| frame.bits()));
+    out.extend(observation.stack.iter().map(|frame| frame.bits()));
     (seen, flags)
 }
 
@@ -245,7 +251,7 @@ pub fn decode(record: &[u64]) -> Option<Event> {
     let header = words.take()?;
     let (kind, seen, flags) = (header & 0xff, header >> 32 & 0xff, header >> 40 & 0xff);
     Some(match kind {
-        LOOK => Event::Look(decode_look(&mut words, seen, flags)?),
+        LOOK => Event::Observation(decode_observation(&mut words, seen, flags)?),
         TICK => Event::Tick(decode_tick(&mut words, flags)?),
         THREAD_ENDED => {
             let (at, thread) = (words.take()?, words.take_thread()?);
@@ -258,7 +264,7 @@ pub fn decode(record: &[u64]) -> Option<Event> {
     })
 }
 
-fn decode_look(words: &mut Words<'_>, seen: u64, flags: u64) -> Option<Look> {
+fn decode_observation(words: &mut Words<'_>, seen: u64, flags: u64) -> Option<Observation> {
     let at: Ns = words.take()?;
     let thread = words.take_thread()?;
     let mut name = RawName::default();
@@ -276,7 +282,7 @@ fn decode_look(words: &mut Words<'_>, seen: u64, flags: u64) -> Option<Look> {
         _ => return None,
     };
     let stack = words.0.iter().map(|bits| RawFrame::from_bits(*bits)).collect();
-    Some(Look { at, thread, name, seen, counters, stack, recovered: flags & RECOVERED != 0 })
+    Some(Observation { at, thread, name, seen, counters, stack, recovered: flags & RECOVERED != 0 })
 }
 
 fn decode_tick(words: &mut Words<'_>, flags: u64) -> Option<Tick> {
@@ -341,11 +347,11 @@ mod tests {
         ]
     }
 
-    fn look() -> impl Strategy<Value = Event> {
+    fn observe() -> impl Strategy<Value = Event> {
         let stack = vec(any::<u64>().prop_map(RawFrame::from_bits), 0..40);
         (any::<u64>(), thread(), any::<[u8; 16]>(), seen(), counters(), stack, any::<bool>())
             .prop_map(|(at, thread, name, seen, counters, stack, recovered)| {
-                Event::Look(Look {
+                Event::Observation(Observation {
                     at,
                     thread,
                     name: RawName(name),
@@ -383,7 +389,7 @@ mod tests {
 
     fn event() -> impl Strategy<Value = Event> {
         prop_oneof![
-            4 => look(),
+            4 => observe(),
             2 => tick(),
             1 => (any::<u64>(), thread(), counters())
                 .prop_map(|(at, thread, counters)| Event::ThreadEnded { at, thread, counters }),
@@ -440,7 +446,7 @@ mod tests {
     #[test]
     fn a_record_that_does_not_fit_leaves_no_trace() {
         let (mut writer, mut reader) = channel(64);
-        let long = Look {
+        let long = Observation {
             at: 1,
             thread: ThreadKey { pid: 1, tid: 1, start: 1 },
             name: RawName::default(),
@@ -449,7 +455,7 @@ mod tests {
             stack: vec![RawFrame::from_bits(7); 100],
             recovered: false,
         };
-        assert!(!writer.push(&Event::Look(long)));
+        assert!(!writer.push(&Event::Observation(long)));
         assert_eq!(reader.next(), None);
         assert!(writer.push(&Event::Gap { from: 1, at: 2 }));
         assert_eq!(reader.next(), Some(Event::Gap { from: 1, at: 2 }));
@@ -459,7 +465,7 @@ mod tests {
     #[test]
     fn a_stack_beyond_the_limit_is_refused() {
         let (mut writer, _reader) = channel(1 << 16);
-        let look = Look {
+        let observation = Observation {
             at: 1,
             thread: ThreadKey { pid: 1, tid: 1, start: 1 },
             name: RawName::default(),
@@ -468,7 +474,7 @@ mod tests {
             stack: vec![RawFrame::from_bits(7); MAX_WORDS],
             recovered: false,
         };
-        assert!(!writer.push(&Event::Look(look)));
+        assert!(!writer.push(&Event::Observation(observation)));
     }
 
     #[test]

@@ -10,11 +10,11 @@
 //! ```
 
 mod changes;
+mod emit;
 mod names;
 mod process;
 mod rounds;
 mod samples;
-mod telling;
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
@@ -24,13 +24,13 @@ use std::sync::{Arc, Mutex};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::capture::backend::{self, Backend, Setting};
 use crate::capture::governor::Pace;
 use crate::capture::perf::{COUNTERS_LAG, PerfCounts};
 use crate::capture::ptrace::StopCounts;
 use crate::capture::ring::Writer;
 use crate::capture::sampler::process::Process;
 use crate::capture::schedule::{Random, Schedule, now};
-use crate::capture::way::{self, Setting, Way};
 use crate::capture::{Control, Plan, Status, Walkers};
 use crate::model::vocabulary::frame::{Event, Losses, Ns, SECOND, Tick};
 use crate::process::target::{AttachError, Target};
@@ -55,7 +55,7 @@ pub struct Core {
     /// In no order.
     processes: Vec<Process>,
     walkers: Walkers,
-    way: Way,
+    backend: Backend,
     schedule: Schedule,
     pace: Pace,
     own_child: bool,
@@ -134,7 +134,7 @@ impl Core {
         let setting = match processes.get(first) {
             Some(process) => Setting {
                 target: &process.target,
-                tasks: process.looks.tasks(),
+                tasks: process.scan.tasks(),
                 interval: between_samples(interval, plan.once),
                 runnable: plan.once,
                 descriptors: descriptors_to_spend(raise_descriptor_limit()),
@@ -142,12 +142,12 @@ impl Core {
             },
             None => return Err(refusal),
         };
-        let way = way::open(plan.choice, &setting)?;
+        let backend = backend::open(plan.choice, &setting)?;
         let begin = now();
         let mut core = Core {
             processes,
             walkers,
-            way,
+            backend,
             schedule: Schedule::new(interval, Random::seeded(), begin),
             pace: Pace::new(interval, plan.overhead),
             own_child: plan.own_child,
@@ -172,7 +172,7 @@ impl Core {
             rings_hung: false,
             events,
         };
-        core.way_opened(first)?;
+        core.backend_opened(first)?;
         core.publish_status();
         Ok(core)
     }
@@ -210,7 +210,7 @@ impl Core {
                 }
             }
             let now = now();
-            if let Some(perf) = &mut self.way.perf {
+            if let Some(perf) = &mut self.backend.perf {
                 perf.start_due(now);
             }
             if !self.looking() {
@@ -243,13 +243,13 @@ impl Core {
         }
         self.second_due = 0;
         self.ends = true;
-        self.leave_nobody_out();
+        self.force_full_scan();
         self.tick(now());
         let caught_up = now() + COUNTERS_LAG;
         while now() < caught_up {
             let wait = self.schedule.due().min(caught_up).saturating_sub(now());
             std::thread::sleep(std::time::Duration::from_nanos(wait));
-            self.leave_nobody_out();
+            self.force_full_scan();
             self.count_lost();
             self.tick(now());
         }
@@ -261,7 +261,7 @@ impl Core {
     }
 
     fn wait(&mut self) -> Woken {
-        let start = self.way.perf.as_ref().and_then(|perf| perf.next_start());
+        let start = self.backend.perf.as_ref().and_then(|perf| perf.next_start());
         let due = self.looking().then(|| self.schedule.due());
         let timeout = [start, due].into_iter().flatten().min().map(|at| {
             let wait = at.saturating_sub(now());
@@ -273,7 +273,9 @@ impl Core {
             living.map(|process| PollFd::from_borrowed_fd(process.target.pidfd(), PollFlags::IN)),
         );
         let rings = fds.len();
-        if let Some(perf) = self.way.perf.as_ref().filter(|_| !self.rings_hung && self.looking()) {
+        if let Some(perf) =
+            self.backend.perf.as_ref().filter(|_| !self.rings_hung && self.looking())
+        {
             fds.extend(perf.descriptors().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         }
         if poll(&mut fds, timeout.as_ref()).is_err() {
@@ -303,7 +305,7 @@ impl Core {
             Control::Pause if !self.paused => {
                 // What happened up to here is told before the gap.
                 if self.looking() {
-                    self.leave_nobody_out();
+                    self.force_full_scan();
                     self.tick(now());
                 }
                 self.paused = true;
@@ -313,7 +315,7 @@ impl Core {
                 self.paused = false;
                 self.look_again();
             }
-            Control::Use(choice) => self.use_way(choice),
+            Control::Use(choice) => self.use_backend(choice),
             Control::Started if self.looking() => {
                 let at = now();
                 self.schedule.resume(at);
@@ -330,7 +332,7 @@ impl Core {
         }
         let at = now();
         let from = self.schedule.resume(at);
-        self.leave_nobody_out();
+        self.force_full_scan();
         self.events.push(Event::Gap { from: from.max(self.floor), at });
         self.run_perf();
         self.emit();
@@ -339,19 +341,19 @@ impl Core {
     /// The kernel samples while we look.
     fn run_perf(&mut self) {
         let looking = self.looking();
-        if let Some(perf) = &mut self.way.perf {
+        if let Some(perf) = &mut self.backend.perf {
             perf.run(looking);
         }
     }
 
-    fn leave_nobody_out(&mut self) {
-        self.processes.iter_mut().for_each(|process| process.looks.leave_nobody_out());
+    fn force_full_scan(&mut self) {
+        self.processes.iter_mut().for_each(|process| process.scan.force_full_scan());
     }
 
     /// The tick and the periods of the kernel's samples, always together.
     fn set_interval(&mut self, interval: Ns) {
         self.schedule.set_interval(interval);
-        if let Some(perf) = &mut self.way.perf {
+        if let Some(perf) = &mut self.backend.perf {
             perf.set_interval(between_samples(self.schedule.interval(), self.once));
         }
         self.publish_status();
@@ -363,7 +365,7 @@ impl Core {
         let beat = self.schedule.begin(begin);
         if let Some(from) = beat.gap_from {
             // Silence after it would mean that nobody moved.
-            self.leave_nobody_out();
+            self.force_full_scan();
             self.events.push(Event::Gap { from: from.max(self.floor), at: begin });
         }
         self.losses.late += u64::from(beat.missed);
@@ -383,7 +385,7 @@ impl Core {
         self.take_caught();
         let at = now();
         self.drain(at);
-        self.tell_perf();
+        self.emit_perf();
         self.withhold_what_is_not_ours(at);
         let tick_at = at.max(self.floor);
         self.emit();
@@ -393,11 +395,11 @@ impl Core {
             self.every_second(at);
             // What the process's clock has, and no thread's counters, is taken for threads that are
             // gone.
-            self.leave_nobody_out();
+            self.force_full_scan();
         }
         let losses = self.losses_now();
         self.send_ticks(tick_at, beat.late, losses, second);
-        self.tell_ends(tick_at);
+        self.emit_exits(tick_at);
         if let Some(interval) = self.pace.observe(tick_at, losses.sampler_cpu_ns) {
             self.set_interval(interval);
         }
@@ -412,7 +414,7 @@ impl Core {
                 Some(ended) => ended.cpu_ns,
                 // What threads have run before their first observations is not theirs, and would be
                 // taken for that of ended ones.
-                None if second && process.looks.not_read_yet() == 0 => process_cpu(pid),
+                None if second && process.scan.not_read_yet() == 0 => process_cpu(pid),
                 None => None,
             };
             self.send(Event::Tick(Tick { at, pid, late_ns, process_cpu_ns, interval_ns, losses }));

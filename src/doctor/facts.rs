@@ -8,7 +8,7 @@ use rustix::thread::CapabilitySet;
 
 use crate::capture::bpf::Bpf;
 use crate::capture::perf::Scope;
-use crate::capture::{perf, ptrace, way};
+use crate::capture::{backend, perf, ptrace};
 use crate::model::vocabulary::text;
 use crate::process::privileges;
 use crate::process::target::{self, AttachError, Status, Target, witness};
@@ -223,7 +223,7 @@ fn tried(target: Option<&Target>) -> Tried {
         (answer, _) => answer,
     };
     let registers = target.map(|target| match Tasks::open(target.pid(), 4) {
-        Ok(tasks) if way::stacks_readable(target, &tasks) => Trial::Works,
+        Ok(tasks) if backend::stacks_readable(target, &tasks) => Trial::Works,
         Ok(_) => io::Error::from_raw_os_error(libc::EPERM).into(),
         Err(error) => error.into(),
     });

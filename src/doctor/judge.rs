@@ -5,7 +5,7 @@
 use rustix::thread::CapabilitySet;
 
 use super::facts::{Engine, Facts, Seccomp, TargetFacts, Trial};
-use crate::capture::way::Kind;
+use crate::capture::backend::Kind;
 
 /// The first kernel version whose task iterator may read user memory.
 const BPF_SINCE: (u32, u32) = (5, 18);
@@ -13,15 +13,15 @@ const BPF_SINCE: (u32, u32) = (5, 18);
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Verdict {
     /// Best first; `ptrace`, which is never chosen automatically, last.
-    pub ways: Vec<WayVerdict>,
+    pub backends: Vec<BackendVerdict>,
     /// What `--capture auto` selects. `None`: sampletop does not watch this process.
     pub best: Option<Kind>,
     pub change: Option<Change>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct WayVerdict {
-    pub way: Kind,
+pub struct BackendVerdict {
+    pub backend: Kind,
     pub needs: &'static str,
     /// What is missing. `None`: the backend works.
     pub lacks: Option<String>,
@@ -41,7 +41,11 @@ pub struct Change {
 impl Verdict {
     /// Returns 0 where any backend except `states` works, else 4.
     pub fn exit_code(&self) -> i32 {
-        match self.ways.iter().any(|way| way.way != Kind::States && way.lacks.is_none()) {
+        match self
+            .backends
+            .iter()
+            .any(|backend| backend.backend != Kind::States && backend.lacks.is_none())
+        {
             true => 0,
             false => 4,
         }
@@ -50,22 +54,25 @@ impl Verdict {
 
 pub fn judge(facts: &Facts) -> Verdict {
     let refused = facts.target.as_ref().and_then(|target| target.refused.clone());
-    let ways: Vec<WayVerdict> = [Kind::Bpf, Kind::Perf, Kind::CpuOnly, Kind::States, Kind::Ptrace]
-        .map(|way| WayVerdict {
-            way,
-            needs: needs(way),
-            lacks: refused.clone().or_else(|| lacks(way, facts)),
-        })
-        .into();
-    let works = |way: &&WayVerdict| way.way != Kind::Ptrace && way.lacks.is_none();
-    let best = ways.iter().find(works).map(|way| way.way);
-    let by_stops = ways.iter().any(|way| way.way == Kind::Ptrace && way.lacks.is_none());
+    let backends: Vec<BackendVerdict> =
+        [Kind::Bpf, Kind::Perf, Kind::CpuOnly, Kind::States, Kind::Ptrace]
+            .map(|backend| BackendVerdict {
+                backend,
+                needs: needs(backend),
+                lacks: refused.clone().or_else(|| lacks(backend, facts)),
+            })
+            .into();
+    let works =
+        |backend: &&BackendVerdict| backend.backend != Kind::Ptrace && backend.lacks.is_none();
+    let best = backends.iter().find(works).map(|backend| backend.backend);
+    let by_stops =
+        backends.iter().any(|backend| backend.backend == Kind::Ptrace && backend.lacks.is_none());
     let change = change(facts, best, by_stops);
-    Verdict { ways, best, change }
+    Verdict { backends, best, change }
 }
 
-fn needs(way: Kind) -> &'static str {
-    match way {
+fn needs(backend: Kind) -> &'static str {
+    match backend {
         Kind::Bpf => "Linux 5.18 with BTF, CAP_BPF and CAP_PERFMON, ptrace access to the process",
         Kind::Perf => {
             "perf events (kernel.perf_event_paranoid up to 2, or CAP_PERFMON), ptrace access to the process"
@@ -76,11 +83,11 @@ fn needs(way: Kind) -> &'static str {
     }
 }
 
-fn lacks(way: Kind, facts: &Facts) -> Option<String> {
+fn lacks(backend: Kind, facts: &Facts) -> Option<String> {
     let tried = &facts.tried;
     let access =
         || tried.registers.as_ref().filter(|trial| !trial.works()).map(|_| no_access(facts));
-    match way {
+    match backend {
         Kind::Bpf => no_bpf(facts).or_else(access),
         Kind::Perf => no_perf(facts).or_else(access),
         Kind::CpuOnly => no_perf(facts),

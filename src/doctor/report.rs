@@ -6,8 +6,8 @@ use rustix::thread::CapabilitySet;
 use serde_json::{Value, json};
 
 use super::facts::{Engine, Facts};
-use super::judge::{Verdict, WayVerdict};
-use crate::capture::way::Kind;
+use super::judge::{BackendVerdict, Verdict};
+use crate::capture::backend::Kind;
 
 /// Maximum columns of text. Lines to paste are not wrapped.
 const WIDTH: usize = 100;
@@ -15,13 +15,13 @@ const WIDTH: usize = 100;
 pub fn text(facts: &Facts, verdict: &Verdict) -> String {
     let mut out = String::new();
     for (title, lines) in
-        [("", summary(facts, verdict)), ("Ways of capture, the best first", ways(verdict))]
+        [("", summary(facts, verdict)), ("Ways of capture, the best first", backends(verdict))]
     {
         section(&mut out, title, &lines);
     }
     if let Some(change) = &verdict.change {
         let title = match change.unlocks {
-            Some(way) => format!("To unlock {}", way.title()),
+            Some(backend) => format!("To unlock {}", backend.title()),
             None => "Nothing to be done here".into(),
         };
         section(&mut out, &title, &[("".into(), change.why.clone())]);
@@ -38,29 +38,32 @@ fn summary(facts: &Facts, verdict: &Verdict) -> Vec<(String, String)> {
         Some(target) => format!("process {}", target.pid),
         None => "your own processes".into(),
     };
-    let by_stops = verdict.ways.iter().any(|way| way.way == Kind::Ptrace && way.lacks.is_none());
+    let by_stops = verdict
+        .backends
+        .iter()
+        .any(|backend| backend.backend == Kind::Ptrace && backend.lacks.is_none());
     let sentence = match verdict.best {
         Some(Kind::States) if by_stops => format!(
             "sampletop captures {whom} by states: no stacks. With `--capture ptrace` it also shows stacks; that stops running threads, each for microseconds."
         ),
-        Some(way) => format!("sampletop captures {whom} by {}.", way.title()),
+        Some(backend) => format!("sampletop captures {whom} by {}.", backend.title()),
         None => format!("sampletop does not look at {whom}."),
     };
     vec![("".into(), sentence)]
 }
 
-fn ways(verdict: &Verdict) -> Vec<(String, String)> {
-    let line = |way: &WayVerdict| {
-        let words = match &way.lacks {
-            None if way.way == Kind::Ptrace => {
+fn backends(verdict: &Verdict) -> Vec<(String, String)> {
+    let line = |backend: &BackendVerdict| {
+        let words = match &backend.lacks {
+            None if backend.backend == Kind::Ptrace => {
                 "works; taken only where it is asked for (--capture ptrace)".into()
             }
             None => "works".into(),
-            Some(lacks) => format!("no: {lacks}. Needs {}", way.needs),
+            Some(lacks) => format!("no: {lacks}. Needs {}", backend.needs),
         };
-        (way.way.title().to_owned(), words)
+        (backend.backend.title().to_owned(), words)
     };
-    verdict.ways.iter().map(line).collect()
+    verdict.backends.iter().map(line).collect()
 }
 
 fn seen(facts: &Facts) -> Vec<(String, String)> {
@@ -158,7 +161,7 @@ fn section(out: &mut String, title: &str, lines: &[(String, String)]) {
 /// Returns JSON. Schema `sampletop-doctor/1`: fields may be added, never removed or renamed.
 pub fn json(facts: &Facts, verdict: &Verdict) -> String {
     let (kernel, own) = (&facts.kernel, &facts.own);
-    let way = |way: &WayVerdict| json!({"name": name(way.way), "works": way.lacks.is_none(), "needs": way.needs, "lacks": way.lacks});
+    let backend = |backend: &BackendVerdict| json!({"name": name(backend.backend), "works": backend.lacks.is_none(), "needs": backend.needs, "lacks": backend.lacks});
     let target = facts.target.as_ref().map(|target| {
         json!({
             "pid": target.pid, "command": target.command, "uid": target.uid, "user": target.user,
@@ -190,7 +193,7 @@ pub fn json(facts: &Facts, verdict: &Verdict) -> String {
         },
         "container": (facts.place.engine != Engine::Host).then(|| facts.place.engine.word()),
         "target": target,
-        "ways": verdict.ways.iter().map(way).collect::<Vec<_>>(),
+        "ways": verdict.backends.iter().map(backend).collect::<Vec<_>>(),
         "kernel_visible": facts.tried.kernel_visible,
         "kernel_names": facts.tried.kernel_names,
         "best": verdict.best.map(name),
@@ -202,8 +205,8 @@ pub fn json(facts: &Facts, verdict: &Verdict) -> String {
 }
 
 /// Returns the backend's word on the command line.
-fn name(way: Kind) -> &'static str {
-    match way {
+fn name(backend: Kind) -> &'static str {
+    match backend {
         Kind::Ptrace => "ptrace",
         other => other.title(),
     }

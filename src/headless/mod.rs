@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::config::{Config, Format, TargetSpec};
-use crate::export;
-use crate::export::dump::{Dump, DumpThread};
+use crate::formats;
+use crate::formats::dump::{Dump, DumpThread};
 use crate::model::facts::snapshot::{Snapshot, Target};
 use crate::model::facts::tables::{FrameKind, Location};
 use crate::model::projection::settings::Filters;
@@ -253,9 +253,9 @@ pub fn dump(source: &mut dyn Source, config: &Config, each: bool) -> i32 {
         redactor.as_ref(),
     );
     let written = match config.output.format {
-        Format::Json => export::dump::write_json(&dump, &mut bytes),
+        Format::Json => formats::dump::write_json(&dump, &mut bytes),
         // A dump has no other formats.
-        _ => export::dump::write_text(&dump, each, &mut bytes),
+        _ => formats::dump::write_text(&dump, each, &mut bytes),
     };
     if let Err(error) = written {
         eprintln!("sampletop: cannot build the dump: {error}");
@@ -340,8 +340,12 @@ pub fn shown<'a>(snapshot: &'a Snapshot, config: &Config) -> Cow<'a, Snapshot> {
 /// Writes in the configured format to the configured place; returns the exit code.
 pub fn write_profile(snapshot: &Snapshot, config: &Config) -> i32 {
     let mut bytes = Vec::new();
-    let written =
-        export::write(config.output.format, &shown(snapshot, config), &config.settings, &mut bytes);
+    let written = formats::write(
+        config.output.format,
+        &shown(snapshot, config),
+        &config.settings,
+        &mut bytes,
+    );
     if let Err(error) = written {
         eprintln!("sampletop: cannot build the profile: {error}");
         return 1;
@@ -352,7 +356,7 @@ pub fn write_profile(snapshot: &Snapshot, config: &Config) -> i32 {
 /// Writes the bytes to the file named with -o, or to stdout.
 pub fn deliver(bytes: &[u8], config: &Config) -> i32 {
     let result = match &config.output.path {
-        Some(path) => export::file::save(path, bytes),
+        Some(path) => crate::sinks::file::save(path, bytes),
         None => {
             let mut out = std::io::stdout().lock();
             match out.write_all(bytes).and_then(|()| out.flush()) {

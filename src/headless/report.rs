@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::{Request, Source, Waited, is_empty, lost, nothing};
 use crate::config::{Config, Format, Kept, Reports};
-use crate::export;
-use crate::export::series::{Names, Series, is_directory};
+use crate::formats;
 use crate::model::facts::snapshot::{Snapshot, Target};
 use crate::push::{self, Origin, Pusher};
+use crate::sinks::rotation::{Names, Series, is_directory};
 
 /// Maximum time between readings of the wall clock, which may be set at any time. Exits and new
 /// processes are reported with the same delay.
@@ -124,7 +124,7 @@ fn open(snapshot: &Snapshot, config: &Config, plan: &Reports) -> Result<Option<S
 /// of a path), else the program.
 fn service(snapshot: &Snapshot) -> String {
     let name = match snapshot.session.wanted.title.trim_end_matches('/') {
-        "" => snapshot.targets.first().map_or("", export::program),
+        "" => snapshot.targets.first().map_or("", formats::program),
         title => title.rsplit('/').next().unwrap_or(title),
     };
     let name = [".service", ".scope", ".slice", ".pid"]
@@ -166,21 +166,21 @@ impl Output {
         if let Some(series) = &mut self.series {
             let mut bytes = Vec::new();
             let built = match config.output.format {
-                Format::Text => export::text::write_within(
+                Format::Text => formats::text::write_within(
                     snapshot,
                     &config.settings,
                     plan.max_lines,
                     &mut bytes,
                 ),
-                format => export::write(format, snapshot, &config.settings, &mut bytes),
+                format => formats::write(format, snapshot, &config.settings, &mut bytes),
             };
-            let till = export::unix_ns(&snapshot.session, snapshot.at);
+            let till = formats::unix_ns(&snapshot.session, snapshot.at);
             let built = built.map_err(|error| format!("cannot build the report: {error}"));
             let written = built.and_then(|()| series.write(&bytes, till));
             self.note(&written);
         }
         if let Some(pusher) = &mut self.pusher {
-            match export::pprof::intervals(snapshot, &config.settings) {
+            match formats::pprof::intervals(snapshot, &config.settings) {
                 Ok(intervals) => {
                     for interval in intervals {
                         pusher.send(interval.bytes, interval.from_unix_ns, interval.till_unix_ns);

@@ -105,7 +105,7 @@ mod tests {
     use crate::model::facts::snapshot;
     use crate::model::projection::waits::{Answer, Asked};
     use crate::model::vocabulary::frame::{
-        Counters, Event, Look, Losses, RawName, Seen, Syscall, Tick,
+        Counters, Event, Losses, Observation, RawName, Seen, Syscall, Tick,
     };
     use crate::model::vocabulary::state::{RawState, State};
 
@@ -129,7 +129,7 @@ mod tests {
                 _ => vec![RawFrame::from_bits(u64::from(tid))],
             };
             let counters = Counters { run_ns: self.now, delay_ns: 0, runs: self.now };
-            self.recorder.apply(&Event::Look(Look {
+            self.recorder.apply(&Event::Observation(Observation {
                 at: self.now,
                 thread: key(tid),
                 name: RawName::new(b"x"),

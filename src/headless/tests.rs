@@ -10,7 +10,7 @@ use crate::model::facts::recorder::{Limits, Recorder};
 use crate::model::facts::snapshot::{Health, Session};
 use crate::model::projection::settings::{Range, Settings};
 use crate::model::vocabulary::frame::{
-    Counters, Event, Look, Losses, Ns, RawFrame, RawName, SECOND, Seen, Syscall, Tick,
+    Counters, Event, Losses, Ns, Observation, RawFrame, RawName, SECOND, Seen, Syscall, Tick,
 };
 
 /// 2026-01-02T03:04:05Z.
@@ -59,12 +59,12 @@ impl Fake {
             paused: false,
             cuts: 0,
         };
-        fake.look();
+        fake.observe();
         fake
     }
 
-    fn look(&mut self) {
-        let look = Look {
+    fn observe(&mut self) {
+        let observation = Observation {
             at: self.now,
             thread: THREAD,
             name: RawName::new(b"main"),
@@ -73,7 +73,7 @@ impl Fake {
             stack: vec![RawFrame::marker(Marker::NotReadable)],
             recovered: false,
         };
-        self.recorder.apply(&Event::Look(look));
+        self.recorder.apply(&Event::Observation(observation));
     }
 
     fn turn(&mut self, till: Ns) {
@@ -152,7 +152,7 @@ impl Source for Fake {
         if std::mem::replace(&mut self.paused, pause) && !pause {
             let from = self.recorder.view().at;
             self.recorder.apply(&Event::Gap { from, at: self.now });
-            self.look();
+            self.observe();
         }
     }
     fn living(&mut self) -> Vec<Target> {

@@ -70,27 +70,19 @@ pub struct Select {
     /// Whose turn it was last to be read again.
     turn: u32,
     looked: bool,
-    left_out: usize,
+    dropped: usize,
 }
 
 impl Select {
     /// `children`: those of chosen processes are chosen, too. `own`: sampletop's own number, then
     /// that of its parent, and so on.
     pub fn new(wanted: Wanted, children: bool, own: Vec<u32>) -> Select {
-        Select {
-            wanted,
-            children,
-            own,
-            known: BTreeMap::new(),
-            turn: 0,
-            looked: false,
-            left_out: 0,
-        }
+        Select { wanted, children, own, known: BTreeMap::new(), turn: 0, looked: false, dropped: 0 }
     }
 
     /// Those that are to be watched from now on, the lowest number first, at most `room`. Each is
     /// given out once.
-    pub fn look(&mut self, processes: &mut impl Processes, room: usize) -> Vec<u32> {
+    pub fn observe(&mut self, processes: &mut impl Processes, room: usize) -> Vec<u32> {
         let scans = self.children || matches!(self.wanted, Wanted::Name(_));
         let mut members = match &self.wanted {
             Wanted::Pids(pids) => pids.clone(),
@@ -121,7 +113,7 @@ impl Select {
             .filter(|(_, known)| known.wanted && !known.taken)
             .map(|(pid, _)| *pid)
             .collect();
-        self.left_out = chosen.len().saturating_sub(room);
+        self.dropped = chosen.len().saturating_sub(room);
         chosen.truncate(room.min(TAKEN_AT_ONCE));
         for pid in &chosen {
             if let Some(known) = self.known.get_mut(pid) {
@@ -132,8 +124,8 @@ impl Select {
     }
 
     /// Processes that should be watched, as of the last look, and for which there was no room.
-    pub fn left_out(&self) -> usize {
-        self.left_out
+    pub fn dropped(&self) -> usize {
+        self.dropped
     }
 
     /// Reads what is new, what is young, and some of the rest.

@@ -12,8 +12,8 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 use super::{protocol, resolve};
 use crate::config::{Push, Token};
-use crate::export::file;
 use crate::model::vocabulary::text::clean;
+use crate::sinks::file;
 
 /// A server that accepts profiles.
 pub trait Server: Send {

@@ -8,7 +8,7 @@ use super::backoff::Backoff;
 use super::client::{Answer, Server};
 use super::protocol::{Verdict, verdict};
 use super::spool::{Request, Spool};
-use crate::export::file;
+use crate::sinks::file;
 
 pub struct Courier<S> {
     server: S,

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 use siphasher::sip::SipHasher24;
 
 use crate::config::Push;
-use crate::export::file;
+use crate::sinks::file;
 use client::Http;
 use courier::{Courier, Moment, Next, lock};
 pub use protocol::service;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
 
-use crate::export::file;
+use crate::sinks::file;
 
 /// Maximum bytes held in memory where the disk accepts no files.
 const HELD_MAX: u64 = 8 << 20;

@@ -40,12 +40,12 @@ pub fn detect(pid: u32, names: Names) -> Detect {
             if std::mem::take(&mut tries).made > 0 {
                 names.missing(pid, None);
             }
-            return finder.look(pid, maps, &names);
+            return finder.observe(pid, maps, &names);
         };
         match tries.next(image, Instant::now()) {
             Try::Now => {}
             Try::Later => return Detected::Starting,
-            Try::Never => return finder.look(pid, maps, &names),
+            Try::Never => return finder.observe(pid, maps, &names),
         }
         match Jvm::attach(Memory::new(pid), image, names.clone()) {
             Ok(jvm) => {

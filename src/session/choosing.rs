@@ -49,7 +49,7 @@ struct Inner {
     entries: Vec<Entry>,
     /// Why processes are not watched, by pid.
     refused: BTreeMap<u32, String>,
-    left_out: usize,
+    dropped: usize,
     /// Processes that exited before they could be attached to.
     missed: u64,
 }
@@ -59,7 +59,7 @@ struct Entry {
     /// `None` once it has exited.
     living: Option<Arc<Target>>,
     /// Searches since it appeared.
-    looks: u32,
+    scan: u32,
     /// Its command line is known from a better source than /proc.
     named: bool,
 }
@@ -97,7 +97,7 @@ impl Choosing {
         // One search takes only some of them. The loop is bounded: in a fork storm each search
         // finds others.
         while targets.len() < Wanted::AT_ONCE {
-            let (more, refused) = self.look();
+            let (more, refused) = self.observe();
             let found = !more.is_empty();
             targets.extend(more);
             errors.extend(refused);
@@ -144,7 +144,7 @@ impl Choosing {
             let mut pause = self.every;
             while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
                 let begin = Instant::now();
-                let (targets, refused) = self.look();
+                let (targets, refused) = self.observe();
                 for target in targets {
                     sampler.control(Control::Add(target));
                 }
@@ -159,12 +159,12 @@ impl Choosing {
     }
 
     /// Searches once: returns the processes to watch from now on, and those that cannot be watched.
-    fn look(&mut self) -> (Vec<Arc<Target>>, Vec<(u32, AttachError)>) {
+    fn observe(&mut self) -> (Vec<Arc<Target>>, Vec<(u32, AttachError)>) {
         self.list.read_commands();
         let living = self.list.inner().living();
         let mut refused = Vec::new();
         let mut targets = Vec::new();
-        for pid in self.select.look(&mut Proc, Wanted::AT_ONCE.saturating_sub(living)) {
+        for pid in self.select.observe(&mut Proc, Wanted::AT_ONCE.saturating_sub(living)) {
             if self.list.inner().is_watched(pid) {
                 continue;
             }
@@ -181,7 +181,7 @@ impl Choosing {
                 Err(error) => refused.push((pid, error)),
             }
         }
-        self.list.inner().left_out = self.select.left_out();
+        self.list.inner().dropped = self.select.dropped();
         (targets, refused)
     }
 }
@@ -206,7 +206,7 @@ impl List {
         }
         inner.refused.remove(&target.pid());
         let facts = facts(&target);
-        inner.entries.push(Entry { facts, living: Some(target.clone()), looks: 0, named: false });
+        inner.entries.push(Entry { facts, living: Some(target.clone()), scan: 0, named: false });
         target
     }
 
@@ -268,10 +268,10 @@ impl List {
                 inner.refused.len() - REASONS
             ));
         }
-        if inner.left_out > 0 {
+        if inner.dropped > 0 {
             notices.push(format!(
                 "{} more processes are not watched: at most {} are at once; name fewer",
-                inner.left_out,
+                inner.dropped,
                 Wanted::AT_ONCE
             ));
         }
@@ -296,10 +296,10 @@ impl Inner {
         for entry in &mut self.entries {
             entry.living.take_if(|target| !target.alive());
             let Some(target) = &entry.living else { continue };
-            if !entry.named && (entry.looks < YOUNG || entry.looks % YOUNG == 0) {
+            if !entry.named && (entry.scan < YOUNG || entry.scan % YOUNG == 0) {
                 due.push(target.clone());
             }
-            entry.looks = entry.looks.wrapping_add(1);
+            entry.scan = entry.scan.wrapping_add(1);
         }
         due
     }

@@ -14,14 +14,14 @@ use super::waiting::Waiting;
 use super::watch::{Aim, Watch};
 use crate::app::{AppConfig, AppState, Effect, Input, ProcessRow, READ_WITHIN, Severity};
 use crate::config::{Config, Format, Given, TargetSpec, Wanted};
-use crate::export;
+use crate::formats;
+use crate::formats::saved::Opened;
 use crate::headless::NAMES_WITHIN;
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::projection::settings::Settings;
 use crate::model::projection::waits::Answer as WaitsFor;
 use crate::process::{fatal, list};
 use crate::reducer::{Asker, Publication};
-use crate::saved::Opened;
 use crate::tui::input;
 use crate::tui::pacer::Pacer;
 use crate::tui::terminal::{self, Screen};
@@ -378,7 +378,7 @@ impl Live<'_> {
                     }
                     Ok(())
                 }
-                Effect::LookAtWaits(asked) => {
+                Effect::AskWaits(asked) => {
                     self.waiting.ask(asked, Instant::now());
                     Ok(())
                 }
@@ -555,15 +555,19 @@ fn save(
     let pid = snapshot.targets.first().map_or(0, |t| t.pid);
     let unix_ns = snapshot.session.started_unix_ns
         + i128::from(snapshot.at.saturating_sub(snapshot.session.started));
-    let report =
-        PathBuf::from(export::file::name(&snapshot.session.host, &pid.to_string(), unix_ns, "txt"));
+    let report = PathBuf::from(crate::sinks::file::name(
+        &snapshot.session.host,
+        &pid.to_string(),
+        unix_ns,
+        "txt",
+    ));
     let mut written = Vec::new();
     for format in [Format::Text, Format::Sampletop] {
         let path = report.with_extension(format.extensions()[0]);
         let mut bytes = Vec::new();
-        let built = export::write(format, &snapshot, settings, &mut bytes);
+        let built = formats::write(format, &snapshot, settings, &mut bytes);
         built.map_err(|error| format!("cannot build the {} file: {error}", format.word()))?;
-        export::file::save(&path, &bytes)?;
+        crate::sinks::file::save(&path, &bytes)?;
         written.push(std::path::absolute(&path).unwrap_or(path));
     }
     Ok(written)

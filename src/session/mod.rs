@@ -130,7 +130,7 @@ fn timed(config: &Config, job: impl FnOnce(&mut watch::Timed) -> i32) -> Result<
     let reports = matches!(config.mode, Mode::Report(_));
     if let Some(path) = config.output.path.as_deref().filter(|_| !reports) {
         // Before sampling, so that a read-only folder is reported now and not after ten minutes.
-        crate::export::file::probe(path).map_err(|sentence| Failure::new(1, sentence))?;
+        crate::sinks::file::probe(path).map_err(|sentence| Failure::new(1, sentence))?;
     }
     // A service that waits for its target is ready; one that lacks the rights has failed to start.
     let tell = |status: &str| {

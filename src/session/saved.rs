@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use super::Failure;
 use crate::config::{Config, Format, Given};
-use crate::export::diff::Profile;
+use crate::formats::diff::Profile;
+use crate::formats::saved::{self, NotAProfile, Opened};
 use crate::model::facts::recorder::Limits;
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::projection::settings::{Range, Settings};
@@ -16,8 +17,7 @@ use crate::model::transform::diff::{Pair, Per};
 use crate::model::transform::merge::Merger;
 use crate::model::transform::redact;
 use crate::model::vocabulary::text::clean;
-use crate::saved::{self, NotAProfile, Opened};
-use crate::{export, headless, import};
+use crate::{formats, headless};
 
 /// Maximum bytes read of a file; the largest session has about 80 MB.
 const FILE_MAX: u64 = 1 << 30;
@@ -39,7 +39,7 @@ pub fn load(path: Option<&Path>) -> Result<Opened, Failure> {
                     "no session was kept at `{shown}`: the live view does when it is left; or name a file"
                 )
             }
-            _ => format!("cannot read `{shown}`: {}", export::file::why(&error)),
+            _ => format!("cannot read `{shown}`: {}", crate::sinks::file::why(&error)),
         };
         Failure::new(2, sentence)
     };
@@ -48,7 +48,7 @@ pub fn load(path: Option<&Path>) -> Result<Opened, Failure> {
     file.take(FILE_MAX).read_to_end(&mut bytes).map_err(failed)?;
     let read = match saved::read(&bytes) {
         Err(NotAProfile::Foreign) => {
-            import::read(&bytes).unwrap_or_else(|| Err(import::NO_PROFILE.into()))
+            formats::import::read(&bytes).unwrap_or_else(|| Err(formats::import::NO_PROFILE.into()))
         }
         own => own.map_err(|error| error.to_string()),
     };
@@ -88,9 +88,9 @@ pub fn convert(
     let mut bytes = Vec::new();
     let built = match (config.output.format, max_lines) {
         (Format::Text, Some(most)) => {
-            export::text::write_within(&snapshot, &settings, most, &mut bytes)
+            formats::text::write_within(&snapshot, &settings, most, &mut bytes)
         }
-        (format, _) => export::write(format, &snapshot, &settings, &mut bytes),
+        (format, _) => formats::write(format, &snapshot, &settings, &mut bytes),
     };
     built.map_err(|error| Failure::new(1, format!("cannot build the profile: {error}")))?;
     Ok(headless::deliver(&bytes, config))
@@ -157,7 +157,7 @@ pub fn diff(
     let settings =
         given.over(Settings { range: Range::Cumulative { since: None }, ..Settings::default() });
     let mut bytes = Vec::new();
-    export::diff::write(config.output.format, &profiles, &settings, per, &mut bytes)
+    formats::diff::write(config.output.format, &profiles, &settings, per, &mut bytes)
         .map_err(|error| Failure::new(1, format!("cannot build the comparison: {error}")))?;
     Ok(headless::deliver(&bytes, config))
 }
@@ -168,14 +168,14 @@ pub fn keep(snapshot: &Snapshot, settings: &Settings) -> Result<(), String> {
     let directory = path.parent().unwrap_or(Path::new("/"));
     let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
     made.map_err(|error| {
-        format!("cannot make `{}`: {}", directory.display(), export::file::why(&error))
+        format!("cannot make `{}`: {}", directory.display(), crate::sinks::file::why(&error))
     })?;
     let mut bytes = Vec::new();
     saved::write(snapshot, settings, &mut bytes).map_err(|error| error.to_string())?;
-    export::file::save(&path, &bytes)
+    crate::sinks::file::save(&path, &bytes)
 }
 
 /// Returns the path of the last session.
 fn last() -> Option<PathBuf> {
-    Some(export::file::state_directory()?.join("last.sampletop"))
+    Some(crate::sinks::file::state_directory()?.join("last.sampletop"))
 }

@@ -73,7 +73,7 @@ impl Waiting {
 }
 
 /// Returns the answers of one batch that arrive within `timeout`.
-pub fn look_once(batch: Vec<Asked>, timeout: Duration) -> Vec<Answer> {
+pub fn observe_once(batch: Vec<Asked>, timeout: Duration) -> Vec<Answer> {
     let (sender, answers): (_, Receiver<Answer>) = channel();
     let looking = std::thread::Builder::new().name("waits".into()).spawn(move || {
         Waits::default().look_at(&batch, |answer| sender.send(answer).is_ok());
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn looking_once_ends_with_the_last_answer() {
         let begun = Instant::now();
-        assert_eq!(look_once(vec![nobody(1)], Duration::from_secs(600)), vec![]);
+        assert_eq!(observe_once(vec![nobody(1)], Duration::from_secs(600)), vec![]);
         assert!(begun.elapsed() < Duration::from_secs(300), "it did not wait for its time to pass");
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::Failure;
 use super::choosing::{Choosing, Following, List};
 use super::signals::{self, Caught};
-use super::waiting::look_once;
+use super::waiting::observe_once;
 use crate::capture::governor::Overhead;
 use crate::capture::{Control, Plan, Sampler, Status};
 use crate::config::{Config, TargetSpec, Wanted};
@@ -348,7 +348,7 @@ fn conditions(
         let notices: Vec<String> =
             list.notice().into_iter().chain(status.notice).chain(names.notice()).collect();
         Conditions {
-            capture: status.way.as_str().into(),
+            capture: status.backend.as_str().into(),
             notice: (!notices.is_empty()).then(|| notices.join("; ").into()),
             kernel_visible: status.kernel_visible,
             targets: list.targets(|pid| names.runtime(pid)),
@@ -390,7 +390,7 @@ impl Timed {
                 wakes_first.send(Wake::Interrupted).is_ok()
             })
             .ok();
-        tell_end(&mut watch, sender);
+        emit_exit(&mut watch, sender);
         Timed { watch: Some(watch), wakes, _signals: signals, child_code: None }
     }
 
@@ -406,7 +406,7 @@ impl Timed {
 
 /// Sends [`Wake::Ended`] once all targets have exited. The thread ends with the sampler, or with
 /// the process.
-fn tell_end(watch: &mut Watch, sender: Sender<Wake>) {
+fn emit_exit(watch: &mut Watch, sender: Sender<Wake>) {
     let Some(end) = watch.sampler.take_end() else { return };
     let _ = std::thread::Builder::new().name("target-end".into()).spawn(move || {
         // Nothing is ever sent; the channel closes.
@@ -466,7 +466,7 @@ impl Source for Timed {
     }
 
     fn waits(&mut self, asked: Vec<Asked>, timeout: Duration) -> Vec<Answer> {
-        look_once(asked, timeout)
+        observe_once(asked, timeout)
     }
 
     fn finish(&mut self) -> Option<Arc<Snapshot>> {

@@ -88,11 +88,11 @@ fn target(pen: &mut Pen<'_>, snapshot: &Snapshot, app: &AppState, theme: &Theme)
     };
     let clock = |at| theme.clock(&snapshot.session, at);
     let metric = settings.metric.word();
-    let way = &snapshot.capture;
+    let backend = &snapshot.capture;
     // The longest variant that leaves the target a third of the line.
     let variants = [
-        format!("  {metric}  {}-{} ({range})  {way} ", clock(from), clock(till)),
-        format!("  {metric}  {range}  {way} "),
+        format!("  {metric}  {}-{} ({range})  {backend} ", clock(from), clock(till)),
+        format!("  {metric}  {range}  {backend} "),
         format!("  {metric} {range} "),
         format!(" {metric} "),
         String::new(),

@@ -7,10 +7,10 @@ use std::time::Duration;
 use sampletop::capture::blocked::StackReader;
 use sampletop::capture::bpf::rows::{Row, What};
 use sampletop::capture::bpf::{Again, Bpf, Counts, Single, Singly, Visit, explain};
-use sampletop::capture::looks::{Looks, Round, Stacks};
 use sampletop::capture::parked::{self, PARKED_AFTER, RESTLESS};
 use sampletop::capture::perf::Perf;
 use sampletop::capture::schedule::now;
+use sampletop::capture::thread_scan::{Round, Stacks, ThreadScan};
 use sampletop::config::CaptureChoice;
 use sampletop::model::vocabulary::frame::{Event, Losses, Ns, Seen, ThreadKey};
 use sampletop::process::memory::Memory;
@@ -37,7 +37,7 @@ pub fn works() -> bool {
 /// Thread scans by the iterator.
 pub struct Passes {
     bpf: Bpf,
-    pub looks: Looks,
+    pub scan: ThreadScan,
     reader: StackReader,
     pid: u32,
     /// Visits of parked threads per tick.
@@ -60,10 +60,10 @@ impl Passes {
 
     fn by(mut bpf: Bpf, pid: u32, turns: usize) -> Passes {
         bpf.add(pid).expect("a process");
-        let looks = Looks::new(pid, 1000).expect("its threads");
+        let scan = ThreadScan::new(pid, 1000).expect("its threads");
         Passes {
             bpf,
-            looks,
+            scan,
             reader: StackReader::new(Memory::new(pid)),
             pid,
             turns,
@@ -74,7 +74,7 @@ impl Passes {
     pub fn next(&mut self) -> Pass {
         let (mut events, mut moved, mut rows) = (Vec::new(), Vec::new(), 0);
         let before = self.bpf.counts().calls;
-        let visit = self.looks.next_visit(self.turns, self.bpf.singly());
+        let visit = self.scan.next_visit(self.turns, self.bpf.singly());
         self.bpf.begin(self.pid, visit).expect("a pass");
         let mut round = Round {
             stacks: Some(Stacks {
@@ -94,19 +94,19 @@ impl Passes {
         while self.bpf.read().expect("rows") {
             for (row, copied) in self.bpf.rows() {
                 rows += 1;
-                self.looks.row(&row, copied, &mut round);
+                self.scan.row(&row, copied, &mut round);
             }
         }
-        let clock = self.looks.asks_the_clock().then(|| self.looks.tasks().clock());
-        self.looks.end_of_rows(self.bpf.missed(), clock, &mut round);
+        let clock = self.scan.asks_the_clock().then(|| self.scan.tasks().clock());
+        self.scan.end_of_rows(self.bpf.missed(), clock, &mut round);
         let Counts { calls, visited } = self.bpf.counts();
         Pass { events, rows, calls: calls - before, visited }
     }
 }
 
 /// Returns the reads of files of /proc.
-fn of_files(looks: &Looks) -> Reads {
-    Reads { clocks: 0, ..looks.reads() }
+fn of_files(scan: &ThreadScan) -> Reads {
+    Reads { clocks: 0, ..scan.reads() }
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn where_the_clock_of_the_process_tells_that_nobody_has_run_nobody_is_visited() 
         // The clock is read at every fifth tick, then once more. Then all threads are visited,
         // since their last visit is too long ago.
         let found: Vec<Event> = (0..7).flat_map(|_| passes.next().events).collect();
-        let mut names: Vec<String> = looks(&found).map(name).collect();
+        let mut names: Vec<String> = scan(&found).map(name).collect();
         names.sort();
         assert_eq!(names, ["cap_threads-bpf".to_owned(), format!("park-{woken}")]);
         park(&mut passes);
@@ -167,32 +167,35 @@ fn an_unmoved_thread_costs_no_row_and_no_read() {
     );
     // A thread that was read while it went to sleep is reported a second time.
     passes.next();
-    let before = of_files(&passes.looks);
+    let before = of_files(&passes.scan);
     for _ in 0..20 {
-        passes.looks.leave_nobody_out();
+        passes.scan.force_full_scan();
         let pass = passes.next();
         assert_eq!((pass.rows, pass.calls, pass.visited), (2, 4, 203));
-        let names: Vec<String> = looks(&pass.events).map(name).collect();
+        let names: Vec<String> = scan(&pass.events).map(name).collect();
         assert!(names.len() == 2 && names.iter().all(|n| n.starts_with("spin-")), "{names:?}");
     }
-    assert_eq!(of_files(&passes.looks), before, "no file of any thread was read");
-    let parked =
-        looks(&first.events).find(|look| name(look) == "park-7").expect("it was seen").thread;
+    assert_eq!(of_files(&passes.scan), before, "no file of any thread was read");
+    let parked = scan(&first.events)
+        .find(|observation| name(observation) == "park-7")
+        .expect("it was seen")
+        .thread;
     // An observation that never reached the reducer is sent again, once.
-    passes.looks.unsent(parked.tid);
-    let again = |pass: &Pass| looks(&pass.events).filter(|look| look.thread == parked).count();
+    passes.scan.unsent(parked.tid);
+    let again =
+        |pass: &Pass| scan(&pass.events).filter(|observation| observation.thread == parked).count();
     let pass = passes.next();
     assert_eq!((again(&pass), pass.rows), (1, 3));
     assert_eq!(again(&passes.next()), 0);
     // More than can be named in a list: all rows come, and the rows that are not needed yield no
     // event.
     for _ in 0..2_000 {
-        passes.looks.unsent(parked.tid);
+        passes.scan.unsent(parked.tid);
     }
     let pass = passes.next();
     assert_eq!((again(&pass), pass.rows, pass.events.len()), (1, 203, 3));
     // After an exec, or after a change of backend, every thread is reported.
-    passes.looks.restart();
+    passes.scan.restart();
     assert_eq!(passes.next().events.len(), 203);
     assert_eq!(passes.next().rows, 2);
     assert_eq!((passes.losses.torn, passes.losses.late), (0, 0));
@@ -264,10 +267,11 @@ fn rotation(name_of_test: &str, open: impl Fn() -> Bpf) {
     let first = |(): &mut ()| {
         // The turns of 100 Hz.
         let mut passes = Passes::by(open(), target.pid(), parked::turns(10_000_000));
-        passes.looks = Looks::new(target.pid(), 1000).expect("its threads").without_clock();
+        passes.scan = ThreadScan::new(target.pid(), 1000).expect("its threads").without_clock();
         let first = passes.next();
-        let seen: BTreeMap<String, ThreadKey> =
-            looks(&first.events).map(|look| (name(look), look.thread)).collect();
+        let seen: BTreeMap<String, ThreadKey> = scan(&first.events)
+            .map(|observation| (name(observation), observation.thread))
+            .collect();
         assert_eq!(seen.len(), 501, "500 and the leader");
         let second = silent(passes.next());
         (passes, seen, second)
@@ -276,7 +280,7 @@ fn rotation(name_of_test: &str, open: impl Fn() -> Bpf) {
     assert!(everybody(second), "not parked yet: {second:?}");
     std::thread::sleep(Duration::from_nanos(PARKED_AFTER));
     assert!(everybody(silent(passes.next())), "the pass that parks them");
-    let before = of_files(&passes.looks);
+    let before = of_files(&passes.scan);
     if listed {
         for _ in 0..12 {
             assert_eq!(silent(passes.next()), (0, 0, 0));
@@ -297,9 +301,9 @@ fn rotation(name_of_test: &str, open: impl Fn() -> Bpf) {
         }
     }
     // Happens once a second, at gaps and at the end.
-    passes.looks.leave_nobody_out();
+    passes.scan.force_full_scan();
     assert_eq!(silent(passes.next()), (0, 501, 3));
-    assert_eq!(of_files(&passes.looks), before, "no file of any thread was read");
+    assert_eq!(of_files(&passes.scan), before, "no file of any thread was read");
     // A thread that is woken and waits again is noticed within a rotation, once. So is the leader
     // that woke it.
     for woken in [7, 499] {
@@ -312,15 +316,21 @@ fn rotation(name_of_test: &str, open: impl Fn() -> Bpf) {
                 found.extend(passes.next().events);
             }
             let of = |who: &str| {
-                looks(&found).filter(|look| name(look) == who).cloned().collect::<Vec<_>>()
+                scan(&found)
+                    .filter(|observation| name(observation) == who)
+                    .cloned()
+                    .collect::<Vec<_>>()
             };
-            let look = of(&format!("park-{woken}"));
-            assert_eq!((look.len(), of("cap_threads-bpf").len(), looks(&found).count()), (1, 1, 2));
-            assert!(
-                matches!(look[0].seen, Seen::Blocked(_))
-                    && look[0].counters.expect("read").run_ns >= burned
+            let observation = of(&format!("park-{woken}"));
+            assert_eq!(
+                (observation.len(), of("cap_threads-bpf").len(), scan(&found).count()),
+                (1, 1, 2)
             );
-            passes.looks.leave_nobody_out();
+            assert!(
+                matches!(observation[0].seen, Seen::Blocked(_))
+                    && observation[0].counters.expect("read").run_ns >= burned
+            );
+            passes.scan.force_full_scan();
             passes.next();
             (0..9).map(|_| silent(passes.next())).collect::<Vec<_>>()
         };
@@ -339,10 +349,10 @@ fn rotation(name_of_test: &str, open: impl Fn() -> Bpf) {
         assert!(visits.iter().all(|pass| pass.0 == 0 && alone(*pass, 2)), "{visits:?}");
     }
     // A sample proves that a thread has moved: it is visited at the next tick, out of turn.
-    passes.looks.leave_nobody_out();
+    passes.scan.force_full_scan();
     passes.next();
     let thread = seen["park-100"];
-    assert_eq!(passes.looks.sampled(thread.tid, 1).map(|(key, _)| key), Some(thread));
+    assert_eq!(passes.scan.sampled(thread.tid, 1).map(|(key, _)| key), Some(thread));
     assert_eq!(
         silent(passes.next()),
         (0, 0, 0),
@@ -350,21 +360,29 @@ fn rotation(name_of_test: &str, open: impl Fn() -> Bpf) {
     );
     let lost = seen["park-300"];
     let sampled = |passes: &mut Passes| {
-        passes.looks.sampled(thread.tid, Ns::MAX);
+        passes.scan.sampled(thread.tid, Ns::MAX);
         let pass = passes.next();
-        assert!(looks(&pass.events).map(|look| look.thread).eq([thread]), "{:?}", pass.events);
+        assert!(
+            scan(&pass.events).map(|observation| observation.thread).eq([thread]),
+            "{:?}",
+            pass.events
+        );
         assert!(alone(silent(pass), 1));
         // The same holds for an observation that was lost.
         let silently = silent(passes.next());
-        passes.looks.unsent(lost.tid);
+        passes.scan.unsent(lost.tid);
         let pass = passes.next();
-        assert!(looks(&pass.events).map(|look| look.thread).eq([lost]), "{:?}", pass.events);
+        assert!(
+            scan(&pass.events).map(|observation| observation.thread).eq([lost]),
+            "{:?}",
+            pass.events
+        );
         (silently, silent(pass), silent(passes.next()))
     };
     let park = |passes: &mut Passes| {
         // Both are parked again, and their turn has passed.
         std::thread::sleep(Duration::from_nanos(RESTLESS));
-        passes.looks.leave_nobody_out();
+        passes.scan.force_full_scan();
         passes.next();
     };
     let (silently, found, last) = in_time(&mut passes, sampled, park);
@@ -390,8 +408,10 @@ fn who_is_born_or_dies_is_noticed_at_once() {
     assert_eq!(next_number(&mut target), 1);
     wait_until_all_sleep(target.pid());
     let pass = passes.next();
-    let born =
-        looks(&pass.events).find(|look| name(look) == "park-100").expect("it is told").thread;
+    let born = scan(&pass.events)
+        .find(|observation| name(observation) == "park-100")
+        .expect("it is told")
+        .thread;
     ask(&mut target, "dies\n");
     assert_eq!(next_number(&mut target), 2);
     // pthread_join may return before the thread has left /proc.
@@ -421,9 +441,9 @@ fn who_takes_anothers_place_is_noticed_in_turn() {
         let pid = change("born\n", 1);
         let mut passes = Passes::by(bpf.expect("it works"), pid, 1);
         let last = |pass: &Pass| {
-            looks(&pass.events)
-                .filter(|look| name(look) == "park-20")
-                .map(|look| look.thread)
+            scan(&pass.events)
+                .filter(|observation| name(observation) == "park-20")
+                .map(|observation| observation.thread)
                 .last()
         };
         let first = last(&passes.next()).expect("it is told");
@@ -581,7 +601,7 @@ fn when_it_fails_the_next_way_takes_over() {
     };
     let before = links();
     let (sampler, mut reader) = start(&target, CaptureChoice::Auto, 5);
-    assert_eq!((sampler.status().way.as_str(), sampler.status().notice), ("bpf", None));
+    assert_eq!((sampler.status().backend.as_str(), sampler.status().notice), ("bpf", None));
     let mut events = Vec::new();
     read_until(&mut reader, &mut events, |events| ticks(events) > 5);
     let ours: Vec<i32> = links().into_iter().filter(|fd| !before.contains(fd)).collect();
@@ -594,12 +614,12 @@ fn when_it_fails_the_next_way_takes_over() {
     let lists = Bpf::open().expect("it works").singly() == Singly::Listed;
     assert_eq!(ours.len(), 1 + usize::from(lists), "all threads, and lists of them");
     let mark = events.len();
-    read_until(&mut reader, &mut events, |_| sampler.status().way == "perf");
+    read_until(&mut reader, &mut events, |_| sampler.status().backend == "perf");
     let notice = sampler.status().notice.expect("it says so");
     assert!(notice.contains("BPF has failed") && notice.contains("capturing by perf"), "{notice}");
     let by_perf = events.len();
-    let spinning = |event: &Event| matches!(event, Event::Look(l) if name(l) == "spin-1" && l.seen == Seen::OnCpu);
-    let parked = |event: &Event| matches!(event, Event::Look(l) if name(l) == "park-1" && matches!(l.seen, Seen::Blocked(_)));
+    let spinning = |event: &Event| matches!(event, Event::Observation(l) if name(l) == "spin-1" && l.seen == Seen::OnCpu);
+    let parked = |event: &Event| matches!(event, Event::Observation(l) if name(l) == "park-1" && matches!(l.seen, Seen::Blocked(_)));
     assert!(events[..mark].iter().any(parked), "told by bpf");
     // The new backend reads every thread afresh.
     read_until(&mut reader, &mut events, |events| {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use sampletop::capture::schedule::now;
 use sampletop::capture::{Plan, Sampler};
 use sampletop::config::CaptureChoice;
-use sampletop::model::vocabulary::frame::{Event, FrameCode, Look, Marker, RawFrame, Seen};
+use sampletop::model::vocabulary::frame::{Event, FrameCode, Marker, Observation, RawFrame, Seen};
 use sampletop::process::files::Files;
 use sampletop::process::maps::Maps;
 use sampletop::process::target::Target;
@@ -25,7 +25,7 @@ use walks::{Stack, Symbols, blocked_threads, eu_stack};
 
 /// Samples with real walks. Returns the last blocked observation of each thread, once each of
 /// `wanted` has had one.
-fn blocked_looks(pid: u32, files: &Files, wanted: &BTreeSet<u32>) -> BTreeMap<u32, Look> {
+fn blocked_looks(pid: u32, files: &Files, wanted: &BTreeSet<u32>) -> BTreeMap<u32, Observation> {
     let target = std::sync::Arc::new(Target::attach(pid).expect("attached"));
     let plan: Plan = plan(CaptureChoice::Bpf, 10);
     let (_sampler, mut reader) =
@@ -33,8 +33,10 @@ fn blocked_looks(pid: u32, files: &Files, wanted: &BTreeSet<u32>) -> BTreeMap<u3
     let (mut events, mut told, mut known) = (Vec::new(), BTreeMap::new(), 0);
     read_until(&mut reader, &mut events, |events| {
         let new = &events[std::mem::replace(&mut known, events.len())..];
-        for look in looks(new).filter(|look| matches!(look.seen, Seen::Blocked(_))) {
-            told.insert(look.thread.tid, look.clone());
+        for observation in
+            scan(new).filter(|observation| matches!(observation.seen, Seen::Blocked(_)))
+        {
+            told.insert(observation.thread.tid, observation.clone());
         }
         // An uncertain walk is retried at the next ticks.
         ticks(events) > 10 && wanted.iter().all(|tid| told.contains_key(tid))
@@ -42,8 +44,8 @@ fn blocked_looks(pid: u32, files: &Files, wanted: &BTreeSet<u32>) -> BTreeMap<u3
     told
 }
 
-fn ends_in(look: &Look) -> Option<Marker> {
-    match look.stack.last().map(|frame| frame.decode()) {
+fn ends_in(observation: &Observation) -> Option<Marker> {
+    match observation.stack.last().map(|frame| frame.decode()) {
         Some(FrameCode::Marker { marker, .. }) => Some(marker),
         _ => None,
     }
@@ -93,7 +95,7 @@ fn every_kind_of_blocked_stack_is_what_elfutils_says() {
         let judge = eu_stack(pid);
         let mut wrong = Vec::new();
         for (kind, tid) in &threads {
-            let look = &told[tid];
+            let observation = &told[tid];
             // All others are complete, including those deeper than 63 KiB, on an alternate stack,
             // or without frame pointers.
             let end = match kind.as_str() {
@@ -102,7 +104,7 @@ fn every_kind_of_blocked_stack_is_what_elfutils_says() {
                 "context" => Some(Marker::NoUnwindInfo),
                 _ => None,
             };
-            let frames = &look.stack[..look.stack.len() - usize::from(end.is_some())];
+            let frames = &observation.stack[..observation.stack.len() - usize::from(end.is_some())];
             let mut judged = judge[tid].clone();
             // A deep stack keeps both ends.
             let folded = frames.iter().position(|frame| *frame == RawFrame::marker(Marker::Folded));
@@ -116,14 +118,14 @@ fn every_kind_of_blocked_stack_is_what_elfutils_says() {
                 judged.drain(folded..judged.len().saturating_sub(frames.len() - folded));
             }
             let seen = addresses.of(&frames);
-            if ends_in(look) != end
-                || look.recovered
+            if ends_in(observation) != end
+                || observation.recovered
                 || seen[..] != judged[..seen.len().min(judged.len())]
             {
                 wrong.push(format!(
                     "{kind}: {:?} {} {seen:x?}\n  eu-stack: {judged:x?}",
-                    ends_in(look),
-                    look.recovered
+                    ends_in(observation),
+                    observation.recovered
                 ));
             }
             if end.is_none() && judged.len() != seen.len() {
@@ -157,8 +159,10 @@ fn two_thousand_blocked_stacks_are_what_elfutils_says() {
     let wrong: Vec<String> = threads
         .iter()
         .filter(|tid| {
-            let look = &told[tid];
-            ends_in(look).is_some() || look.recovered || addresses.of(&look.stack) != judge[tid]
+            let observation = &told[tid];
+            ends_in(observation).is_some()
+                || observation.recovered
+                || addresses.of(&observation.stack) != judge[tid]
         })
         .map(|tid| format!("{} {:?}\n  eu-stack: {:x?}", tid, told[tid], judge[tid]))
         .collect();
@@ -191,24 +195,25 @@ fn check_shares(running: &mut Running, program: &Path) {
     // Enough for the normal approximation below, even if other processes take most of the time.
     let of = |events: &[Event], spin: usize| {
         let who = format!("spin-{spin}");
-        let sampled =
-            |look: &&Look| look.seen == Seen::OnCpu && look.at >= from && name(look) == who;
-        looks(events).filter(sampled).count()
+        let sampled = |observation: &&Observation| {
+            observation.seen == Seen::OnCpu && observation.at >= from && name(observation) == who
+        };
+        scan(events).filter(sampled).count()
     };
     read_until(&mut reader, &mut events, |events| (0..BUSY).all(|spin| of(events, spin) >= 50));
     let (after, to) = (truth(running), now());
     drop(sampler);
     let symbols = Symbols::of(program);
     let mut samples: HashMap<String, [f64; 3]> = HashMap::new();
-    for look in
-        looks(&events).filter(|look| look.seen == Seen::OnCpu && (from..to).contains(&look.at))
-    {
+    for observation in scan(&events).filter(|observation| {
+        observation.seen == Seen::OnCpu && (from..to).contains(&observation.at)
+    }) {
         let walk = sampletop::unwinder::Walk { end: None, recovered: false };
-        let names = Stack { walk, frames: look.stack.clone() }.names(&files, &[&symbols]);
+        let names = Stack { walk, frames: observation.stack.clone() }.names(&files, &[&symbols]);
         if let Some(found) =
             names.iter().find_map(|name| functions.iter().position(|function| function == name))
         {
-            samples.entry(name(look)).or_default()[found] += 1.0;
+            samples.entry(name(observation)).or_default()[found] += 1.0;
         }
     }
     for spin in 0..BUSY {
@@ -294,16 +299,24 @@ fn stacks_are_whole_while_mappings_change() {
         Sampler::start(vec![target], files, Default::default(), plan(CaptureChoice::Bpf, 5))
             .expect("sampling");
     let mut events = read_for(&mut reader, Duration::from_secs(2));
-    let naps =
-        |look: &&Look| name(look).starts_with("wait-") && matches!(look.seen, Seen::Blocked(_));
-    read_until(&mut reader, &mut events, |events| looks(events).filter(naps).count() > 200);
+    let naps = |observation: &&Observation| {
+        name(observation).starts_with("wait-") && matches!(observation.seen, Seen::Blocked(_))
+    };
+    read_until(&mut reader, &mut events, |events| scan(events).filter(naps).count() > 200);
     drop(sampler);
-    let naps: Vec<&Look> = looks(&events).filter(naps).collect();
-    let whole = naps.iter().filter(|look| ends_in(look).is_none()).count();
-    assert_eq!(whole, naps.len(), "{:?}", naps.iter().find(|look| ends_in(look).is_some()));
+    let naps: Vec<&Observation> = scan(&events).filter(naps).collect();
+    let whole = naps.iter().filter(|observation| ends_in(observation).is_none()).count();
+    assert_eq!(
+        whole,
+        naps.len(),
+        "{:?}",
+        naps.iter().find(|observation| ends_in(observation).is_some())
+    );
     // A thread that does not move meanwhile is reported once.
-    let leader = looks(&events)
-        .filter(|look| look.thread.tid == running.pid() && look.seen != Seen::Running)
+    let leader = scan(&events)
+        .filter(|observation| {
+            observation.thread.tid == running.pid() && observation.seen != Seen::Running
+        })
         .count();
     assert_eq!(leader, 1);
 }
@@ -315,13 +328,13 @@ fn check_ids(pid: u32) {
     let (sampler, mut reader) = start_pid(pid, CaptureChoice::Bpf, 5);
     let mut events = Vec::new();
     let spins = |events: &[Event]| {
-        let samples = looks(events).filter(|look| look.seen == Seen::OnCpu);
+        let samples = scan(events).filter(|observation| observation.seen == Seen::OnCpu);
         samples.map(name).collect::<BTreeSet<String>>().len()
     };
     read_until(&mut reader, &mut events, |events| ticks(events) > 20 && spins(events) == 2);
-    assert_eq!(sampler.status().way, "bpf");
+    assert_eq!(sampler.status().backend, "bpf");
     drop(sampler);
-    let told: BTreeSet<u32> = looks(&events).map(|look| look.thread.tid).collect();
+    let told: BTreeSet<u32> = scan(&events).map(|observation| observation.thread.tid).collect();
     let entries = std::fs::read_dir(format!("/proc/{pid}/task")).expect("threads");
     let there: BTreeSet<u32> = entries
         .map(|entry| {
@@ -329,7 +342,7 @@ fn check_ids(pid: u32) {
         })
         .collect();
     assert_eq!(told, there);
-    assert!(looks(&events).all(|look| look.thread.pid == pid));
+    assert!(scan(&events).all(|observation| observation.thread.pid == pid));
 }
 
 /// Not a test by itself: runs as process 1 of a pid namespace.

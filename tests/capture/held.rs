@@ -29,23 +29,26 @@ fn no_stack_is_told_of_a_command_before_its_exec(choice: CaptureChoice) {
     let mut events = Vec::new();
     read_until(&mut reader, &mut events, |events| ticks(events) > 5);
     launch.go().expect("it starts");
-    let waits =
-        |event: &Event| matches!(event, Event::Look(look) if matches!(look.seen, Seen::Blocked(_)));
+    let waits = |event: &Event| matches!(event, Event::Observation(observation) if matches!(observation.seen, Seen::Blocked(_)));
     read_until(&mut reader, &mut events, |events| {
         events.iter().any(is_exec) && events.iter().any(waits)
     });
     drop(sampler);
     launch.end();
     let exec = events.iter().position(is_exec).expect("an exec");
-    let before: Vec<_> = looks(&events[..exec]).filter(|look| look.seen != Seen::OnCpu).collect();
+    let before: Vec<_> =
+        scan(&events[..exec]).filter(|observation| observation.seen != Seen::OnCpu).collect();
     assert!(
-        before.iter().any(|look| look.counters.is_some()),
+        before.iter().any(|observation| observation.counters.is_some()),
         "its CPU time counts from the first: {events:?}"
     );
-    for look in before {
-        assert!(look.stack.is_empty() && look.seen == Seen::Running, "{look:?}");
+    for observation in before {
+        assert!(
+            observation.stack.is_empty() && observation.seen == Seen::Running,
+            "{observation:?}"
+        );
     }
-    assert!(looks(&events[exec..]).any(|look| !look.stack.is_empty()), "{events:?}");
+    assert!(scan(&events[exec..]).any(|observation| !observation.stack.is_empty()), "{events:?}");
 }
 
 /// Otherwise the time from the exec to the next tick would be time without any observation.

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use sampletop::capture::blocked::StackReader;
 use sampletop::capture::bpf::rows::{self, Blocked, Copied, Row, What};
-use sampletop::capture::looks::{Looks, Round, Stacks};
 use sampletop::capture::perf::Perf;
 use sampletop::capture::schedule::now;
+use sampletop::capture::thread_scan::{Round, Stacks, ThreadScan};
 use sampletop::capture::{Plan, Sampler, Walkers};
 use sampletop::config::CaptureChoice;
 use sampletop::model::vocabulary::frame::{
@@ -157,7 +157,7 @@ fn a_stack_without_a_slot_is_late_and_taken_the_next_time() {
     let program = build("cap_threads.c", "slots", &["-O1"]);
     let target = Running::start(&program, &["park", "1"]);
     let pid = target.pid();
-    let mut looks = Looks::new(pid, 100).expect("its threads");
+    let mut scan = ThreadScan::new(pid, 100).expect("its threads");
     let mut reader = StackReader::new(Memory::new(pid));
     let (mut events, mut moved, mut losses) = (Vec::new(), Vec::new(), Losses::default());
     let mut tell = |what| {
@@ -174,7 +174,7 @@ fn a_stack_without_a_slot_is_late_and_taken_the_next_time() {
         };
         let counters = Counters { run_ns: 5, delay_ns: 6, runs: 7 };
         let name = RawName::new(b"parked");
-        looks.row(
+        scan.row(
             &Row {
                 at: 1,
                 tid: pid,
@@ -194,7 +194,7 @@ fn a_stack_without_a_slot_is_late_and_taken_the_next_time() {
     let (told, counted) = tell(What::Late);
     assert_eq!((counted.late, counted.samples, counted.torn), (1, 0, 0));
     assert!(
-        matches!(&told[..], [Event::Look(look)] if look.seen == Seen::Running && look.stack.is_empty()),
+        matches!(&told[..], [Event::Observation(observation)] if observation.seen == Seen::Running && observation.stack.is_empty()),
         "{told:?}"
     );
     let registers = Registers { rip: 0x1000, rsp: 0x2000, rbp: Some(0), ..Registers::default() };
@@ -209,7 +209,7 @@ fn a_stack_without_a_slot_is_late_and_taken_the_next_time() {
     }));
     assert_eq!((counted.late, counted.samples), (1, 1));
     assert!(
-        matches!(&told[..], [Event::Look(look)] if look.seen == Seen::Blocked(call)),
+        matches!(&told[..], [Event::Observation(observation)] if observation.seen == Seen::Blocked(call)),
         "{told:?}"
     );
 }

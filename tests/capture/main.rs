@@ -22,12 +22,12 @@ use std::time::{Duration, Instant};
 use common::{Running, build, wait_until, wait_until_all_sleep};
 use sampletop::capture::Control;
 use sampletop::capture::blocked::StackReader;
-use sampletop::capture::looks::{Looks, Round, Stacks};
 use sampletop::capture::parked::{PARKED_AFTER, RESTLESS};
 use sampletop::capture::schedule::now;
+use sampletop::capture::thread_scan::{Round, Stacks, ThreadScan};
 use sampletop::config::CaptureChoice;
 use sampletop::model::vocabulary::frame::{
-    Event, Look, Losses, Marker, Ns, RawFrame, SECOND, Seen,
+    Event, Losses, Marker, Ns, Observation, RawFrame, SECOND, Seen,
 };
 use sampletop::process::memory::Memory;
 use support::*;
@@ -75,17 +75,21 @@ fn no_wait_is_disturbed_and_nobody_traced(choice: CaptureChoice) {
         let (mut blocked, mut samples, mut known) = (WAITING.map(|_| 0), 0, 0);
         read_until(&mut reader, &mut events, |events| {
             assert!(thread_states(pid).iter().all(|(_, tracer)| *tracer == 0));
-            for look in looks(&events[std::mem::replace(&mut known, events.len())..]) {
-                match WAITING.iter().position(|who| *who == name(look)) {
-                    Some(index) if matches!(look.seen, Seen::Blocked(_)) => blocked[index] += 1,
-                    None if look.seen == Seen::OnCpu && name(look) == "spin" => samples += 1,
+            for observation in scan(&events[std::mem::replace(&mut known, events.len())..]) {
+                match WAITING.iter().position(|who| *who == name(observation)) {
+                    Some(index) if matches!(observation.seen, Seen::Blocked(_)) => {
+                        blocked[index] += 1
+                    }
+                    None if observation.seen == Seen::OnCpu && name(observation) == "spin" => {
+                        samples += 1
+                    }
                     _ => {}
                 }
             }
             let enough = if mode == "stay" { 1 } else { 21 };
             Instant::now() >= end && samples > 20 && blocked.iter().all(|count| *count >= enough)
         });
-        assert_eq!(sampler.status().way, choice.word());
+        assert_eq!(sampler.status().backend, choice.word());
         drop(sampler);
         let stolen = stolen() - stolen_before;
         ask(&mut target, "\n");
@@ -95,13 +99,13 @@ fn no_wait_is_disturbed_and_nobody_traced(choice: CaptureChoice) {
         // to sleep. A thread that does not stay was in another wait each time.
         assert!(mode != "stay" || blocked.iter().all(|count| *count <= 2), "{blocked:?}");
         assert!(mode == "stay" || waits >= 60, "{waits} waits");
-        let ran: Vec<Ns> = looks(&events)
+        let ran: Vec<Ns> = scan(&events)
             .filter(|l| name(l) == "spin")
             .filter_map(|l| Some(l.counters?.run_ns))
             .collect();
         assert_samples(samples, ran[ran.len() - 1] - ran[0], 5e6 * 0.997, stolen, mode);
         assert!(
-            looks(&events)
+            scan(&events)
                 .filter(|l| l.seen == Seen::OnCpu)
                 .all(|l| l.counters.is_none() && frames_of_user(l) == 1)
         );
@@ -135,10 +139,10 @@ fn an_unmoved_thread_costs_one_read_and_sends_nothing() {
     let program = build("cap_threads.c", "park", &["-O1"]);
     let target = Running::start(&program, &["park", "200"]);
     wait_until_all_sleep(target.pid());
-    let mut looks = Looks::new(target.pid(), 10_000).expect("its threads");
+    let mut scan = ThreadScan::new(target.pid(), 10_000).expect("its threads");
     let mut reader = StackReader::new(Memory::new(target.pid()));
     let (mut moved, mut losses) = (Vec::new(), Losses::default());
-    let mut round = |looks: &mut Looks| {
+    let mut round = |scan: &mut ThreadScan| {
         let mut events = Vec::new();
         let stacks = Stacks { reader: &mut reader, unwinder: &mut TopOnly, reports: None };
         let mut round = Round {
@@ -152,18 +156,18 @@ fn an_unmoved_thread_costs_one_read_and_sends_nothing() {
             pause_at: Ns::MAX,
             denied: false,
         };
-        assert!(looks.round(&mut round));
+        assert!(scan.round(&mut round));
         assert!(!round.denied);
         events
     };
-    let first = round(&mut looks);
+    let first = round(&mut scan);
     assert_eq!(first.len(), 203, "every thread is told of once");
     // A thread that was read while it went to sleep is read a second time.
-    round(&mut looks);
+    round(&mut scan);
     for _ in 0..20 {
-        let before = looks.reads();
-        let events = round(&mut looks);
-        let after = looks.reads();
+        let before = scan.reads();
+        let events = round(&mut scan);
+        let after = scan.reads();
         assert_eq!(after.counters - before.counters, 203, "one read for each thread");
         let more = (
             after.stats - before.stats,
@@ -172,17 +176,20 @@ fn an_unmoved_thread_costs_one_read_and_sends_nothing() {
         );
         assert_eq!(more, (0, 2, 2), "and more only of those that run");
         assert_eq!((after.opens, after.lists), (before.opens, before.lists));
-        let names: Vec<String> = support::looks(&events).map(name).collect();
+        let names: Vec<String> = support::scan(&events).map(name).collect();
         assert!(names.len() == 2 && names.iter().all(|n| n.starts_with("spin-")), "{names:?}");
     }
     // An observation that never reached the reducer is sent again, once.
-    let parked =
-        support::looks(&first).find(|look| name(look) == "park-7").expect("it was seen").thread;
-    looks.unsent(parked.tid);
-    let again =
-        |events: &[Event]| support::looks(events).filter(|look| look.thread == parked).count();
-    assert_eq!(again(&round(&mut looks)), 1);
-    assert_eq!(again(&round(&mut looks)), 0);
+    let parked = support::scan(&first)
+        .find(|observation| name(observation) == "park-7")
+        .expect("it was seen")
+        .thread;
+    scan.unsent(parked.tid);
+    let again = |events: &[Event]| {
+        support::scan(events).filter(|observation| observation.thread == parked).count()
+    };
+    assert_eq!(again(&round(&mut scan)), 1);
+    assert_eq!(again(&round(&mut scan)), 0);
     assert_eq!(losses.torn, 0);
 }
 
@@ -191,16 +198,20 @@ fn threads_that_come_and_go_are_all_told(choice: CaptureChoice) {
     let mut target = Running::start(&program, &["churn"]);
     let (sampler, mut reader) = start(&target, choice, 5);
     let mut events = Vec::new();
-    let number =
-        |look: &Look| name(look).strip_prefix("brief-").and_then(|n| n.parse::<usize>().ok());
-    read_until(&mut reader, &mut events, |events| looks(events).any(|look| number(look).is_some()));
-    let first = looks(&events).find_map(number).expect("one");
+    let number = |observation: &Observation| {
+        name(observation).strip_prefix("brief-").and_then(|n| n.parse::<usize>().ok())
+    };
+    read_until(&mut reader, &mut events, |events| {
+        scan(events).any(|observation| number(observation).is_some())
+    });
+    let first = scan(&events).find_map(number).expect("one");
     events.extend(read_for(&mut reader, Duration::from_secs(2)));
     ask(&mut target, "\n");
     let born = next_number(&mut target) as usize;
     // Then all but the leader and the parked thread have exited.
     let lives = |events: &[Event]| {
-        let seen: BTreeSet<_> = looks(events).map(|look| look.thread).filter(is_known).collect();
+        let seen: BTreeSet<_> =
+            scan(events).map(|observation| observation.thread).filter(is_known).collect();
         let ended = |event: &Event| {
             if let Event::ThreadEnded { thread, .. } = event { Some(*thread) } else { None }
         };
@@ -214,9 +225,13 @@ fn threads_that_come_and_go_are_all_told(choice: CaptureChoice) {
     let mut ended = BTreeSet::new();
     for event in &events {
         match event {
-            Event::Look(look) => {
-                assert!(!ended.contains(&look.thread), "a look after the end of {:?}", look.thread);
-                seen.entry(look.thread).or_insert_with(|| name(look));
+            Event::Observation(observation) => {
+                assert!(
+                    !ended.contains(&observation.thread),
+                    "a look after the end of {:?}",
+                    observation.thread
+                );
+                seen.entry(observation.thread).or_insert_with(|| name(observation));
             }
             Event::ThreadEnded { thread, .. } => {
                 assert!(ended.insert(*thread), "{thread:?} ended twice")
@@ -243,7 +258,7 @@ fn exec_is_noticed_also_of_the_same_file_and_from_another_thread(choice: Capture
     let (sampler, mut reader) = start(&target, choice, 5);
     let mut events = Vec::new();
     for (count, line) in ["leader\n", "thread\n", "leader\n"].iter().enumerate() {
-        let sampled = |event: &Event| matches!(event, Event::Look(look) if name(look) == "spin-0" && look.seen == Seen::OnCpu);
+        let sampled = |event: &Event| matches!(event, Event::Observation(observation) if name(observation) == "spin-0" && observation.seen == Seen::OnCpu);
         let mark = events.len();
         read_until(&mut reader, &mut events, |events| events[mark..].iter().any(sampled));
         ask(&mut target, line);
@@ -256,8 +271,10 @@ fn exec_is_noticed_also_of_the_same_file_and_from_another_thread(choice: Capture
         assert_eq!(execs(&events), count + 1);
     }
     // One leader, and a spinning thread for each of the four programs.
-    let spins: BTreeSet<_> =
-        looks(&events).filter(|look| name(look) == "spin-0").map(|look| look.thread).collect();
+    let spins: BTreeSet<_> = scan(&events)
+        .filter(|observation| name(observation) == "spin-0")
+        .map(|observation| observation.thread)
+        .collect();
     assert_eq!(spins.len(), 4);
     drop(sampler);
 }
@@ -306,7 +323,7 @@ fn a_target_that_becomes_a_32_bit_program_shows_its_states_only(choice: CaptureC
     assert_eq!(target.lines.next().expect("a line").expect("text"), "ready");
     let refused = || {
         let status = sampler.status();
-        status.way == "states" && status.notice.is_some_and(|notice| notice.contains("32-bit"))
+        status.backend == "states" && status.notice.is_some_and(|notice| notice.contains("32-bit"))
     };
     read_until(&mut reader, &mut events, |_| refused());
     // A request does not open another backend either.
@@ -319,8 +336,11 @@ fn a_target_that_becomes_a_32_bit_program_shows_its_states_only(choice: CaptureC
         .position(|event| matches!(event, Event::Exec { .. }))
         .expect("it was noticed");
     let marker = [RawFrame::marker(Marker::NotReadable)];
-    assert!(looks(&events[exec..]).all(|look| look.stack == marker || look.seen == Seen::Running));
-    assert!(looks(&events[exec..]).any(|look| look.stack == marker));
+    assert!(
+        scan(&events[exec..])
+            .all(|observation| observation.stack == marker || observation.seen == Seen::Running)
+    );
+    assert!(scan(&events[exec..]).any(|observation| observation.stack == marker));
 }
 
 fn counters_sum_to_what_the_kernel_says(choice: CaptureChoice) {
@@ -343,7 +363,7 @@ fn counters_sum_to_what_the_kernel_says(choice: CaptureChoice) {
     let (after, stolen) = (told(), stolen() - stolen_before);
     drop(sampler);
     for spin in 0..2 {
-        let last = looks(&events)
+        let last = scan(&events)
             .filter(|l| name(l) == format!("spin-{spin}"))
             .filter_map(|l| l.counters)
             .last();
@@ -352,7 +372,7 @@ fn counters_sum_to_what_the_kernel_says(choice: CaptureChoice) {
         // tick may be delayed.
         let range = before[spin].saturating_sub(20_000_000 + stolen)..=after[spin];
         assert!(range.contains(&last.run_ns), "{last:?} {range:?}");
-        let samples: Vec<Ns> = looks(&events)
+        let samples: Vec<Ns> = scan(&events)
             .filter(|l| name(l) == format!("spin-{spin}") && l.seen == Seen::OnCpu)
             .map(|l| l.at)
             .collect();
@@ -367,10 +387,15 @@ fn a_zombie_leader_does_not_hide_its_threads(choice: CaptureChoice) {
     wait_until("the leader ends", || thread_states(pid).iter().any(|(state, _)| *state == 'Z'));
     let (sampler, mut reader) = start(&target, choice, 5);
     let mut events = Vec::new();
-    let sampled = |look: &Look| name(look) == "spin-0" && look.seen == Seen::OnCpu;
-    read_until(&mut reader, &mut events, |events| ticks(events) > 10 && looks(events).any(sampled));
+    let sampled = |observation: &Observation| {
+        name(observation) == "spin-0" && observation.seen == Seen::OnCpu
+    };
+    read_until(&mut reader, &mut events, |events| ticks(events) > 10 && scan(events).any(sampled));
     drop(sampler);
-    assert!(looks(&events).all(|look| look.thread.tid != pid), "a zombie is not looked at");
+    assert!(
+        scan(&events).all(|observation| observation.thread.tid != pid),
+        "a zombie is not looked at"
+    );
     let ends = events
         .iter()
         .filter(|e| matches!(e, Event::ThreadEnded { thread, .. } if thread.tid == pid))
@@ -398,15 +423,20 @@ fn orders_take_effect_at_once_and_a_pause_is_a_gap(choice: CaptureChoice) {
     assert!(after.iter().skip(1).all(|event| time_of(event) >= *at));
     let mark = after.len();
     sampler.control(Control::Use(CaptureChoice::States));
-    read_until(&mut reader, &mut after, |_| sampler.status().way == "states");
+    read_until(&mut reader, &mut after, |_| sampler.status().backend == "states");
     let changed = now();
     let unreadable = [RawFrame::marker(Marker::NotReadable)];
-    let told = |look: &Look| name(look).starts_with("park-") && look.stack == unreadable;
+    let told = |observation: &Observation| {
+        name(observation).starts_with("park-") && observation.stack == unreadable
+    };
     let later = |events: &[Event]| events.iter().filter(|event| time_of(event) > changed).count();
     read_until(&mut reader, &mut after, |events| {
-        later(events) > 20 && looks(&events[mark..]).any(told)
+        later(events) > 20 && scan(&events[mark..]).any(told)
     });
-    assert!(looks(&after).all(|look| look.seen != Seen::OnCpu || look.at <= changed));
+    assert!(
+        scan(&after)
+            .all(|observation| observation.seen != Seen::OnCpu || observation.at <= changed)
+    );
     assert!(sampler.status().ptrace_would_help);
 }
 
@@ -447,7 +477,8 @@ fn who_stops_gets_the_last_word_on_cpu_time(choice: CaptureChoice) {
         let mut rounds = events[last..].iter().filter(|event| matches!(event, Event::Tick(_)));
         let later = time_of(rounds.next_back().expect("a tick")) - time_of(&events[last]);
         assert!(later >= 20_000_000, "{later}");
-        let looked = looks(&events[last..]).filter(|look| look.counters.is_some()).map(name);
+        let looked =
+            scan(&events[last..]).filter(|observation| observation.counters.is_some()).map(name);
         assert_eq!(
             looked.filter(|name| name.starts_with("spin-")).collect::<BTreeSet<_>>().len(),
             2
@@ -487,15 +518,16 @@ fn stopped_and_uninterruptible_threads_are_told_in_every_round(choice: CaptureCh
     let mut events = Vec::new();
     read_until(&mut reader, &mut events, |events| ticks(events) > 10);
     whole_rounds(&mut events);
-    let stopped =
-        looks(&events).filter(|look| look.seen == Seen::Stopped && look.stack.len() == 1).count();
-    assert_eq!((stopped, looks(&events).count()), (5 * ticks(&events), 5 * ticks(&events)));
+    let stopped = scan(&events)
+        .filter(|observation| observation.seen == Seen::Stopped && observation.stack.len() == 1)
+        .count();
+    assert_eq!((stopped, scan(&events).count()), (5 * ticks(&events), 5 * ticks(&events)));
     let Some(Event::Tick(tick)) = events.last() else { panic!("a tick closes its round") };
     assert_eq!(tick.losses.samples, 5, "each stack was read once");
     signal(rustix::process::Signal::CONT);
     let mut after = Vec::new();
-    let parked = |event: &Event| matches!(event, Event::Look(l) if name(l) == "park-1" && matches!(l.seen, Seen::Blocked(_)));
-    let spinning = |event: &Event| matches!(event, Event::Look(l) if name(l) == "spin-1" && l.seen == Seen::OnCpu);
+    let parked = |event: &Event| matches!(event, Event::Observation(l) if name(l) == "park-1" && matches!(l.seen, Seen::Blocked(_)));
+    let spinning = |event: &Event| matches!(event, Event::Observation(l) if name(l) == "spin-1" && l.seen == Seen::OnCpu);
     read_until(&mut reader, &mut after, |events| {
         events.iter().any(parked) && events.iter().any(spinning)
     });
@@ -510,9 +542,9 @@ fn stopped_and_uninterruptible_threads_are_told_in_every_round(choice: CaptureCh
     read_until(&mut reader, &mut events, |events| ticks(events) > 10);
     drop(sampler);
     // vfork is 58, clone 56, clone3 435: the C library chooses.
-    let forks = |look: &&sampletop::model::vocabulary::frame::Look| matches!(look.seen, Seen::Disk(Some(call)) if [56, 58, 435].contains(&call.number));
-    assert_eq!(looks(&events).filter(forks).count(), looks(&events).count());
-    assert!(looks(&events).count() >= 10);
+    let forks = |observation: &&sampletop::model::vocabulary::frame::Observation| matches!(observation.seen, Seen::Disk(Some(call)) if [56, 58, 435].contains(&call.number));
+    assert_eq!(scan(&events).filter(forks).count(), scan(&events).count());
+    assert!(scan(&events).count() >= 10);
     let child = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", target.pid()))
         .expect("its child");
     let child = rustix::process::Pid::from_raw(child.trim().parse().expect("one")).expect("a pid");

@@ -67,9 +67,9 @@ fn what_costs_too_much_is_done_less_often_until_it_costs_less() {
     let spins = ["spin-0", "spin-1"];
     let (stolen_before, end) = (stolen(), Instant::now() + Duration::from_secs(4));
     let looked = |events: &[Event]| {
-        spins.iter().all(|who| {
-            looks(events).filter(|l| name(l) == *who && l.counters.is_some()).count() > 1
-        })
+        spins
+            .iter()
+            .all(|who| scan(events).filter(|l| name(l) == *who && l.counters.is_some()).count() > 1)
     };
     let held = pay(&mut reader, &used, cost, |events| {
         Instant::now() >= end && ticks(events) > 40 && looked(events)
@@ -83,13 +83,13 @@ fn what_costs_too_much_is_done_less_often_until_it_costs_less() {
     let mean = (times[times.len() - 1] - times[0]) / (times.len() as Ns - 1);
     assert!(mean >= 47 * MS, "{mean} ns from tick to tick");
     let ran = |who: &str| {
-        let ran: Vec<Ns> = looks(&held)
+        let ran: Vec<Ns> = scan(&held)
             .filter(|l| name(l) == who)
             .filter_map(|l| Some(l.counters?.run_ns))
             .collect();
         ran[ran.len() - 1] - ran[0]
     };
-    let samples = looks(&held).filter(|look| look.seen == Seen::OnCpu).count();
+    let samples = scan(&held).filter(|observation| observation.seen == Seen::OnCpu).count();
     assert_samples(samples, spins.into_iter().map(ran).sum(), 50e6 * 0.997, stolen, "at 50 ms");
 
     // Scans cost nothing now: the interval returns to the one asked for, without a message.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use sampletop::capture::Sampler;
 use sampletop::capture::ring::Reader;
 use sampletop::config::CaptureChoice;
-use sampletop::model::vocabulary::frame::{Event, FrameCode, Look, Marker, Seen};
+use sampletop::model::vocabulary::frame::{Event, FrameCode, Marker, Observation, Seen};
 use sampletop::process::files::Files;
 
 use crate::bpf::works;
@@ -47,22 +47,22 @@ struct Shown {
 /// call of the other.
 fn check(events: &[Event], files: &Files, symbols: &[&Symbols]) -> Shown {
     let mut shown = Shown::default();
-    for look in looks(events).filter(|look| matches!(look.seen, Seen::OnCpu)) {
-        let names = walked(look).names(files, symbols);
+    for observation in scan(events).filter(|observation| matches!(observation.seen, Seen::OnCpu)) {
+        let names = walked(observation).names(files, symbols);
         let has = |who: &[&str]| names.iter().any(|name| who.contains(&name.as_str()));
-        assert!(!(has(&A) && has(&B)), "{names:?} {look:?}");
+        assert!(!(has(&A) && has(&B)), "{names:?} {observation:?}");
         shown.all += 1;
         for (who, of) in [("a", &A), ("b", &B)] {
             *shown.of.entry(who).or_default() += usize::from(has(&of[..2]));
         }
         shown.whole += usize::from(names.iter().any(|name| name == "main"));
-        shown.replaced += usize::from(ends_in(look) == Some(Marker::CodeReplaced));
+        shown.replaced += usize::from(ends_in(observation) == Some(Marker::CodeReplaced));
     }
     shown
 }
 
-fn ends_in(look: &Look) -> Option<Marker> {
-    match look.stack.last()?.decode() {
+fn ends_in(observation: &Observation) -> Option<Marker> {
+    match observation.stack.last()?.decode() {
         FrameCode::Marker { marker, .. } => Some(marker),
         _ => None,
     }
@@ -169,13 +169,18 @@ fn the_file_that_is_mapped_counts_and_not_its_path(choice: CaptureChoice) {
     read_until(&mut reader, &mut events, |events| ticks(events) > mark + 5);
     drop(sampler);
     events.extend(reader.by_ref());
-    let on_cpu = || looks(&events).filter(|look| look.seen == Seen::OnCpu);
+    let on_cpu = || scan(&events).filter(|observation| observation.seen == Seen::OnCpu);
     assert!(
-        on_cpu().all(|look| ends_in(look) != Some(Marker::CodeReplaced)),
+        on_cpu().all(|observation| ends_in(observation) != Some(Marker::CodeReplaced)),
         "nothing was replaced"
     );
-    let names = |look: &Look| walked(look).names(&files, &symbols.each_ref());
-    assert!(on_cpu().filter(|look| names(look).iter().any(|name| name == "a_spin")).count() > 100);
+    let names = |observation: &Observation| walked(observation).names(&files, &symbols.each_ref());
+    assert!(
+        on_cpu()
+            .filter(|observation| names(observation).iter().any(|name| name == "a_spin"))
+            .count()
+            > 100
+    );
     // Renamed over in turns while no process has it mapped: one path, two files.
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("library.so");
@@ -200,9 +205,10 @@ fn the_file_that_is_mapped_counts_and_not_its_path(choice: CaptureChoice) {
     events.extend(reader.by_ref());
     let of_path = |file| files.get(file).is_some_and(|file| file.path == path);
     let mut ids = BTreeMap::new();
-    for look in looks(&events).filter(|look| look.seen == Seen::OnCpu) {
-        let turn = expected.iter().rev().find(|(from, _)| look.at > *from).map(|(_, who)| *who);
-        for frame in &look.stack {
+    for observation in scan(&events).filter(|observation| observation.seen == Seen::OnCpu) {
+        let turn =
+            expected.iter().rev().find(|(from, _)| observation.at > *from).map(|(_, who)| *who);
+        for frame in &observation.stack {
             if let (Some(who), FrameCode::Code { file, .. }) = (turn, frame.decode())
                 && of_path(file)
             {

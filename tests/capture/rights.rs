@@ -12,7 +12,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use sampletop::capture::Status;
 use sampletop::capture::schedule::now;
 use sampletop::config::CaptureChoice;
-use sampletop::model::vocabulary::frame::{Event, Look, Ns, Seen};
+use sampletop::model::vocabulary::frame::{Event, Ns, Observation, Seen};
 use sampletop::process::threads::process_cpu;
 
 use crate::common::{Running, build, skipped};
@@ -78,9 +78,10 @@ fn lost(events: &[Event]) -> f64 {
 
 /// Returns the samples, taken in from..to, of threads whose names begin with `who`.
 fn samples(events: &[Event], who: &str, from: Ns, to: Ns) -> f64 {
-    let sampled =
-        |l: &&Look| l.seen == Seen::OnCpu && name(l).starts_with(who) && (from..to).contains(&l.at);
-    looks(events).filter(sampled).count() as f64
+    let sampled = |l: &&Observation| {
+        l.seen == Seen::OnCpu && name(l).starts_with(who) && (from..to).contains(&l.at)
+    };
+    scan(events).filter(sampled).count() as f64
 }
 
 #[test]
@@ -94,7 +95,7 @@ fn helper_counts_samples() {
     };
     let (sampler, mut reader) = start(&target, CaptureChoice::Auto, 5);
     let status = sampler.status();
-    assert_eq!((status.way.as_str(), status.notice), ("perf", None));
+    assert_eq!((status.backend.as_str(), status.notice), ("perf", None));
     let mut events = Vec::new();
     let sampled = |events: &[Event], who| samples(events, who, 0, Ns::MAX) > 0.0;
     read_until(&mut reader, &mut events, |events| {
@@ -116,9 +117,8 @@ fn helper_counts_samples() {
         let what = format!("{name_of}: {most} to {least} of {expected}");
         assert!(most <= 1.1 * expected + cpus && least >= 0.8 * expected - cpus, "{what}");
     }
-    assert!(
-        looks(&events).any(|look| name(look) == "park-39" && matches!(look.seen, Seen::Blocked(_)))
-    );
+    assert!(scan(&events).any(|observation| name(observation) == "park-39"
+        && matches!(observation.seen, Seen::Blocked(_))));
 }
 
 #[test]
@@ -144,7 +144,8 @@ fn helper_follows_new_threads() {
     let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid")
         .expect("this kernel has perf");
     assert_eq!(kernel_visible, paranoid.trim().parse::<i32>().expect("a number") < 2);
-    let of_kernel = looks(&events).any(|look| frames_of_user(look) < look.stack.len());
+    let of_kernel =
+        scan(&events).any(|observation| frames_of_user(observation) < observation.stack.len());
     assert!(kernel_visible || !of_kernel, "the kernel shows nothing of itself");
     let expected = (end - begin) as f64 / 1_994_000.0;
     // Each thread lives at most ten periods, of which the first on each CPU yields no sample. Two
@@ -166,7 +167,7 @@ fn helper_disturbs_no_wait() {
     for mode in ["stay", "alternate"] {
         let mut target = Running::start(&program, &[mode]);
         let (sampler, mut reader) = start(&target, CaptureChoice::Auto, 5);
-        assert_eq!(sampler.status().way, "perf");
+        assert_eq!(sampler.status().backend, "perf");
         let pid = target.pid();
         let mut events = Vec::new();
         let end = Instant::now() + Duration::from_secs(2);
@@ -181,7 +182,10 @@ fn helper_disturbs_no_wait() {
         drop(sampler);
         ask(&mut target, "\n");
         assert_eq!(next_number(&mut target), 0, "EINTR under {mode}");
-        assert!(looks(&events).any(|look| look.seen == Seen::OnCpu && name(look) == "spin"));
+        assert!(
+            scan(&events)
+                .any(|observation| observation.seen == Seen::OnCpu && name(observation) == "spin")
+        );
     }
 }
 
@@ -204,21 +208,23 @@ fn helper_runs_short_of_descriptors() {
     limit(Resource::Memlock, 64 << 10);
     limit(Resource::Nofile, 100);
     let (sampler, mut reader) = start(&target, CaptureChoice::Auto, 5);
-    assert_eq!(sampler.status().way, "perf");
+    assert_eq!(sampler.status().backend, "perf");
     let mut events = Vec::new();
     let short = |status: Status| {
         status.notice.is_some_and(|notice| notice.contains("not sampled for want of descriptors"))
     };
     let works = |events: &[Event]| {
-        looks(events).any(|l| l.seen == Seen::OnCpu && name(l).starts_with("work-"))
+        scan(events).any(|l| l.seen == Seen::OnCpu && name(l).starts_with("work-"))
     };
     read_until(&mut reader, &mut events, |events| short(sampler.status()) && works(events));
     // From now on only two of them run. The threads that held all events release them, and none
     // lacks an event any more.
     ask(&mut target, "\n");
     let spins = |events: &[Event]| {
-        let sampled =
-            |who: &str| looks(events).any(|look| look.seen == Seen::OnCpu && name(look) == who);
+        let sampled = |who: &str| {
+            scan(events)
+                .any(|observation| observation.seen == Seen::OnCpu && name(observation) == who)
+        };
         sampled("spin-0") && sampled("spin-1")
     };
     read_until(&mut reader, &mut events, |events| spins(events) && !short(sampler.status()));
@@ -238,13 +244,13 @@ fn helper_finds_no_memory_for_rings() {
     let target = Running::start(&program, &["park", "2"]);
     limit(Resource::Memlock, 0);
     let (first, _events) = start(&target, CaptureChoice::Auto, 5);
-    assert_eq!((first.status().way.as_str(), first.status().notice), ("perf", None));
+    assert_eq!((first.status().backend.as_str(), first.status().notice), ("perf", None));
     let (second, _events) = start(&target, CaptureChoice::Auto, 5);
     let status = second.status();
-    assert_eq!(status.way, "states");
+    assert_eq!(status.backend, "states");
     let notice = status.notice.expect("a reason");
     assert!(notice.contains("memory for perf's rings") && notice.contains("ulimit -l"), "{notice}");
     drop((first, second));
     let (third, _events) = start(&target, CaptureChoice::Auto, 5);
-    assert_eq!(third.status().way, "perf");
+    assert_eq!(third.status().backend, "perf");
 }

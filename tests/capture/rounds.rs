@@ -4,7 +4,7 @@ use super::*;
 
 /// Ticks over a parked target, with a limit. Each returns its events and its reads.
 pub struct Rounds {
-    pub looks: Looks,
+    pub scan: ThreadScan,
     reader: StackReader,
     turns: usize,
     first_most: usize,
@@ -12,9 +12,9 @@ pub struct Rounds {
 
 impl Rounds {
     pub fn of(target: &Running, turns: usize) -> Rounds {
-        let looks = Looks::new(target.pid(), 10_000).expect("its threads");
+        let scan = ThreadScan::new(target.pid(), 10_000).expect("its threads");
         Rounds {
-            looks,
+            scan,
             reader: StackReader::new(Memory::new(target.pid())),
             turns,
             first_most: usize::MAX,
@@ -22,7 +22,7 @@ impl Rounds {
     }
 
     fn without_clock(self) -> Rounds {
-        Rounds { looks: self.looks.without_clock(), ..self }
+        Rounds { scan: self.scan.without_clock(), ..self }
     }
 
     pub fn next(
@@ -30,7 +30,7 @@ impl Rounds {
         unwinder: &mut dyn sampletop::unwinder::Unwinder,
     ) -> (Vec<Event>, u64, Losses) {
         let (mut events, mut losses) = (Vec::new(), Losses::default());
-        let before = self.looks.reads().counters;
+        let before = self.scan.reads().counters;
         // A pause after each observation: the scan must complete all the same.
         loop {
             let mut round = Round {
@@ -48,11 +48,11 @@ impl Rounds {
                 pause_at: 0,
                 denied: false,
             };
-            if self.looks.round(&mut round) {
+            if self.scan.round(&mut round) {
                 break;
             }
         }
-        (events, self.looks.reads().counters - before, losses)
+        (events, self.scan.reads().counters - before, losses)
     }
 }
 
@@ -68,19 +68,19 @@ fn very_many_threads_are_taken_in_over_rounds() {
     let mut rounds = Rounds { first_most: 100, ..Rounds::of(&target, 50).without_clock() };
     let (mut seen, mut number) = (BTreeMap::new(), 0);
     while seen.len() < 2003 {
-        let lists = rounds.looks.reads().lists;
+        let lists = rounds.scan.reads().lists;
         let (events, counters, _) = rounds.next(&mut TopOnly);
         number += 1;
         assert!(number <= 2003_usize.div_ceil(100), "{} seen", seen.len());
         assert_eq!(
-            rounds.looks.reads().lists - lists,
+            rounds.scan.reads().lists - lists,
             u64::from(number == 1),
             "one listing is enough"
         );
-        for look in looks(&events) {
-            seen.insert(look.thread, matches!(look.seen, Seen::Blocked(_)));
+        for observation in scan(&events) {
+            seen.insert(observation.thread, matches!(observation.seen, Seen::Blocked(_)));
         }
-        assert_eq!(rounds.looks.not_read_yet(), 2003 - seen.len());
+        assert_eq!(rounds.scan.not_read_yet(), 2003 - seen.len());
         // Each new thread is read twice, to validate its stack. All of the first 1,000 are read
         // again until they are parked.
         let known = if seen.len() <= 1_100 { seen.len() } else { 1_000 + 50 + 4 };
@@ -101,8 +101,8 @@ fn parked_threads_are_looked_at_in_rotation_and_a_woken_one_at_once() {
         let mut rounds = Rounds::of(&target, 20).without_clock();
         let mut seen = BTreeMap::new();
         for event in rounds.next(&mut TopOnly).0 {
-            if let Event::Look(look) = event {
-                seen.insert(name(&look), look.thread);
+            if let Event::Observation(observation) = event {
+                seen.insert(name(&observation), observation.thread);
             }
         }
         assert_eq!(seen.len(), 201, "200 and the leader");
@@ -131,12 +131,18 @@ fn parked_threads_are_looked_at_in_rotation_and_a_woken_one_at_once() {
                 found.extend(rounds.next(&mut TopOnly).0);
             }
             let of = |who: &str| {
-                looks(&found).filter(|look| name(look) == who).cloned().collect::<Vec<_>>()
+                scan(&found)
+                    .filter(|observation| name(observation) == who)
+                    .cloned()
+                    .collect::<Vec<_>>()
             };
-            let look = of(&format!("park-{woken}"));
-            assert_eq!((look.len(), of("cap_threads-rot").len(), looks(&found).count()), (1, 1, 2));
-            assert!(matches!(look[0].seen, Seen::Blocked(_)));
-            let ran = look[0].counters.expect("read").run_ns;
+            let observation = of(&format!("park-{woken}"));
+            assert_eq!(
+                (observation.len(), of("cap_threads-rot").len(), scan(&found).count()),
+                (1, 1, 2)
+            );
+            assert!(matches!(observation[0].seen, Seen::Blocked(_)));
+            let ran = observation[0].counters.expect("read").run_ns;
             assert!(
                 ran >= burned && ran < before.elapsed().as_nanos() as u64 + burned,
                 "{ran} of {burned}"
@@ -154,21 +160,21 @@ fn parked_threads_are_looked_at_in_rotation_and_a_woken_one_at_once() {
     }
     // A sample proves that a thread has moved: it is read at the next tick, out of turn.
     let thread = seen["park-100"];
-    assert_eq!(rounds.looks.sampled(thread.tid, 1).map(|(key, _)| key), Some(thread));
+    assert_eq!(rounds.scan.sampled(thread.tid, 1).map(|(key, _)| key), Some(thread));
     assert_eq!(
         rounds.next(&mut TopOnly).1,
         20,
         "a sample from before its last look proves nothing"
     );
     let sampled = |rounds: &mut Rounds| {
-        rounds.looks.sampled(thread.tid, Ns::MAX);
+        rounds.scan.sampled(thread.tid, Ns::MAX);
         let (events, reads, _) = rounds.next(&mut TopOnly);
         assert_eq!(
-            (looks(&events).map(|look| look.thread).collect::<Vec<_>>(), reads),
+            (scan(&events).map(|observation| observation.thread).collect::<Vec<_>>(), reads),
             (vec![thread], 22),
             "twice, to be sure of its stack"
         );
-        rounds.looks.leave_nobody_out();
+        rounds.scan.force_full_scan();
         (rounds.next(&mut TopOnly).1, rounds.next(&mut TopOnly).1)
     };
     assert_eq!(in_time(&mut rounds, sampled, park_all), (201, 21));
@@ -188,11 +194,11 @@ fn where_the_clock_of_the_process_tells_that_nobody_has_run_nobody_is_looked_at(
     for _ in 0..30 {
         assert_eq!(rounds.next(&mut TopOnly).1, 0);
     }
-    let before = rounds.looks.reads();
+    let before = rounds.scan.reads();
     for _ in 0..20 {
         rounds.next(&mut TopOnly);
     }
-    let after = rounds.looks.reads();
+    let after = rounds.scan.reads();
     assert_eq!(
         (after.clocks - before.clocks, after.opens, after.stats),
         (4, before.opens, before.stats)
@@ -204,7 +210,7 @@ fn where_the_clock_of_the_process_tells_that_nobody_has_run_nobody_is_looked_at(
         // The clock is read at every fifth tick, then once more. Then follows a rotation of five
         // ticks.
         let found: Vec<Event> = (0..11).flat_map(|_| rounds.next(&mut TopOnly).0).collect();
-        let mut names: Vec<String> = looks(&found).map(name).collect();
+        let mut names: Vec<String> = scan(&found).map(name).collect();
         names.sort();
         assert_eq!(names, ["cap_threads-sta".to_owned(), format!("park-{woken}")]);
         std::thread::sleep(Duration::from_nanos(RESTLESS));
@@ -216,7 +222,7 @@ fn where_the_clock_of_the_process_tells_that_nobody_has_run_nobody_is_looked_at(
 /// Runs until every thread is parked and has had a turn.
 fn park_all(rounds: &mut Rounds) {
     std::thread::sleep(Duration::from_nanos(PARKED_AFTER));
-    rounds.looks.leave_nobody_out();
+    rounds.scan.force_full_scan();
     rounds.next(&mut TopOnly);
 }
 
@@ -253,7 +259,7 @@ fn a_stack_in_doubt_is_tried_again_a_few_times_and_counts_once() {
             let (events, _, losses) = rounds.next(&mut unwinder);
             samples += losses.samples;
             failed += losses.unwind_failed;
-            stacks.extend(looks(&events).map(|look| look.stack.len()));
+            stacks.extend(scan(&events).map(|observation| observation.stack.len()));
         }
         assert_eq!((samples, failed), (1, 1), "{stacks:?}");
         let expected: Vec<usize> = (0..tried).map(|n| if n < doubts { 2 } else { 1 }).collect();

@@ -16,7 +16,9 @@ fn attach(target: &Running) -> Arc<Target> {
 }
 
 fn sampled(events: &[Event], pid: u32) -> usize {
-    looks(events).filter(|look| look.thread.pid == pid && look.seen == Seen::OnCpu).count()
+    scan(events)
+        .filter(|observation| observation.thread.pid == pid && observation.seen == Seen::OnCpu)
+        .count()
 }
 
 fn ended(events: &[Event], pid: u32) -> bool {
@@ -31,13 +33,13 @@ fn processes_come_and_end_and_come_again() {
         return;
     }
     let program = build("family.c", "sampler", &["-O1"]);
-    let ways = [CaptureChoice::Perf, CaptureChoice::Bpf, CaptureChoice::Ptrace];
-    for way in ways {
-        if way == CaptureChoice::Bpf && !crate::bpf::works() {
+    let backends = [CaptureChoice::Perf, CaptureChoice::Bpf, CaptureChoice::Ptrace];
+    for backend in backends {
+        if backend == CaptureChoice::Bpf && !crate::bpf::works() {
             continue;
         }
         let one = Running::start(&program, &["spin", "red", "60"]);
-        let plan = Plan { outlasts: true, ..plan(way, 5) };
+        let plan = Plan { outlasts: true, ..plan(backend, 5) };
         let (sampler, mut reader) = start_plan(one.pid(), plan);
         let mut events = Vec::new();
         read_until(&mut reader, &mut events, |events| sampled(events, one.pid()) > 3);
@@ -61,7 +63,7 @@ fn processes_come_and_end_and_come_again() {
         let same = first.iter().filter(|at| second.contains(at)).count();
         assert!(
             same + 1 >= first.len().max(second.len()) && same >= 4,
-            "{way:?}: {first:?} {second:?}"
+            "{backend:?}: {first:?} {second:?}"
         );
 
         let pids = [one.pid(), two.pid()];
@@ -78,7 +80,7 @@ fn processes_come_and_end_and_come_again() {
         read_until(&mut reader, &mut events, |events| ended(events, pids[1]));
         // No process exists: no tick is reported, and the sampler keeps running.
         let quiet = read_for(&mut reader, Duration::from_millis(100));
-        assert!(quiet.is_empty() && !sampler.finished(), "{way:?}: {quiet:?}");
+        assert!(quiet.is_empty() && !sampler.finished(), "{backend:?}: {quiet:?}");
 
         let three = Running::start(&program, &["spin", "red", "60"]);
         sampler.control(Control::Add(attach(&three)));
@@ -87,11 +89,11 @@ fn processes_come_and_end_and_come_again() {
         let later = &events[from..];
         assert!(
             matches!(later[0], Event::Gap { from, at } if at >= from + 100_000_000),
-            "{way:?}: {:?}",
+            "{backend:?}: {:?}",
             later[0]
         );
         // Events are in order of time across processes.
-        assert!(events.is_sorted_by_key(time_of), "{way:?}");
+        assert!(events.is_sorted_by_key(time_of), "{backend:?}");
         // A process that exits before the sampler receives it is reported as exited.
         let gone = Running::start(&program, &["spin", "blue", "60"]);
         let (target, pid) = (attach(&gone), gone.pid());

@@ -24,18 +24,25 @@ fn threads_that_stay_blocked_are_never_stopped() {
     let mut target = Running::start(&program, &["stay"]);
     wait_until_all_sleep(target.pid());
     let (sampler, mut reader) = start(&target, CaptureChoice::Ptrace, 5);
-    assert_eq!(sampler.status().way, "ptrace (stops threads)");
+    assert_eq!(sampler.status().backend, "ptrace (stops threads)");
     let mut events = Vec::new();
-    let caught = |events: &[Event]| looks(events).filter(|look| look.seen == Seen::OnCpu).count();
+    let caught = |events: &[Event]| {
+        scan(events).filter(|observation| observation.seen == Seen::OnCpu).count()
+    };
     read_until(&mut reader, &mut events, |events| {
         ticks(events) > 300 && last_losses(events).stops > 20 && caught(events) > 20
     });
     drop(sampler);
     let losses = last_losses(&events);
-    let caught = looks(&events).filter(|look| look.seen == Seen::OnCpu).collect::<Vec<_>>();
-    assert!(caught.iter().all(|look| name(look) == "spin" && look.stack.len() == 1));
+    let caught =
+        scan(&events).filter(|observation| observation.seen == Seen::OnCpu).collect::<Vec<_>>();
     assert!(
-        looks(&events).all(|look| look.seen != Seen::Stopped),
+        caught
+            .iter()
+            .all(|observation| name(observation) == "spin" && observation.stack.len() == 1)
+    );
+    assert!(
+        scan(&events).all(|observation| observation.seen != Seen::Stopped),
         "our own stops are not the target's state"
     );
     assert_eq!(losses.stops_blocked, 0, "the spinning thread makes no system calls");

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use sampletop::capture::Sampler;
 use sampletop::capture::ring::Reader;
 use sampletop::config::CaptureChoice;
-use sampletop::model::vocabulary::frame::{Event, FrameCode, Look, Losses, Ns, Seen};
+use sampletop::model::vocabulary::frame::{Event, FrameCode, Losses, Ns, Observation, Seen};
 use sampletop::process::files::Files;
 use sampletop::process::target::Target;
 
@@ -55,13 +55,13 @@ struct Shown {
 impl Truth<'_> {
     /// Checks that each stack is a part of one of the chains without a gap, and that a complete one
     /// begins at a thread's start.
-    fn check(&self, files: &Files, looks: &[&Look]) -> Shown {
+    fn check(&self, files: &Files, scan: &[&Observation]) -> Shown {
         let known: BTreeSet<&str> =
             self.chains.iter().flat_map(|chain| chain.iter().copied()).collect();
         let mut shown = Shown::default();
-        for look in looks {
-            let cut = is_cut(look);
-            let all = walked(look).names(files, self.symbols);
+        for observation in scan {
+            let cut = is_cut(observation);
+            let all = walked(observation).names(files, self.symbols);
             let of_chains = |names: &[String]| -> Vec<String> {
                 names.iter().rev().filter(|name| known.contains(name.as_str())).cloned().collect()
             };
@@ -74,14 +74,14 @@ impl Truth<'_> {
             };
             let chain =
                 self.chains.iter().find(|chain| sides.iter().all(|names| is_part(names, chain)));
-            assert!(chain.is_some(), "no such chain: {all:?} {look:?}");
+            assert!(chain.is_some(), "no such chain: {all:?} {observation:?}");
             if cut {
                 shown.cut += 1;
             } else {
                 let begins =
                     |chain: &&[&str]| chain.get(..names.len()).is_some_and(|begin| begin == names);
                 let begins = names.is_empty() || self.chains.iter().any(begins);
-                assert!(begins, "not whole: {all:?} {look:?}");
+                assert!(begins, "not whole: {all:?} {observation:?}");
                 shown.whole += 1;
                 shown.innermost.extend(names.last().map(|name| name.to_string()));
             }
@@ -90,19 +90,19 @@ impl Truth<'_> {
     }
 }
 
-fn is_cut(look: &Look) -> bool {
-    look.stack.iter().any(|frame| matches!(frame.decode(), FrameCode::Marker { .. }))
+fn is_cut(observation: &Observation) -> bool {
+    observation.stack.iter().any(|frame| matches!(frame.decode(), FrameCode::Marker { .. }))
 }
 
-pub fn walked(look: &Look) -> Stack {
+pub fn walked(observation: &Observation) -> Stack {
     Stack {
         walk: sampletop::unwinder::Walk { end: None, recovered: false },
-        frames: look.stack.clone(),
+        frames: observation.stack.clone(),
     }
 }
 
-fn stacks<'a>(events: &'a [Event], who: &str) -> Vec<&'a Look> {
-    looks(events).filter(|l| name(l).starts_with(who) && l.seen != Seen::Running).collect()
+fn stacks<'a>(events: &'a [Event], who: &str) -> Vec<&'a Observation> {
+    scan(events).filter(|l| name(l).starts_with(who) && l.seen != Seen::Running).collect()
 }
 
 pub fn last_losses(events: &[Event]) -> Losses {
@@ -138,13 +138,13 @@ fn libraries_that_come_and_go_are_never_taken_for_each_other(choice: CaptureChoi
     let mut events = read_for(&mut reader, Duration::from_secs(4));
     let (mut of_x, mut of_y, mut whole, mut new) = (0, 0, BTreeMap::new(), 0);
     read_until(&mut reader, &mut events, |events| {
-        for look in stacks(&events[std::mem::replace(&mut new, events.len())..], "loads") {
-            let names = walked(look).names(&files, &known);
+        for observation in stacks(&events[std::mem::replace(&mut new, events.len())..], "loads") {
+            let names = walked(observation).names(&files, &known);
             of_x += usize::from(names.iter().any(|name| name == "x_inner"));
             of_y += usize::from(names.iter().any(|name| name == "y_inner"));
             if let Some(inner) = ["a_burn", "a_nap"]
                 .iter()
-                .find(|inner| !is_cut(look) && names.iter().any(|n| n == *inner))
+                .find(|inner| !is_cut(observation) && names.iter().any(|n| n == *inner))
             {
                 *whole.entry(*inner).or_insert(0) += 1;
             }
@@ -217,19 +217,21 @@ fn children_that_come_and_go_are_not_the_target(choice: CaptureChoice) {
     let files = Files::default();
     let (sampler, mut reader) = start_walking(target.pid(), choice, &files);
     let mut events = read_for(&mut reader, Duration::from_secs(5));
-    assert_eq!(sampler.status().way, choice.word());
+    assert_eq!(sampler.status().backend, choice.word());
     let mut children = || {
         ask(&mut target, "\n");
         next_number(&mut target)
     };
     read_until(&mut reader, &mut events, |events| {
-        children() > 300 && stacks(events, "").iter().filter(|look| !is_cut(look)).count() > 200
+        children() > 300
+            && stacks(events, "").iter().filter(|observation| !is_cut(observation)).count() > 200
     });
     ask(&mut target, "end\n");
     drop(sampler);
     events.extend(reader.by_ref());
     // Nothing of the children is reported, under any name.
-    let threads: BTreeSet<_> = looks(&events).map(|look| look.thread).filter(is_known).collect();
+    let threads: BTreeSet<_> =
+        scan(&events).map(|observation| observation.thread).filter(is_known).collect();
     assert_eq!(threads.len(), 4, "{threads:?}");
     assert!(!events.iter().any(|event| matches!(event, Event::Exec { .. })));
     let symbols = [Symbols::of(&program)];
@@ -254,7 +256,7 @@ fn threads_that_move_while_they_are_read_are_torn(choice: CaptureChoice) {
     // As many stacks as the end of this test asks for: three can be torn before.
     read_until(&mut reader, &mut events, |events| {
         events.iter().rev().take(50).any(torn)
-            && stacks(events, "").iter().filter(|look| !is_cut(look)).count() > 50
+            && stacks(events, "").iter().filter(|observation| !is_cut(observation)).count() > 50
     });
     drop(sampler);
     let symbols = [Symbols::of(&program)];
@@ -290,10 +292,19 @@ struct Recording {
 }
 
 impl Recording {
-    fn start(way: CaptureChoice, pid: u32, folder: &Path) -> Recording {
-        let file = folder.join(format!("{}.json", way.word()));
+    fn start(backend: CaptureChoice, pid: u32, folder: &Path) -> Recording {
+        let file = folder.join(format!("{}.json", backend.word()));
         let child = Command::new(env!("CARGO_BIN_EXE_sampletop"))
-            .args(["record", "-p", &pid.to_string(), "-d", "exit", "--capture", way.word(), "-o"])
+            .args([
+                "record",
+                "-p",
+                &pid.to_string(),
+                "-d",
+                "exit",
+                "--capture",
+                backend.word(),
+                "-o",
+            ])
             .arg(&file)
             .spawn()
             .expect("sampletop starts");
@@ -331,7 +342,7 @@ fn ten_thousand_threads_leave_their_time_and_nothing_else() {
     let mut target = Running::start(&program, &["churn", "10000", "20"]);
     let pid = target.pid();
     let recordings = [CaptureChoice::Bpf, CaptureChoice::Perf]
-        .map(|way| Recording::start(way, pid, folder.path()));
+        .map(|backend| Recording::start(backend, pid, folder.path()));
     for recording in &recordings {
         let limit = Instant::now() + Duration::from_secs(30);
         while !recording.files().iter().any(|file| file.contains("perf_event")) {
@@ -350,7 +361,7 @@ fn ten_thousand_threads_leave_their_time_and_nothing_else() {
         while !told.is_finished() {
             passes.next();
             rounds.next(&mut TopOnly);
-            known = known.max(passes.looks.len()).max(rounds.looks.len());
+            known = known.max(passes.scan.len()).max(rounds.scan.len());
             files = recordings
                 .iter()
                 .map(|recording| recording.files().len())
@@ -372,9 +383,9 @@ fn ten_thousand_threads_leave_their_time_and_nothing_else() {
     let (half, most) = (memory[memory.len() / 2], memory.iter().max().expect("some"));
     assert!(*most <= half + 4, "{memory:?}");
     let [threads, leader, process] = told.map(|ns| ns as f64 / 1e6);
-    for (recording, way) in recordings.into_iter().zip(["bpf", "perf"]) {
+    for (recording, backend) in recordings.into_iter().zip(["bpf", "perf"]) {
         let profile = recording.profile();
-        assert_eq!(profile["capture"], way);
+        assert_eq!(profile["capture"], backend);
         let groups = profile["groups"].as_array().expect("groups");
         let cpu = |name: &str| -> f64 {
             groups
@@ -386,13 +397,16 @@ fn ten_thousand_threads_leave_their_time_and_nothing_else() {
         let names: Vec<String> =
             groups.iter().map(|g| format!("{} {}", g["name"], g["cpu_ms"])).collect();
         let all = cpu("");
-        assert!((all - process).abs() <= 0.02 * process, "{way}: {all} of {process} ms, {names:?}");
+        assert!(
+            (all - process).abs() <= 0.02 * process,
+            "{backend}: {all} of {process} ms, {names:?}"
+        );
         // CPU time that the threads measured themselves is in their rows, or in the row of exited
         // threads. So is the time of their creation and exit.
         let theirs = cpu("brief-") + cpu("(exited)");
         assert!(
             theirs >= 0.98 * threads && theirs <= 1.02 * (process - leader),
-            "{way}: {theirs} of {threads} ms, {names:?}"
+            "{backend}: {theirs} of {threads} ms, {names:?}"
         );
     }
 }

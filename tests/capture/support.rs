@@ -10,7 +10,7 @@ use sampletop::capture::ring::Reader;
 use sampletop::capture::{MakeUnwinder, Plan, Sampler, Walkers};
 use sampletop::config::{CaptureChoice, UnwinderChoice};
 use sampletop::model::vocabulary::frame::{
-    Event, FileId, FrameCode, Look, Ns, RawFrame, ThreadKey,
+    Event, FileId, FrameCode, Ns, Observation, RawFrame, ThreadKey,
 };
 use sampletop::process::target::Target;
 use sampletop::unwinder::{Registers, StackBytes, Unwinder, Walk};
@@ -137,13 +137,19 @@ pub fn is_known(thread: &ThreadKey) -> bool {
     thread.tid != 0
 }
 
-pub fn looks(events: &[Event]) -> impl Iterator<Item = &Look> {
-    events.iter().filter_map(|event| if let Event::Look(look) = event { Some(look) } else { None })
+pub fn scan(events: &[Event]) -> impl Iterator<Item = &Observation> {
+    events.iter().filter_map(|event| {
+        if let Event::Observation(observation) = event { Some(observation) } else { None }
+    })
 }
 
 /// Counts frames, without those of the kernel.
-pub fn frames_of_user(look: &Look) -> usize {
-    look.stack.iter().filter(|frame| !matches!(frame.decode(), FrameCode::Kernel { .. })).count()
+pub fn frames_of_user(observation: &Observation) -> usize {
+    observation
+        .stack
+        .iter()
+        .filter(|frame| !matches!(frame.decode(), FrameCode::Kernel { .. }))
+        .count()
 }
 
 pub fn ticks(events: &[Event]) -> usize {
@@ -152,15 +158,15 @@ pub fn ticks(events: &[Event]) -> usize {
 
 pub fn time_of(event: &Event) -> Ns {
     match event {
-        Event::Look(look) => look.at,
+        Event::Observation(observation) => observation.at,
         Event::Tick(tick) => tick.at,
         Event::ThreadEnded { at, .. } | Event::Exec { at, .. } => *at,
         Event::ProcessEnded { at, .. } | Event::Gap { at, .. } => *at,
     }
 }
 
-pub fn name(look: &Look) -> String {
-    String::from_utf8_lossy(look.name.bytes()).into_owned()
+pub fn name(observation: &Observation) -> String {
+    String::from_utf8_lossy(observation.name.bytes()).into_owned()
 }
 
 /// Returns state letter and TracerPid of each thread.

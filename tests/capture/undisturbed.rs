@@ -80,10 +80,10 @@ fn for_a_minute_nobody_is_disturbed_traced_or_stopped() {
     for target in &mut targets {
         assert_eq!(eintrs(target), none, "all of them can be waited in here");
     }
-    let ways = [CaptureChoice::Bpf, CaptureChoice::Perf];
+    let backends = [CaptureChoice::Bpf, CaptureChoice::Perf];
     let mut watching: Vec<_> = targets
         .iter()
-        .flat_map(|t| ways.map(|way| (start(t, way, 10), 0, BTreeMap::new())))
+        .flat_map(|t| backends.map(|backend| (start(t, backend, 10), 0, BTreeMap::new())))
         .collect();
     let statuses = targets.each_ref().map(|target| Statuses::of(target.pid()));
     // A busy machine needs more time.
@@ -95,8 +95,9 @@ fn for_a_minute_nobody_is_disturbed_traced_or_stopped() {
     };
     loop {
         let all = watching.iter().enumerate();
-        let enough = all
-            .map(|(n, (_, ticks, blocked))| *ticks > 3_000 && looked_at(n < ways.len(), blocked));
+        let enough = all.map(|(n, (_, ticks, blocked))| {
+            *ticks > 3_000 && looked_at(n < backends.len(), blocked)
+        });
         if enough.fold(polls > 10_000, |all, one| all && one) && Instant::now() >= end {
             break;
         }
@@ -110,8 +111,10 @@ fn for_a_minute_nobody_is_disturbed_traced_or_stopped() {
             for event in reader.by_ref() {
                 match event {
                     Event::Tick(_) => *ticks += 1,
-                    Event::Look(look) if matches!(look.seen, Seen::Blocked(_)) => {
-                        *blocked.entry(name(&look)).or_insert(0) += 1
+                    Event::Observation(observation)
+                        if matches!(observation.seen, Seen::Blocked(_)) =>
+                    {
+                        *blocked.entry(name(&observation)).or_insert(0) += 1
                     }
                     _ => {}
                 }
@@ -120,7 +123,7 @@ fn for_a_minute_nobody_is_disturbed_traced_or_stopped() {
         std::thread::sleep(Duration::from_millis(1).saturating_sub(began.elapsed()));
     }
     for (index, ((sampler, _), ..)) in watching.into_iter().enumerate() {
-        assert_eq!(sampler.status().way, ways[index % 2].word());
+        assert_eq!(sampler.status().backend, backends[index % 2].word());
     }
     for target in &mut targets {
         assert_eq!(eintrs(target), none);

@@ -93,14 +93,14 @@ impl Recording {
             .stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let place = format!("/proc/{}/fd", child.id());
-        let looks = |path: PathBuf| {
+        let scan = |path: PathBuf| {
             path.ends_with("schedstat") || path.to_string_lossy().contains("[perf_event]")
         };
         let mut ended = false;
         wait_until("it looks", || {
             let files = std::fs::read_dir(&place).into_iter().flatten().flatten();
             ended = child.try_wait().expect("our child").is_some();
-            ended || files.filter_map(|entry| std::fs::read_link(entry.path()).ok()).any(looks)
+            ended || files.filter_map(|entry| std::fs::read_link(entry.path()).ok()).any(scan)
         });
         let recording = Recording(Some(child));
         if ended {

@@ -4,7 +4,7 @@
 use super::support::*;
 use sampletop::model::facts::recorder::Limits;
 use sampletop::model::projection::settings::Range;
-use sampletop::model::vocabulary::frame::{Event, Look, RawName, Seen, Tick};
+use sampletop::model::vocabulary::frame::{Event, Observation, RawName, Seen, Tick};
 
 #[test]
 fn the_span_since_the_last_observation_goes_to_the_new_one() {
@@ -290,7 +290,7 @@ fn a_thread_id_that_is_used_again_ends_the_former_thread() {
     feed.ticks(0, 100);
     let mut again = thread(1);
     again.start = 8;
-    let look = Look {
+    let observation = Observation {
         at: START + 105 * MS,
         thread: again,
         name: RawName::new(b"new"),
@@ -299,7 +299,7 @@ fn a_thread_id_that_is_used_again_ends_the_former_thread() {
         stack: vec![code(20)],
         recovered: false,
     };
-    feed.recorder.apply(&Event::Look(look));
+    feed.recorder.apply(&Event::Observation(observation));
     feed.ticks(100, 200);
     assert_eq!(
         feed.rows(),
@@ -353,7 +353,7 @@ fn a_process_that_ends() {
 fn names_are_those_of_the_moment() {
     let mut feed = Feed::new();
     let renamed = |name: &[u8], at: u64| {
-        Event::Look(Look {
+        Event::Observation(Observation {
             at: START + at * MS,
             thread: thread(1),
             name: RawName::new(name),
@@ -384,7 +384,7 @@ fn garbage_in_time_does_no_harm() {
     feed.recorder.apply(&Event::Gap { from: u64::MAX, at: 0 });
     feed.recorder.apply(&Event::Gap { from: 0, at: START + 6_000 * MS });
     feed.recorder.apply(&Event::Exec { at: 0, pid: PID });
-    let mut look = Look {
+    let mut observation = Observation {
         at: 0,
         thread: thread(2),
         name: RawName::default(),
@@ -393,9 +393,9 @@ fn garbage_in_time_does_no_harm() {
         stack: Vec::new(),
         recovered: true,
     };
-    feed.recorder.apply(&Event::Look(look.clone()));
-    look.at = START + 7_000 * MS;
-    feed.recorder.apply(&Event::Look(look));
+    feed.recorder.apply(&Event::Observation(observation.clone()));
+    observation.at = START + 7_000 * MS;
+    feed.recorder.apply(&Event::Observation(observation));
     feed.tick(7_000);
     feed.tick(3_000);
     feed.ended(0, 1, counters(0, 0, 0));

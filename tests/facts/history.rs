@@ -7,7 +7,8 @@ use sampletop::model::facts::recorder::{Limits, Recorder};
 use sampletop::model::facts::tables::{FrameId, FrameKind, Location, Named, StackId};
 use sampletop::model::projection::settings::Range;
 use sampletop::model::vocabulary::frame::{
-    Event, FrameCode, Look, Losses, Marker, RawFrame, RawName, Seen, Syscall, ThreadKey, Tick,
+    Event, FrameCode, Losses, Marker, Observation, RawFrame, RawName, Seen, Syscall, ThreadKey,
+    Tick,
 };
 
 use super::support::*;
@@ -115,8 +116,8 @@ fn churn(recorder: &mut Recorder, from_s: u64, till_s: u64, threads: u32) {
         let at = START + second * SECOND;
         for n in 0..threads {
             let thread = ThreadKey { pid: PID, tid: 100 + n, start: second };
-            let look = |at, counters| {
-                Event::Look(Look {
+            let observe = |at, counters| {
+                Event::Observation(Observation {
                     at,
                     thread,
                     name: RawName::new(b"request"),
@@ -126,8 +127,8 @@ fn churn(recorder: &mut Recorder, from_s: u64, till_s: u64, threads: u32) {
                     recovered: false,
                 })
             };
-            recorder.apply(&look(at, counters(0, 0, 1)));
-            recorder.apply(&look(at + 900 * MS, counters(900, 0, 1)));
+            recorder.apply(&observe(at, counters(0, 0, 1)));
+            recorder.apply(&observe(at + 900 * MS, counters(900, 0, 1)));
             recorder.apply(&Event::ThreadEnded { at: at + 950 * MS, thread, counters: None });
         }
         recorder.apply(&Event::Tick(Tick {
@@ -187,11 +188,11 @@ fn a_full_bucket_folds_its_smallest_stacks() {
     let limits = Limits { facts_per_bucket: 10, ..Limits::default() };
     let mut feed = Feed::with(limits);
     for n in 0..50u64 {
-        feed.look(n * 10, 1, Seen::OnCpu, 100 + n, counters(n * 10, 0, 1));
+        feed.observe(n * 10, 1, Seen::OnCpu, 100 + n, counters(n * 10, 0, 1));
         feed.tick(n * 10);
     }
     // One stack differs from the others.
-    feed.look(900, 1, Seen::OnCpu, 7, counters(890, 0, 1));
+    feed.observe(900, 1, Seen::OnCpu, 7, counters(890, 0, 1));
     feed.ticks(900, 20_000);
     let view = feed.recorder.view();
     assert_eq!(view.folded_facts, 41);
@@ -245,7 +246,7 @@ fn names_come_late_and_decide_what_a_futex_wait_was() {
     let mut feed = Feed::new();
     let lock = [code(3), code(2), code(1)];
     let thread = thread(1);
-    feed.recorder.apply(&Event::Look(Look {
+    feed.recorder.apply(&Event::Observation(Observation {
         at: START,
         thread,
         name: RawName::new(b"t1"),
@@ -281,7 +282,7 @@ fn names_come_late_and_decide_what_a_futex_wait_was() {
 #[test]
 fn markers_have_their_names() {
     let mut feed = Feed::new();
-    feed.recorder.apply(&Event::Look(Look {
+    feed.recorder.apply(&Event::Observation(Observation {
         at: START,
         thread: thread(1),
         name: RawName::new(b"t1"),
@@ -343,7 +344,7 @@ fn tables_are_bounded() {
     for n in 0..200 {
         feed.on_cpu(n, 1, 100 + n);
     }
-    feed.look(200, 1, Seen::OnCpu, 100, counters(0, 0, 1));
+    feed.observe(200, 1, Seen::OnCpu, 100, counters(0, 0, 1));
     feed.tick(200);
     let view = feed.recorder.view();
     assert!(view.tables.stack_count() <= 64);

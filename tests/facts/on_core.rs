@@ -88,7 +88,7 @@ fn a_thread_that_was_woken_and_put_on_a_core_is_still_there() {
 fn a_thread_seen_ready_is_not_on_a_core_whatever_it_did_before() {
     let mut feed = Feed::new();
     feed.on_cpu(0, 1, 20);
-    feed.look(5, 1, Seen::Ready, 21, None);
+    feed.observe(5, 1, Seen::Ready, 21, None);
     assert_eq!(now(&mut feed), (State::Rdy, "21".into()));
 }
 

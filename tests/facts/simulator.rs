@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use sampletop::model::vocabulary::frame::{
-    Counters, Event, Look, Losses, Ns, RawName, Seen, Syscall, ThreadKey, Tick,
+    Counters, Event, Losses, Ns, Observation, RawName, Seen, Syscall, ThreadKey, Tick,
 };
 
 use super::support::{EPOLL, FUTEX, MS, PID, READ, SECOND, START, code};
@@ -151,26 +151,26 @@ impl World {
                 }
             }
             taken.sort_by_key(|(_, at, _)| *at);
-            let mut looks = Vec::new();
+            let mut scan = Vec::new();
             for (index, life) in self.lives.iter().enumerate() {
                 let (counters, act) = life.at(now);
-                let look = |seen, stack: Option<u64>| (index, now, seen, stack, Some(counters));
+                let observe = |seen, stack: Option<u64>| (index, now, seen, stack, Some(counters));
                 let Some(act) = act else {
                     if life.death() <= now && ended[index].is_none() && first[index].is_some() {
-                        looks.push((index, now, None, None, Some(counters)));
+                        scan.push((index, now, None, None, Some(counters)));
                     }
                     continue;
                 };
                 match act {
-                    Act::Run { .. } | Act::Ready => looks.push({
-                        let (i, at, seen, stack, c) = look(Seen::Running, None);
+                    Act::Run { .. } | Act::Ready => scan.push({
+                        let (i, at, seen, stack, c) = observe(Seen::Running, None);
                         (i, at, Some(seen), stack, c)
                     }),
                     Act::Block { stack, call } => {
                         let silent = last_sent[index] == Some((counters, true));
                         if !silent {
                             let seen = Seen::Blocked(Syscall { number: call, args: [0; 6] });
-                            looks.push((index, now, Some(seen), Some(stack), Some(counters)));
+                            scan.push((index, now, Some(seen), Some(stack), Some(counters)));
                         }
                     }
                 }
@@ -179,8 +179,8 @@ impl World {
                 .into_iter()
                 .map(|(i, at, stack)| (i, at, Some(Seen::OnCpu), Some(stack), None));
             let sent: Vec<_> = match round.samples_first {
-                true => samples_of.chain(looks).collect(),
-                false => looks.into_iter().chain(samples_of).collect(),
+                true => samples_of.chain(scan).collect(),
+                false => scan.into_iter().chain(samples_of).collect(),
             };
             for (index, at, seen, stack, counters) in sent {
                 let life = &self.lives[index];
@@ -212,7 +212,7 @@ impl World {
                 if ended[index].is_none() && !unknown {
                     first[index].get_or_insert(at);
                 }
-                events.push(Some(Event::Look(Look {
+                events.push(Some(Event::Observation(Observation {
                     at: START + at,
                     thread: if unknown { ThreadKey::unknown(PID) } else { life.key },
                     name: RawName::new(format!("w{}", index % 2).as_bytes()),

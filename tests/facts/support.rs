@@ -7,7 +7,7 @@ use sampletop::model::facts::recorder::{Limits, Recorder, View};
 use sampletop::model::facts::tables::StackId;
 use sampletop::model::projection::settings::Range;
 use sampletop::model::vocabulary::frame::{
-    Counters, Event, FileId, FrameCode, Look, Losses, Ns, RawFrame, RawName, Seen, Syscall,
+    Counters, Event, FileId, FrameCode, Losses, Ns, Observation, RawFrame, RawName, Seen, Syscall,
     ThreadKey, Tick,
 };
 
@@ -52,10 +52,17 @@ impl Feed {
 
     /// Feeds an observation of thread `tid`, whose innermost frame is `stack` (over one common
     /// root, 1).
-    pub fn look(&mut self, at: u64, tid: u32, seen: Seen, stack: u64, counters: Option<Counters>) {
+    pub fn observe(
+        &mut self,
+        at: u64,
+        tid: u32,
+        seen: Seen,
+        stack: u64,
+        counters: Option<Counters>,
+    ) {
         let stack = if seen == Seen::Running { vec![] } else { vec![code(stack), code(1)] };
         let name = RawName::new(format!("t{tid}").as_bytes());
-        let look = Look {
+        let observation = Observation {
             at: START + at * MS,
             thread: thread(tid),
             name,
@@ -64,15 +71,15 @@ impl Feed {
             stack,
             recovered: false,
         };
-        self.recorder.apply(&Event::Look(look));
+        self.recorder.apply(&Event::Observation(observation));
     }
 
     pub fn on_cpu(&mut self, at: u64, tid: u32, stack: u64) {
-        self.look(at, tid, Seen::OnCpu, stack, None);
+        self.observe(at, tid, Seen::OnCpu, stack, None);
     }
 
     pub fn running(&mut self, at: u64, tid: u32, counters: Option<Counters>) {
-        self.look(at, tid, Seen::Running, 0, counters);
+        self.observe(at, tid, Seen::Running, 0, counters);
     }
 
     pub fn blocked(
@@ -83,7 +90,13 @@ impl Feed {
         stack: u64,
         counters: Option<Counters>,
     ) {
-        self.look(at, tid, Seen::Blocked(Syscall { number: call, args: [0; 6] }), stack, counters);
+        self.observe(
+            at,
+            tid,
+            Seen::Blocked(Syscall { number: call, args: [0; 6] }),
+            stack,
+            counters,
+        );
     }
 
     pub fn tick(&mut self, at: u64) {

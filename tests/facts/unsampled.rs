@@ -2,7 +2,7 @@
 
 use sampletop::model::facts::recorder::View;
 use sampletop::model::vocabulary::frame::{
-    Event, Look, RawFrame, RawName, Seen, Syscall, ThreadKey,
+    Event, Observation, RawFrame, RawName, Seen, Syscall, ThreadKey,
 };
 use sampletop::model::vocabulary::state::{RawState, State};
 
@@ -28,9 +28,16 @@ fn apply(
         runs: us + 1,
     });
     let name = RawName::new(name.as_bytes());
-    let look =
-        Look { at: START + at * MS, thread: key, name, seen, counters, stack, recovered: false };
-    feed.recorder.apply(&Event::Look(look));
+    let observation = Observation {
+        at: START + at * MS,
+        thread: key,
+        name,
+        seen,
+        counters,
+        stack,
+        recovered: false,
+    };
+    feed.recorder.apply(&Event::Observation(observation));
 }
 
 fn waits(feed: &mut Feed, at: u64, tid: u32, name: &str, run_us: u64) {
@@ -237,7 +244,7 @@ fn threads_that_wait_for_a_core_are_ready_where_they_were_sampled() {
             let counters =
                 Some(sampletop::model::vocabulary::frame::Counters { run_ns, delay_ns, runs: ran });
             let (thread, name) = (thread(tid as u32 + 1), RawName::new(b"rank"));
-            let look = Look {
+            let observation = Observation {
                 at: START + at * MS,
                 thread,
                 name,
@@ -246,7 +253,7 @@ fn threads_that_wait_for_a_core_are_ready_where_they_were_sampled() {
                 stack: vec![],
                 recovered: false,
             };
-            feed.recorder.apply(&Event::Look(look));
+            feed.recorder.apply(&Event::Observation(observation));
         }
         feed.tick(at);
         let states =

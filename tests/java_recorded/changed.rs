@@ -33,7 +33,7 @@ const NAMES_READS: u64 = 1 << 19;
 /// walk, 4: walk by the unwinder, as from a sample, 8: the pc is executing, and registers are
 /// known, 16: rbp is not), the segment to be walked, how far off the pc and the stack pointer are,
 /// words for rax, rbx, r13; then changes: place and word, see [`Changes`].
-pub fn look(all: &[Recording], data: &[u8]) {
+pub fn observe(all: &[Recording], data: &[u8]) {
     let mut input = Input(data);
     let recording = &all[usize::from(input.u8()) % all.len()];
     let flags = input.u8();

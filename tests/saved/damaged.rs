@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use sampletop::formats::saved::{self, LOST, block};
 use sampletop::model::facts::snapshot::Snapshot;
 use sampletop::model::facts::tables::FrameId;
 use sampletop::model::projection::settings::{Range, Settings};
 use sampletop::model::vocabulary::frame::ThreadKey;
-use sampletop::saved::{self, LOST, block};
 
 use super::sessions::{Random, session};
 use super::{rendered, written};

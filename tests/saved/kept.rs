@@ -7,9 +7,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use sampletop::formats::saved;
 use sampletop::model::facts::snapshot::Snapshot;
 use sampletop::model::projection::settings::Settings;
-use sampletop::saved;
 
 use super::damaged::sums;
 use super::{sessions, written};

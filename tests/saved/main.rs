@@ -8,10 +8,10 @@ mod views;
 
 use proptest::prelude::*;
 use sampletop::config::Format;
-use sampletop::export;
+use sampletop::formats;
+use sampletop::formats::saved::{self, NotAProfile};
 use sampletop::model::facts::snapshot::{Snapshot, ThreadNow};
 use sampletop::model::projection::settings::{Range, Settings};
-use sampletop::saved::{self, NotAProfile};
 
 fn written(snapshot: &Snapshot, settings: &Settings) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -23,7 +23,7 @@ fn written(snapshot: &Snapshot, settings: &Settings) -> Vec<u8> {
 fn rendered(snapshot: &Snapshot, settings: &Settings) -> Vec<Vec<u8>> {
     let render = |format: &Format| {
         let mut bytes = Vec::new();
-        export::write(*format, snapshot, settings, &mut bytes).expect("memory takes it");
+        formats::write(*format, snapshot, settings, &mut bytes).expect("memory takes it");
         bytes
     };
     Format::ALL.iter().map(render).collect()
@@ -64,11 +64,11 @@ proptest! {
     #[test]
     fn a_file_shows_what_the_session_did(
         seed in any::<u64>(),
-        looks in 0usize..600,
+        scan in 0usize..600,
         hours in any::<bool>(),
         views in prop::collection::vec(views::settings(), 1..6),
     ) {
-        let snapshot = sessions::session(seed, looks, hours);
+        let snapshot = sessions::session(seed, scan, hours);
         let opened = saved::read(&written(&snapshot, &views[0])).expect("a profile");
         prop_assert_eq!(opened.lost, None);
         prop_assert_eq!(format!("{:?}", opened.settings), format!("{:?}", views[0]));

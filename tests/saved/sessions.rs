@@ -7,8 +7,8 @@ use sampletop::model::facts::recorder::{Limits, Recorder};
 use sampletop::model::facts::snapshot::{Health, Session, Snapshot, Target, Wanted};
 use sampletop::model::facts::tables::{FrameKind, Location, Named, Tables, Tier};
 use sampletop::model::vocabulary::frame::{
-    Counters, Event, FileId, FrameCode, Look, Losses, Marker, Ns, RawFrame, RawName, SECOND, Seen,
-    Syscall, ThreadKey, ThreadKind, Tick,
+    Counters, Event, FileId, FrameCode, Losses, Marker, Ns, Observation, RawFrame, RawName, SECOND,
+    Seen, Syscall, ThreadKey, ThreadKind, Tick,
 };
 
 pub const MS: Ns = 1_000_000;
@@ -176,9 +176,9 @@ fn named(raw: RawFrame) -> Named {
     Named { locations: locations.into(), pending: false, build_id }
 }
 
-/// `looks` observations of seven threads of two processes, for minutes or for some seconds. A fifth
+/// `scan` observations of seven threads of two processes, for minutes or for some seconds. A fifth
 /// of the frames have no names yet.
-pub fn session(seed: u64, looks: usize, hours: bool) -> Snapshot {
+pub fn session(seed: u64, scan: usize, hours: bool) -> Snapshot {
     let mut random = Random(seed | 1);
     let mut recorder = Recorder::new(START, Limits::default());
     let all = frames();
@@ -186,7 +186,7 @@ pub fn session(seed: u64, looks: usize, hours: bool) -> Snapshot {
     let kinds = [ThreadKind::Plain, ThreadKind::Plain, ThreadKind::Daemon, ThreadKind::Internal];
     let mut ran = [Counters::default(); 7];
     let mut at = START;
-    for _ in 0..looks {
+    for _ in 0..scan {
         at += match random.below(30) {
             0 if hours => 70 * SECOND + random.below(600 * SECOND),
             0..3 => SECOND + random.below(3 * SECOND),
@@ -209,7 +209,7 @@ pub fn session(seed: u64, looks: usize, hours: bool) -> Snapshot {
             Seen::Stopped,
         ]);
         let depth = if seen == Seen::Running { 0 } else { 1 + random.below(8) };
-        recorder.apply(&Event::Look(Look {
+        recorder.apply(&Event::Observation(Observation {
             at,
             thread,
             name: RawName::new(random.one(&names)).of_kind(random.one(&kinds)),

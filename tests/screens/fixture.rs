@@ -8,8 +8,8 @@ use sampletop::model::facts::snapshot::{Health, Session, Snapshot, Target, Wante
 use sampletop::model::facts::tables::{FrameKind, Location, Named, Tier};
 use sampletop::model::projection::waits::{Answer, Asked, Facts, Time, describe};
 use sampletop::model::vocabulary::frame::{
-    Counters, Event, FileId, FrameCode, Look, Losses, Marker, Ns, RawFrame, RawName, SECOND, Seen,
-    Syscall, ThreadKey, ThreadKind, Tick,
+    Counters, Event, FileId, FrameCode, Losses, Marker, Ns, Observation, RawFrame, RawName, SECOND,
+    Seen, Syscall, ThreadKey, ThreadKind, Tick,
 };
 
 pub const MS: Ns = 1_000_000;
@@ -249,20 +249,20 @@ impl World {
                 self.last.get(&tid).copied().unwrap_or((0, 0, false));
             let runs = self.ticks;
             let counters = |run_ns| Some(Counters { run_ns, delay_ns: 0, runs });
-            let mut looks = Vec::new();
+            let mut scan = Vec::new();
             let wait = match doing {
                 Doing::Runs(stack) => {
                     let stack = self.stack(stack);
                     run_ns += TICK;
                     for sample in 0..5 {
-                        looks.push((
+                        scan.push((
                             from + sample * TICK / 5 + TICK / 10,
                             Seen::OnCpu,
                             None,
                             stack.clone(),
                         ));
                     }
-                    looks.push((at, Seen::Running, counters(run_ns), Vec::new()));
+                    scan.push((at, Seen::Running, counters(run_ns), Vec::new()));
                     0
                 }
                 Doing::Waits { call, fd, stack, wait } => {
@@ -270,14 +270,14 @@ impl World {
                     if last_wait != wait || !known {
                         let seen =
                             Seen::Blocked(Syscall { number: call, args: [fd, 0, 0, 0, 0, 0] });
-                        looks.push((at, seen, counters(run_ns), self.stack(stack)));
+                        scan.push((at, seen, counters(run_ns), self.stack(stack)));
                     }
                     wait
                 }
             };
             self.last.insert(tid, (wait, run_ns, true));
-            for (at, seen, counters, stack) in looks {
-                self.recorder.apply(&Event::Look(Look {
+            for (at, seen, counters, stack) in scan {
+                self.recorder.apply(&Event::Observation(Observation {
                     at,
                     thread,
                     name,

@@ -22,30 +22,30 @@ pub fn svg(buffer: &Buffer) -> String {
     for y in 0..buffer.area.height {
         let mut x = 0;
         while x < buffer.area.width {
-            let look = Look::of(&buffer[(x, y)]);
+            let observation = Observation::of(&buffer[(x, y)]);
             let from = x;
             let mut text = String::new();
-            while x < buffer.area.width && Look::of(&buffer[(x, y)]) == look {
+            while x < buffer.area.width && Observation::of(&buffer[(x, y)]) == observation {
                 let symbol = buffer[(x, y)].symbol();
                 text.push_str(symbol);
                 x += unicode_width::UnicodeWidthStr::width(symbol).max(1) as u16;
             }
-            look.draw(&mut out, from, x - from, y, &text);
+            observation.draw(&mut out, from, x - from, y, &text);
         }
     }
     out + "</svg>\n"
 }
 
 #[derive(PartialEq)]
-struct Look {
+struct Observation {
     ink: &'static str,
     paper: Option<&'static str>,
     bold: bool,
     underlined: bool,
 }
 
-impl Look {
-    fn of(cell: &Cell) -> Look {
+impl Observation {
+    fn of(cell: &Cell) -> Observation {
         let has = |m| cell.modifier.contains(m);
         let ink = match cell.fg {
             Color::Reset if has(Modifier::DIM) => FAINT,
@@ -66,7 +66,7 @@ impl Look {
         } else {
             (ink, None)
         };
-        Look { ink, paper, bold: has(Modifier::BOLD), underlined: has(Modifier::UNDERLINED) }
+        Observation { ink, paper, bold: has(Modifier::BOLD), underlined: has(Modifier::UNDERLINED) }
     }
 
     fn draw(&self, out: &mut String, x: u16, cells: u16, y: u16, text: &str) {

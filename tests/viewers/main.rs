@@ -10,10 +10,10 @@ use std::process::Command;
 
 use common::skipped;
 use sampletop::config::Format;
-use sampletop::export;
+use sampletop::formats;
+use sampletop::formats::saved;
 use sampletop::model::facts::snapshot::Snapshot;
 use sampletop::model::projection::settings::{Filter, Metric, Range, Settings};
-use sampletop::saved;
 use serde_json::Value;
 
 /// Everything that was seen; idle time, too, as `json` has it.
@@ -31,7 +31,7 @@ fn session() -> Snapshot {
 
 fn written(format: Format, snapshot: &Snapshot, settings: &Settings) -> Vec<u8> {
     let mut bytes = Vec::new();
-    export::write(format, snapshot, settings, &mut bytes).expect("memory takes it");
+    formats::write(format, snapshot, settings, &mut bytes).expect("memory takes it");
     bytes
 }
 
@@ -46,7 +46,7 @@ fn viewers(test: &str) -> Option<PathBuf> {
 }
 
 /// Returns what the script finds in a file with these bytes; `None` if the viewers are missing.
-fn look(script: &str, name: &str, bytes: &[u8], arguments: &[&str]) -> Option<Value> {
+fn observe(script: &str, name: &str, bytes: &[u8], arguments: &[&str]) -> Option<Value> {
     let viewers = viewers(name)?;
     let file =
         Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}", std::process::id()));
@@ -160,7 +160,7 @@ fn speedscope_shows_what_json_says() {
         let settings = Settings { metric, ..whole() };
         let bytes = written(Format::Speedscope, &snapshot, &settings);
         let name = format!("{}.speedscope.json", metric.word());
-        let Some(seen) = look("speedscope.mjs", &name, &bytes, &[]) else { return };
+        let Some(seen) = observe("speedscope.mjs", &name, &bytes, &[]) else { return };
         assert_eq!(seen["complaints"], serde_json::json!([]));
         assert!(
             seen["title"].as_str().expect("a title").contains("java -jar größe.jar and 1 more"),
@@ -233,7 +233,7 @@ fn a_browser_shows_the_svg_zooms_and_searches() {
     let settings = whole();
     let bytes = written(Format::Svg, &snapshot, &settings);
     let name = "com.shop.Cart.m2";
-    let Some(seen) = look("svg.mjs", "x.svg", &bytes, &[name]) else { return };
+    let Some(seen) = observe("svg.mjs", "x.svg", &bytes, &[name]) else { return };
     assert_eq!(seen["complaints"], serde_json::json!([]));
     assert_eq!(texts(&seen["requests"]).len(), 1, "only itself: {}", seen["requests"]);
     assert!(
@@ -270,9 +270,9 @@ fn a_browser_shows_the_svg_zooms_and_searches() {
     assert!(drawn.len() > 15, "{drawn:?}");
     for (name, (ms, doubt)) in drawn.iter().filter(|(name, _)| *name != "all") {
         // A frame too small to be drawn is part of its caller.
-        let left_out = total / 10_000.0 * stacks.len() as f64;
+        let dropped = total / 10_000.0 * stacks.len() as f64;
         assert!(
-            *ms <= wanted[name.as_str()] + doubt && *ms >= wanted[name.as_str()] - doubt - left_out,
+            *ms <= wanted[name.as_str()] + doubt && *ms >= wanted[name.as_str()] - doubt - dropped,
             "{name}: {ms}"
         );
     }
@@ -308,7 +308,7 @@ fn a_browser_shows_the_svg_zooms_and_searches() {
 fn names_cannot_break_out_of_the_svg() {
     let snapshot = hostile();
     let bytes = written(Format::Svg, &snapshot, &whole());
-    let Some(seen) = look("svg.mjs", "hostile.svg", &bytes, &[HOSTILE[0]]) else { return };
+    let Some(seen) = observe("svg.mjs", "hostile.svg", &bytes, &[HOSTILE[0]]) else { return };
     assert_eq!((&seen["complaints"], &seen["globals"]), (&serde_json::json!([]), &true.into()));
     assert_eq!(texts(&seen["requests"]).len(), 1, "{}", seen["requests"]);
     for name in HOSTILE {
@@ -338,7 +338,7 @@ fn hostile() -> Snapshot {
     use sampletop::model::facts::recorder::{Limits, Recorder};
     use sampletop::model::facts::tables::{FrameKind, Location, Named};
     use sampletop::model::vocabulary::frame::{
-        Counters, Event, FileId, FrameCode, Look, RawFrame, RawName, SECOND, Seen, ThreadKey,
+        Counters, Event, FileId, FrameCode, Observation, RawFrame, RawName, SECOND, Seen, ThreadKey,
     };
     let start = 1000 * SECOND;
     let mut recorder = Recorder::new(start, Limits::default());
@@ -346,7 +346,7 @@ fn hostile() -> Snapshot {
         RawFrame::new(FrameCode::Code { file: FileId(1), offset: offset as u64, exact: false })
     };
     for n in 0..=100_u64 {
-        recorder.apply(&Event::Look(Look {
+        recorder.apply(&Event::Observation(Observation {
             at: start + n * SECOND / 100,
             thread: ThreadKey { pid: 9, tid: 9, start: 7 },
             name: RawName::new(b"<script>x()"),
@@ -410,7 +410,7 @@ fn a_browser_shows_the_page_and_walks_through_it() {
     // One function alone is called so.
     let name = "pthread_mutex_lock";
     let bytes = written(Format::Html, &snapshot, &settings);
-    let Some(seen) = look("html.mjs", "x.html", &bytes, &[name]) else { return };
+    let Some(seen) = observe("html.mjs", "x.html", &bytes, &[name]) else { return };
     assert_eq!(seen["complaints"], serde_json::json!([]));
     assert_eq!(texts(&seen["requests"]).len(), 1, "only itself: {}", seen["requests"]);
     assert_eq!(seen["title"], "java -jar größe.jar and 1 more - sampletop");
@@ -512,7 +512,7 @@ fn a_browser_shows_the_page_and_walks_through_it() {
 #[test]
 fn names_cannot_break_out_of_the_page() {
     let bytes = written(Format::Html, &hostile(), &whole());
-    let Some(seen) = look("html.mjs", "hostile.html", &bytes, &[HOSTILE[1]]) else { return };
+    let Some(seen) = observe("html.mjs", "hostile.html", &bytes, &[HOSTILE[1]]) else { return };
     assert_eq!((&seen["complaints"], &seen["whole"]), (&serde_json::json!([]), &true.into()));
     assert_eq!(texts(&seen["requests"]).len(), 1, "{}", seen["requests"]);
     let shown: Vec<&str> =
@@ -529,7 +529,7 @@ fn the_firefox_profiler_reads_what_json_says() {
         let settings = Settings { metric, ..whole() };
         let name = format!("{}.firefox.json", metric.word());
         let Some(seen) =
-            look("firefox.mjs", &name, &written(Format::Firefox, &snapshot, &settings), &[])
+            observe("firefox.mjs", &name, &written(Format::Firefox, &snapshot, &settings), &[])
         else {
             return;
         };

@@ -125,11 +125,11 @@ impl Programs {
         let failed = |what| move |error: aya::programs::ProgramError| Refusal::new(what, &error);
 
         const ITERATOR: &str = "loading the task iterator";
-        let look: &mut Iter = ebpf
+        let observation: &mut Iter = ebpf
             .program_mut("look")
             .ok_or_else(missing(ITERATOR))
             .and_then(|program| program.try_into().map_err(failed(ITERATOR)))?;
-        look.load("task", &btf).map_err(failed(ITERATOR))?;
+        observation.load("task", &btf).map_err(failed(ITERATOR))?;
         let visit = ebpf.program_mut("visit").filter(|_| lists);
         let listed = visit.and_then(|program| {
             let visit: &mut Iter = program.try_into().ok()?;

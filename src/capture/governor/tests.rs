@@ -51,8 +51,8 @@ impl Run {
     fn turns(&self, asked: Ns) -> usize {
         let mut intervals = vec![asked];
         intervals.extend(self.changes.iter().map(|change| change.1));
-        let ways: Vec<bool> = intervals.windows(2).map(|pair| pair[1] > pair[0]).collect();
-        ways.windows(2).filter(|pair| pair[0] != pair[1]).count()
+        let backends: Vec<bool> = intervals.windows(2).map(|pair| pair[1] > pair[0]).collect();
+        backends.windows(2).filter(|pair| pair[0] != pair[1]).count()
     }
 }
 
@@ -76,7 +76,7 @@ enum Model {
 impl Model {
     fn cost(&self, interval: Ns) -> f64 {
         match self {
-            Model::Split(fixed, looks) => fixed + looks * 10e6 / interval as f64,
+            Model::Split(fixed, scan) => fixed + scan * 10e6 / interval as f64,
             Model::Power(all, power) => all * (1e6 / interval as f64).powf(*power),
             Model::Threshold(at, above, below) => {
                 if interval < *at {
@@ -91,7 +91,7 @@ impl Model {
 
 fn model() -> impl Strategy<Value = Model> {
     prop_oneof![
-        (0.0..0.02, 0.0..1.0).prop_map(|(fixed, looks)| Model::Split(fixed, looks)),
+        (0.0..0.02, 0.0..1.0).prop_map(|(fixed, scan)| Model::Split(fixed, scan)),
         (0.0..1.0, 0.2..1.0).prop_map(|(all, power)| Model::Power(all, power)),
         (1..10_000u64, 0.03..1.0, 0.0..0.02).prop_map(|(ms, above, below)| Model::Threshold(
             ms * MS,

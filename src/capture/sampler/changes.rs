@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use crate::capture::backend::{self, Kind, Setting};
 use crate::capture::ptrace::Stopper;
 use crate::capture::sampler::names::ThreadNames;
 use crate::capture::sampler::process::{Ended, Process};
 use crate::capture::sampler::{Core, between_samples, descriptors_to_spend};
 use crate::capture::schedule::now;
-use crate::capture::way::{self, Kind, Setting};
 use crate::config::CaptureChoice;
 use crate::model::vocabulary::frame::{Event, Ns, Seen};
 use crate::process::privileges;
@@ -24,7 +24,7 @@ impl Core {
         // Another one had that number.
         if let Some(index) = self.find(target.pid()) {
             let at = now().max(self.floor);
-            self.tell_end(index, at);
+            self.emit_exit(index, at);
         }
         let pid = target.pid();
         let process = match Process::new(target, self.descriptors.clone(), &mut self.walkers) {
@@ -54,7 +54,7 @@ impl Core {
     }
 
     /// A way was opened with the process `first`: the others go the same.
-    pub(super) fn way_opened(&mut self, first: usize) -> Result<(), AttachError> {
+    pub(super) fn backend_opened(&mut self, first: usize) -> Result<(), AttachError> {
         for index in 0..self.processes.len() {
             if index == first {
                 self.start_stopper(index)?;
@@ -69,15 +69,18 @@ impl Core {
     fn enter(&mut self, index: usize) -> Result<(), AttachError> {
         let process = &self.processes[index];
         let pid = process.pid();
-        self.way.add(pid, process.gives_stacks()).map_err(|error| AttachError::Internal {
-            what: format!("process {pid} cannot be watched by {}: {error}", self.way.kind.title()),
+        self.backend.add(pid, process.gives_stacks()).map_err(|error| AttachError::Internal {
+            what: format!(
+                "process {pid} cannot be watched by {}: {error}",
+                self.backend.kind.title()
+            ),
         })?;
         self.start_stopper(index)
     }
 
     fn start_stopper(&mut self, index: usize) -> Result<(), AttachError> {
         let process = &mut self.processes[index];
-        if self.way.kind == Kind::Ptrace && process.gives_stacks() {
+        if self.backend.kind == Kind::Ptrace && process.gives_stacks() {
             let walk = self.walkers.walk_stopped.clone();
             let stopper = Stopper::start(process.pid(), self.own_child, self.wake.clone(), walk)
                 .map_err(|error| AttachError::Internal {
@@ -100,7 +103,7 @@ impl Core {
         process.unwinder.follows_exec();
         process.names = ThreadNames::default();
         process.stacks.invalidate();
-        process.looks.restart();
+        process.scan.restart();
         // The helper knows the old program's mappings.
         process.stopper = None;
         if let Err(error) = process.target.still_permitted() {
@@ -121,10 +124,10 @@ impl Core {
         let process = &mut self.processes[index];
         let pid = process.pid();
         process.refusal = Some(why.clone());
-        self.events.retain(|event| !matches!(event, Event::Look(look) if look.thread.pid == pid));
-        self.way.remove(pid);
+        self.events.retain(|event| !matches!(event, Event::Observation(observation) if observation.thread.pid == pid));
+        self.backend.remove(pid);
         if self.processes.iter().all(|process| process.refusal.is_some()) {
-            self.change_way(CaptureChoice::States, Some(why));
+            self.change_backend(CaptureChoice::States, Some(why));
         } else {
             self.publish_status();
         }
@@ -133,7 +136,7 @@ impl Core {
     /// To be called before looks are told: since we asked, a target may have become a program that
     /// is not for us, which rights of sampletop's own reach all the same.
     pub(super) fn withhold_what_is_not_ours(&mut self, at: Ns) {
-        if !self.events.iter().any(|event| matches!(event, Event::Look(_))) {
+        if !self.events.iter().any(|event| matches!(event, Event::Observation(_))) {
             // An exec is noticed by the next tick.
             return;
         }
@@ -146,7 +149,7 @@ impl Core {
             {
                 let pid = process.pid();
                 self.events
-                    .retain(|event| !matches!(event, Event::Look(look) if look.thread.pid == pid));
+                    .retain(|event| !matches!(event, Event::Observation(observation) if observation.thread.pid == pid));
             } else if process.before_exec {
                 let pid = process.pid();
                 forget_stacks(&mut self.events, pid);
@@ -160,13 +163,16 @@ impl Core {
         if self.processes.iter().any(Process::gives_stacks) {
             return self.publish_status();
         }
-        let kind =
-            if self.way.perf.is_some() { CaptureChoice::CpuOnly } else { CaptureChoice::States };
-        self.change_way(kind, Some("the kernel no longer lets stacks be read".into()));
+        let kind = if self.backend.perf.is_some() {
+            CaptureChoice::CpuOnly
+        } else {
+            CaptureChoice::States
+        };
+        self.change_backend(kind, Some("the kernel no longer lets stacks be read".into()));
     }
 
     /// As the user asks.
-    pub(super) fn use_way(&mut self, choice: CaptureChoice) {
+    pub(super) fn use_backend(&mut self, choice: CaptureChoice) {
         // An exec may have made one a program that no other way is for.
         for process in &mut self.processes {
             process.refusal = process.target.still_permitted().err().map(|error| error.to_string());
@@ -182,39 +188,39 @@ impl Core {
             }
             _ => {
                 drop(refusals);
-                self.change_way(choice, None);
+                self.change_backend(choice, None);
             }
         }
     }
 
     /// Opens another way; on failure the present one stays, the status says why, and the answer is
     /// false.
-    pub(super) fn change_way(&mut self, choice: CaptureChoice, why: Option<String>) -> bool {
+    pub(super) fn change_backend(&mut self, choice: CaptureChoice, why: Option<String>) -> bool {
         let best = [Process::gives_stacks, |process: &Process| process.refusal.is_none()];
         let Some(first) =
             best.iter().find_map(|fit| self.processes.iter().position(fit)).or(self.first())
         else {
             return false;
         };
-        let opened = way::open(choice, &self.setting(first));
+        let opened = backend::open(choice, &self.setting(first));
         let changed = opened.is_ok();
         match opened {
-            Ok(way) => {
-                if let Some(mut old) = self.way.perf.take() {
+            Ok(backend) => {
+                if let Some(mut old) = self.backend.perf.take() {
                     old.count_lost();
                     let counts = old.counts();
                     self.closed.lost += counts.lost;
                     self.closed.throttled += counts.throttled;
                 }
-                self.way = way;
+                self.backend = backend;
                 self.changed =
-                    why.map(|why| format!("{why}; capturing by {}", self.way.kind.title()));
+                    why.map(|why| format!("{why}; capturing by {}", self.backend.kind.title()));
                 self.rings_hung = false;
                 for process in &mut self.processes {
                     process.stopper = None;
-                    process.looks.restart();
+                    process.scan.restart();
                 }
-                if let Err(error) = self.way_opened(first) {
+                if let Err(error) = self.backend_opened(first) {
                     self.changed = Some(error.to_string());
                 }
             }
@@ -235,7 +241,7 @@ impl Core {
         let process = &self.processes[first];
         Setting {
             target: &process.target,
-            tasks: process.looks.tasks(),
+            tasks: process.scan.tasks(),
             interval: between_samples(self.schedule.interval(), self.once),
             runnable: self.once,
             descriptors: descriptors_to_spend(raise_descriptor_limit()),
@@ -269,26 +275,26 @@ impl Core {
         self.count_lost();
         let losses = self.losses_now();
         self.send_ticks(at, 0, losses, true);
-        self.tell_ends(at);
+        self.emit_exits(at);
         self.run_perf();
     }
 
     /// After their last tick.
-    pub(super) fn tell_ends(&mut self, at: Ns) {
+    pub(super) fn emit_exits(&mut self, at: Ns) {
         for index in (0..self.processes.len()).rev() {
             if self.processes[index].ended.is_some() {
-                self.tell_end(index, at);
+                self.emit_exit(index, at);
             }
         }
     }
 
-    fn tell_end(&mut self, index: usize, at: Ns) {
+    fn emit_exit(&mut self, index: usize, at: Ns) {
         let process = self.processes.swap_remove(index);
         let pid = process.pid();
-        if let Some(perf) = &mut self.way.perf {
-            process.looks.tids().for_each(|tid| perf.ended(tid));
+        if let Some(perf) = &mut self.backend.perf {
+            process.scan.tids().for_each(|tid| perf.ended(tid));
         }
-        self.way.remove(pid);
+        self.backend.remove(pid);
         self.send(Event::ProcessEnded { at, pid });
         if process.refusal.is_some() {
             self.publish_status();
@@ -299,12 +305,12 @@ impl Core {
 /// Leaves the counters of a program that waits for its exec. Its stacks are of our own code.
 fn forget_stacks(events: &mut [Event], pid: u32) {
     for event in events {
-        if let Event::Look(look) = event
-            && look.thread.pid == pid
-            && look.seen != Seen::OnCpu
+        if let Event::Observation(observation) = event
+            && observation.thread.pid == pid
+            && observation.seen != Seen::OnCpu
         {
-            look.seen = Seen::Running;
-            look.stack.clear();
+            observation.seen = Seen::Running;
+            observation.stack.clear();
         }
     }
 }

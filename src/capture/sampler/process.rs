@@ -5,12 +5,12 @@ use std::sync::Arc;
 use rustc_hash::FxHashSet;
 
 use crate::capture::Walkers;
+use crate::capture::backend::stacks_readable;
 use crate::capture::blocked::StackReader;
-use crate::capture::looks::{Looks, Moved};
 use crate::capture::program::Program;
 use crate::capture::ptrace::Stopper;
 use crate::capture::sampler::names::ThreadNames;
-use crate::capture::way::stacks_readable;
+use crate::capture::thread_scan::{Moved, ThreadScan};
 use crate::model::vocabulary::frame::Ns;
 use crate::process::memory::Memory;
 use crate::process::target::{AttachError, Target};
@@ -20,7 +20,7 @@ use crate::unwinder::Unwinder;
 /// A process that is looked at.
 pub struct Process {
     pub target: Arc<Target>,
-    pub looks: Looks,
+    pub scan: ThreadScan,
     pub stacks: StackReader,
     pub unwinder: Box<dyn Unwinder>,
     pub program: Program,
@@ -54,14 +54,14 @@ impl Process {
         walkers: &mut Walkers,
     ) -> Result<Process, AttachError> {
         let pid = target.pid();
-        let looks = Looks::sharing(pid, files).map_err(|_| AttachError::EndedEarly { pid })?;
+        let scan = ThreadScan::sharing(pid, files).map_err(|_| AttachError::EndedEarly { pid })?;
         // In this order: it may have replaced its program since it was attached to, and is asked
         // about as it is now; the next exec will be noticed.
         let program = Program::new(pid);
         target.still_permitted()?;
         let mut process = Process {
             target,
-            looks,
+            scan,
             stacks: StackReader::new(Memory::new(pid)),
             unwinder: (walkers.walk_copied)(pid),
             program,
@@ -88,7 +88,7 @@ impl Process {
 
     /// Asks the kernel whether stacks can be read.
     pub fn learn_readable(&mut self) {
-        self.readable = stacks_readable(&self.target, self.looks.tasks());
+        self.readable = stacks_readable(&self.target, self.scan.tasks());
     }
 
     pub fn pid(&self) -> u32 {

@@ -3,10 +3,10 @@
 use std::io;
 
 use crate::capture::bpf::Bpf;
-use crate::capture::looks::{Looks, Round, Stacks};
 use crate::capture::parked;
 use crate::capture::sampler::Core;
 use crate::capture::schedule::now;
+use crate::capture::thread_scan::{Round, Stacks, ThreadScan};
 use crate::config::CaptureChoice;
 use crate::model::vocabulary::frame::Ns;
 
@@ -27,20 +27,20 @@ impl Core {
     /// The round of one process.
     fn round_of(&mut self, index: usize) {
         let pid = self.processes[index].pid();
-        if let Some(mut bpf) = self.way.bpf.take_if(|bpf| bpf.watches(pid)) {
+        if let Some(mut bpf) = self.backend.bpf.take_if(|bpf| bpf.watches(pid)) {
             let result = self.round_of_rows(&mut bpf, index);
-            self.way.bpf = Some(bpf);
+            self.backend.bpf = Some(bpf);
             if let Err(error) = result {
                 let why = format!("BPF has failed: {error}");
                 let below = [CaptureChoice::Perf, CaptureChoice::CpuOnly, CaptureChoice::States];
-                below.into_iter().any(|choice| self.change_way(choice, Some(why.clone())));
+                below.into_iter().any(|choice| self.change_backend(choice, Some(why.clone())));
             }
             return;
         }
         let mut denied = false;
         loop {
-            let (looks, mut round) = self.looks_and_round(index);
-            let complete = looks.round(&mut round);
+            let (scan, mut round) = self.scan_and_round(index);
+            let complete = scan.round(&mut round);
             denied |= round.denied;
             if complete {
                 break;
@@ -56,29 +56,29 @@ impl Core {
     fn round_of_rows(&mut self, bpf: &mut Bpf, index: usize) -> io::Result<()> {
         let turns = self.turns();
         let process = &mut self.processes[index];
-        bpf.begin(process.pid(), process.looks.next_visit(turns, bpf.singly()))?;
-        let asks = process.looks.asks_the_clock();
+        bpf.begin(process.pid(), process.scan.next_visit(turns, bpf.singly()))?;
+        let asks = process.scan.asks_the_clock();
         let (mut pause_at, mut clock) = (now() + PASS, None);
         loop {
             let more = bpf.read()?;
             // Before stacks are walked, which takes long; once, for it is read for all threads.
             if asks && clock.is_none() && bpf.has_visited_all() {
-                clock = Some(self.processes[index].looks.tasks().clock());
+                clock = Some(self.processes[index].scan.tasks().clock());
             }
             if !more {
                 break;
             }
             for (row, copied) in bpf.rows() {
-                let (looks, mut round) = self.looks_and_round(index);
-                looks.row(&row, copied, &mut round);
+                let (scan, mut round) = self.scan_and_round(index);
+                scan.row(&row, copied, &mut round);
                 if now() >= pause_at {
                     self.drain(now());
                     pause_at = now() + PASS;
                 }
             }
         }
-        let (looks, mut round) = self.looks_and_round(index);
-        looks.end_of_rows(bpf.missed(), clock, &mut round);
+        let (scan, mut round) = self.scan_and_round(index);
+        scan.end_of_rows(bpf.missed(), clock, &mut round);
         Ok(())
     }
 
@@ -97,14 +97,14 @@ impl Core {
         (parked::first_observations(self.schedule.interval()) / self.processes.len().max(1)).max(1)
     }
 
-    fn looks_and_round(&mut self, index: usize) -> (&mut Looks, Round<'_>) {
+    fn scan_and_round(&mut self, index: usize) -> (&mut ThreadScan, Round<'_>) {
         let (turns, first_most) = (self.turns(), self.first_most());
         let process = &mut self.processes[index];
-        let takes_stacks = self.way.reads_stacks && process.gives_stacks();
+        let takes_stacks = self.backend.reads_stacks && process.gives_stacks();
         let stacks = takes_stacks.then_some(Stacks {
             reader: &mut process.stacks,
             unwinder: process.unwinder.as_mut(),
-            reports: self.way.perf.as_mut(),
+            reports: self.backend.perf.as_mut(),
         });
         let round = Round {
             stacks,
@@ -117,6 +117,6 @@ impl Core {
             pause_at: now() + PASS,
             denied: false,
         };
-        (&mut process.looks, round)
+        (&mut process.scan, round)
     }
 }

@@ -1,11 +1,11 @@
 //! What is seen of threads on a core: samples that the kernel took, or threads that were stopped.
 
-use crate::capture::looks::{Moved, count_walk};
 use crate::capture::perf::Perf;
 use crate::capture::ptrace::{Caught, CaughtStack};
 use crate::capture::sampler::Core;
+use crate::capture::thread_scan::{Moved, count_walk};
 use crate::model::vocabulary::frame::{
-    Event, Look, Marker, Ns, RawFrame, RawName, Seen, ThreadKey,
+    Event, Marker, Ns, Observation, RawFrame, RawName, Seen, ThreadKey,
 };
 use crate::unwinder::{Registers, StackBytes, Walk};
 
@@ -16,8 +16,8 @@ const PARTS_MAX: usize = 128;
 impl Core {
     /// Tells perf who ran and who ended, so that it watches those who run. After the samples of the
     /// round were taken: they tell who is watched already.
-    pub(super) fn tell_perf(&mut self) {
-        let Some(perf) = &mut self.way.perf else { return };
+    pub(super) fn emit_perf(&mut self) {
+        let Some(perf) = &mut self.backend.perf else { return };
         for process in self.processes.iter().filter(|process| process.refusal.is_none()) {
             // Where a sample is wanted soon, the sampler does not wait for the counters, which lag.
             for moved in
@@ -35,7 +35,7 @@ impl Core {
 
     /// Walks what the kernel sampled up to `until`, each stack by the code of its instant.
     pub(super) fn drain(&mut self, until: Ns) {
-        let Some(mut perf) = self.way.perf.take() else { return };
+        let Some(mut perf) = self.backend.perf.take() else { return };
         // After `until` was taken: a stack in new code comes later than the report of it.
         perf.take_reports();
         let (reported, lost) = (perf.reports_code(), perf.lost_reports());
@@ -55,7 +55,7 @@ impl Core {
         if reported && !lost {
             self.revalidate(true, false);
         }
-        self.way.perf = Some(perf);
+        self.backend.perf = Some(perf);
     }
 
     fn revalidate(&mut self, reported: bool, lost: bool) {
@@ -128,11 +128,19 @@ impl Core {
         // A thread that was born and has ended since the last round: only the process's clock has
         // its time, and this its stack.
         let unknown = || (ThreadKey::unknown(process.target.pid()), RawName::default());
-        let (thread, of_thread) = process.looks.sampled(tid, at).unwrap_or_else(unknown);
+        let (thread, of_thread) = process.scan.sampled(tid, at).unwrap_or_else(unknown);
         let name = name.unwrap_or(of_thread);
         count_walk(walk, &mut self.losses);
         let (seen, counters, recovered) = (Seen::OnCpu, None, walk.recovered);
-        self.events.push(Event::Look(Look { at, thread, name, seen, counters, stack, recovered }));
+        self.events.push(Event::Observation(Observation {
+            at,
+            thread,
+            name,
+            seen,
+            counters,
+            stack,
+            recovered,
+        }));
     }
 
     /// Asks for samples of the threads that ran, or wanted to, for at least half of the last tick

@@ -403,7 +403,8 @@ fn machines() {
             (case.best, case.exit),
             "{name}: {verdict:?}"
         );
-        let lacks = verdict.ways.iter().find_map(|way| way.lacks.clone()).unwrap_or_default();
+        let lacks =
+            verdict.backends.iter().find_map(|backend| backend.lacks.clone()).unwrap_or_default();
         assert!(
             lacks.contains(case.lacks) && lacks.is_empty() == case.lacks.is_empty(),
             "{name}: {lacks}"
@@ -447,7 +448,12 @@ fn what_was_tried_decides() {
         facts.own.uid = if bit(6) { 0 } else { 1000 };
         facts.own.seccomp = if bit(7) { Seccomp::Filter } else { Seccomp::Off };
         let verdict = judge(&facts);
-        let works = |kind| verdict.ways.iter().any(|way| way.way == kind && way.lacks.is_none());
+        let works = |kind| {
+            verdict
+                .backends
+                .iter()
+                .any(|backend| backend.backend == kind && backend.lacks.is_none())
+        };
         assert_eq!(works(Kind::Bpf), bit(0) && bit(2), "{facts:?}");
         assert_eq!(works(Kind::Perf), bit(1) && bit(2), "{facts:?}");
         assert_eq!(works(Kind::CpuOnly), bit(1), "{facts:?}");

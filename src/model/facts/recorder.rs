@@ -17,7 +17,7 @@ use crate::model::facts::tables::{NameId, Named, Tables};
 use crate::model::facts::thread::{Seen, What};
 use crate::model::facts::weigh::{Markers, Weigher};
 use crate::model::vocabulary::frame::{
-    self, Event, Look, Losses, Marker, Ns, RawFrame, RawName, SECOND, Tick,
+    self, Event, Losses, Marker, Ns, Observation, RawFrame, RawName, SECOND, Tick,
 };
 use crate::model::vocabulary::state::{RawState, State};
 
@@ -115,7 +115,7 @@ impl Recorder {
             return;
         }
         match event {
-            Event::Look(look) => self.look(look),
+            Event::Observation(observation) => self.observe(observation),
             Event::Tick(tick) => self.tick(tick),
             Event::ThreadEnded { at, thread, counters } => {
                 self.weigher.thread_ended(*at, *thread, *counters)
@@ -132,29 +132,32 @@ impl Recorder {
         }
     }
 
-    fn look(&mut self, look: &Look) {
-        let what = match look.seen {
+    fn observe(&mut self, observation: &Observation) {
+        let what = match observation.seen {
             frame::Seen::Running => What::Running,
-            frame::Seen::OnCpu => What::OnCpu(self.interner.stack(&look.stack)),
-            frame::Seen::Ready => What::Ready(self.interner.stack(&look.stack)),
-            frame::Seen::Blocked(call) => self.waits(look, RawState::of_blocked(call), Some(call)),
-            frame::Seen::Disk(call) => self.waits(look, RawState::Known(State::Disk), call),
-            frame::Seen::Stopped => self.waits(look, RawState::Known(State::Stopped), None),
+            frame::Seen::OnCpu => What::OnCpu(self.interner.stack(&observation.stack)),
+            frame::Seen::Ready => What::Ready(self.interner.stack(&observation.stack)),
+            frame::Seen::Blocked(call) => {
+                self.waits(observation, RawState::of_blocked(call), Some(call))
+            }
+            frame::Seen::Disk(call) => self.waits(observation, RawState::Known(State::Disk), call),
+            frame::Seen::Stopped => self.waits(observation, RawState::Known(State::Stopped), None),
         };
-        let gone = look.thread == merged_thread(look.thread.pid);
+        let gone = observation.thread == merged_thread(observation.thread.pid);
         let name = match gone {
             true => NameId::EXITED,
             // A thread of which nothing was seen for a long time is still called what it was.
             false => self
                 .interner
-                .name_if_known(look.name)
-                .or(self.weigher.name(look.thread))
+                .name_if_known(observation.name)
+                .or(self.weigher.name(observation.thread))
                 .unwrap_or(NameId::OTHER),
         };
         self.weigher.buckets().set_groups(self.interner.groups());
-        let work = self.work(name, &look.stack);
-        let Look { at, counters, recovered, .. } = *look;
-        self.weigher.look(look.thread, Seen { at, name, what, counters, recovered, work });
+        let work = self.work(name, &observation.stack);
+        let Observation { at, counters, recovered, .. } = *observation;
+        self.weigher
+            .observe(observation.thread, Seen { at, name, what, counters, recovered, work });
     }
 
     /// What threads that do the same work have in common: the group of their names, and the
@@ -173,8 +176,13 @@ impl Recorder {
         hasher.finish().max(1)
     }
 
-    fn waits(&mut self, look: &Look, state: RawState, syscall: Option<frame::Syscall>) -> What {
-        What::Waits { stack: self.interner.stack(&look.stack), state, syscall }
+    fn waits(
+        &mut self,
+        observation: &Observation,
+        state: RawState,
+        syscall: Option<frame::Syscall>,
+    ) -> What {
+        What::Waits { stack: self.interner.stack(&observation.stack), state, syscall }
     }
 
     fn tick(&mut self, tick: &Tick) {
@@ -357,19 +365,27 @@ mod tests {
     #[test]
     fn a_thread_keeps_the_name_its_runtime_gave_however_many_others_come() {
         let mut recorder = Recorder::new(0, Limits::default());
-        let look = |at, id, tid| {
+        let observe = |at, id, tid| {
             let (thread, name) =
                 (frame::ThreadKey { pid: 7, tid, start: 1 }, RawName::of_runtime(id));
             let (seen, counters, stack) = (frame::Seen::Running, None, Vec::new());
-            Event::Look(Look { at, thread, name, seen, counters, stack, recovered: false })
+            Event::Observation(Observation {
+                at,
+                thread,
+                name,
+                seen,
+                counters,
+                stack,
+                recovered: false,
+            })
         };
         recorder.set_thread_name(RawName::of_runtime(1), "http-1");
-        recorder.apply(&look(0, 1, 1));
+        recorder.apply(&observe(0, 1, 1));
         for id in 2..=150_000 {
             recorder.set_thread_name(RawName::of_runtime(id), &format!("req-{id}"));
         }
-        recorder.apply(&look(1, 1, 1));
-        recorder.apply(&look(1, 150_000, 2));
+        recorder.apply(&observe(1, 1, 1));
+        recorder.apply(&observe(1, 150_000, 2));
         let view = recorder.view();
         assert_eq!(
             [0, 1].map(|at: usize| &**view.tables.name(view.threads[at].name)),

@@ -235,7 +235,7 @@ impl Thread {
     }
 
     /// A look. Everything silent was booked before.
-    pub fn look(&mut self, seen: &Seen, round: u64, rules: &Rules, buckets: &mut Buckets) {
+    pub fn observe(&mut self, seen: &Seen, round: u64, rules: &Rules, buckets: &mut Buckets) {
         // Older than the last observation: it is clamped to it, so that it weighs nothing, and does
         // not change what the thread was seen doing after it.
         let waits = matches!(self.doing, Doing::Waits(_));

@@ -6,7 +6,7 @@
 //!   to its process's newest tick.
 //! * CPU: what the thread's own counter says, shared among the on-CPU samples between two readings;
 //!   else carried for 10 s, then booked to a marker. What only the process's clock says goes to
-//!   `[threads gone between looks]`.
+//!   `[threads gone between scan]`.
 //! * A thread's observed life is from its first look to its end, an exec apart: its wall sums to
 //!   exactly that.
 //! * A look that arrives late, with a time before the thread's last observation, is clamped to
@@ -56,7 +56,7 @@ struct Clock {
     read: Ns,
     /// The newest reading still waits for the looks that come after it.
     due: bool,
-    /// Booked to the stacks of threads that are gone, or to `[threads gone between looks]`.
+    /// Booked to the stacks of threads that are gone, or to `[threads gone between scan]`.
     gone: Ns,
 }
 
@@ -132,7 +132,7 @@ impl Weigher {
         })
     }
 
-    pub fn look(&mut self, key: ThreadKey, seen: Seen) {
+    pub fn observe(&mut self, key: ThreadKey, seen: Seen) {
         let seen = Seen { at: seen.at.max(self.started), ..seen };
         if self.dead.contains_key(&key) || key == merged_thread(key.pid) {
             if let What::OnCpu(stack) = seen.what {
@@ -153,7 +153,7 @@ impl Weigher {
             Entry::Vacant(place) => place.insert(Thread::new(key, &seen, round)),
         };
         thread.silent(round, tick.min(seen.at), &mut self.buckets);
-        thread.look(&seen, round, &rules, &mut self.buckets);
+        thread.observe(&seen, round, &rules, &mut self.buckets);
         let (work, outcome) = (thread.work(), thread.take_outcome());
         self.place(key, work, outcome);
     }

@@ -373,7 +373,7 @@ pub enum Seen {
 
 /// One look at one thread. Counters are absolute, so that a lost look costs spread, not totals.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Look {
+pub struct Observation {
     pub at: Ns,
     pub thread: ThreadKey,
     /// The name at this moment.
@@ -391,8 +391,8 @@ pub struct Look {
 /// What the sampler tells the reducer, in order of time per ring.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    Look(Look),
-    /// Every thread of `pid` was looked at, at or before `at`; those that sent no [`Event::Look`]
+    Observation(Observation),
+    /// Every thread of `pid` was looked at, at or before `at`; those that sent no [`Event::Observation`]
     /// since the tick before were *blocked and unmoved*: same stack, same state.
     Tick(Tick),
     /// The thread ended at or shortly before `at`, with its last known counters.

@@ -76,36 +76,40 @@ fn a_name_matches_comm_or_command_line_but_never_our_own_words() {
         .start(9, 1, "n", "n");
     machine.start(95, 1, "sampletop", "sampletop --name nginx");
     let mut select = by_name("nginx", false);
-    assert_eq!(select.look(&mut machine, ROOM), [7, 8]);
-    assert_eq!(select.look(&mut machine, ROOM), NOBODY, "each is given out once");
+    assert_eq!(select.observe(&mut machine, ROOM), [7, 8]);
+    assert_eq!(select.observe(&mut machine, ROOM), NOBODY, "each is given out once");
     // By its own name even who started us is meant, and another sampletop.
-    assert_eq!(by_name("^bash$", false).look(&mut machine, ROOM), [80]);
-    assert_eq!(by_name("sampletop", false).look(&mut machine, ROOM), [95], "not itself, nor sudo");
+    assert_eq!(by_name("^bash$", false).observe(&mut machine, ROOM), [80]);
+    assert_eq!(
+        by_name("sampletop", false).observe(&mut machine, ROOM),
+        [95],
+        "not itself, nor sudo"
+    );
 }
 
 #[test]
 fn who_comes_becomes_a_match_or_comes_again_is_found() {
     let mut machine = machine();
     let mut select = by_name("^nginx$", false);
-    assert_eq!(select.look(&mut machine, ROOM), NOBODY);
+    assert_eq!(select.observe(&mut machine, ROOM), NOBODY);
     // A shell forks, and then runs another program.
     machine.start(200, 80, "bash", "-bash");
-    assert_eq!(select.look(&mut machine, ROOM), NOBODY);
+    assert_eq!(select.observe(&mut machine, ROOM), NOBODY);
     machine.processes.get_mut(&200).expect("started").name = "nginx".into();
-    assert_eq!(select.look(&mut machine, ROOM), [200]);
+    assert_eq!(select.observe(&mut machine, ROOM), [200]);
     // It ends, and another one gets its number between two looks.
     machine.start(200, 1, "nginx", "nginx");
-    assert_eq!(select.look(&mut machine, ROOM), [200]);
+    assert_eq!(select.observe(&mut machine, ROOM), [200]);
     machine.processes.remove(&200);
-    assert_eq!(select.look(&mut machine, ROOM), NOBODY);
+    assert_eq!(select.observe(&mut machine, ROOM), NOBODY);
     machine.start(200, 1, "nginx", "nginx").start(201, 200, "other", "other");
-    assert_eq!(select.look(&mut machine, ROOM), [200]);
+    assert_eq!(select.observe(&mut machine, ROOM), [200]);
     // Long after it was new: its turn comes.
     for _ in 0..20 {
-        assert_eq!(select.look(&mut machine, ROOM), NOBODY);
+        assert_eq!(select.observe(&mut machine, ROOM), NOBODY);
     }
     machine.processes.get_mut(&201).expect("started").name = "nginx".into();
-    let found: Vec<u32> = (0..3).flat_map(|_| select.look(&mut machine, ROOM)).collect();
+    let found: Vec<u32> = (0..3).flat_map(|_| select.observe(&mut machine, ROOM)).collect();
     assert_eq!(found, [201]);
 }
 
@@ -118,26 +122,26 @@ fn children_are_followed_at_any_depth() {
         .start(20, 30, "cc1", "cc1")
         .start(21, 1, "cc1", "cc1");
     let mut select = Select::new(Wanted::Pids(vec![50]), true, OWN.to_vec());
-    assert_eq!(select.look(&mut machine, ROOM), [20, 30, 50]);
+    assert_eq!(select.observe(&mut machine, ROOM), [20, 30, 50]);
     machine.start(60, 20, "as", "as");
-    assert_eq!(select.look(&mut machine, ROOM), [60]);
+    assert_eq!(select.observe(&mut machine, ROOM), [60]);
     // The parent has ended: its children are the init's now, and stay what they are.
     machine.processes.remove(&50);
     for child in machine.processes.values_mut().filter(|found| found.parent == 50) {
         child.parent = 1;
     }
     machine.start(61, 30, "cc1", "cc1");
-    assert_eq!(select.look(&mut machine, ROOM), [61]);
+    assert_eq!(select.observe(&mut machine, ROOM), [61]);
     // Another process has the number of one that was watched: its children are not ours.
     machine.start(50, 1, "vim", "vim").start(70, 50, "sh", "sh");
-    let again = select.look(&mut machine, ROOM);
+    let again = select.observe(&mut machine, ROOM);
     assert!(again.contains(&50) && again.contains(&70), "-p 50 still names it: {again:?}");
     machine.start(20, 1, "vim", "vim").start(71, 20, "sh", "sh");
-    assert_eq!(select.look(&mut machine, ROOM), NOBODY);
+    assert_eq!(select.observe(&mut machine, ROOM), NOBODY);
     // Without the option nobody is followed, and nobody else is read.
     let mut alone = Select::new(Wanted::Pids(vec![50]), false, OWN.to_vec());
     machine.reads = 0;
-    assert_eq!((alone.look(&mut machine, ROOM), machine.reads), (vec![50], 1));
+    assert_eq!((alone.observe(&mut machine, ROOM), machine.reads), (vec![50], 1));
 }
 
 #[test]
@@ -148,7 +152,7 @@ fn a_child_that_is_older_than_its_parent_is_another_ones() {
         .start(50, 1, "make", "make")
         .start(32, 50, "cc", "cc");
     let mut select = Select::new(Wanted::Pids(vec![50]), true, OWN.to_vec());
-    assert_eq!(select.look(&mut machine, ROOM), [32, 50]);
+    assert_eq!(select.observe(&mut machine, ROOM), [32, 50]);
 }
 
 #[test]
@@ -157,12 +161,12 @@ fn a_group_has_members_that_come_and_never_us() {
     machine.start(7, 1, "a", "a").start(8, 1, "b", "b").start(9, 8, "c", "c");
     machine.group = vec![100, 7];
     let mut select = Select::new(Wanted::Cgroup("x".into()), false, OWN.to_vec());
-    assert_eq!(select.look(&mut machine, ROOM), [7]);
+    assert_eq!(select.observe(&mut machine, ROOM), [7]);
     machine.group.push(8);
-    assert_eq!(select.look(&mut machine, ROOM), [8]);
+    assert_eq!(select.observe(&mut machine, ROOM), [8]);
     machine.processes.get_mut(&9).expect("started").watchable = false;
     machine.group.push(9);
-    assert_eq!(select.look(&mut machine, ROOM), NOBODY, "a zombie, or a kernel thread");
+    assert_eq!(select.observe(&mut machine, ROOM), NOBODY, "a zombie, or a kernel thread");
 }
 
 #[test]
@@ -172,19 +176,23 @@ fn room_is_kept_and_who_is_left_out_comes_later() {
         machine.start(pid, 1, "w", "w");
     }
     let mut select = by_name("^w$", false);
-    assert_eq!(select.look(&mut machine, 20), (1000..1016).collect::<Vec<_>>(), "a few at a time");
-    assert_eq!(select.left_out(), 10);
-    assert_eq!(select.look(&mut machine, 4), (1016..1020).collect::<Vec<_>>());
-    assert_eq!((select.look(&mut machine, 0), select.left_out()), (vec![], 10));
-    assert_eq!(select.look(&mut machine, 64), (1020..1030).collect::<Vec<_>>());
-    assert_eq!(select.left_out(), 0);
+    assert_eq!(
+        select.observe(&mut machine, 20),
+        (1000..1016).collect::<Vec<_>>(),
+        "a few at a time"
+    );
+    assert_eq!(select.dropped(), 10);
+    assert_eq!(select.observe(&mut machine, 4), (1016..1020).collect::<Vec<_>>());
+    assert_eq!((select.observe(&mut machine, 0), select.dropped()), (vec![], 10));
+    assert_eq!(select.observe(&mut machine, 64), (1020..1030).collect::<Vec<_>>());
+    assert_eq!(select.dropped(), 0);
 }
 
 #[test]
 fn a_storm_of_forks_costs_a_bounded_number_of_reads() {
     let mut machine = machine();
     let mut select = Select::new(Wanted::Pids(vec![80]), true, OWN.to_vec());
-    select.look(&mut machine, ROOM);
+    select.observe(&mut machine, ROOM);
     let mut chosen = BTreeSet::new();
     for round in 0..50u32 {
         machine.processes.retain(|pid, _| *pid < 1000);
@@ -192,7 +200,7 @@ fn a_storm_of_forks_costs_a_bounded_number_of_reads() {
             machine.start(1000 + (round * 1000 + n) % 30_000, 80, "f", "f");
         }
         machine.reads = 0;
-        chosen.extend(select.look(&mut machine, ROOM));
+        chosen.extend(select.observe(&mut machine, ROOM));
         assert!(machine.reads <= 2 * READ_AT_ONCE + READ_AGAIN, "{}", machine.reads);
         assert!(
             select.known.len() <= 1004 + 1000,
@@ -211,19 +219,19 @@ proptest! {
         let mut machine = machine();
         let mut select = by_name("^match$", false);
         let mut given: Vec<(u32, u64)> = Vec::new();
-        for (pid, parent, what, look) in steps {
+        for (pid, parent, what, observation) in steps {
             match what {
                 0 => { machine.processes.remove(&pid); }
                 1 => { machine.start(pid, parent, "other", "other"); }
                 _ => { machine.start(pid, parent, "match", "match"); }
             }
-            if look {
-                let found = select.look(&mut machine, ROOM);
+            if observation {
+                let found = select.observe(&mut machine, ROOM);
                 given.extend(found.iter().filter_map(|pid| Some((*pid, machine.processes.get(pid)?.start))));
             }
         }
         for _ in 0..20 {
-            let found = select.look(&mut machine, ROOM);
+            let found = select.observe(&mut machine, ROOM);
             given.extend(found.iter().filter_map(|pid| Some((*pid, machine.processes.get(pid)?.start))));
         }
         let mut once = given.clone();
@@ -243,16 +251,16 @@ fn a_unit_and_a_file_name_whoever_is_in_them_now() {
     for wanted in [unit, pidfile] {
         let mut machine = machine();
         let mut select = Select::new(wanted, false, OWN.to_vec());
-        assert_eq!(select.look(&mut machine, ROOM), NOBODY);
+        assert_eq!(select.observe(&mut machine, ROOM), NOBODY);
         machine.start(7, 1, "nginx", "nginx").start(8, 1, "other", "other");
         machine.group = vec![7];
-        assert_eq!(select.look(&mut machine, ROOM), [7]);
+        assert_eq!(select.observe(&mut machine, ROOM), [7]);
         machine.processes.remove(&7);
         machine.group.clear();
-        assert_eq!(select.look(&mut machine, ROOM), NOBODY);
+        assert_eq!(select.observe(&mut machine, ROOM), NOBODY);
         machine.clock += 1;
         machine.start(7, 1, "nginx", "nginx");
         machine.group = vec![7];
-        assert_eq!(select.look(&mut machine, ROOM), [7], "the number may be the same");
+        assert_eq!(select.observe(&mut machine, ROOM), [7], "the number may be the same");
     }
 }

@@ -61,7 +61,7 @@ impl Waits {
             if !*permitted.entry(pid).or_insert_with(|| target::permitted(pid)) {
                 continue;
             }
-            if let Some(waits_for) = self.look(asked)
+            if let Some(waits_for) = self.observe(asked)
                 && !each(Answer { asked: *asked, waits_for })
             {
                 return;
@@ -69,7 +69,7 @@ impl Waits {
         }
     }
 
-    fn look(&mut self, asked: &Asked) -> Option<WaitsFor> {
+    fn observe(&mut self, asked: &Asked) -> Option<WaitsFor> {
         let ThreadKey { pid, tid, start } = asked.thread;
         // From here on the directory's descriptor decides which process is meant.
         let tasks = Tasks::open(pid, 4).ok()?;

@@ -91,12 +91,12 @@ impl PerfMap {
         self.now = now;
         if self.looked_at.is_none_or(|at| self.now.duration_since(at) >= LOOK_AGAIN) {
             self.looked_at = Some(self.now);
-            self.look(CHUNK as u64);
+            self.observe(CHUNK as u64);
         }
     }
 
     /// Reads what was appended, up to `most` bytes of it.
-    fn look(&mut self, most: u64) {
+    fn observe(&mut self, most: u64) {
         self.believed = false;
         let Ok(length) = self.file.metadata().map(|meta| meta.len()) else { return };
         if length < self.read {
@@ -202,7 +202,7 @@ pub struct Finder {
 impl Finder {
     /// The map, if it has been found; else it is looked for where the process has code that it
     /// made.
-    pub fn look(&mut self, pid: u32, maps: &Maps, names: &Names) -> Detected {
+    pub fn observe(&mut self, pid: u32, maps: &Maps, names: &Names) -> Detected {
         let now = Instant::now();
         let detected = |found: io::Result<PerfMap>| match found {
             Ok(map) => Detected::Runtime(Box::new(map)),
@@ -306,7 +306,7 @@ fn find(pid: u32, names: Names) -> io::Result<PerfMap> {
     // What stands there was written at that time or before.
     let age = std::time::SystemTime::now().duration_since(meta.modified()?).unwrap_or_default();
     map.now = map.now.checked_sub(age.min(SETTLED)).unwrap_or(map.now);
-    map.look(FILE_MAX);
+    map.observe(FILE_MAX);
     Ok(map)
 }
 

@@ -104,7 +104,7 @@ pub struct Merger {
     targets: Vec<(Target, usize)>,
     /// By number, start and command.
     target_at: HashMap<(u32, u64, Arc<str>), usize>,
-    left_out: usize,
+    dropped: usize,
     /// Hosts by name, and what a process of each goes by.
     hosts: Words,
     pids: FxHashMap<(usize, u32), u32>,
@@ -137,7 +137,7 @@ impl Merger {
             threads: BTreeMap::new(),
             targets: Vec::new(),
             target_at: HashMap::new(),
-            left_out: 0,
+            dropped: 0,
             hosts: Words::default(),
             pids: FxHashMap::default(),
             used: BTreeSet::new(),
@@ -389,8 +389,8 @@ impl Merger {
                 names.join(", ")
             ));
         }
-        if self.left_out > 0 {
-            notes.push(format!("{} more processes are not listed", self.left_out));
+        if self.dropped > 0 {
+            notes.push(format!("{} more processes are not listed", self.dropped));
         }
         if self.history.folded + self.interner.refused() > 0 || self.history.dropped > 0 {
             let (folded, dropped) =
@@ -443,7 +443,7 @@ impl Carry<'_> {
             let pid = self.merger.pid(self.host, target.pid);
             let ended = target.ended.map(|at| moved(at, self.later));
             let target = Target { pid, ended, ..target.clone() };
-            let Merger { targets, target_at, left_out, .. } = &mut *self.merger;
+            let Merger { targets, target_at, dropped, .. } = &mut *self.merger;
             let same = (pid, target.start, target.command.clone());
             match target_at.get(&same) {
                 Some(at) => targets[*at].0.ended = targets[*at].0.ended.max(target.ended),
@@ -451,7 +451,7 @@ impl Carry<'_> {
                     target_at.insert(same, targets.len());
                     targets.push((target, self.host));
                 }
-                None => *left_out += 1,
+                None => *dropped += 1,
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::model::facts::recorder::Recorder;
 use crate::model::facts::tables::Location;
 use crate::model::projection::settings::Range;
 use crate::model::vocabulary::frame::{
-    Counters, Event, Look, Losses, RawName, Seen, Syscall, Tick,
+    Counters, Event, Losses, Observation, RawName, Seen, Syscall, Tick,
 };
 
 const MS: u64 = 1_000_000;
@@ -51,7 +51,7 @@ fn recorded_with(run: &Run, limits: Limits) -> Snapshot {
             Some(number) => Seen::Blocked(Syscall { number, args: [0; 6] }),
         };
         let counters = Counters { run_ns: ran[*tid as usize], delay_ns: 0, runs: at };
-        recorder.apply(&Event::Look(Look {
+        recorder.apply(&Event::Observation(Observation {
             at,
             thread: ThreadKey { pid: run.pid, tid: *tid, start: 7 },
             name: RawName::new(format!("t{}", tid % 3).as_bytes()),
@@ -327,7 +327,7 @@ fn a_profile_without_a_date_begins_with_the_others() {
 fn second_report() -> Snapshot {
     let mut recorder = Recorder::new(0, Limits::default());
     let thread = ThreadKey { pid: 7, tid: 1, start: 7 };
-    let look = Look {
+    let observation = Observation {
         at: 0,
         thread,
         name: RawName::new(b"t1"),
@@ -336,7 +336,7 @@ fn second_report() -> Snapshot {
         stack: vec![RawFrame::marker(Marker::NotReadable)],
         recovered: false,
     };
-    recorder.apply(&Event::Look(look));
+    recorder.apply(&Event::Observation(observation));
     let ticks = |recorder: &mut Recorder, from: u64, till: u64| {
         for at in (from..till).map(|nth| (nth + 1) * SECOND) {
             let losses = Losses::default();

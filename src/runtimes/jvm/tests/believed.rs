@@ -305,15 +305,15 @@ fn what_was_met_in_the_last_round_is_looked_at_in_one_call() {
     let layout = layout_17();
     let (world, _) = world(&layout);
     let mut jvm = jvm_of(&world, &layout);
-    let look = |jvm: &mut Jvm<&World>| (jvm.called(16), jvm.interpreted_frame(METHOD, Some(5)));
-    let first = look(&mut jvm);
+    let observe = |jvm: &mut Jvm<&World>| (jvm.called(16), jvm.interpreted_frame(METHOD, Some(5)));
+    let first = observe(&mut jvm);
     assert!(first.0.is_some() && first.1.is_some());
     for _ in 0..3 {
         // One piece is the blob, nine are the method.
         let reads = world.reads();
         jvm.later();
         assert_eq!(world.reads(), reads + 10);
-        assert_eq!(look(&mut jvm), first);
+        assert_eq!(observe(&mut jvm), first);
         assert_eq!(world.reads(), reads + 10, "that was all");
     }
     // What was not met any more is left alone.

@@ -469,7 +469,7 @@ fn of_a_thread_that_runs_the_outermost_frames_count_once_they_stood_for_some_loo
     let mut world = world();
     put_recursion(&world.memory, 1_200);
     let begin = Instant::now();
-    let look = |world: &mut World, n: u32| {
+    let observe = |world: &mut World, n: u32| {
         let mut bytes = vec![0; 0x1000];
         world.memory.read(SP, &mut bytes);
         let registers = Registers { rip: at(4), rsp: SP, rbp: Some(0), ..Registers::default() };
@@ -484,24 +484,24 @@ fn of_a_thread_that_runs_the_outermost_frames_count_once_they_stood_for_some_loo
         (out.iter().map(|frame| world.name(*frame)).collect::<Vec<_>>(), walk)
     };
     for n in 0..7 {
-        let (names, walk) = look(&mut world, n);
+        let (names, walk) = observe(&mut world, n);
         assert_eq!((names.len(), walk), (0x100 + 2, ends(Marker::Truncated)), "look {n}");
     }
-    let (names, walk) = look(&mut world, 7);
+    let (names, walk) = observe(&mut world, 7);
     // It is told from a stack that was copied whole.
     assert_eq!((names.len(), walk), (65 + 3, Walk { end: None, recovered: true }));
     assert_eq!(names[64..], ["1", "NotCopied", "4", "0"]);
     // Something else stands where 4 would return to 0.
     let last = SP + 8 * (2 * 1_200 + 3);
     world.memory.put_words(last, &[call(&world.memory, 1, 4)]);
-    let (names, walk) = look(&mut world, 8);
+    let (names, walk) = observe(&mut world, 8);
     assert_eq!((names.len(), walk), (0x100 + 2, ends(Marker::Truncated)));
     // Nothing is left of what was known of another program.
     put_recursion(&world.memory, 1_200);
     world.unwinder.invalidate();
     for n in 9..18 {
         assert_eq!(
-            look(&mut world, n).1.end,
+            observe(&mut world, n).1.end,
             if n < 16 { Some(Marker::Truncated) } else { None },
             "look {n}"
         );

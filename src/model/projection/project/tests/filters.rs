@@ -213,7 +213,7 @@ fn threads_that_a_virtual_machine_stopped_say_so() {
 fn a_monitor_is_one_row_whatever_ran_the_method() {
     let mut world = World::new();
     let enter = "ObjectSynchronizer::enter;ObjectMonitor::enter";
-    for (way, time) in [
+    for (backend, time) in [
         (format!("InterpreterRuntime::monitorenter;{enter};ObjectMonitor::EnterI;wait"), 1),
         (
             format!(
@@ -225,7 +225,7 @@ fn a_monitor_is_one_row_whatever_ran_the_method() {
         (format!("*monitorenter_nofpu Runtime1 stub;Runtime1::monitorenter;{enter}"), 8),
         ("*monitor enter;libjvm.so!fn_1a40;wait".into(), 16),
     ] {
-        world.fact("main", &format!("start;run;{way}"), State::Lock, time);
+        world.fact("main", &format!("start;run;{backend}"), State::Lock, time);
     }
     world.fact("main", "start;run;InterpreterRuntime::monitorexit", State::Run, 32);
     // Who was notified enters again.

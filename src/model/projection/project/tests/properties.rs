@@ -611,7 +611,7 @@ proptest! {
     #[test]
     fn a_projector_gives_what_a_fresh_one_gives(
         facts in prop::collection::vec(fact(), 1..40),
-        looks in prop::collection::vec((0usize..40, prop::option::of(settings()), prop::option::of(0..FRAMES.len())), 1..6),
+        scan in prop::collection::vec((0usize..40, prop::option::of(settings()), prop::option::of(0..FRAMES.len())), 1..6),
         late in prop::collection::vec(0..FRAMES.len(), 0..6),
     ) {
         let mut projector = Projector::default();
@@ -626,7 +626,7 @@ proptest! {
         for frame in late {
             named(&mut growing, frame, true);
         }
-        for (count, other, arrives) in looks {
+        for (count, other, arrives) in scan {
             // More facts, perhaps other settings, perhaps a name that was late.
             for fact in facts.iter().take(count) {
                 let stack: Vec<&str> = fact.stack.iter().map(|frame| FRAMES[*frame]).collect();

@@ -1,0 +1,181 @@
+//! What goes into the ring, and the status.
+
+use crate::capture::Status;
+use crate::capture::backend::Kind;
+use crate::capture::sampler::process::Process;
+use crate::capture::sampler::{Core, LAST_WORDS, OWED};
+use crate::capture::schedule::{now, thread_cpu};
+use crate::model::vocabulary::frame::{Event, Losses, Ns};
+use crate::process::threads::CounterSource;
+
+impl Core {
+    pub(super) fn every_second(&mut self, at: Ns) {
+        self.rings_hung = false;
+        let checked = self.backend.perf.as_mut().map_or(Ok(()), |perf| perf.housekeeping(at));
+        self.unsampled = checked
+            .err()
+            .map(|error| format!("a processor that came online is not sampled: {error}"));
+        self.publish_status();
+    }
+
+    /// Otherwise asked once a second.
+    pub(super) fn count_lost(&mut self) {
+        if let Some(perf) = &mut self.backend.perf {
+            perf.count_lost();
+        }
+    }
+
+    pub(super) fn losses_now(&self) -> Losses {
+        let perf = self.backend.perf.as_ref().map(|perf| perf.counts()).unwrap_or_default();
+        Losses {
+            dropped: self.writer.dropped() + perf.lost + self.closed.lost,
+            throttled: perf.throttled + self.closed.throttled,
+            stops: self.stops.stops,
+            stops_blocked: self.stops.in_call,
+            stop_p99_ns: self.stops.p99(),
+            sampler_cpu_ns: thread_cpu() + self.stops.cpu,
+            ..self.losses
+        }
+    }
+
+    /// Sends what was gathered, in order of time.
+    pub(super) fn emit(&mut self) {
+        let mut events = std::mem::take(&mut self.events);
+        let floor = self.floor;
+        for event in &mut events {
+            // A sample whose time was taken before the last tick may have come into its ring after
+            // it.
+            if let Event::Observation(observation) = event {
+                observation.at = observation.at.max(floor);
+                // A stack that has a name of its own keeps it; a thread that has ended has none.
+                let named = observation.name.runtime_id().is_some() || observation.thread.tid == 0;
+                if !named
+                    && let Some(process) = self
+                        .processes
+                        .iter_mut()
+                        .find(|process| process.pid() == observation.thread.pid)
+                {
+                    observation.name = process.names.of(
+                        observation.thread.tid,
+                        observation.name,
+                        observation.at,
+                        process.unwinder.as_mut(),
+                    );
+                }
+            }
+        }
+        events.sort_by_key(time_of);
+        if self.first.is_none() {
+            self.first =
+                events.iter().find(|event| matches!(event, Event::Observation(_))).map(time_of);
+        }
+        if let Some(last) = events.last() {
+            self.floor = time_of(last);
+        }
+        for event in events.drain(..) {
+            self.send(event);
+        }
+        self.events = events;
+    }
+
+    /// A look that finds the ring full is dropped and counted; what must arrive waits, and later
+    /// looks wait with it.
+    pub(super) fn send(&mut self, event: Event) {
+        while let Some(first) = self.owed.front() {
+            if !self.writer.push(first) {
+                break;
+            }
+            self.owed.pop_front();
+        }
+        if self.owed.is_empty() && self.writer.push(&event) {
+            return;
+        }
+        match event {
+            Event::Observation(observation) => {
+                if let Some(index) = self.find(observation.thread.pid) {
+                    self.processes[index].scan.unsent(observation.thread.tid);
+                }
+            }
+            // The next one carries the same totals.
+            Event::Tick(_) => {}
+            other if self.owed.len() < OWED => self.owed.push_back(other),
+            _ => {}
+        }
+    }
+
+    /// Nothing more will be told: what must arrive gets a little time to.
+    pub(super) fn last_words(mut self) {
+        let at = now();
+        while !self.owed.is_empty() && !self.writer.abandoned() && now() < at + LAST_WORDS {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            if let Some(event) = self.owed.pop_back() {
+                self.send(event);
+            }
+        }
+    }
+
+    pub(super) fn publish_status(&self) {
+        let mut notices: Vec<String> =
+            self.changed.iter().chain(&self.backend.lack).chain(&self.unsampled).cloned().collect();
+        notices.extend(self.notices_of_processes());
+        if self.backend.perf.as_ref().is_some_and(|perf| perf.starved()) {
+            notices.push(
+                "some running threads are not sampled for want of descriptors, which looks like time in the kernel; raise `ulimit -n`"
+                    .into(),
+            );
+        }
+        notices.extend(self.pace.notice());
+        let status = Status {
+            backend: self.backend.kind.title().into(),
+            notice: (!notices.is_empty()).then(|| notices.join("; ")),
+            ptrace_would_help: self.backend.kind == Kind::States && self.backend.may_stop,
+            kernel_visible: self.backend.perf.as_ref().is_none_or(|perf| perf.kernel_visible()),
+            interval_asked: self.pace.asked(),
+        };
+        *self.status.lock().unwrap_or_else(|e| e.into_inner()) = status;
+    }
+
+    fn notices_of_processes(&self) -> Vec<String> {
+        let mut notices = Vec::new();
+        let any = |fit: fn(&Process) -> bool| self.processes.iter().any(fit);
+        // Where none gives stacks, the way's own notice says it.
+        if self.backend.reads_stacks && any(Process::gives_stacks) {
+            for process in &self.processes {
+                match &process.refusal {
+                    Some(why) => notices.push(format!("{why}; only its states are shown")),
+                    None if !process.readable => {
+                        notices.push(format!(
+                            "stacks of waiting threads of process {} cannot be read",
+                            process.pid()
+                        ));
+                    }
+                    None => {}
+                }
+            }
+        }
+        let waiting: usize = self.processes.iter().map(|process| process.scan.not_read_yet()).sum();
+        if waiting > 0 {
+            notices.push(format!(
+                "{waiting} threads have not been looked at yet: there are very many"
+            ));
+        }
+        if any(|process| process.scan.tasks().short_of_descriptors()) {
+            notices.push("descriptors run short: files of threads are opened for every look; raise `ulimit -n`".into());
+        }
+        if any(|process| process.scan.tasks().source() == CounterSource::Stat) {
+            notices.push(
+                "this kernel has no CONFIG_SCHED_INFO: CPU time comes in clock ticks, run delay is unknown".into(),
+            );
+        }
+        notices
+    }
+}
+
+fn time_of(event: &Event) -> Ns {
+    match event {
+        Event::Observation(observation) => observation.at,
+        Event::Tick(tick) => tick.at,
+        Event::ThreadEnded { at, .. } | Event::Exec { at, .. } => *at,
+        Event::ProcessEnded { at, .. } | Event::Gap { at, .. } => *at,
+    }
+}

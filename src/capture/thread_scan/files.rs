@@ -1,0 +1,245 @@
+//! The files of /proc as source: one read of its counters for each thread that is looked at, more
+//! for those that moved. Who has waited for a while is looked at in rotation, see
+//! [`crate::capture::parked`].
+
+use crate::capture::schedule::now;
+use crate::capture::thread_scan::{Found, Last, Round, ThreadScan, not_readable, seen_as};
+use crate::model::vocabulary::frame::{Ns, Observation};
+use crate::process::threads::{CounterSource, Doing, ReadError, Tasks, ThreadFiles};
+use crate::unwinder::Walk;
+
+/// How far a round has come.
+#[derive(Clone, Copy)]
+pub(super) struct UnderWay {
+    /// When it began.
+    from: Ns,
+    /// In `known`: those before it have been looked at, or are parked.
+    active: usize,
+    /// In `turns`.
+    turn: usize,
+}
+
+/// Of more threads than these, one that waits at its first observation is parked at once.
+const MANY: usize = 1_000;
+/// How many looks are made before the clock is asked whether to pause.
+const LOOKS_AT_ONCE: usize = 64;
+
+impl ThreadScan {
+    /// Looks at every thread that is not parked, and at the parked ones whose turn it is. Events
+    /// come in order of time. False when it paused: call it again to go on.
+    pub fn round(&mut self, round: &mut Round<'_>) -> bool {
+        let mut at = match self.under_way.take() {
+            Some(at) => at,
+            None => {
+                // Here nobody tells of threads unasked.
+                self.again.tids.clear();
+                self.update_list(true, round);
+                self.take_in(round.first_most);
+                let most = match std::mem::take(&mut self.all) {
+                    true => usize::MAX,
+                    false if self.standstill.holds() => 0,
+                    false => round.turns,
+                };
+                self.parked.take_turns(most, &mut self.turns);
+                UnderWay { from: now(), active: 0, turn: 0 }
+            }
+        };
+        let mut scan = 0;
+        loop {
+            let index = if at.active < self.known.len() {
+                if self.is_parked[at.active] {
+                    at.active += 1;
+                    continue;
+                }
+                at.active
+            } else if let Some(tid) = self.turns.get(at.turn) {
+                at.turn += 1;
+                match self.index.get(tid) {
+                    // A sample may have come in a pause: it is not parked any more, and is looked
+                    // at in the next round.
+                    Some(index) if self.is_parked[*index] => *index,
+                    _ => continue,
+                }
+            } else {
+                break;
+            };
+            let events = round.events.len();
+            if !self.observe_in_turn(index, at.from, round) {
+                // The last one took its place.
+                self.remove(index);
+                self.list_again = true;
+            } else if index == at.active {
+                at.active += 1;
+            }
+            scan += 1;
+            let may_have_taken_long = round.events.len() > events || scan % LOOKS_AT_ONCE == 0;
+            if may_have_taken_long && now() >= round.pause_at {
+                self.under_way = Some(at);
+                return false;
+            }
+        }
+        if self.asks_the_clock() {
+            self.answered(self.tasks.clock(), self.turns.len(), round.turns);
+        }
+        self.attaching &= !self.newcomers.is_empty();
+        true
+    }
+
+    /// The next of those that were listed are read in this round: a first observation takes nine
+    /// system calls and a walk, so a round that made them of thousands of threads would last for
+    /// many intervals.
+    fn take_in(&mut self, most: usize) {
+        let mut taken = 0;
+        while taken < most
+            && let Some(tid) = self.newcomers.pop()
+        {
+            // A sample may have brought it.
+            if !self.index.contains_key(&tid) {
+                self.add(tid);
+                taken += 1;
+            }
+        }
+    }
+
+    /// False when the thread is gone. `from`: when the round began.
+    fn observe_in_turn(&mut self, index: usize, from: Ns, round: &mut Round<'_>) -> bool {
+        let known = &mut self.known[index];
+        if matches!(known.last, Last::Ended) {
+            return true;
+        }
+        let counters = match self.tasks.counters(&mut known.files) {
+            Ok(counters) => counters,
+            Err(ReadError::Gone) => {
+                self.end(index, round);
+                return false;
+            }
+            // Not seen this time; what it did meanwhile comes out with the next counters.
+            Err(_) => {
+                self.not_seen(index);
+                return true;
+            }
+        };
+        if self.unmoved(index, counters, from, now, round) {
+            return true;
+        }
+        match self.find(index, round.stacks.is_some()) {
+            Ok(found) => {
+                let (state, first) = (found.state, self.known[index].counters.is_none());
+                self.found(
+                    index,
+                    &found,
+                    counters,
+                    round,
+                    &mut |tasks, files, round, observation| {
+                        read_stack(tasks, files, state, round, observation)
+                    },
+                );
+                // Of thousands most have waited for long: to see them wait in every round would
+                // take longer than one has.
+                if first
+                    && self.known.len() > MANY
+                    && matches!(self.known[index].last, Last::Blocked)
+                {
+                    self.park(index);
+                }
+                true
+            }
+            Err(ReadError::Gone) => {
+                self.end(index, round);
+                false
+            }
+            Err(_) => {
+                self.not_seen(index);
+                true
+            }
+        }
+    }
+
+    /// What a thread is called and does now. One that was seen running most likely runs still: then
+    /// two short reads do. The start time is only needed where no descriptor tells one thread from
+    /// the next of the same id.
+    fn find(&mut self, index: usize, may_ask: bool) -> Result<Found, ReadError> {
+        let known = &mut self.known[index];
+        let likely = matches!(known.last, Last::Running) && may_ask;
+        if likely
+            && self.tasks.source() == CounterSource::Schedstat
+            && !self.tasks.short_of_descriptors()
+            && self.tasks.doing(&mut known.files) == Ok(Doing::Running)
+        {
+            let name = self.tasks.name(&mut known.files)?;
+            return Ok(Found {
+                at: now(),
+                name,
+                state: b'R',
+                ready: false,
+                start: known.key.start,
+            });
+        }
+        let stat = self.tasks.stat(&mut known.files)?;
+        Ok(Found { at: now(), name: stat.name, state: stat.state, ready: false, start: stat.start })
+    }
+}
+
+/// The kernel names the thread that traces, not its process.
+fn is_ours(tid: u32) -> bool {
+    std::path::Path::new(&format!("/proc/self/task/{tid}")).exists()
+}
+
+/// Reads the stack of a thread that is off the core; `None` if it does not stay there meanwhile.
+fn read_stack(
+    tasks: &Tasks,
+    files: &mut ThreadFiles,
+    state: u8,
+    round: &mut Round<'_>,
+    observation: &mut Observation,
+) -> Option<Walk> {
+    // Held by our helper for a moment, or let go since: it runs. Anybody else's stop is the
+    // target's state.
+    if state == b't'
+        && round.stops_threads
+        && tasks.tracer(files).is_ok_and(|tracer| tracer == 0 || is_ours(tracer))
+    {
+        return None;
+    }
+    let Some(stacks) = &mut round.stacks else {
+        not_readable(state, observation);
+        return None;
+    };
+    let (call, sp, pc) = match tasks.doing(files) {
+        Ok(Doing::Blocked { call, sp, pc }) => (call, sp, pc),
+        Ok(Doing::Running) => return None,
+        Err(ReadError::NotPermitted) => {
+            round.denied = true;
+            not_readable(state, observation);
+            return None;
+        }
+        // Ended, or no descriptor: the next round will tell.
+        Err(_) => return None,
+    };
+    if sp == 0 && pc == 0 {
+        // It is ending and has given its registers up.
+        return None;
+    }
+    stacks.set_instant(observation.thread.pid, observation.at);
+    let walk = stacks.reader.walk(pc, sp, stacks.unwinder, &mut observation.stack);
+    let name = stacks.unwinder.thread_name(observation.at);
+    let waits_for = stacks.unwinder.waits_for();
+    let same_place = tasks.doing(files) == Ok(Doing::Blocked { call, sp, pc });
+    let same_counters = tasks.counters(files).is_ok_and(|again| {
+        observation
+            .counters
+            .is_some_and(|first| first.run_ns == again.run_ns && first.runs == again.runs)
+    });
+    if !(same_place && same_counters) {
+        round.losses.torn += 1;
+        observation.stack.clear();
+        return None;
+    }
+    if let Some((at, frame)) = waits_for {
+        observation.stack.insert(at, frame);
+    }
+    observation.seen = seen_as(state, Some(call));
+    observation.recovered = walk.recovered;
+    observation.name = name.unwrap_or(observation.name);
+    Some(walk)
+}

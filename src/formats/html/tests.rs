@@ -1,0 +1,115 @@
+use serde_json::Value;
+
+use super::*;
+use crate::formats::fixture::{self, Stack, ran, service, stack, waited};
+use crate::model::projection::settings::Metric;
+
+fn written(stacks: &[Stack], settings: &Settings) -> String {
+    let mut out = Vec::new();
+    render(&fixture::snapshot(), settings, &fixture::projection(stacks), &mut out)
+        .expect("memory takes everything");
+    String::from_utf8(out).expect("UTF-8")
+}
+
+/// Reads what the page's script reads.
+fn read(page: &str) -> Value {
+    let data = page.split("id=\"data\">").nth(1).and_then(|rest| rest.split("</script>").next());
+    serde_json::from_str(data.expect("data")).expect("it is JSON")
+}
+
+fn numbers(value: &Value) -> Vec<i64> {
+    value
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|number| number.as_i64().expect("a number"))
+        .collect()
+}
+
+#[test]
+fn the_page_holds_every_stack_with_its_figures() {
+    let mut stacks = service();
+    stacks.push(stack("main", &[], ran(3, 1)));
+    let data = read(&written(&stacks, &Settings { metric: Metric::Cpu, ..Settings::default() }));
+    assert_eq!((&data["metric"], &data["elapsed"]), (&1.into(), &10_000_000_000_u64.into()));
+    let (parents, names) = (numbers(&data["parents"]), numbers(&data["names"]));
+    let name =
+        |node: i64| data["functions"][names[node as usize] as usize][0].as_str().expect("a name");
+    let path = |node: i64| {
+        let outer = |node: &i64| Some(parents[*node as usize]).filter(|parent| *parent >= 0);
+        let nodes = std::iter::successors(Some(node), outer);
+        let mut names: Vec<&str> = nodes.map(name).collect();
+        names.reverse();
+        names.join(";")
+    };
+    let mut found: Vec<(String, Vec<i64>)> =
+        (data["own"].as_array().expect("figures").iter().map(numbers))
+            .map(|own| (path(own[0]), own[1..].to_vec()))
+            .collect();
+    found.sort();
+    let mut wanted: Vec<(String, Vec<i64>)> = (stacks.iter())
+        .map(|stack| {
+            let frames =
+                if stack.frames.is_empty() { FRAMELESS.to_owned() } else { stack.frames.join(";") };
+            let own = &stack.own;
+            let mut figures = [own.cpu_ns, own.hits, own.cpu_hits].to_vec();
+            for (state, ns) in (0..).zip(own.states_ns).filter(|(_, ns)| *ns > 0) {
+                figures.extend([state, ns]);
+            }
+            (
+                format!("all;{};{frames}", stack.group),
+                figures.into_iter().map(|n| n as i64).collect(),
+            )
+        })
+        .collect();
+    wanted.sort();
+    assert_eq!(found, wanted);
+    for (node, parent) in (0..).zip(&parents) {
+        assert!(*parent < node, "callers come first");
+    }
+    assert!(
+        data["head"].as_str().expect("text").contains("Losses       dropped 7"),
+        "{}",
+        data["head"]
+    );
+}
+
+#[test]
+fn the_page_is_whole_and_fetches_nothing() {
+    let page = written(&service(), &Settings::default());
+    assert!(page.contains("default-src 'none'") && page.trim_end().ends_with("</html>"));
+    for placeholder in ["/*STYLE*/", "/*DATA*/", "/*SCRIPT*/"] {
+        assert!(
+            PAGE.matches(placeholder).count() == 1 && !page.contains(placeholder),
+            "{placeholder}"
+        );
+    }
+    for fetching in ["http:", "https:", "//cdn", "@import", "url(", " src=", "innerHTML", "eval("] {
+        assert!(!page.contains(fetching), "{fetching}");
+    }
+}
+
+#[test]
+fn names_cannot_end_the_data() {
+    let names =
+        ["</script><script>alert(1)</script>", "<!--", "]]>", "\u{2028}\u{2029}&lt;", "\"\\"];
+    let page =
+        written(&[stack(names[0], &names, waited(State::Io, 5, 1, 5))], &Settings::default());
+    assert_eq!(page.matches("</script>").count(), PAGE.matches("</script>").count());
+    assert!(!page.contains("<!--") && !page.contains(['\u{2028}', '\u{2029}']), "{page}");
+    let data = read(&page);
+    let read: Vec<&str> = data["functions"]
+        .as_array()
+        .expect("functions")
+        .iter()
+        .map(|f| f[0].as_str().expect("a name"))
+        .collect();
+    assert!(names.iter().all(|name| read.contains(name)), "{read:?}");
+}
+
+#[test]
+fn depth_is_no_matter() {
+    let deep: Vec<&str> = std::iter::repeat_n("r", 20_000).collect();
+    let data = read(&written(&[stack("g", &deep, ran(1, 1))], &Settings::default()));
+    assert_eq!(numbers(&data["parents"]).len(), 20_002);
+}

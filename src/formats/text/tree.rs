@@ -1,0 +1,143 @@
+//! The call tree, per group of threads.
+//!
+//! Lines are collapsed as in the view, and indented only where the tree forks. An only child stands
+//! below its caller with a `>` before it. The walk is iterative, since a target may recurse to any
+//! depth.
+
+use std::io;
+
+use super::{Page, Report, WIDTH, count, place, state};
+use crate::formats::FRAMELESS;
+use crate::model::facts::tables::Location;
+use crate::model::projection::project::{Node, Ordered, Totals, chain};
+
+/// Minimum share of a row, percent, unless the settings say otherwise.
+const LEAST_PERCENT: f64 = 1.0;
+
+/// Maximum forks shown by indentation; deeper ones are numbered.
+const INDENT_MOST: usize = 7;
+
+pub fn tree(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
+    let least = report.settings.filters.min_percent.active().copied().unwrap_or(LEAST_PERCENT);
+    page.title(&format!("TREE (from {least} % of what is shown)"))?;
+    let what = report.settings.roll_up.heading();
+    page.line(&format!(" TOTAL%   SELF%     THR     CPU  STATE         {what}"))?;
+    let mut lines = 0;
+    let mut dropped = 0;
+    let ordered = report.ordered();
+    let ends_here = format!("        the tree ends here: {} lines", report.tree_lines);
+    for group in ordered.groups() {
+        let group = &report.projection.groups[group as usize];
+        if !is_drawn(report, &group.total, least) {
+            dropped += 1;
+            continue;
+        }
+        lines += 1;
+        if lines > report.tree_lines {
+            return page.line(&ends_here);
+        }
+        let threads = count(group.threads.len(), "thread");
+        let name = crate::formats::ascii::fit(&group.name, 30);
+        page.line(&format!("{}{name}  ({threads})", figures(report, &group.total, &group.own)))?;
+        let mut todo: Vec<Row> = Vec::new();
+        push(report, ordered.roots(group), 1, false, least, &mut todo);
+        if is_drawn(report, &group.own, least) {
+            page.line(&format!("{}  {FRAMELESS}", figures(report, &group.own, &group.own)))?;
+        }
+        while let Some(row) = todo.pop() {
+            lines += 1;
+            if lines > report.tree_lines {
+                return page.line(&ends_here);
+            }
+            let chain = chain(&ordered, row.node);
+            let node = ordered.node(chain.last);
+            let figures = figures(report, &node.total, &node.own);
+            page.line(&row.line(figures, chain.swallowed as usize, node.location))?;
+            let children = ordered.children(chain.last);
+            let fork =
+                children.iter().filter(|child| is_drawn_node(report, **child, least)).count() > 1;
+            push(report, children, row.depth + usize::from(fork), !fork, least, &mut todo);
+        }
+    }
+    match dropped {
+        0 => Ok(()),
+        n => page.line(&format!("        and {} of threads under {least} %", count(n, "group"))),
+    }
+}
+
+/// A line of a tree.
+#[derive(Clone, Copy)]
+pub struct Row {
+    pub node: u32,
+    /// Forks above it; its group is the first.
+    pub depth: usize,
+    /// The only drawn callee of the line above.
+    pub only: bool,
+}
+
+impl Row {
+    /// Formats the row: its position and name after its figures. `swallowed`: calls between it and
+    /// the line above that have no line.
+    pub fn line(self, figures: String, swallowed: usize, location: &Location) -> String {
+        let mut line = figures;
+        match self.depth {
+            depth if depth <= INDENT_MOST => line.push_str(&"  ".repeat(depth)),
+            depth => line.push_str(&format!(
+                "{:<width$}",
+                format!("(fork {depth})"),
+                width = 2 * INDENT_MOST
+            )),
+        }
+        if self.only {
+            line.push_str("> ");
+        }
+        if swallowed > 0 {
+            line.push_str(&format!("...{swallowed} "));
+        }
+        line.push_str(&place(location, WIDTH.saturating_sub(line.len())));
+        line
+    }
+}
+
+/// Pushes the shown `nodes` on the stack, so that the first of them is popped first.
+fn push(
+    report: &Report<'_>,
+    nodes: Vec<u32>,
+    depth: usize,
+    only: bool,
+    least: f64,
+    todo: &mut Vec<Row>,
+) {
+    let drawn = nodes.into_iter().rev().filter(|node| is_drawn_node(report, *node, least));
+    todo.extend(drawn.map(|node| Row { node, depth, only }));
+}
+
+fn is_drawn_node(report: &Report<'_>, node: u32, least: f64) -> bool {
+    is_drawn(report, &report.projection.total(node), least)
+}
+
+fn is_drawn(report: &Report<'_>, totals: &Totals, least: f64) -> bool {
+    report.value(totals) > 0 && report.percent(totals) >= least
+}
+
+fn figures(report: &Report<'_>, total: &Totals, own: &Totals) -> String {
+    let elapsed = report.projection.elapsed();
+    format!(
+        "{:>7.1}{}{:>7.1} {:>7.2} {:>7.2}  {:<12}  ",
+        report.percent(total),
+        report.doubt(total),
+        report.percent(own),
+        total.threads(report.settings.metric, elapsed),
+        total.cores(elapsed),
+        state(total, report.settings.metric),
+    )
+}
+
+/// Calls `f` for every node below `roots`, callers before callees.
+pub fn each<'a>(ordered: &Ordered<'a>, roots: Vec<u32>, f: &mut dyn FnMut(Node<'a>)) {
+    let mut todo: Vec<u32> = roots.into_iter().rev().collect();
+    while let Some(node) = todo.pop() {
+        f(ordered.node(node));
+        todo.extend(ordered.children(node).into_iter().rev());
+    }
+}
