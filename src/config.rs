@@ -45,8 +45,8 @@ pub enum Wanted {
 }
 
 impl Wanted {
-    /// At most so many processes are watched at once. Each is looked at by itself in every tick,
-    /// for some ten microseconds even if it sleeps: so many cost 6 to 9 % of a core at 100 Hz, and
+    /// Maximum processes that are watched at once. Each is observed by itself at every tick,
+    /// for some ten microseconds even if it sleeps: 64 cost 6 to 9 % of a core at 100 Hz, and
     /// the default bound of 3 % makes that a look every 20 or 30 ms.
     pub const AT_ONCE: usize = 64;
 
@@ -314,7 +314,7 @@ pub enum Mode {
     Live,
     /// The demo's text report (`demo --once`, or stdout is not a terminal).
     Once { duration: Duration },
-    /// One profile of so long; `None`: until the target ends.
+    /// One profile of this duration; `None`: until the target ends.
     Record { duration: Option<Duration> },
     /// Reports one after the other.
     Report(Reports),
@@ -384,7 +384,7 @@ impl Given {
 pub struct Reports {
     /// Whenever the clock shows a multiple of it since midnight, UTC; `None`: one, at the end.
     pub every: Option<Duration>,
-    /// So many, and then an end.
+    /// The number of reports, then an end.
     pub count: Option<u64>,
     /// Each tells everything since the start, instead of what came after the one before.
     pub cumulative: bool,
@@ -396,9 +396,9 @@ pub struct Reports {
 /// Which reports of a directory stay; the newest always does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Kept {
-    /// So many.
+    /// Maximum files.
     pub files: Option<u64>,
-    /// With so many bytes together.
+    /// Maximum bytes of all files together.
     pub bytes: Option<u64>,
 }
 

@@ -24,7 +24,7 @@ use crate::symbols::Symbols;
 /// How often the ring is drained: 25 wake-ups a second cost nothing, and the ring holds many times
 /// as much.
 const DRAIN_EVERY: Duration = Duration::from_millis(40);
-/// The same where nobody waits for snapshots and the ring was all but empty: to wake up is what
+/// The same where no snapshot is waited for and the ring was all but empty: to wake up is what
 /// costs then.
 const REST: Duration = Duration::from_millis(100);
 const ALL_BUT_EMPTY: usize = 250;
@@ -63,8 +63,8 @@ pub struct Inputs {
     pub used_ns: Arc<AtomicU64>,
 }
 
-/// For so long after the first snapshot they come every [`YOUNG_EVERY`]: the first rows and their
-/// names are waited for.
+/// Time after the first snapshot for which they come every [`YOUNG_EVERY`]: the first rows and
+/// their names are waited for.
 const YOUNG: Duration = Duration::from_secs(1);
 const YOUNG_EVERY: Duration = Duration::from_millis(100);
 
@@ -76,7 +76,7 @@ pub struct Publication {
 }
 
 enum Command {
-    /// Answer with a snapshot once all names are there, or after so long without; `cut`: history
+    /// Answer with a snapshot once all names are there, or after this time without; `cut`: history
     /// begins again then.
     Snapshot { names_within: Duration, cut: bool, reply: SyncSender<Arc<Snapshot>> },
     /// Drain what is left, book what is carried, answer and end.

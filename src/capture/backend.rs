@@ -47,7 +47,7 @@ pub struct Backend {
     pub reads_stacks: bool,
     /// [`Kind::Ptrace`] would be permitted.
     pub may_stop: bool,
-    /// What this way lacks, and why: where nobody asked for it by name.
+    /// What this backend lacks, and why: where it was not asked for by name.
     pub lack: Option<String>,
 }
 

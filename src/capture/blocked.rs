@@ -1,5 +1,5 @@
-//! The stack of a thread that is off the core, read as it lies: nobody is stopped, nothing is sent
-//! to it.
+//! The stack of a thread that is off the core, read as it lies: no thread is stopped, nothing is
+//! sent to it.
 
 use crate::capture::schedule::now;
 use crate::model::vocabulary::frame::{Marker, Ns, RawFrame};

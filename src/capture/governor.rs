@@ -29,7 +29,7 @@ pub struct Overhead {
     pub reducer_ns: Arc<AtomicU64>,
 }
 
-/// Use is averaged over so long.
+/// The time over which use is averaged.
 const SPAN: Ns = 5 * SECOND;
 /// Attaching is not governed: mappings are read and unwind tables loaded, once.
 const ATTACHING: Ns = SECOND;
@@ -43,9 +43,9 @@ const ROOM: f64 = 0.75;
 const STRETCH_MOST: f64 = 4.0;
 /// At first, and at most.
 const PATIENCE: (Ns, Ns) = (10 * SECOND, 640 * SECOND);
-/// A shorter interval that was kept for so long has proved itself.
+/// Time after which a shorter interval that was kept has proved itself.
 const LASTED: Ns = 600 * SECOND;
-/// A step for which there may or may not be room is tried after so many times the patience.
+/// A step for which there may or may not be room is tried after this multiple of the patience.
 const TRY_AFTER: u64 = 6;
 /// Use is noted so often.
 const NOTE_EVERY: Ns = SECOND / 4;
@@ -106,7 +106,7 @@ impl Governor {
             return None;
         };
         let interval = self.interval();
-        // Nobody looked in between: that is not what looking costs.
+        // There was no observation in between: that is not its cost.
         if at < last || cpu_ns < last_cpu || at - last > SECOND.max(3 * interval) {
             self.begin(at, cpu_ns);
             return None;

@@ -64,7 +64,7 @@ const CONTEXT_KERNEL: u64 = -128i64 as u64;
 
 impl Callchain<'_> {
     /// Appends the kernel's frames, innermost first. `deepest`: what the kernel was asked for;
-    /// where it gave so many there may be more, which a marker says.
+    /// where it gave that number there may be more, which a marker says.
     pub fn frames(self, deepest: usize, out: &mut Vec<RawFrame>) {
         let most = deepest.min(KERNEL_FRAMES);
         let words = self
@@ -114,7 +114,7 @@ pub struct Mapped<'a> {
 pub enum Record<'a> {
     Sample(Sample<'a>),
     Mapped(Mapped<'a>),
-    /// So many records found the ring full.
+    /// The number of records that found the ring full.
     Lost(u64),
     Throttled,
     Other,

@@ -3,7 +3,7 @@
 //!
 //! Up to a round's turns (50 at 100 Hz) nothing changes: each is looked at in every round. 500 are
 //! each looked at every 100 ms, and that is the error of when such a wait ends, unless a sample of
-//! perf's tells earlier. The sampler asks for a round that leaves nobody out once a second, right
+//! perf's tells earlier. The sampler asks for a full scan once a second, right
 //! after it has read the process's clock (its time must not be taken for that of threads that are
 //! gone), and wherever what is silent must be proven: after a gap, and at the end.
 
@@ -12,21 +12,21 @@ use std::ops::Bound::{Excluded, Unbounded};
 
 use crate::model::vocabulary::frame::{Ns, SECOND};
 
-/// A thread that has been seen waiting, unmoved, for so long is parked.
+/// Time after which a thread that waits and does not move is parked.
 pub const PARKED_AFTER: Ns = SECOND / 4;
 
-/// One that moved again within so long had better not been parked: it is looked at in every round
+/// Time within which a thread that moves again was parked in vain: it is observed at every tick
 /// until it has waited for that long. A JVM has two threads that move every quarter of a second:
-/// each time everybody was looked at.
+/// each time every thread was observed.
 pub const RESTLESS: Ns = SECOND;
-/// So many at a time.
+/// Maximum at a time.
 const RESTLESS_MOST: usize = 16;
 
 /// Looks a second at all that are parked. A look is one read, 0.8 to 1.4 us where all cores are
 /// busy: 0.7 % of a core at most.
 const LOOKS_PER_SECOND: u64 = 5_000;
 
-/// So many of the parked threads have their turn in a round.
+/// The number of parked threads that have their turn at a tick.
 pub fn turns(interval: Ns) -> usize {
     let turns = u128::from(LOOKS_PER_SECOND) * u128::from(interval) / u128::from(SECOND);
     turns.clamp(1, usize::MAX as u128) as usize
@@ -61,7 +61,7 @@ impl Parked {
         self.restless.retain(|restless| *restless != tid);
     }
 
-    /// It has moved, after it had waited for so long.
+    /// It has moved, after it had waited for this time, ns.
     pub fn woke(&mut self, tid: u32, waited: Ns) {
         if self.tids.remove(&tid) && waited < RESTLESS && self.restless.len() < RESTLESS_MOST {
             self.restless.push(tid);
@@ -88,7 +88,8 @@ impl Parked {
     }
 
     /// Replaces `out` with those whose turn it is now, at most `most`, and none twice. In the order
-    /// of their ids from the one after the last turn: whoever comes or goes, nobody is passed over.
+    /// of their ids from the one after the last turn: whichever thread comes or goes, none is
+    /// passed over.
     pub fn take_turns(&mut self, most: usize, out: &mut Vec<u32>) {
         out.clear();
         let after = self.tids.range((Excluded(self.last), Unbounded));
@@ -175,7 +176,7 @@ mod tests {
             // When each came, or had its turn.
             let mut waiting: HashMap<u32, usize> = first.iter().map(|tid| (*tid, 0)).collect();
             first.iter().for_each(|tid| parked.add(*tid));
-            // In each round at most so many come whom the rotation meets before it is round.
+            // At each tick at most this number comes that the rotation meets before it is complete.
             let (mut ever, mut out) = (first.len(), Vec::new());
             for (round, changes) in rounds.iter().enumerate() {
                 for (tid, comes) in changes {

@@ -44,8 +44,8 @@ pub const COUNTERS_LAG: Ns = 20_000_000;
 /// The same, in periods, for a thread that was watched already: its events are given up and opened
 /// again.
 const UNSAMPLED_WATCHED: u64 = 50;
-/// Where descriptors are short, a thread that has not run for so long gives its events to one that
-/// does.
+/// Where descriptors are short, a thread that has not run for this time gives its events to one
+/// that does.
 const QUIET: Ns = SECOND;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -191,7 +191,7 @@ impl Perf {
         self.attr.exclude_kernel() == 0
     }
 
-    /// So many frames of the kernel are asked for.
+    /// Maximum frames of the kernel that are asked for.
     pub fn deepest(&self) -> usize {
         usize::from(self.attr.sample_max_stack)
     }
@@ -314,7 +314,7 @@ impl Perf {
         }
         watched.unsampled = 0;
         watched.inherited_from = None;
-        // Events that nobody is sampled by: they belong to a thread that an exec has ended, while
+        // Events that sample no thread: they belong to a thread that an exec has ended, while
         // another took its id.
         if self.threads.values().all(|other| other.inherited_from != Some(tid)) {
             self.close_thread(tid);

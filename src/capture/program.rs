@@ -8,9 +8,9 @@ use rustix::io::Errno;
 use crate::process::target::witness;
 
 /// `/proc/PID/pagemap`, kept open: the descriptor holds on to the address space as it was when it
-/// was opened, and reads nothing once nobody lives in that any more (fs/proc/task_mmu.c,
+/// was opened, and reads nothing once no thread uses that any more (fs/proc/task_mmu.c,
 /// pagemap_read). So an exec is told even of the same file, for less than a microsecond. It stays
-/// silent while somebody else (a vfork child) still uses the old memory.
+/// silent while another process (a vfork child) still uses the old memory.
 pub struct Program {
     pid: u32,
     /// `None` where it is not permitted, or between two programs.
@@ -48,7 +48,7 @@ impl Program {
     }
 }
 
-/// `None`: nobody has memory now. The error: it is not for us.
+/// `None`: no thread has memory now. The error: it is not for us.
 fn open_space(pid: u32) -> Result<Option<OwnedFd>, Errno> {
     // A zombie leader has no memory of its own.
     let Some(tid) = witness(pid) else { return Ok(None) };

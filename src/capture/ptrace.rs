@@ -1,13 +1,13 @@
 //! On-CPU samples where perf is forbidden: one running thread at a time is stopped for
 //! microseconds, its registers and stack are copied, it goes on, and then it is walked. Never a
 //! thread known to be blocked, never the whole process, never PTRACE_ATTACH or SIGSTOP: a tracer
-//! that dies after PTRACE_SEIZE leaves nobody stopped.
+//! that dies after PTRACE_SEIZE leaves no thread stopped.
 //!
 //! The guard is our own rather than remoteprocess' `ThreadLock` (0.5.5), for three reasons: its
 //! waitpid has no time limit, so that a thread in D state would hold whoever waits for ever; an
-//! interrupted waitpid leaves the thread seized with the stop still to come, and nobody to resume
-//! it; and it takes the exit status of a process that is our own child (`-- COMMAND`) away from the
-//! one who has to report it. Here nothing is ever taken from wait but zombies of threads.
+//! interrupted waitpid leaves the thread seized with the stop still to come, and no tracer to
+//! resume it; and it takes the exit status of a process that is our own child (`-- COMMAND`) away
+//! from the one who has to report it. Here nothing is ever taken from wait but zombies of threads.
 //!
 //! The kernel ties a tracee to the thread that seized it, so that all of this runs on one helper
 //! thread, and the sampler never waits for it.
@@ -29,7 +29,7 @@ use crate::process::memory::Memory;
 use crate::process::threads::Tasks;
 use crate::unwinder::{Registers, Walk};
 
-/// A thread that has not stopped after so long (it has no core, or went into D state) is left to
+/// Time after which a thread that has not stopped (it has no core, or went into D state) is left to
 /// itself; it is resumed when it does stop.
 const PATIENCE: Ns = 20_000_000;
 /// A thread that has not stopped yet is looked at again so often: that is how exactly the time it
@@ -158,7 +158,7 @@ impl Stopper {
 
 impl Drop for Stopper {
     fn drop(&mut self) {
-        // The helper ends when nobody can ask any more; it resumes what it holds first.
+        // The helper ends when it can no longer be asked; it resumes what it holds first.
         self.requests = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -257,7 +257,7 @@ impl Helper {
                     resume(tid, signal);
                     outcome.stopped = Some(now() - last_running);
                     if let Some(sp) = learn {
-                        // Mappings are only read while nobody stands still for it.
+                        // Mappings are only read while no thread is stopped.
                         self.stacks.learn(sp);
                     }
                     break;

@@ -70,7 +70,7 @@ impl Writer {
         self.dropped
     }
 
-    /// True when the reader has been dropped: nobody will read what is written.
+    /// True when the reader has been dropped: what is written will not be read.
     pub fn abandoned(&self) -> bool {
         !self.ring.read_is_held()
     }

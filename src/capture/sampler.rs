@@ -230,8 +230,8 @@ impl Core {
     }
 
     /// What threads did that are gone is in the clocks of their processes, which are read once a
-    /// second: once more now, and everybody is looked at when the threads' own counters have caught
-    /// up with that.
+    /// second: once more now, and every thread is observed when the threads' own counters have
+    /// caught up with that.
     fn stop(mut self) {
         // Whoever stops us may have seen the end first.
         self.note_ended();
@@ -325,7 +325,7 @@ impl Core {
         }
     }
 
-    /// After a time in which nobody looked.
+    /// After a gap in observation.
     fn look_again(&mut self) {
         if !self.looking() {
             return;
@@ -364,7 +364,7 @@ impl Core {
     fn tick(&mut self, begin: Ns) {
         let beat = self.schedule.begin(begin);
         if let Some(from) = beat.gap_from {
-            // Silence after it would mean that nobody moved.
+            // Silence after it would mean that no thread moved.
             self.force_full_scan();
             self.events.push(Event::Gap { from: from.max(self.floor), at: begin });
         }

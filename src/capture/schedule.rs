@@ -1,4 +1,4 @@
-//! When to look: ticks with jitter, their lateness, and gaps in which nobody looked.
+//! When to look: ticks with jitter, their lateness, and gaps without observation.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -56,7 +56,7 @@ pub struct Beat {
     pub late: Ns,
     /// More than one interval late.
     pub missed: bool,
-    /// Nobody looked since then.
+    /// There was no observation since then.
     pub gap_from: Option<Ns>,
 }
 

@@ -1,9 +1,9 @@
 //! Whether threads that wait have run, told without a look at any of them: the process's own clock
 //! has the time of all its threads. Where it has grown by just what those ran that were looked at,
-//! nobody else has run.
+//! no other thread has run.
 //!
 //! Of threads that run while they are looked at the clock may have a little more than their
-//! counters said a moment before. So one difference says nothing, two in a row make everybody be
+//! counters said a moment before. So one difference says nothing, two in a row make every thread be
 //! looked at.
 //!
 //! The clock adds up the counters of all threads, 125 ns for each where they lie in no cache; a
@@ -13,8 +13,8 @@ use crate::model::vocabulary::frame::Ns;
 
 /// Differences in a row that are an answer.
 const DOUBTS: u32 = 2;
-/// Where so many rounds in a row prove nothing (threads come and go, or many wake now and then), so
-/// many pass without a try.
+/// Where this number of ticks in a row proves nothing (threads come and go, or many wake now and
+/// then), as many pass without a try.
 const IN_VAIN: u32 = 50;
 const REST: usize = 200;
 
@@ -29,12 +29,12 @@ pub struct Standstill {
     /// The newest other, and how many of those that wait have to be looked at while it stays the
     /// same.
     next: Option<(i128, usize)>,
-    /// So many rounds pass before the clock is asked again.
+    /// The ticks that pass before the clock is asked again.
     rest: usize,
 }
 
 impl Standstill {
-    /// Whether the clock is to be asked when everybody that this round looks at has been:
+    /// Whether the clock is to be asked when every thread of this tick has been observed:
     /// [`Standstill::answered`].
     pub fn asks(&mut self) -> bool {
         self.rest = self.rest.saturating_sub(1);
@@ -80,7 +80,7 @@ impl Standstill {
         }
     }
 
-    /// Nobody that waits has run until the last round, or the one before it.
+    /// No waiting thread has run until the last tick, or the one before it.
     pub fn holds(&self) -> bool {
         self.proven.is_some() && self.doubts < DOUBTS
     }
@@ -174,8 +174,8 @@ mod tests {
 
     proptest! {
         /// Ten threads, each of which may run between any two looks, never twice for equally long,
-        /// and whose counters are exact. What nobody has looked at does not stay silent for longer
-        /// than a rotation and a round.
+        /// and whose counters are exact. A thread that was not observed does not stay silent for
+        /// longer than a rotation and a round.
         #[test]
         fn who_has_run_is_looked_at(
             rounds in proptest::collection::vec((0usize..40, 0usize..40), 1..300),

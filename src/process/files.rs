@@ -91,7 +91,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// `None` when 2^20 files have been seen, or so many that their names fill 64 MB.
+    /// `None` when 2^20 files have been seen, or when their names fill 64 MB.
     pub fn register(&self, file: MappedFile) -> Option<FileId> {
         let key = Key::of(&file);
         let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);

@@ -12,7 +12,7 @@ use crate::process::target::unix_ns_of;
 
 /// Longest command line that is kept, in bytes.
 const COMMAND_CAP: usize = 1024;
-/// At most so many processes are listed (Linux' default limit for pids on a large machine is 2^22).
+/// Maximum processes that are listed (Linux' default limit for pids on a large machine is 2^22).
 const PROCESSES_CAP: usize = 1 << 16;
 /// Bytes read of a file that holds a process's number.
 const PIDFILE_CAP: usize = 64;

@@ -189,7 +189,7 @@ impl Maps {
             return (mapping.readable && mapping.writable).then_some(mapping);
         }
         let above = &self.mappings.get(self.mappings.partition_point(|m| m.start <= sp))?;
-        /// How far the main stack may have grown since: its limit is 8 MiB where nobody changed it.
+        /// How far the main stack may have grown since: its limit is 8 MiB by default.
         const GROWTH: u64 = 8 << 20;
         (above.backing == Backing::MainStack && above.start - sp <= GROWTH).then_some(*above)
     }
@@ -203,8 +203,8 @@ impl Maps {
         // Other things may lie between the pieces (anonymous memory for .bss, a text remapped to
         // huge pages).
         const GAPS: usize = 64;
-        // No loader makes so many. Programs that generate code map one file in thousands of pieces,
-        // and this is asked for again and again.
+        // No loader makes more mappings than this. Programs that generate code map one file in thousands of
+        // pieces, and this is asked for again and again.
         const PIECES: usize = 256;
         let mut gaps = 0;
         for i in (0..=at).rev().take(PIECES) {

@@ -281,8 +281,8 @@ mod tests {
 
     /// Two readable pages, then one that is not.
     fn fenced() -> (u64, *mut libc::c_void) {
-        // SAFETY: a fresh private mapping; the last page is made unreadable and nobody here touches
-        // it.
+        // SAFETY: a fresh private mapping; the last page is made unreadable and no code here
+        // touches it.
         unsafe {
             let size = 3 * PAGE as usize;
             let base = libc::mmap(
@@ -313,7 +313,7 @@ mod tests {
         assert_eq!(memory.read(start + 2 * PAGE, &mut buf), 0);
         assert_eq!(memory.read_exact(start + 2 * PAGE - 4, &mut [0; 8]), None);
         assert_eq!(memory.read_u64(start), Some(0x5a5a_5a5a_5a5a_5a5a));
-        // SAFETY: the mapping made above, used by nobody any more.
+        // SAFETY: the mapping made above, no longer used.
         unsafe { libc::munmap(base, 3 * PAGE as usize) };
     }
 
@@ -343,7 +343,7 @@ mod tests {
             "more than one call may ask for"
         );
         assert!(read.iter().all(|byte| *byte == 0x5a));
-        // SAFETY: the mapping made above, used by nobody any more.
+        // SAFETY: the mapping made above, no longer used.
         unsafe { libc::munmap(base, 3 * PAGE as usize) };
     }
 
@@ -389,7 +389,7 @@ mod tests {
         assert_eq!(read_file(id, 0, &mut buf), Err(libc::EIO));
         assert!(read_file(id, u64::MAX - 7, &mut [0; 8]).is_err());
         assert!(read_file(1 << 23, start, &mut [0; 8]).is_err());
-        // SAFETY: the mapping made above, used by nobody any more.
+        // SAFETY: the mapping made above, no longer used.
         unsafe { libc::munmap(base, 3 * PAGE as usize) };
     }
 

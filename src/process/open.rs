@@ -130,7 +130,7 @@ fn reopen(found: &OwnedFd) -> io::Result<(OwnedFd, rustix::fs::Stat)> {
 /// Device and inode as `/proc/PID/maps` shows them for a mapping of this file.
 fn as_mapped(file: &OwnedFd) -> Option<((u32, u32), u64)> {
     const LENGTH: usize = 4096;
-    // SAFETY: a new private mapping that nobody reads; it is removed below.
+    // SAFETY: a new private mapping that is not read; it is removed below.
     let address = unsafe {
         rustix::mm::mmap(
             std::ptr::null_mut(),

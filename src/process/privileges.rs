@@ -51,8 +51,8 @@ pub fn with<T>(open: impl FnOnce() -> T) -> T {
     opened
 }
 
-/// Started by somebody else than it runs as. All checks are made for the real user, but the files
-/// of /proc are opened as the effective one: everybody would see everything.
+/// Started by another user than it runs as. All checks are made for the real user, but the files
+/// of /proc are opened as the effective one: every user would see everything.
 pub fn is_setuid() -> bool {
     use rustix::process::{getegid, geteuid, getgid, getuid};
     geteuid() != getuid() || getegid() != getgid()

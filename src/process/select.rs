@@ -11,14 +11,14 @@ use std::path::Path;
 
 use crate::config::Wanted;
 
-/// At most so many are taken in by one look: attaching takes a millisecond or so each.
+/// Maximum processes taken in by one search: attaching takes a millisecond or so each.
 const TAKEN_AT_ONCE: usize = 16;
-/// At most so many that are new are read by one look, once all were read that were there at first:
+/// Maximum new processes read by one search, once all were read that were there at first:
 /// more come only in a storm of forks, and most of those are gone again soon.
 const READ_AT_ONCE: usize = 100;
-/// So many of the others are read again by each look, in turn.
+/// Others that are read again by each search, in turn.
 const READ_AGAIN: usize = 25;
-/// A new process is read again by so many looks: it is about to become what it was made for.
+/// Searches by which a new process is read again: it is about to become what it was made for.
 const YOUNG: u8 = 6;
 
 /// Where processes are found.
@@ -56,7 +56,7 @@ struct Known {
     wanted: bool,
     /// It was given out: it is watched, or cannot be.
     taken: bool,
-    /// So many looks more it is read by each.
+    /// The searches by which it is read again.
     young: u8,
 }
 

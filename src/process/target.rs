@@ -167,7 +167,7 @@ impl Target {
         self.pidfd.as_fd()
     }
 
-    /// False once every thread has ended, also while nobody has waited for the zombie yet.
+    /// False once every thread has ended, also while the zombie has not been waited for.
     pub fn alive(&self) -> bool {
         let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];
         matches!(
@@ -176,7 +176,7 @@ impl Target {
         )
     }
 
-    /// Asked again after the target replaced its program: it may have become somebody else's.
+    /// Asked again after the target replaced its program: it may have become another user's.
     pub fn still_permitted(&self) -> Result<(), AttachError> {
         let status =
             Status::read(self.pid).map_err(|_| AttachError::EndedEarly { pid: self.pid })?;
@@ -385,7 +385,7 @@ fn check_kind(pid: u32, stat: &Stat) -> Result<(), AttachError> {
     Ok(())
 }
 
-/// Root may look at everything. Everybody else where the kernel grants ptrace access without the
+/// Root may observe everything. Other users where the kernel grants ptrace access without the
 /// capabilities of sampletop itself. Where sampletop has none the kernel asks again at each thing
 /// that is read, so that the states of one's own process may be seen although its memory may not
 /// (Yama, PR_SET_DUMPABLE).

@@ -241,8 +241,8 @@ impl Tasks {
         Ok(RawName::new(text.strip_suffix(b"\n").unwrap_or(text)))
     }
 
-    /// Who traces the thread (0: nobody), from `status`; opened for each read, it is rarely asked
-    /// for.
+    /// Who traces the thread (0: no process), from `status`; opened for each read, it is rarely
+    /// asked for.
     pub fn tracer(&self, files: &ThreadFiles) -> Result<u32, ReadError> {
         let mut buf = [0; 4096];
         let fd = self.open_file(files.tid, "status")?;
@@ -380,7 +380,7 @@ pub fn parse_switches(text: &[u8]) -> Option<u64> {
     sum
 }
 
-/// Who traces the thread (0: nobody), from the same file.
+/// Who traces the thread (0: no process), from the same file.
 pub fn parse_tracer(text: &[u8]) -> Option<u32> {
     let line = text.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(b"TracerPid:"))?;
     decimal(fields(line).next()?)?.try_into().ok()

@@ -72,7 +72,7 @@ pub fn is_own_thread(name: &[u8]) -> bool {
     jvm::is_own(name)
 }
 
-/// What the user is told of it: nothing, while it may be starting.
+/// What the user sees of it: nothing, while it may be starting.
 fn unreadable(why: &Unreadable, for_the_last_time: bool) -> Option<String> {
     const FRAMES: &str = "its Java frames";
     match why {

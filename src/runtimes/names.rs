@@ -94,7 +94,7 @@ impl Names {
         table.unseen.remove(&pid);
     }
 
-    /// What nobody can see of a process's runtime, though all can be read; until the next call of
+    /// What cannot be seen of a process's runtime, though all can be read; until the next call of
     /// [`Names::missing`].
     pub fn unseen(&self, pid: u32, text: &'static str) {
         self.table().unseen.insert(pid, text);

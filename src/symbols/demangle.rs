@@ -28,7 +28,7 @@ pub fn readable(raw: &[u8]) -> String {
 }
 
 /// `__GI___libc_read` is glibc's name of `__libc_read` for itself (`hidden_proto` in its
-/// include/libc-symbols.h): the same code, but nobody looks for it under that name.
+/// include/libc-symbols.h): the same code, but users do not know it by that name.
 fn without_glibc_alias(raw: &str) -> &str {
     raw.strip_prefix("__GI_").filter(|rest| !rest.is_empty()).unwrap_or(raw)
 }

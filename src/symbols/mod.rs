@@ -64,7 +64,7 @@ pub fn name_image(module: &str, image: Vec<u8>, spots: &[Spot]) -> Option<Vec<Ve
     Some(named)
 }
 
-/// The names of a session. Dropping it tells its worker to end; nobody waits for that.
+/// The names of a session. Dropping it tells its worker to end, and does not wait for that.
 pub struct Symbols {
     files: Files,
     requests: Sender<Vec<RawFrame>>,
@@ -133,7 +133,7 @@ impl Symbols {
         placeholder::named(&self.files, &self.shared.kernel, frame)
     }
 
-    /// Functions of the kernel were asked for, and it shows their addresses to nobody like us.
+    /// Functions of the kernel were asked for, and it does not show their addresses to this user.
     pub fn kernel_is_nameless(&self) -> bool {
         self.shared.kernel.is_nameless()
     }

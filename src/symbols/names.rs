@@ -57,7 +57,7 @@ pub enum NoNames {
 /// Where the bytes are.
 enum Bytes {
     Mapped(FileBytes),
-    /// A copy that nobody else can change.
+    /// A copy that no other process can change.
     Own(Vec<u8>),
 }
 

@@ -1,8 +1,8 @@
 //! The thread that reads symbol files.
 //!
 //! It works off one file after the other, in portions, so that the first names are out quickly and
-//! a file is open once for all that is asked of it. Nobody waits for it: it may hang on a dead NFS
-//! server for as long as that takes.
+//! a file is open once for all that is asked of it. No thread waits for it: it may hang on a dead
+//! NFS server for as long as that takes.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -40,7 +40,7 @@ const OPEN_CAP: usize = 512;
 const LOADED_CAP: usize = 24;
 /// Memory for the symbols of all of them (mapped pages apart); the one in use may exceed it alone.
 const WEIGHT_CAP: usize = 256 << 20;
-/// Symbols nobody asked for that long are dropped.
+/// Time after which symbols that are not used are dropped.
 const IDLE: Duration = Duration::from_secs(60);
 /// Processes whose root directory is kept open.
 const ROOTS_CAP: usize = 64;
@@ -214,7 +214,7 @@ impl Worker {
         }
     }
 
-    /// Names the next frames of one file. `None` when nobody wants them any more.
+    /// Names the next frames of one file. `None` when they are no longer wanted.
     fn portion(&mut self, id: FileId) -> Option<()> {
         let queue = self.queued.get_mut(&id).map(std::mem::take).unwrap_or_default();
         // Lowest offsets last, so that a portion is taken off the end; neighbours share functions

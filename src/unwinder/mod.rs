@@ -91,7 +91,7 @@ pub enum Habit {
     /// Like `Plain`, but only on some of its ways; then a small even number lies below the record
     /// (V8's own functions).
     Marked,
-    /// Nobody can tell.
+    /// It is unknown.
     Hidden,
 }
 
@@ -118,7 +118,7 @@ pub trait Generated: Send {
     fn covers(&self, pc: u64) -> bool;
 
     /// The frame by which such code was left for other code, last before a frame at `sp` that
-    /// nobody knows how to leave: appended to `out`, and where it ended and where its caller is.
+    /// no reader can leave: appended to `out`, and where it ended and where its caller is.
     /// Only of threads at rest.
     fn resume(
         &mut self,

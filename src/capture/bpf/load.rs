@@ -29,7 +29,7 @@ struct Object([u8; BYTES.len()]);
 const FUNCTIONS: [(&str, i32); 2] =
     [("bpf_task_from_pid", 0x7a5c_0001), ("bpf_task_release", 0x7a5c_0002)];
 
-/// Threads that can be asked for again by name; beyond them everybody is.
+/// Threads that can be asked for again by name; beyond them all are.
 pub const AGAIN_MOST: usize = 1_000;
 
 /// Threads that one read of [`Programs::read_listed`] goes to: their rows fit into what one read
@@ -466,7 +466,7 @@ fn iter_create(link: BorrowedFd<'_>) -> io::Result<File> {
 
 fn bpf<T>(command: libc::c_long, attr: &mut T) -> io::Result<OwnedFd> {
     // SAFETY: `attr` is what the command reads, of the size that is said, and so is all that it
-    // points to. Both commands answer with a fresh descriptor that nobody else owns.
+    // points to. Both commands answer with a fresh descriptor that no other code owns.
     unsafe {
         let fd = libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attr), size_of::<T>());
         if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd as RawFd)) }

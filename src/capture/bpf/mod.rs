@@ -1,5 +1,5 @@
 //! Threads of processes by a program in the kernel: the task iterator visits all of them in one
-//! pass, and tells of those that ran. Never stops a thread, and never asks one.
+//! pass, and reports those that ran. Never stops a thread, and never asks one.
 //!
 //! ```text
 //! program.bpf.c  what runs in the kernel
@@ -28,7 +28,7 @@ use crate::capture::bpf::rows::{Copied, Row, What};
 /// What one read gives at most (bpf_seq_read's buffer).
 const READ: usize = 32 << 10;
 
-/// Whom the next pass tells of although they have not run.
+/// The threads that the next pass reports although they have not run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Again {
     pub everybody: bool,
@@ -61,7 +61,7 @@ pub struct Counts {
     pub visited: u32,
 }
 
-/// So many links to single threads may be kept beyond those that are used.
+/// Maximum links to single threads that are kept beyond those that are used.
 const UNUSED_LINKS: usize = 16;
 
 struct Watched {
@@ -246,7 +246,7 @@ impl Bpf {
         Ok(self.filled > 0)
     }
 
-    /// Whether the pass has come to everybody it goes to; of the last of them there may be rows.
+    /// Whether the pass has come to every thread it goes to; of the last of them there may be rows.
     pub fn has_visited_all(&self) -> bool {
         match &self.pass {
             Some(Pass { rows: Rows::Single(threads, next), .. }) => *next >= threads.len(),

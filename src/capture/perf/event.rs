@@ -160,7 +160,7 @@ pub fn open_event(attr: &sys::perf_event_attr, pid: i32, cpu: u32) -> io::Result
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a fresh descriptor that nobody else owns.
+    // SAFETY: a fresh descriptor that no other code owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

@@ -256,15 +256,15 @@ impl Core {
             .iter_mut()
             .filter(|process| process.ended.is_none() && !process.target.alive())
         {
-            // Once somebody has waited for it, there is no clock.
+            // Once its parent has waited for it, there is no clock.
             process.ended = Some(Ended { cpu_ns: process_cpu(process.pid()) });
         }
     }
 
-    /// Nobody is left: their last samples, their last CPU time, and the word itself.
+    /// No thread is left: their last samples, their last CPU time, and the word itself.
     pub(super) fn all_have_ended(&mut self) {
         let at = now();
-        // With rights of its own nothing of a program that nobody can be asked about any more: it
+        // With rights of its own nothing of a program that can no longer be asked about: it
         // may have come by an exec.
         if !self.paused && !privileges::borrowed() {
             self.drain(at);

@@ -11,8 +11,8 @@ use crate::unwinder::Unwinder;
 
 /// A new thread's name is asked for at most so often.
 const NEW: Ns = SECOND / 20;
-/// A thread that the runtime does not know is asked for so many times, then with the others: it may
-/// be no thread of the runtime's.
+/// The number of times that a thread is asked for which the runtime does not know, then with the
+/// others: it may be no thread of the runtime's.
 const TRIES: u8 = 3;
 /// But so seldom that it takes at most this fraction of the time (1/200).
 const SHARE: u64 = 200;
@@ -32,7 +32,7 @@ pub struct ThreadNames {
     read_at: Option<Ns>,
     /// How long it took to read them.
     cost: Ns,
-    /// Somebody was met since who is new, or has another name to the kernel.
+    /// A thread was met since that is new, or has another name to the kernel.
     missed: bool,
     /// Who was looked at since, and so has moved. Others may be renamed, too, but by others.
     moved: FxHashSet<u32>,
@@ -75,7 +75,7 @@ impl ThreadNames {
         self.cost = begin.elapsed().as_nanos() as Ns;
     }
 
-    /// Between readings that somebody's new name asks for.
+    /// Time between readings that a thread's new name asks for.
     fn pause(&self) -> Ns {
         NEW.max(self.cost.saturating_mul(SHARE)).min(SECOND)
     }
@@ -232,7 +232,7 @@ mod tests {
         let mut names = ThreadNames::default();
         names.refresh(PID, 0, &mut runtime);
         assert_eq!(names.of(7, one, 0, &mut runtime), first);
-        // It waits, so nobody looks at it.
+        // It waits, so it is not observed.
         names.refresh(PID, SECOND, &mut runtime);
         runtime.threads = vec![(7, second)];
         let at = SECOND + SECOND / 2;
@@ -247,7 +247,7 @@ mod tests {
             );
         }
         assert_eq!(runtime.asked, asked + 1);
-        // One that could not be read at once, and was read when nobody looked.
+        // One that could not be read at once, and was read without an observation.
         runtime.threads = vec![(7, first)];
         let at = 3 * SECOND + SECOND / 4;
         assert_eq!(names.of(7, two, at + 1, &mut runtime), two);

@@ -10,7 +10,7 @@ use crate::capture::thread_scan::{Round, Stacks, ThreadScan};
 use crate::config::CaptureChoice;
 use crate::model::vocabulary::frame::Ns;
 
-/// A round of looks stops to empty perf's rings after so long: they hold eight samples each, and
+/// Time after which a scan stops to empty perf's rings: they hold eight samples each, and
 /// first walks take long.
 const PASS: Ns = 1_000_000;
 

@@ -31,7 +31,7 @@ impl ThreadScan {
         let mut at = match self.under_way.take() {
             Some(at) => at,
             None => {
-                // Here nobody tells of threads unasked.
+                // Here no backend reports threads unasked.
                 self.again.tids.clear();
                 self.update_list(true, round);
                 self.take_in(round.first_most);

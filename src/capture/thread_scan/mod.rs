@@ -1,11 +1,11 @@
-//! What is known of each thread, and the rules by which a round of looks at every tick tells of it.
+//! What is known of each thread, and the rules by which the scan of a tick reports it.
 //!
 //! The rule: a thread that was last seen blocked, and whose run time and run count have not
 //! changed, has the same stack. It sends nothing. Every other thread sends a look. Unchanged
 //! counters of a thread last seen running prove nothing, they lag by a tick of the kernel.
 //!
 //! A round has one of two sources: the files of /proc (`files`), which are asked thread by thread,
-//! or the rows of the task iterator (`rows`), which tells of those that ran. The rules are the same
+//! or the rows of the task iterator (`rows`), which reports those that ran. The rules are the same
 //! and are all here.
 
 mod files;
@@ -42,7 +42,7 @@ pub struct Round<'a> {
     pub losses: &'a mut Losses,
     /// Our own way stops threads: one that is found in a tracing stop may be held by us.
     pub stops_threads: bool,
-    /// So many parked threads have their turn.
+    /// The number of parked threads that have their turn.
     pub turns: usize,
     /// Maximum threads that the files of /proc are asked about for the first time; the rest wait
     /// for the next round.
@@ -57,9 +57,9 @@ pub struct Round<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Moved {
     pub tid: u32,
-    /// For so long, ns; 0 at the first look.
+    /// Since the last observation, ns; 0 at the first one.
     pub ran: u64,
-    /// And wanted a core for so long, ns.
+    /// And was runnable, ns.
     pub delayed: u64,
     /// It is runnable, on a core or not, at this look.
     pub runnable: bool,
@@ -67,8 +67,8 @@ pub struct Moved {
     pub at_start: bool,
 }
 
-/// A stack that cannot be followed to its end is tried again in so many rounds, then it stays as it
-/// is.
+/// A stack that cannot be followed to its end is tried again in this number of ticks, then it stays
+/// as it is.
 const DOUBTED_MOST: u8 = 5;
 
 /// How a thread was seen last.
@@ -118,7 +118,7 @@ pub struct ThreadScan {
     list_again: bool,
     tids: Vec<u32>,
     parked: Parked,
-    /// The next round leaves nobody out.
+    /// The next scan is complete.
     all: bool,
     /// Listed, and not read yet; the next one is the last.
     newcomers: Vec<u32>,
@@ -202,7 +202,7 @@ impl ThreadScan {
         self.known.iter().map(|known| known.key.tid)
     }
 
-    /// The next round looks at everybody, parked or not.
+    /// The next scan observes every thread, parked or not.
     pub fn force_full_scan(&mut self) {
         self.all = true;
     }
@@ -241,7 +241,7 @@ impl ThreadScan {
         }
     }
 
-    /// The process replaced its program, or the way of capture changed: everybody is read afresh.
+    /// The process replaced its program, or the backend changed: every thread is read afresh.
     pub fn restart(&mut self) {
         self.list_again = true;
         self.under_way = None;
@@ -445,7 +445,7 @@ impl ThreadScan {
     }
 
     /// Whether the process's clock may tell that those that are parked have not run:
-    /// [`Tasks::clock`] is to be read then, when everybody that a round looks at has been. Once a
+    /// [`Tasks::clock`] is to be read then, when every thread of a tick has been observed. Once a
     /// round.
     pub fn asks_the_clock(&mut self) -> bool {
         self.has_clock && !self.parked.is_empty() && self.standstill.asks()

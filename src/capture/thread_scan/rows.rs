@@ -3,7 +3,7 @@
 //! stands still.
 //!
 //! A round visits either all threads, or those that are not parked and some that are. Only where
-//! all are visited is somebody found who is new: that is done once a second, and whenever the
+//! all are visited is a new thread found: that is done once a second, and whenever the
 //! threads have become more or fewer.
 
 use crate::capture::bpf::load::LISTED_MOST;
@@ -15,14 +15,14 @@ use crate::model::vocabulary::frame::{Marker, Ns, Observation, Seen};
 use crate::process::threads::{Tasks, ThreadFiles};
 use crate::unwinder::{StackBytes, Walk};
 
-/// So many threads are visited by an iterator for each at most.
+/// Maximum threads that are visited by an iterator each.
 const EACH_MOST: usize = 128;
-/// That costs as much as so many in a pass over all.
+/// The number of threads in a pass over all that costs as much.
 const EACH_COSTS: usize = 8;
 
 impl ThreadScan {
-    /// Whom the next pass has to visit, and to tell of whatever it told before. `turns`: so many
-    /// visits of parked threads a round are affordable.
+    /// The threads that the next pass has to visit, and to report whatever it reported before.
+    /// `turns`: the number of visits of parked threads a round are affordable.
     pub fn next_visit(&mut self, turns: usize, singly: Singly) -> Visit {
         self.visits_saved = self.visits_saved.saturating_add(turns).min(self.parked.len());
         // Before the pass: who is born during it changes the count again.
@@ -86,8 +86,8 @@ impl ThreadScan {
         threads.iter().all(|thread| thread.id != 0).then_some(threads)
     }
 
-    /// The pass has come to its end: who is gone, and who has waited for long? `missed`: somebody
-    /// was not met; `clock`: the process's, if it was asked.
+    /// The pass has come to its end: which threads have exited, and which have waited for long?
+    /// `missed`: a thread was not met; `clock`: the process's, if it was asked.
     pub fn end_of_rows(&mut self, missed: bool, clock: Option<Option<Ns>>, round: &mut Round<'_>) {
         self.list_again |= missed;
         if let Some(clock) = clock {
@@ -191,7 +191,7 @@ fn read_stack(
     let of_user = observation.stack.len();
     let mut walk = stacks.unwinder.walk(registers, bytes, &mut observation.stack);
     let mut name = stacks.unwinder.thread_name(row.at);
-    // Deeper than what is copied, on another stack beside this one, or behind code that nobody can
+    // Deeper than what is copied, on another stack beside this one, or behind code that cannot be
     // walk: the rest is read as it lies.
     let resumes = matches!(walk.end, Some(Marker::NoUnwindInfo | Marker::BadUnwind))
         && stacks.unwinder.can_resume();

@@ -168,7 +168,7 @@ impl Builder {
         facts
             .iter()
             .for_each(|(key, weights)| *spent.entry(key.thread).or_default() += weights.wall_ns);
-        // Where nobody says how long it took, it took as long as the thread that took longest.
+        // Where its duration is not given, it took as long as the thread that took longest.
         let span = if about.duration > 0 {
             about.duration
         } else {

@@ -1,5 +1,5 @@
 //! One line per stack, `outermost;...;innermost VALUE`: of sampletop, flamegraph.pl, inferno,
-//! async-profiler (`collapsed`) and others. Nobody writes down what VALUE is a number of.
+//! async-profiler (`collapsed`) and others. The format does not say what VALUE counts.
 
 use super::build::{About, Builder, Who, is_marker};
 use crate::formats::saved::Opened;

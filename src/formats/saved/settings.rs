@@ -67,7 +67,7 @@ fn sort_word(column: SortColumn) -> &'static str {
     }
 }
 
-/// Rules and patterns beyond so many of a kind are as unsound as those that do not compile.
+/// Maximum rules and patterns of a kind; more are as unsound as those that do not compile.
 const PATTERNS_MAX: usize = 100;
 
 /// The settings, and the names of those that are not understood. `None`: they are no settings at

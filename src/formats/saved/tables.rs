@@ -25,8 +25,8 @@ pub const LOST: &str = "[lost from the file]";
 /// What a block unpacks to, about: so much is lost with it.
 pub const BLOCK: usize = 64 << 10;
 
-/// The outermost frame of a stack is at most so many calls away (a record of the ring has room for
-/// no more).
+/// Maximum calls from the innermost to the outermost frame of a stack (a record of the ring has
+/// room for no more).
 const DEPTH_MAX: u16 = 8_192;
 
 /// Functions at one address: what is inlined is at most 128 deep.

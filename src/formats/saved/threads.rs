@@ -42,7 +42,7 @@ pub fn write(threads: &[ThreadNow], out: &mut dyn Write) -> io::Result<()> {
 
 const FUTEX: u64 = 15;
 
-/// Stands for an argument that may be an address: those are nobody's business.
+/// Stands for an argument that may be an address: those are private.
 pub const ADDRESS: u64 = 1 << 63;
 
 /// Descriptors, counts and flags, also negative ones, are kept.

@@ -24,7 +24,7 @@ pub const HORIZON: Ns = 12 * SECOND;
 const AGES: [Ns; 3] = [600 * SECOND, 4_200 * SECOND, 90_600 * SECOND];
 const WIDTHS: [Ns; 3] = [SECOND, 10 * SECOND, 60 * SECOND];
 
-/// If nothing was booked for so long (sampletop was suspended), the time between is one bucket.
+/// If nothing was booked for this time (sampletop was suspended), the time between is one bucket.
 const WIDE: Ns = 64 * SECOND;
 
 /// Bounds of what is kept.

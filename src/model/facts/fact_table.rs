@@ -130,7 +130,7 @@ pub fn rename(facts: Vec<Fact>, new: impl Fn(FactKey) -> FactKey) -> Vec<Fact> {
 }
 
 /// Of buckets that were merged, times of stacks are whole tens of microseconds: what is finer says
-/// nothing in a sum over so many hits, and is most of what a file of it would be.
+/// nothing in a sum over that many hits, and is most of what a file of it would be.
 pub const GRAIN: u64 = 10_000;
 
 /// Rounds times to whole [`GRAIN`]s. What a fact has beyond that goes to the next of the same

@@ -3,8 +3,8 @@
 //! Frames are asked innermost first, and the first that has an opinion decides: a condition wait
 //! that is taking its mutex again is `lock`, because the mutex frame is further in.
 //! `pthread_cond_wait` and `park` have no opinion: locks and sleeps are built on them (a monitor
-//! enter in libjvm is a mutex and a condition), and if nobody further out says so, a futex wait is
-//! `wait` anyway.
+//! enter in libjvm is a mutex and a condition), and if no frame further out says so, a futex wait
+//! is `wait` anyway.
 
 use crate::model::facts::role;
 use crate::model::facts::tables::{FrameKind, Location};

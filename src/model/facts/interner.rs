@@ -12,14 +12,14 @@ use crate::model::vocabulary::state::FutexKind;
 use crate::model::vocabulary::text::clean_bytes;
 use crate::model::vocabulary::thread_names::{by_rules, internal_name};
 
-/// At most so many stack nodes, and so many frames; beyond, a new stack is `(other)`.
+/// Maximum stack nodes, and maximum frames; beyond, a new stack is `(other)`.
 pub const MAX_STACKS: usize = 1_000_000;
 /// Maximum thread names, groups included; beyond, a new name is `(other)`.
 pub const MAX_NAMES: usize = 100_000;
 /// Maximum thread names before a new one is kept as its group alone: a server with a thread, and a
 /// name, per request would use up all of them otherwise.
 const MAX_RAW_NAMES: usize = MAX_NAMES / 2;
-/// Function names may take so many bytes per frame on average; beyond, a frame keeps the name it
+/// Maximum bytes of function names per frame, on average; beyond, a frame keeps the name it
 /// has. (What is hostile here is a target with a million symbols of 4 KiB.)
 const NAME_BYTES: usize = 128;
 
@@ -319,8 +319,8 @@ impl Carrier<'_> {
 }
 
 impl Drop for Carrier<'_> {
-    /// All that was carried has its name, or somebody was asked for it; but for those that nobody
-    /// has fetched yet.
+    /// All that was carried has its name, or the name was requested; but for those that are not
+    /// fetched yet.
     fn drop(&mut self) {
         let to = &mut *self.to;
         to.unnamed = self

@@ -90,7 +90,7 @@ impl Head {
     }
 }
 
-/// How much more than `per_hit` for each of so many `hits`; all of it wraps, so any numbers come
+/// How much more than `per_hit` for each of `hits`; all of it wraps, so any numbers come
 /// back.
 fn beyond(value: u64, per_hit: u64, hits: u32) -> u64 {
     zigzag(value.wrapping_sub(per_hit.wrapping_mul(hits.into())) as i64)

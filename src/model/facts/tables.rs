@@ -123,7 +123,7 @@ impl Location {
         }
     }
 
-    /// Addresses of the kernel's functions are not shown to everybody (kernel.kptr_restrict).
+    /// Addresses of the kernel's functions are not shown to every user (kernel.kptr_restrict).
     pub fn is_unnamed_kernel(&self) -> bool {
         self.kind == FrameKind::Kernel && *self.function == *KERNEL
     }

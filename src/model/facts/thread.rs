@@ -43,7 +43,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// No look for longer than this: nobody knows what the thread did.
+    /// Longest time without an observation, ns: beyond it, what the thread did is unknown.
     pub fn longest_gap(&self) -> Ns {
         SECOND.max(self.interval.saturating_mul(5))
     }
@@ -144,7 +144,7 @@ pub struct Thread {
     /// Ticks of the process before the last look.
     round: u64,
     doing: Doing,
-    /// Somebody said that nobody looked then.
+    /// A gap in observation was reported for that time.
     gap: Option<(Ns, Ns)>,
     counters: Option<Counters>,
     pieces: Vec<Piece>,
@@ -153,7 +153,7 @@ pub struct Thread {
     samples: Vec<Sample>,
     /// (when it was counted, CPU time) that no sample hit, oldest first.
     carried: VecDeque<(Ns, Ns)>,
-    /// The next difference of counters covers time that nobody looked at.
+    /// The next difference of counters covers time without observation.
     unseen_cpu: Option<(Ns, Ns)>,
     outcome: Outcome,
     /// rbp was recovered by search for the stack of `doing`.
@@ -225,7 +225,7 @@ impl Thread {
         }
     }
 
-    /// Nobody looked then.
+    /// There was no observation then.
     pub fn gap(&mut self, from: Ns, till: Ns) {
         let from = from.max(self.looked);
         if from < till {
@@ -325,7 +325,7 @@ impl Thread {
         self.moved |= moved;
     }
 
-    /// The time before `at` that nobody looked at, if any.
+    /// The time before `at` without observation, if any.
     fn unseen(&mut self, at: Ns, rules: &Rules) -> Option<(Ns, Ns)> {
         if at.saturating_sub(self.looked) > rules.longest_gap() {
             self.gap = None;
@@ -522,7 +522,7 @@ impl Thread {
         }
     }
 
-    /// Time that nobody looked at. What is known of it: how much CPU time and run delay there was.
+    /// Time without observation. What is known of it: how much CPU time and run delay there was.
     fn skip(
         &mut self,
         from: Ns,

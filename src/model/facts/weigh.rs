@@ -28,7 +28,7 @@ use crate::model::facts::unsampled::{Donors, Kind, Orphans, Receiver};
 use crate::model::vocabulary::frame::{Counters, Ns, SECOND, ThreadKey, Tick};
 use crate::model::vocabulary::state::{RawState, State};
 
-/// Threads that are dead for so long merge per name.
+/// Time after which threads that have ended merge per name, ns.
 const MERGE_AFTER: Ns = 60 * SECOND;
 
 /// How many dead threads are remembered; the oldest beyond these merge early.
@@ -47,7 +47,7 @@ struct Process {
     orphans: Orphans,
 }
 
-/// The process's own CPU clock, which includes threads that nobody ever looked at.
+/// The process's own CPU clock, which includes threads that were never observed.
 struct Clock {
     /// Its first reading, less what was counted by then: the origin of `gone`.
     origin: i128,
@@ -60,7 +60,8 @@ struct Clock {
     gone: Ns,
 }
 
-/// So long after a reading of the process's clock every thread's own counter has caught up with it.
+/// Time after a reading of the process's clock, ns, at which every thread's own counter has caught
+/// up with it.
 const CAUGHT_UP: Ns = 2 * COUNTER_LAG;
 
 pub struct Weigher {

@@ -166,7 +166,7 @@ pub enum Marker {
     KernelNotVisible = 9,
     /// CPU time of threads that were born and died between two looks.
     ThreadsGone = 10,
-    /// Nobody looked (sampling stopped, sampletop starved or suspended).
+    /// There was no observation (sampling stopped, sampletop starved or suspended).
     NotObserved = 11,
     /// Facts folded together because a bucket or the cumulative table was full.
     Other = 12,
@@ -260,7 +260,7 @@ impl ThreadKey {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 #[repr(u8)]
 pub enum ThreadKind {
-    /// A thread of the program, or one of which nobody says more.
+    /// A thread of the program, or one of which no more is known.
     #[default]
     Plain = 0,
     /// A thread of the program that does not keep it running (Java's daemon threads).
@@ -367,7 +367,7 @@ pub enum Seen {
     Blocked(Syscall),
     /// Uninterruptible (D); the system call where known.
     Disk(Option<Syscall>),
-    /// Stopped or traced by somebody (T, t).
+    /// Stopped or traced (T, t).
     Stopped,
 }
 
@@ -392,8 +392,9 @@ pub struct Observation {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     Observation(Observation),
-    /// Every thread of `pid` was looked at, at or before `at`; those that sent no [`Event::Observation`]
-    /// since the tick before were *blocked and unmoved*: same stack, same state.
+    /// Every thread of `pid` was looked at, at or before `at`; those that sent no
+    /// [`Event::Observation`] since the tick before were *blocked and unmoved*: same stack, same
+    /// state.
     Tick(Tick),
     /// The thread ended at or shortly before `at`, with its last known counters.
     ThreadEnded {
@@ -411,8 +412,8 @@ pub enum Event {
         at: Ns,
         pid: u32,
     },
-    /// Nobody looked from `from` till `at` (sampling stopped by the user, or sampletop was
-    /// suspended or starved).
+    /// There was no observation from `from` till `at` (sampling stopped by the user, or sampletop
+    /// was suspended or starved).
     Gap {
         from: Ns,
         at: Ns,

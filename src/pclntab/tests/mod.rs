@@ -39,7 +39,7 @@ fn functions_frames_names_and_lines() {
     }
 }
 
-/// Overwrites a number of so many bytes.
+/// Overwrites a number of this size in bytes.
 fn put(bytes: &mut [u8], at: usize, size: usize, value: u64) {
     bytes[at..at + size].copy_from_slice(&value.to_le_bytes()[..size]);
 }

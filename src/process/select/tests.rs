@@ -26,7 +26,7 @@ impl Machine {
 
 impl Processes for Machine {
     fn all(&mut self) -> Vec<u32> {
-        // In the order of nobody's wishes.
+        // In no particular order.
         self.processes.keys().rev().copied().collect()
     }
     fn read(&mut self, pid: u32) -> Option<Found> {
@@ -138,7 +138,7 @@ fn children_are_followed_at_any_depth() {
     assert!(again.contains(&50) && again.contains(&70), "-p 50 still names it: {again:?}");
     machine.start(20, 1, "vim", "vim").start(71, 20, "sh", "sh");
     assert_eq!(select.observe(&mut machine, ROOM), NOBODY);
-    // Without the option nobody is followed, and nobody else is read.
+    // Without the option no process is followed, and no other is read.
     let mut alone = Select::new(Wanted::Pids(vec![50]), false, OWN.to_vec());
     machine.reads = 0;
     assert_eq!((alone.observe(&mut machine, ROOM), machine.reads), (vec![50], 1));
@@ -212,8 +212,8 @@ fn a_storm_of_forks_costs_a_bounded_number_of_reads() {
 }
 
 proptest! {
-    /// Whatever comes and goes: in the end everybody who matches has been given out, nobody else
-    /// has, and nobody twice.
+    /// Whatever comes and goes: in the end every process that matches has been given out, no other
+    /// has, and none twice.
     #[test]
     fn everybody_is_found_in_the_end(steps in proptest::collection::vec((2u32..40, 1u32..40, 0usize..3, any::<bool>()), 1..60)) {
         let mut machine = machine();

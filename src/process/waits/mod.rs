@@ -1,5 +1,5 @@
 //! Finds out what a blocked thread waits for: the file or peer behind a descriptor, who holds a
-//! mutex, how long a sleep takes. For single threads that somebody wants to know about, never for
+//! mutex, how long a sleep takes. For single threads that were asked about, never for
 //! all of them at each tick, and never on the sampler's thread: what is read here is the target's
 //! and may block (its memory may be on a file server).
 //!
@@ -176,7 +176,7 @@ impl Position {
     }
 }
 
-/// The part of a futex word that is a thread id, and the bit that says that somebody waits
+/// The part of a futex word that is a thread id, and the bit that says that a thread waits
 /// (include/uapi/linux/futex.h).
 const FUTEX_TID: u32 = 0x3fff_ffff;
 const FUTEX_WAITERS: u32 = 0x8000_0000;
@@ -286,7 +286,7 @@ impl Thread {
     /// The name of another thread of the process, by its number in the process's own pid namespace.
     fn name_of(&self, number: u32) -> Option<String> {
         let tid = self.thread_numbered(number).filter(|tid| *tid != self.tid)?;
-        // A thread that has ended has no name here: then nobody holds it any more.
+        // A thread that has ended has no name here: then it is no longer held.
         let name = read_file(&format!("/proc/{}/task/{tid}/comm", self.pid), 64)?;
         Some(clean_bytes(name.strip_suffix(b"\n").unwrap_or(&name), 64))
     }
@@ -315,7 +315,7 @@ impl Thread {
     }
 }
 
-/// The owner of a glibc mutex on whose lock word somebody waits with `value` in it: `__lock`,
+/// The owner of a glibc mutex on whose lock word a thread waits with `value` in it: `__lock`,
 /// `__count`, `__owner`, `__nusers`, `__kind`, each 4 bytes (sysdeps/nptl/bits/struct_mutex.h,
 /// x86-64, glibc 2.3 to 2.42). `None` where these bytes are not what such a mutex has.
 fn mutex_owner(mutex: &[u8; 20], value: u32) -> Option<u32> {
@@ -330,7 +330,7 @@ fn mutex_owner(mutex: &[u8; 20], value: u32) -> Option<u32> {
         // Robust: the owner is in the lock word, too.
         lock & FUTEX_WAITERS != 0 && lock & FUTEX_TID == owner
     } else {
-        // Locked, and somebody waits.
+        // Locked, and a thread waits.
         lock == 2
     };
     (waited && lock == value).then_some(owner)

@@ -14,7 +14,7 @@ use crate::model::vocabulary::text::clean_bytes;
 
 /// Bytes read of each table: some 27,000 sockets.
 const TABLE_BYTES: u64 = 4 << 20;
-/// Tables are read again after a second, or after so many times what reading them took: 2 % of a
+/// Tables are read again after a second, or after this multiple of what reading them took: 2 % of a
 /// core at most.
 const REST: u32 = 50;
 /// Network namespaces whose tables are kept.
@@ -128,7 +128,7 @@ pub fn parse_inet(line: &[u8], protocol: &str) -> Option<(u64, String)> {
     let (local, remote) = (endpoint(local)?, endpoint(remote)?);
     let name = match remote {
         (ip, port) if port != 0 => format!("-> {}", inet(ip, port)),
-        // A UDP socket that takes from everybody, too.
+        // A UDP socket that takes from every peer, too.
         _ if local.1 != 0 && (state == LISTEN || protocol == "udp") => inet(local.0, local.1),
         _ => protocol.to_owned(),
     };

@@ -1,6 +1,6 @@
 //! Where Java code was left: the virtual machine notes it of each thread that goes into native code
 //! (`JavaFrameAnchor`), and keeps the notes of outer ones where native code calls Java again
-//! (`JavaCallWrapper`). So the stack of a thread at rest goes on behind native code that nobody can
+//! (`JavaCallWrapper`). So the stack of a blocked thread goes on behind native code that cannot be
 //! walk. Of a thread that runs the notes are of another moment than its stack.
 
 use std::time::{Duration, Instant};

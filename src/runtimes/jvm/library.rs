@@ -9,9 +9,9 @@ use std::time::Duration;
 use crate::process::maps::{Backing, Mapping, Maps};
 use crate::process::open::open_mapped;
 
-/// For so long it is waited for the file. It may lie where files hang.
+/// Time to wait for the file. It may lie where files hang.
 const WAIT: Duration = Duration::from_millis(200);
-/// Sections are looked through, so many of them; libjvm.so has some 40.
+/// Maximum sections that are searched; libjvm.so has some 40.
 const SECTIONS_MAX: usize = 4096;
 /// Bytes of a section's header (ELF-64), and its kind if it is a table of all symbols.
 const SECTION: usize = 64;

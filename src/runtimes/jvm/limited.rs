@@ -27,8 +27,8 @@ impl<M: ReadMemory> Limited<M> {
         Limited { memory, left: Cell::new(reads) }
     }
 
-    /// A new look may take so many reads. Whether the one before was cut short: then it knows less
-    /// than there is.
+    /// Begins an observation that may take this number of reads. Whether the one before was cut
+    /// short: then it knows less than there is.
     pub fn begin(&self, reads: u32) -> bool {
         self.left.replace(reads) == 0
     }

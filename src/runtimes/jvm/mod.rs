@@ -72,7 +72,7 @@ use scopes::Scopes;
 use structs::Structs;
 use virtuals::Virtuals;
 
-/// For so long code is taken to be what it was: a tick at 100 Hz. Freed code is used again only
+/// Time for which validated code stays valid: a tick at 100 Hz. Freed code is used again only
 /// after a safepoint at which no thread was in it.
 const BELIEVED: Ns = 10_000_000;
 /// Blobs and methods that are compared in one call; a method is nine pieces.
@@ -419,7 +419,7 @@ impl<M: ReadMemory> Jvm<M> {
         let method = blob.nmethod()?.method;
         let scopes = self.scopes(blob).handler(pc.checked_sub(blob.code)?)?;
         if scopes.is_empty() {
-            // Nobody handles it: all that was inlined has been left.
+            // No frame handles it: all that was inlined has been left.
             return self.frame_in(method, Tier::C1, None);
         }
         let locations = self.methods.locations(&self.memory, &self.layout, &scopes, Tier::C1)?;

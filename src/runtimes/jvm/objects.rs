@@ -169,7 +169,7 @@ impl Objects {
             return reference;
         }
         // The collector's phases have one of four bits each, and the address begins behind that
-        // (src/hotspot/share/gc/z/zAddress.hpp): a reference that nobody has followed lately has
+        // (src/hotspot/share/gc/z/zAddress.hpp): a reference that was not followed lately has
         // that of an earlier phase.
         match reference >> 12 & 0xf {
             1 => reference >> 13,

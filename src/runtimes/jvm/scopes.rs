@@ -28,7 +28,7 @@ struct Handler {
     call: i32,
     begin: i32,
     bci: i32,
-    /// So many inlined methods are left for it.
+    /// Inlined methods that are left for it.
     leaves: usize,
 }
 

@@ -189,7 +189,8 @@ impl<M: ReadMemory> Jvm<M> {
         caller.or_else(|| self.leaf(here))
     }
 
-    /// A return address so many bytes from the stack pointer, and nothing else of a frame.
+    /// A return address at this distance in bytes from the stack pointer, and nothing else of a
+    /// frame.
     fn below(&mut self, here: &mut Here<'_>, distance: u64) -> Option<Caller> {
         let pc = here.at_sp(distance)?;
         self.returns_to(pc).then_some(Caller {

@@ -18,7 +18,7 @@ const NAMES_AT_ONCE: usize = 1_000;
 /// Numbers that are read in one call.
 const WORDS_AT_ONCE: usize = 512;
 
-/// Of so many turns one reads every name again, though nothing says that it has changed.
+/// One of this number of turns reads every name again, though nothing says that it has changed.
 const TURNS: usize = 16;
 
 pub const THREAD: &str = "java/lang/Thread";
@@ -201,7 +201,7 @@ impl<M: ReadMemory> Jvm<M> {
         words.chunks_exact(2).map(|pair| [pair[0], pair[1]]).collect()
     }
 
-    /// The numbers at these places, of so many bytes each, in a few calls for all.
+    /// The numbers of `size` bytes at these places, in a few calls for all.
     fn words(&self, places: &[Option<(u64, usize)>]) -> Vec<Option<u64>> {
         let mut words = Vec::with_capacity(places.len());
         for places in places.chunks(WORDS_AT_ONCE) {

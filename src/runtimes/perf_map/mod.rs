@@ -7,7 +7,7 @@
 //! names     what the names say
 //! ```
 //!
-//! The file is looked for by a thread of its own, which may hang on somebody's file system; the
+//! The file is looked for by a thread of its own, which may hang on a remote file system; the
 //! sampler goes on reading it only where it lies on a local one. What was appended is read before
 //! stacks are walked, so a name is the one that code has then. Code that has taken another's place
 //! a moment ago has none: the stack may be from before.
@@ -41,7 +41,7 @@ const FILE_MAX: u64 = 64 << 20;
 const CHUNK: usize = 256 << 10;
 /// It is looked at again at most so often.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
-/// Stacks may be taken so long before they are walked.
+/// Maximum time between the copy of a stack and its walk.
 const SETTLED: Duration = Duration::from_millis(100);
 /// A map that begins anew so often is not believed any more.
 const BEGUN_MAX: u32 = 16;
@@ -260,7 +260,7 @@ fn makes_code(maps: &Maps) -> bool {
 
 /// Code of files that is mapped in two places: the higher one, and its distance from the lower.
 fn mapped_again(maps: &Maps) -> Vec<(Range<u64>, u64)> {
-    /// No program has so many; each is compared with each.
+    /// No program has this number; each is compared with each.
     const MOST: usize = 256;
     let is_code = |mapping: &&Mapping| mapping.executable && mapping.backing == Backing::File;
     let code: Vec<&Mapping> = maps.iter().filter(is_code).take(MOST).collect();
@@ -310,7 +310,7 @@ fn find(pid: u32, names: Names) -> io::Result<PerfMap> {
     Ok(map)
 }
 
-/// Whether reading the file waits for nobody but this machine's disks.
+/// Whether reading the file waits for this machine's disks only.
 fn is_local(file: &File) -> io::Result<bool> {
     // statfs(2): ext2 to ext4, xfs, btrfs, f2fs, zfs, bcachefs; tmpfs, ramfs; overlayfs, where what
     // is written lies on one of these.

@@ -32,7 +32,7 @@ pub fn read(name: &[u8]) -> (Location, Habit) {
     };
     match kind {
         "JS" | "LazyCompile" | "Function" | "Eval" | "Script" => {}
-        // They make and leave their callers' frames: while they run nobody can tell how far that
+        // They make and leave their callers' frames: while they run it is unknown how far that
         // has come.
         "Builtin" if matches!(rest, "BaselineOutOfLinePrologue" | "BaselineLeaveFrame") => {
             return whole(Habit::Hidden);

@@ -153,7 +153,7 @@ struct Runtime {
     found: Option<Box<dyn Generated>>,
     /// The mappings that were looked at last, by [`Code::readings`].
     looked_at: u64,
-    /// Those that the runtime was told of.
+    /// Those that were reported to the runtime.
     mapped: u64,
     /// It was starting then.
     starting: Option<Instant>,

@@ -14,7 +14,7 @@ use crate::unwinder::framehop::tables::{READ, Rule};
 
 /// Stack words searched for a record when the frame's size cannot be told from its code: 128 KiB.
 const SEARCH: u64 = 128 << 10;
-/// A function's arguments and alignment may lie below its frame: so many bytes are tried.
+/// A function's arguments and alignment may lie below its frame: maximum bytes that are tried.
 const BELOW: u64 = 64;
 /// How far behind its start code without unwind information is still taken for the called
 /// function's.

@@ -97,7 +97,7 @@ pub struct Tables {
 
 impl Tables {
     /// From the binary search table of `.eh_frame_hdr` at `hdr_at`; `eh_frame` gives the section's
-    /// bytes from an address on, at most so many.
+    /// bytes from an address on, up to a maximum.
     pub fn from_hdr(
         base: u64,
         hdr: &[u8],
@@ -254,7 +254,7 @@ impl Tables {
     ) -> Option<(&'c Row, gimli::Encoding)> {
         let entry = self.entry(address)?;
         let encoding = entry.cie().encoding();
-        // Any other column would be a private convention nobody uses on x86-64.
+        // Any other column would be a private convention that is not used on x86-64.
         if entry.cie().return_address_register() != X86_64::RA {
             return None;
         }

@@ -16,7 +16,7 @@ pub(super) struct Columns {
     off_ns: Vec<u64>,
     hits: Vec<u64>,
     cpu_hits: Vec<u64>,
-    /// The longest wait and when it began; empty where nobody waited.
+    /// The longest wait and when it began; empty where no thread waited.
     longest: Vec<(u64, Ns)>,
     /// By [`State`]; empty where no row was in it.
     states_ns: [Vec<u64>; State::COUNT],

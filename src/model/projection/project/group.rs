@@ -55,7 +55,7 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// Other settings: everybody is grouped anew.
+    /// Other settings: every thread is grouped anew.
     pub(super) fn forget(&mut self) {
         *self = Groups::default();
     }

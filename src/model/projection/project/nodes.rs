@@ -61,7 +61,7 @@ impl Nodes {
         self.parents.len()
     }
 
-    /// A new node below `parent`, or below nobody: then `first_root` begins its siblings.
+    /// A new node below `parent`, or a root: then `first_root` begins its siblings.
     pub fn push(&mut self, parent: u32, row: u32, location: u32, first_root: &mut u32) -> u32 {
         let node = self.parents.len() as u32;
         self.parents.push(parent);

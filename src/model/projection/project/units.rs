@@ -62,7 +62,7 @@ pub(super) fn unit(location: &Location, by: RollUp) -> Option<Location> {
         }
     };
     let (name, module): (Arc<str>, Arc<str>) = match (&*owner, module) {
-        // What has no owner is part of its module, or of nothing while nobody knows where it lies.
+        // What has no owner is part of its module, or of nothing while its place is unknown.
         ("", "") => (location.function.clone(), "".into()),
         ("", module) => (base(module).into(), location.module.clone()),
         // The same wherever it was compiled.

@@ -1,4 +1,4 @@
-//! Settings from what somebody typed. What is wrong is said in one sentence that names what was
+//! Settings from typed text. What is wrong is said in one sentence that names what was
 //! typed.
 
 use regex::{Regex, RegexBuilder};

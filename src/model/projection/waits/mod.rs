@@ -174,7 +174,7 @@ pub struct Answer {
     pub waits_for: WaitsFor,
 }
 
-/// Of a poll's or select's descriptors so many are named.
+/// Maximum descriptors of a poll or select that are named.
 pub const NAMED: usize = 4;
 
 /// The wait in words. `None` where the call does not say what it waits for.

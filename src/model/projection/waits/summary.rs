@@ -8,7 +8,7 @@ use super::WaitsFor;
 const APART: usize = 4;
 
 /// What these threads wait for, with how many of them do: alike is what waits for the same thing,
-/// through whatever descriptor (`recv fd.. -> 10.0.3.9:5432`). Where nearly everybody waits for
+/// through whatever descriptor (`recv fd.. -> 10.0.3.9:5432`). Where nearly all threads wait for
 /// something else, the calls alone are counted. The most frequent first, equal ones by their text.
 pub fn summary<'a>(waits: impl Iterator<Item = &'a WaitsFor>) -> Vec<(usize, String)> {
     let mut alike: BTreeMap<(&str, &str), Group<'a>> = BTreeMap::new();

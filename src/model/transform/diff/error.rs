@@ -36,7 +36,7 @@ impl Sums {
 pub(super) struct Sampled {
     /// Time that was attributed by samples, that of what is hidden included, ns.
     pub ns: u64,
-    /// By so many independent ones.
+    /// The number of independent ones.
     pub samples: f64,
     /// How exactly waits are timed, ns.
     pub resolution: Ns,
@@ -147,7 +147,7 @@ mod tests {
         assert!(less == 0.0 && (more / 1e6 - 38.4).abs() < 0.1, "-{less} +{more}");
         let (less, more) = reach(&nothing, &ran, &of, 1.959964);
         assert!(less == 0.0 && (more / 1e6 - 37.0).abs() < 0.1, "-{less} +{more}");
-        // Nobody waits less than not at all.
+        // A wait is never below zero.
         let short = Sums { value_ns: 3 * MS, sampled_ns: 0, waits: 1 };
         assert_eq!(reach(&short, &nothing, &of, 3.0).0, (3 * MS) as f64);
     }

@@ -1,6 +1,6 @@
 //! Buckets of several profiles as those of one, within the bounds of one.
 //!
-//! Buckets that are in nobody's way stay what they are. Where some overlap, all that do are put
+//! Buckets that overlap no other stay what they are. Where some overlap, all that do are put
 //! into spans as wide as the widest of them, each into the one in which its middle lies: its place
 //! shifts by less than that, and no total changes.
 

@@ -44,7 +44,7 @@ const APART_MAX: i128 = 1 << 59;
 /// Thread time of all profiles together, ns, must fit into 64 bits.
 const SUM_MAX: u64 = u64::MAX / 2;
 
-/// So many processes are kept; more are counted.
+/// Maximum processes that are kept; more are counted.
 const TARGETS_MAX: usize = 10_000;
 
 /// A list of words in one sentence, bytes.
@@ -204,7 +204,7 @@ impl Merger {
         let session = &snapshot.session;
         let (started, at) = snapshot.history.span();
         if session.is_foreign() && session.started_unix_ns == 0 {
-            // Nobody knows when it was.
+            // The time is unknown.
             return match at.max(snapshot.at) <= BEGIN {
                 true => Ok(i128::from(BEGIN) - i128::from(started)),
                 false => Err(Unfit::Clock),

@@ -2,11 +2,11 @@
 //! states and structure are the same: functions, classes, modules, files, command lines, hosts and
 //! threads go by keyed hashes of their words.
 //!
-//! What everybody has stays readable, where it can be told soundly: the functions of the C library,
-//! the loader, the kernel proper and HotSpot, which are in files of these names and have no parts
-//! of a program's in them; and Java's package `java`, into which no virtual machine lets others put
-//! classes. Of a function that decides about idle time or the kind of a wait its role stays
-//! ([`crate::model::facts::role`]).
+//! What every system has stays readable, where it can be told soundly: the functions of the C
+//! library, the loader, the kernel proper and HotSpot, which are in files of these names and have
+//! no parts of a program's in them; and Java's package `java`, into which no virtual machine lets
+//! others put classes. Of a function that decides about idle time or the kind of a wait its role
+//! stays ([`crate::model::facts::role`]).
 
 mod words;
 
@@ -26,7 +26,7 @@ use crate::model::vocabulary::frame::{Marker, ThreadKind};
 use crate::model::vocabulary::thread_names::{UNNAMED, by_rules};
 pub use words::Key;
 
-/// Shared objects whose functions everybody has, without their versions.
+/// Shared objects whose functions every system has, without their versions.
 const PUBLIC: &[&str] = &["libc", "libpthread", "libm", "ld", "ld-linux-x86-64", "libjvm"];
 
 /// Replaces names, the same by the same.
@@ -248,7 +248,7 @@ fn is_of_java(function: &str, class: &str) -> bool {
     function.starts_with("java.") && (class.is_empty() || class.starts_with("java."))
 }
 
-/// Whether all functions of the module are everybody's.
+/// Whether all functions of the module are those of every system.
 fn is_public(kind: FrameKind, module: &str) -> bool {
     match kind {
         FrameKind::Kernel => matches!(module, "vmlinux" | ""),

@@ -1,7 +1,7 @@
 //! Text in which every word is replaced, and all that holds words together stays:
 //! `ns::Type<T>::run` becomes `kv::Mz<Rt>::gh`.
 //!
-//! A replacement is a keyed hash: without the key nobody can try names out, and with it the same
+//! A replacement is a keyed hash: without the key names cannot be tried out, and with it the same
 //! word is the same everywhere. It has no digits and none of the letters `a` to `f`, so that no
 //! rule that makes groups of threads takes parts of it away.
 

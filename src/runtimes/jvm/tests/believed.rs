@@ -262,7 +262,7 @@ fn stacks_from_before_code_was_replaced_are_not_named_by_either() {
     symbol(&world, &layout, CLASS_SYMBOL, "Gen2");
     world.number(blob, layout.blob.compile_id, 78);
     let after = monotonic();
-    // Nobody knows at which moment between the two readings it was replaced.
+    // The moment between the two readings at which it was replaced is unknown.
     for copied in [before, after] {
         assert_eq!(called_at(&mut jvm, blob, copied), Err(Marker::CodeReplaced));
     }
