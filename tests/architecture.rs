@@ -262,6 +262,51 @@ fn files_have_one_job() {
     compare(&format!("more than {LINES_CAP} lines"), &found, MAY_BE_LONG);
 }
 
+/// Maximum columns of a comment, as of code (rustfmt.toml). Tables in comments may be wider.
+const COLUMNS_MAX: usize = 100;
+
+/// Words that hide which thread, process or quantity is meant.
+const FORBIDDEN: [&str; 7] =
+    ["so many", "so long", "nobody", "somebody", "everybody", "told of", "tells of"];
+
+#[test]
+fn comments_are_plain_and_wrapped() {
+    let mut wrong = Vec::new();
+    for path in ["src", "tests", "benches", "fuzz/src", "fuzz/fuzz_targets", "fuzz/examples"]
+        .iter()
+        .flat_map(|folder| rust_files(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)))
+    {
+        let text = fs::read_to_string(&path).expect("a source file is text");
+        for (number, line) in text.lines().enumerate() {
+            let Some(comment) = line.trim_start().strip_prefix("//") else { continue };
+            let table = comment.trim_start_matches(['/', '!']).trim_start().starts_with('|');
+            if line.chars().count() > COLUMNS_MAX && !table {
+                wrong.push(format!("{}:{}: too long", path.display(), number + 1));
+            }
+            // What is quoted is a name.
+            let plain: String = comment.split('`').step_by(2).collect();
+            wrong.extend(
+                forbidden(&plain).map(|w| format!("{}:{}: {w}", path.display(), number + 1)),
+            );
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(forbidden("Nobody knows").collect::<Vec<_>>(), ["nobody"]);
+    assert_eq!(forbidden("also longer, so manyfold").count(), 0);
+}
+
+/// The forbidden words in a text; whole words only.
+fn forbidden(text: &str) -> impl Iterator<Item = &'static str> {
+    let text = text.to_lowercase();
+    FORBIDDEN.into_iter().filter(move |word| {
+        text.match_indices(word).any(|(at, _)| {
+            let is_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+            !is_word(text[..at].chars().next_back())
+                && !is_word(text[at + word.len()..].chars().next())
+        })
+    })
+}
+
 /// Compares exactly: no entry is missing, and none is unused.
 fn compare(what: &str, found: &[String], allowed: &[(&str, &str)]) {
     let unknown: Vec<_> =
@@ -427,20 +472,8 @@ fn cycle(graph: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
 
 /// Returns every file of src/ except lib.rs, which only lists the modules.
 fn source() -> Vec<SourceFile> {
-    fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
-        for entry in fs::read_dir(folder).expect("src can be read") {
-            let path = entry.expect("src can be read").path();
-            if path.is_dir() {
-                walk(&path, found);
-            } else if path.extension().is_some_and(|e| e == "rs") {
-                found.push(path);
-            }
-        }
-    }
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut found = Vec::new();
-    walk(&root.join("src"), &mut found);
-    found.sort();
+    let found = rust_files(&root.join("src"));
     let read = |path: PathBuf| {
         let text = fs::read_to_string(&path).expect("a source file is text");
         let path = path.strip_prefix(root).expect("below the root");
@@ -456,6 +489,24 @@ fn source() -> Vec<SourceFile> {
         }
     };
     found.into_iter().map(read).filter(|file| file.place != ["lib"]).collect()
+}
+
+/// The Rust files below a folder, sorted.
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).expect("the folder can be read") {
+            let path = entry.expect("the folder can be read").path();
+            if path.is_dir() {
+                walk(&path, found);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(folder, &mut found);
+    found.sort();
+    found
 }
 
 /// Returns the words and signs of Rust source, without comments, strings and characters.

@@ -36,8 +36,8 @@ fn works(answer: &Value, backend: &str) -> bool {
         .expect("yes or no")
 }
 
-/// Each backend works if and only if the doctor says so; for root and for the user nobody, with its
-/// own process and another's.
+/// Each backend works if and only if the doctor says so; for root and for the user `nobody`, with
+/// its own process and another's.
 #[test]
 fn what_a_doctor_says_is_what_record_does() {
     if !need_root("plays other users") {

@@ -2,7 +2,8 @@
 //! thread and function. A running function counts up to the moment of the request.
 //!
 //! ```json
-//! {"schema":"sampletop-truth/1","pid":1,"elapsed_ms":0.0,"threads":[{"name":"mixed-1","tid":2,"cpu_ms":0.0,
+//! {"schema":"sampletop-truth/1","pid":1,"elapsed_ms":0.0,"threads":[{"name":"mixed-1","tid":2,
+//! "cpu_ms":0.0,
 //!   "functions":[{"name":"method_100ms","calls":1,"cpu_ms":50.0,"wall_ms":100.0}]}]}
 //! ```
 

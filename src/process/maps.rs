@@ -203,7 +203,8 @@ impl Maps {
         // Other things may lie between the pieces (anonymous memory for .bss, a text remapped to
         // huge pages).
         const GAPS: usize = 64;
-        // No loader makes more mappings than this. Programs that generate code map one file in thousands of
+        // No loader makes more mappings than this. Programs that generate code map one file in
+        // thousands of
         // pieces, and this is asked for again and again.
         const PIECES: usize = 256;
         let mut gaps = 0;

@@ -107,8 +107,10 @@ impl Pieces {
 /// jdk VERSION
 /// image ADDRESS                       where libjvm.so is mapped
 /// thread ID NAME
-/// enter PC SP RBP                     native code was called by generated code, which is left from here
-/// at METHOD TIER PLACE                a frame; PLACE as jstack has it: `File.java:7`, `Unknown Source`, ...
+/// enter PC SP RBP                     native code was called by generated code, which is left
+///                                     from here
+/// at METHOD TIER PLACE                a frame; PLACE as jstack has it: `File.java:7`,
+///                                     `Unknown Source`, ...
 /// leave PC SP RBP                     who called that is native code again
 /// ```
 ///

@@ -4,8 +4,9 @@
 //! block  = count, (start, width, head)*, first columns*, second columns* ...
 //! ```
 //!
-//! Heads and columns are those of `model::facts::packed`; the columns of all buckets stand together, which
-//! packs better. The cumulative table is written in pieces of the same form, which have no time.
+//! Heads and columns are those of `model::facts::packed`; the columns of all buckets stand
+//! together, which packs better. The cumulative table is written in pieces of the same form, which
+//! have no time.
 
 use std::io::{self, Write};
 
