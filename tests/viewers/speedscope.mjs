@@ -15,6 +15,8 @@ await page.waitForFunction(() => document.title.length > ' - speedscope'.length)
 const title = await page.title();
 await page.keyboard.press('3');
 await page.getByText('Symbol Name').waitFor();
+// The rows come after the table's head.
+await page.waitForFunction(() => [...document.querySelectorAll('tr')].filter((row) => row.innerText.includes('%')).length >= 8);
 const table = await page.locator('tr').evaluateAll((rows) => rows.map((row) => row.innerText.split(/\s*\t\s*|\n/)));
 const saved = page.waitForEvent('download');
 await page.getByText('Export').first().click();
