@@ -47,7 +47,7 @@ pub enum Wanted {
 impl Wanted {
     /// Maximum processes that are watched at once. Each is observed by itself at every tick,
     /// for some ten microseconds even if it sleeps: 64 cost 6 to 9 % of a core at 100 Hz, and
-    /// the default bound of 3 % makes that a look every 20 or 30 ms.
+    /// the default bound of 3 % makes that an observation every 20 or 30 ms.
     pub const AT_ONCE: usize = 64;
 
     /// Those that come later are watched, too.
@@ -234,7 +234,7 @@ impl Format {
 #[derive(Clone, Debug)]
 pub struct Sampling {
     pub interval: Duration,
-    /// Percent of one core that sampletop itself may use before it looks less often; `None`: the
+    /// Percent of one core that sampletop itself may use before it samples less often; `None`: the
     /// interval is kept.
     pub max_overhead: Option<f64>,
     pub capture: CaptureChoice,

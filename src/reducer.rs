@@ -34,7 +34,7 @@ const OWN_CPU_SPAN: Duration = Duration::from_secs(5);
 /// What the capturing side knows and a snapshot shows; read at each publication.
 #[derive(Clone, Debug)]
 pub struct Conditions {
-    /// The way of capture, as the header names it.
+    /// The backend, as the header names it.
     pub capture: Arc<str>,
     pub notice: Option<Arc<str>>,
     /// False where system time is not sampled (perf_event_paranoid 2).
@@ -206,7 +206,7 @@ impl Worker {
         let mut wait = DRAIN_EVERY;
         loop {
             if Instant::now() >= conditions_due {
-                // Another way of capture may see more or less of the kernel.
+                // Another backend may see more or less of the kernel.
                 self.recorder.set_kernel_visible((self.conditions)().kernel_visible);
                 conditions_due = Instant::now() + Duration::from_secs(1);
             }

@@ -49,7 +49,7 @@ pub struct Who<'a> {
 pub struct About {
     /// What was profiled, where that is said.
     pub title: Arc<str>,
-    /// In place of the way of capture.
+    /// Shown in place of the backend.
     pub capture: String,
     /// ns since 1970; 0 where it is not known.
     pub started_unix_ns: i64,

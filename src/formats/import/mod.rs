@@ -7,7 +7,7 @@
 //! build     stacks and their time -> facts, tables, a snapshot
 //! ```
 //!
-//! Which it is is told by the bytes. Such a file says less than sampletop knows of its own: nothing
+//! The bytes decide which it is. Such a file says less than sampletop knows of its own: nothing
 //! of how well it was measured, one span without history, often no threads. What is not there stays
 //! empty, and the session has no version.
 
@@ -27,7 +27,7 @@ const UNPACKED_MAX: usize = 256 << 20;
 /// What is said of bytes that are in no format at all.
 pub const NO_PROFILE: &str = "this is no profile: not sampletop's own, nor pprof's, nor folded stacks; write one with `sampletop record -o NAME.sampletop`";
 
-/// Reads `file`, which may be anybody's. `None`: it is in no format that is known here. An error is
+/// Reads `file`, which is untrusted. `None`: it is in no format that is known here. An error is
 /// one sentence: it is, and cannot be shown.
 pub fn read(file: &[u8]) -> Option<Result<Opened, String>> {
     if !file.starts_with(&[0x1f, 0x8b]) {

@@ -1,4 +1,4 @@
-//! Numbers and text in a block, and back. What is read may be anybody's: every number is checked
+//! Numbers and text in a block, and back. The input is untrusted: every number is checked
 //! against what is left.
 
 use std::sync::Arc;

@@ -119,7 +119,7 @@ impl Budget {
     }
 }
 
-/// Reads what [`write`] wrote, or what is left of it. `file` may be anybody's.
+/// Reads what [`write`] wrote, or what is left of it. `file` is untrusted.
 pub fn read(file: &[u8]) -> Result<Opened, NotAProfile> {
     let blocks: Vec<_> = block::blocks(file).collect();
     let mut budget = Budget(MEMORY_MAX);

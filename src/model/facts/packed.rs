@@ -174,7 +174,7 @@ impl Packed {
         Some((head, columns))
     }
 
-    /// Facts from bytes that may be anybody's. `None`: they are not what [`Packed::new`] makes of
+    /// Decodes facts from untrusted bytes. `None`: they are not what [`Packed::new`] makes of
     /// any facts.
     pub fn from_bytes(start: Ns, end: Ns, bytes: &[u8]) -> Option<Packed> {
         let foreign = Packed { start, end, facts: 0, bytes: bytes.into() };

@@ -41,7 +41,7 @@ pub struct View {
     pub history: History,
     /// In the order of their keys.
     pub threads: Arc<[ThreadNow]>,
-    /// Rounds of looks, however many processes were looked at in each.
+    /// Number of ticks, regardless of the number of processes observed in each.
     pub ticks: u64,
     /// Up to the newest tick.
     pub losses: Losses,
@@ -74,9 +74,9 @@ pub struct Recorder {
     /// As they were when history began.
     losses_before: Losses,
     late: VecDeque<Ns>,
-    /// When the newest rounds were, the newest last.
+    /// Times of the newest ticks, the newest last.
     rhythm: VecDeque<Ns>,
-    /// The newest round: its ticks, one of each process, have the same time.
+    /// The newest interval: its ticks, one of each process, have the same time.
     round: Option<Ns>,
     /// What threads were doing when sampling ended.
     closed: Option<Arc<[ThreadNow]>>,
@@ -103,7 +103,7 @@ impl Recorder {
         }
     }
 
-    /// Whether the way of capture sees a thread's kernel time (true at first); where it does not,
+    /// Whether the backend sees a thread's kernel time (true at first); where it does not,
     /// run time without a sample is `[in kernel, not visible]`, else `[cpu, not sampled]`.
     pub fn set_kernel_visible(&mut self, visible: bool) {
         self.weigher.set_kernel_visible(visible);
@@ -211,7 +211,8 @@ impl Recorder {
         }
     }
 
-    /// What a thread's name that a runtime gave is in words; before the first look that carries it.
+    /// Defines the text of a thread name that a runtime gave; comes before the first observation
+    /// that carries it.
     pub fn set_thread_name(&mut self, name: RawName, text: &str) {
         self.interner.call(name, text);
     }

@@ -114,13 +114,13 @@ pub struct Snapshot {
     pub targets: Arc<[Target]>,
     /// Time up to which facts are booked: the newest tick.
     pub at: Ns,
-    /// The way of capture in force, as the header names it: `perf`, `ptrace (stops threads)`.
+    /// The backend in force, as the header names it: `perf`, `ptrace (stops threads)`.
     pub capture: Arc<str>,
     pub health: Health,
     pub tables: Tables,
     pub history: History,
     pub threads: Arc<[ThreadNow]>,
-    /// The last thing that went wrong or changed, one sentence (a way of capture failed and was
+    /// The last thing that went wrong or changed, one sentence (a backend failed and was
     /// replaced, ...).
     pub notice: Option<Arc<str>>,
     /// Sampling is stopped by the user (key X).
@@ -143,7 +143,7 @@ impl Snapshot {
         !self.session.wanted.waits && !self.targets.is_empty() && self.living().next().is_none()
     }
 
-    /// There is nothing to look at until another process comes.
+    /// There is nothing to observe until another process comes.
     pub fn is_waiting(&self) -> bool {
         self.session.wanted.waits && self.living().next().is_none()
     }

@@ -22,7 +22,7 @@ impl StackId {
 }
 
 impl NameId {
-    /// The thread name `(exited)`: CPU time of threads that were born and died between two looks.
+    /// The thread name `(exited)`: CPU time of threads that started and exited between two scans.
     pub const EXITED: NameId = NameId(0);
     /// The thread name `(other)`: what was folded together because there was no room.
     pub const OTHER: NameId = NameId(1);
@@ -143,7 +143,7 @@ pub struct Named {
 }
 
 impl Named {
-    /// What a frame is called before anybody looked at its file: its offset, and `pending`; a
+    /// The name of a frame before its file is read: its offset, and `pending`; a
     /// marker its own text.
     pub fn unnamed(frame: RawFrame) -> Named {
         let (function, kind, pending) = match frame.decode() {

@@ -36,7 +36,7 @@ pub struct Markers {
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     pub markers: Markers,
-    /// Whether the way of capture sees kernel time.
+    /// Whether the backend sees kernel time.
     pub kernel_visible: bool,
     /// The interval in force, ns.
     pub interval: Ns,
@@ -49,7 +49,7 @@ impl Rules {
     }
 }
 
-/// A look as the account wants it: names and stacks are ids.
+/// An observation whose names and stacks are ids.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
     pub at: Ns,
@@ -111,7 +111,7 @@ pub struct Sample {
 /// What came of a thread's account that concerns others, since it was asked for.
 #[derive(Default)]
 pub struct Outcome {
-    /// CPU time counted since the first look.
+    /// CPU time counted since the first observation.
     pub ran: Ns,
     /// Samples that got their CPU time.
     pub weighed: Vec<Weighed>,
@@ -127,9 +127,9 @@ pub struct Thread {
     name: NameId,
     /// Wall time is booked, or in `pieces`, up to here: the last observation.
     booked: Ns,
-    /// The last look of any kind.
+    /// The last observation of any kind.
     looked: Ns,
-    /// The last look was [`What::Running`].
+    /// The last observation was [`What::Running`].
     running: bool,
     /// As far as is known the thread is on a core, where it is not waiting.
     on_core: bool,
@@ -141,7 +141,7 @@ pub struct Thread {
     moved: bool,
     /// See [`Seen::work`]; of the newest stack.
     work: u64,
-    /// Ticks of the process before the last look.
+    /// Ticks of the process before the last observation.
     round: u64,
     doing: Doing,
     /// A gap in observation was reported for that time.
@@ -161,7 +161,7 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// From its first look on; `round`: ticks of its process so far.
+    /// Starts at its first observation; `round`: ticks of its process so far.
     pub fn new(key: ThreadKey, seen: &Seen, round: u64) -> Thread {
         Thread {
             key,
@@ -234,7 +234,7 @@ impl Thread {
         }
     }
 
-    /// A look. Everything silent was booked before.
+    /// Adds an observation. Silent time must be booked before.
     pub fn observe(&mut self, seen: &Seen, round: u64, rules: &Rules, buckets: &mut Buckets) {
         // Older than the last observation: it is clamped to it, so that it weighs nothing, and does
         // not change what the thread was seen doing after it.
@@ -336,7 +336,7 @@ impl Thread {
         Some((from, till.min(at)))
     }
 
-    /// Proven by counters: it waited at the last look, waits now, and did not run between.
+    /// Proven by counters: it waited at the last observation, waits now, and did not run between.
     fn unmoved(&self, seen: &Seen) -> bool {
         let waits = matches!(self.doing, Doing::Waits(_))
             && !self.running

@@ -1,4 +1,4 @@
-//! Looks -> booked time. The clock is what the events say; a thread's account is in
+//! Observations -> booked time. The clock is what the events say; a thread's account is in
 //! [`crate::model::facts::thread`].
 //!
 //! * Wall: the span since a thread's last observation goes to the new one's stack and state. "Seen
@@ -7,10 +7,10 @@
 //! * CPU: what the thread's own counter says, shared among the on-CPU samples between two readings;
 //!   else carried for 10 s, then booked to a marker. What only the process's clock says goes to
 //!   `[threads gone between scan]`.
-//! * A thread's observed life is from its first look to its end, an exec apart: its wall sums to
-//!   exactly that.
-//! * A look that arrives late, with a time before the thread's last observation, is clamped to
-//!   that: it is a hit, takes its share of CPU time, and weighs no wall time.
+//! * A thread's observed life is from its first observation to its end, an exec apart. Its wall
+//!   time sums to exactly that.
+//! * An observation that arrives late, with a time before the thread's last one, is clamped to the
+//!   time of the last one. It is a hit, takes its share of CPU time, and weighs no wall time.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -31,16 +31,16 @@ use crate::model::vocabulary::state::{RawState, State};
 /// Time after which threads that have ended merge per name, ns.
 const MERGE_AFTER: Ns = 60 * SECOND;
 
-/// How many dead threads are remembered; the oldest beyond these merge early.
+/// Maximum exited threads remembered; threads that exit beyond this limit merge early.
 const MAX_DEAD: usize = 100_000;
 
-/// What is known of one process.
+/// State of one process.
 struct Process {
     /// Ticks so far, and the newest.
     round: u64,
     tick: Ns,
     interval: Ns,
-    /// CPU time by the counters of its threads, since their first looks.
+    /// CPU time by the counters of its threads, since their first observations.
     counted: Ns,
     clock: Option<Clock>,
     /// Samples that only the clock weighs.
@@ -54,7 +54,7 @@ struct Clock {
     /// Its newest reading, and when that was.
     newest: Ns,
     read: Ns,
-    /// The newest reading still waits for the looks that come after it.
+    /// The newest reading still waits for the observations that come after it.
     due: bool,
     /// Booked to the stacks of threads that are gone, or to `[threads gone between scan]`.
     gone: Ns,
@@ -74,7 +74,7 @@ pub struct Weigher {
     donors: Donors,
     /// When threads ended; for a minute.
     dead: FxHashMap<ThreadKey, Ns>,
-    /// When accounts were last looked through.
+    /// Time of the last housekeeping of the accounts.
     house_kept: Ns,
 }
 
@@ -96,7 +96,7 @@ impl Weigher {
         &mut self.buckets
     }
 
-    /// What a living thread is called.
+    /// Returns the name of a living thread.
     pub fn name(&self, key: ThreadKey) -> Option<NameId> {
         self.threads.get(&key).map(Thread::name)
     }
@@ -159,7 +159,7 @@ impl Weigher {
         self.place(key, work, outcome);
     }
 
-    /// A sample of a thread that has ended, perhaps before anybody could read its counters.
+    /// A sample of a thread that has ended, perhaps before its counters could be read.
     fn sample_of_gone(&mut self, thread: ThreadKey, at: Ns, name: NameId, stack: StackId) {
         let key = FactKey { thread, name, stack, state: RawState::Known(State::Run) };
         let weights = self.buckets.entry(at, &key);
@@ -177,7 +177,7 @@ impl Weigher {
         }
     }
 
-    /// What a thread's account could not decide by itself.
+    /// Books what a thread's account could not decide by itself.
     fn place(&mut self, thread: ThreadKey, work: u64, outcome: Outcome) {
         let process = self.process(thread.pid);
         process.counted += outcome.ran;
@@ -199,7 +199,7 @@ impl Weigher {
         }
     }
 
-    /// A thread id that is used again: the former thread ended, and the record of its end was lost.
+    /// Ends the former threads of a reused thread id, whose exit records were lost.
     fn end_former(&mut self, key: ThreadKey, at: Ns) {
         let ids = ThreadKey { start: 0, ..key }..=ThreadKey { start: u64::MAX, ..key };
         let former: Vec<ThreadKey> = self.threads.range(ids).map(|(key, _)| *key).collect();
@@ -214,8 +214,8 @@ impl Weigher {
         process.round += 1;
         process.tick = process.tick.max(at);
         process.interval = tick.interval_ns;
-        // All threads were looked at since the reading, so their counters have all that it had of
-        // them.
+        // All threads were observed since the reading, so their counters include all of their CPU
+        // time in it.
         if process.clock.as_ref().is_some_and(|clock| clock.due && clock.read + CAUGHT_UP <= at) {
             self.book_gone(tick.pid);
         }
@@ -240,8 +240,8 @@ impl Weigher {
             gone: 0,
         });
         (clock.newest, clock.read, clock.due) = (clock.newest.max(cpu), at, true);
-        // More than it says: what was taken for gone was a thread's whose look was lost, and was
-        // counted since.
+        // More is booked than the clock says: time booked as gone belonged to a thread whose
+        // observation was lost, and was counted since.
         let too_much = clock.origin + counted + i128::from(clock.gone) - i128::from(clock.newest);
         if let Ok(too_much @ 1..) = u64::try_from(too_much) {
             let too_much = too_much.min(clock.gone);
@@ -382,7 +382,7 @@ impl Weigher {
         }
     }
 
-    /// In the order of their keys.
+    /// Returns the threads in the order of their keys.
     pub fn threads(&self) -> impl Iterator<Item = ThreadNow> + '_ {
         self.threads.values().map(|thread| thread.now(&self.rules))
     }

@@ -162,9 +162,9 @@ pub enum Marker {
     NotSampled = 7,
     /// CPU time that no on-CPU sample hit within 10 s.
     CpuNotSampled = 8,
-    /// System time that this way of capture cannot attribute to a stack.
+    /// System time that this backend cannot attribute to a stack.
     KernelNotVisible = 9,
-    /// CPU time of threads that were born and died between two looks.
+    /// CPU time of threads that started and exited between two scans.
     ThreadsGone = 10,
     /// There was no observation (sampling stopped, sampletop starved or suspended).
     NotObserved = 11,
@@ -250,7 +250,7 @@ pub struct ThreadKey {
 }
 
 impl ThreadKey {
-    /// Some thread of the process: it had ended before anybody could observe it.
+    /// Some thread of the process: it exited before it could be observed.
     pub fn unknown(pid: u32) -> ThreadKey {
         ThreadKey { pid, tid: 0, start: 0 }
     }
@@ -354,12 +354,12 @@ pub struct Syscall {
     pub args: [u64; 6],
 }
 
-/// What a look found the thread doing.
+/// What an observation found the thread doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Seen {
     /// An independent sample of a thread on a core, with its stack.
     OnCpu,
-    /// On a core or runnable, and no stack taken by this look: no observation of time.
+    /// On a core or runnable, and no stack was taken: it books no time.
     Running,
     /// Runnable and off its core, with the stack in which it waits for one.
     Ready,
@@ -371,7 +371,8 @@ pub enum Seen {
     Stopped,
 }
 
-/// One look at one thread. Counters are absolute, so that a lost look costs spread, not totals.
+/// One observation of one thread. Counters are absolute: a lost observation costs spread, not
+/// totals.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Observation {
     pub at: Ns,
@@ -392,7 +393,7 @@ pub struct Observation {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     Observation(Observation),
-    /// Every thread of `pid` was looked at, at or before `at`; those that sent no
+    /// Every thread of `pid` was observed, at or before `at`; those that sent no
     /// [`Event::Observation`] since the tick before were *blocked and unmoved*: same stack, same
     /// state.
     Tick(Tick),
@@ -460,7 +461,7 @@ pub struct Losses {
     pub throttled: u64,
     /// Ticks that began more than one interval late.
     pub late: u64,
-    /// Times a thread was stopped (way `ptrace` only).
+    /// Times a thread was stopped (backend `ptrace` only).
     pub stops: u64,
     /// Of these, threads found inside a system call after all.
     pub stops_blocked: u64,

@@ -37,7 +37,7 @@ pub fn clean(text: &str, cap: usize) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// [`clean`] for bytes of any kind: what is not UTF-8 becomes U+FFFD. Looks at no more than the
+/// [`clean`] for bytes of any kind: what is not UTF-8 becomes U+FFFD. Reads no more than the
 /// first `4 * cap` bytes.
 pub fn clean_bytes(bytes: &[u8], cap: usize) -> String {
     // One byte more than could be kept, so that a cut is seen; invisible characters take up to 4

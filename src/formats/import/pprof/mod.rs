@@ -37,7 +37,7 @@ struct Shown {
     cpu: Option<Time>,
     /// Observations.
     hits: Option<usize>,
-    /// How often a stack was looked at, ns; 0 where that is not known.
+    /// Sampling interval, ns; 0 if unknown.
     interval_ns: u64,
     capture: String,
     notice: Option<String>,

@@ -154,7 +154,7 @@ fn threads(snapshot: &Snapshot) -> BTreeSet<ThreadKey> {
 }
 
 fn run() -> impl Strategy<Value = Run> {
-    // Up to minutes between two looks, so that some histories have wider buckets.
+    // Up to minutes between two observations, so that some histories have wider buckets.
     let step =
         (prop_oneof![4 => 1u64..400, 1 => 400u64..90_000], 1u32..6, 0..CALLS.len(), 10u64..14);
     (0usize..3, 1u32..3, 0u64..200_000, 0u64..5_000, prop::collection::vec(step, 1..60), 5u64..20)

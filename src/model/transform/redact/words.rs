@@ -80,12 +80,12 @@ impl Key {
     }
 }
 
-/// Whatever is not ASCII is part of a word: it may be anybody's.
+/// Whatever is not ASCII is part of a word: it may be private.
 fn part_of_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || !c.is_ascii()
 }
 
-/// What the name of a function says without being anybody's name.
+/// Words in function names that are not private.
 const GRAMMAR: &[&str] = &[
     "(anonymous namespace)",
     "<init>",
