@@ -28,7 +28,7 @@ use sampletop::capture::ring;
 use sampletop::model::facts::recorder::{Limits, Recorder};
 use sampletop::model::facts::snapshot::{Health, Session, Snapshot, Target};
 use sampletop::model::facts::tables::{FrameKind, Location, Named};
-use sampletop::model::projection::project::Projector;
+use sampletop::model::projection::Projector;
 use sampletop::model::projection::settings::{Range, Settings};
 use sampletop::model::vocabulary::frame::{
     Counters, Event, FileId, FrameCode, Losses, Ns, Observation, RawFrame, RawName, SECOND, Seen,

@@ -8,10 +8,10 @@ use regex::Regex;
 use sampletop::model::facts::recorder::{Limits, Recorder};
 use sampletop::model::facts::snapshot::{Health, Session, Snapshot};
 use sampletop::model::facts::tables::{FrameKind, Location, Named};
-use sampletop::model::projection::project::{Projection, Projector, Totals, project};
 use sampletop::model::projection::settings::{
     Filter, Filters, Grouping, Metric, Range, RollUp, Settings,
 };
+use sampletop::model::projection::{Projection, Projector, Totals, project};
 use sampletop::model::vocabulary::frame::{
     Counters, Event, FileId, FrameCode, Losses, Ns, Observation, RawFrame, RawName, SECOND, Seen,
     Syscall, ThreadKey, Tick,

@@ -19,8 +19,8 @@ use sampletop::formats;
 use sampletop::formats::pprof::proto::Profile;
 use sampletop::model::facts::snapshot::Snapshot;
 use sampletop::model::facts::tables::Location;
-use sampletop::model::projection::project::{Projection, project};
 use sampletop::model::projection::settings::{Filter, Metric, Range, RollUp, Settings};
+use sampletop::model::projection::{Projection, project};
 use sampletop::model::vocabulary::state::State;
 use serde_json::Value;
 
@@ -79,7 +79,7 @@ fn top(file: &str, kind: &str, dir: &Path) -> Flat {
 
 /// By the projection; functions of one name in several modules are one, as they are for pprof.
 fn flat(projection: &Projection, metric: Metric) -> Flat {
-    let signed = |totals: &sampletop::model::projection::project::Totals| match metric {
+    let signed = |totals: &sampletop::model::projection::Totals| match metric {
         Metric::Wall => totals.wall_ns as i64,
         Metric::Cpu => totals.cpu_ns as i64,
         Metric::Off => totals.wall_ns as i64 - totals.cpu_ns as i64,

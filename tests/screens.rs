@@ -23,7 +23,7 @@ use sampletop::app::key::{Key, Mouse, MouseKind};
 use sampletop::app::{AppConfig, AppState, Effect, Input, ProcessRow, Request, Severity};
 use sampletop::config::Screen;
 use sampletop::model::facts::snapshot::Snapshot;
-use sampletop::model::projection::project::Projector;
+use sampletop::model::projection::Projector;
 use sampletop::model::vocabulary::frame::SECOND;
 use sampletop::tui::theme::Theme;
 

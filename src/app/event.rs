@@ -7,9 +7,9 @@ use std::time::Duration;
 use super::key::{Key, Mouse};
 use crate::config::Screen;
 use crate::model::facts::snapshot::Snapshot;
-use crate::model::projection::project::{Projection, Projector};
 use crate::model::projection::settings::Settings;
 use crate::model::projection::waits::{Answer, Asked};
+use crate::model::projection::{Projection, Projector};
 
 /// The view's configuration at the start.
 #[derive(Clone, Debug)]

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::model::facts::tables::{FrameKind, Location};
-use crate::model::projection::project::{Group, Projection};
 use crate::model::projection::settings::{Grouping, RollUp, Settings};
+use crate::model::projection::{Group, Projection};
 
 /// Identifies a row across snapshots, by the same properties that
-/// [`crate::model::projection::project`] uses.
+/// [`crate::model::projection`] uses.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RowKey {
     pub function: Arc<str>,

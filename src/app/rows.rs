@@ -1,10 +1,8 @@
 //! Turns a projection into the tree's visible rows: what is expanded, with chains of calls folded
 //! together.
 
-use crate::model::projection::project::{
-    Ordered, Projection, Siblings, Totals, is_drawn, swallowed_by,
-};
 use crate::model::projection::settings::Settings;
+use crate::model::projection::{Ordered, Projection, Siblings, Totals, is_drawn, swallowed_by};
 
 use super::path::{Branch, Expanded, GroupKey};
 

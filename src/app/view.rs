@@ -12,11 +12,11 @@ use super::path::{Expanded, Path, RowKey};
 use super::rows::{Fold, Row, Tree, What, is_shown};
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::Location;
-use crate::model::projection::project::{
-    Method, Ordered, Projection, Siblings, Totals, heaviest, hottest_group, hottest_path,
-};
 use crate::model::projection::settings::Settings;
 use crate::model::projection::waits::Answer;
+use crate::model::projection::{
+    Method, Ordered, Projection, Siblings, Totals, heaviest, hottest_group, hottest_path,
+};
 use crate::model::vocabulary::frame::{SECOND, ThreadKey};
 
 /// Time after the start during which every snapshot reopens the hottest path, unless a key is

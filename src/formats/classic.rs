@@ -19,8 +19,8 @@ use jiff::Timestamp;
 use super::{FRAMELESS, dates};
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::{FrameKind, Location, Tier};
-use crate::model::projection::project::{Group, Projection, project};
 use crate::model::projection::settings::{Metric, RollUp, Settings};
+use crate::model::projection::{Group, Projection, project};
 use crate::model::vocabulary::frame::Ns;
 
 /// Columns before the figures.
@@ -195,7 +195,7 @@ fn millis(ns: Ns) -> u64 {
 mod tests {
     use super::*;
     use crate::formats::fixture::{self, MS, ran};
-    use crate::model::projection::project::{Totals, by_hand};
+    use crate::model::projection::{Totals, by_hand};
 
     fn java(function: &str, line: u32) -> Location {
         let file = function.split('.').rev().nth(1).map(|class| format!("{class}.java").into());

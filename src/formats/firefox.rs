@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::{FrameKind, Location};
-use crate::model::projection::project::{Projection, Projector, Totals, project};
 use crate::model::projection::settings::{Metric, Range, Settings};
+use crate::model::projection::{Projection, Projector, Totals, project};
 use crate::model::vocabulary::frame::Ns;
 use crate::model::vocabulary::state::State;
 

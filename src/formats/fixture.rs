@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::model::facts::history::History;
 use crate::model::facts::snapshot::{Health, Session, Snapshot, Target};
 use crate::model::facts::tables::{FrameKind, Location, Tables};
-use crate::model::projection::project::{Projection, Totals, by_hand};
+use crate::model::projection::{Projection, Totals, by_hand};
 use crate::model::vocabulary::frame::{Losses, SECOND};
 use crate::model::vocabulary::state::State;
 

@@ -10,8 +10,8 @@ use std::io::{self, Write};
 
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::{FrameKind, Location};
-use crate::model::projection::project::{Node, Projection, project};
 use crate::model::projection::settings::{RollUp, Settings};
+use crate::model::projection::{Node, Projection, project};
 
 use super::FRAMELESS;
 

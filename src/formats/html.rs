@@ -21,8 +21,8 @@ use serde::Serialize;
 
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::{FrameKind, Location};
-use crate::model::projection::project::{Projection, Totals, project};
 use crate::model::projection::settings::Settings;
+use crate::model::projection::{Projection, Totals, project};
 use crate::model::vocabulary::state::State;
 
 use super::trees::{self, Functions, Step};

@@ -16,8 +16,8 @@ use serde::{Serialize, Serializer};
 
 use crate::model::facts::snapshot::{Health, Snapshot, Target};
 use crate::model::facts::tables::{FrameKind, Location, Tables};
-use crate::model::projection::project::{Group, Node, Ordered, Projection, Totals, project};
 use crate::model::projection::settings::{Filter, Range, Settings};
+use crate::model::projection::{Group, Node, Ordered, Projection, Totals, project};
 use crate::model::vocabulary::state::State;
 
 use super::{FRAMELESS, dates};
@@ -351,7 +351,7 @@ struct ThreadLine<'a> {
 
 impl<'a> GroupHead<'a> {
     fn new(group: &'a Group) -> GroupHead<'a> {
-        let thread = |t: &'a crate::model::projection::project::GroupThread| ThreadLine {
+        let thread = |t: &'a crate::model::projection::GroupThread| ThreadLine {
             pid: t.thread.pid,
             tid: t.thread.tid,
             name: &t.name,

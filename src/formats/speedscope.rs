@@ -14,8 +14,8 @@ use serde::Serialize;
 
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::Location;
-use crate::model::projection::project::{Projection, project};
 use crate::model::projection::settings::{Metric, Settings};
+use crate::model::projection::{Projection, project};
 
 use super::FRAMELESS;
 use super::trees::{self, Functions, Step};

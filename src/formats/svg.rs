@@ -13,8 +13,8 @@ use inferno::flamegraph::{self, Options, TextTruncateDirection};
 
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::FrameKind;
-use crate::model::projection::project::{Group, Ordered, Projection, project};
 use crate::model::projection::settings::Settings;
+use crate::model::projection::{Group, Ordered, Projection, project};
 
 use super::trees::{self, Step};
 use super::{FRAMELESS, folded};

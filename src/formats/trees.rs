@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::Location;
-use crate::model::projection::project::{Group, Ordered, Projection};
 use crate::model::projection::settings::{Metric, Settings};
+use crate::model::projection::{Group, Ordered, Projection};
 
 use super::dates;
 

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 use crate::app::{Input, Request};
-use crate::model::projection::project::Projector;
+use crate::model::projection::Projector;
 
 /// Minimum pause between two readings of newer facts, in multiples of the last reading's CPU time:
 /// at most 5 % of a core.

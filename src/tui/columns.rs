@@ -6,8 +6,8 @@ use ratatui::style::Style;
 use super::text::{Pen, average, count, milliseconds, percent};
 use super::theme::Theme;
 use crate::app::AppState;
-use crate::model::projection::project::{Totals, confidence};
 use crate::model::projection::settings::SortColumn;
+use crate::model::projection::{Totals, confidence};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Column {

@@ -7,7 +7,7 @@ use super::text::{Pen, cut_end, percent, span, width};
 use super::theme::Theme;
 use crate::app::keymap;
 use crate::app::{AppState, Severity};
-use crate::model::projection::project::Totals;
+use crate::model::projection::Totals;
 
 /// Draws the active filters, each with the time it hides.
 pub fn draw_filters(buffer: &mut Buffer, area: Rect, app: &AppState, theme: &Theme) {

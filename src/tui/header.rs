@@ -11,7 +11,7 @@ use super::theme::Theme;
 use crate::app::AppState;
 use crate::app::layout::Layout;
 use crate::model::facts::snapshot::{Snapshot, Target};
-use crate::model::projection::project::seconds_for_one_percent;
+use crate::model::projection::seconds_for_one_percent;
 use crate::model::projection::settings::{Metric, Range};
 use crate::model::vocabulary::state::State;
 

@@ -13,7 +13,7 @@ use super::{Report, unlike};
 use crate::formats::json::{
     FrameLine, Rounded, SettingsLine, frameless, open_object, separate, write_nodes,
 };
-use crate::model::projection::project::Totals;
+use crate::model::projection::Totals;
 use crate::model::transform::diff::{Change, FunctionDiff, GroupDiff, NodeDiff, Pair};
 use crate::model::vocabulary::state::State;
 

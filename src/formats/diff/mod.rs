@@ -17,8 +17,8 @@ use std::io::{self, Write};
 
 use crate::config::Format;
 use crate::model::facts::snapshot::Snapshot;
-use crate::model::projection::project::{Projection, project};
 use crate::model::projection::settings::Settings;
+use crate::model::projection::{Projection, project};
 use crate::model::transform::diff::{Diff, Pair, Per, Side, diff};
 
 /// A profile and its name: its file.

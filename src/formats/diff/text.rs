@@ -9,7 +9,7 @@ use crate::formats::ascii::fit;
 use crate::formats::grouping;
 use crate::formats::rename;
 use crate::formats::text::{Page, Row, WIDTH, head, place};
-use crate::model::projection::project::Totals;
+use crate::model::projection::Totals;
 use crate::model::projection::settings::{Metric, Range, Settings};
 use crate::model::transform::diff::{Change, FunctionDiff, GroupDiff, Pair, Per};
 use crate::model::vocabulary::state::State;

@@ -9,7 +9,7 @@ use crate::formats::base;
 use crate::formats::dates;
 use crate::formats::program;
 use crate::model::facts::snapshot::Snapshot;
-use crate::model::projection::project::Projection;
+use crate::model::projection::Projection;
 use crate::model::vocabulary::frame::Ns;
 
 /// One condition of both profiles.

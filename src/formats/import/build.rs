@@ -11,7 +11,7 @@ use crate::model::facts::interner::{Interner, MAX_STACKS};
 use crate::model::facts::packed::Packed;
 use crate::model::facts::snapshot::{Health, Session, Snapshot, Wanted};
 use crate::model::facts::tables::{Location, NameId, Named, StackId};
-use crate::model::projection::project::ALL;
+use crate::model::projection::ALL;
 use crate::model::projection::settings::{Metric, Range, Settings};
 use crate::model::vocabulary::frame::{
     FrameCode, Marker, Ns, RawFrame, RawName, ThreadKey, ThreadKind,

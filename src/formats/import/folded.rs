@@ -101,7 +101,7 @@ fn managed(name: &str) -> FrameKind {
 mod tests {
     use super::*;
     use crate::model::facts::tables::FrameId;
-    use crate::model::projection::project::project;
+    use crate::model::projection::project;
     use crate::model::projection::settings::Metric;
     use crate::model::vocabulary::frame::FrameCode;
 

@@ -20,8 +20,8 @@ use prost::Message;
 use super::{FRAMELESS, base, dates, text};
 use crate::model::facts::snapshot::{Snapshot, Target};
 use crate::model::facts::tables::{FrameKind, Location};
-use crate::model::projection::project::{self, Frame, Sample, Samples};
 use crate::model::projection::settings::{Metric, Settings};
+use crate::model::projection::{self, Frame, Sample, Samples};
 use crate::model::vocabulary::frame::ThreadKind;
 use proto::{Function, Label, Line, Mapping, Profile, ValueType};
 
@@ -29,7 +29,7 @@ pub fn write(snapshot: &Snapshot, settings: &Settings, out: &mut dyn Write) -> i
     let metric = settings.metric;
     let what =
         What { types: types(metric), first: metric, period: Metric::Wall, labels, merged: false };
-    pack(&profile(snapshot, settings, &project::samples(snapshot, settings), &what)?, out)
+    pack(&profile(snapshot, settings, &projection::samples(snapshot, settings), &what)?, out)
 }
 
 /// A profile for a server that stores profiles of many hosts over time.
@@ -46,7 +46,7 @@ pub struct Interval {
 /// under the name of one. Their only labels are `group` and, for wall time, `idle`: such servers
 /// store a series for each combination, and threads come and go. Empty profiles are dropped.
 pub fn intervals(snapshot: &Snapshot, settings: &Settings) -> io::Result<Vec<Interval>> {
-    let samples = project::samples(snapshot, settings);
+    let samples = projection::samples(snapshot, settings);
     let mut intervals = Vec::new();
     for metric in [Metric::Cpu, Metric::Wall] {
         let types = types(metric).into_iter().filter(|(name, ..)| *name == metric.word()).collect();

@@ -8,8 +8,8 @@ use crate::formats::dates;
 use crate::formats::grouping;
 use crate::formats::rename;
 use crate::model::facts::snapshot::{Session, Target};
-use crate::model::projection::project::{Method, Totals};
 use crate::model::projection::settings::{Metric, Range};
+use crate::model::projection::{Method, Totals};
 use crate::model::vocabulary::frame::Ns;
 
 /// Writes one line in logfmt, for grep: the target and the three most informative figures.

@@ -21,8 +21,8 @@ use super::ascii::{fit, wrap};
 use super::base;
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::facts::tables::Location;
-use crate::model::projection::project::{Ordered, Projection, Totals, confidence, project};
 use crate::model::projection::settings::{Metric, Settings};
+use crate::model::projection::{Ordered, Projection, Totals, confidence, project};
 
 /// Columns of a page.
 pub(super) const WIDTH: usize = 100;

@@ -7,8 +7,8 @@ use super::{Page, Report, WIDTH, place, seconds, state};
 use crate::formats::ascii::fit;
 use crate::formats::dates;
 use crate::model::facts::history::FactKey;
-use crate::model::projection::project::{Group, Method, Node, is_of};
 use crate::model::projection::settings::Metric;
+use crate::model::projection::{Group, Method, Node, is_of};
 use crate::model::vocabulary::state::State;
 
 /// Maximum rows of the table of functions.

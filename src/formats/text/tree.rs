@@ -9,7 +9,7 @@ use std::io;
 use super::{Page, Report, WIDTH, count, place, state};
 use crate::formats::FRAMELESS;
 use crate::model::facts::tables::Location;
-use crate::model::projection::project::{Node, Ordered, Totals, chain};
+use crate::model::projection::{Node, Ordered, Totals, chain};
 
 /// Minimum share of a row, percent, unless the settings say otherwise.
 const LEAST_PERCENT: f64 = 1.0;

@@ -4,7 +4,7 @@
 
 use crate::model::vocabulary::state::FutexKind;
 
-/// As a frame, in waiting for work (`project::idle`).
+/// As a frame, in waiting for work (`projection::idle`).
 pub const WAITS: &str = "waits";
 pub const LOOP: &str = "loop";
 pub const PLUMBING: &str = "plumbing";

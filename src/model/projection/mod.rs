@@ -1,13 +1,396 @@
-//! Facts and settings -> groups, trees, tables.
-//!
-//! Changes no fact, and knows nothing of screens or files.
+//! Facts and settings -> groups, trees, tables. Pure functions: the same facts give the same
+//! projection. Changes no fact, and knows nothing of screens or files.
 //!
 //! ```text
-//! settings   everything the user can choose about what is shown
-//! project    the projection: idle rules, grouping, folding, confidence, rows
-//! waits      what a blocked thread waits for, in words
+//! settings               everything the user can choose about what is shown
+//! read, rows             history -> cells by group and row; samples: stacks one by one
+//! group, units           what threads and functions are shown under; filter: what is left of them
+//! idle, safepoint        waiting for work; stops of a virtual machine
+//! tree, nodes, totals    the tree and its sums; methods, lines, columns: tables
+//! ordered, collapse      the order of rows, calls on one line
+//! confidence             how exact a figure is
+//! waits, monitor         what a blocked thread waits for, in words
 //! ```
 
-pub mod project;
+mod collapse;
+mod columns;
+mod confidence;
+mod filter;
+mod group;
+mod idle;
+mod lines;
+mod methods;
+mod monitor;
+mod nodes;
+mod ordered;
+mod read;
+mod rows;
+mod safepoint;
+mod samples;
 pub mod settings;
+mod totals;
+mod tree;
+mod units;
 pub mod waits;
+
+#[cfg(test)]
+pub(crate) mod by_hand;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use rustc_hash::FxHashMap;
+
+use crate::model::facts::snapshot::{Session, Snapshot, Target};
+use crate::model::facts::tables::NameId;
+use crate::model::projection::settings::{Grouping, Metric, Settings};
+use crate::model::vocabulary::frame::{Ns, ThreadKey, ThreadKind};
+
+pub use collapse::{Chain, chain, heaviest, hottest_group, hottest_path, is_drawn, swallowed_by};
+pub use confidence::{Confidence, HITS_NEEDED, confidence, seconds_for_one_percent};
+pub use group::{ALL, INTERNAL, NO_MATCH};
+pub(in crate::model) use idle::{Mark, mark};
+pub use methods::Method;
+pub(in crate::model) use monitor::is_enter as is_monitor_enter;
+pub use nodes::Siblings;
+pub use ordered::{Node, Ordered};
+pub use samples::{Frame, Sample, Samples, samples};
+pub use totals::Totals;
+pub use units::is_of;
+
+/// The threads that are shown under one name.
+#[derive(Clone, Debug)]
+pub struct Group {
+    pub name: Arc<str>,
+    pub threads: Vec<GroupThread>,
+    /// `own` and the totals of all roots.
+    pub total: Totals,
+    /// Stacks of which the hide filter left nothing; they have no root.
+    pub own: Totals,
+    /// Of its outermost frames, or [`columns::NONE`].
+    first_root: u32,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GroupThread {
+    pub thread: ThreadKey,
+    /// Its newest name in the range.
+    pub name: Arc<str>,
+    pub kind: ThreadKind,
+}
+
+/// What filters and idle hide: shown + hidden = everything.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Hidden {
+    pub idle: Totals,
+    /// Distinct threads that were idle for the whole range.
+    pub idle_threads: u32,
+    /// Hidden by threads, daemons, focus, ignore: each stack counts for the first that hides it, in
+    /// the order threads, daemons, focus, ignore, idle.
+    pub threads: Totals,
+    pub daemons: Totals,
+    pub focus: Totals,
+    pub ignore: Totals,
+}
+
+impl Hidden {
+    fn settle_off(&mut self) {
+        let Hidden { idle, idle_threads: _, threads, daemons, focus, ignore } = self;
+        [idle, threads, daemons, focus, ignore].into_iter().for_each(Totals::settle_off);
+    }
+
+    /// All that is hidden, in the order in which it is.
+    pub fn parts(&self) -> [&Totals; 5] {
+        [&self.threads, &self.daemons, &self.focus, &self.ignore, &self.idle]
+    }
+}
+
+/// The facts of a range as groups, call trees and methods. Metric and order are no part of it:
+/// [`Projection::ordered`] reads it under any.
+#[derive(Clone)]
+pub struct Projection {
+    /// The range that was read, on CLOCK_MONOTONIC; widened to whole buckets at its start.
+    pub from: Ns,
+    pub till: Ns,
+    /// Everything shown: 100 %.
+    pub total: Totals,
+    pub hidden: Hidden,
+    /// True where idle time is shown only because nothing else was left.
+    pub only_idle: bool,
+    /// By name.
+    pub groups: Vec<Group>,
+    nodes: nodes::Nodes,
+    /// (thread, node), by thread: who was seen where.
+    seen: Vec<(u32, u32)>,
+    methods: OnceLock<Vec<Method>>,
+}
+
+impl Projection {
+    /// Before anything was read.
+    pub fn nothing() -> Projection {
+        Projection {
+            from: 0,
+            till: 0,
+            total: Totals::default(),
+            hidden: Hidden::default(),
+            only_idle: false,
+            groups: Vec::new(),
+            nodes: nodes::Nodes::default(),
+            seen: Vec::new(),
+            methods: OnceLock::new(),
+        }
+    }
+
+    /// The flat table, summed when it is asked for first.
+    pub fn methods(&self) -> &[Method] {
+        self.methods.get_or_init(|| methods::methods(&self.nodes, &self.groups, &self.seen))
+    }
+
+    /// Which of the methods each node is; `None` for the name of threads.
+    pub fn method_of_nodes(&self) -> Vec<Option<u32>> {
+        let methods_of = methods::methods_of(&self.nodes);
+        methods_of.into_iter().map(|method| (method != columns::NONE).then_some(method)).collect()
+    }
+
+    /// What THR and CPU are averaged over, ns.
+    pub fn elapsed(&self) -> Ns {
+        self.till.saturating_sub(self.from)
+    }
+}
+
+/// What it says, not how it is held: equal for equal projections.
+impl fmt::Debug for Projection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nodes = (0..self.node_count()).map(|node| {
+            let children: Vec<u32> = self.children(node).collect();
+            (
+                self.node(node, Metric::Wall),
+                Metric::ALL.map(|metric| self.location(node, metric)),
+                children,
+            )
+        });
+        f.debug_struct("Projection")
+            .field("from", &self.from)
+            .field("till", &self.till)
+            .field("total", &self.total)
+            .field("hidden", &self.hidden)
+            .field("only_idle", &self.only_idle)
+            .field("groups", &self.groups)
+            .field("nodes", &nodes.collect::<Vec<_>>())
+            .field("methods", &self.methods())
+            .finish()
+    }
+}
+
+/// Reads `snapshot`'s history under `settings`. For a view that is drawn again and again see
+/// [`Projector`].
+pub fn project(snapshot: &Snapshot, settings: &Settings) -> Projection {
+    Projector::default().project(snapshot, settings)
+}
+
+/// Projects again and again, and keeps what does not change between two looks at one session: names
+/// of frames and threads, and what the filters say of them. The result is the same as [`project`]'s
+/// for any order of calls with ever newer snapshots; whatever another session or other settings
+/// make stale is dropped.
+#[derive(Default)]
+pub struct Projector {
+    session: Option<Arc<Session>>,
+    /// The settings that decide about frames and groups, as text.
+    rules: String,
+    rows: rows::Rows,
+    verdicts: filter::Verdicts,
+    groups: group::Groups,
+    /// What processes were called at the last projection that was grouped by them.
+    processes: Vec<(u32, Arc<str>)>,
+    facts: read::Scratch,
+    trees: tree::Scratch,
+}
+
+impl Projector {
+    pub fn project(&mut self, snapshot: &Snapshot, settings: &Settings) -> Projection {
+        self.project_facts(snapshot, settings, &mut |f| {
+            snapshot.history.read(settings.range, snapshot.at, f)
+        })
+    }
+
+    /// The same for facts from elsewhere; `snapshot` names them.
+    fn project_facts(
+        &mut self,
+        snapshot: &Snapshot,
+        settings: &Settings,
+        facts: &mut read::ReadFacts<'_>,
+    ) -> Projection {
+        self.update(snapshot, settings);
+        let Projector { rows, verdicts, groups, facts: facts_scratch, trees: scratch, .. } = self;
+        let shown = read::Reader::new(snapshot, settings, rows, verdicts, groups, facts_scratch)
+            .read(facts);
+
+        let parts = parts(snapshot, settings, &shown, groups);
+        let mut rank = vec![0; groups.count()];
+        let mut heads = Vec::with_capacity(parts.len());
+        let mut members: Vec<Part> = Vec::with_capacity(parts.len());
+        for (part, place) in parts.into_iter().zip(0..) {
+            rank[part.group as usize] = place;
+            let inner =
+                part.label.inner.as_ref().map(|name| rows.thread_row(name, settings.roll_up));
+            let same = members.last_mut().filter(|before| before.belongs_with(&part));
+            heads.push(tree::Head { group: part.group, joins: same.is_some(), inner });
+            match same {
+                Some(before) => before.join(part),
+                None => members.push(part),
+            }
+        }
+        // By group, and in each by stack: callers come before what they call, whatever the order of
+        // facts.
+        let cells = &shown.cells;
+        let order: Vec<u32> =
+            (0..).zip(cells).filter(|(_, c)| shown.is_shown(c)).map(|(at, _)| at).collect();
+        let order = read::by_counting(&order, snapshot.tables.stack_count().max(1), |at| {
+            cells[*at as usize].stack.0
+        });
+        let order =
+            read::by_counting(&order, heads.len(), |at| rank[cells[*at as usize].group as usize]);
+        let builder = tree::Builder { tables: &snapshot.tables, settings, rows, verdicts, scratch };
+        let trees = builder.build(cells, &order, &heads);
+        let attached =
+            shown.seen.iter().map(|seen| (seen.thread, trees.attached[seen.cell as usize]));
+        let seen = attached.filter(|(_, node)| *node != columns::NONE).collect();
+
+        let mut total = Totals::default();
+        let mut groups = Vec::with_capacity(trees.groups.len());
+        for (tree, Part { label, threads, .. }) in trees.groups.into_iter().zip(members) {
+            let name = label.name;
+            total.add(&tree.total);
+            groups.push(Group {
+                name,
+                threads,
+                total: tree.total,
+                own: tree.own,
+                first_root: tree.first_root,
+            });
+        }
+        let projection = Projection {
+            from: shown.from,
+            till: shown.till,
+            total,
+            hidden: shown.hidden,
+            only_idle: shown.only_idle,
+            groups,
+            nodes: trees.nodes,
+            seen,
+            methods: OnceLock::new(),
+        };
+        shown.done(facts_scratch);
+        projection
+    }
+
+    /// Drops what is stale and looks at what is new.
+    fn update(&mut self, snapshot: &Snapshot, settings: &Settings) {
+        if !self.session.as_ref().is_some_and(|known| Arc::ptr_eq(known, &snapshot.session)) {
+            *self = Projector { session: Some(snapshot.session.clone()), ..Projector::default() };
+        }
+        let filters = &settings.filters;
+        let frames = (
+            &filters.interesting,
+            &filters.focus,
+            &filters.ignore,
+            &filters.hide,
+            filters.no_kernel,
+        );
+        let rules = format!(
+            "{:?} {frames:?} {:?} {:?}",
+            settings.grouping, settings.rename, settings.idle_at
+        );
+        let renamed = self.rows.update(&snapshot.tables);
+        self.rows.roll_up(settings.roll_up);
+        if self.rules != rules {
+            self.rules = rules;
+            self.verdicts.forget();
+            self.groups.forget();
+        } else if renamed {
+            self.verdicts.forget_paths();
+        }
+        let named = |target: &Target| (target.pid, Arc::clone(&target.command));
+        let by_process = matches!(settings.grouping, Grouping::Process);
+        // A process that runs another program now is called by that.
+        if by_process && !snapshot.targets.iter().map(named).eq(self.processes.iter().cloned()) {
+            self.processes = snapshot.targets.iter().map(named).collect();
+            self.groups.forget();
+        }
+        self.groups.bound();
+        self.verdicts.update(&snapshot.tables, &self.rows, settings);
+    }
+}
+
+/// A group by its number, and who is in it.
+struct Part {
+    group: u32,
+    label: group::Label,
+    threads: Vec<GroupThread>,
+}
+
+impl Part {
+    /// Whether the two are shown as one group.
+    fn belongs_with(&self, next: &Part) -> bool {
+        self.label.name == next.label.name && next.label.inner.is_some()
+    }
+
+    fn join(&mut self, next: Part) {
+        self.threads.extend(next.threads);
+        self.threads.sort_by_key(|thread| thread.thread);
+        // A thread that was called otherwise before is there twice.
+        self.threads.dedup_by_key(|thread| thread.thread);
+    }
+}
+
+/// Of a thread's names the one that it has now, if that is one of them; else the one that was first
+/// seen last.
+fn newest(now: &FxHashMap<ThreadKey, NameId>, thread: ThreadKey, names: [NameId; 2]) -> NameId {
+    let now = now.get(&thread);
+    let [a, b] = names;
+    std::cmp::max_by_key(a, b, |name| (Some(name) == now, *name))
+}
+
+/// The groups of all cells, by name.
+fn parts(
+    snapshot: &Snapshot,
+    settings: &Settings,
+    shown: &read::Shown,
+    groups: &group::Groups,
+) -> Vec<Part> {
+    let now: FxHashMap<ThreadKey, NameId> =
+        snapshot.threads.iter().map(|t| (t.thread, t.name)).collect();
+    // `seen` is sorted by thread: within a group all of a thread's names come in a row.
+    let mut seen: Vec<Vec<(u32, NameId)>> = vec![Vec::new(); groups.count()];
+    for seen_in in &shown.seen {
+        let group = &mut seen[shown.cells[seen_in.cell as usize].group as usize];
+        match group.last_mut() {
+            Some((thread, name)) if *thread == seen_in.thread => {
+                *name = newest(&now, shown.threads[*thread as usize], [*name, seen_in.name]);
+            }
+            _ => group.push((seen_in.thread, seen_in.name)),
+        }
+    }
+    let mut parts: Vec<Part> = Vec::with_capacity(seen.len());
+    for (group, threads) in (0..).zip(seen).filter(|(_, threads)| !threads.is_empty()) {
+        let mut threads: Vec<GroupThread> = threads
+            .into_iter()
+            .map(|(thread, name)| GroupThread {
+                thread: shown.threads[thread as usize],
+                name: snapshot.tables.name(name).clone(),
+                kind: snapshot.tables.kind(name),
+            })
+            .collect();
+        threads.sort_unstable_by_key(|thread| thread.thread);
+        let mut label = groups.label(group).clone();
+        if let (Grouping::Thread, [one]) = (&settings.grouping, threads.as_slice()) {
+            label.name = group::thread_label(&one.name, one.thread).into();
+        }
+        parts.push(Part { group, label, threads });
+    }
+    let first = |part: &Part| part.threads.first().map(|t| t.thread);
+    parts.sort_unstable_by(|a, b| a.label.cmp(&b.label).then_with(|| first(a).cmp(&first(b))));
+    parts
+}

@@ -2,7 +2,7 @@ use super::frames::kind;
 use super::*;
 use crate::formats::pprof::proto::{Function, Line, Location as At, Mapping, Profile};
 use crate::model::facts::tables::FrameKind;
-use crate::model::projection::project::{Projection, project};
+use crate::model::projection::{Projection, project};
 
 /// A profile with one function, `f`, and these types and values; strings that are not there are
 /// added.

@@ -16,7 +16,7 @@ pub use summary::summary;
 use crate::model::facts::futex;
 use crate::model::facts::snapshot::{Snapshot, ThreadNow};
 use crate::model::facts::tables::{FrameKind, Location, StackId, Tables};
-use crate::model::projection::project::is_monitor_enter;
+use crate::model::projection::is_monitor_enter;
 use crate::model::vocabulary::frame::{Ns, SECOND, Syscall, ThreadKey};
 use crate::model::vocabulary::state::{FutexKind, State};
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::model::facts::tables::{FrameKind, Location};
-use crate::model::projection::project::Projection;
+use crate::model::projection::Projection;
 use crate::model::projection::settings::{Grouping, RollUp};
 
 /// What makes two rows the same.

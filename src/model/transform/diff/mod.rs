@@ -19,8 +19,8 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::model::facts::tables::{FrameKind, Location};
-use crate::model::projection::project::{Projection, Totals};
 use crate::model::projection::settings::{Grouping, Metric, Settings};
+use crate::model::projection::{Projection, Totals};
 use crate::model::vocabulary::frame::Ns;
 use crate::model::vocabulary::state::State;
 use alike::Alike;

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::model::projection::project::by_hand;
+use crate::model::projection::by_hand;
 use crate::model::projection::settings::RollUp;
 use crate::model::vocabulary::frame::SECOND;
 

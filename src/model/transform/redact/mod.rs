@@ -19,9 +19,9 @@ use crate::model::facts::snapshot::{Session, Snapshot, Target, Wanted};
 use crate::model::facts::tables::{
     FrameId, FrameKind, Location, NameId, Named, Parts, StackId, Tables,
 };
-use crate::model::projection::project::{self, Mark, is_monitor_enter, mark};
 use crate::model::projection::settings::{Filter, Grouping, Settings};
 use crate::model::projection::waits::{Answer, Object, WaitsFor, read_call};
+use crate::model::projection::{self, Mark, is_monitor_enter, mark};
 use crate::model::vocabulary::frame::{Marker, ThreadKind};
 use crate::model::vocabulary::thread_names::{UNNAMED, by_rules};
 pub use words::Key;
@@ -237,7 +237,7 @@ fn marker(key: &Key, text: &str) -> String {
 }
 
 /// What threads are called that have no name of their own.
-const OWN_NAMES: &[&str] = &[project::ALL, UNNAMED, project::INTERNAL, "(exited)", "(other)"];
+const OWN_NAMES: &[&str] = &[projection::ALL, UNNAMED, projection::INTERNAL, "(exited)", "(other)"];
 
 /// Those that stand for something else than a [`Marker`].
 const OWN_MARKERS: &[&str] =

@@ -100,7 +100,7 @@ const GRAMMAR: &[&str] = &[
     "&mut ",
     "*const ",
     "*mut ",
-    // Of classes that Java's libraries make (`project::units` knows them).
+    // Of classes that Java's libraries make (`projection::units` knows them).
     "$$Lambda",
     "$$StringConcat",
     "$$TypeSwitch",

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::properties::{fact, row_name, settings, world};
 use super::*;
-use crate::model::projection::project::samples::samples_of;
+use crate::model::projection::samples::samples_of;
 use crate::model::projection::settings::RollUp;
 
 fn of(world: &mut World, settings: &Settings) -> Samples {
