@@ -91,7 +91,7 @@ fn another_users_process_is_refused_even_with_capabilities() {
         let own = as_user(NOBODY, NOBODY, keep, || Target::attach(nobodys.pid()));
         assert_eq!(own.unwrap().uid(), NOBODY);
     }
-    assert!(Target::attach(nobodys.pid()).is_ok(), "root may look at everybody's");
+    assert!(Target::attach(nobodys.pid()).is_ok(), "root may observe every user's");
 }
 
 #[test]

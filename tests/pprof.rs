@@ -165,9 +165,10 @@ fn what_is_pushed_is_the_same_time_in_fewer_series() {
         }
     }
     // Without samples there is nothing to send.
-    let mut nobody = whole();
-    nobody.filters.threads = Filter::set(regex::Regex::new("no such thread").expect("a pattern"));
-    let none = formats::pprof::intervals(&sessions::session(3, 20, false), &nobody)
+    let mut no_thread = whole();
+    no_thread.filters.threads =
+        Filter::set(regex::Regex::new("no such thread").expect("a pattern"));
+    let none = formats::pprof::intervals(&sessions::session(3, 20, false), &no_thread)
         .expect("memory takes it");
     assert!(none.is_empty());
 }

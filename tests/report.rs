@@ -118,7 +118,7 @@ fn each_begins_where_the_last_ended_and_all_time_is_in_one() {
 
 #[test]
 fn restarts_are_followed_and_told() {
-    if !need_root("finds processes of everybody") {
+    if !need_root("finds processes of all users") {
         return;
     }
     let program = build("../../demos/work.c", "restarts", &["-O2"]);
@@ -190,7 +190,7 @@ const UNIT: &str = include_str!("../assets/sampletop-report@.service");
 #[test]
 fn the_unit_is_sound() {
     if Command::new("systemd-analyze").arg("--version").output().is_err() {
-        eprintln!("systemd-analyze is not there: nobody else has read the unit");
+        eprintln!("systemd-analyze is not there: no other program has read the unit");
         return;
     }
     let dir = tempfile::tempdir().expect("a folder");

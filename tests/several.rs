@@ -428,7 +428,7 @@ fn a_group_is_watched_with_the_groups_within_it() {
             std::fs::write(group.join("cgroup.procs"), pid.to_string()).expect("moved")
         };
         let mut session = Session::record(&["--cgroup", &name, "-d", "1h"]);
-        assert!(session.says().contains("waiting"), "nobody is in it");
+        assert!(session.says().contains("waiting"), "no process is in it");
         enter(&outer, early.pid());
         wait_until_watched(&session, early.pid());
         enter(&inner, late.pid());

@@ -1,6 +1,6 @@
 //! Measures what profiling costs the target: interleaved runs of one C program's operations without
-//! a profiler (`nobody`), with sampletop by each backend, `perf record`, and profile-bee (if
-//! `probee` is in the PATH), as ratios to `nobody`. Run by hand on a quiet machine, after `cargo
+//! a profiler (`unwatched`), with sampletop by each backend, `perf record`, and profile-bee (if
+//! `probee` is in the PATH), as ratios to `unwatched`. Run by hand on a quiet machine, after `cargo
 //! build --release`:
 //!
 //! ```text
@@ -12,9 +12,9 @@
 //!
 //! In every round each profiler has its turn of 3 s, in an order that rotates. A turn's figures are
 //! operations per CPU second of the target (the cost of each operation) and per wall second (the
-//! throughput). A profiler's ratio of a round is against the mean of the two `nobody` turns of that
-//! round. The benchmark prints the median over the rounds and the range. `nobody` against `nobody`
-//! is the noise.
+//! throughput). A profiler's ratio of a round is against the mean of the two `unwatched` turns of
+//! that round. The benchmark prints the median over the rounds and the range. `unwatched` against
+//! `unwatched` is the noise.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -100,7 +100,7 @@ impl Drop for Target {
     }
 }
 
-const NOBODY: [&str; 2] = ["nobody", "nobody (again)"];
+const UNWATCHED: [&str; 2] = ["unwatched", "unwatched (again)"];
 
 /// Returns each profiler's name and the command that starts it on a pid; an empty command means no
 /// profiler.
@@ -148,7 +148,7 @@ fn watchers() -> Vec<(&'static str, Vec<String>)> {
             .map(String::from)
             .to_vec()
     };
-    let mut watchers = vec![(NOBODY[0], vec![])];
+    let mut watchers = vec![(UNWATCHED[0], vec![])];
     for (hz, interval) in [("100", "10ms"), ("1000", "1ms")] {
         for backend in ["bpf", "perf", "ptrace"] {
             watchers.push((name(format!("sampletop {backend} {hz} Hz")), ours(backend, interval)));
@@ -164,7 +164,7 @@ fn watchers() -> Vec<(&'static str, Vec<String>)> {
             watchers.push((name(format!("profile-bee {hz} Hz")), bee(hz)));
         }
     }
-    watchers.insert(watchers.len() / 2, (NOBODY[1], vec![]));
+    watchers.insert(watchers.len() / 2, (UNWATCHED[1], vec![]));
     watchers
 }
 
@@ -229,7 +229,7 @@ fn main() {
         let mut watchers = watchers();
         watchers.retain(|(name, _)| {
             named.is_empty()
-                || NOBODY.contains(name)
+                || UNWATCHED.contains(name)
                 || named.iter().any(|part| name.contains(part.as_str()))
         });
         let mut ratios = vec![(Vec::new(), Vec::new()); watchers.len()];
@@ -243,7 +243,7 @@ fn main() {
             let alone: Vec<(f64, f64)> = watchers
                 .iter()
                 .zip(&figures)
-                .filter(|((name, _), _)| NOBODY.contains(name))
+                .filter(|((name, _), _)| UNWATCHED.contains(name))
                 .map(|(_, f)| *f)
                 .collect();
             let base = ((alone[0].0 + alone[1].0) / 2.0, (alone[0].1 + alone[1].1) / 2.0);
@@ -253,7 +253,7 @@ fn main() {
             }
         }
         println!(
-            "\n{kind} {threads}: ratio to nobody, median of {rounds} rounds (lowest .. highest)"
+            "\n{kind} {threads}: ratio to unwatched, median of {rounds} rounds (lowest .. highest)"
         );
         println!("| watcher | per CPU second | per wall second |");
         println!("|---|---|---|");

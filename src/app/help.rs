@@ -19,7 +19,7 @@ const LEGEND: &[(&str, &str)] = &[
     ("CPU", "how many cores it used, on average"),
     ("STATE", "what its threads did most of that time, and how much of it"),
     ("~", "too few observations to trust the figure yet"),
-    ("...41", "so many calls above it are folded into this line (o unfolds)"),
+    ("...41", "41 calls above it are folded into this line (o unfolds)"),
     ("run", "on a core"),
     ("rdy", "wants a core"),
     ("lock", "waits for a mutex or a read-write lock"),

@@ -356,8 +356,8 @@ fn wait(tid: u32, options: i32) -> Result<Option<(i32, i32)>, i32> {
 /// of system calls answers anything else than "no such process".
 pub fn permitted() -> bool {
     /// Above the largest id Linux gives out (PID_MAX_LIMIT, 2^22).
-    const NOBODY: u32 = 1 << 23;
-    !seize(NOBODY) && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
+    const NO_PROCESS: u32 = 1 << 23;
+    !seize(NO_PROCESS) && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
 }
 
 /// Interrupts the system calls of the thread that made it: waitid has no time limit.

@@ -24,10 +24,7 @@ pub fn push(typed: &Typed, surroundings: &Surroundings) -> Result<Option<Push>, 
     let address = address(text)?;
     let token = token(typed, surroundings)?;
     if token.is_some() && !address.encrypted && !address.loopback {
-        return Err(
-            "`--push` over http:// would show the token to everybody on the way; use https://"
-                .into(),
-        );
+        return Err("`--push` over http:// would send the token in the clear; use https://".into());
     }
     let tenant = typed.push.push_tenant.as_deref().map(|text| match is_word(text) {
         true => Ok(text.to_owned()),
@@ -96,7 +93,7 @@ fn address(text: &str) -> Result<Address, String> {
         .unwrap_or_default();
     if host.contains('@') {
         return Err(format!(
-            "the address behind `--push` holds a user, and everybody sees the command line; put USER:PASSWORD into a file for `--push-token-file`, or into {TOKEN}"
+            "the address behind `--push` holds a user, and all users see the command line; put USER:PASSWORD into a file for `--push-token-file`, or into {TOKEN}"
         ));
     }
     if text.contains(['?', '#']) {

@@ -239,7 +239,7 @@ fn on_host(facts: &Facts, best: Option<Kind>, by_stops: bool) -> Change {
         return Change { unlocks: Some(Kind::Bpf), line: Some(line), why: why.into() };
     }
     let why = match best {
-        None => "root may look at everybody's processes",
+        None => "root may observe the processes of all users",
         _ => {
             "root is refused nothing of this; a program that is yet to be started can also be started with `sampletop -- COMMAND`"
         }

@@ -123,7 +123,7 @@ impl Source for Fake {
                 Happens::Clock(ahead) => self.ahead += ahead,
             }
         }
-        assert!(till < 1_000_000 * SECOND, "somebody waits for ever");
+        assert!(till < 1_000_000 * SECOND, "something waits for ever");
         self.turn(till);
         Waited::Timeout
     }

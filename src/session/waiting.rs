@@ -98,7 +98,7 @@ mod tests {
     use crate::model::vocabulary::frame::{Syscall, ThreadKey};
 
     /// Returns a request for a thread that cannot exist (PID_MAX_LIMIT is 2^22).
-    fn nobody(tid: u32) -> Asked {
+    fn unknown(tid: u32) -> Asked {
         let thread = ThreadKey { pid: 1 << 23, tid, start: 0 };
         Asked { thread, call: Syscall { number: 0, args: [0; 6] }, lock: Lock::No }
     }
@@ -109,15 +109,15 @@ mod tests {
         let mut waiting =
             Waiting::start(move |batch| sender.send(batch).is_ok()).expect("a thread");
         let now = Instant::now() + Duration::from_secs(1);
-        waiting.ask(vec![nobody(1)], now);
+        waiting.ask(vec![unknown(1)], now);
         assert!(waiting.looking);
-        waiting.ask(vec![nobody(2)], now);
-        waiting.ask(vec![nobody(3)], now);
+        waiting.ask(vec![unknown(2)], now);
+        waiting.ask(vec![unknown(3)], now);
         assert_eq!(waiting.due_in(now), None);
         assert_eq!(answers.recv().expect("an answer"), vec![]);
         waiting.done(now);
         assert!(!waiting.looking);
-        assert_eq!(waiting.waiting, Some(vec![nobody(3)]));
+        assert_eq!(waiting.waiting, Some(vec![unknown(3)]));
         assert_eq!(waiting.due_in(now), Some(EVERY));
         waiting.go_on(now + EVERY);
         assert!(waiting.looking && waiting.waiting.is_none());
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn looking_once_ends_with_the_last_answer() {
         let begun = Instant::now();
-        assert_eq!(observe_once(vec![nobody(1)], Duration::from_secs(600)), vec![]);
+        assert_eq!(observe_once(vec![unknown(1)], Duration::from_secs(600)), vec![]);
         assert!(begun.elapsed() < Duration::from_secs(300), "it did not wait for its time to pass");
     }
 }

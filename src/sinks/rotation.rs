@@ -230,7 +230,7 @@ mod tests {
         to.write(b"one\n", AT).expect("written");
         std::fs::rename(&path, &moved).expect("moved");
         to.write(b"two\n", AT).expect("written");
-        assert!(!path.exists(), "nobody said that it was moved");
+        assert!(!path.exists(), "no signal said that it was moved");
         to.reopen().expect("opened");
         to.write(b"three\n", AT).expect("written");
         assert_eq!(std::fs::read_to_string(&moved).expect("there"), "before\none\ntwo\n");

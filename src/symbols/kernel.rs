@@ -230,7 +230,7 @@ mod tests {
     fn symbols_are_read_once_until_something_is_outside() {
         let kernel = Kernel::default();
         assert_eq!(kernel.name(0xffff_ffff_8100_0000), (KERNEL.into(), KERNEL.into(), false));
-        assert!(!kernel.is_nameless(), "nobody has looked");
+        assert!(!kernel.is_nameless(), "it was not read");
         let put = |age: Duration, text: &str| {
             let at = Instant::now().checked_sub(age).expect("the machine runs for longer");
             *kernel.known.write().expect("no panic") = Some((Arc::new(Kallsyms::parse(text)), at));

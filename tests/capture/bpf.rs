@@ -1,17 +1,13 @@
 //! The backend `bpf`: its cost and its reports, beyond what `perf` guarantees too.
 
 use std::collections::BTreeMap;
-use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use sampletop::capture::blocked::StackReader;
 use sampletop::capture::bpf::rows::{Row, What};
 use sampletop::capture::bpf::{Again, Bpf, Counts, Single, Singly, Visit, explain};
 use sampletop::capture::parked::{self, PARKED_AFTER, RESTLESS};
-use sampletop::capture::perf::Perf;
-use sampletop::capture::schedule::now;
 use sampletop::capture::thread_scan::{Round, Stacks, ThreadScan};
-use sampletop::config::CaptureChoice;
 use sampletop::model::vocabulary::frame::{Event, Losses, Ns, Seen, ThreadKey};
 use sampletop::process::memory::Memory;
 use sampletop::process::threads::Reads;
@@ -110,7 +106,7 @@ fn of_files(scan: &ThreadScan) -> Reads {
 }
 
 #[test]
-fn where_the_clock_of_the_process_tells_that_nobody_has_run_nobody_is_visited() {
+fn where_the_clock_of_the_process_stands_still_no_thread_is_visited() {
     if !works() {
         return;
     }
@@ -159,7 +155,7 @@ fn an_unmoved_thread_costs_no_row_and_no_read() {
     assert_eq!(
         (first.events.len(), first.rows, first.visited),
         (203, 203, 203),
-        "every thread is told of once"
+        "every thread is reported once"
     );
     assert_eq!(
         first.calls, 5,
@@ -256,7 +252,7 @@ fn rotation(name_of_test: &str, open: impl Fn() -> Bpf) {
         }
     };
     // A pass over all threads, none of them parked: four lists, or one iterator.
-    let everybody = |pass: (usize, u32, u64)| {
+    let visits_all = |pass: (usize, u32, u64)| {
         pass.0 == 0
             && pass.1 == 501
             && if listed { of_lists(pass.2, 4, false) } else { pass.2 == 3 }
@@ -277,9 +273,9 @@ fn rotation(name_of_test: &str, open: impl Fn() -> Bpf) {
         (passes, seen, second)
     };
     let (mut passes, seen, second) = in_time(&mut (), first, |()| {});
-    assert!(everybody(second), "not parked yet: {second:?}");
+    assert!(visits_all(second), "not parked yet: {second:?}");
     std::thread::sleep(Duration::from_nanos(PARKED_AFTER));
-    assert!(everybody(silent(passes.next())), "the pass that parks them");
+    assert!(visits_all(silent(passes.next())), "the pass that parks them");
     let before = of_files(&passes.scan);
     if listed {
         for _ in 0..12 {
@@ -465,7 +461,7 @@ fn who_takes_anothers_place_is_noticed_in_turn() {
 }
 
 /// Returns all rows of a pass, with the bytes of their stacks.
-fn rows_of(bpf: &mut Bpf, pid: u32, visit: Visit) -> Vec<(Row, Vec<u8>)> {
+pub fn rows_of(bpf: &mut Bpf, pid: u32, visit: Visit) -> Vec<(Row, Vec<u8>)> {
     bpf.begin(pid, visit).expect("a pass");
     let mut rows = Vec::new();
     while bpf.read().expect("rows") {
@@ -498,20 +494,17 @@ fn all_ways_to_visit_a_thread_tell_the_same() {
         assert_eq!(rows.len(), THREADS);
         rows
     };
-    let everybody = Again { everybody: true, tids: vec![] };
-    let all = without_time(rows_of(&mut bpf, pid, Visit { only: None, again: everybody.clone() }));
+    let again = Again { all: true, tids: vec![] };
+    let all = without_time(rows_of(&mut bpf, pid, Visit { only: None, again: again.clone() }));
     let threads: Vec<Single> =
         all.values().map(|(row, _)| Single { tid: row.tid, id: row.id }).collect();
     let by_name = Visit {
         only: Some(threads.clone()),
-        again: Again {
-            everybody: false,
-            tids: threads.iter().rev().map(|thread| thread.tid).collect(),
-        },
+        again: Again { all: false, tids: threads.iter().rev().map(|thread| thread.tid).collect() },
     };
     let mut each = Bpf::open_without_lists().expect("it works");
     each.add(pid).expect("a process");
-    assert!(without_time(rows_of(&mut each, pid, Visit { only: None, again: everybody })) == all);
+    assert!(without_time(rows_of(&mut each, pid, Visit { only: None, again })) == all);
     for bpf in [&mut bpf, &mut each] {
         let before = bpf.counts().calls;
         assert!(without_time(rows_of(bpf, pid, by_name.clone())) == all);
@@ -528,132 +521,9 @@ fn all_ways_to_visit_a_thread_tell_the_same() {
         assert_eq!((silent.len(), bpf.counts().visited), (0, THREADS as u32));
         // Some of them, in several pieces of the list.
         let some = [threads[300].tid, threads[5].tid, threads[200].tid];
-        let again = Again { everybody: false, tids: some.to_vec() };
+        let again = Again { all: false, tids: some.to_vec() };
         let rows = rows_of(bpf, pid, Visit { only: Some(threads.clone()), again });
         let told: std::collections::BTreeSet<u32> = rows.iter().map(|(row, _)| row.tid).collect();
         assert!(rows.len() == 3 && told == some.into(), "{told:?}");
     }
-}
-
-#[test]
-fn processes_come_and_go() {
-    if !works() {
-        return;
-    }
-    let program = build("cap_threads.c", "bpf-two", &["-O1"]);
-    let (one, two) =
-        (Running::start(&program, &["park", "3"]), Running::start(&program, &["park", "5"]));
-    let mut bpf = Bpf::open().expect("it works");
-    let visited = |bpf: &mut Bpf, pid: u32| {
-        bpf.begin(pid, Default::default()).expect("a pass");
-        while bpf.read().expect("rows") {}
-        bpf.counts().visited
-    };
-    bpf.add(one.pid()).expect("a process");
-    bpf.add(two.pid()).expect("a process");
-    assert_eq!((visited(&mut bpf, one.pid()), visited(&mut bpf, two.pid())), (6, 8));
-    // The kernel reuses thread ids: the present owner of one may be another thread.
-    let leader = |bpf: &mut Bpf, pid| {
-        let rows =
-            rows_of(bpf, pid, Visit { only: None, again: Again { everybody: true, tids: vec![] } });
-        let row = rows.iter().find(|(row, _)| row.tid == pid).expect("it was visited").0;
-        Single { tid: row.tid, id: row.id }
-    };
-    let mut each = Bpf::open_without_lists().expect("it works");
-    [one.pid(), two.pid()].into_iter().for_each(|pid| each.add(pid).expect("a process"));
-    for bpf in [&mut bpf, &mut each] {
-        let (of_one, of_two) = (leader(bpf, one.pid()), leader(bpf, two.pid()));
-        for (thread, theirs) in [(of_two, 1), (of_one, 0)] {
-            let again = Again { everybody: false, tids: vec![thread.tid] };
-            let rows = rows_of(bpf, two.pid(), Visit { only: Some(vec![thread]), again }).len();
-            assert_eq!((rows, bpf.counts().visited), (theirs, theirs as u32));
-        }
-    }
-    bpf.remove(one.pid());
-    assert!(bpf.begin(one.pid(), Default::default()).is_err());
-    assert_eq!(visited(&mut bpf, two.pid()), 8);
-    let pid = two.pid();
-    drop(two);
-    assert_eq!(visited(&mut bpf, pid), 0, "who is gone has no threads");
-}
-
-#[test]
-fn when_it_fails_the_next_way_takes_over() {
-    if !works() {
-        return;
-    }
-    let program = build("cap_threads.c", "bpf-fails", &["-O1"]);
-    let target = Running::start(&program, &["park", "2"]);
-    wait_until_all_sleep(target.pid());
-    let links = || -> Vec<i32> {
-        let files = std::fs::read_dir("/proc/self/fd")
-            .expect("our files")
-            .map(|entry| entry.expect("an entry").path());
-        let link = |path: &std::path::PathBuf| {
-            std::fs::read_link(path).is_ok_and(|to| to.to_string_lossy().contains("bpf_link"))
-        };
-        files
-            .filter(link)
-            .map(|path| {
-                path.file_name().expect("a number").to_string_lossy().parse().expect("a number")
-            })
-            .collect()
-    };
-    let before = links();
-    let (sampler, mut reader) = start(&target, CaptureChoice::Auto, 5);
-    assert_eq!((sampler.status().backend.as_str(), sampler.status().notice), ("bpf", None));
-    let mut events = Vec::new();
-    read_until(&mut reader, &mut events, |events| ticks(events) > 5);
-    let ours: Vec<i32> = links().into_iter().filter(|fd| !before.contains(fd)).collect();
-    let null = std::fs::File::open("/dev/null").expect("a file that is no link");
-    for fd in &ours {
-        // SAFETY: replaces the sampler's own descriptor by another file, which the sampler must
-        // survive.
-        assert_eq!(unsafe { libc::dup2(null.as_raw_fd(), *fd) }, *fd);
-    }
-    let lists = Bpf::open().expect("it works").singly() == Singly::Listed;
-    assert_eq!(ours.len(), 1 + usize::from(lists), "all threads, and lists of them");
-    let mark = events.len();
-    read_until(&mut reader, &mut events, |_| sampler.status().backend == "perf");
-    let notice = sampler.status().notice.expect("it says so");
-    assert!(notice.contains("BPF has failed") && notice.contains("capturing by perf"), "{notice}");
-    let by_perf = events.len();
-    let spinning = |event: &Event| matches!(event, Event::Observation(l) if name(l) == "spin-1" && l.seen == Seen::OnCpu);
-    let parked = |event: &Event| matches!(event, Event::Observation(l) if name(l) == "park-1" && matches!(l.seen, Seen::Blocked(_)));
-    assert!(events[..mark].iter().any(parked), "told by bpf");
-    // The new backend reads every thread afresh.
-    read_until(&mut reader, &mut events, |events| {
-        events[by_perf..].iter().any(spinning) && events[mark..].iter().any(parked)
-    });
-}
-
-/// Samples of other processes take no room in our rings: the filter drops them in the kernel.
-#[test]
-fn samples_of_others_never_reach_the_ring() {
-    if !works() {
-        return;
-    }
-    let program = build("cap_threads.c", "bpf-filter", &["-O1"]);
-    let (target, _other) =
-        (Running::start(&program, &["wake", "3"]), Running::start(&program, &["park", "1"]));
-    let pid = target.pid();
-    wait_until_all_sleep(pid);
-    let mut bpf = Bpf::open().expect("it works");
-    bpf.add(pid).expect("a process");
-    let open = |filter| {
-        let mut perf =
-            Perf::open_filtered(pid, pid, 1_000_000, 100, now(), filter).expect("permitted");
-        std::thread::sleep(Duration::from_millis(5));
-        perf.start_due(now());
-        perf
-    };
-    // Both at the same time. A ring holds eight samples and is never drained. The target itself
-    // waits.
-    let (mut with, mut without) = (open(bpf.filter()), open(None));
-    wait_until("the other one runs", || {
-        without.count_lost();
-        without.counts().lost > 200
-    });
-    with.count_lost();
-    assert_eq!(with.counts().lost, 0);
 }

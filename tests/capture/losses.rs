@@ -84,7 +84,7 @@ fn samples_that_find_the_ring_full_are_counted() {
     std::thread::sleep(Duration::from_millis(5));
     perf.start_due(now());
     std::thread::sleep(Duration::from_millis(500));
-    assert_eq!(perf.counts().lost, 0, "nobody has asked yet");
+    assert_eq!(perf.counts().lost, 0, "not asked for yet");
     // A ring holds eight samples and is never drained.
     wait_until("200 find it full", || {
         perf.count_lost();

@@ -393,7 +393,7 @@ fn a_wait_is_a_hit_in_each_part_of_history() {
         let top = view.tables.named(view.tables.top(known.stack));
         assert_eq!(&*top.locations[0].function, "wait", "it keeps its name");
         assert_eq!(view.tables.name(known.name).as_ref(), "t1");
-        assert_eq!(feed.recorder.take_unnamed(), [], "nobody is asked again for what is carried");
+        assert_eq!(feed.recorder.take_unnamed(), [], "nothing is asked again that is carried");
     }
     // Buckets without a thread are dropped.
     feed.ended(4 * PART + 5, 1, None);

@@ -200,7 +200,7 @@ fn speedscope_shows_what_json_says() {
                 let found = found.remove(stack).unwrap_or_default()[nth];
                 is_near(found, time[nth], 0.0, &stack.join(";"));
             }
-            assert_eq!(found, Times::new(), "stacks that nobody was in");
+            assert_eq!(found, Times::new(), "stacks that no thread was in");
         }
 
         // What it shows: total, self, name.
@@ -570,7 +570,7 @@ fn the_firefox_profiler_reads_what_json_says() {
             // of 10 us.
             is_near(found.remove(path).unwrap_or_default(), *ms, 0.2, &path.join(";"));
         }
-        assert_eq!(found, BTreeMap::new(), "stacks that nobody was in");
+        assert_eq!(found, BTreeMap::new(), "stacks that no thread was in");
     }
 }
 

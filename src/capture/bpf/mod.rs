@@ -31,7 +31,7 @@ const READ: usize = 32 << 10;
 /// The threads that the next pass reports although they have not run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Again {
-    pub everybody: bool,
+    pub all: bool,
     pub tids: Vec<u32>,
 }
 
@@ -177,13 +177,13 @@ impl Bpf {
         };
         let Visit { only, mut again } = visit;
         again.tids.sort_unstable();
-        let everybody = again.everybody || again.tids.len() > AGAIN_MOST;
-        if everybody {
+        let all = again.all || again.tids.len() > AGAIN_MOST;
+        if all {
             self.generations += 1;
             watched.generation = self.generations;
         }
         let only = only.filter(|threads| {
-            !everybody && (self.programs.lists() || watched.link_to(threads, &self.programs))
+            !all && (self.programs.lists() || watched.link_to(threads, &self.programs))
         });
         let (rows, again) = match (only, watched.process) {
             (Some(threads), Some(process)) => {

@@ -283,7 +283,7 @@ static __attribute__((always_inline)) void copy_stack(struct task_struct *task, 
         row->flags |= LATE;
         return;
     }
-    // The whole copy fails where one page cannot be read: no further than the mapping. This fails, too, while somebody
+    // The whole copy fails where one page cannot be read: no further than the mapping. This fails, too, while a thread
     // changes mappings; user space then reads the stack itself.
     if (bpf_find_vma(task, row->sp, end_of_mapping, &end, 0) || end <= row->sp) {
         row->flags |= NO_STACK;

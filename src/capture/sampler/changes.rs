@@ -31,13 +31,13 @@ impl Core {
             Ok(process) => process,
             Err(error) => return self.not_added(pid, &error),
         };
-        let nobody = self.processes.is_empty();
+        let was_empty = self.processes.is_empty();
         self.processes.push(process);
         let entered = self.enter(self.processes.len() - 1);
         if let Err(error) = entered {
             self.changed = Some(error.to_string());
         }
-        if nobody {
+        if was_empty {
             self.look_again();
         }
         self.publish_status();

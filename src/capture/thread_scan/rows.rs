@@ -27,7 +27,7 @@ impl ThreadScan {
         self.visits_saved = self.visits_saved.saturating_add(turns).min(self.parked.len());
         // Before the pass: who is born during it changes the count again.
         self.list_again |= self.links != self.tasks.links();
-        let all = std::mem::take(&mut self.all) || self.again.everybody || self.list_again;
+        let all = std::mem::take(&mut self.all) || self.again.all || self.list_again;
         let saved = self.visits_saved;
         let only = if all { None } else { self.singly(turns, singly) };
         if only.is_none() {

@@ -305,14 +305,14 @@ impl Found {
             function: text.clone(),
             ..Location::named("", FrameKind::Marker)
         }]);
-        let nobody = (raw, Named { locations, pending: false, build_id: None });
+        let unnamed = (raw, Named { locations, pending: false, build_id: None });
         let names = self
             .names
             .into_iter()
             .map(|name| name.unwrap_or((text.clone(), ThreadKind::Plain)))
             .collect();
         let mut frames: Vec<_> =
-            self.frames.into_iter().map(|frame| frame.unwrap_or(nobody.clone())).collect();
+            self.frames.into_iter().map(|frame| frame.unwrap_or(unnamed.clone())).collect();
         for ((_, named), build_id) in frames.iter_mut().zip(self.builds) {
             named.build_id = build_id;
         }
@@ -331,7 +331,7 @@ impl Found {
             stacks.push(sound.unwrap_or((StackId::EMPTY, lost_frame, FutexKind::Wait)));
         }
         if uses_lost {
-            frames.push(nobody);
+            frames.push(unnamed);
         }
         Some((Tables::from_parts(Parts { names, frames, stacks })?, lost))
     }

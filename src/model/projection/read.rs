@@ -83,8 +83,8 @@ impl Scratch {
         };
         *newest = if *newest == NONE { found } else { found | MANY };
         if found == next {
-            let nobody = (u32::MAX, NameId(u32::MAX));
-            self.cells.push(Cell { group, stack, idle, seen: nobody, totals: Totals::default() });
+            let none = (u32::MAX, NameId(u32::MAX));
+            self.cells.push(Cell { group, stack, idle, seen: none, totals: Totals::default() });
         }
         found
     }

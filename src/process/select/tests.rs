@@ -65,7 +65,7 @@ fn by_name(pattern: &str, children: bool) -> Select {
 }
 
 const ROOM: usize = 64;
-const NOBODY: [u32; 0] = [];
+const NO_PIDS: [u32; 0] = [];
 
 #[test]
 fn a_name_matches_comm_or_command_line_but_never_our_own_words() {
@@ -77,7 +77,7 @@ fn a_name_matches_comm_or_command_line_but_never_our_own_words() {
     machine.start(95, 1, "sampletop", "sampletop --name nginx");
     let mut select = by_name("nginx", false);
     assert_eq!(select.observe(&mut machine, ROOM), [7, 8]);
-    assert_eq!(select.observe(&mut machine, ROOM), NOBODY, "each is given out once");
+    assert_eq!(select.observe(&mut machine, ROOM), NO_PIDS, "each is given out once");
     // By its own name even who started us is meant, and another sampletop.
     assert_eq!(by_name("^bash$", false).observe(&mut machine, ROOM), [80]);
     assert_eq!(
@@ -91,22 +91,22 @@ fn a_name_matches_comm_or_command_line_but_never_our_own_words() {
 fn who_comes_becomes_a_match_or_comes_again_is_found() {
     let mut machine = machine();
     let mut select = by_name("^nginx$", false);
-    assert_eq!(select.observe(&mut machine, ROOM), NOBODY);
+    assert_eq!(select.observe(&mut machine, ROOM), NO_PIDS);
     // A shell forks, and then runs another program.
     machine.start(200, 80, "bash", "-bash");
-    assert_eq!(select.observe(&mut machine, ROOM), NOBODY);
+    assert_eq!(select.observe(&mut machine, ROOM), NO_PIDS);
     machine.processes.get_mut(&200).expect("started").name = "nginx".into();
     assert_eq!(select.observe(&mut machine, ROOM), [200]);
     // It ends, and another one gets its number between two looks.
     machine.start(200, 1, "nginx", "nginx");
     assert_eq!(select.observe(&mut machine, ROOM), [200]);
     machine.processes.remove(&200);
-    assert_eq!(select.observe(&mut machine, ROOM), NOBODY);
+    assert_eq!(select.observe(&mut machine, ROOM), NO_PIDS);
     machine.start(200, 1, "nginx", "nginx").start(201, 200, "other", "other");
     assert_eq!(select.observe(&mut machine, ROOM), [200]);
     // Long after it was new: its turn comes.
     for _ in 0..20 {
-        assert_eq!(select.observe(&mut machine, ROOM), NOBODY);
+        assert_eq!(select.observe(&mut machine, ROOM), NO_PIDS);
     }
     machine.processes.get_mut(&201).expect("started").name = "nginx".into();
     let found: Vec<u32> = (0..3).flat_map(|_| select.observe(&mut machine, ROOM)).collect();
@@ -137,7 +137,7 @@ fn children_are_followed_at_any_depth() {
     let again = select.observe(&mut machine, ROOM);
     assert!(again.contains(&50) && again.contains(&70), "-p 50 still names it: {again:?}");
     machine.start(20, 1, "vim", "vim").start(71, 20, "sh", "sh");
-    assert_eq!(select.observe(&mut machine, ROOM), NOBODY);
+    assert_eq!(select.observe(&mut machine, ROOM), NO_PIDS);
     // Without the option no process is followed, and no other is read.
     let mut alone = Select::new(Wanted::Pids(vec![50]), false, OWN.to_vec());
     machine.reads = 0;
@@ -166,7 +166,7 @@ fn a_group_has_members_that_come_and_never_us() {
     assert_eq!(select.observe(&mut machine, ROOM), [8]);
     machine.processes.get_mut(&9).expect("started").watchable = false;
     machine.group.push(9);
-    assert_eq!(select.observe(&mut machine, ROOM), NOBODY, "a zombie, or a kernel thread");
+    assert_eq!(select.observe(&mut machine, ROOM), NO_PIDS, "a zombie, or a kernel thread");
 }
 
 #[test]
@@ -215,7 +215,7 @@ proptest! {
     /// Whatever comes and goes: in the end every process that matches has been given out, no other
     /// has, and none twice.
     #[test]
-    fn everybody_is_found_in_the_end(steps in proptest::collection::vec((2u32..40, 1u32..40, 0usize..3, any::<bool>()), 1..60)) {
+    fn every_process_is_found_in_the_end(steps in proptest::collection::vec((2u32..40, 1u32..40, 0usize..3, any::<bool>()), 1..60)) {
         let mut machine = machine();
         let mut select = by_name("^match$", false);
         let mut given: Vec<(u32, u64)> = Vec::new();
@@ -251,13 +251,13 @@ fn a_unit_and_a_file_name_whoever_is_in_them_now() {
     for wanted in [unit, pidfile] {
         let mut machine = machine();
         let mut select = Select::new(wanted, false, OWN.to_vec());
-        assert_eq!(select.observe(&mut machine, ROOM), NOBODY);
+        assert_eq!(select.observe(&mut machine, ROOM), NO_PIDS);
         machine.start(7, 1, "nginx", "nginx").start(8, 1, "other", "other");
         machine.group = vec![7];
         assert_eq!(select.observe(&mut machine, ROOM), [7]);
         machine.processes.remove(&7);
         machine.group.clear();
-        assert_eq!(select.observe(&mut machine, ROOM), NOBODY);
+        assert_eq!(select.observe(&mut machine, ROOM), NO_PIDS);
         machine.clock += 1;
         machine.start(7, 1, "nginx", "nginx");
         machine.group = vec![7];

@@ -22,14 +22,14 @@ fn the_owner_of_a_mutex_and_of_nothing_else() {
     assert_eq!(mutex_owner(&mutex([robust, 0, 4711, 1, 0x10]), robust), Some(4711));
     for (what, words, value) in [
         ("free meanwhile", [0, 0, 4711, 1, 0], 2),
-        ("taken, but nobody waits", [1, 0, 4711, 1, 0], 2),
+        ("taken, but no thread waits", [1, 0, 4711, 1, 0], 2),
         ("its owner is not written yet", [2, 0, 0, 1, 0], 2),
-        ("nobody uses it", [2, 0, 4711, 0, 0], 2),
+        ("unused", [2, 0, 4711, 0, 0], 2),
         ("no kind of mutex", [2, 0, 4711, 1, 0x400], 2),
         ("no thread id", [2, 0, 0xffff_ffff, 1, 0], 2),
         ("waited on for another value", [2, 0, 4711, 1, 0], 1),
         ("robust, and its words differ", [robust, 0, 4712, 1, 0x10], robust),
-        ("robust, and nobody waits", [4711, 0, 4711, 1, 0x10], 4711),
+        ("robust, and no thread waits", [4711, 0, 4711, 1, 0x10], 4711),
     ] {
         assert_eq!(mutex_owner(&mutex(words), value), None, "{what}");
     }

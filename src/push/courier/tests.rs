@@ -153,7 +153,7 @@ fn what_the_server_does_not_like_is_dropped_and_the_others_go_on() {
     (0..5).for_each(|nth| run.add(nth));
     let too_large = Answer::Said { status: 413, retry_after: None, words: "too large".into() };
     run.server.answers([too_large, said(400), said(200), said(400)]);
-    assert_eq!(run.run(HOUR), 0, "nobody waits for that");
+    assert_eq!(run.run(HOUR), 0, "that is not waited for");
     assert_eq!(run.server.got().len(), 5);
     assert_eq!(run.counts(), (2, 0, 3));
     let once = "http://p/ingest does not take a profile, which is dropped: it answers";

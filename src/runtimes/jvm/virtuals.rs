@@ -383,7 +383,7 @@ mod tests {
         );
         virtuals.seen = true;
         let before = now();
-        assert!(!virtuals.unmoved(&heap, now()), "nobody knows how it was before");
+        assert!(!virtuals.unmoved(&heap, now()), "how it was before is unknown");
         assert!(virtuals.count(&heap).is_some());
         let at = now() + 1;
         assert!(virtuals.unmoved(&heap, at));

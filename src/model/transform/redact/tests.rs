@@ -56,7 +56,7 @@ fn functions_that_decide_about_waits_still_do() {
 }
 
 #[test]
-fn what_everybody_has_stays_and_nothing_else_does() {
+fn what_every_system_has_stays_and_nothing_else_does() {
     let mut redactor = Redactor::new(KEY);
     for (function, module, kind, stays) in [
         ("malloc", "/usr/lib/libc.so.6", FrameKind::Native, true),

@@ -1,0 +1,97 @@
+//! The list of a process's threads: which come, which have exited.
+
+use super::*;
+
+impl ThreadScan {
+    /// Finds out who has come and who has gone. `add`: who is new is asked for its start time.
+    pub(super) fn update_list(&mut self, add: bool, round: &mut Round<'_>) {
+        let links = self.tasks.links();
+        if links == self.links && !self.list_again {
+            return;
+        }
+        let mut tids = std::mem::take(&mut self.tids);
+        if self.tasks.list(&mut tids).is_ok() {
+            // Taken before the listing: a thread born during it changes the count again.
+            (self.links, self.list_again) = (links, false);
+            tids.truncate(MOST_THREADS);
+            self.newcomers.clear();
+            for tid in tids.iter().rev() {
+                if self.index.contains_key(tid) {
+                    continue;
+                }
+                if add {
+                    self.newcomers.push(*tid);
+                } else {
+                    // Born since the iterator came by.
+                    self.all = true;
+                }
+            }
+            tids.sort_unstable();
+            for index in (0..self.known.len()).rev() {
+                let known = &mut self.known[index];
+                if tids.binary_search(&known.key.tid).is_ok() {
+                    continue;
+                }
+                // A listing ends early where the thread that it has just come to dies
+                // (fs/proc/base.c, next_tid).
+                if self.tasks.counters(&mut known.files) != Err(ReadError::Gone) {
+                    self.list_again = true;
+                    continue;
+                }
+                self.end(index, round);
+                self.remove(index);
+            }
+        }
+        self.tids = tids;
+    }
+
+    pub(super) fn insert(
+        &mut self,
+        tid: u32,
+        start: u64,
+        name: RawName,
+        files: ThreadFiles,
+    ) -> Option<()> {
+        if self.known.len() >= MOST_THREADS {
+            self.tasks.forget(files);
+            return None;
+        }
+        let key = ThreadKey { pid: self.pid, tid, start };
+        let at_start = self.attaching;
+        self.index.insert(tid, self.known.len());
+        self.known.push(Known {
+            key,
+            id: 0,
+            name,
+            files,
+            counters: None,
+            last: Last::Nothing,
+            seen_at: 0,
+            doubted: 0,
+            at_start,
+        });
+        self.is_parked.push(false);
+        Some(())
+    }
+
+    pub(super) fn remove(&mut self, index: usize) {
+        self.count(index, None);
+        let known = self.known.swap_remove(index);
+        self.is_parked.swap_remove(index);
+        self.index.remove(&known.key.tid);
+        self.parked.forget(known.key.tid);
+        if let Some(moved) = self.known.get(index) {
+            self.index.insert(moved.key.tid, index);
+        }
+        self.tasks.forget(known.files);
+    }
+
+    pub(super) fn end(&mut self, index: usize, round: &mut Round<'_>) {
+        let known = &mut self.known[index];
+        if !matches!(known.last, Last::Ended) {
+            known.last = Last::Ended;
+            let counters = known.counters;
+            round.events.push(Event::ThreadEnded { at: now(), thread: known.key, counters });
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Which code is mapped where, and since when: reading mappings, taking reports, forgetting.
+
+use super::*;
+
+impl Code {
+    /// Forgets everything; mappings are read again before the next walk.
+    pub fn invalidate(&mut self) {
+        self.maps = Generations::default();
+        self.read_at = None;
+        self.images.clear();
+        self.retired.clear();
+        self.tables_size = 0;
+        self.fresh.clear();
+        self.known.clear();
+        self.stale.clear();
+        self.calls.clear();
+        self.flows.clear();
+        self.unwinder = UnwinderX86_64::new();
+        // A rule of before must not be found again should framehop's 16-bit generation have come
+        // round.
+        self.caches = (0..CACHES).map(|_| CacheX86_64::new()).collect();
+    }
+
+    /// Reads the mappings again when it is time. A walk begins.
+    pub fn refresh(&mut self, now: Instant) {
+        self.of_this_walk = false;
+        // Reports of what a reading would show may not have come yet: then readings are made
+        // between walks.
+        let due =
+            self.read_at.is_none_or(|at| !self.reported && self.is_old(now.duration_since(at)));
+        if due {
+            self.read_maps(now);
+        }
+        self.forget_stale();
+    }
+
+    pub(super) fn is_old(&self, age: Duration) -> bool {
+        age >= LOOK_AGAIN.max(self.cost * SHARE)
+    }
+
+    /// Between walks, when all reports have been taken in. `reported`: there are such; `lost`: some
+    /// are missing.
+    pub fn revalidate(&mut self, reported: bool, lost: bool) {
+        self.reported = reported;
+        self.lost |= lost;
+        let now = Instant::now();
+        let due = self.read_at.is_none_or(|at| {
+            let age = now.duration_since(at);
+            match reported {
+                _ if self.lost || self.maps.is_full() => age >= self.cost * SHARE_UNKNOWN,
+                true => self.is_old(age),
+                false => age >= self.cost * SHARE_UNREPORTED,
+            }
+        });
+        if due {
+            self.read_maps(now);
+        }
+    }
+
+    /// As if the mappings had been read long ago.
+    #[cfg(test)]
+    pub fn forget_age(&mut self) {
+        self.cost = Duration::ZERO;
+    }
+
+    /// New code is there.
+    pub fn report(&mut self, new: &CodeMapping) {
+        let replaced = self.maps.report(new);
+        for range in replaced {
+            self.replace(range);
+        }
+    }
+
+    /// Other code is at these addresses now.
+    pub(super) fn replace(&mut self, (start, end): (u64, u64)) {
+        let gone: Vec<u64> = self
+            .images
+            .range(..end)
+            .filter(|(_, image)| image.end() > start)
+            .map(|(start, _)| *start)
+            .collect();
+        for start in gone {
+            self.retire(start);
+        }
+        self.stale.push((start, end));
+    }
+
+    pub(super) fn forget_stale(&mut self) {
+        let stale = std::mem::take(&mut self.stale);
+        if stale.is_empty() {
+            return;
+        }
+        self.calls.clear();
+        if stale.len() > STALE_MAX {
+            self.known.clear();
+        } else {
+            // A return address may lie just behind its code.
+            self.known
+                .retain(|(pc, _), _| !stale.iter().any(|(start, end)| start <= pc && pc <= end));
+        }
+    }
+
+    pub(super) fn retire(&mut self, start: u64) {
+        self.unwinder.remove_module(start);
+        let Some(image) = self.images.remove(&start) else { return };
+        if self.fresh.contains(&start) {
+            // Nothing says that its tables are of what was mapped.
+            self.tables_size -= image.size();
+            return;
+        }
+        self.retired.push(image);
+        if self.retired.len() > RETIRED_MAX {
+            let oldest = self.retired.remove(0);
+            self.tables_size -= oldest.size();
+        }
+    }
+
+    /// Reads the mappings again because an address is in none of them, unless that was done just
+    /// now.
+    pub fn refresh_for_unknown(&mut self) -> bool {
+        let now = Instant::now();
+        let pause = LOOK_AGAIN_UNKNOWN.max(self.cost * SHARE_UNKNOWN);
+        let due = self.read_at.is_none_or(|at| now.duration_since(at) >= pause);
+        if due {
+            self.read_maps(now);
+        }
+        due
+    }
+
+    /// Whether what was loaded for this walk is of the files that the mappings said, after it as
+    /// before it. Tables come from memory: a library that has taken another's place would stand
+    /// under the other's name. If not, they are forgotten.
+    pub fn settle(&mut self) -> bool {
+        if !self.fresh.is_empty() {
+            self.read_live();
+            for start in std::mem::take(&mut self.fresh) {
+                let live = if self.reported { &self.live } else { self.maps.read_last() };
+                let Some(image) = self.images.get(&start) else {
+                    self.fresh_gone = true;
+                    continue;
+                };
+                if !image.still_in(live) {
+                    self.fresh_gone = true;
+                    self.tables_size -= image.size();
+                    self.images.remove(&start);
+                    self.unwinder.remove_module(start);
+                }
+            }
+        }
+        let gone = std::mem::take(&mut self.fresh_gone);
+        if gone {
+            self.known.clear();
+        }
+        !gone
+    }
+
+    /// The mappings as they are now, for what is read from memory. Where new code is reported they
+    /// may show what has yet to be.
+    pub(super) fn read_live(&mut self) {
+        if self.reported {
+            self.live = (self.source)().unwrap_or_default();
+            self.of_this_walk = true;
+        } else {
+            self.read_maps(Instant::now());
+        }
+    }
+
+    pub(super) fn read_maps(&mut self, now: Instant) {
+        let begin = monotonic();
+        // An error says that the process is gone; then there is nothing to walk either.
+        let maps = (self.source)().unwrap_or_default();
+        self.read_at = Some(now);
+        self.of_this_walk = true;
+        self.readings += 1;
+        self.cost = now.elapsed();
+        // Code generated at run time is patched in place.
+        self.calls.clear();
+        self.flows.clear();
+        let moved =
+            self.maps.read_last().iter().any(|m| m.executable && maps.find(m.start) != Some(m));
+        let replaced = self.maps.read(maps, begin, monotonic(), std::mem::take(&mut self.lost));
+        let gone: Vec<u64> = self
+            .images
+            .values()
+            .filter(|i| !i.still_in(self.maps.read_last()))
+            .map(Image::start)
+            .collect();
+        for start in gone {
+            self.retire(start);
+        }
+        if moved || !replaced.is_empty() {
+            self.known.clear();
+        }
+        if self.reported {
+            self.live = self.maps.read_last().clone();
+        }
+    }
+}
