@@ -103,11 +103,12 @@ fn both_ends_of_deep_native_stacks_are_kept() {
             // is constant.
             let spin =
                 stacks.iter().filter(|(stack, _)| stack[0] == "spin" && has(stack, &[NOT_COPIED]));
-            let place = |(stack, _): &(Vec<String>, u64)| {
-                stack.iter().position(|frame| frame == "leaf_spin")
+            let below = |(stack, _): &(Vec<String>, u64)| {
+                let place = |name| stack.iter().position(|frame| frame == name);
+                place("leaf_spin")?.checked_sub(place(NOT_COPIED)?)
             };
-            let depths: BTreeSet<usize> = spin.filter_map(place).collect();
-            assert!(depths.len() <= 2, "{what}: {depths:?}");
+            let depths: BTreeSet<usize> = spin.filter_map(below).collect();
+            assert_eq!(depths.len(), 1, "{what}: {depths:?}");
             // Each of two callers has the recursion for 3 ms. The caller at a sample must not be
             // guessed. Of 2^7 chains of eight observations one shows the same caller throughout,
             // and half of these are wrong.

@@ -61,8 +61,7 @@ const COMPLETIONS_EXAMPLE: &str =
     help_template = "{about}\n\nUsage: {usage}\n\n{all-args}{after-help}\n",
     subcommand_help_heading = "Subcommands",
     max_term_width = WIDTH_MAX,
-    subcommand_value_name = "SUBCOMMAND",
-    disable_help_subcommand = true
+    subcommand_value_name = "SUBCOMMAND"
 )]
 pub struct CommandLine {
     #[command(subcommand)]
@@ -485,7 +484,8 @@ pub fn manual() -> String {
         .and_then(|()| page.render_name_section(&mut text))
         .and_then(|()| page.render_synopsis_section(&mut text))
         .and_then(|()| page.render_options_section(&mut text));
-    let subcommands = definitions.get_subcommands().try_for_each(|sub| {
+    let mut own = definitions.get_subcommands().filter(|sub| sub.get_name() != "help");
+    let subcommands = own.try_for_each(|sub| {
         let page = clap_mangen::Man::new(sub.clone());
         let mut section = Vec::new();
         page.render_synopsis_section(&mut section)?;

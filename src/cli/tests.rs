@@ -556,6 +556,7 @@ fn the_definitions_are_sound_and_the_help_fits() {
         help("record --help").lines().count() < 40
             && help("record -h").contains("Example: sampletop record")
     );
+    assert_eq!(help("help record"), help("record --help"));
     let mut definitions = options::definitions().term_width(80);
     definitions.build();
     for sub in std::iter::once(&definitions).chain(definitions.get_subcommands()) {

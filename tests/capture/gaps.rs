@@ -32,7 +32,7 @@ fn a_suspended_sampler_tells_of_the_gap() {
     let program = build("cap_threads.c", "gap", &["-O1"]);
     let target = Running::start(&program, &["park", "1"]);
     let mut helper = std::process::Command::new(std::env::current_exe().expect("this program"))
-        .args(["--exact", "helper_that_tells_of_gaps", "--nocapture"])
+        .args(["--exact", "gaps::helper_that_tells_of_gaps", "--nocapture"])
         .env(WATCHED, target.pid().to_string())
         .stdout(std::process::Stdio::piped())
         .spawn()

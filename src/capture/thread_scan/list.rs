@@ -45,6 +45,16 @@ impl ThreadScan {
         self.tids = tids;
     }
 
+    pub(super) fn add(&mut self, tid: u32) -> Option<()> {
+        let mut files = self.tasks.thread(tid);
+        let Ok(stat) = self.tasks.stat(&mut files) else {
+            self.tasks.forget(files);
+            self.list_again = true;
+            return None;
+        };
+        self.insert(tid, stat.start, stat.name, files)
+    }
+
     pub(super) fn insert(
         &mut self,
         tid: u32,

@@ -260,16 +260,6 @@ impl ThreadScan {
         }
     }
 
-    fn add(&mut self, tid: u32) -> Option<()> {
-        let mut files = self.tasks.thread(tid);
-        let Ok(stat) = self.tasks.stat(&mut files) else {
-            self.tasks.forget(files);
-            self.list_again = true;
-            return None;
-        };
-        self.insert(tid, stat.start, stat.name, files)
-    }
-
     /// The first rule: who was seen blocked and has not moved is silent, who is held is told as it
     /// was. `from`: when the round began. False: it has to be seen what the thread does.
     fn unmoved(
