@@ -24,14 +24,14 @@ use std::os::unix::ffi::OsStringExt;
 use clap::FromArgMatches;
 
 use crate::config::{self, Config, Mode, WORKLOAD_ARGUMENT};
+use crate::exit_code::ExitCode;
 use options::{CommandLine, Sub};
 
 /// Why the command line starts no run: help, the version, a completion script, the manual, or a
 /// usage error.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CliExit {
-    /// 0 or 2.
-    pub code: i32,
+    pub code: ExitCode,
     /// What to print, with its line end.
     pub message: String,
     /// Print to stdout (requested output); otherwise to stderr.
@@ -42,7 +42,7 @@ impl CliExit {
     /// Returns a usage error; `sentence` has no line end.
     fn usage(sentence: impl AsRef<str>) -> CliExit {
         CliExit {
-            code: 2,
+            code: ExitCode::Usage,
             message: format!("sampletop: {}\n", sentence.as_ref()),
             to_stdout: false,
         }
@@ -50,7 +50,7 @@ impl CliExit {
 
     /// Returns requested output for stdout; `text` has its line end.
     fn printed(text: String) -> CliExit {
-        CliExit { code: 0, message: text, to_stdout: true }
+        CliExit { code: ExitCode::Success, message: text, to_stdout: true }
     }
 }
 

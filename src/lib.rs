@@ -5,7 +5,7 @@
 //!          registers,    runtimes    lock-free  names,      immutable,   keys ->   draws
 //!          stack bytes,  (no names   words,     facts,      published    state ->
 //!          run counters  yet)        never      buckets     <= 10 Hz     projection
-//!                                    blocks                     '--> export (files), headless
+//!                                    blocks                     '--> export (files)
 //! ```
 //!
 //! Six rules everything here keeps:
@@ -25,11 +25,12 @@
 pub mod app;
 pub mod capture;
 pub mod cli;
+pub mod commands;
 pub mod config;
 pub mod demo;
 pub mod doctor;
+pub mod exit_code;
 pub mod formats;
-pub mod headless;
 pub mod model;
 pub mod pclntab;
 pub mod process;

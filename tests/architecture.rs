@@ -16,7 +16,21 @@ use source::{cycle, node, related, rust_files, source};
 /// forbidden. A longer path permits that part of a module only. `capture::ring` counts as a module
 /// of its own, because both of its ends use it.
 const MAY_USE: &[(&str, &[&str])] = &[
-    ("main", &["cli", "session", "demo"]),
+    ("main", &["cli", "commands"]),
+    (
+        "commands",
+        &[
+            "demo",
+            "doctor",
+            "formats",
+            "model",
+            "process::fatal",
+            "process::privileges",
+            "push",
+            "session",
+            "sinks",
+        ],
+    ),
     ("cli", &["model"]),
     ("config", &["model"]),
     // The only module that uses both sides of the ring.
@@ -26,9 +40,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "app",
             "capture",
             "demo",
-            "doctor",
             "formats",
-            "headless",
             "model",
             "process",
             "reducer",
@@ -38,7 +50,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tui",
         ],
     ),
-    ("headless", &["formats", "sinks", "model", "push"]),
     // It transfers bytes, and handles files as exports do.
     ("push", &["sinks::file"]),
     // Tries the same system calls as the sampler.
@@ -62,11 +73,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("process", &["model::projection::waits"]),
     // Pure: it uses no other module.
     ("model", &[]),
+    ("exit_code", &[]),
 ];
 
-/// The vocabulary of a stack, the cleaning of foreign text, and the settings: every module may use
-/// them.
-const ANYONE: &[&str] = &["model::vocabulary::frame", "model::vocabulary::text", "config"];
+/// The vocabulary of a stack, the cleaning of foreign text, the settings, and the exit codes: every
+/// module may use them.
+const ANYONE: &[&str] =
+    &["model::vocabulary::frame", "model::vocabulary::text", "config", "exit_code"];
 
 /// The pure part may not use these either.
 const PURE: &str = "model";
@@ -107,7 +120,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("rustls_native_certs", &["push"]),
     ("sd_notify", &["session"]),
     ("serde", &["formats"]),
-    ("serde_json", &["demo", "doctor", "formats", "headless"]),
+    ("serde_json", &["commands", "demo", "doctor", "formats"]),
     ("signal_hook", &["session"]),
     ("siphasher", &["model", "push"]),
     ("strsim", &["cli"]),

@@ -85,7 +85,7 @@ fn another_users_process_is_refused_even_with_capabilities() {
     let (roots, nobodys) = (Sleeper::of(0), Sleeper::of(NOBODY));
     for keep in [false, true] {
         let error = as_user(NOBODY, NOBODY, keep, || Target::attach(roots.pid())).unwrap_err();
-        assert_eq!(error.exit_code(), 4, "{error}");
+        assert_eq!(error.exit_code().number(), 4, "{error}");
         let text = error.to_string();
         assert!(text.contains("belongs to user root") && text.contains("sudo"), "{text}");
         let own = as_user(NOBODY, NOBODY, keep, || Target::attach(nobodys.pid()));
@@ -98,7 +98,7 @@ fn another_users_process_is_refused_even_with_capabilities() {
 fn a_setuid_sampletop_refuses() {
     let nobodys = Sleeper::of(NOBODY);
     let error = as_user(NOBODY, 0, false, || Target::attach(nobodys.pid())).unwrap_err();
-    assert_eq!(error.exit_code(), 4);
+    assert_eq!(error.exit_code().number(), 4);
     assert!(error.to_string().contains("setuid"), "{error}");
 }
 
@@ -114,7 +114,7 @@ fn a_32_bit_process_cannot_be_profiled() {
     assert!(built.expect("cc is needed").success());
     let running = Running::start(&program, &[]);
     let error = Target::attach(running.pid()).unwrap_err();
-    assert_eq!(error.exit_code(), 5, "{error}");
+    assert_eq!(error.exit_code().number(), 5, "{error}");
     assert!(error.to_string().contains("32-bit"), "{error}");
 }
 
@@ -186,6 +186,6 @@ fn a_kernel_thread_cannot_be_profiled() {
         );
     };
     let error = Target::attach(pid).unwrap_err();
-    assert_eq!(error.exit_code(), 5, "{error}");
+    assert_eq!(error.exit_code().number(), 5, "{error}");
     assert!(error.to_string().contains("kernel thread"), "{error}");
 }

@@ -34,7 +34,7 @@ fn on(surroundings: &Surroundings, line: &str) -> Config {
 
 fn refused(surroundings: &Surroundings, line: &str) -> String {
     let exit = parse_in(words(line).into_iter(), surroundings).expect_err(line);
-    assert_eq!((exit.code, exit.to_stdout), (2, false), "{line}");
+    assert_eq!((exit.code, exit.to_stdout), (ExitCode::Usage, false), "{line}");
     exit.message
 }
 
@@ -154,7 +154,7 @@ fn what_was_meant_is_suggested() {
 fn completions_and_the_manual_know_all_subcommands() {
     let printed = |line: &str| {
         let exit = parse_in(words(line).into_iter(), &PIPE).expect_err("no run");
-        assert_eq!((exit.code, exit.to_stdout), (0, true), "{line}");
+        assert_eq!((exit.code, exit.to_stdout), (ExitCode::Success, true), "{line}");
         exit.message
     };
     let mut texts: Vec<String> = ["bash", "elvish", "fish", "powershell", "zsh"]
@@ -544,7 +544,7 @@ fn the_definitions_are_sound_and_the_help_fits() {
     options::definitions().debug_assert();
     let help = |line: &str| {
         let exit = parse_in(words(line).into_iter(), &TERMINAL).expect_err("help is no run");
-        assert_eq!((exit.code, exit.to_stdout), (0, true), "{line}");
+        assert_eq!((exit.code, exit.to_stdout), (ExitCode::Success, true), "{line}");
         exit.message
     };
     let all = help("--help");
@@ -580,8 +580,8 @@ proptest! {
         ], 0..8))
     {
         let args = std::iter::once(OsString::from("sampletop")).chain(args.into_iter().map(OsString::from));
-        if let Err(exit) = parse_in(args, &TERMINAL) && exit.code != 0 {
-            prop_assert_eq!(exit.code, 2);
+        if let Err(exit) = parse_in(args, &TERMINAL) && exit.code != ExitCode::Success {
+            prop_assert_eq!(exit.code, ExitCode::Usage);
             prop_assert!(exit.message.starts_with("sampletop: "), "{}", exit.message);
             prop_assert_eq!(exit.message.lines().count(), 1, "{}", exit.message);
         }

@@ -24,6 +24,7 @@ use rustix::process::{DumpableBehavior, PTracer, Pid, Signal};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use crate::config::{WORKLOAD_ARGUMENT, Workload};
+use crate::exit_code::ExitCode;
 use crate::process::launch::{Launch, LaunchError, LaunchOutput};
 use truth::{Meter, Truth};
 
@@ -39,22 +40,22 @@ pub fn launch(workload: Workload, output: LaunchOutput) -> Result<Launch, Launch
 
 /// Runs as the child. `args` are the workload's name and the parent's pid, the arguments after
 /// [`WORKLOAD_ARGUMENT`]. Returns the exit status, after the line `stop`.
-pub fn child(args: &[OsString]) -> i32 {
+pub fn child(args: &[OsString]) -> ExitCode {
     let text = |at: usize| args.get(at).and_then(|arg| arg.to_str());
     let workload = text(0).and_then(|word| Workload::ALL.into_iter().find(|w| w.word() == word));
     let parent = text(1).and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
     let (Some(workload), Some(parent)) = (workload, parent) else {
         eprintln!("{WORKLOAD_ARGUMENT} is started by `sampletop demo`, not by hand");
-        return 2;
+        return ExitCode::Usage;
     };
     if let Err(why) = tie_to(parent) {
         eprintln!("cannot tie the workload to its parent: {why}");
-        return 1;
+        return ExitCode::Failed;
     }
     let truth = Truth::default();
     if let Err(why) = start(workload, &truth) {
         eprintln!("cannot start the workload's threads: {why}");
-        return 1;
+        return ExitCode::Failed;
     }
     println!("ready");
     answer(&truth)
@@ -98,16 +99,16 @@ fn start(workload: Workload, truth: &Truth) -> std::io::Result<()> {
 }
 
 /// Serves stdin; at its end (it is /dev/null under `sampletop demo`) waits to be killed.
-fn answer(truth: &Truth) -> i32 {
+fn answer(truth: &Truth) -> ExitCode {
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         match line.as_str() {
             "truth" => {
                 let mut out = std::io::stdout().lock();
                 if writeln!(out, "{}", truth.json()).and_then(|()| out.flush()).is_err() {
-                    return 1;
+                    return ExitCode::Failed;
                 }
             }
-            "stop" => return 0,
+            "stop" => return ExitCode::Success,
             other => eprintln!("unknown request {other:?}; known: truth, stop"),
         }
     }

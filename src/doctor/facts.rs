@@ -371,6 +371,6 @@ mod tests {
         assert!(facts.own.program.contains("sampletop"), "{}", facts.own.program);
         assert!(facts.target.is_none() && facts.tried.registers.is_none());
         let error = gather(Some(std::process::id())).expect_err("ourselves");
-        assert_eq!(error.exit_code(), 5);
+        assert_eq!(error.exit_code().number(), 5);
     }
 }

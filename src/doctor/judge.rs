@@ -6,6 +6,7 @@ use rustix::thread::CapabilitySet;
 
 use super::facts::{Engine, Facts, Seccomp, TargetFacts, Trial};
 use crate::capture::backend::Kind;
+use crate::exit_code::ExitCode;
 
 /// The first kernel version whose task iterator may read user memory.
 const BPF_SINCE: (u32, u32) = (5, 18);
@@ -39,15 +40,15 @@ pub struct Change {
 }
 
 impl Verdict {
-    /// Returns 0 where any backend except `states` works, else 4.
-    pub fn exit_code(&self) -> i32 {
+    /// Returns success where any backend except `states` works.
+    pub fn exit_code(&self) -> ExitCode {
         match self
             .backends
             .iter()
             .any(|backend| backend.backend != Kind::States && backend.lacks.is_none())
         {
-            true => 0,
-            false => 4,
+            true => ExitCode::Success,
+            false => ExitCode::NotPermitted,
         }
     }
 }

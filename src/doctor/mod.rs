@@ -9,12 +9,14 @@ pub mod facts;
 pub mod judge;
 mod report;
 
+use crate::exit_code::ExitCode;
 use crate::process::target::AttachError;
 
-/// The answer and the exit code: 0 where any backend except `states` works, else 4.
+/// The answer as text or json, and what the run ends with: success where any backend except
+/// `states` works.
 pub struct Answer {
     pub text: String,
-    pub exit_code: i32,
+    pub exit_code: ExitCode,
 }
 
 /// Examines this machine, and `pid` if given. `pid` fails as in other subcommands, unless it is

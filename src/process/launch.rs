@@ -22,6 +22,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, Signal, WaitOptions};
 
 use crate::config::SECRETS;
+use crate::exit_code::{ExitCode, Failure};
 use crate::model::vocabulary::text;
 
 use super::held::{self, ChildOutput, ChildPlan, Stage, read_report};
@@ -68,13 +69,18 @@ pub enum LaunchError {
 }
 
 impl LaunchError {
-    /// As `env` and `timeout` do: 127 not found, 126 not executable, 125 our own failure.
-    pub fn exit_code(&self) -> i32 {
+    pub fn exit_code(&self) -> ExitCode {
         match self {
-            LaunchError::NotFound { .. } => 127,
-            LaunchError::NotExecutable { .. } => 126,
-            LaunchError::Output { .. } | LaunchError::Failed { .. } => 125,
+            LaunchError::NotFound { .. } => ExitCode::CommandNotFound,
+            LaunchError::NotExecutable { .. } => ExitCode::NotExecutable,
+            LaunchError::Output { .. } | LaunchError::Failed { .. } => ExitCode::LaunchFailed,
         }
+    }
+}
+
+impl From<LaunchError> for Failure {
+    fn from(error: LaunchError) -> Failure {
+        Failure::new(error.exit_code(), error.to_string())
     }
 }
 

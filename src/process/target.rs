@@ -9,35 +9,59 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, PidfdFlags};
 use rustix::time::ClockId;
 
+use crate::exit_code::{ExitCode, Failure};
 use crate::model::vocabulary::text;
 use crate::process::{cgroup, privileges};
 
 /// Why a process cannot be watched. `Display` is one sentence with the fix.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AttachError {
-    /// Exit 3.
-    NoSuchProcess { pid: u32 },
-    /// Exit 3: the number is that of a thread.
-    ThreadOf { tid: u32, pid: u32 },
-    /// Exit 4: another user's, or the kernel refuses; `fix` is what to do.
-    NotPermitted { pid: u32, why: String, fix: String },
-    /// Exit 5: zombie, kernel thread, 32-bit, sampletop itself.
-    CannotProfile { pid: u32, why: String },
-    /// Exit 6: ended before any sample.
-    EndedEarly { pid: u32 },
-    /// Exit 1.
-    Internal { what: String },
+    NoSuchProcess {
+        pid: u32,
+    },
+    /// The number is that of a thread.
+    ThreadOf {
+        tid: u32,
+        pid: u32,
+    },
+    /// Another user's, or the kernel refuses; `fix` is what to do.
+    NotPermitted {
+        pid: u32,
+        why: String,
+        fix: String,
+    },
+    /// Zombie, kernel thread, 32-bit, sampletop itself.
+    CannotProfile {
+        pid: u32,
+        why: String,
+    },
+    /// It exited before any sample.
+    EndedEarly {
+        pid: u32,
+    },
+    /// sampletop's own failure.
+    Internal {
+        what: String,
+    },
 }
 
 impl AttachError {
-    pub fn exit_code(&self) -> i32 {
+    pub fn exit_code(&self) -> ExitCode {
         match self {
-            AttachError::NoSuchProcess { .. } | AttachError::ThreadOf { .. } => 3,
-            AttachError::NotPermitted { .. } => 4,
-            AttachError::CannotProfile { .. } => 5,
-            AttachError::EndedEarly { .. } => 6,
-            AttachError::Internal { .. } => 1,
+            AttachError::NoSuchProcess { .. } | AttachError::ThreadOf { .. } => {
+                ExitCode::NoSuchProcess
+            }
+            AttachError::NotPermitted { .. } => ExitCode::NotPermitted,
+            AttachError::CannotProfile { .. } => ExitCode::CannotProfile,
+            AttachError::EndedEarly { .. } => ExitCode::EndedEarly,
+            AttachError::Internal { .. } => ExitCode::Failed,
         }
+    }
+}
+
+impl From<AttachError> for Failure {
+    fn from(error: AttachError) -> Failure {
+        Failure::new(error.exit_code(), error.to_string())
     }
 }
 

@@ -5,9 +5,9 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::Failure;
 use crate::capture::{Control, Controller};
 use crate::config::Wanted;
+use crate::exit_code::Failure;
 use crate::model::facts::snapshot;
 use crate::process::list::{Proc, lineage};
 use crate::process::select::{Processes, Select};

@@ -6,17 +6,18 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use super::Failure;
+use super::last_session;
 use super::memory::Trimmer;
 use super::projecting::{Answer, Projecting};
 use super::signals::{self, Caught, SIGCONT};
+use super::source::NAMES_WITHIN;
 use super::waiting::Waiting;
 use super::watch::{Aim, Watch};
 use crate::app::{AppConfig, AppState, Effect, Input, ProcessRow, READ_WITHIN, Severity};
 use crate::config::{Config, Format, Given, TargetSpec, Wanted};
+use crate::exit_code::{ExitCode, Failure};
 use crate::formats;
 use crate::formats::saved::Opened;
-use crate::headless::NAMES_WITHIN;
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::projection::settings::Settings;
 use crate::model::projection::waits::Answer as WaitsFor;
@@ -48,17 +49,17 @@ enum Message {
 }
 
 /// Runs until the user quits; returns the exit code.
-pub fn run(config: &Config) -> Result<i32, Failure> {
+pub fn run(config: &Config) -> Result<ExitCode, Failure> {
     show(config, None)
 }
 
 /// Does the same with a saved profile. `given`: settings that override the saved ones.
-pub fn open(config: &Config, opened: Opened, given: &Given) -> Result<i32, Failure> {
+pub fn open(config: &Config, opened: Opened, given: &Given) -> Result<ExitCode, Failure> {
     let settings = given.over(opened.settings.clone());
     show(&Config { settings, ..config.clone() }, Some(opened))
 }
 
-fn show(config: &Config, opened: Option<Opened>) -> Result<i32, Failure> {
+fn show(config: &Config, opened: Option<Opened>) -> Result<ExitCode, Failure> {
     let (sender, messages) = channel();
     // Attached before the screen is taken, so that an error is one sentence on an untouched
     // terminal.
@@ -81,27 +82,27 @@ fn show(config: &Config, opened: Option<Opened>) -> Result<i32, Failure> {
     let message = |signal| if signal == SIGCONT { Message::Continued } else { Message::Signal };
     let caught = [signals::END, &[SIGCONT]].concat();
     let _signals = Caught::each(&caught, move |signal| told.send(message(signal)).is_ok())
-        .map_err(|error| Failure::new(1, format!("cannot catch signals: {error}")))?;
+        .map_err(|error| Failure::failed(format!("cannot catch signals: {error}")))?;
     fatal::before_end(terminal::give_back_in_handler);
     let screen = Screen::enter(&config.screen).map_err(|error| {
-        Failure::new(1, format!("cannot take the terminal: {error}; try `record` instead"))
+        Failure::failed(format!("cannot take the terminal: {error}; try `record` instead"))
     })?;
     let keys = sender.clone();
     input::start(move |input| {
         keys.send(input.map_or(Message::TerminalGone, Message::Input)).is_ok()
     })
     .map_err(|error| {
-        Failure::new(1, format!("cannot read the keyboard: {error}; try `record` instead"))
+        Failure::failed(format!("cannot read the keyboard: {error}; try `record` instead"))
     })?;
     let answers = sender.clone();
     let projecting =
         Projecting::start(move |answer| answers.send(Message::Projected(answer)).is_ok()).map_err(
-            |error| Failure::new(1, format!("cannot start a thread to read history: {error}")),
+            |error| Failure::failed(format!("cannot start a thread to read history: {error}")),
         )?;
     let found = sender.clone();
     let waiting = Waiting::start(move |answers| found.send(Message::Waits(answers)).is_ok())
         .map_err(|error| {
-            Failure::new(1, format!("cannot start a thread to look at waits: {error}"))
+            Failure::failed(format!("cannot start a thread to look at waits: {error}"))
         })?;
     let app = AppState::new(AppConfig {
         settings: config.settings.clone(),
@@ -141,7 +142,7 @@ fn show(config: &Config, opened: Option<Opened>) -> Result<i32, Failure> {
     }
     live.first();
     let outcome = live.run();
-    Ok(live.leave(outcome))
+    live.leave(outcome)
 }
 
 /// Waits for processes on its own thread, which ends with the program.
@@ -150,7 +151,7 @@ fn wait(mut aim: Aim, sender: Sender<Message>) -> Result<(), Failure> {
         let found = aim.wait().map(|()| Box::new(aim));
         let _ = sender.send(Message::Found(found));
     });
-    thread.map(drop).map_err(|error| Failure::new(1, format!("cannot start a thread: {error}")))
+    thread.map(drop).map_err(|error| Failure::failed(format!("cannot start a thread: {error}")))
 }
 
 fn publication(sender: &Sender<Message>) -> Publication {
@@ -168,13 +169,12 @@ enum Outcome {
     Asked,
     /// A signal, or the terminal is gone.
     Told,
-    Failed(String),
-    /// The awaited process cannot be watched.
-    Refused(Failure),
+    /// The terminal failed, or the awaited process cannot be watched.
+    Failed(Failure),
 }
 
 fn terminal_failed(error: std::io::Error) -> Outcome {
-    Outcome::Failed(format!("cannot write to the terminal: {error}"))
+    Outcome::Failed(Failure::failed(format!("cannot write to the terminal: {error}")))
 }
 
 struct Live<'a> {
@@ -339,13 +339,13 @@ impl Live<'_> {
         match found.and_then(|aim| Watch::begin(self.config, *aim, Some(publication))) {
             Ok(watch) => self.watch = Some(watch),
             // It exited meanwhile.
-            Err(failure) if failure.code == 6 => {
+            Err(failure) if failure.code == ExitCode::EndedEarly => {
                 let aim = self.config.target.as_ref().map(|spec| Aim::take(self.config, spec));
                 if let Some(Err(failure)) = aim.map(|aim| wait(aim?, self.sender.clone())) {
-                    return Some(Outcome::Refused(failure));
+                    return Some(Outcome::Failed(failure));
                 }
             }
-            Err(failure) => return Some(Outcome::Refused(failure)),
+            Err(failure) => return Some(Outcome::Failed(failure)),
         }
         None
     }
@@ -479,7 +479,7 @@ impl Live<'_> {
 
     /// Gives the terminal back, ends the child if it has to end, prints what was written. Returns
     /// the exit code.
-    fn leave(self, outcome: Outcome) -> i32 {
+    fn leave(self, outcome: Outcome) -> Result<ExitCode, Failure> {
         let Live { screen, watch, written, end_child, last, config, app, saved, .. } = self;
         drop(screen);
         // Including the observations since the last published snapshot.
@@ -490,7 +490,7 @@ impl Live<'_> {
             && !matches!(config.target, Some(TargetSpec::Demo { .. }))
         {
             // The session is kept, so that an accidental quit or a lost connection loses nothing.
-            match super::saved::keep(snapshot, app.settings()) {
+            match last_session::keep(snapshot, app.settings()) {
                 Ok(_) => println!("the session is kept until the next one: sampletop open"),
                 Err(sentence) => eprintln!("sampletop: the session is not kept: {sentence}"),
             }
@@ -505,34 +505,28 @@ impl Live<'_> {
             println!("output of the command: {}", output.display());
         }
         match outcome {
-            Outcome::Failed(sentence) => {
-                eprintln!("sampletop: {sentence}");
-                1
-            }
-            Outcome::Refused(failure) => {
-                eprintln!("sampletop: {}", failure.sentence);
-                failure.code
-            }
-            Outcome::Asked | Outcome::Told if saved => 0,
+            Outcome::Failed(failure) => Err(failure),
+            Outcome::Asked | Outcome::Told if saved => Ok(ExitCode::Success),
             Outcome::Asked | Outcome::Told => match child.flatten() {
-                Some(code) if matches!(config.target, Some(TargetSpec::Command(_))) => code,
-                _ => nothing_seen(last.as_deref()),
+                Some(code) if matches!(config.target, Some(TargetSpec::Command(_))) => Ok(code),
+                _ => check_observed(last.as_deref()),
             },
         }
     }
 }
 
-/// Returns 6 where the target exited before it was observed, else 0.
-fn nothing_seen(last: Option<&Snapshot>) -> i32 {
-    match last {
-        Some(snapshot) if snapshot.health.ticks == 0 => match snapshot.targets.first() {
-            Some(target) if target.ended.is_some() => {
-                eprintln!("sampletop: process {} ended before any sample was taken", target.pid);
-                6
-            }
-            _ => 0,
-        },
-        _ => 0,
+/// Fails where the target exited before it was observed.
+fn check_observed(last: Option<&Snapshot>) -> Result<ExitCode, Failure> {
+    let target = last
+        .filter(|snapshot| snapshot.health.ticks == 0)
+        .and_then(|snapshot| snapshot.targets.first())
+        .filter(|target| target.ended.is_some());
+    match target {
+        Some(target) => Err(Failure::new(
+            ExitCode::EndedEarly,
+            format!("process {} ended before any sample was taken", target.pid),
+        )),
+        None => Ok(ExitCode::Success),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Turns signals into messages; does nothing inside a handler.
 
-use crate::headless::Request;
+use super::source::Request;
 pub use signal_hook::consts::SIGCONT;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::{Handle, Signals};

@@ -6,21 +6,18 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use super::Failure;
 use super::choosing::{Choosing, Following, List};
-use super::signals::{self, Caught};
-use super::waiting::observe_once;
+use super::source::NAMES_WITHIN;
 use crate::capture::governor::Overhead;
 use crate::capture::{Control, Plan, Sampler, Status};
 use crate::config::{Config, TargetSpec, Wanted};
 use crate::demo;
-use crate::headless::{NAMES_WITHIN, Progress, Request, Source, Waited};
+use crate::exit_code::{ExitCode, Failure};
 use crate::model::facts::recorder::Limits;
 use crate::model::facts::snapshot::{self, Session, Snapshot};
-use crate::model::projection::waits::{Answer, Asked};
 use crate::model::vocabulary::frame::{Ns, SECOND};
 use crate::process::files::Files;
 use crate::process::launch::{Launch, LaunchOutput};
@@ -219,8 +216,29 @@ impl Watch {
         self.sampler.status()
     }
 
+    /// Returns a snapshot of this moment; waits up to `timeout` for names that are still being
+    /// loaded.
+    pub fn snapshot(&self, timeout: Duration) -> Option<Arc<Snapshot>> {
+        self.reducer.snapshot(timeout)
+    }
+
+    /// Does the same and starts the next snapshot: later observations go there.
+    pub fn cut(&self) -> Option<Arc<Snapshot>> {
+        self.reducer.cut(NAMES_WITHIN)
+    }
+
+    /// Returns the watched processes that have not exited.
+    pub fn living(&self) -> Vec<snapshot::Target> {
+        self.list.now()
+    }
+
+    /// Returns, once, a channel that closes when all targets have exited.
+    pub fn take_end(&mut self) -> Option<Receiver<()>> {
+        self.sampler.take_end()
+    }
+
     /// Stops sampling without a last snapshot. Ends or leaves the child as [`Watch::finish`] does.
-    pub fn end(mut self, leave: bool) -> Option<i32> {
+    pub fn end(mut self, leave: bool) -> Option<ExitCode> {
         let is_demo = self.is_demo;
         let launch = self.launch.take();
         drop(self);
@@ -230,7 +248,7 @@ impl Watch {
     /// Stops sampling, waits for names, then ends the child (`leave`: a COMMAND goes on, a demo
     /// never does). Returns the last snapshot and the child's exit code. The order matters: the
     /// files of an exited child can no longer be found.
-    pub fn finish(mut self, leave: bool) -> (Option<Arc<Snapshot>>, Option<i32>) {
+    pub fn finish(mut self, leave: bool) -> (Option<Arc<Snapshot>>, Option<ExitCode>) {
         let launch = self.launch.take();
         let Watch { following, sampler, reducer, is_demo, .. } = self;
         drop(following);
@@ -242,7 +260,7 @@ impl Watch {
 
 /// Returns the child's exit code if it has exited by itself; otherwise ends it or leaves it
 /// running.
-fn end_child(mut launch: Launch, leave: bool, is_demo: bool) -> Option<i32> {
+fn end_child(mut launch: Launch, leave: bool, is_demo: bool) -> Option<ExitCode> {
     if let Some(status) = launch.try_wait() {
         if is_demo {
             // A demo runs until it is ended, so its exit needs an explanation. Its own output was
@@ -262,8 +280,9 @@ fn end_child(mut launch: Launch, leave: bool, is_demo: bool) -> Option<i32> {
 }
 
 /// Returns the exit code by the shell's convention.
-fn status_code(status: ExitStatus) -> i32 {
-    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+fn status_code(status: ExitStatus) -> ExitCode {
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    u8::try_from(code).map_or(ExitCode::Failed, ExitCode::OfCommand)
 }
 
 /// Decides where a COMMAND's output goes: to a named file if the live view needs the terminal,
@@ -305,7 +324,7 @@ fn output_path(pid: u32) -> PathBuf {
 }
 
 fn no_thread(error: std::io::Error) -> Failure {
-    Failure::new(1, format!("cannot start a thread: {error}"))
+    Failure::failed(format!("cannot start a thread: {error}"))
 }
 
 fn session_facts(
@@ -332,7 +351,7 @@ fn session_facts(
     }
 }
 
-fn clock(id: rustix::time::ClockId) -> u64 {
+pub(super) fn clock(id: rustix::time::ClockId) -> u64 {
     let now = rustix::time::clock_gettime(id);
     now.tv_sec.unsigned_abs() * SECOND + now.tv_nsec.unsigned_abs()
 }
@@ -356,122 +375,4 @@ fn conditions(
             interval_ns: status.interval_asked,
         }
     })
-}
-
-/// A [`Watch`] for a timed run: signals and the target's exit arrive as messages.
-pub struct Timed {
-    watch: Option<Watch>,
-    wakes: Receiver<Wake>,
-    _signals: Option<Caught>,
-    child_code: Option<i32>,
-}
-
-enum Wake {
-    Interrupted,
-    Asked(Request),
-    Ended,
-}
-
-impl Timed {
-    /// Creates it. `reports`: signals may request more than the end.
-    pub fn new(mut watch: Watch, reports: bool) -> Timed {
-        let (sender, wakes) = channel();
-        let wakes_first = sender.clone();
-        let mut interrupted = false;
-        let signals =
-            Caught::each(if reports { signals::REPORTS } else { signals::END }, move |signal| {
-                if let Some(request) = signals::request(signal).filter(|_| reports) {
-                    return wakes_first.send(Wake::Asked(request)).is_ok();
-                }
-                if std::mem::replace(&mut interrupted, true) {
-                    // The second signal: exit at once, write nothing.
-                    std::process::exit(128 + signal);
-                }
-                wakes_first.send(Wake::Interrupted).is_ok()
-            })
-            .ok();
-        emit_exit(&mut watch, sender);
-        Timed { watch: Some(watch), wakes, _signals: signals, child_code: None }
-    }
-
-    /// Returns the exit code of the whole run: the COMMAND's own if there was one and all went
-    /// well.
-    pub fn end(mut self, code: i32) -> i32 {
-        if let Some(watch) = self.watch.take() {
-            self.child_code = watch.finish(false).1;
-        }
-        if code == 0 { self.child_code.unwrap_or(0) } else { code }
-    }
-}
-
-/// Sends [`Wake::Ended`] once all targets have exited. The thread ends with the sampler, or with
-/// the process.
-fn emit_exit(watch: &mut Watch, sender: Sender<Wake>) {
-    let Some(end) = watch.sampler.take_end() else { return };
-    let _ = std::thread::Builder::new().name("target-end".into()).spawn(move || {
-        // Nothing is ever sent; the channel closes.
-        let _ = end.recv();
-        let _ = sender.send(Wake::Ended);
-    });
-}
-
-impl Source for Timed {
-    fn wait(&mut self, timeout: Duration) -> Waited {
-        match self.wakes.recv_timeout(timeout) {
-            Ok(Wake::Ended) => Waited::Ended,
-            Ok(Wake::Interrupted) => Waited::Interrupted,
-            Ok(Wake::Asked(request)) => Waited::Asked(request),
-            Err(RecvTimeoutError::Timeout) => Waited::Timeout,
-            Err(RecvTimeoutError::Disconnected) => {
-                std::thread::sleep(timeout);
-                Waited::Timeout
-            }
-        }
-    }
-
-    fn elapsed(&mut self) -> Duration {
-        self.watch.as_ref().map_or(Duration::ZERO, Watch::elapsed)
-    }
-
-    fn progress(&mut self) -> Progress {
-        let losses = self
-            .watch
-            .as_ref()
-            .and_then(|w| w.reducer.snapshot(Duration::ZERO))
-            .map(|s| s.health.losses);
-        losses
-            .map_or_else(Progress::default, |l| Progress { samples: l.samples, dropped: l.dropped })
-    }
-
-    fn snapshot(&mut self, named: bool) -> Option<Arc<Snapshot>> {
-        self.watch.as_ref()?.reducer.snapshot(if named { NAMES_WITHIN } else { Duration::ZERO })
-    }
-
-    fn cut(&mut self) -> Option<Arc<Snapshot>> {
-        self.watch.as_ref()?.reducer.cut(NAMES_WITHIN)
-    }
-
-    fn pause(&mut self, pause: bool) {
-        if let Some(watch) = &self.watch {
-            watch.pause(pause);
-        }
-    }
-
-    fn living(&mut self) -> Vec<snapshot::Target> {
-        self.watch.as_ref().map_or(Vec::new(), |watch| watch.list.now())
-    }
-
-    fn unix_ns(&mut self) -> i128 {
-        i128::from(clock(rustix::time::ClockId::Realtime))
-    }
-
-    fn waits(&mut self, asked: Vec<Asked>, timeout: Duration) -> Vec<Answer> {
-        observe_once(asked, timeout)
-    }
-
-    fn finish(&mut self) -> Option<Arc<Snapshot>> {
-        let (snapshot, child_code) = self.watch.take()?.finish(false);
-        self.child_code = child_code;
-        snapshot
-    }
 }

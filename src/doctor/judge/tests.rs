@@ -76,7 +76,7 @@ struct Case {
     name: &'static str,
     machine: fn(&mut Facts),
     best: Option<Kind>,
-    exit: i32,
+    exit: u8,
     /// What the first backend that does not work lacks.
     lacks: &'static str,
     unlocks: Option<Kind>,
@@ -399,7 +399,7 @@ fn machines() {
         let verdict = judge(&facts);
         let name = case.name;
         assert_eq!(
-            (verdict.best, verdict.exit_code()),
+            (verdict.best, verdict.exit_code().number()),
             (case.best, case.exit),
             "{name}: {verdict:?}"
         );

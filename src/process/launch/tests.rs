@@ -71,7 +71,7 @@ fn output_goes_to_a_new_private_file_and_never_over_an_old_one() {
         .err()
         .expect("it exists");
     assert!(matches!(&again, LaunchError::Output { .. }), "{again}");
-    assert_eq!(again.exit_code(), 125);
+    assert_eq!(again.exit_code().number(), 125);
     let link = place.path().join("link");
     std::os::unix::fs::symlink(place.path().join("elsewhere"), &link).unwrap();
     assert!(Launch::prepare(&words(&["true"]), LaunchOutput::File(link)).is_err());
@@ -85,15 +85,18 @@ fn what_cannot_be_started_says_so_with_the_codes_of_env() {
     let plain = place.path().join("plain");
     std::fs::write(&plain, "not a program").unwrap();
     let code = |command: &str| match Launch::prepare(&words(&[command]), LaunchOutput::Null) {
-        Ok(mut launch) => launch.go().err().map(|e| e.exit_code()),
-        Err(e) => Some(e.exit_code()),
+        Ok(mut launch) => launch.go().err().map(|e| e.exit_code().number()),
+        Err(e) => Some(e.exit_code().number()),
     };
     assert_eq!(code("no-such-command-anywhere"), Some(127));
     assert_eq!(code(place.path().join("missing").to_str().unwrap()), Some(127));
     assert_eq!(code(""), Some(127));
     assert_eq!(code(plain.to_str().unwrap()), Some(126));
     assert_eq!(code(place.path().to_str().unwrap()), Some(126));
-    assert_eq!(Launch::prepare(&[], LaunchOutput::Null).err().map(|e| e.exit_code()), Some(125));
+    assert_eq!(
+        Launch::prepare(&[], LaunchOutput::Null).err().map(|e| e.exit_code().number()),
+        Some(125)
+    );
     // Only the exec itself can see this one: an interpreter that is not there.
     let script = place.path().join("script");
     std::fs::write(&script, "#!/no/such/interpreter\n").unwrap();

@@ -48,7 +48,7 @@ fn a_child_is_attached_and_its_end_is_seen() {
     rustix::event::poll(&mut [PollFd::new(&target.pidfd(), PollFlags::IN)], None).unwrap();
     assert!(!target.alive());
     let error = Target::attach(pid).unwrap_err();
-    assert_eq!(error.exit_code(), 5, "{error}");
+    assert_eq!(error.exit_code().number(), 5, "{error}");
     assert!(error.to_string().contains("zombie"), "{error}");
     child.0.wait().unwrap();
     assert_eq!(Target::attach(pid).unwrap_err(), AttachError::NoSuchProcess { pid });
@@ -57,10 +57,10 @@ fn a_child_is_attached_and_its_end_is_seen() {
 #[test]
 fn what_cannot_be_profiled_is_refused() {
     for pid in [0, u32::MAX, i32::MAX as u32] {
-        assert_eq!(Target::attach(pid).unwrap_err().exit_code(), 3, "{pid}");
+        assert_eq!(Target::attach(pid).unwrap_err().exit_code().number(), 3, "{pid}");
     }
     let own = Target::attach(std::process::id()).unwrap_err();
-    assert_eq!(own.exit_code(), 5);
+    assert_eq!(own.exit_code().number(), 5);
     // SAFETY: gettid has no arguments and cannot fail.
     let tid = std::thread::spawn(|| unsafe { libc::gettid() } as u32).join().unwrap();
     // Whoever joins a thread may go on before it is gone.
@@ -68,12 +68,12 @@ fn what_cannot_be_profiled_is_refused() {
         std::thread::yield_now();
     }
     // That thread is gone; this one, of the test harness, is not the leader.
-    assert_eq!(Target::attach(tid).unwrap_err().exit_code(), 3);
+    assert_eq!(Target::attach(tid).unwrap_err().exit_code().number(), 3);
     // SAFETY: as above.
     let here = unsafe { libc::gettid() } as u32;
     if here != std::process::id() {
         let error = Target::attach(here).unwrap_err();
-        assert_eq!(error.exit_code(), 5, "{error}");
+        assert_eq!(error.exit_code().number(), 5, "{error}");
     }
 }
 
@@ -128,5 +128,5 @@ fn errors_are_one_sentence_with_a_fix() {
         error.to_string(),
         "no process has the pid 5: it is a thread of process 4; use `-p 4`"
     );
-    assert_eq!(error.exit_code(), 3);
+    assert_eq!(error.exit_code().number(), 3);
 }

@@ -98,9 +98,12 @@ mod tests {
     use std::collections::VecDeque;
 
     use super::*;
+    use crate::commands::dump::dump;
+    use crate::commands::fake::{config, named};
+    use crate::commands::output::Output;
     use crate::config::Mode;
-    use crate::headless::tests::{config, named};
-    use crate::headless::{Progress, Source, Waited, dump};
+    use crate::exit_code::ExitCode;
+
     use crate::model::facts::recorder::{Limits, Recorder};
     use crate::model::facts::snapshot;
     use crate::model::projection::waits::{Answer, Asked};
@@ -108,6 +111,7 @@ mod tests {
         Counters, Event, Losses, Observation, RawName, Seen, Syscall, Tick,
     };
     use crate::model::vocabulary::state::{RawState, State};
+    use crate::session::source::{Progress, Source, Waited};
 
     const SOON: Duration = Duration::from_millis(10);
     const LATER: Duration = Duration::from_millis(500);
@@ -302,10 +306,12 @@ mod tests {
     }
 
     /// Returns the exit code, the dump, and the recorded calls.
-    fn dumped(mut script: Script) -> (i32, serde_json::Value, Vec<&'static str>) {
+    fn dumped(mut script: Script) -> (ExitCode, serde_json::Value, Vec<&'static str>) {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("dump.json");
-        let code = dump(&mut script, &config(Mode::Dump { each: false }, &path), false);
+        let config = config(Mode::Dump { each: false }, &path);
+        let code = dump(&mut script, &config, &Output::new(&config.output), false)
+            .unwrap_or_else(|failure| failure.code);
         let dump = std::fs::read(path)
             .map_or(serde_json::Value::Null, |json| serde_json::from_slice(&json).expect("JSON"));
         (code, dump, script.asked)
@@ -329,7 +335,7 @@ mod tests {
         let later = target.see(1, Seen::Running).see(2, Seen::Running).tick(1, 60);
         let (code, dump, asked) =
             dumped(Script { snapshots: [nothing, first, last, later].into(), ..Script::default() });
-        assert_eq!((code, states(&dump)), (0, vec!["io", "rdy"]));
+        assert_eq!((code, states(&dump)), (ExitCode::Success, vec!["io", "rdy"]));
         assert_eq!((&dump["took_ms"], &dump["notice"]), (&10.0.into(), &serde_json::Value::Null));
         assert_eq!(asked, ["snapshot", "snapshot", "snapshot", "pause", "named", "waits"]);
     }
@@ -346,15 +352,18 @@ mod tests {
         let (code, dump, asked) = dumped(script(&[Waited::Ended], &[&running]));
         assert_eq!(
             (code, states(&dump).len(), asked[..2].to_vec()),
-            (0, 1, vec!["snapshot", "pause"])
+            (ExitCode::Success, 1, vec!["snapshot", "pause"])
         );
         let notice = dump["notice"].as_str().expect("it is young");
         assert!(notice.starts_with("the process began less than 5 s before"), "{notice}");
         assert_eq!(
             dumped(script(&[Waited::Ended], &[&Target::new().tick(0, 60)])).0,
-            6,
+            ExitCode::EndedEarly,
             "without threads"
         );
-        assert_eq!(dumped(script(&[Waited::Timeout, Waited::Interrupted], &[&running])).0, 130);
+        assert_eq!(
+            dumped(script(&[Waited::Timeout, Waited::Interrupted], &[&running])).0,
+            ExitCode::Interrupted
+        );
     }
 }

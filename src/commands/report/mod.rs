@@ -1,30 +1,40 @@
-//! Writes one report after the other, continuously. Each covers the time since the previous one, up
-//! to a moment of the wall clock.
+//! `sampletop report`: one report after the other, continuously. Each covers the time since the
+//! previous one, up to a moment of the wall clock.
+
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Request, Source, Waited, is_empty, lost, nothing};
+use super::output::Output;
+use super::{check_observed, lost};
 use crate::config::{Config, Format, Kept, Reports};
+use crate::exit_code::{ExitCode, Failure};
 use crate::formats;
 use crate::model::facts::snapshot::{Snapshot, Target};
 use crate::push::{self, Origin, Pusher};
+use crate::session::source::{Request, Source, Waited};
+use crate::session::timed;
 use crate::sinks::rotation::{Names, Series, is_directory};
 
 /// Maximum time between readings of the wall clock, which may be set at any time. Exits and new
 /// processes are reported with the same delay.
-const LOOK_AT_CLOCK: Duration = Duration::from_secs(1);
+const READ_CLOCK_EVERY: Duration = Duration::from_secs(1);
+
+pub fn run(config: &Config, output: &Output, plan: &Reports) -> Result<ExitCode, Failure> {
+    timed::watch(config, |source| report(source, config, output, plan))
+}
 
 /// Writes reports until the target exits, a signal ends the run, or the requested count is reached.
-/// Returns the exit code.
-pub fn report(source: &mut dyn Source, config: &Config, plan: &Reports) -> i32 {
-    let mut out = match Output::open(source, config, plan) {
-        Ok(out) => out,
-        Err(sentence) => {
-            eprintln!("sampletop: {sentence}");
-            return 1;
-        }
-    };
+fn report(
+    source: &mut dyn Source,
+    config: &Config,
+    output: &Output,
+    plan: &Reports,
+) -> Result<ExitCode, Failure> {
+    let mut destinations =
+        Destinations::open(source, config, output, plan).map_err(Failure::failed)?;
     let only_pushed = config.output.push.as_ref().is_some_and(|push| push.alone);
     let mut written = 0;
     let mut followed = Followed::new(&source.living());
@@ -32,7 +42,7 @@ pub fn report(source: &mut dyn Source, config: &Config, plan: &Reports) -> i32 {
     loop {
         let now = source.unix_ns();
         let left = due.map(|due| Duration::from_nanos(u64::try_from(due - now).unwrap_or(0)));
-        let ends = match source.wait(left.unwrap_or(Duration::MAX).min(LOOK_AT_CLOCK)) {
+        let ends = match source.wait(left.unwrap_or(Duration::MAX).min(READ_CLOCK_EVERY)) {
             Waited::Timeout => false,
             Waited::Ended | Waited::Interrupted => true,
             Waited::Asked(Request::Report) => {
@@ -42,7 +52,7 @@ pub fn report(source: &mut dyn Source, config: &Config, plan: &Reports) -> i32 {
             // The terminal that received the reports is gone.
             Waited::Asked(Request::Reopen) if config.output.path.is_none() && !only_pushed => true,
             Waited::Asked(Request::Reopen) => {
-                out.reopen();
+                destinations.reopen();
                 false
             }
             Waited::Asked(Request::Pause) => {
@@ -54,7 +64,7 @@ pub fn report(source: &mut dyn Source, config: &Config, plan: &Reports) -> i32 {
                 false
             }
         };
-        followed.tell(&source.living());
+        followed.report_changes(&source.living());
         let now = source.unix_ns();
         let is_due = due.is_some_and(|due| now >= due);
         if !ends && !is_due {
@@ -65,19 +75,21 @@ pub fn report(source: &mut dyn Source, config: &Config, plan: &Reports) -> i32 {
         }
         due = next(now, plan.every);
         written += 1;
-        let is_last = ends || plan.count.is_some_and(|most| written >= most);
+        let is_last = ends || plan.count.is_some_and(|count| written >= count);
         let snapshot = match (is_last, plan.cumulative) {
             (true, _) => source.finish(),
             (false, true) => source.snapshot(true),
             (false, false) => source.cut(),
         };
-        let Some(snapshot) = snapshot else { return lost("report") };
-        if is_last && written == 1 && is_empty(&snapshot) {
-            return nothing(&snapshot);
+        let snapshot = snapshot.ok_or_else(|| lost("report"))?;
+        if is_last && written == 1 {
+            check_observed(&snapshot)?;
         }
-        out.write(&snapshot, config, plan);
+        destinations.write(&snapshot, config, output, plan);
         if is_last {
-            return i32::from(!out.end());
+            // What failed has been reported.
+            let complete = destinations.end();
+            return Ok(if complete { ExitCode::Success } else { ExitCode::Failed });
         }
     }
 }
@@ -134,7 +146,8 @@ fn service(snapshot: &Snapshot) -> String {
     push::service(name)
 }
 
-struct Output {
+/// Where reports go: files, a server, or both.
+struct Destinations {
     /// `None`: reports are not written.
     series: Option<Series>,
     /// The newest report could not be written.
@@ -142,13 +155,18 @@ struct Output {
     pusher: Option<Pusher>,
 }
 
-impl Output {
-    fn open(source: &mut dyn Source, config: &Config, plan: &Reports) -> Result<Output, String> {
+impl Destinations {
+    fn open(
+        source: &mut dyn Source,
+        config: &Config,
+        output: &Output,
+        plan: &Reports,
+    ) -> Result<Destinations, String> {
         let snapshot = source
             .snapshot(false)
             .ok_or("no report can be had: an internal thread died; please report this")?;
         // File names and labels would reveal names too.
-        let shown = super::shown(&snapshot, config);
+        let shown = output.redacted(&snapshot);
         let series = open(&shown, config, plan)?;
         let origin = || Origin {
             service: service(&shown),
@@ -158,11 +176,17 @@ impl Output {
         };
         let pusher =
             config.output.push.as_ref().map(|push| Pusher::start(push, &origin())).transpose()?;
-        Ok(Output { series, failed: false, pusher })
+        Ok(Destinations { series, failed: false, pusher })
     }
 
-    fn write(&mut self, snapshot: &Arc<Snapshot>, config: &Config, plan: &Reports) {
-        let snapshot = &*super::shown(snapshot, config);
+    fn write(
+        &mut self,
+        snapshot: &Arc<Snapshot>,
+        config: &Config,
+        output: &Output,
+        plan: &Reports,
+    ) {
+        let snapshot = &*output.redacted(snapshot);
         if let Some(series) = &mut self.series {
             let mut bytes = Vec::new();
             let built = match config.output.format {
@@ -234,7 +258,7 @@ impl Followed {
         Followed { known: living.iter().map(|target| (target.pid, target.start)).collect() }
     }
 
-    fn tell(&mut self, living: &[Target]) {
+    fn report_changes(&mut self, living: &[Target]) {
         let now = Followed::new(living);
         for (pid, _) in self.known.iter().filter(|known| !now.known.contains(known)) {
             eprintln!("sampletop: process {pid} has ended");
@@ -248,37 +272,5 @@ impl Followed {
             );
         }
         *self = now;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_service_has_the_name_that_was_asked_for() {
-        let named =
-            |title: &str, command: &str| service(&super::super::tests::named(title, command));
-        assert_eq!(named("nginx.service", "nginx: master process"), "nginx");
-        assert_eq!(named("/sys/fs/cgroup/system.slice/shop-web.scope", ""), "shop-web");
-        assert_eq!(named("/run/nginx.pid", ""), "nginx");
-        assert_eq!(named("^java .*shop", ""), "java-.-shop");
-        assert_eq!(named("", "/usr/bin/java -jar shop.jar"), "java");
-        assert_eq!(named("", ""), "sampletop");
-    }
-
-    #[test]
-    fn what_failed_is_not_mended_by_opening_the_file_again() {
-        let names = Names { host: "h".into(), label: "1".into(), extension: "txt" };
-        let series = Series::open(Some(std::path::Path::new("/dev/full")), names, Kept::default());
-        let mut series = series.expect("it opens");
-        let written = series.write(b"a report", 0);
-        let mut out = Output { series: Some(series), failed: false, pusher: None };
-        out.note(&written);
-        assert!(out.failed);
-        out.reopen();
-        assert!(out.failed, "nothing has been written yet");
-        out.note(&Ok(()));
-        assert!(!out.failed);
     }
 }

@@ -1,0 +1,171 @@
+//! `sampletop dump`: the stack of every thread, once.
+
+mod stacks;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::lost;
+use super::output::Output;
+use crate::config::{Config, Format};
+use crate::exit_code::{ExitCode, Failure};
+use crate::formats;
+use crate::formats::dump::{Dump, DumpThread};
+use crate::model::facts::snapshot::Snapshot;
+use crate::model::facts::tables::{FrameKind, Location};
+use crate::model::projection::settings::Filters;
+use crate::model::projection::waits::{Answer, Asked};
+use crate::model::transform::redact::Redactor;
+use crate::model::vocabulary::frame::{Marker, Ns, ThreadKey, ThreadKind};
+use crate::session::source::{Source, Waited};
+use crate::session::timed;
+use stacks::{Stacks, is_young};
+
+/// Maximum time to observe all threads once.
+const OBSERVED_WITHIN: Duration = Duration::from_secs(5);
+/// Maximum time to find out what all threads wait for.
+const WAITS_WITHIN: Duration = Duration::from_secs(2);
+
+pub fn run(config: &Config, output: &Output, each: bool) -> Result<ExitCode, Failure> {
+    output.probe()?;
+    timed::watch(config, |source| dump(source, config, output, each))
+}
+
+/// Writes every thread's stack once. Text groups threads with equal stacks unless `each` is set.
+fn dump(
+    source: &mut dyn Source,
+    config: &Config,
+    output: &Output,
+    each: bool,
+) -> Result<ExitCode, Failure> {
+    if each && output.format() == Format::Json {
+        eprintln!("sampletop: `--each` changes nothing in json, which lists each thread anyway");
+    }
+    let started = Instant::now();
+    let mut first_tick = None;
+    let mut ended = false;
+    let mut stacks = Stacks::default();
+    let last = loop {
+        match source.wait(Duration::from_millis(10)) {
+            Waited::Timeout | Waited::Asked(_) => {}
+            Waited::Ended => ended = true,
+            Waited::Interrupted => return Ok(ExitCode::Interrupted),
+        }
+        let snapshot = source.snapshot(false).ok_or_else(|| lost("dump"))?;
+        let mut done = ended || started.elapsed() >= OBSERVED_WITHIN;
+        if snapshot.health.ticks > 0 {
+            let (began, _) = *first_tick.get_or_insert_with(|| (Instant::now(), snapshot.at));
+            done |= stacks.take(&snapshot, began.elapsed());
+        }
+        if done {
+            break snapshot;
+        }
+    };
+    // Names take longer than stacks. Sampling pauses meanwhile, so that the dump shows one moment.
+    source.pause(true);
+    let named = source.snapshot(true).ok_or_else(|| lost("dump"))?;
+    let took_ns = first_tick.map_or(0, |(_, at)| last.at.saturating_sub(at));
+    let mut snapshot =
+        Snapshot { at: last.at, threads: stacks.threads(&last), ..Snapshot::clone(&named) };
+    if is_young(&last) {
+        let young =
+            "the process began less than 5 s before: it may not have started all of its threads";
+        snapshot.notice = Some(
+            snapshot.notice.map_or(young.into(), |notice| format!("{notice}; {young}").into()),
+        );
+    }
+    if snapshot.threads.is_empty() {
+        let pid = snapshot.targets.first().map_or(0, |t| t.pid);
+        return Err(Failure::new(
+            ExitCode::EndedEarly,
+            format!(
+                "process {pid} ended before its threads could be observed; start it again and dump it while it runs"
+            ),
+        ));
+    }
+    let asked = snapshot.threads.iter().filter_map(|thread| Asked::of(&snapshot, thread)).collect();
+    let waits = source.waits(asked, WAITS_WITHIN);
+    let mut bytes = Vec::new();
+    let redactor = output.redactor();
+    let dump = build_dump(
+        &output.redacted(&snapshot),
+        took_ns,
+        &waits,
+        &config.settings.filters,
+        redactor.as_ref(),
+    );
+    let written = match output.format() {
+        Format::Json => formats::dump::write_json(&dump, &mut bytes),
+        // A dump has no other formats.
+        _ => formats::dump::write_text(&dump, each, &mut bytes),
+    };
+    written.map_err(|error| Failure::failed(format!("cannot build the dump: {error}")))?;
+    output.deliver(&bytes)?;
+    Ok(ExitCode::Success)
+}
+
+/// Builds the dump of the threads as the last snapshot has them, in the order of their ids.
+fn build_dump(
+    snapshot: &Snapshot,
+    took_ns: Ns,
+    waits: &[Answer],
+    filters: &Filters,
+    redactor: Option<&Redactor>,
+) -> Dump {
+    let tables = &snapshot.tables;
+    let waits: HashMap<ThreadKey, &Answer> =
+        waits.iter().map(|answer| (answer.asked.thread, answer)).collect();
+    let mut threads: Vec<DumpThread> = snapshot
+        .threads
+        .iter()
+        .filter(|now| !(filters.skip_daemon && tables.kind(now.name) != ThreadKind::Plain))
+        .map(|now| {
+            let mut frames: Vec<Location> = Vec::new();
+            for frame in tables.frames_innermost_first(now.stack) {
+                // Within one raw frame the names are outermost first.
+                frames.extend(tables.named(frame).locations.iter().rev().cloned());
+            }
+            frames.retain(|frame| !(filters.no_kernel && frame.kind == FrameKind::Kernel));
+            frames.dedup_by(|a, b| a.is_unnamed_kernel() && b.is_unnamed_kernel());
+            if frames.is_empty() {
+                frames.push(marker(Marker::NotSampled));
+            }
+            DumpThread {
+                thread: now.thread,
+                name: Arc::clone(tables.name(now.name)),
+                kind: tables.kind(now.name),
+                state: now.state.resolve(tables.futex_kind(now.stack)),
+                waits_for: waits.get(&now.thread).map(|answer| match redactor {
+                    Some(redactor) => redactor.waits_for(answer).to_string(),
+                    None => answer.waits_for.to_string(),
+                }),
+                cpu_ns: now.run_ns,
+                complete: frames.iter().all(|f| f.kind != FrameKind::Marker),
+                recovered: now.recovered,
+                frames,
+            }
+        })
+        .collect();
+    threads.sort_by_key(|t| (t.thread.pid, t.thread.tid));
+    Dump {
+        session: Arc::clone(&snapshot.session),
+        targets: Arc::clone(&snapshot.targets),
+        at: snapshot.at,
+        took_ns,
+        capture: Arc::clone(&snapshot.capture),
+        notice: snapshot.notice.clone(),
+        threads,
+    }
+}
+
+fn marker(marker: Marker) -> Location {
+    Location {
+        function: marker.text(None).into(),
+        module: "".into(),
+        file: None,
+        line: None,
+        kind: FrameKind::Marker,
+        tier: None,
+    }
+}

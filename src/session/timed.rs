@@ -1,0 +1,200 @@
+//! Watches without a screen: signals and the target's exit arrive as messages.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use super::service;
+use super::signals::{self, Caught};
+use super::source::{NAMES_WITHIN, Progress, Request, Source, Waited};
+use super::waiting::observe_once;
+use super::watch::{AGAIN, Aim, Watch, clock};
+use crate::config::{CaptureChoice, Config, Mode};
+use crate::exit_code::{ExitCode, Failure};
+use crate::model::facts::snapshot::{Snapshot, Target};
+use crate::model::projection::waits::{Answer, Asked};
+
+/// Watches the target while `job` runs. Returns the exit code of the whole run: the COMMAND's own
+/// if there was one and `job` succeeded.
+pub fn watch(
+    config: &Config,
+    job: impl FnOnce(&mut dyn Source) -> Result<ExitCode, Failure>,
+) -> Result<ExitCode, Failure> {
+    let reports = matches!(config.mode, Mode::Report(_));
+    // A service that waits for its target is ready; one that lacks the rights has failed to start.
+    let notify = |status: &str| {
+        if reports {
+            service::notify(status);
+        }
+    };
+    let target =
+        config.target.as_ref().ok_or_else(|| Failure::usage("name a process with -p PID"))?;
+    let watch = loop {
+        let mut aim = Aim::take(config, target)?;
+        let waits = aim.waits();
+        if let Some(what) = aim.waits_for() {
+            eprintln!("sampletop: {what} (Ctrl-C ends)");
+            notify(&what);
+            // Log rotation must not end the program, and there is nothing to report yet. Other
+            // signals, such as Ctrl-C, end it.
+            let _caught = reports.then(|| {
+                Caught::each(signals::REPORTS, |signal| match signals::request(signal) {
+                    Some(_) => true,
+                    None => std::process::exit(0),
+                })
+            });
+            aim.wait()?;
+        }
+        match Watch::begin(config, aim, None) {
+            // It exited meanwhile.
+            Err(failure) if waits && failure.code == ExitCode::EndedEarly => {
+                std::thread::sleep(AGAIN)
+            }
+            other => break other?,
+        }
+    };
+    ask_for_ptrace(config.sampling.capture, &watch)?;
+    notify("sampling");
+    let mut run = Timed::new(watch, reports);
+    // A child that still runs is ended, also after a failure.
+    let outcome = job(&mut run);
+    let of_child = run.end();
+    Ok(match outcome? {
+        ExitCode::Success => of_child.unwrap_or(ExitCode::Success),
+        other => other,
+    })
+}
+
+/// Fails where only stopping threads gives stacks of running ones and the user did not ask for
+/// that. The live view offers a key instead; a timed run ends here.
+fn ask_for_ptrace(choice: CaptureChoice, watch: &Watch) -> Result<(), Failure> {
+    let status = watch.status();
+    if choice != CaptureChoice::Auto || !status.ptrace_would_help {
+        return Ok(());
+    }
+    let why = status.notice.unwrap_or_else(|| "no stacks, only states".into());
+    Err(Failure::new(
+        ExitCode::NotPermitted,
+        format!(
+            "{why}, or name `--capture ptrace` (stops running threads, each for microseconds) or `--capture states` (no stacks)"
+        ),
+    ))
+}
+
+/// A [`Watch`] whose signals and whose target's exit arrive as messages.
+struct Timed {
+    watch: Option<Watch>,
+    wakes: Receiver<Wake>,
+    _signals: Option<Caught>,
+    child_code: Option<ExitCode>,
+}
+
+enum Wake {
+    Interrupted,
+    Asked(Request),
+    Ended,
+}
+
+impl Timed {
+    /// Creates it. `reports`: signals may request more than the end.
+    fn new(mut watch: Watch, reports: bool) -> Timed {
+        let (sender, wakes) = channel();
+        let wakes_first = sender.clone();
+        let mut interrupted = false;
+        let signals =
+            Caught::each(if reports { signals::REPORTS } else { signals::END }, move |signal| {
+                if let Some(request) = signals::request(signal).filter(|_| reports) {
+                    return wakes_first.send(Wake::Asked(request)).is_ok();
+                }
+                if std::mem::replace(&mut interrupted, true) {
+                    // The second signal: exit at once, write nothing.
+                    std::process::exit(128 + signal);
+                }
+                wakes_first.send(Wake::Interrupted).is_ok()
+            })
+            .ok();
+        emit_exit(&mut watch, sender);
+        Timed { watch: Some(watch), wakes, _signals: signals, child_code: None }
+    }
+
+    /// Stops watching, if [`Source::finish`] has not. Returns the code of the COMMAND, if it exited
+    /// by itself.
+    fn end(mut self) -> Option<ExitCode> {
+        if let Some(watch) = self.watch.take() {
+            self.child_code = watch.finish(false).1;
+        }
+        self.child_code
+    }
+}
+
+/// Sends [`Wake::Ended`] once all targets have exited. The thread ends with the sampler, or with
+/// the process.
+fn emit_exit(watch: &mut Watch, sender: Sender<Wake>) {
+    let Some(end) = watch.take_end() else { return };
+    let _ = std::thread::Builder::new().name("target-end".into()).spawn(move || {
+        // Nothing is ever sent; the channel closes.
+        let _ = end.recv();
+        let _ = sender.send(Wake::Ended);
+    });
+}
+
+impl Source for Timed {
+    fn wait(&mut self, timeout: Duration) -> Waited {
+        match self.wakes.recv_timeout(timeout) {
+            Ok(Wake::Ended) => Waited::Ended,
+            Ok(Wake::Interrupted) => Waited::Interrupted,
+            Ok(Wake::Asked(request)) => Waited::Asked(request),
+            Err(RecvTimeoutError::Timeout) => Waited::Timeout,
+            Err(RecvTimeoutError::Disconnected) => {
+                std::thread::sleep(timeout);
+                Waited::Timeout
+            }
+        }
+    }
+
+    fn elapsed(&mut self) -> Duration {
+        self.watch.as_ref().map_or(Duration::ZERO, Watch::elapsed)
+    }
+
+    fn progress(&mut self) -> Progress {
+        let losses = self
+            .watch
+            .as_ref()
+            .and_then(|watch| watch.snapshot(Duration::ZERO))
+            .map(|s| s.health.losses);
+        losses
+            .map_or_else(Progress::default, |l| Progress { samples: l.samples, dropped: l.dropped })
+    }
+
+    fn snapshot(&mut self, named: bool) -> Option<Arc<Snapshot>> {
+        self.watch.as_ref()?.snapshot(if named { NAMES_WITHIN } else { Duration::ZERO })
+    }
+
+    fn cut(&mut self) -> Option<Arc<Snapshot>> {
+        self.watch.as_ref()?.cut()
+    }
+
+    fn pause(&mut self, pause: bool) {
+        if let Some(watch) = &self.watch {
+            watch.pause(pause);
+        }
+    }
+
+    fn living(&mut self) -> Vec<Target> {
+        self.watch.as_ref().map_or(Vec::new(), |watch| watch.living())
+    }
+
+    fn unix_ns(&mut self) -> i128 {
+        i128::from(clock(rustix::time::ClockId::Realtime))
+    }
+
+    fn waits(&mut self, asked: Vec<Asked>, timeout: Duration) -> Vec<Answer> {
+        observe_once(asked, timeout)
+    }
+
+    fn finish(&mut self) -> Option<Arc<Snapshot>> {
+        let (snapshot, child_code) = self.watch.take()?.finish(false);
+        self.child_code = child_code;
+        snapshot
+    }
+}
