@@ -6,13 +6,14 @@
 //! cli/typed    the typed options, in one shape for all subcommands
 //! cli/values   one text -> one value, or a sentence that names the option
 //! cli/build    which options go together -> Config
-//! cli/push     where a report is sent
+//! cli/push     where a report is sent; cli/no_push stands in for it without the feature
 //! cli/errors   clap's errors as one sentence
 //! ```
 
 mod build;
 mod errors;
 mod options;
+#[cfg_attr(not(feature = "push"), path = "cli/no_push.rs")]
 mod push;
 mod typed;
 mod values;

@@ -34,6 +34,7 @@ pub mod formats;
 pub mod model;
 pub mod pclntab;
 pub mod process;
+#[cfg(feature = "push")]
 pub mod push;
 pub mod reducer;
 pub mod runtimes;

@@ -61,8 +61,11 @@ const USAGE_ERRORS: &[(&[&str], &[&str])] = &[
     (&["record", "-p", "1", "--format", "bmp"], &["--format bmp", "text, json, folded"]),
     (&["record", "-p", "1", "--secure", "-o", "p.json"], &["--secure", "--output"]),
     (&["record", "-p", "1", "--once"], &["--once", "`record`"]),
+    #[cfg(feature = "push")]
     (&["report", "-p", "1", "--push", "https://me:s@p.example"], &["--push", "--push-token-file"]),
+    #[cfg(feature = "push")]
     (&["report", "-p", "1", "--push", "p.example"], &["--push p.example", "https://"]),
+    #[cfg(feature = "push")]
     (&["report", "-p", "1", "--push", "https://p.example", "--secure"], &["--secure", "push"]),
     (&["dump"], &["dump", "-p PID"]),
     (&["dump", "--", "ls"], &["dump", "-p PID"]),

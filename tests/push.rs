@@ -1,6 +1,8 @@
 //! `report --push`: a server gets exactly the contents of the reports; servers that are down, slow,
 //! or have a wrong identity.
 
+#![cfg(feature = "push")]
+
 mod common;
 #[path = "push/server.rs"]
 mod server;

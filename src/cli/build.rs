@@ -323,7 +323,7 @@ fn max_lines(typed: &Typed) -> Result<Option<usize>, String> {
 fn reports(typed: &Typed) -> Result<Reports, String> {
     let every = match typed.report.every.as_deref().map(str::trim) {
         // A server's time line should not lag by a quarter of an hour.
-        None if typed.push.push.is_some() => Some(EVERY_PUSHED),
+        None if typed.push.is_given() => Some(EVERY_PUSHED),
         None => Some(EVERY),
         // Zero, with or without a unit.
         Some(text) if text.trim_end_matches(char::is_alphabetic) == "0" => None,
@@ -338,7 +338,7 @@ fn reports(typed: &Typed) -> Result<Reports, String> {
                 .into(),
         );
     }
-    if typed.report.cumulative && typed.push.push.is_some() {
+    if typed.report.cumulative && typed.push.is_given() {
         return Err("`--cumulative` tells the same time again and again, which a server that is pushed to adds up; leave one of them out".into());
     }
     Ok(Reports {

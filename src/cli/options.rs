@@ -33,10 +33,16 @@ const FORMATS: &str = "\
 FORMAT is text, json, html, svg, speedscope, firefox, pprof, folded, classic
 or sampletop.";
 const RECORD_EXAMPLE: &str = "Example: sampletop record -p 4321 -d 30s -o profile.html";
+#[cfg(feature = "push")]
 const REPORT_EXAMPLE: &str = "\
 Examples:
   sampletop report -p 4321 --every 15m -o /var/log/app-profile.log
   sampletop report --unit app --push https://pyroscope.example:4040
+  sampletop report yesterday.sampletop";
+#[cfg(not(feature = "push"))]
+const REPORT_EXAMPLE: &str = "\
+Examples:
+  sampletop report -p 4321 --every 15m -o /var/log/app-profile.log
   sampletop report yesterday.sampletop";
 const OPEN_EXAMPLE: &str = "\
 Examples:
@@ -79,7 +85,7 @@ pub struct CommandLine {
 }
 
 #[derive(Subcommand, Debug)]
-#[expect(clippy::large_enum_variant, reason = "there is one, for a moment")]
+#[allow(clippy::large_enum_variant, reason = "there is one, for a moment; small without push")]
 pub enum Sub {
     /// Record a profile for some time, or while a COMMAND runs
     #[command(
@@ -387,7 +393,8 @@ pub struct MaxLinesOption {
 #[derive(Args, Clone, PartialEq, Debug, Default)]
 #[command(next_help_heading = "Output")]
 pub struct ReportOptions {
-    /// Report interval; 0: at the end [15m; --push: 1m]
+    #[cfg_attr(feature = "push", doc = "Report interval; 0: at the end [15m; --push: 1m]")]
+    #[cfg_attr(not(feature = "push"), doc = "Report interval; 0: at the end [15m]")]
     #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
     pub every: Option<String>,
     /// End after N reports
@@ -404,6 +411,7 @@ pub struct ReportOptions {
     pub max_bytes: Option<String>,
 }
 
+#[cfg(feature = "push")]
 #[derive(Args, Clone, PartialEq, Debug, Default)]
 #[command(next_help_heading = "Push to a Pyroscope server")]
 pub struct PushOptions {
@@ -426,6 +434,10 @@ pub struct PushOptions {
     #[arg(long, value_name = "SIZE", allow_negative_numbers = true)]
     pub push_spool_bytes: Option<String>,
 }
+
+#[cfg(not(feature = "push"))]
+#[derive(Args, Clone, PartialEq, Debug, Default)]
+pub struct PushOptions {}
 
 /// Accepted by every subcommand, so that they can stand in a shell alias; listed where there is a
 /// live view.

@@ -3,6 +3,7 @@
 use ureq::http::Uri;
 
 use super::Surroundings;
+use super::options::PushOptions;
 use super::typed::Typed;
 use super::values::{self, STDOUT, shown};
 use crate::config::{self, Push, Secret, Token};
@@ -18,6 +19,26 @@ const LABEL_MAX: usize = 1024;
 
 /// Reserved labels: the profiles themselves set them.
 const TAKEN: [&str; 2] = ["group", "idle"];
+
+impl PushOptions {
+    /// Returns whether reports are pushed.
+    pub fn is_given(&self) -> bool {
+        self.push.is_some()
+    }
+
+    /// Returns an option that has no effect, because `--push` is missing.
+    pub fn without_server(&self) -> Option<&'static str> {
+        let options = [
+            ("--push-label", !self.push_label.is_empty()),
+            ("--push-token-file", self.push_token_file.is_some()),
+            ("--push-tenant", self.push_tenant.is_some()),
+            ("--push-spool", self.push_spool.is_some()),
+            ("--push-spool-bytes", self.push_spool_bytes.is_some()),
+        ];
+        let first = options.into_iter().find_map(|(option, given)| given.then_some(option));
+        first.filter(|_| !self.is_given())
+    }
+}
 
 pub fn push(typed: &Typed, surroundings: &Surroundings) -> Result<Option<Push>, String> {
     let Some(text) = &typed.push.push else { return Ok(None) };

@@ -1,3 +1,4 @@
+#[cfg(feature = "push")]
 mod push;
 
 use std::ffi::OsString;
@@ -6,9 +7,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::config::{
-    CaptureChoice, Format, Kept, Push, Reports, Secret, TargetSpec, Token, Wanted, Workload,
-};
+use crate::config::{CaptureChoice, Format, Kept, Reports, TargetSpec, Wanted, Workload};
 use crate::model::projection::settings::{Grouping, Metric, Range, RollUp};
 use crate::model::transform::diff::Per;
 use crate::model::vocabulary::frame::SECOND;
@@ -162,20 +161,12 @@ fn completions_and_the_manual_know_all_subcommands() {
         .into();
     texts.push(printed("man").to_lowercase().replace("\\-", "-"));
     for text in texts {
-        for name in [
-            "record",
-            "report",
-            "open",
-            "diff",
-            "merge",
-            "dump",
-            "demo",
-            "doctor",
-            "max-overhead",
-            "push-spool",
-        ] {
+        for name in
+            ["record", "report", "open", "diff", "merge", "dump", "demo", "doctor", "max-overhead"]
+        {
             assert!(text.contains(name), "{name} is missing: {text}");
         }
+        assert_eq!(text.contains("push-spool"), cfg!(feature = "push"), "{text}");
     }
     assert!(refused(&PIPE, "completions").contains("bash"));
     assert!(refused(&PIPE, "completions tcsh").contains("none of bash"));

@@ -234,15 +234,7 @@ fn first_given(
 }
 
 fn refuse_contradictions(typed: &Typed) -> Result<(), String> {
-    let push = &typed.push;
-    let with_push = [
-        ("--push-label", !push.push_label.is_empty()),
-        ("--push-token-file", push.push_token_file.is_some()),
-        ("--push-tenant", push.push_tenant.is_some()),
-        ("--push-spool", push.push_spool.is_some()),
-        ("--push-spool-bytes", push.push_spool_bytes.is_some()),
-    ];
-    if let (None, Some((option, _))) = (&push.push, with_push.iter().find(|(_, given)| *given)) {
+    if let Some(option) = typed.push.without_server() {
         return Err(format!("`{option}` does nothing without `--push URL`"));
     }
     if !typed.screen.secure {
@@ -251,7 +243,7 @@ fn refuse_contradictions(typed: &Typed) -> Result<(), String> {
     if typed.output.output.as_deref().is_some_and(|path| path.as_os_str() != STDOUT) {
         return Err("`--secure` writes no files, so it does not go together with `--output`".into());
     }
-    if push.push.is_some() {
+    if typed.push.is_given() {
         return Err(
             "`--secure` writes no files, but profiles that cannot be pushed wait in one; leave one of them out".into(),
         );

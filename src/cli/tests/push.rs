@@ -1,6 +1,7 @@
 //! Where reports are pushed.
 
 use super::*;
+use crate::config::{Push, Secret, Token};
 
 #[test]
 fn a_report_is_pushed_with_what_it_needs() {

@@ -1,6 +1,8 @@
 //! `sampletop report`: one report after the other, continuously. Each covers the time since the
 //! previous one, up to a moment of the wall clock.
 
+#[cfg_attr(not(feature = "push"), path = "no_pushing.rs")]
+mod pushing;
 #[cfg(test)]
 mod tests;
 
@@ -13,10 +15,10 @@ use crate::config::{Config, Format, Kept, Reports};
 use crate::exit_code::{ExitCode, Failure};
 use crate::formats;
 use crate::model::facts::snapshot::{Snapshot, Target};
-use crate::push::{self, Origin, Pusher};
 use crate::session::source::{Request, Source, Waited};
 use crate::session::timed;
 use crate::sinks::rotation::{Names, Series, is_directory};
+use pushing::Pushing;
 
 /// Maximum time between readings of the wall clock, which may be set at any time. Exits and new
 /// processes are reported with the same delay.
@@ -132,27 +134,13 @@ fn open(snapshot: &Snapshot, config: &Config, plan: &Reports) -> Result<Option<S
     Series::open(path, names, plan.kept).map(Some)
 }
 
-/// Returns the default service name for a server: the target as requested (a unit, a name, the end
-/// of a path), else the program.
-fn service(snapshot: &Snapshot) -> String {
-    let name = match snapshot.session.wanted.title.trim_end_matches('/') {
-        "" => snapshot.targets.first().map_or("", formats::program),
-        title => title.rsplit('/').next().unwrap_or(title),
-    };
-    let name = [".service", ".scope", ".slice", ".pid"]
-        .iter()
-        .find_map(|end| name.strip_suffix(end))
-        .unwrap_or(name);
-    push::service(name)
-}
-
 /// Where reports go: files, a server, or both.
 struct Destinations {
     /// `None`: reports are not written.
     series: Option<Series>,
     /// The newest report could not be written.
     failed: bool,
-    pusher: Option<Pusher>,
+    pushing: Option<Pushing>,
 }
 
 impl Destinations {
@@ -168,15 +156,10 @@ impl Destinations {
         // File names and labels would reveal names too.
         let shown = output.redacted(&snapshot);
         let series = open(&shown, config, plan)?;
-        let origin = || Origin {
-            service: service(&shown),
-            host: shown.session.host.clone(),
-            folder: service(&snapshot),
-            redacted: config.output.redact.is_some(),
-        };
-        let pusher =
-            config.output.push.as_ref().map(|push| Pusher::start(push, &origin())).transpose()?;
-        Ok(Destinations { series, failed: false, pusher })
+        let redacted = config.output.redact.is_some();
+        let start = |push| Pushing::start(push, &snapshot, &shown, redacted);
+        let pushing = config.output.push.as_ref().map(start).transpose()?;
+        Ok(Destinations { series, failed: false, pushing })
     }
 
     fn write(
@@ -203,15 +186,8 @@ impl Destinations {
             let written = built.and_then(|()| series.write(&bytes, till));
             self.note(&written);
         }
-        if let Some(pusher) = &mut self.pusher {
-            match formats::pprof::intervals(snapshot, &config.settings) {
-                Ok(intervals) => {
-                    for interval in intervals {
-                        pusher.send(interval.bytes, interval.from_unix_ns, interval.till_unix_ns);
-                    }
-                }
-                Err(error) => eprintln!("sampletop: cannot build the profile to push: {error}"),
-            }
+        if let Some(pushing) = &mut self.pushing {
+            pushing.send(snapshot, &config.settings);
         }
     }
 
@@ -227,14 +203,8 @@ impl Destinations {
     /// Flushes the pushes. Returns whether every report was written and every profile was pushed or
     /// is stored on disk for the next run.
     fn end(self) -> bool {
-        let Some(pusher) = self.pusher else { return !self.failed };
-        let outcome = pusher.end();
-        let push::Outcome { sent, waiting, dropped, lost } = outcome;
-        let waits =
-            if waiting > 0 { format!(", {waiting} wait for the next run") } else { String::new() };
-        let gone = if dropped > 0 { format!(", {dropped} were dropped") } else { String::new() };
-        eprintln!("sampletop: {sent} profiles were pushed{waits}{gone}");
-        !self.failed && !lost
+        let stored = self.pushing.is_none_or(Pushing::end);
+        !self.failed && stored
     }
 
     /// Prints an error once until it is gone. The next report is tried in any case.

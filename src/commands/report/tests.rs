@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::commands::fake::{Fake, Happens, config, named};
+use crate::commands::fake::{Fake, Happens, config};
 use crate::config::{Kept, Mode, Reports};
 use crate::model::vocabulary::frame::SECOND;
 use crate::session::source::Waited;
@@ -111,23 +111,12 @@ fn a_clock_that_is_set_shifts_what_comes_and_loses_nothing() {
 }
 
 #[test]
-fn a_service_has_the_name_that_was_asked_for() {
-    let named = |title: &str, command: &str| service(&named(title, command));
-    assert_eq!(named("nginx.service", "nginx: master process"), "nginx");
-    assert_eq!(named("/sys/fs/cgroup/system.slice/shop-web.scope", ""), "shop-web");
-    assert_eq!(named("/run/nginx.pid", ""), "nginx");
-    assert_eq!(named("^java .*shop", ""), "java-.-shop");
-    assert_eq!(named("", "/usr/bin/java -jar shop.jar"), "java");
-    assert_eq!(named("", ""), "sampletop");
-}
-
-#[test]
 fn what_failed_is_not_mended_by_opening_the_file_again() {
     let names = Names { host: "h".into(), label: "1".into(), extension: "txt" };
     let series = Series::open(Some(std::path::Path::new("/dev/full")), names, Kept::default());
     let mut series = series.expect("it opens");
     let written = series.write(b"a report", 0);
-    let mut out = Destinations { series: Some(series), failed: false, pusher: None };
+    let mut out = Destinations { series: Some(series), failed: false, pushing: None };
     out.note(&written);
     assert!(out.failed);
     out.reopen();
