@@ -25,6 +25,8 @@
 pub mod app;
 pub mod capture;
 pub mod cli;
+#[expect(unsafe_code, reason = "reads clocks that rustix does not know")]
+pub mod clock;
 pub mod commands;
 pub mod config;
 pub mod demo;

@@ -12,12 +12,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, s
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::time::ClockId;
-
 use crate::capture::ring::Reader;
+use crate::clock;
 use crate::model::facts::recorder::{Former, Limits, Recorder, View};
 use crate::model::facts::snapshot::{Health, Session, Snapshot, Target};
-use crate::model::vocabulary::frame::{Event, Ns, SECOND};
+use crate::model::vocabulary::frame::{Event, Ns};
 use crate::runtimes::names::Names;
 use crate::symbols::Symbols;
 
@@ -236,7 +235,7 @@ impl Worker {
             } else {
                 DRAIN_EVERY
             };
-            self.used_ns.store(cpu_clock(ClockId::ThreadCPUTime), Ordering::Relaxed);
+            self.used_ns.store(clock::thread_cpu(), Ordering::Relaxed);
             let now = Instant::now();
             if self.publication.is_some() && due.map_or(any, |due| now >= due) {
                 let snapshot = self.snapshot();
@@ -335,8 +334,8 @@ impl Worker {
 
     fn begin_again(&mut self, last: &Snapshot) {
         let at = last.at;
-        let ago = i128::from(cpu_clock(ClockId::Monotonic).saturating_sub(at));
-        let started_unix_ns = i128::from(cpu_clock(ClockId::Realtime)) - ago;
+        let ago = i128::from(clock::monotonic().saturating_sub(at));
+        let started_unix_ns = i128::from(clock::realtime()) - ago;
         // Another session: ids of stacks mean others now.
         self.session =
             Arc::new(Session { started: at, started_unix_ns, ..Session::clone(&self.session) });
@@ -418,11 +417,6 @@ impl Worker {
 /// Why kernel frames have no names, and what to do.
 const NAMELESS: &str = "the kernel's functions have no names here, because it hides their addresses; run sampletop as root, with kernel.kptr_restrict below 2";
 
-fn cpu_clock(clock: ClockId) -> u64 {
-    let time = rustix::time::clock_gettime(clock);
-    time.tv_sec.unsigned_abs() * SECOND + time.tv_nsec.unsigned_abs()
-}
-
 /// CPU of the sampler and this thread, and of the whole process, averaged over the last 5 s.
 struct OwnCpu {
     /// (when, CPU ns of both threads until then, of all), oldest first.
@@ -438,8 +432,7 @@ impl OwnCpu {
 
     /// Of the two threads, and of all.
     fn percents(&mut self, sampler_ns: u64) -> (f64, f64) {
-        let (both, all) =
-            (sampler_ns + cpu_clock(ClockId::ThreadCPUTime), cpu_clock(ClockId::ProcessCPUTime));
+        let (both, all) = (sampler_ns + clock::thread_cpu(), clock::process_cpu());
         let now = Instant::now();
         self.readings.push_back((now, both, all));
         // Keep one reading from before the span, so that the average covers all of it.
@@ -481,8 +474,7 @@ mod tests {
         let mut own = OwnCpu::begin();
         std::thread::sleep(Duration::from_millis(2));
         // What the sampler had used before the reducer began is in both.
-        let sampler =
-            cpu_clock(ClockId::ProcessCPUTime).saturating_sub(cpu_clock(ClockId::ThreadCPUTime));
+        let sampler = clock::process_cpu().saturating_sub(clock::thread_cpu());
         let (two, all) = own.percents(sampler);
         assert!(two > 0.0 && two <= all, "{two} {all}");
     }

@@ -39,6 +39,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "app",
             "capture",
+            "clock",
             "demo",
             "formats",
             "model",
@@ -58,21 +59,22 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("app", &["model"]),
     ("formats", &["model"]),
     ("sinks", &[]),
-    ("reducer", &["capture::ring", "symbols", "runtimes::names", "model"]),
-    ("demo", &["process"]),
-    ("capture", &["capture::ring", "unwinder", "runtimes", "process"]),
+    ("reducer", &["clock", "capture::ring", "symbols", "runtimes::names", "model"]),
+    ("demo", &["clock", "process"]),
+    ("capture", &["clock", "capture::ring", "unwinder", "runtimes", "process"]),
     ("capture::ring", &[]),
     // Go's function table supplies names to `symbols`, and describes frames to `unwinder`.
-    ("symbols", &["process", "model::facts::tables", "pclntab"]),
-    ("unwinder", &["process", "pclntab"]),
+    ("symbols", &["clock", "process", "model::facts::tables", "pclntab"]),
+    ("unwinder", &["clock", "process", "pclntab"]),
     // Pure: it parses bytes.
     ("pclntab", &[]),
     // A runtime provides frames to the unwinder, which knows it as `Generated` only.
-    ("runtimes", &["unwinder", "process", "model::facts::tables"]),
+    ("runtimes", &["clock", "unwinder", "process", "model::facts::tables"]),
     // What a call waits for is decided in one place; `process` only resolves its arguments.
-    ("process", &["model::projection::waits"]),
+    ("process", &["clock", "model::projection::waits"]),
     // Pure: it uses no other module.
     ("model", &[]),
+    ("clock", &[]),
     ("exit_code", &[]),
 ];
 
@@ -100,7 +102,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("humantime", &["app", "cli", "tui"]),
     ("inferno", &["formats"]),
     ("jiff", &["formats", "push", "sinks", "tui"]),
-    ("libc", &["capture", "demo", "doctor", "process", "runtimes", "session", "sinks", "tui"]),
+    ("libc", &["capture", "clock", "doctor", "process", "runtimes", "session", "sinks", "tui"]),
     ("object", &["symbols"]),
     ("percent_encoding", &["push"]),
     ("perf_event_open_sys", &["capture"]),
@@ -112,7 +114,7 @@ const CRATES: &[(&str, &[&str])] = &[
     (
         "rustix",
         &[
-            "capture", "demo", "doctor", "process", "push", "reducer", "runtimes", "session",
+            "capture", "clock", "demo", "doctor", "process", "push", "runtimes", "session",
             "sinks", "symbols", "tui",
         ],
     ),

@@ -70,8 +70,7 @@ impl<const N: usize> Clocks<N> {
         let (done, begun) = (AtomicBool::new(false), AtomicBool::new(false));
         let began = Instant::now();
         let read = || {
-            let clock =
-                |pid| sampletop::process::threads::process_cpu(pid).expect("it lives") as f64 / 1e6;
+            let clock = |pid| sampletop::clock::cpu_of_process(pid).expect("it lives") as f64 / 1e6;
             (began.elapsed().as_secs_f64() * 1e3, pids.map(clock))
         };
         std::thread::scope(|scope| {

@@ -4,7 +4,7 @@ use crate::capture::bpf::load::Refusal;
 use crate::capture::bpf::{self, Bpf};
 use crate::capture::perf::{self, Perf};
 use crate::capture::ptrace;
-use crate::capture::schedule::now;
+use crate::clock::monotonic;
 use crate::config::CaptureChoice;
 use crate::model::vocabulary::frame::Ns;
 use crate::process::target::{AttachError, Target, witness};
@@ -169,14 +169,20 @@ impl Setting<'_> {
         }
         bpf.add(pid).map_err(refused("watching the process"))?;
         let tid = witness(pid).unwrap_or(pid);
-        let perf =
-            Perf::open_filtered(pid, tid, self.interval, self.descriptors, now(), bpf.filter());
+        let perf = Perf::open_filtered(
+            pid,
+            tid,
+            self.interval,
+            self.descriptors,
+            monotonic(),
+            bpf.filter(),
+        );
         Ok((bpf, perf.map_err(refused("sampling all processors"))?))
     }
 
     fn open_perf(&self) -> std::io::Result<Perf> {
         let pid = self.target.pid();
-        Perf::open(pid, witness(pid).unwrap_or(pid), self.interval, self.descriptors, now())
+        Perf::open(pid, witness(pid).unwrap_or(pid), self.interval, self.descriptors, monotonic())
     }
 }
 

@@ -1,7 +1,7 @@
 //! The stack of a thread that is off the core, read as it lies: no thread is stopped, nothing is
 //! sent to it.
 
-use crate::capture::schedule::now;
+use crate::clock::monotonic;
 use crate::model::vocabulary::frame::{Marker, Ns, RawFrame};
 use crate::process::maps::Maps;
 use crate::process::memory::{Memory, ReadMemory};
@@ -107,12 +107,12 @@ impl StackReader {
         if let Some(stack) = self.maps.stack_of(sp) {
             return stack.end;
         }
-        let begin = now();
+        let begin = monotonic();
         if begin >= self.maps_due {
             if let Ok(maps) = Maps::read(self.pid) {
                 self.maps = maps;
             }
-            let end = now();
+            let end = monotonic();
             self.maps_due = end + MAPS_AGAIN.max((end - begin) * MAPS_SHARE);
         }
         self.maps.stack_of(sp).map_or(sp.saturating_add(FIRST_COPY as u64), |stack| stack.end)

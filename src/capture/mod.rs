@@ -26,7 +26,7 @@ use rustix::event::EventfdFlags;
 
 use crate::capture::governor::Overhead;
 use crate::capture::sampler::{Core, Parts};
-use crate::capture::schedule::now;
+use crate::clock::monotonic;
 use crate::config::{CaptureChoice, UnwinderChoice};
 use crate::model::vocabulary::frame::Ns;
 use crate::process::files::Files;
@@ -198,7 +198,7 @@ impl Sampler {
                 let _ = privileges::raise();
                 match Core::open(parts) {
                     Ok(mut core) => {
-                        let _ = opened.send(Ok(now()));
+                        let _ = opened.send(Ok(monotonic()));
                         let _ = opened.send(Ok(core.begin()));
                         core.run();
                     }

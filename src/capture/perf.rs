@@ -25,7 +25,8 @@ use crate::capture::perf::event::{
     dump_bytes, enable, holder_attr, lost_of, open_event, period_of, probe, set_filter,
 };
 use crate::capture::perf::reports::{CpuReports, Reports};
-use crate::capture::schedule::{Random, now};
+use crate::capture::schedule::Random;
+use crate::clock::monotonic;
 use crate::model::vocabulary::frame::{Ns, SECOND};
 use crate::process::generations::CodeMapping;
 
@@ -303,7 +304,7 @@ impl Perf {
         let period = self.period;
         let watched = self.threads.entry(tid).or_default();
         watched.unsampled = watched.unsampled.saturating_add(ran);
-        watched.moved_at = now();
+        watched.moved_at = monotonic();
         let patience = match (watched.events.is_empty(), watched.inherited_from, known_at_start) {
             (true, None, true) => 0,
             (true, None, false) => UNSAMPLED_NEW * period + COUNTERS_LAG,
@@ -511,7 +512,7 @@ impl Perf {
     /// Closes the events of the thread that has not run for longest, so that one which runs can
     /// have them; false if all are needed.
     fn give_up_quiet(&mut self) -> bool {
-        let before = now().saturating_sub(QUIET);
+        let before = monotonic().saturating_sub(QUIET);
         let anchors: FxHashSet<u32> =
             self.threads.values().filter_map(|watched| watched.inherited_from).collect();
         let quiet = |(tid, watched): &(&u32, &Watched)| {

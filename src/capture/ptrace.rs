@@ -23,7 +23,7 @@ use std::time::Duration;
 use rustc_hash::FxHashSet;
 
 use crate::capture::blocked::StackReader;
-use crate::capture::schedule::{now, thread_cpu};
+use crate::clock::{monotonic, thread_cpu};
 use crate::model::vocabulary::frame::{Ns, RawFrame};
 use crate::process::memory::Memory;
 use crate::process::threads::Tasks;
@@ -235,7 +235,7 @@ impl Helper {
             return outcome;
         }
         interrupt(tid);
-        let begin = now();
+        let begin = monotonic();
         let mut last_running = begin;
         let _ringing = alarm.map(Alarm::ring);
         loop {
@@ -243,7 +243,7 @@ impl Helper {
                 Found::StillRunning => {}
                 Found::Stopped { signal } => {
                     let registers = read_registers(tid);
-                    let at = now();
+                    let at = monotonic();
                     let mut learn = None;
                     if let Some((registers, in_call, interrupted)) = registers {
                         outcome.in_call = in_call;
@@ -255,7 +255,7 @@ impl Helper {
                         }
                     }
                     resume(tid, signal);
-                    outcome.stopped = Some(now() - last_running);
+                    outcome.stopped = Some(monotonic() - last_running);
                     if let Some(sp) = learn {
                         // Mappings are only read while no thread is stopped.
                         self.stacks.learn(sp);
@@ -264,7 +264,7 @@ impl Helper {
                 }
                 Found::Dead => break,
             }
-            let looked = now();
+            let looked = monotonic();
             if looked - begin > PATIENCE {
                 self.seized.push(tid);
                 break;

@@ -30,11 +30,12 @@ use crate::capture::perf::{COUNTERS_LAG, PerfCounts};
 use crate::capture::ptrace::StopCounts;
 use crate::capture::ring::Writer;
 use crate::capture::sampler::process::Process;
-use crate::capture::schedule::{Random, Schedule, now};
+use crate::capture::schedule::{Random, Schedule};
 use crate::capture::{Control, Plan, Status, Walkers};
+use crate::clock::{cpu_of_process, monotonic};
 use crate::model::vocabulary::frame::{Event, Losses, Ns, SECOND, Tick};
 use crate::process::target::{AttachError, Target};
-use crate::process::threads::{Descriptors, process_cpu, raise_descriptor_limit};
+use crate::process::threads::{Descriptors, raise_descriptor_limit};
 
 /// How many descriptors thread files may take, and as many perf events, of `limit`. The rest is for
 /// everything else, which takes what mapped files there are, but at least 20.
@@ -124,7 +125,7 @@ impl Core {
                     changed = changed.or(Some(error.to_string())
                         .filter(|_| !matches!(error, AttachError::EndedEarly { .. })));
                     refusal = error;
-                    events.push(Event::ProcessEnded { at: now(), pid });
+                    events.push(Event::ProcessEnded { at: monotonic(), pid });
                 }
             }
         }
@@ -143,7 +144,7 @@ impl Core {
             None => return Err(refusal),
         };
         let backend = backend::open(plan.choice, &setting)?;
-        let begin = now();
+        let begin = monotonic();
         let mut core = Core {
             processes,
             walkers,
@@ -179,7 +180,7 @@ impl Core {
 
     /// The first round; answers when it observed something first.
     pub fn begin(&mut self) -> Ns {
-        let begin = now();
+        let begin = monotonic();
         if self.looking() {
             self.tick(begin);
         }
@@ -209,7 +210,7 @@ impl Core {
                     }
                 }
             }
-            let now = now();
+            let now = monotonic();
             if let Some(perf) = &mut self.backend.perf {
                 perf.start_due(now);
             }
@@ -244,14 +245,14 @@ impl Core {
         self.second_due = 0;
         self.ends = true;
         self.force_full_scan();
-        self.tick(now());
-        let caught_up = now() + COUNTERS_LAG;
-        while now() < caught_up {
-            let wait = self.schedule.due().min(caught_up).saturating_sub(now());
+        self.tick(monotonic());
+        let caught_up = monotonic() + COUNTERS_LAG;
+        while monotonic() < caught_up {
+            let wait = self.schedule.due().min(caught_up).saturating_sub(monotonic());
             std::thread::sleep(std::time::Duration::from_nanos(wait));
             self.force_full_scan();
             self.count_lost();
-            self.tick(now());
+            self.tick(monotonic());
         }
     }
 
@@ -264,7 +265,7 @@ impl Core {
         let start = self.backend.perf.as_ref().and_then(|perf| perf.next_start());
         let due = self.looking().then(|| self.schedule.due());
         let timeout = [start, due].into_iter().flatten().min().map(|at| {
-            let wait = at.saturating_sub(now());
+            let wait = at.saturating_sub(monotonic());
             Timespec { tv_sec: (wait / SECOND) as i64, tv_nsec: (wait % SECOND) as i64 }
         });
         let mut fds = vec![PollFd::new(&*self.wake, PollFlags::IN)];
@@ -306,7 +307,7 @@ impl Core {
                 // What happened up to here is told before the gap.
                 if self.looking() {
                     self.force_full_scan();
-                    self.tick(now());
+                    self.tick(monotonic());
                 }
                 self.paused = true;
                 self.run_perf();
@@ -317,7 +318,7 @@ impl Core {
             }
             Control::Use(choice) => self.use_backend(choice),
             Control::Started if self.looking() => {
-                let at = now();
+                let at = monotonic();
                 self.schedule.resume(at);
                 self.tick(at);
             }
@@ -330,7 +331,7 @@ impl Core {
         if !self.looking() {
             return;
         }
-        let at = now();
+        let at = monotonic();
         let from = self.schedule.resume(at);
         self.force_full_scan();
         self.events.push(Event::Gap { from: from.max(self.floor), at });
@@ -383,7 +384,7 @@ impl Core {
         }
         self.request_stops();
         self.take_caught();
-        let at = now();
+        let at = monotonic();
         self.drain(at);
         self.emit_perf();
         self.withhold_what_is_not_ours(at);
@@ -414,7 +415,7 @@ impl Core {
                 Some(ended) => ended.cpu_ns,
                 // What threads have run before their first observations is not theirs, and would be
                 // taken for that of ended ones.
-                None if second && process.scan.not_read_yet() == 0 => process_cpu(pid),
+                None if second && process.scan.not_read_yet() == 0 => cpu_of_process(pid),
                 None => None,
             };
             self.send(Event::Tick(Tick { at, pid, late_ns, process_cpu_ns, interval_ns, losses }));

@@ -3,6 +3,7 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 
+use crate::clock::monotonic;
 use crate::model::vocabulary::frame::{Ns, SECOND};
 
 /// splitmix64: enough to keep ticks and periods out of step with the target.
@@ -12,7 +13,7 @@ impl Random {
     pub fn seeded() -> Random {
         // The standard library's per-process keys: different from run to run, which is all that is
         // asked.
-        Random(RandomState::new().build_hasher().finish() ^ now())
+        Random(RandomState::new().build_hasher().finish() ^ monotonic())
     }
 
     #[cfg(test)]
@@ -32,21 +33,6 @@ impl Random {
     pub fn below(&mut self, limit: u64) -> u64 {
         ((u128::from(self.draw()) * u128::from(limit.max(1))) >> 64) as u64
     }
-}
-
-/// CLOCK_MONOTONIC.
-pub fn now() -> Ns {
-    clock(rustix::time::ClockId::Monotonic)
-}
-
-/// CPU time of the calling thread.
-pub fn thread_cpu() -> Ns {
-    clock(rustix::time::ClockId::ThreadCPUTime)
-}
-
-fn clock(id: rustix::time::ClockId) -> Ns {
-    let time = rustix::time::clock_gettime(id);
-    time.tv_sec as u64 * SECOND + time.tv_nsec as u64
 }
 
 /// What a tick that begins now is.

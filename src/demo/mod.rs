@@ -139,9 +139,9 @@ fn thread(
 /// macro leaves nothing to inline, so every sample has that function as its innermost frame.
 macro_rules! burn {
     ($microseconds:expr) => {{
-        let until = $crate::demo::truth::thread_cpu_ns() + $microseconds as u64 * 1_000;
+        let until = $crate::clock::thread_cpu() + $microseconds as u64 * 1_000;
         let mut x = until;
-        while $crate::demo::truth::thread_cpu_ns() < until {
+        while $crate::clock::thread_cpu() < until {
             // About 30 us between readings of the clock, which is a system call.
             let mut turns = 20_000_u32;
             while turns > 0 {

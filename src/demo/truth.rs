@@ -7,12 +7,13 @@
 //!   "functions":[{"name":"method_100ms","calls":1,"cpu_ms":50.0,"wall_ms":100.0}]}]}
 //! ```
 
-#![expect(unsafe_code, reason = "reads the CPU clock of another thread")]
-
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+
+use crate::clock;
+use crate::clock::thread_cpu;
 
 pub struct Truth {
     started: Instant,
@@ -69,7 +70,7 @@ impl Truth {
 
 impl Record {
     fn json(&self) -> Value {
-        let cpu_now = cpu_ns_of(self.tid);
+        let cpu_now = clock::cpu_of_thread(self.tid).unwrap_or(0);
         let functions: Vec<Value> = (self.functions.iter().enumerate())
             .map(|(at, function)| {
                 let (mut cpu_ns, mut wall) = (function.cpu_ns, function.wall);
@@ -106,7 +107,7 @@ impl Meter {
             record.functions.push(Function { name, calls: 0, cpu_ns: 0, wall: Duration::ZERO });
             record.functions.len() - 1
         });
-        record.inside = Some((at, thread_cpu_ns(), Instant::now()));
+        record.inside = Some((at, thread_cpu(), Instant::now()));
     }
 
     /// Leaves the function: its last statement.
@@ -115,30 +116,10 @@ impl Meter {
         if let Some((at, cpu_then, since)) = record.inside.take() {
             let function = &mut record.functions[at];
             function.calls += 1;
-            function.cpu_ns += thread_cpu_ns() - cpu_then;
+            function.cpu_ns += thread_cpu() - cpu_then;
             function.wall += since.elapsed();
         }
     }
-}
-
-/// Returns the CPU time of the calling thread.
-#[inline(always)]
-pub fn thread_cpu_ns() -> u64 {
-    nanoseconds(rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime))
-}
-
-/// Returns the CPU time of a thread of this process, 0 if there is none. The clock id of another
-/// thread is made from its tid (Linux, posix-timers.h): complement, three bits left. The low bits
-/// are 4 for "one thread" and 2 for "as the scheduler counts".
-fn cpu_ns_of(tid: i32) -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes one timespec. rustix supports only clocks that have a name.
-    let ok = tid > 0 && unsafe { libc::clock_gettime((!tid << 3) | 6, &mut time) } == 0;
-    if ok { time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64 } else { 0 }
-}
-
-fn nanoseconds(time: rustix::time::Timespec) -> u64 {
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 fn milliseconds(time: Duration) -> f64 {

@@ -14,12 +14,6 @@ use std::sync::Arc;
 use crate::model::vocabulary::frame::Ns;
 use crate::process::maps::{Backing, Mapping, Maps};
 
-/// CLOCK_MONOTONIC, by which reports and stacks are dated.
-pub fn monotonic() -> Ns {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as Ns * 1_000_000_000 + now.tv_nsec as Ns
-}
-
 /// Executable memory that a process has mapped, or made executable.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CodeMapping {

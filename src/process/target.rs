@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, PidfdFlags};
-use rustix::time::ClockId;
 
+use crate::clock;
 use crate::exit_code::{ExitCode, Failure};
 use crate::model::vocabulary::text;
 use crate::process::{cgroup, privileges};
@@ -513,16 +513,11 @@ pub fn command_of(pid: u32) -> Option<String> {
     (!command.trim().is_empty()).then_some(command)
 }
 
-/// Start times are in clock ticks of CLOCK_BOOTTIME.
-/// The date of a start time that is told in clock ticks since boot, Unix time in ns.
+/// Returns the date of a start time, Unix time in ns. `start`: clock ticks of CLOCK_BOOTTIME.
 pub fn unix_ns_of(start: u64) -> i128 {
-    let ns = |clock| {
-        let t = rustix::time::clock_gettime(clock);
-        i128::from(t.tv_sec) * 1_000_000_000 + i128::from(t.tv_nsec)
-    };
     let ticks = rustix::param::clock_ticks_per_second().max(1);
     let since_boot = i128::from(start) * 1_000_000_000 / i128::from(ticks);
-    ns(ClockId::Realtime) - ns(ClockId::Boottime) + since_boot
+    i128::from(clock::realtime()) - i128::from(clock::boottime()) + since_boot
 }
 
 #[cfg(test)]

@@ -6,8 +6,6 @@
 //! times that. Where all cores are busy and the thread runs: `schedstat` 1.5 us, `comm` 0.7,
 //! `syscall` 1.1, `stat` 3.7.
 
-#![expect(unsafe_code, reason = "reads the CPU clock of another process")]
-
 use std::cell::Cell;
 use std::fs;
 use std::io;
@@ -19,6 +17,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use rustix::fs::{Dir, Mode, OFlags, openat};
 use rustix::io::Errno;
 
+use crate::clock;
 use crate::model::vocabulary::frame::{Counters, Ns, RawName, SECOND, Syscall};
 
 /// Why a thread's file could not be read.
@@ -176,7 +175,7 @@ impl Tasks {
     /// waited for. The kernel adds up the counters of the threads.
     pub fn clock(&self) -> Option<Ns> {
         self.count(|r| r.clocks += 1);
-        process_cpu(self.pid)
+        clock::cpu_of_process(self.pid)
     }
 
     /// Where counters come from on this kernel.
@@ -326,19 +325,6 @@ pub fn raise_descriptor_limit() -> usize {
             setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     }
     getrlimit(Resource::Nofile).current.map_or(1 << 20, |n| n.min(1 << 20) as usize)
-}
-
-/// CPU time of all threads of a process, those that have ended included; `None` once it has been
-/// waited for.
-pub fn process_cpu(pid: u32) -> Option<Ns> {
-    let mut clock = 0;
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: both calls only write to the variables given to them.
-    let failed = unsafe {
-        libc::clock_getcpuclockid(pid as libc::pid_t, &mut clock) != 0
-            || libc::clock_gettime(clock, &mut time) != 0
-    };
-    (!failed).then_some(time.tv_sec as u64 * SECOND + time.tv_nsec as u64)
 }
 
 /// This thread has certainly been put on a core: a zero in its own schedstat means that the kernel

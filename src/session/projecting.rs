@@ -5,6 +5,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 use crate::app::{Input, Request};
+use crate::clock;
 use crate::model::projection::Projector;
 
 /// Minimum pause between two readings of newer facts, in multiples of the last reading's CPU time:
@@ -93,8 +94,7 @@ impl Projecting {
 
 /// Returns the CPU time of this thread.
 fn cpu_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+    Duration::from_nanos(clock::thread_cpu())
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use super::service;
 use super::signals::{self, Caught};
 use super::source::{NAMES_WITHIN, Progress, Request, Source, Waited};
 use super::waiting::observe_once;
-use super::watch::{AGAIN, Aim, Watch, clock};
+use super::watch::{AGAIN, Aim, Watch};
+use crate::clock;
 use crate::config::{CaptureChoice, Config, Mode};
 use crate::exit_code::{ExitCode, Failure};
 use crate::model::facts::snapshot::{Snapshot, Target};
@@ -185,7 +186,7 @@ impl Source for Timed {
     }
 
     fn unix_ns(&mut self) -> i128 {
-        i128::from(clock(rustix::time::ClockId::Realtime))
+        i128::from(clock::realtime())
     }
 
     fn waits(&mut self, asked: Vec<Asked>, timeout: Duration) -> Vec<Answer> {

@@ -13,12 +13,13 @@ use super::choosing::{Choosing, Following, List};
 use super::source::NAMES_WITHIN;
 use crate::capture::governor::Overhead;
 use crate::capture::{Control, Plan, Sampler, Status};
+use crate::clock;
 use crate::config::{Config, TargetSpec, Wanted};
 use crate::demo;
 use crate::exit_code::{ExitCode, Failure};
 use crate::model::facts::recorder::Limits;
 use crate::model::facts::snapshot::{self, Session, Snapshot};
-use crate::model::vocabulary::frame::{Ns, SECOND};
+use crate::model::vocabulary::frame::Ns;
 use crate::process::files::Files;
 use crate::process::launch::{Launch, LaunchOutput};
 use crate::process::target::Target;
@@ -149,7 +150,7 @@ impl Watch {
         };
         let cores_milli = targets.iter().map(|target| target.cores_allowed()).max().unwrap_or(0);
         let names = Names::default();
-        let attached = clock(rustix::time::ClockId::Monotonic);
+        let attached = clock::monotonic();
         let (sampler, ring) = Sampler::start(targets, files, names.clone(), plan)?;
         // The time before this is start-up, not the target's.
         let session = session_facts(config, cores_milli, wanted, sampler.began());
@@ -194,9 +195,7 @@ impl Watch {
 
     /// Returns the time since the first observation.
     pub fn elapsed(&self) -> Duration {
-        Duration::from_nanos(
-            clock(rustix::time::ClockId::Monotonic).saturating_sub(self.sampler.began()),
-        )
+        Duration::from_nanos(clock::monotonic().saturating_sub(self.sampler.began()))
     }
 
     pub fn set_interval(&self, interval: Duration) {
@@ -333,8 +332,8 @@ fn session_facts(
     wanted: snapshot::Wanted,
     started: Ns,
 ) -> Session {
-    let ago = clock(rustix::time::ClockId::Monotonic).saturating_sub(started);
-    let realtime = clock(rustix::time::ClockId::Realtime);
+    let ago = clock::monotonic().saturating_sub(started);
+    let realtime = clock::realtime();
     let uname = rustix::system::uname();
     Session {
         version: env!("CARGO_PKG_VERSION").into(),
@@ -349,11 +348,6 @@ fn session_facts(
         max_overhead_percent: config.sampling.max_overhead,
         wanted,
     }
-}
-
-pub(super) fn clock(id: rustix::time::ClockId) -> u64 {
-    let now = rustix::time::clock_gettime(id);
-    now.tv_sec.unsigned_abs() * SECOND + now.tv_nsec.unsigned_abs()
 }
 
 fn conditions(

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sampletop::capture::bpf::{Again, Bpf, Single, Singly, Visit};
 use sampletop::capture::perf::Perf;
-use sampletop::capture::schedule::now;
+use sampletop::clock::monotonic;
 use sampletop::config::CaptureChoice;
 use sampletop::model::vocabulary::frame::{Event, Seen};
 
@@ -120,9 +120,9 @@ fn samples_of_others_never_reach_the_ring() {
     bpf.add(pid).expect("a process");
     let open = |filter| {
         let mut perf =
-            Perf::open_filtered(pid, pid, 1_000_000, 100, now(), filter).expect("permitted");
+            Perf::open_filtered(pid, pid, 1_000_000, 100, monotonic(), filter).expect("permitted");
         std::thread::sleep(Duration::from_millis(5));
-        perf.start_due(now());
+        perf.start_due(monotonic());
         perf
     };
     // Both at the same time. A ring holds eight samples and is never drained. The target itself

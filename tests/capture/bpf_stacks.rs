@@ -10,8 +10,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use sampletop::capture::schedule::now;
 use sampletop::capture::{Plan, Sampler};
+use sampletop::clock::monotonic;
 use sampletop::config::CaptureChoice;
 use sampletop::model::vocabulary::frame::{Event, FrameCode, Marker, Observation, RawFrame, Seen};
 use sampletop::process::files::Files;
@@ -190,7 +190,7 @@ fn check_shares(running: &mut Running, program: &Path) {
     .expect("sampling");
     let mut events = Vec::new();
     read_until(&mut reader, &mut events, |events| ticks(events) > 10);
-    let (before, from) = (truth(running), now());
+    let (before, from) = (truth(running), monotonic());
     events.extend(read_for(&mut reader, Duration::from_secs(10)));
     // Enough for the normal approximation below, even if other processes take most of the time.
     let of = |events: &[Event], spin: usize| {
@@ -201,7 +201,7 @@ fn check_shares(running: &mut Running, program: &Path) {
         scan(events).filter(sampled).count()
     };
     read_until(&mut reader, &mut events, |events| (0..BUSY).all(|spin| of(events, spin) >= 50));
-    let (after, to) = (truth(running), now());
+    let (after, to) = (truth(running), monotonic());
     drop(sampler);
     let symbols = Symbols::of(program);
     let mut samples: HashMap<String, [f64; 3]> = HashMap::new();

@@ -6,9 +6,9 @@ use std::time::Duration;
 use sampletop::capture::blocked::StackReader;
 use sampletop::capture::bpf::rows::{self, Blocked, Copied, Row, What};
 use sampletop::capture::perf::Perf;
-use sampletop::capture::schedule::now;
 use sampletop::capture::thread_scan::{Round, Stacks, ThreadScan};
 use sampletop::capture::{Plan, Sampler, Walkers};
+use sampletop::clock::monotonic;
 use sampletop::config::CaptureChoice;
 use sampletop::model::vocabulary::frame::{
     Counters, Event, Losses, Marker, Ns, RawFrame, RawName, Seen, Syscall,
@@ -80,9 +80,9 @@ fn samples_that_find_the_ring_full_are_counted() {
     let program = build("cap_threads.c", "overflow", &["-O1"]);
     let target = Running::start(&program, &["park", "1"]);
     let pid = target.pid();
-    let mut perf = Perf::open(pid, pid, 1_000_000, 100, now()).expect("permitted");
+    let mut perf = Perf::open(pid, pid, 1_000_000, 100, monotonic()).expect("permitted");
     std::thread::sleep(Duration::from_millis(5));
-    perf.start_due(now());
+    perf.start_due(monotonic());
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!(perf.counts().lost, 0, "not asked for yet");
     // A ring holds eight samples and is never drained.

@@ -25,8 +25,8 @@ use common::{Running, build, wait_until, wait_until_all_sleep};
 use sampletop::capture::Control;
 use sampletop::capture::blocked::StackReader;
 use sampletop::capture::parked::{PARKED_AFTER, RESTLESS};
-use sampletop::capture::schedule::now;
 use sampletop::capture::thread_scan::{Round, Stacks, ThreadScan};
+use sampletop::clock::monotonic;
 use sampletop::config::CaptureChoice;
 use sampletop::model::vocabulary::frame::{
     Event, Losses, Marker, Ns, Observation, RawFrame, SECOND, Seen,
@@ -117,7 +117,7 @@ fn no_wait_is_disturbed_and_nobody_traced(choice: CaptureChoice) {
 fn events_come_in_order_of_time_and_ticks_close_their_rounds(choice: CaptureChoice) {
     let program = build("cap_eintr.c", "order", &["-O1"]);
     let target = Running::start(&program, &["alternate"]);
-    let began = now();
+    let began = monotonic();
     let (sampler, mut reader) = start(&target, choice, 2);
     let clocks = |events: &[Event]| -> Vec<u64> {
         events
@@ -355,7 +355,7 @@ fn counters_sum_to_what_the_kernel_says(choice: CaptureChoice) {
         [next_number(&mut target), next_number(&mut target)]
     };
     let (before, stolen_before) = (told(), stolen());
-    let asked = now();
+    let asked = monotonic();
     // Two ticks that have begun after that: ticks are reported in order, and what was in the ring
     // is older.
     let later = |events: &[Event]| {
@@ -416,7 +416,7 @@ fn orders_take_effect_at_once_and_a_pause_is_a_gap(choice: CaptureChoice) {
     sampler.control(Control::Pause);
     // The pause ends the current scan with one more tick, then silence.
     read_until_silent(&mut reader, &mut events, Duration::from_millis(500));
-    let (paused, resumed) = (events.last().map(time_of), now());
+    let (paused, resumed) = (events.last().map(time_of), monotonic());
     sampler.control(Control::Resume);
     let mut after = Vec::new();
     read_until(&mut reader, &mut after, |events| ticks(events) > 3);
@@ -426,7 +426,7 @@ fn orders_take_effect_at_once_and_a_pause_is_a_gap(choice: CaptureChoice) {
     let mark = after.len();
     sampler.control(Control::Use(CaptureChoice::States));
     read_until(&mut reader, &mut after, |_| sampler.status().backend == "states");
-    let changed = now();
+    let changed = monotonic();
     let unreadable = [RawFrame::marker(Marker::NotReadable)];
     let told = |observation: &Observation| {
         name(observation).starts_with("park-") && observation.stack == unreadable

@@ -222,7 +222,7 @@ fn the_file_that_is_mapped_counts_and_not_its_path(choice: CaptureChoice) {
 /// Returns the time from which on samples belong to the next request.
 fn looks_so_far(burning: &mut Burning) -> u64 {
     burning.events.extend(burning.reader.by_ref());
-    sampletop::capture::schedule::now()
+    sampletop::clock::monotonic()
 }
 
 macro_rules! by_both {

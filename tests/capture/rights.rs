@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 use sampletop::capture::Status;
-use sampletop::capture::schedule::now;
+use sampletop::clock::cpu_of_process;
+use sampletop::clock::monotonic;
 use sampletop::config::CaptureChoice;
 use sampletop::model::vocabulary::frame::{Event, Ns, Observation, Seen};
-use sampletop::process::threads::process_cpu;
 
 use crate::common::{Running, build, skipped};
 use crate::support::*;
@@ -89,9 +89,9 @@ fn helper_counts_samples() {
     let Some(program) = program() else { return };
     let mut target = Running::start(&program, &["park", "40"]);
     let told = |target: &mut Running| {
-        let asked = now();
+        let asked = monotonic();
         ask(target, "\n");
-        ([next_number(target), next_number(target)], asked, now())
+        ([next_number(target), next_number(target)], asked, monotonic())
     };
     let (sampler, mut reader) = start(&target, CaptureChoice::Auto, 5);
     let status = sampler.status();
@@ -135,9 +135,10 @@ fn helper_follows_new_threads() {
     let mut events = Vec::new();
     read_until(&mut reader, &mut events, |events| samples(events, "brief", 0, Ns::MAX) > 0.0);
     let (outer_from, begin, inner_from) =
-        (now(), process_cpu(target.pid()).expect("it lives"), now());
+        (monotonic(), cpu_of_process(target.pid()).expect("it lives"), monotonic());
     events.extend(read_for(&mut reader, Duration::from_secs(3)));
-    let (inner_to, end, outer_to) = (now(), process_cpu(target.pid()).expect("it lives"), now());
+    let (inner_to, end, outer_to) =
+        (monotonic(), cpu_of_process(target.pid()).expect("it lives"), monotonic());
     let kernel_visible = sampler.status().kernel_visible;
     drop(sampler);
     events.extend(reader.by_ref());

@@ -111,7 +111,7 @@ impl Recording {
 
     /// Waits until the process has used `ms` more CPU time.
     pub fn until_used(&self, pid: u32, ms: u64) {
-        let used = || sampletop::process::threads::process_cpu(pid).expect("it lives") / 1_000_000;
+        let used = || sampletop::clock::cpu_of_process(pid).expect("it lives") / 1_000_000;
         let enough = used() + ms;
         wait_until(&format!("{pid} uses {ms} ms"), || used() >= enough);
     }

@@ -7,12 +7,12 @@ use crate::capture::ptrace::Stopper;
 use crate::capture::sampler::names::ThreadNames;
 use crate::capture::sampler::process::{Ended, Process};
 use crate::capture::sampler::{Core, between_samples, descriptors_to_spend};
-use crate::capture::schedule::now;
+use crate::clock::{cpu_of_process, monotonic};
 use crate::config::CaptureChoice;
 use crate::model::vocabulary::frame::{Event, Ns, Seen};
 use crate::process::privileges;
 use crate::process::target::{AttachError, Target};
-use crate::process::threads::{process_cpu, raise_descriptor_limit};
+use crate::process::threads::raise_descriptor_limit;
 
 impl Core {
     /// Another process is looked at from now on, unless it has ended or may not be looked at any
@@ -23,7 +23,7 @@ impl Core {
         }
         // Another one had that number.
         if let Some(index) = self.find(target.pid()) {
-            let at = now().max(self.floor);
+            let at = monotonic().max(self.floor);
             self.emit_exit(index, at);
         }
         let pid = target.pid();
@@ -49,7 +49,7 @@ impl Core {
             self.changed = Some(error.to_string());
             self.publish_status();
         }
-        self.floor = self.floor.max(now());
+        self.floor = self.floor.max(monotonic());
         self.send(Event::ProcessEnded { at: self.floor, pid });
     }
 
@@ -257,13 +257,13 @@ impl Core {
             .filter(|process| process.ended.is_none() && !process.target.alive())
         {
             // Once its parent has waited for it, there is no clock.
-            process.ended = Some(Ended { cpu_ns: process_cpu(process.pid()) });
+            process.ended = Some(Ended { cpu_ns: cpu_of_process(process.pid()) });
         }
     }
 
     /// No thread is left: their last samples, their last CPU time, and the word itself.
     pub(super) fn all_have_ended(&mut self) {
-        let at = now();
+        let at = monotonic();
         // With rights of its own nothing of a program that can no longer be asked about: it
         // may have come by an exec.
         if !self.paused && !privileges::borrowed() {

@@ -4,7 +4,7 @@ use crate::capture::Status;
 use crate::capture::backend::Kind;
 use crate::capture::sampler::process::Process;
 use crate::capture::sampler::{Core, LAST_WORDS, OWED};
-use crate::capture::schedule::{now, thread_cpu};
+use crate::clock::{monotonic, thread_cpu};
 use crate::model::vocabulary::frame::{Event, Losses, Ns};
 use crate::process::threads::CounterSource;
 
@@ -105,8 +105,8 @@ impl Core {
 
     /// Nothing more will be told: what must arrive gets a little time to.
     pub(super) fn last_words(mut self) {
-        let at = now();
-        while !self.owed.is_empty() && !self.writer.abandoned() && now() < at + LAST_WORDS {
+        let at = monotonic();
+        while !self.owed.is_empty() && !self.writer.abandoned() && monotonic() < at + LAST_WORDS {
             std::thread::sleep(std::time::Duration::from_millis(1));
             if let Some(event) = self.owed.pop_back() {
                 self.send(event);

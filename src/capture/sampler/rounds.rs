@@ -5,8 +5,8 @@ use std::io;
 use crate::capture::bpf::Bpf;
 use crate::capture::parked;
 use crate::capture::sampler::Core;
-use crate::capture::schedule::now;
 use crate::capture::thread_scan::{Round, Stacks, ThreadScan};
+use crate::clock::monotonic;
 use crate::config::CaptureChoice;
 use crate::model::vocabulary::frame::Ns;
 
@@ -45,7 +45,7 @@ impl Core {
             if complete {
                 break;
             }
-            self.drain(now());
+            self.drain(monotonic());
         }
         if denied {
             self.denied(index);
@@ -58,7 +58,7 @@ impl Core {
         let process = &mut self.processes[index];
         bpf.begin(process.pid(), process.scan.next_visit(turns, bpf.singly()))?;
         let asks = process.scan.asks_the_clock();
-        let (mut pause_at, mut clock) = (now() + PASS, None);
+        let (mut pause_at, mut clock) = (monotonic() + PASS, None);
         loop {
             let more = bpf.read()?;
             // Before stacks are walked, which takes long; once, for it is read for all threads.
@@ -71,9 +71,9 @@ impl Core {
             for (row, copied) in bpf.rows() {
                 let (scan, mut round) = self.scan_and_round(index);
                 scan.row(&row, copied, &mut round);
-                if now() >= pause_at {
-                    self.drain(now());
-                    pause_at = now() + PASS;
+                if monotonic() >= pause_at {
+                    self.drain(monotonic());
+                    pause_at = monotonic() + PASS;
                 }
             }
         }
@@ -114,7 +114,7 @@ impl Core {
             stops_threads: process.stopper.is_some(),
             turns,
             first_most,
-            pause_at: now() + PASS,
+            pause_at: monotonic() + PASS,
             denied: false,
         };
         (&mut process.scan, round)

@@ -2,8 +2,8 @@
 //! for those that moved. Who has waited for a while is looked at in rotation, see
 //! [`crate::capture::parked`].
 
-use crate::capture::schedule::now;
 use crate::capture::thread_scan::{Found, Last, Round, ThreadScan, not_readable, seen_as};
+use crate::clock::monotonic;
 use crate::model::vocabulary::frame::{Ns, Observation};
 use crate::process::threads::{CounterSource, Doing, ReadError, Tasks, ThreadFiles};
 use crate::unwinder::Walk;
@@ -41,7 +41,7 @@ impl ThreadScan {
                     false => round.turns,
                 };
                 self.parked.take_turns(most, &mut self.turns);
-                UnderWay { from: now(), active: 0, turn: 0 }
+                UnderWay { from: monotonic(), active: 0, turn: 0 }
             }
         };
         let mut scan = 0;
@@ -73,7 +73,7 @@ impl ThreadScan {
             }
             scan += 1;
             let may_have_taken_long = round.events.len() > events || scan % LOOKS_AT_ONCE == 0;
-            if may_have_taken_long && now() >= round.pause_at {
+            if may_have_taken_long && monotonic() >= round.pause_at {
                 self.under_way = Some(at);
                 return false;
             }
@@ -119,7 +119,7 @@ impl ThreadScan {
                 return true;
             }
         };
-        if self.unmoved(index, counters, from, now, round) {
+        if self.unmoved(index, counters, from, monotonic, round) {
             return true;
         }
         match self.find(index, round.stacks.is_some()) {
@@ -168,7 +168,7 @@ impl ThreadScan {
         {
             let name = self.tasks.name(&mut known.files)?;
             return Ok(Found {
-                at: now(),
+                at: monotonic(),
                 name,
                 state: b'R',
                 ready: false,
@@ -176,7 +176,13 @@ impl ThreadScan {
             });
         }
         let stat = self.tasks.stat(&mut known.files)?;
-        Ok(Found { at: now(), name: stat.name, state: stat.state, ready: false, start: stat.start })
+        Ok(Found {
+            at: monotonic(),
+            name: stat.name,
+            state: stat.state,
+            ready: false,
+            start: stat.start,
+        })
     }
 }
 

@@ -101,7 +101,7 @@ impl ThreadScan {
         if !matches!(known.last, Last::Ended) {
             known.last = Last::Ended;
             let counters = known.counters;
-            round.events.push(Event::ThreadEnded { at: now(), thread: known.key, counters });
+            round.events.push(Event::ThreadEnded { at: monotonic(), thread: known.key, counters });
         }
     }
 }

@@ -19,10 +19,10 @@ use rustc_hash::FxHashMap;
 
 use crate::capture::bpf::Again;
 use crate::capture::parked::Parked;
-use crate::capture::schedule::now;
 use crate::capture::standstill::Standstill;
 use crate::capture::thread_scan::files::UnderWay;
 pub use crate::capture::thread_scan::stacks::Stacks;
+use crate::clock::monotonic;
 use crate::model::vocabulary::frame::{
     Counters, Event, FrameCode, Losses, Marker, Ns, Observation, RawFrame, RawName, Seen, Syscall,
     ThreadKey,
@@ -335,7 +335,7 @@ impl ThreadScan {
     fn unpark(&mut self, index: usize) {
         if std::mem::replace(&mut self.is_parked[index], false) {
             let known = &self.known[index];
-            self.parked.woke(known.key.tid, now().saturating_sub(known.seen_at));
+            self.parked.woke(known.key.tid, monotonic().saturating_sub(known.seen_at));
         }
     }
 
@@ -376,7 +376,8 @@ impl ThreadScan {
             known.counters.is_some_and(|c| counters.run_ns < c.run_ns || counters.runs < c.runs);
         if found.start != known.key.start || backwards {
             let thread = known.key;
-            let event = Event::ThreadEnded { at: now(), thread, counters: self.count(index, None) };
+            let event =
+                Event::ThreadEnded { at: monotonic(), thread, counters: self.count(index, None) };
             round.events.push(event);
             let known = &mut self.known[index];
             known.key.start = found.start;

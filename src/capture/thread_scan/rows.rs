@@ -9,8 +9,8 @@
 use crate::capture::bpf::load::LISTED_MOST;
 use crate::capture::bpf::rows::{Blocked, Copied, Row, What};
 use crate::capture::bpf::{Single, Singly, Visit};
-use crate::capture::schedule::now;
 use crate::capture::thread_scan::{Found, Last, Round, ThreadScan, not_readable, seen_as};
+use crate::clock::monotonic;
 use crate::model::vocabulary::frame::{Marker, Ns, Observation, Seen};
 use crate::process::threads::{Tasks, ThreadFiles};
 use crate::unwinder::{StackBytes, Walk};
@@ -93,7 +93,7 @@ impl ThreadScan {
         if let Some(clock) = clock {
             self.answered(clock, self.turned, round.turns);
         }
-        let at = now();
+        let at = monotonic();
         for index in 0..self.known.len() {
             // Whoever is not parked was visited. Who moved was seen.
             let known = &self.known[index];

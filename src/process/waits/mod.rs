@@ -15,10 +15,9 @@ use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::ffi::OsStrExt;
 
-use rustix::time::ClockId;
-
 pub use sockets::{parse_inet, parse_unix};
 
+use crate::clock;
 use crate::model::projection::waits::{
     Answer, Asked, FUTEX_LOCK_PI, FUTEX_LOCK_PI2, FUTEX_WAIT, FUTEX_WAIT_BITSET, Facts, Lock,
     NAMED, Object, Time, Timer, WaitsFor, describe, read_call,
@@ -253,18 +252,12 @@ impl Thread {
             Timer::Timespec(at) => self.pair(at, 1).map(Time::Whole),
             Timer::Timeval(at) => self.pair(at, 1000).map(Time::Whole),
             Timer::Until { clock, at } => {
-                let clock = match clock {
-                    0 => ClockId::Realtime,
-                    1 => ClockId::Monotonic,
-                    7 => ClockId::Boottime,
+                let now = match clock {
+                    0 => clock::realtime(),
+                    1 => clock::monotonic(),
+                    7 => clock::boottime(),
                     _ => return None,
                 };
-                let now = rustix::time::clock_gettime(clock);
-                let now = now
-                    .tv_sec
-                    .unsigned_abs()
-                    .saturating_mul(SECOND)
-                    .saturating_add(now.tv_nsec.unsigned_abs());
                 Some(Time::Left(self.pair(at, 1)?.saturating_sub(now)))
             }
         }

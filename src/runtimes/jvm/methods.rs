@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use crate::clock::monotonic;
 use crate::model::facts::tables::{FrameKind, Location, Tier};
 use crate::model::vocabulary::frame::Ns;
 use crate::model::vocabulary::text::{NAME_CAP, clean};
-use crate::process::generations::monotonic;
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::layout::Layout;
 use crate::runtimes::jvm::normal::class_name;

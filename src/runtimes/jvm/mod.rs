@@ -50,10 +50,10 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::clock::monotonic;
 use crate::model::facts::tables::{FrameKind, Location, Tier};
 use crate::model::vocabulary::frame::{Ns, RawFrame};
 use crate::model::vocabulary::text::{NAME_CAP, clean};
-use crate::process::generations::monotonic;
 use crate::process::memory::ReadMemory;
 use crate::runtimes::names::Names;
 pub use library::{library, nameless};

@@ -21,9 +21,9 @@
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
-use rustix::time::{ClockId, clock_gettime};
 
-use crate::model::vocabulary::frame::{Ns, RawName, SECOND, ThreadKind};
+use crate::clock::monotonic;
+use crate::model::vocabulary::frame::{Ns, RawName, ThreadKind};
 use crate::model::vocabulary::text::clean;
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::heap::{Kind, Nmethod};
@@ -176,7 +176,7 @@ impl Virtuals {
         if self.readings.len() >= READINGS_MAX {
             self.readings.pop_front();
         }
-        self.readings.push_back((now(), counted));
+        self.readings.push_back((monotonic(), counted));
         Some(counted)
     }
 
@@ -205,7 +205,7 @@ impl Virtuals {
                 // Another place for the name: it was renamed, or that was moved.
                 let since = before
                     .filter(|met| met.chain.id() == chain.id())
-                    .map_or_else(now, |met| met.since);
+                    .map_or_else(monotonic, |met| met.since);
                 Met { chain, name, since, proven: false }
             }
         };
@@ -225,12 +225,6 @@ impl Virtuals {
         self.known.insert(continuation, met);
         name
     }
-}
-
-/// CLOCK_MONOTONIC, as stacks have it.
-fn now() -> Ns {
-    let time = clock_gettime(ClockId::Monotonic);
-    time.tv_sec as Ns * SECOND + time.tv_nsec as Ns
 }
 
 /// From a continuation to its virtual thread and back.
@@ -382,20 +376,20 @@ mod tests {
             "without virtual threads nothing is read"
         );
         virtuals.seen = true;
-        let before = now();
-        assert!(!virtuals.unmoved(&heap, now()), "how it was before is unknown");
+        let before = monotonic();
+        assert!(!virtuals.unmoved(&heap, monotonic()), "how it was before is unknown");
         assert!(virtuals.count(&heap).is_some());
-        let at = now() + 1;
+        let at = monotonic() + 1;
         assert!(virtuals.unmoved(&heap, at));
         assert!(!virtuals.unmoved(&heap, before), "copied before it was counted");
         // It collects: what was there may be moved when it has ended.
         heap.1.set(1);
         assert!(!virtuals.unmoved(&heap, at));
-        let during = now() + 1;
+        let during = monotonic() + 1;
         heap.1.set(0);
         assert!(!virtuals.unmoved(&heap, during));
         heap.0.set(8);
         assert!(!virtuals.unmoved(&heap, at), "it has collected");
-        assert!(virtuals.unmoved(&heap, now() + 1));
+        assert!(virtuals.unmoved(&heap, monotonic() + 1));
     }
 }

@@ -2,8 +2,8 @@
 
 use rustc_hash::FxHashSet;
 
+use crate::clock::monotonic;
 use crate::model::vocabulary::frame::{Marker, Ns, RawFrame, RawName};
-use crate::process::generations::monotonic;
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::Jvm;
 use crate::runtimes::jvm::heap::{Blob, Kind};

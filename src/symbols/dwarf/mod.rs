@@ -33,6 +33,7 @@ use self::sections::Sections;
 use self::unit::Functions;
 use super::demangle;
 use super::elf::Elf;
+use crate::clock::thread_cpu;
 
 type Reader<'a> = gimli::EndianSlice<'a, gimli::LittleEndian>;
 
@@ -136,7 +137,7 @@ pub struct Budget {
 
 impl Budget {
     fn new(cpu_ns: u64) -> Budget {
-        Budget { deadline: thread_cpu_ns().saturating_add(cpu_ns), steps: 0 }
+        Budget { deadline: thread_cpu().saturating_add(cpu_ns), steps: 0 }
     }
 
     /// Counts one small step (an entry, a row, a range).
@@ -156,13 +157,8 @@ impl Budget {
     /// Looks at the clock; before and after work of unknown size.
     fn check(&mut self) -> Result<(), Unusable> {
         self.steps = 0;
-        if thread_cpu_ns() < self.deadline { Ok(()) } else { Err(Unusable) }
+        if thread_cpu() < self.deadline { Ok(()) } else { Err(Unusable) }
     }
-}
-
-fn thread_cpu_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// A run of lookups in one file.

@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 
 use crate::model::vocabulary::frame::{FileId, FrameCode, Marker, Ns, RawFrame};
 use crate::process::files::Files;
-use crate::process::generations::{CodeMapping, Generations, monotonic};
+use crate::process::generations::{CodeMapping, Generations};
 use crate::process::maps::{Backing, Mapping, Maps};
 use crate::process::memory::ReadMemory;
 use crate::unwinder::framehop::calls::{self, CallSite};

@@ -1,6 +1,7 @@
 //! Which code is mapped where, and since when: reading mappings, taking reports, forgetting.
 
 use super::*;
+use crate::clock::monotonic;
 
 impl Code {
     /// Forgets everything; mappings are read again before the next walk.

@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
-use crate::process::generations::{CodeMapping, monotonic};
+use crate::clock::monotonic;
+use crate::process::generations::CodeMapping;
 use crate::process::maps::Mapping;
 
 /// The code of `name` where [`MAPS`] has that of `/made/up`.
