@@ -31,6 +31,7 @@ pub mod commands;
 pub mod config;
 pub mod demo;
 pub mod doctor;
+pub mod elf;
 pub mod exit_code;
 pub mod formats;
 pub mod model;

@@ -64,17 +64,19 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("capture", &["clock", "capture::ring", "unwinder", "runtimes", "process"]),
     ("capture::ring", &[]),
     // Go's function table supplies names to `symbols`, and describes frames to `unwinder`.
-    ("symbols", &["clock", "process", "model::facts::tables", "pclntab"]),
-    ("unwinder", &["clock", "process", "pclntab"]),
+    ("symbols", &["clock", "elf", "process", "model::facts::tables", "pclntab"]),
+    ("unwinder", &["clock", "elf", "process", "pclntab"]),
     // Pure: it parses bytes.
     ("pclntab", &[]),
     // A runtime provides frames to the unwinder, which knows it as `Generated` only.
-    ("runtimes", &["clock", "unwinder", "process", "model::facts::tables"]),
+    ("runtimes", &["clock", "elf", "unwinder", "process", "model::facts::tables"]),
     // What a call waits for is decided in one place; `process` only resolves its arguments.
     ("process", &["clock", "model::projection::waits"]),
     // Pure: it uses no other module.
     ("model", &[]),
     ("clock", &[]),
+    // Pure: it parses bytes.
+    ("elf", &[]),
     ("exit_code", &[]),
 ];
 
@@ -103,7 +105,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("inferno", &["formats"]),
     ("jiff", &["formats", "push", "sinks", "tui"]),
     ("libc", &["capture", "clock", "doctor", "process", "runtimes", "session", "sinks", "tui"]),
-    ("object", &["symbols"]),
+    ("object", &["elf"]),
     ("percent_encoding", &["push"]),
     ("perf_event_open_sys", &["capture"]),
     ("prost", &["formats"]),

@@ -1,6 +1,7 @@
 //! Symbols that a loaded library exports, found by name in its image in the target's memory: no
 //! file is opened, so that containers, chroots and deleted files need nothing special.
 
+use crate::elf::{Headers, PT_DYNAMIC, PT_LOAD};
 use crate::process::memory::ReadMemory;
 
 /// Where a library's dynamic symbols are.
@@ -19,10 +20,7 @@ pub struct Exports<'m, M> {
 const DYNAMIC_MAX: u64 = 512;
 /// Symbols in one hash chain; real ones have a handful.
 const CHAIN_MAX: u32 = 100_000;
-const PROGRAM_HEADERS_MAX: u64 = 64;
 
-const PT_LOAD: u32 = 1;
-const PT_DYNAMIC: u32 = 2;
 const DT_NULL: u64 = 0;
 const DT_HASH: u64 = 4;
 const DT_STRTAB: u64 = 5;
@@ -40,30 +38,15 @@ impl<'m, M: ReadMemory> Exports<'m, M> {
     /// `image`: where the file's first byte is mapped. `None` where there is no library with a
     /// table of hashes.
     pub fn of(memory: &'m M, image: u64) -> Option<Exports<'m, M>> {
-        let mut header = [0; 64];
-        memory.read_exact(image, &mut header)?;
-        if header[..5] != *b"\x7fELF\x02" {
-            return None;
-        }
-        let word = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("8 bytes"));
-        let half = |at: usize| {
-            u64::from(u16::from_le_bytes(header[at..at + 2].try_into().expect("2 bytes")))
+        let headers =
+            Headers::read(&|at, buf| image.checked_add(at).map_or(0, |at| memory.read(at, buf)))?;
+        let address_of = |kind| {
+            let first = headers.segments.iter().find(|segment| segment.kind == kind)?;
+            Some(first.address)
         };
-        let (table, size, count) =
-            (image.checked_add(word(32))?, half(54), half(56).min(PROGRAM_HEADERS_MAX));
-        let (mut bias, mut dynamic) = (None, None);
-        for number in 0..count {
-            let at = table.checked_add(number * size)?;
-            let address = memory.read_u64(at.checked_add(16)?)?;
-            match u32_at(memory, at)? {
-                // The first one holds the file's first byte.
-                PT_LOAD if bias.is_none() => bias = Some(image.wrapping_sub(address)),
-                PT_DYNAMIC => dynamic = Some(address),
-                _ => {}
-            }
-        }
-        let bias = bias?;
-        let dynamic = bias.wrapping_add(dynamic?);
+        // The first one that is loaded holds the file's first byte.
+        let bias = image.wrapping_sub(address_of(PT_LOAD)?);
+        let dynamic = bias.wrapping_add(address_of(PT_DYNAMIC)?);
         let mut exports = Exports {
             memory,
             bias,

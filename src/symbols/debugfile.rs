@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 
-use super::elf::{Elf, hex};
+use crate::elf::{Elf, hex};
 use crate::process::filebytes::FileBytes;
 
 /// Checksums are taken of debug files up to this size (some seconds on the worker); larger ones

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::model::vocabulary::text::{NAME_CAP, clean_bytes};
 use crate::pclntab::{ALIGNMENT, BEGINS, HEADER, Header, MODULE_TEXT, Table};
 
-use super::elf::{Elf, u32_at, u64_at};
+use crate::elf::{Elf, u32_at, u64_at};
 
 /// Maximum relocations looked at.
 const RELOCATIONS_MAX: usize = 1 << 22;

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use super::demangle::readable;
-use super::elf::{build_id_note, hex};
+use crate::elf::{build_id_note, hex};
 use crate::model::facts::tables::KERNEL;
 use crate::model::vocabulary::text::{NAME_CAP, clean};
 use crate::process::privileges;

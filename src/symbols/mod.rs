@@ -21,7 +21,6 @@
 mod debugfile;
 mod demangle;
 mod dwarf;
-mod elf;
 mod go;
 mod intern;
 mod kernel;

@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 
 use super::debugfile::{Found, Root, SearchPath, find};
 use super::dwarf::{Debug, Place};
-use super::elf::{Elf, hex};
 use super::go::GoNames;
 use super::symtab::{Bounds, Plt, SymbolTable};
 use super::unwind_entry::UnwindEntries;
 use super::{demangle, vdso};
+use crate::elf::{Elf, hex};
 use crate::process::filebytes::{FileBytes, Version};
 
 /// How much is believed of a file. Each step down is taken when the one above went wrong.

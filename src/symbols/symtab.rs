@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use super::elf::{Elf, Section, u32_at, u64_at};
+use crate::elf::{Elf, Section, u32_at, u64_at};
 
 const SYMBOL_SIZE: usize = 24;
 const RELOCATION_SIZE: usize = 24;

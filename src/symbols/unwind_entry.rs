@@ -3,7 +3,7 @@
 
 use gimli::{BaseAddresses, CieOrFde, EhFrame, EhFrameHdr, LittleEndian, UnwindSection};
 
-use super::elf::Elf;
+use crate::elf::Elf;
 
 /// No program has more functions; reading stops there.
 const ENTRIES_CAP: usize = 1 << 22;

@@ -19,7 +19,7 @@ pub fn image() -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::elf::{Elf, hex};
+    use crate::elf::{Elf, hex};
 
     #[test]
     fn its_build_id_is_the_one_that_readelf_finds() {

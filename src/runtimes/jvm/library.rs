@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use crate::elf::{Headers, SHT_SYMTAB};
 use crate::process::maps::{Backing, Mapping, Maps};
 use crate::process::open::open_mapped;
 
@@ -13,9 +14,6 @@ use crate::process::open::open_mapped;
 const WAIT: Duration = Duration::from_millis(200);
 /// Maximum sections that are searched; libjvm.so has some 40.
 const SECTIONS_MAX: usize = 4096;
-/// Bytes of a section's header (ELF-64), and its kind if it is a table of all symbols.
-const SECTION: usize = 64;
-const SHT_SYMTAB: u32 = 2;
 
 /// Where the library of a virtual machine is mapped, if there is one.
 pub fn library(maps: &Maps) -> Option<u64> {
@@ -39,8 +37,7 @@ pub fn nameless(pid: u32, maps: &Maps) -> Option<Range<u64>> {
     let file = first.mapped_file(pid);
     let (said, says) = channel();
     // Without a thread (resource limits) it is as if the file hung.
-    let ask =
-        move || said.send(open_mapped(&file).is_ok_and(|file| has_symbols(&file) == Some(true)));
+    let ask = move || said.send(open_mapped(&file).is_ok_and(|file| has_symbols(&file)));
     std::thread::Builder::new().name("library".into()).spawn(ask).ok()?;
     let named = says.recv_timeout(WAIT).ok()?;
     let of_it = |mapping: &&Mapping| {
@@ -50,23 +47,11 @@ pub fn nameless(pid: u32, maps: &Maps) -> Option<Range<u64>> {
     (!named).then_some(code.start..code.end)
 }
 
-/// Whether there is a table of all symbols. `None`: this is no ELF file of 64 bits.
-fn has_symbols(file: &File) -> Option<bool> {
-    let mut head = [0; 64];
-    file.read_exact_at(&mut head, 0).ok()?;
-    if &head[..6] != b"\x7fELF\x02\x01" {
-        return None;
-    }
-    let at = u64::from_le_bytes(head[40..48].try_into().ok()?);
-    let half = |at: usize| usize::from(u16::from_le_bytes([head[at], head[at + 1]]));
-    let (size, count) = (half(58), half(60));
-    if size != SECTION {
-        return Some(false);
-    }
-    let mut sections = vec![0; SECTION * count.min(SECTIONS_MAX)];
-    file.read_exact_at(&mut sections, at).ok()?;
-    let kind = |section: &[u8]| section[4..8] == SHT_SYMTAB.to_le_bytes();
-    Some(sections.chunks_exact(SECTION).any(kind))
+/// Returns whether the file has a table of all symbols.
+fn has_symbols(file: &File) -> bool {
+    let read = |at: u64, buf: &mut [u8]| file.read_exact_at(buf, at).map_or(0, |()| buf.len());
+    let sections = Headers::read(&read).and_then(|headers| headers.sections(&read, SECTIONS_MAX));
+    sections.is_some_and(|sections| sections.iter().any(|section| section.kind == SHT_SYMTAB))
 }
 
 #[cfg(test)]
@@ -78,18 +63,18 @@ mod tests {
     #[test]
     fn a_stripped_file_is_told_from_one_that_is_not() {
         let own = File::open("/proc/self/exe").expect("we can read ourselves");
-        assert_eq!(has_symbols(&own), Some(true));
+        assert!(has_symbols(&own));
         let stripped = tempfile::NamedTempFile::new().expect("a file");
         let mut strip = std::process::Command::new("strip");
         let status = strip.args(["-o"]).arg(stripped.path()).arg("/proc/self/exe").status();
         assert!(status.expect("strip is needed").success());
-        assert_eq!(has_symbols(&File::open(stripped.path()).expect("written")), Some(false));
+        assert!(!has_symbols(&File::open(stripped.path()).expect("written")));
         // Cut off, and something else.
         let mut cut = tempfile::tempfile().expect("a file");
         let bytes = std::fs::read(stripped.path()).expect("written");
         cut.write_all(&bytes[..bytes.len() - 1]).expect("written");
-        assert_eq!(has_symbols(&cut), None);
+        assert!(!has_symbols(&cut));
         cut.write_all_at(b"\x7fELF\x01", 0).expect("written");
-        assert_eq!(has_symbols(&cut), None);
+        assert!(!has_symbols(&cut));
     }
 }

@@ -6,7 +6,7 @@ use gimli::{DebugArangesOffset, UnitType};
 
 use super::open::Open;
 use super::{Budget, Reader, Unusable, unit};
-use crate::symbols::elf::Elf;
+use crate::elf::Elf;
 
 const UNITS_CAP: usize = 1 << 22;
 const RANGES_CAP: usize = 1 << 23;

@@ -3,8 +3,8 @@
 use gimli::Reader as _;
 
 use super::{Budget, Reader, Unusable};
+use crate::elf::Elf;
 use crate::model::vocabulary::text::{NAME_CAP, clean_bytes};
-use crate::symbols::elf::Elf;
 
 const ROWS_CAP: usize = 1 << 22;
 

@@ -32,8 +32,8 @@ use self::open::{Dwarf, Open, Unit};
 use self::sections::Sections;
 use self::unit::Functions;
 use super::demangle;
-use super::elf::Elf;
 use crate::clock::thread_cpu;
+use crate::elf::Elf;
 
 type Reader<'a> = gimli::EndianSlice<'a, gimli::LittleEndian>;
 

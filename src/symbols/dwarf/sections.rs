@@ -6,7 +6,7 @@ use std::ops::Range;
 use gimli::{EndianSlice, LittleEndian, SectionId};
 
 use super::Reader;
-use crate::symbols::elf::Elf;
+use crate::elf::Elf;
 
 /// Inflated sections take memory of ours, for as long as the file is in use; above this debug info
 /// is left alone.

@@ -6,7 +6,7 @@ use gimli::{AttributeValue, UnitOffset};
 use super::lines::Lines;
 use super::open::{Dwarf, Unit};
 use super::{Budget, Reader, Unusable};
-use crate::symbols::elf::Elf;
+use crate::elf::Elf;
 
 const FUNCTIONS_CAP: usize = 1 << 21;
 const SCOPES_CAP: usize = 1 << 22;

@@ -4,6 +4,10 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use crate::elf::{
+    EM_X86_64, ET_EXEC, Headers, PF_X, PT_GNU_EH_FRAME, PT_INTERP, PT_LOAD, PT_NOTE, ReadAt,
+    SHF_COMPRESSED, SHT_NOBITS, read_some,
+};
 use crate::process::maps::{Backing, Mapping, Maps};
 use crate::process::memory::ReadMemory;
 use crate::process::open::open_mapped;
@@ -14,9 +18,8 @@ use crate::unwinder::framehop::tables::Tables;
 const TABLE_MAX: u64 = 128 << 20;
 /// Bytes of all tables of one process; what comes later has none.
 pub const TABLES_MAX: usize = 256 << 20;
-/// Program headers, and section headers, of one file.
-const HEADERS_MAX: u64 = 4096;
-const NAMES_MAX: u64 = 1 << 20;
+/// Maximum sections of a file whose tables are not loaded; more are not searched.
+const SECTIONS_MAX: usize = 4096;
 const PAGE: u64 = 4096;
 
 /// One ELF file as it is loaded in the process.
@@ -47,19 +50,19 @@ impl Image {
     ) -> Image {
         let loaded = maps.loaded_with(mapping);
         let pieces = if loaded.is_empty() { vec![mapping.clone()] } else { loaded.to_vec() };
-        let headers = loaded
+        let elf = loaded
             .first()
-            .and_then(|first| Headers::read(&|at, buf| memory.read(first.start + at, buf)));
-        let bias = headers.as_ref().and_then(|headers| headers.bias(mapping));
+            .and_then(|first| ElfFile::read(&|at, buf| memory.read(first.start + at, buf)));
+        let bias = elf.as_ref().and_then(|elf| elf.bias(mapping));
         let mut image = Image { pieces, entry: 0, tables: None, go: None, header: Vec::new() };
-        if let (Some(headers), Some(bias)) = (&headers, bias) {
-            image.entry = bias.wrapping_add(headers.entry);
-            image.tables = headers.tables_in_memory(memory, bias, budget as u64);
-            image.go = GoTable::find(memory, &headers.loaded(memory, bias), mapping, pid);
+        if let (Some(elf), Some(bias)) = (&elf, bias) {
+            image.entry = bias.wrapping_add(elf.headers.entry);
+            image.tables = elf.tables_in_memory(memory, bias, budget as u64);
+            image.go = GoTable::find(memory, &elf.loaded(memory, bias), mapping, pid);
         }
         if let Some(at) = image.header_in_memory() {
             image.header =
-                bytes(&|at, buf| memory.read(at, buf), at, HEADER as u64).unwrap_or_default();
+                read_some(&|at, buf| memory.read(at, buf), at, HEADER as u64).unwrap_or_default();
         }
         if image.tables.is_none() && mapping.backing == Backing::File {
             image.read_file(mapping, pid);
@@ -87,12 +90,12 @@ impl Image {
     fn read_file(&mut self, mapping: &Mapping, pid: u32) {
         let Ok(file) = open_mapped(&mapping.mapped_file(pid)) else { return };
         let read = |at, buf: &mut [u8]| read_at(&file, at, buf);
-        let Some(headers) = Headers::read(&read) else { return };
-        let Some(bias) = headers.bias(mapping) else { return };
-        self.entry = bias.wrapping_add(headers.entry);
-        self.tables = headers.tables_in_file(&read, bias);
+        let Some(elf) = ElfFile::read(&read) else { return };
+        let Some(bias) = elf.bias(mapping) else { return };
+        self.entry = bias.wrapping_add(elf.headers.entry);
+        self.tables = elf.tables_in_file(&read, bias);
         if self.header.is_empty() {
-            self.header = bytes(&read, 0, HEADER as u64).unwrap_or_default();
+            self.header = read_some(&read, 0, HEADER as u64).unwrap_or_default();
         }
     }
 
@@ -104,9 +107,9 @@ impl Image {
     /// Whether `mapping`, which has come again, begins like this: a file may be written anew in
     /// place, or another may get its inode.
     pub fn is_unchanged(&self, memory: &impl ReadMemory, mapping: &Mapping, pid: u32) -> bool {
-        let same = |read: &Read<'_>, at| {
+        let same = |read: &ReadAt<'_>, at| {
             !self.header.is_empty()
-                && bytes(read, at, self.header.len() as u64).as_ref() == Some(&self.header)
+                && read_some(read, at, self.header.len() as u64).as_ref() == Some(&self.header)
         };
         if let Some(at) = self.header_in_memory()
             && same(&|at, buf: &mut [u8]| memory.read(at, buf), at)
@@ -153,86 +156,22 @@ fn read_at(file: &File, at: u64, buf: &mut [u8]) -> usize {
     done
 }
 
-/// Reads a prefix of the buffer from an offset of the file, or an address relative to its
-/// beginning.
-type Read<'a> = dyn Fn(u64, &mut [u8]) -> usize + 'a;
-
-fn bytes(read: &Read<'_>, at: u64, length: u64) -> Option<Vec<u8>> {
-    let mut buf = vec![0; usize::try_from(length).ok()?];
-    let n = read(at, &mut buf);
-    buf.truncate(n);
-    (n > 0).then_some(buf)
+/// An ELF file, in memory or on disk.
+struct ElfFile {
+    headers: Headers,
 }
 
-fn all_bytes(read: &Read<'_>, at: u64, length: u64) -> Option<Vec<u8>> {
-    bytes(read, at, length).filter(|buf| buf.len() as u64 == length)
-}
-
-struct Segment {
-    kind: u32,
-    flags: u32,
-    offset: u64,
-    address: u64,
-    file_size: u64,
-    memory_size: u64,
-}
-
-/// What is used of an ELF file's headers.
-struct Headers {
-    /// ET_EXEC, ET_DYN ...
-    kind: u64,
-    entry: u64,
-    segments: Vec<Segment>,
-    /// Offset and number of section headers, and which of them holds the names.
-    sections: (u64, u64, u64),
-}
-
-const ET_EXEC: u64 = 2;
-const PT_LOAD: u32 = 1;
-const PT_INTERP: u32 = 3;
-const PT_NOTE: u32 = 4;
-const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
-const PF_X: u32 = 1;
-
-impl Headers {
+impl ElfFile {
     /// `None` for anything but a 64-bit little-endian x86-64 ELF file.
-    fn read(read: &Read<'_>) -> Option<Headers> {
-        let header = all_bytes(read, 0, 64)?;
-        const MACHINE_X86_64: u64 = 62;
-        if !header.starts_with(b"\x7fELF\x02\x01") || number(&header, 18, 2) != MACHINE_X86_64 {
-            return None;
-        }
-        let (at, size, count) =
-            (number(&header, 32, 8), number(&header, 54, 2), number(&header, 56, 2));
-        if size != 56 || count > HEADERS_MAX {
-            return None;
-        }
-        let table = all_bytes(read, at, size * count)?;
-        let segment = |h: &[u8]| Segment {
-            kind: number(h, 0, 4) as u32,
-            flags: number(h, 4, 4) as u32,
-            offset: number(h, 8, 8),
-            address: number(h, 16, 8),
-            file_size: number(h, 32, 8),
-            memory_size: number(h, 40, 8),
-        };
-        let sections = if number(&header, 58, 2) == 64 {
-            (number(&header, 40, 8), number(&header, 60, 2), number(&header, 62, 2))
-        } else {
-            (0, 0, 0)
-        };
-        Some(Headers {
-            kind: number(&header, 16, 2),
-            entry: number(&header, 24, 8),
-            segments: table.chunks_exact(56).map(segment).collect(),
-            sections,
-        })
+    fn read(read: &ReadAt<'_>) -> Option<ElfFile> {
+        let headers = Headers::read(read)?;
+        (headers.machine == EM_X86_64).then_some(ElfFile { headers })
     }
 
     /// What is added to the file's addresses where it is loaded, judged by an executable mapping of
     /// it.
     fn bias(&self, mapping: &Mapping) -> Option<u64> {
-        let code = self.segments.iter().find(|s| {
+        let code = self.headers.segments.iter().find(|s| {
             let from = s.offset & !(PAGE - 1);
             s.kind == PT_LOAD
                 && s.flags & PF_X != 0
@@ -247,17 +186,18 @@ impl Headers {
     fn loaded(&self, memory: &impl ReadMemory, bias: u64) -> Loaded {
         let segments = |code: bool| {
             let wanted = self
+                .headers
                 .segments
                 .iter()
                 .filter(move |s| s.kind == PT_LOAD && (s.flags & PF_X != 0) == code);
             wanted.map(|s| (bias.wrapping_add(s.address), s.file_size)).collect()
         };
-        let has = |kind| self.segments.iter().any(|s| s.kind == kind);
+        let has = |kind| self.headers.segments.iter().any(|s| s.kind == kind);
         Loaded {
             bias,
             likely: self.has_go_note(memory, bias) || !has(PT_GNU_EH_FRAME),
             // One that is static and moved about looks like a library.
-            program: self.kind == ET_EXEC || has(PT_INTERP),
+            program: self.headers.kind == ET_EXEC || has(PT_INTERP),
             code: segments(true),
             data: segments(false),
         }
@@ -266,7 +206,7 @@ impl Headers {
     /// Whether Go's linker has left its note: owner `Go`, kind 4.
     fn has_go_note(&self, memory: &impl ReadMemory, bias: u64) -> bool {
         const NOTE: [u8; 16] = *b"\x04\0\0\0....\x04\0\0\0Go\0\0";
-        self.segments.iter().filter(|s| s.kind == PT_NOTE).any(|s| {
+        self.headers.segments.iter().filter(|s| s.kind == PT_NOTE).any(|s| {
             let mut notes = [0; 512];
             let read = memory.read(bias.wrapping_add(s.address), &mut notes);
             let is_note = |w: &[u8]| w[..4] == NOTE[..4] && w[8..] == NOTE[8..];
@@ -277,6 +217,7 @@ impl Headers {
     /// The lowest loaded address.
     fn base(&self, bias: u64) -> Option<u64> {
         let lowest = self
+            .headers
             .segments
             .iter()
             .filter(|s| s.kind == PT_LOAD)
@@ -287,45 +228,31 @@ impl Headers {
 
     fn tables_in_memory(&self, memory: &impl ReadMemory, bias: u64, budget: u64) -> Option<Tables> {
         let hdr = self
+            .headers
             .segments
             .iter()
             .find(|s| s.kind == PT_GNU_EH_FRAME && s.memory_size <= TABLE_MAX.min(budget))?;
         let hdr_at = bias.wrapping_add(hdr.address);
         let read = |at: u64, buf: &mut [u8]| memory.read(at, buf);
-        let hdr = bytes(&read, hdr_at, hdr.memory_size)?;
+        let hdr = read_some(&read, hdr_at, hdr.memory_size)?;
         Tables::from_hdr(self.base(bias)?, &hdr, hdr_at, |at, wanted| {
-            let segment = self.segments.iter().find(|s| {
+            let segment = self.headers.segments.iter().find(|s| {
                 let start = bias.wrapping_add(s.address);
                 s.kind == PT_LOAD && at.checked_sub(start).is_some_and(|o| o < s.file_size)
             })?;
             let left = segment.file_size - (at - bias.wrapping_add(segment.address));
-            bytes(&read, at, left.min(wanted).min(TABLE_MAX).min(budget))
+            read_some(&read, at, left.min(wanted).min(TABLE_MAX).min(budget))
         })
     }
 
-    fn tables_in_file(&self, read: &Read<'_>, bias: u64) -> Option<Tables> {
-        let (at, count, names) = self.sections;
-        if count > HEADERS_MAX || names >= count {
-            return None;
-        }
-        let table = all_bytes(read, at, 64 * count)?;
-        let headers: Vec<&[u8]> = table.chunks_exact(64).collect();
-        let names = headers[names as usize];
-        let names = bytes(read, number(names, 24, 8), number(names, 32, 8).min(NAMES_MAX))?;
-        const SHT_NOBITS: u64 = 8;
-        const SHF_COMPRESSED: u64 = 0x800;
-        let section = headers.iter().find(|h| {
-            let name = names.get(number(h, 0, 4) as usize..);
-            name.is_some_and(|name| name.starts_with(b".eh_frame\0"))
-                && number(h, 4, 4) != SHT_NOBITS
-                && number(h, 8, 8) & SHF_COMPRESSED == 0
+    fn tables_in_file(&self, read: &ReadAt<'_>, bias: u64) -> Option<Tables> {
+        let sections = self.headers.sections(read, SECTIONS_MAX)?;
+        let section = sections.iter().find(|section| {
+            section.name == ".eh_frame"
+                && section.kind != SHT_NOBITS
+                && section.flags & SHF_COMPRESSED == 0
         })?;
-        let eh_frame = bytes(read, number(section, 24, 8), number(section, 32, 8).min(TABLE_MAX))?;
-        Tables::from_eh_frame(self.base(bias)?, eh_frame, bias.wrapping_add(number(section, 16, 8)))
+        let eh_frame = read_some(read, section.offset, section.size.min(TABLE_MAX))?;
+        Tables::from_eh_frame(self.base(bias)?, eh_frame, bias.wrapping_add(section.address))
     }
-}
-
-/// The little-endian number of `size` bytes at `at`; the caller has checked the length.
-fn number(bytes: &[u8], at: usize, size: usize) -> u64 {
-    bytes[at..at + size].iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
 }

@@ -1,7 +1,6 @@
-//! What naming needs to know of a 64-bit little-endian ELF file: segments, sections, build id,
-//! debug link.
+//! A whole ELF file as bytes: sections by name, addresses, build id, debug link.
 //!
-//! Everything is copied out into plain data and checked once; no offset is trusted when it is used
+//! Everything is copied out into plain data and checked once. No offset is trusted when it is used
 //! later either, because the file may change under its mapping (`process::filebytes`).
 
 use std::borrow::Cow;
@@ -9,36 +8,15 @@ use std::ops::Range;
 
 use object::read::{CompressedData, CompressionFormat};
 
-/// More sections than this are a mistake or an attack (a large C++ program linked with
-/// -ffunction-sections and not yet garbage-collected has tens of thousands).
-const SECTIONS_CAP: usize = 1 << 17;
-const SEGMENTS_CAP: usize = 1 << 10;
-const NAME_CAP: usize = 64;
-/// A compressed section that claims to be larger is left alone.
+use super::{
+    Headers, PT_GNU_EH_FRAME, PT_LOAD, PT_NOTE, SECTIONS_MAX, SHF_ALLOC, SHF_COMPRESSED,
+    SHF_EXECINSTR, SHT_NOBITS, SHT_NOTE, Section, Segment, u32_at, u64_at,
+};
+
+/// Maximum bytes of an inflated section; one that claims to be larger stays compressed.
 const INFLATED_CAP: u64 = 1 << 30;
 
-pub const SHT_NOBITS: u32 = 8;
-const SHT_NOTE: u32 = 7;
-const SHF_ALLOC: u64 = 2;
-pub const SHF_EXECINSTR: u64 = 4;
-const SHF_COMPRESSED: u64 = 0x800;
-const PT_LOAD: u32 = 1;
-const PT_NOTE: u32 = 4;
-const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
-const PF_X: u32 = 1;
 const NT_GNU_BUILD_ID: u32 = 3;
-
-#[derive(Clone, Debug)]
-pub struct Section {
-    pub name: String,
-    pub kind: u32,
-    pub flags: u64,
-    pub address: u64,
-    pub offset: u64,
-    pub size: u64,
-    pub link: u32,
-    pub entry_size: u64,
-}
 
 impl Section {
     /// Where its bytes are in a file of `len` bytes; empty for a section without bytes or outside
@@ -55,17 +33,6 @@ impl Section {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Segment {
-    kind: u32,
-    flags: u32,
-    offset: u64,
-    address: u64,
-    file_size: u64,
-    memory_size: u64,
-}
-
-/// See the module's head.
 #[derive(Clone, Debug, Default)]
 pub struct Elf {
     pub sections: Vec<Section>,
@@ -74,14 +41,17 @@ pub struct Elf {
 }
 
 impl Elf {
-    /// `None` when this is no 64-bit little-endian ELF file, or its tables lie outside it.
+    /// `None` when this is no 64-bit little-endian ELF file, or its segments lie outside it.
     pub fn parse(bytes: &[u8]) -> Option<Elf> {
-        if bytes.get(..6)? != b"\x7fELF\x02\x01" {
-            return None;
-        }
-        let segments = segments(bytes)?;
-        let sections = sections(bytes).unwrap_or_default();
-        let mut elf = Elf { sections, segments, build_id: None };
+        let read = |at: u64, buf: &mut [u8]| {
+            let rest = usize::try_from(at).ok().and_then(|at| bytes.get(at..)).unwrap_or(&[]);
+            let count = rest.len().min(buf.len());
+            buf[..count].copy_from_slice(&rest[..count]);
+            count
+        };
+        let headers = Headers::read(&read)?;
+        let sections = headers.sections(&read, SECTIONS_MAX).unwrap_or_default();
+        let mut elf = Elf { sections, segments: headers.segments, build_id: None };
         elf.build_id = elf.find_build_id(bytes);
         Some(elf)
     }
@@ -117,9 +87,9 @@ impl Elf {
                 && offset < s.offset.saturating_add(s.file_size).saturating_add(0xfff) & !0xfff
         };
         let segment = loaded()
-            .filter(|s| s.flags & PF_X != 0)
+            .filter(|s| s.is_code())
             .find(exact)
-            .or_else(|| loaded().filter(|s| s.flags & PF_X != 0).find(page))
+            .or_else(|| loaded().filter(|s| s.is_code()).find(page))
             .or_else(|| loaded().find(exact))?;
         Some(segment.address.wrapping_add(offset.wrapping_sub(segment.offset)))
     }
@@ -128,9 +98,7 @@ impl Elf {
     /// says 0 or -1.
     pub fn is_code(&self, address: u64) -> bool {
         self.segments.iter().any(|s| {
-            s.kind == PT_LOAD
-                && s.flags & PF_X != 0
-                && address.checked_sub(s.address).is_some_and(|d| d < s.memory_size)
+            s.is_code() && address.checked_sub(s.address).is_some_and(|d| d < s.memory_size)
         })
     }
 
@@ -157,7 +125,7 @@ impl Elf {
     pub fn code_segment(&self, address: u64) -> Option<Range<u64>> {
         let holds =
             |s: &&Segment| address.checked_sub(s.address).is_some_and(|into| into < s.memory_size);
-        let mut code = self.segments.iter().filter(|s| s.kind == PT_LOAD && s.flags & PF_X != 0);
+        let mut code = self.segments.iter().filter(|s| s.is_code());
         let segment = code.find(holds)?;
         Some(segment.address..segment.address.saturating_add(segment.memory_size))
     }
@@ -224,67 +192,6 @@ fn inflate(data: &[u8]) -> Option<Vec<u8>> {
     CompressedData { format, data, uncompressed_size }.decompress().ok().map(Cow::into_owned)
 }
 
-fn segments(bytes: &[u8]) -> Option<Vec<Segment>> {
-    let table = u64_at(bytes, 32)?;
-    let size = usize::from(u16_at(bytes, 54)?);
-    let count = usize::from(u16_at(bytes, 56)?).min(SEGMENTS_CAP);
-    if count > 0 && size < 56 {
-        return None;
-    }
-    let mut segments = Vec::with_capacity(count);
-    for index in 0..count {
-        let at = usize::try_from(table).ok()?.checked_add(index * size)?;
-        segments.push(Segment {
-            kind: u32_at(bytes, at)?,
-            flags: u32_at(bytes, at.checked_add(4)?)?,
-            offset: u64_at(bytes, at.checked_add(8)?)?,
-            address: u64_at(bytes, at.checked_add(16)?)?,
-            file_size: u64_at(bytes, at.checked_add(32)?)?,
-            memory_size: u64_at(bytes, at.checked_add(40)?)?,
-        });
-    }
-    Some(segments)
-}
-
-fn sections(bytes: &[u8]) -> Option<Vec<Section>> {
-    let table = usize::try_from(u64_at(bytes, 40)?).ok()?;
-    let size = usize::from(u16_at(bytes, 58)?);
-    if table == 0 || size < 64 {
-        return None;
-    }
-    let header =
-        |index: usize| bytes.get(table.checked_add(index.checked_mul(size)?)?..)?.get(..64);
-    // Counts beyond 16 bits are kept in section 0 (elf(5)).
-    let first = header(0)?;
-    let count = match u16_at(bytes, 60)? {
-        0 => usize::try_from(u64_at(first, 32)?).ok()?,
-        count => usize::from(count),
-    };
-    let names = match u16_at(bytes, 62)? {
-        0xffff => u32_at(first, 40)? as usize,
-        index => usize::from(index),
-    };
-    let names = header(names)?;
-    let names = bytes.get(file_range(u64_at(names, 24)?, u64_at(names, 32)?, bytes.len())?)?;
-    let mut sections = Vec::new();
-    for index in 1..count.min(SECTIONS_CAP) {
-        let Some(header) = header(index) else { break };
-        let name = names.get(u32_at(header, 0)? as usize..).unwrap_or(&[]);
-        let end = name.iter().take(NAME_CAP).position(|b| *b == 0).unwrap_or(0);
-        sections.push(Section {
-            name: String::from_utf8_lossy(&name[..end]).into_owned(),
-            kind: u32_at(header, 4)?,
-            flags: u64_at(header, 8)?,
-            address: u64_at(header, 16)?,
-            offset: u64_at(header, 24)?,
-            size: u64_at(header, 32)?,
-            link: u32_at(header, 40)?,
-            entry_size: u64_at(header, 56)?,
-        });
-    }
-    Some(sections)
-}
-
 /// The GNU build id among notes, 1 to 64 bytes.
 pub fn build_id_note(mut notes: &[u8]) -> Option<Vec<u8>> {
     for _ in 0..64 {
@@ -309,18 +216,6 @@ fn file_range(offset: u64, size: u64, len: usize) -> Option<Range<usize>> {
     let start = usize::try_from(offset).ok()?;
     let end = start.checked_add(usize::try_from(size).ok()?)?;
     (end <= len).then_some(start..end)
-}
-
-pub fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_le_bytes(bytes.get(at..at.checked_add(2)?)?.try_into().ok()?))
-}
-
-pub fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
-}
-
-pub fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
 }
 
 #[cfg(test)]
