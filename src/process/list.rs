@@ -68,7 +68,7 @@ fn row(pid: u32, tick: u64, users: &HashMap<u32, String>) -> Option<ProcessRow> 
     }
     let uid = real_uid(&read(&place.join("status"), 4096)?)?;
     let arguments = read(&place.join("cmdline"), COMMAND_CAP + 1).unwrap_or_default();
-    let program = std::fs::read_link(place.join("exe")).ok();
+    let program = remoteprocess::Process { pid: pid.cast_signed() }.exe().ok();
     let first = arguments.split(|b| *b == 0).next().unwrap_or_default();
     Some(ProcessRow {
         pid,
@@ -79,11 +79,15 @@ fn row(pid: u32, tick: u64, users: &HashMap<u32, String>) -> Option<ProcessRow> 
         cpu_ns: stat.cpu_ticks.saturating_mul(tick),
         start: stat.start,
         runtime: runtime(match &program {
-            Some(path) => path.file_name().map(|name| name.as_encoded_bytes()).unwrap_or_default(),
+            Some(path) => file_name(path.as_bytes()),
             // Another user's: only its own word for it.
-            None => first.rsplit(|b| *b == b'/').next().unwrap_or_default(),
+            None => file_name(first),
         }),
     })
+}
+
+fn file_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
 }
 
 /// The processes of this machine, as the rules of [`select`](super::select) ask for them.
