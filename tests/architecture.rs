@@ -128,6 +128,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("signal_hook", &["session"]),
     ("siphasher", &["model", "push"]),
     ("strsim", &["cli"]),
+    ("tui_input", &["app"]),
     ("unicode_segmentation", &["app", "tui"]),
     ("unicode_width", &["tui"]),
     ("unwind", &["unwinder"]),

@@ -1,5 +1,6 @@
 //! One line of text being typed.
 
+use tui_input::{Input, InputRequest};
 use unicode_segmentation::UnicodeSegmentation;
 
 use super::key::Key;
@@ -7,12 +8,10 @@ use super::key::Key;
 /// Maximum length of the text, in characters as the reader sees them.
 const LONGEST: usize = 500;
 
-/// Text and cursor; a character is a grapheme cluster.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+/// Text and cursor, which moves by characters as the reader sees them.
+#[derive(Clone, Debug, Default)]
 pub struct LineEdit {
-    text: String,
-    /// Byte offset, always at a cluster's edge.
-    cursor: usize,
+    input: Input,
     /// All of the text is a proposal: the first character typed replaces it, any other key edits
     /// it.
     proposed: bool,
@@ -21,8 +20,7 @@ pub struct LineEdit {
 impl LineEdit {
     /// Creates an edit with the cursor at the end.
     pub fn new(text: impl Into<String>) -> LineEdit {
-        let text = text.into();
-        LineEdit { cursor: text.len(), text, proposed: false }
+        LineEdit { input: Input::new(text.into()), proposed: false }
     }
 
     /// Does the same as [`LineEdit::new`], but the first character typed replaces the text.
@@ -32,77 +30,56 @@ impl LineEdit {
 
     /// Returns whether typing replaces the text.
     pub fn is_proposed(&self) -> bool {
-        self.proposed && !self.text.is_empty()
+        self.proposed && !self.text().is_empty()
     }
 
     pub fn text(&self) -> &str {
-        &self.text
+        self.input.value()
     }
 
     /// Returns the text left of the cursor, and the rest.
     pub fn halves(&self) -> (&str, &str) {
-        self.text.split_at(self.cursor)
+        let text = self.text();
+        let at = text.char_indices().nth(self.input.cursor()).map_or(text.len(), |(at, _)| at);
+        text.split_at(at)
     }
 
     /// Handles a key; returns true if it has a meaning here.
     pub fn key(&mut self, key: Key) -> bool {
+        let request = match key {
+            Key::Char(c) if !c.is_control() => InputRequest::InsertChar(c),
+            Key::Left => InputRequest::GoToPrevChar,
+            Key::Right => InputRequest::GoToNextChar,
+            Key::Home | Key::Ctrl('a') => InputRequest::GoToStart,
+            Key::End | Key::Ctrl('e') => InputRequest::GoToEnd,
+            Key::Backspace | Key::Ctrl('h') => InputRequest::DeletePrevChar,
+            Key::Delete => InputRequest::DeleteNextChar,
+            Key::Ctrl('u') => InputRequest::DeleteFromStart,
+            Key::Ctrl('k') => InputRequest::DeleteTillEnd,
+            Key::Ctrl('w') => InputRequest::DeletePrevWord,
+            _ => return false,
+        };
         let proposed = std::mem::take(&mut self.proposed);
-        match key {
-            Key::Char(c) if !c.is_control() => {
-                if proposed {
-                    self.text.clear();
-                    self.cursor = 0;
-                }
-                self.insert(c);
+        if matches!(request, InputRequest::InsertChar(_)) {
+            if proposed {
+                self.input.reset();
             }
-            Key::Left => self.cursor -= self.last_cluster(),
-            Key::Right => self.cursor += self.halves().1.graphemes(true).next().map_or(0, str::len),
-            Key::Home | Key::Ctrl('a') => self.cursor = 0,
-            Key::End | Key::Ctrl('e') => self.cursor = self.text.len(),
-            Key::Backspace | Key::Ctrl('h') => {
-                let from = self.cursor - self.last_cluster();
-                self.text.replace_range(from..self.cursor, "");
-                self.cursor = from;
-            }
-            Key::Delete => {
-                let till = self.cursor + self.halves().1.graphemes(true).next().map_or(0, str::len);
-                self.text.replace_range(self.cursor..till, "");
-            }
-            Key::Ctrl('u') => {
-                self.text.replace_range(..self.cursor, "");
-                self.cursor = 0;
-            }
-            Key::Ctrl('w') => {
-                let left = self.text[..self.cursor].trim_end();
-                let from = left.rfind(' ').map_or(0, |space| space + 1);
-                self.text.replace_range(from..self.cursor, "");
-                self.cursor = from;
-            }
-            _ => {
-                self.proposed = proposed;
-                return false;
+            if self.text().graphemes(true).count() >= LONGEST {
+                return true;
             }
         }
+        self.input.handle(request);
         true
     }
+}
 
-    fn insert(&mut self, c: char) {
-        if self.text.graphemes(true).count() < LONGEST {
-            self.text.insert(self.cursor, c);
-            self.cursor += c.len_utf8();
-            // A combining character may have joined the character to its right.
-            if !self.text.grapheme_indices(true).any(|(at, _)| at == self.cursor) {
-                let next =
-                    self.text.grapheme_indices(true).map(|(at, _)| at).find(|at| *at > self.cursor);
-                self.cursor = next.unwrap_or(self.text.len());
-            }
-        }
-    }
-
-    fn last_cluster(&self) -> usize {
-        self.halves().0.graphemes(true).next_back().map_or(0, str::len)
+impl PartialEq for LineEdit {
+    fn eq(&self, other: &LineEdit) -> bool {
+        (self.halves(), self.proposed) == (other.halves(), other.proposed)
     }
 }
+
+impl Eq for LineEdit {}
 
 #[cfg(test)]
 mod tests {
@@ -132,6 +109,10 @@ mod tests {
         let mut edit = typed("two words");
         edit.key(Key::Ctrl('w'));
         assert_eq!(edit.text(), "two ");
+        edit.key(Key::Home);
+        edit.key(Key::Right);
+        edit.key(Key::Ctrl('k'));
+        assert_eq!(edit.text(), "t");
         assert!(!edit.key(Key::PageUp));
     }
 
@@ -156,6 +137,15 @@ mod tests {
     }
 
     #[test]
+    fn a_text_has_a_maximum_length() {
+        let mut edit = typed(&"x".repeat(LONGEST + 1));
+        assert_eq!(edit.text().len(), LONGEST);
+        edit.key(Key::Backspace);
+        edit.key(Key::Char('y'));
+        assert!(edit.text().ends_with("xy"));
+    }
+
+    #[test]
     fn a_combined_character_is_one() {
         let mut edit = typed("ae\u{301}b");
         edit.key(Key::Left);
@@ -167,11 +157,12 @@ mod tests {
         #[test]
         fn any_keys_leave_a_whole_text(keys in prop::collection::vec(prop::sample::select(vec![
             Key::Char('a'), Key::Char('\u{301}'), Key::Char('漢'), Key::Char('\u{200d}'), Key::Char('👩'), Key::Char(' '), Key::Left, Key::Right,
-            Key::Home, Key::End, Key::Backspace, Key::Delete, Key::Ctrl('u'), Key::Ctrl('w')]), 0..60)) {
+            Key::Home, Key::End, Key::Backspace, Key::Delete, Key::Ctrl('u'), Key::Ctrl('k'), Key::Ctrl('w')]), 0..60)) {
             let mut edit = LineEdit::default();
             for key in keys {
                 edit.key(key);
-                prop_assert!(edit.cursor <= edit.text.len() && edit.text.is_char_boundary(edit.cursor));
+                let (left, right) = edit.halves();
+                prop_assert_eq!(format!("{left}{right}"), edit.text());
             }
         }
     }
