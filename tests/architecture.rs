@@ -64,9 +64,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("model", &[]),
 ];
 
-/// The vocabulary of a stack, the cleaning of foreign text, and the settings: every module may use
-/// them.
-const ANYONE: &[&str] = &["model::vocabulary::frame", "model::vocabulary::text", "config"];
+/// The vocabulary of a stack, the cleaning of foreign text, the settings, and the reports of unit
+/// tests that cannot run: every module may use them.
+const ANYONE: &[&str] = &["model::vocabulary::frame", "model::vocabulary::text", "config", "skip"];
 
 /// The pure part may not use these either.
 const PURE: &str = "model";
