@@ -43,6 +43,9 @@ pub mod reducer;
 pub mod runtimes;
 pub mod session;
 pub mod sinks;
+#[cfg(test)]
+#[path = "../tests/common/skip.rs"]
+mod skip;
 pub mod symbols;
 pub mod tui;
 pub mod unwinder;

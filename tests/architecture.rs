@@ -80,10 +80,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("exit_code", &[]),
 ];
 
-/// The vocabulary of a stack, the cleaning of foreign text, the settings, and the exit codes: every
-/// module may use them.
+/// The vocabulary of a stack, the cleaning of foreign text, the settings, the exit codes, and the
+/// reports of unit tests that cannot run: every module may use them.
 const ANYONE: &[&str] =
-    &["model::vocabulary::frame", "model::vocabulary::text", "config", "exit_code"];
+    &["model::vocabulary::frame", "model::vocabulary::text", "config", "exit_code", "skip"];
 
 /// The pure part may not use these either.
 const PURE: &str = "model";

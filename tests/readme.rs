@@ -1,6 +1,9 @@
 //! Checks the documents against the program: keys, options, commands, files and links that any
-//! `*.md` names exist, and each page keeps its limits. `UPDATE=1 cargo test --test readme` rewrites
-//! the table of keys.
+//! `*.md` names exist, and each page keeps its limits. `INSTA_UPDATE=always cargo test --test
+//! readme` rewrites the table of keys.
+
+#[path = "common/golden.rs"]
+mod golden;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -163,11 +166,11 @@ fn the_keys_are_those_of_the_program() {
     let from = page.find(FROM).expect("the beginning of the keys is marked") + FROM.len();
     let till = from + page[from..].find(TILL).expect("the end of the keys is marked");
     let wanted = keymap::markdown();
-    if std::env::var_os("UPDATE").is_some() {
+    if golden::is_update() {
         fs::write(&path, format!("{}{wanted}{}", &page[..from], &page[till..]))
             .expect("the page can be written");
     } else {
-        assert_eq!(&page[from..till], wanted, "run `UPDATE=1 cargo test --test readme`");
+        assert_eq!(&page[from..till], wanted, "run `INSTA_UPDATE=always cargo test --test readme`");
     }
 }
 

@@ -1,10 +1,12 @@
 //! The whole view: keys and snapshots in, the screen out, on a terminal that is only a buffer.
 //!
-//! Expected screens are in tests/screens/; `SAMPLETOP_UPDATE=1 cargo test --test screens` writes
-//! them anew.
+//! Expected screens are in tests/screens/; `INSTA_UPDATE=always cargo test --test screens` writes
+//! them.
 
 #[path = "screens/fixture.rs"]
 mod fixture;
+#[path = "common/golden.rs"]
+mod golden;
 #[path = "screens/keys.rs"]
 mod keys;
 #[path = "screens/live.rs"]
@@ -13,7 +15,6 @@ mod live;
 mod picture;
 
 use live::*;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,7 +43,7 @@ fn first_look_at_every_size() {
 fn the_picture_of_the_readme() {
     let mut live = Live::shop(104, 20);
     live.press("jj<right>j");
-    same_as_file("assets/screen.svg", &picture::svg(&live.buffer()));
+    golden::same_as_file("assets/screen.svg", &picture::svg(&live.buffer()));
 }
 
 #[test]

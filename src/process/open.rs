@@ -171,6 +171,13 @@ mod tests {
         // Not through map_files (no such mapping), but by path.
         open_mapped(&MappedFile { start: 0x1000, end: 0x2000, ..program.clone() }).unwrap();
         let replaced = MappedFile { inode: program.inode + 1, ..program.clone() };
+        // Without CAP_CHECKPOINT_RESTORE map_files refuses first.
+        let refused = open_mapped(&replaced).unwrap_err().kind();
+        assert!(
+            matches!(refused, io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied),
+            "{refused:?}"
+        );
+        let replaced = MappedFile { start: 0x1000, end: 0x2000, ..replaced };
         assert_eq!(open_mapped(&replaced).unwrap_err().kind(), io::ErrorKind::NotFound);
         let elsewhere = MappedFile { path: "/bin/sh".into(), start: 0x1000, ..program.clone() };
         assert_eq!(open_mapped(&elsewhere).unwrap_err().kind(), io::ErrorKind::NotFound);

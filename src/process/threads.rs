@@ -151,6 +151,14 @@ impl Tasks {
         })
     }
 
+    /// Reads a folder of files in place of /proc.
+    #[cfg(test)]
+    pub fn in_folder(folder: &std::path::Path) -> Tasks {
+        let tasks = Tasks::open(std::process::id(), 100).expect("our own threads");
+        let dir = rustix::fs::open(folder, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty());
+        Tasks { dir: dir.expect("a folder"), source: CounterSource::Schedstat, ..tasks }
+    }
+
     /// Thread ids now, zombies included. An error means that the process is gone.
     pub fn list(&self, out: &mut Vec<u32>) -> io::Result<()> {
         self.count(|r| r.lists += 1);

@@ -3,6 +3,7 @@
 
 pub mod java;
 pub mod running;
+pub mod skip;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -10,6 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 pub use running::{LIMIT, Running, wait_until};
+pub use skip::{need_root, skipped};
 
 /// Returns state letter and name of each thread of a process.
 pub fn states(pid: u32) -> Vec<(char, String)> {
@@ -177,29 +179,4 @@ pub fn tree(group: &serde_json::Value) -> serde_json::Value {
     }
     roots.reverse();
     roots.into()
-}
-
-/// Reports on the real stderr that a test cannot run here: the harness does not capture that, and
-/// `tests/run` counts it. Panics where skipping is not allowed: with CI=true in the environment.
-pub fn skipped(test: &str, reason: &str) {
-    use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {reason}");
-    assert_ne!(
-        std::env::var("CI").as_deref(),
-        Ok("true"),
-        "nothing may be skipped under CI: {test}: {reason}"
-    );
-}
-
-/// Returns whether this test runs as root. If not, it is [`skipped`]: `if !need_root("reads another
-/// user's process") { return }`.
-pub fn need_root(reason: &str) -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        skipped(
-            std::thread::current().name().unwrap_or("a test"),
-            &format!("needs root: {reason}"),
-        );
-    }
-    root
 }

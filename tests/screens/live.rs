@@ -146,19 +146,5 @@ pub fn text(buffer: &Buffer) -> String {
 }
 
 pub fn golden(name: &str, found: &str) {
-    same_as_file(&format!("tests/screens/{name}"), found);
-}
-
-pub fn same_as_file(name: &str, found: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
-    if std::env::var_os("SAMPLETOP_UPDATE").is_some() {
-        std::fs::write(&path, found).expect("written");
-        return;
-    }
-    let expected = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        expected == found,
-        "{} is not what is drawn (SAMPLETOP_UPDATE=1 writes it anew):\n--- expected\n{expected}\n--- drawn\n{found}",
-        path.display()
-    );
+    golden::same_as_file(&format!("tests/screens/{name}"), found);
 }

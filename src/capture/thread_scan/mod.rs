@@ -12,6 +12,8 @@ mod files;
 mod list;
 mod rows;
 mod stacks;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 
@@ -150,8 +152,11 @@ impl ThreadScan {
 
     /// As [`ThreadScan::new`], out of descriptors that others take from, too.
     pub fn sharing(pid: u32, descriptors: Descriptors) -> io::Result<ThreadScan> {
-        let tasks = Tasks::open_sharing(pid, descriptors)?;
-        Ok(ThreadScan {
+        Ok(ThreadScan::of(pid, Tasks::open_sharing(pid, descriptors)?))
+    }
+
+    fn of(pid: u32, tasks: Tasks) -> ThreadScan {
+        ThreadScan {
             pid,
             has_clock: tasks.source() == CounterSource::Schedstat,
             tasks,
@@ -172,7 +177,7 @@ impl ThreadScan {
             visits_saved: 0,
             turned: 0,
             again: Again { all: true, tids: Vec::new() },
-        })
+        }
     }
 
     /// As where the kernel counts in ticks only.
