@@ -522,7 +522,7 @@ fn a_profile_without_time_is_refused_in_one_sentence() {
     let sentence = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{sentence}");
     assert!(
-        sentence.contains("this pprof profile tells no time (alloc_objects in count, "),
+        sentence.contains("this pprof profile holds no time (alloc_objects in count, "),
         "{sentence}"
     );
     assert_eq!(sentence.lines().count(), 1, "{sentence}");

@@ -142,7 +142,7 @@ fn processes_to_pick_from() {
     live.press("<enter>");
     assert!(matches!(live.effects[..], [Effect::Attach(977)]), "{:?}", live.effects);
     assert!(live.screen().contains("attaching"));
-    live.send(Input::AttachFailed("not permitted to look at process 977".into()));
+    live.send(Input::AttachFailed("not permitted to profile process 977".into()));
     assert!(live.screen().contains("not permitted"), "{}", live.screen());
 }
 

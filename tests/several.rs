@@ -504,7 +504,7 @@ fn who_may_not_be_watched_is_named_and_the_others_go_on() {
     let report = text(&["-p", &own_pid, "-p", &roots_pid, "-p", &nobodys]);
     let notice =
         report.lines().skip_while(|line| !line.starts_with("Notice")).take(6).collect::<String>();
-    assert!(notice.contains(&format!("not permitted to look at process {roots_pid}")), "{report}");
+    assert!(notice.contains(&format!("not permitted to profile process {roots_pid}")), "{report}");
     assert!(notice.contains(&format!("no process has the pid {nobodys}")), "{report}");
     // By name, too: both have it.
     let path = target.to_str().expect("text");
@@ -541,7 +541,7 @@ fn a_storm_of_forks_is_survived_and_its_losses_are_told() {
     assert_eq!(output.status.code(), Some(0), "{}", words(&output));
     assert!(most < 1_500, "{most} descriptors");
     let report = String::from_utf8(output.stdout).expect("text");
-    assert!(report.contains("ended before anybody could look"), "{report}");
+    assert!(report.contains("exited before they could be observed"), "{report}");
 }
 
 /// Numbers are those of the namespace; those of BPF are translated.

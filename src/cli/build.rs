@@ -166,13 +166,13 @@ fn target(job: Job, typed: &Typed) -> Result<Option<TargetSpec>, String> {
             Err("`report` needs a target: `sampletop report -p PID`".into())
         }
         (Job::Dump, _, Some(_)) => {
-            Err("`dump` looks at a running process: name it with `-p PID`".into())
+            Err("`dump` needs a running process: name it with `-p PID`".into())
         }
         (Job::Doctor, _, Some(_)) => {
-            Err("`doctor` looks at a running process: name it with `-p PID`".into())
+            Err("`doctor` needs a running process: name it with `-p PID`".into())
         }
         (Job::Doctor, Some(Wanted::Pids(pids)), _) if pids.len() > 1 => {
-            Err("`doctor` looks at one process: name it with one `-p PID`".into())
+            Err("`doctor` examines one process: name it with one `-p PID`".into())
         }
         (Job::Doctor, None, None) => Ok(None),
         (Job::Dump, None, None) => Err("`dump` needs a process: `sampletop dump -p PID`".into()),
@@ -334,12 +334,12 @@ fn reports(typed: &Typed) -> Result<Reports, String> {
     };
     if typed.report.cumulative && typed.view.window.is_some() {
         return Err(
-            "`--cumulative` tells all since the start, `--window` the last of it; use one of them"
+            "`--cumulative` reports everything since the start, `--window` the last part of it; use one of them"
                 .into(),
         );
     }
     if typed.report.cumulative && typed.push.is_given() {
-        return Err("`--cumulative` tells the same time again and again, which a server that is pushed to adds up; leave one of them out".into());
+        return Err("`--cumulative` reports the same time again and again, and the server of `--push` would add it up; use one of them".into());
     }
     Ok(Reports {
         every,

@@ -43,7 +43,7 @@ pub fn run(config: &Config) -> ExitCode {
     }
     if config.output.redact.is_some_and(|redact| redact.only_this_run) {
         eprintln!(
-            "sampletop: names are replaced under a key of this run alone; SAMPLETOP_REDACT_KEY gives several the same"
+            "sampletop: names are replaced with a key of this run only; set SAMPLETOP_REDACT_KEY to use one key for several runs"
         );
     }
     // If this fails, only the second SIGSEGV from outside would end the program. The run can still

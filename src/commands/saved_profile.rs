@@ -58,7 +58,9 @@ pub fn redacted(output: &Output, path: Option<&Path>) -> Result<Opened, Failure>
         Some(_) => {
             let (settings, dropped) = redact::settings(&settings);
             if dropped {
-                eprintln!("sampletop: settings of the file that go by names are left out");
+                eprintln!(
+                    "sampletop: settings of the file that hold names are dropped, since names are replaced"
+                );
             }
             settings
         }

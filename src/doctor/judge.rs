@@ -300,11 +300,11 @@ fn in_container(facts: &Facts) -> Change {
             format!(
                 "podman run --rm -it --pid=container:{host} {capabilities} --security-opt seccomp=unconfined {program} {target}"
             ),
-            "outside the container: another one beside it that may look, while this one goes on",
+            "outside the container: start another one beside it that has the rights, while this one goes on",
         ),
         Engine::Docker => (
             format!("docker run --rm -it --pid=container:{host} {capabilities} {program} {target}"),
-            "outside the container: another one beside it that may look, while this one goes on (Docker 23 or newer)",
+            "outside the container: start another one beside it that has the rights, while this one goes on (Docker 23 or newer)",
         ),
         Engine::Kubernetes => (
             format!(

@@ -47,7 +47,7 @@ fn summary(facts: &Facts, verdict: &Verdict) -> Vec<(String, String)> {
             "sampletop captures {whom} by states: no stacks. With `--capture ptrace` it also shows stacks; that stops running threads, each for microseconds."
         ),
         Some(backend) => format!("sampletop captures {whom} by {}.", backend.title()),
-        None => format!("sampletop does not look at {whom}."),
+        None => format!("sampletop does not profile {whom}."),
     };
     vec![("".into(), sentence)]
 }

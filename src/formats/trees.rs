@@ -95,7 +95,7 @@ pub fn conditions(snapshot: &Snapshot, settings: &Settings, projection: &Project
         false => ", idle time hidden",
     };
     format!(
-        "{}, {from} UTC, {seconds:.3} s, capture {}, a look every {interval:.0} ms, {dropped} dropped{idle}",
+        "{}, {from} UTC, {seconds:.3} s, capture {}, a sample every {interval:.0} ms, {dropped} dropped{idle}",
         session.host, snapshot.capture,
     )
 }

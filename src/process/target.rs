@@ -78,7 +78,7 @@ impl fmt::Display for AttachError {
                 )
             }
             AttachError::NotPermitted { pid, why, fix } => {
-                write!(f, "not permitted to look at process {pid}: {why}; {fix}")
+                write!(f, "not permitted to profile process {pid}: {why}; {fix}")
             }
             AttachError::CannotProfile { pid, why } => {
                 write!(f, "process {pid} cannot be profiled: {why}")

@@ -276,10 +276,8 @@ impl List {
             ));
         }
         if inner.missed > 0 {
-            notices.push(format!(
-                "{} processes ended before anybody could look at them",
-                inner.missed
-            ));
+            notices
+                .push(format!("{} processes exited before they could be observed", inner.missed));
         }
         (!notices.is_empty()).then(|| notices.join("; "))
     }

@@ -102,7 +102,7 @@ fn show(config: &Config, opened: Option<Opened>) -> Result<ExitCode, Failure> {
     let found = sender.clone();
     let waiting = Waiting::start(move |answers| found.send(Message::Waits(answers)).is_ok())
         .map_err(|error| {
-            Failure::failed(format!("cannot start a thread to look at waits: {error}"))
+            Failure::failed(format!("cannot start a thread to read waits: {error}"))
         })?;
     let app = AppState::new(AppConfig {
         settings: config.settings.clone(),

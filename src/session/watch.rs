@@ -265,7 +265,7 @@ fn end_child(mut launch: Launch, leave: bool, is_demo: bool) -> Option<ExitCode>
             // A demo runs until it is ended, so its exit needs an explanation. Its own output was
             // discarded.
             eprintln!(
-                "sampletop: the demo could not start all of its 51 threads, or was ended from outside ({status}); look at the limits of threads, descriptors and memory (`ulimit -u -n -v`, or the container's)"
+                "sampletop: the demo could not start all of its 51 threads, or was ended from outside ({status}); check the limits of threads, descriptors and memory (`ulimit -u -n -v`, or the container's)"
             );
         }
         return Some(status_code(status));

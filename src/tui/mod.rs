@@ -141,7 +141,7 @@ fn nothing_to_show(app: &AppState) -> Option<&'static str> {
     } else if snapshot.is_over() {
         "the process has ended, and nothing was sampled in this range (w all shows everything)"
     } else if snapshot.is_waiting() {
-        "no process to look at now: it is watched as soon as it comes again"
+        "no process to watch now; the next one is watched as soon as it starts"
     } else {
         "no stacks in this range yet"
     })

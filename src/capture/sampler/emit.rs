@@ -120,7 +120,7 @@ impl Core {
         notices.extend(self.notices_of_processes());
         if self.backend.perf.as_ref().is_some_and(|perf| perf.starved()) {
             notices.push(
-                "some running threads are not sampled for want of descriptors, which looks like time in the kernel; raise `ulimit -n`"
+                "some running threads are not sampled because descriptors run short, and show as time in the kernel; raise `ulimit -n`"
                     .into(),
             );
         }
@@ -155,12 +155,11 @@ impl Core {
         }
         let waiting: usize = self.processes.iter().map(|process| process.scan.not_read_yet()).sum();
         if waiting > 0 {
-            notices.push(format!(
-                "{waiting} threads have not been looked at yet: there are very many"
-            ));
+            notices
+                .push(format!("{waiting} threads have not been observed yet: there are very many"));
         }
         if any(|process| process.scan.tasks().short_of_descriptors()) {
-            notices.push("descriptors run short: files of threads are opened for every look; raise `ulimit -n`".into());
+            notices.push("descriptors run short: files of threads are opened at every tick; raise `ulimit -n`".into());
         }
         if any(|process| process.scan.tasks().source() == CounterSource::Stat) {
             notices.push(

@@ -152,7 +152,7 @@ impl Destinations {
     ) -> Result<Destinations, String> {
         let snapshot = source
             .snapshot(false)
-            .ok_or("no report can be had: an internal thread died; please report this")?;
+            .ok_or("there is no report, because an internal thread died; please report this")?;
         // File names and labels would reveal names too.
         let shown = output.redacted(&snapshot);
         let series = open(&shown, config, plan)?;

@@ -164,7 +164,7 @@ fn settings(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     }
     for (name, on) in [("Daemons", filters.skip_daemon), ("No kernel", filters.no_kernel)] {
         if on {
-            page.field(name, "left out")?;
+            page.field(name, "not shown")?;
         }
     }
     Ok(())

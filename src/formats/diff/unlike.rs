@@ -24,7 +24,7 @@ pub struct Condition {
 
 /// Conditions that only sampletop's own profiles record.
 const OWN: &[&str] = &["Interval", "Samples", "Names", "Memory", "Version", "Cores"];
-const NOT_TOLD: &str = "not told";
+const NOT_RECORDED: &str = "not recorded";
 
 pub fn conditions(report: &Report<'_>) -> Vec<Condition> {
     let sides = [
@@ -33,10 +33,10 @@ pub fn conditions(report: &Report<'_>) -> Vec<Condition> {
     ];
     let condition = |name, text: &dyn Fn(&Profile<'_>, &Projection) -> String, differs: bool| {
         let [before, after] = sides.map(|(profile, projection)| {
-            let told = !(profile.snapshot.session.is_foreign() && OWN.contains(&name));
+            let recorded = !(profile.snapshot.session.is_foreign() && OWN.contains(&name));
             Some(text(profile, projection))
-                .filter(|text| told && !text.is_empty())
-                .unwrap_or_else(|| NOT_TOLD.into())
+                .filter(|text| recorded && !text.is_empty())
+                .unwrap_or_else(|| NOT_RECORDED.into())
         });
         Condition { name, before, after, differs }
     };

@@ -105,12 +105,12 @@ pub fn conditions(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     if health.startup_ns > 0 {
         page.field(
             "Start-up",
-            &format!("{} before the first look, not counted here", ms(health.startup_ns)),
+            &format!("{} before the first observation, not counted here", ms(health.startup_ns)),
         )?;
     }
     page.field("Capture", &snapshot.capture)?;
     let interval = format!(
-        "{} asked, {} got; {} of {} looks late, 99 % by less than {}",
+        "{} asked, {} got; {} of {} ticks late, 99 % by less than {}",
         ms(session.interval_ns),
         ms(health.interval_achieved_ns),
         losses.late,
@@ -263,7 +263,7 @@ pub fn settings(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     }
     match filters.min_percent.active() {
         Some(percent) => {
-            page.field("Min percent", &format!("{percent}: smaller rows of the tree are left out"))
+            page.field("Min percent", &format!("{percent}: smaller rows of the tree are not shown"))
         }
         None => Ok(()),
     }

@@ -222,7 +222,7 @@ impl Marker {
             (Marker::NotSampled, _) => "[running, not sampled]".into(),
             (Marker::CpuNotSampled, _) => "[cpu, not sampled]".into(),
             (Marker::KernelNotVisible, _) => "[in kernel, not visible]".into(),
-            (Marker::ThreadsGone, _) => "[threads gone between looks]".into(),
+            (Marker::ThreadsGone, _) => "[threads exited between scans]".into(),
             (Marker::NotObserved, _) => "[not observed]".into(),
             (Marker::Other, _) => "(other)".into(),
             (Marker::CodeReplaced, _) => "[code was replaced]".into(),

@@ -89,7 +89,7 @@ impl Shown {
                 Ok(Shown { wall, cpu, notice: Some(notice), ..shown })
             }
             _ => Err(format!(
-                "this pprof profile tells no time ({}), and that is what is shown here; open one of CPU or wall time",
+                "this pprof profile holds no time ({}), and sampletop shows time; open one of CPU or wall time",
                 clean(&listed.join(", "), 200)
             )),
         }
@@ -162,8 +162,10 @@ fn build(file: &File<'_>, shown: &Shown) -> Result<Opened, String> {
     }
     let mut notices: Vec<String> = shown.notice.iter().cloned().collect();
     if !states_told {
-        notices
-            .push("whether threads ran or waited is not told: all of it is shown as wait".into());
+        notices.push(
+            "the profile does not say whether threads ran or waited: all of it is shown as wait"
+                .into(),
+        );
     }
     let program = file.first_mapping.map(|mapping| file.text(mapping.filename)).unwrap_or_default();
     let program = program.rsplit('/').next().unwrap_or("");

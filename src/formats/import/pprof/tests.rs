@@ -73,7 +73,11 @@ fn types_in_units_of_time_are_wall_or_cpu_time() {
             types == [count],
             "{types:?}"
         );
-        assert_eq!(notice.contains("ran or waited is not told"), expected.1 == 0, "{types:?}");
+        assert_eq!(
+            notice.contains("does not say whether threads ran or waited"),
+            expected.1 == 0,
+            "{types:?}"
+        );
     }
 }
 
@@ -91,7 +95,7 @@ fn without_time_there_is_one_sentence() {
         let sentence = read(&profile(types, period, &[&[1, 1]]).encode_to_vec())
             .expect("a profile")
             .expect_err("no time");
-        assert!(sentence.contains("tells no time") && sentence.contains(types[0].0), "{sentence}");
+        assert!(sentence.contains("holds no time") && sentence.contains(types[0].0), "{sentence}");
     }
 }
 
