@@ -1,5 +1,5 @@
-//! What frames of runtimes are called. The walker gives out ids while the target's memory is at
-//! hand; the reducer asks for the names by them, whenever that is.
+//! Names of runtime frames and threads. The walker gives out ids while the target's memory is
+//! readable. The reducer looks the names up by these ids at any later time.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,11 +9,11 @@ use rustc_hash::FxHashMap;
 use crate::model::facts::tables::{FrameKind, Location, Named};
 use crate::model::vocabulary::frame::{FrameCode, RawFrame, RawName};
 
-/// Frames that are named; beyond, all are one.
+/// Maximum named frames; all beyond share one name.
 const NAMES_MAX: usize = 1_000_000;
-/// Processes of which it is said what is missing.
+/// Maximum processes that the notice lists.
 const TOLD_MAX: usize = 3;
-/// Names of threads; beyond, threads have those that the kernel knows.
+/// Maximum thread names; beyond, threads keep the kernel's names.
 const THREADS_MAX: usize = 100_000;
 
 /// Names of all runtimes of a session; clones share them.
@@ -32,8 +32,8 @@ struct Table {
 }
 
 impl Names {
-    /// The frame that stands for this code: outermost function first, then what was inlined into
-    /// it. Equal ones are the same frame, wherever their code lies.
+    /// Returns the frame for this code: outermost function first, then what was inlined into it.
+    /// Equal locations are the same frame, wherever their code lies.
     pub fn frame(&self, locations: Vec<Location>) -> RawFrame {
         let mut table = self.table();
         let locations = if table.named.len() >= NAMES_MAX || locations.is_empty() {
@@ -50,14 +50,14 @@ impl Names {
         RawFrame::new(FrameCode::Runtime { id })
     }
 
-    /// What a runtime's frame is called; `None` for any other frame.
+    /// Returns the locations of a runtime's frame; `None` for any other frame.
     pub fn named(&self, frame: RawFrame) -> Option<Named> {
         let FrameCode::Runtime { id } = frame.decode() else { return None };
         let locations = self.table().named.get(usize::try_from(id).ok()?)?.clone();
         Some(Named { locations, pending: false, build_id: None })
     }
 
-    /// The name that stands for this text; `None`, where there are too many.
+    /// Returns the name that stands for this text; `None` where there are too many.
     pub fn thread_name(&self, text: &str) -> Option<RawName> {
         let mut table = self.table();
         if let Some(id) = table.thread_ids.get(text) {
@@ -73,18 +73,18 @@ impl Names {
         Some(RawName::of_runtime(id))
     }
 
-    /// What a thread is called, if a runtime gave its name.
+    /// Returns a thread's name, if a runtime provided it.
     pub fn thread(&self, name: RawName) -> Option<Arc<str>> {
         let id = name.runtime_id()?;
         self.table().threads.get(usize::try_from(id).ok()?).cloned()
     }
 
-    /// This process runs code of that runtime.
+    /// Records that this process runs code of that runtime.
     pub fn attached(&self, pid: u32, runtime: &'static str) {
         self.table().runtimes.insert(pid, runtime);
     }
 
-    /// What cannot be read of a process's runtime, and why; `None`: all can.
+    /// Records what cannot be read of a process's runtime, and why; `None`: all can be read.
     pub fn missing(&self, pid: u32, text: Option<String>) {
         let mut table = self.table();
         match text {
@@ -94,13 +94,13 @@ impl Names {
         table.unseen.remove(&pid);
     }
 
-    /// What cannot be seen of a process's runtime, though all can be read; until the next call of
-    /// [`Names::missing`].
+    /// Records what cannot be seen of a process's runtime, though all can be read. It holds until
+    /// the next call of [`Names::missing`].
     pub fn unseen(&self, pid: u32, text: &'static str) {
         self.table().unseen.insert(pid, text);
     }
 
-    /// One sentence about what cannot be read, if there is anything.
+    /// Returns one sentence about what cannot be read, if anything.
     pub fn notice(&self) -> Option<String> {
         let table = self.table();
         let missing = table.missing.iter().map(|(pid, text)| (pid, text.as_str()));
@@ -113,7 +113,7 @@ impl Names {
         (!told.is_empty()).then(|| told.join("; "))
     }
 
-    /// The runtime of a process: `jvm`, or `native`.
+    /// Returns the runtime of a process: `jvm`, or `native`.
     pub fn runtime(&self, pid: u32) -> &'static str {
         self.table().runtimes.get(&pid).copied().unwrap_or("native")
     }
@@ -123,7 +123,7 @@ impl Names {
     }
 }
 
-/// Stands for what found the table full.
+/// The location of every frame that found the table full.
 fn other() -> Location {
     Location {
         function: "(other)".into(),

@@ -1,7 +1,7 @@
-//! Where Java code was left: the virtual machine notes it of each thread that goes into native code
-//! (`JavaFrameAnchor`), and keeps the notes of outer ones where native code calls Java again
-//! (`JavaCallWrapper`). So the stack of a blocked thread goes on behind native code that cannot be
-//! walk. Of a thread that runs the notes are of another moment than its stack.
+//! Java frame anchors. HotSpot records where Java code was left when a thread goes into native code
+//! (`JavaFrameAnchor`). It keeps the outer anchors where native code calls Java again
+//! (`JavaCallWrapper`). So the stack of a blocked thread can be continued behind native code that
+//! cannot be unwound. For a running thread the anchors are of another moment than its stack.
 
 use std::time::{Duration, Instant};
 
@@ -15,36 +15,36 @@ use crate::runtimes::jvm::structs::Structs;
 use crate::runtimes::jvm::walk::Here;
 use crate::unwinder::{Leave, Place};
 
-/// Threads whose stacks are remembered.
+/// Maximum threads whose stack bounds are remembered.
 const KNOWN_MAX: usize = 50_000;
 
-/// It was a thread's of any kind once (JDK 8, 11).
+/// Before, the field belonged to threads of any kind (JDK 8, 11).
 const PENDING: (&str, &str) = ("JavaThread", "_current_pending_monitor");
-/// What stands for the functions by which a monitor is entered, where these have no names.
+/// The frame shown for the functions that enter a monitor, where these have no symbols.
 pub const MONITOR: &str = "monitor enter";
-/// Where threads have their stacks is not read again sooner.
+/// Minimum time between two reads of all threads' stack bounds: reading them takes time.
 const STACKS_AGAIN: Duration = Duration::from_millis(100);
 
-/// Where the notes are.
+/// Offsets at which the anchors are found.
 #[derive(Clone, Copy, Debug)]
 pub struct Places {
-    /// In a thread: where its stack begins, the higher end, and its size.
+    /// In a thread: the stack's base (its higher end) and its size.
     base: u64,
     size: u64,
-    /// In a thread, and in a wrapper.
+    /// Offsets of the anchor in a thread and in a call wrapper.
     in_thread: u64,
     in_wrapper: u64,
-    /// From rbp of the frame by which Java was entered, words: the pointer to the wrapper.
+    /// From rbp of the frame that entered Java, in words: the pointer to the call wrapper.
     wrapper: i64,
     sp: u64,
     pc: u64,
     fp: u64,
-    /// In a thread: the monitor that it waits to enter.
+    /// In a thread: the monitor that it is waiting to enter.
     pending: Option<u64>,
 }
 
 impl Places {
-    /// `None`, where the tables do not say: then walks end where they end.
+    /// Returns `None` where the tables lack a field; then walks end at the native code.
     pub fn of(s: &Structs) -> Option<Places> {
         Some(Places {
             base: s
@@ -68,15 +68,15 @@ impl Places {
     }
 }
 
-/// What is known of stacks and of the walk that is made.
+/// Stack bounds of the threads, and the state of the current walk.
 #[derive(Default)]
 pub struct Anchors {
     places: Option<Places>,
-    /// Base and size, by thread.
+    /// Base and size, by thread address.
     stacks: FxHashMap<u64, (u64, u64)>,
-    /// When they were read last.
+    /// When all stack bounds were last read.
     stacks_read: Option<Instant>,
-    /// The wrapper of the outermost entry into Java that was walked so far.
+    /// The call wrapper of the outermost entry into Java that was walked so far.
     wrapper: Option<u64>,
 }
 
@@ -85,26 +85,26 @@ impl Anchors {
         Anchors { places, ..Anchors::default() }
     }
 
-    /// A walk begins.
+    /// Starts a walk.
     pub fn begin(&mut self) {
         self.wrapper = None;
     }
 }
 
 impl<M: ReadMemory> Jvm<M> {
-    /// The frame by which Java was entered is left.
+    /// Records that the walk passes the frame by which Java was entered.
     pub fn note_entry(&mut self, here: &mut Here<'_>) {
         let wrapper = self
             .anchors
             .places
             .zip(here.place.rbp)
             .and_then(|(places, rbp)| here.slot(rbp, places.wrapper));
-        // Without it nothing is known of outer Java code: no thread lies there.
+        // Without the wrapper the outer Java code is unknown: 0 is no thread's wrapper.
         self.anchors.wrapper = Some(wrapper.unwrap_or(0));
     }
 
-    /// The frame by which Java was left last before the native code at `sp`, of a thread at rest:
-    /// where it ends, and where its caller is. It is appended to `out`.
+    /// Finds the last Java frame before the native code at `sp`, of a blocked thread. Returns where
+    /// that frame ends and where its caller is, and appends the frame to `out`.
     pub fn resume_at_anchor(
         &mut self,
         sp: u64,
@@ -121,13 +121,13 @@ impl<M: ReadMemory> Jvm<M> {
         if java_sp <= sp || !java_sp.is_multiple_of(8) {
             return None;
         }
-        // Where it is not noted it was pushed by the call.
+        // Where the anchor has no pc, the call pushed it.
         let pc = if pc == 0 { word(java_sp - 8)? } else { pc };
         if !self.code.contains(pc.wrapping_sub(1)) {
             return None;
         }
         let blob = self.blob(pc.wrapping_sub(1))?;
-        // What calls a native method notes a place of its own that is no return address.
+        // A native wrapper records an address of its own, which is no return address.
         let noted = matches!(blob.kind, Kind::NativeWrapper(_))
             && (blob.code..=blob.code_end).contains(&pc);
         if !noted && !self.returns_to(pc) {
@@ -143,9 +143,10 @@ impl<M: ReadMemory> Jvm<M> {
         Some((java_sp, self.leave_blob(&blob, Here { place, word }, out)))
     }
 
-    /// Whether the thread whose stack `sp` lies in, and which is at rest in a function of the
-    /// virtual machine at `callee`, waits to enter a monitor: it notes which before it does, and
-    /// that it has ceased to. Only asked where functions have no names that would tell.
+    /// Returns a monitor frame if the thread with the stack at `sp` waits to enter a monitor. The
+    /// thread is blocked in a function of libjvm at `callee`. HotSpot sets the pending monitor
+    /// before the wait and clears it afterwards. It is only asked where functions have no symbols
+    /// that would say it.
     pub fn waits_for_monitor(&mut self, sp: u64, callee: u64) -> Option<RawFrame> {
         self.nameless.as_ref().filter(|library| library.contains(&callee))?;
         let places = self.anchors.places?;
@@ -172,7 +173,7 @@ impl<M: ReadMemory> Jvm<M> {
         self.anchors.stacks.iter().find(|(_, stack)| holds(**stack, sp)).map(|(thread, _)| *thread)
     }
 
-    /// Others have ended.
+    /// Forgets the stack bounds of threads that have ended.
     pub fn threads_are(&mut self, threads: &[u64]) {
         if !self.anchors.stacks.is_empty() {
             let threads: FxHashSet<u64> = threads.iter().copied().collect();
@@ -180,7 +181,7 @@ impl<M: ReadMemory> Jvm<M> {
         }
     }
 
-    /// The Java thread whose stack `sp` lies in.
+    /// Returns the Java thread whose stack contains `sp`.
     fn thread_with(&mut self, sp: u64, places: Places) -> Option<u64> {
         let threads = self.thread_pointers();
         let read = |thread: u64| {
@@ -202,7 +203,7 @@ impl<M: ReadMemory> Jvm<M> {
     }
 }
 
-/// Whether an address lies in a stack with this base, its higher end, and of this size.
+/// Whether an address lies in a stack with this base (its higher end) and size.
 fn holds((base, size): (u64, u64), sp: u64) -> bool {
     sp < base && base - sp <= size
 }

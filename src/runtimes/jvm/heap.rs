@@ -1,31 +1,31 @@
-//! Code that the virtual machine made: which blob an address lies in, and what that is.
+//! The code cache: which blob contains an address, and what kind of code that is.
 
 use rustc_hash::FxHashMap;
 
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::layout::{self, CodePlace, Heaps, Layout};
 
-/// Segmented code caches have three heaps.
+/// Maximum code heaps; a segmented code cache has three.
 const HEAPS_MAX: u64 = 16;
-/// Hops back through the segment map: one leads over at most 254 segments, 32 KiB.
+/// Maximum hops back through the segment map: one leads over at most 254 segments, 32 KiB.
 const HOPS_MAX: u32 = 4096;
 /// Addresses of user code end here (x86-64, with four levels of page tables or five).
 const USER_END: u64 = 1 << 56;
 const SEGMENTS_AT_ONCE: u64 = 256;
-/// The segment map's mark of a place that no blob has.
+/// The segment map's value for a segment that belongs to no blob.
 const FREE: u8 = 0xff;
 
-/// A range of addresses that is kept for generated code.
+/// A range of addresses that is reserved for generated code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CodeHeap {
-    /// Reserved, from its first address to behind its last.
+    /// The reserved range, from its first address to the one behind its last.
     pub low: u64,
     pub high: u64,
     segmap: u64,
     log2_segment: u32,
 }
 
-/// The heaps there are; none while the virtual machine is starting.
+/// Returns the code heaps; none while the virtual machine is starting.
 pub fn heaps<M: ReadMemory>(memory: &M, layout: &layout::CodeHeap) -> Vec<CodeHeap> {
     let pointers: Vec<u64> = match layout.heaps {
         Heaps::One(at) => memory.read_u64(at).into_iter().collect(),
@@ -71,7 +71,7 @@ impl CodeHeap {
         self.low <= pc && pc < self.high
     }
 
-    /// Where the blob around `pc` begins.
+    /// Returns the start of the blob that contains `pc`.
     fn blob<M: ReadMemory>(&self, memory: &M, layout: &layout::CodeHeap, pc: u64) -> Option<u64> {
         let mut segment = (pc - self.low) >> self.log2_segment;
         let mut window: (u64, Vec<u8>) = (0, Vec::new());
@@ -105,13 +105,13 @@ impl CodeHeap {
 pub enum Kind {
     /// A compiled method.
     Compiled(Nmethod),
-    /// What calls a native method (or stands in for one).
+    /// The wrapper that calls a native method (or a method handle intrinsic).
     NativeWrapper(Nmethod),
     Interpreter,
-    /// Code that pushes nothing: method tables' entries, adapters between compiled and interpreted
-    /// calls.
+    /// Code that pushes nothing: entries of method tables, adapters between compiled and
+    /// interpreted calls.
     Frameless,
-    /// Everything else, by its name.
+    /// Any other code, with the name of its blob.
     Stub(String),
 }
 
@@ -122,32 +122,31 @@ pub struct Nmethod {
     pub compile_id: i32,
     /// 1 to 3 C1, 4 C2, 0 a native wrapper.
     pub level: u8,
-    /// Behind the check of the receiver's class.
+    /// The entry behind the check of the receiver's class.
     pub verified_entry: u64,
-    /// Where a frame that is to be deoptimised keeps its own return address, from its stack
-    /// pointer.
+    /// Distance from the stack pointer to where a frame to be deoptimised keeps its original pc.
     pub orig_pc: i64,
-    /// What such a frame returns to instead.
+    /// The handlers to which such a frame returns instead.
     pub deopt: Vec<u64>,
 }
 
-/// Generated code that belongs together.
+/// One piece of generated code, with its header.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Blob {
     pub start: u64,
     pub code: u64,
     pub code_end: u64,
-    /// Of a complete frame, return address included, bytes.
+    /// Size of a complete frame including the return address, bytes.
     pub frame_size: u64,
-    /// From `code`: where its frame is complete. Negative: never.
+    /// Distance from `code` to where the frame is complete. Negative: never.
     pub frame_complete: i64,
     pub kind: Kind,
-    /// As it lies in memory: equal bytes are the same code.
+    /// The header's bytes in memory. Where they are equal it is the same code.
     pub header: Vec<u8>,
 }
 
 impl Blob {
-    /// Whether this is code of a method, and which.
+    /// Returns the compiled method's data, if this is the code of a method.
     pub fn nmethod(&self) -> Option<&Nmethod> {
         match &self.kind {
             Kind::Compiled(nmethod) | Kind::NativeWrapper(nmethod) => Some(nmethod),
@@ -156,10 +155,10 @@ impl Blob {
     }
 }
 
-/// What reads blobs.
+/// The code heaps, with the names of blobs that were read.
 pub struct CodeCache {
     pub heaps: Vec<CodeHeap>,
-    /// Names of blobs are constants of the virtual machine.
+    /// Names by address: a blob's name is a constant of the virtual machine.
     names: FxHashMap<u64, String>,
 }
 
@@ -175,7 +174,7 @@ impl CodeCache {
         self.heaps.iter().any(|heap| heap.contains(pc))
     }
 
-    /// The blob whose code `pc` lies in.
+    /// Returns the blob whose code contains `pc`.
     pub fn find<M: ReadMemory>(&mut self, memory: &M, layout: &Layout, pc: u64) -> Option<Blob> {
         let heap = self.heaps.iter().find(|heap| heap.contains(pc))?;
         let start = heap.blob(memory, &layout.code_heap, pc)?;

@@ -1,4 +1,4 @@
-//! The file of a virtual machine, `libjvm.so`.
+//! The mapped file of a virtual machine, `libjvm.so`.
 
 use std::fs::File;
 use std::ops::Range;
@@ -9,15 +9,15 @@ use std::time::Duration;
 use crate::process::maps::{Backing, Mapping, Maps};
 use crate::process::open::open_mapped;
 
-/// Time to wait for the file. It may lie where files hang.
+/// Maximum time to wait for the file. It may lie on a file system that hangs.
 const WAIT: Duration = Duration::from_millis(200);
 /// Maximum sections that are searched; libjvm.so has some 40.
 const SECTIONS_MAX: usize = 4096;
-/// Bytes of a section's header (ELF-64), and its kind if it is a table of all symbols.
+/// Size of a section header (ELF-64) in bytes, and the type of the full symbol table.
 const SECTION: usize = 64;
 const SHT_SYMTAB: u32 = 2;
 
-/// Where the library of a virtual machine is mapped, if there is one.
+/// Returns where the library of a virtual machine is mapped, if there is one.
 pub fn library(maps: &Maps) -> Option<u64> {
     first(maps).map(|mapping| mapping.start)
 }
@@ -31,14 +31,14 @@ fn is_library(mapping: &Mapping) -> bool {
         && mapping.path.file_name().is_some_and(|name| name == "libjvm.so")
 }
 
-/// Where the functions of the library lie, if nothing names them: it was stripped. (A debug file
-/// may name them all the same.) Which it is is asked on a thread of its own; `None` where that
-/// takes long.
+/// Returns the address range of the library if it was stripped of its symbols. (A debug file may
+/// have them all the same.) The file is read on a thread of its own; `None` where that takes too
+/// long.
 pub fn nameless(pid: u32, maps: &Maps) -> Option<Range<u64>> {
     let first = first(maps)?;
     let file = first.mapped_file(pid);
     let (said, says) = channel();
-    // Without a thread (resource limits) it is as if the file hung.
+    // Without a thread (resource limits) the answer is the same as if the file hung.
     let ask =
         move || said.send(open_mapped(&file).is_ok_and(|file| has_symbols(&file) == Some(true)));
     std::thread::Builder::new().name("library".into()).spawn(ask).ok()?;
@@ -50,7 +50,7 @@ pub fn nameless(pid: u32, maps: &Maps) -> Option<Range<u64>> {
     (!named).then_some(code.start..code.end)
 }
 
-/// Whether there is a table of all symbols. `None`: this is no ELF file of 64 bits.
+/// Whether there is a full symbol table. `None`: this is no ELF file of 64 bits.
 fn has_symbols(file: &File) -> Option<bool> {
     let mut head = [0; 64];
     file.read_exact_at(&mut head, 0).ok()?;
@@ -84,7 +84,7 @@ mod tests {
         let status = strip.args(["-o"]).arg(stripped.path()).arg("/proc/self/exe").status();
         assert!(status.expect("strip is needed").success());
         assert_eq!(has_symbols(&File::open(stripped.path()).expect("written")), Some(false));
-        // Cut off, and something else.
+        // A truncated file, and one that is no ELF.
         let mut cut = tempfile::tempfile().expect("a file");
         let bytes = std::fs::read(stripped.path()).expect("written");
         cut.write_all(&bytes[..bytes.len() - 1]).expect("written");

@@ -1,22 +1,22 @@
-//! A bound on what one look may read. Each reader of this module has bounds of its own; chained by
-//! an attacker, who chooses what each of them finds, they would still add up to minutes.
+//! A limit on how much one observation may read. Each reader in this module has limits of its own.
+//! An attacker chooses what each of them finds: chained, they would still add up to minutes.
 
 use std::cell::Cell;
 
 use crate::process::memory::ReadMemory;
 
-/// To attach: real virtual machines take some 1,700 reads.
+/// Maximum reads to attach; real virtual machines take some 1,700.
 pub const ATTACH: u32 = 1 << 16;
-/// For a walk: one of 1,000 frames that were never met before takes some 20,000.
+/// Maximum reads of one walk; one of 1,000 frames never seen before takes some 20,000.
 pub const WALK: u32 = 1 << 16;
-/// For the names of threads: 50,000 threads take some 350,000, six for each to see that it has the
-/// name it had.
+/// Maximum reads for the names of threads. 50,000 threads take some 350,000: six each to see that
+/// the name is unchanged.
 pub const NAMES: u32 = 1 << 19;
 
-/// Counted as one, of a read that is longer: it takes about as long again.
+/// Bytes counted as one read. Each further block takes about as long as another read.
 const BYTES: usize = 4096;
 
-/// Memory that cannot be read any more when too much was read.
+/// Memory that becomes unreadable once the limit is used up.
 pub struct Limited<M> {
     memory: M,
     left: Cell<u32>,
@@ -27,8 +27,8 @@ impl<M: ReadMemory> Limited<M> {
         Limited { memory, left: Cell::new(reads) }
     }
 
-    /// Begins an observation that may take this number of reads. Whether the one before was cut
-    /// short: then it knows less than there is.
+    /// Starts an observation with this limit of reads. Returns whether the previous one used its
+    /// limit up: then its results are incomplete.
     pub fn begin(&self, reads: u32) -> bool {
         self.left.replace(reads) == 0
     }

@@ -1,11 +1,11 @@
-//! What generated classes are called: the same in every run.
+//! Stable names of generated classes.
 //!
-//! Classes that are made while a program runs have names with a number, an address or something
-//! random at their end, and the same code would be another row each time. What is behind the word
-//! that says who made them is left out. Names that a compiler wrote into a class file (`Outer$1`,
-//! `lambda$main$0`) are the same in every run, and stay.
+//! Classes that are generated while a program runs end in a number, an address or something random.
+//! The same code would be another row in each run. The part behind the word that says who generated
+//! them is removed. Names that a compiler wrote into a class file (`Outer$1`, `lambda$main$0`) are
+//! the same in every run and stay.
 
-/// Of a class that was made for another one: nothing is kept behind.
+/// Markers of classes that were generated for another class; what follows the marker is removed.
 const MADE: &[&str] = &[
     // Lambdas; before JDK 15 with a number.
     "$$Lambda",
@@ -21,10 +21,10 @@ const MADE: &[&str] = &[
     "_$$_javassist",
 ];
 
-/// CGLIB's others say between these and the next `$$` by whom.
+/// Other markers of CGLIB; behind them, up to the next `$$`, stands the generator.
 const ENHANCED: &[&str] = &["$$EnhancerBy", "$$FastClassBy", "$$KeyFactoryBy"];
 
-/// Whole names but for a number.
+/// Whole class names that are followed by a number.
 const NUMBERED: &[&str] = &[
     "GeneratedMethodAccessor",
     "GeneratedConstructorAccessor",
@@ -32,14 +32,15 @@ const NUMBERED: &[&str] = &[
     "$Proxy",
 ];
 
-/// Forms of method handles, each with a number (JDK 8) or none.
+/// Forms of method handles, each followed by a number (JDK 8) or by none.
 const FORMS: &str = "java.lang.invoke.LambdaForm$";
 
-/// A class as Java writes it, from its symbol: `java/lang/Thread`, `Foo$$Lambda+0x00007f1e`.
+/// Returns a class as Java writes it, from its symbol: `java/lang/Thread`,
+/// `Foo$$Lambda+0x00007f1e`.
 pub fn class_name(symbol: &str) -> String {
-    // Hidden classes have their address behind a plus.
+    // Hidden classes end in a plus and their address.
     let symbol = symbol.split_once('+').map_or(symbol, |(name, _)| name);
-    // Those of before had theirs, or another number, as their last part, which no class is called.
+    // Older ones have an address or number as their last part, which no class name begins with.
     let symbol = match symbol.rsplit_once('/') {
         Some((name, number)) if number.starts_with(|c: char| c.is_ascii_digit()) => name,
         _ => symbol,
@@ -60,7 +61,7 @@ pub fn class_name(symbol: &str) -> String {
     let without_number = name.trim_end_matches(|c: char| c.is_ascii_digit());
     let (package, class) = without_number.rsplit_once('.').unwrap_or(("", without_number));
     if NUMBERED.contains(&class) {
-        // Proxies are in packages that have numbers, too: jdk.proxy2.
+        // Packages of proxies have numbers too: jdk.proxy2.
         return match package.starts_with("jdk.proxy") || package.starts_with("com.sun.proxy") {
             true => format!("{}.{class}", package.trim_end_matches(|c: char| c.is_ascii_digit())),
             false => without_number.to_owned(),

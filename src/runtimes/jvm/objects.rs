@@ -1,5 +1,5 @@
-//! Java objects on the heap, as far as it takes to read a thread's name: classes, fields, strings.
-//! A collector may move them while they are read: whoever reads checks what it got, and reads
+//! Java objects on the heap, as far as thread names need them: classes, fields, strings. A
+//! collector may move objects while they are read. So every reader validates its result and reads
 //! again.
 
 use rustc_hash::FxHashMap;
@@ -10,18 +10,18 @@ use crate::runtimes::jvm::methods::symbol;
 use crate::runtimes::jvm::structs::{Missing, Structs};
 use crate::runtimes::jvm::unsigned5::Unsigned5;
 
-/// Classes above a class that are searched for a field.
+/// Maximum superclasses searched for a field.
 const SUPERS_MAX: u32 = 64;
-/// Fields of one class.
+/// Maximum fields of one class.
 const FIELDS_MAX: u32 = 4096;
-/// Fields of classes remembered.
+/// Maximum fields remembered, of all classes.
 const KNOWN_MAX: usize = 4096;
-/// UTF-16 units of a string.
+/// Maximum length of a string, UTF-16 units.
 const STRING_MAX: usize = 64 << 10;
-/// Options of a virtual machine; JDK 26 has 1,700.
+/// Maximum options of a virtual machine; JDK 26 has 1,700.
 const FLAGS_MAX: u64 = 10_000;
 
-/// How narrow numbers become addresses.
+/// How compressed pointers become addresses.
 #[derive(Clone, Copy, Debug)]
 struct Narrow {
     base: u64,
@@ -34,16 +34,16 @@ impl Narrow {
     }
 }
 
-/// Where an object says which class it is of.
+/// Where an object refers to its class.
 #[derive(Clone, Copy, Debug)]
 enum KlassPlace {
     Wide,
     Narrow(Narrow),
-    /// In the highest bits of its first word, from this one on (compact headers).
+    /// In the highest bits of the mark word, from this bit on (compact headers).
     InMark(Narrow, u32),
 }
 
-/// Where fields of a class are described.
+/// Where the fields of a class are described.
 #[derive(Clone, Copy, Debug)]
 enum FieldPlaces {
     /// JDK 8 to 20: six numbers each.
@@ -52,27 +52,27 @@ enum FieldPlaces {
     Stream(u64),
 }
 
-/// A field, by the class that declares it and its name: classes below may have others with that
-/// name. Without a class it is the first from the object's own class upwards.
+/// A field, by the class that declares it and its name: subclasses may have others with that name.
+/// Without a class it is the first one from the object's own class upwards.
 pub type Declared = (&'static str, &'static str);
 
-/// A field of a class.
+/// Cached result of the search for a field of a class.
 #[derive(Clone, Copy, Debug)]
 enum Field {
-    /// Its distance from the object's address.
+    /// Distance from the object's address.
     At(u64),
-    /// It was not found, and asked for so often.
+    /// It was not found; `asked` counts the requests.
     Missed { asked: u32 },
 }
 
-/// How objects lie on the heap.
+/// How objects are laid out on the heap.
 pub struct Objects {
     klass: KlassPlace,
     /// `None`: references are addresses.
     narrow: Option<Narrow>,
-    /// References have colours (generational ZGC).
+    /// References have colour bits (generational ZGC).
     coloured: bool,
-    /// The collector moves objects while Java runs.
+    /// The collector moves objects while Java code runs.
     pub moved_any_time: bool,
     array_length: u64,
     array_data: u64,
@@ -82,7 +82,7 @@ pub struct Objects {
     klass_name: u64,
     pool_size: u64,
     known: FxHashMap<(u64, Declared), Field>,
-    /// Where each was found last: the same place in all classes below the one that declares it.
+    /// Where each field was found last: subclasses have it at the same offset.
     usual: FxHashMap<Declared, u64>,
 }
 
@@ -163,14 +163,14 @@ impl Objects {
         })
     }
 
-    /// The object that a reference outside the heap leads to; 0, if it is none.
+    /// Returns the object that a reference outside the heap leads to; 0 if there is none.
     pub fn plain(&self, reference: u64) -> u64 {
         if !self.coloured {
             return reference;
         }
         // The collector's phases have one of four bits each, and the address begins behind that
-        // (src/hotspot/share/gc/z/zAddress.hpp): a reference that was not followed lately has
-        // that of an earlier phase.
+        // (src/hotspot/share/gc/z/zAddress.hpp). A reference that was not loaded lately has the bit
+        // of an earlier phase.
         match reference >> 12 & 0xf {
             1 => reference >> 13,
             2 => reference >> 14,
@@ -180,7 +180,7 @@ impl Objects {
         }
     }
 
-    /// The object that a field of another refers to; 0 for null.
+    /// Returns the object that a field of another refers to; 0 for null.
     pub fn reference<M: ReadMemory>(&self, memory: &M, at: u64) -> Option<u64> {
         let mut bytes = [0; 8];
         let bytes = &mut bytes[..self.width()];
@@ -188,12 +188,12 @@ impl Objects {
         Some(self.decode(bytes))
     }
 
-    /// How long a reference is in an object, bytes.
+    /// Returns the width of a reference in an object, bytes.
     pub fn width(&self) -> usize {
         if self.narrow.is_some() { 4 } else { 8 }
     }
 
-    /// The object that a reference of [`Objects::width`] leads to; 0 for null.
+    /// Decodes a reference of [`Objects::width`] to the object's address; 0 for null.
     pub fn decode(&self, reference: &[u8]) -> u64 {
         let mut word = [0; 8];
         let length = reference.len().min(8);
@@ -205,14 +205,14 @@ impl Objects {
         }
     }
 
-    /// Whether two addresses are of one object. Until JDK 23 ZGC has colours above the address, and
-    /// maps each of them.
+    /// Whether two addresses are of one object. Before JDK 23 ZGC keeps colours above the address
+    /// and maps each of them.
     pub fn same(&self, one: u64, other: u64) -> bool {
         const BELOW_COLOURS: u64 = (1 << 42) - 1;
         one == other || (self.moved_any_time && (one ^ other) & BELOW_COLOURS == 0)
     }
 
-    /// Where an object says which class it is of: how far from its address, and how long, bytes.
+    /// Returns where an object refers to its class: distance from its address and length, bytes.
     pub fn klass_place(&self) -> (u64, usize) {
         match self.klass {
             KlassPlace::Wide => (8, 8),
@@ -221,7 +221,7 @@ impl Objects {
         }
     }
 
-    /// The class, by what is there.
+    /// Returns the class that this word refers to.
     fn klass_of(&self, word: u64) -> u64 {
         match self.klass {
             KlassPlace::Wide => word,
@@ -237,8 +237,8 @@ impl Objects {
         Some(self.klass_of(u64::from_le_bytes(word)))
     }
 
-    /// Where a field of this object is, if that is known of its class; `word`: what is at
-    /// [`Objects::klass_place`].
+    /// Returns where a field of this object is, if that is known of its class. `word` is the
+    /// content of [`Objects::klass_place`].
     pub fn known_field(&self, object: u64, word: u64, field: Declared) -> Option<u64> {
         match self.known.get(&(self.klass_of(word), field))? {
             Field::At(offset) => object.checked_add(*offset),
@@ -246,12 +246,13 @@ impl Objects {
         }
     }
 
-    /// Where it is if the object is of a class that has it, which [`Objects::known_field`] knows.
+    /// Returns where a field is if the object's class has it, which [`Objects::known_field`]
+    /// confirms.
     pub fn usual_field(&self, object: u64, field: Declared) -> Option<u64> {
         object.checked_add(*self.usual.get(&field)?)
     }
 
-    /// Where a field of this object is.
+    /// Returns where a field of this object is.
     pub fn field<M: ReadMemory>(
         &mut self,
         memory: &M,
@@ -269,8 +270,8 @@ impl Objects {
             Some(Field::Missed { asked }) => asked.saturating_add(1),
             None => 1,
         };
-        // One that is not found may only not have been readable; but most of them are another
-        // version's, and to look for one takes long.
+        // A field that is not found may only have been unreadable. But most such fields belong to
+        // another version, and a search takes long.
         let found = if asked.is_power_of_two() {
             self.find_field(memory, layout, klass, field)
         } else {
@@ -322,8 +323,8 @@ impl Objects {
                 let mut number = [0; 2];
                 memory.read_exact(klass.checked_add(count)?, &mut number)?;
                 for field in 0..u64::from(u16::from_le_bytes(number)).min(u64::from(FIELDS_MAX)) {
-                    // Flags, name, signature, value, and the offset in two halves, behind the
-                    // array's length.
+                    // Flags, name, signature, value, and the offset in two halves. The elements
+                    // begin behind the array's length.
                     let mut words = [0; 12];
                     memory
                         .read_exact(array.checked_add(4)?.checked_add(12 * field)?, &mut words)?;
@@ -344,7 +345,7 @@ impl Objects {
                 let (java, injected) = (numbers.unsigned()?, numbers.unsigned()?);
                 for _ in 0..java.checked_add(injected)?.min(FIELDS_MAX) {
                     let [name, _, offset, _, flags] = [(); 5].map(|()| numbers.unsigned());
-                    // A value, a generic signature and a group follow where there are any.
+                    // A value, a generic signature and a group follow if their flags are set.
                     for bit in [0, 2, 4] {
                         if flags? >> bit & 1 == 1 {
                             numbers.unsigned()?;
@@ -359,7 +360,7 @@ impl Objects {
         }
     }
 
-    /// Whether this is the name of an object's class, as in its `Symbol`.
+    /// Whether this is the name of the object's class, as in its `Symbol`.
     pub fn is_of<M: ReadMemory>(
         &self,
         memory: &M,
@@ -382,7 +383,7 @@ impl Objects {
         )
     }
 
-    /// The text of a `java.lang.String`.
+    /// Reads the text of a `java.lang.String`.
     pub fn string<M: ReadMemory>(
         &mut self,
         memory: &M,
@@ -396,7 +397,7 @@ impl Objects {
         let value = self.field(memory, layout, object, (STRING, "value"))?;
         let array = self.reference(memory, value)?;
         let length = half_word(memory, array.checked_add(self.array_length)?)? as usize;
-        // JDK 8 has an array of 16-bit characters, and no coder.
+        // JDK 8 has an array of 16-bit characters and no coder.
         let (wide, units) = match self.field(memory, layout, object, (STRING, "coder")) {
             None if layout.major < 9 => (true, length),
             None => return None,
@@ -429,7 +430,7 @@ fn half_word<M: ReadMemory>(memory: &M, at: u64) -> Option<u32> {
     Some(u32::from_le_bytes(word))
 }
 
-/// The virtual machine's options that are yes or no and say how objects lie.
+/// Reads the virtual machine's boolean options that decide how objects are laid out.
 fn flags<M: ReadMemory>(memory: &M, s: &Structs) -> Result<FxHashMap<&'static str, bool>, Missing> {
     const WANTED: [&str; 5] = [
         "UseCompressedOops",
@@ -479,7 +480,7 @@ mod tests {
     const FIELDS: u64 = 0x4000;
     const NAME: u64 = 0x5000;
 
-    /// Nothing is known of any class yet.
+    /// Returns a cache that knows no class yet.
     fn objects() -> Objects {
         Objects {
             klass: KlassPlace::Wide,
@@ -498,8 +499,8 @@ mod tests {
         }
     }
 
-    /// An object of a class with one field, which is called `daemon` and lies 24 bytes from its
-    /// beginning.
+    /// An object of a class with one field, which is named `daemon` and lies 24 bytes from the
+    /// object's beginning.
     fn object() -> World {
         let world = World::new();
         world.word(OBJECT + 8, KLASS);
@@ -516,8 +517,8 @@ mod tests {
     #[test]
     fn a_field_that_is_not_there_is_looked_for_less_and_less() {
         let (world, layout, mut objects) = (object(), layout_17(), objects());
-        // The field and whether it was looked for: that takes more than to see which class the
-        // object is of.
+        // Returns the field and whether it was searched for: a search reads more than the check of
+        // the object's class.
         let mut ask = |name| {
             let before = world.reads();
             let found = objects.field(&&world, &layout, OBJECT, ("", name));
@@ -529,7 +530,7 @@ mod tests {
         );
         let looked: Vec<u32> = (1..=100).filter(|_| ask("holder") == (None, true)).collect();
         assert_eq!(looked, [1, 2, 4, 8, 16, 32, 64]);
-        // It may only not have been readable: at the 128th time it is found, and stays so.
+        // It may only have been unreadable: at the 128th request it is found, and then stays known.
         put_symbol(&world, &layout, NAME, "holder");
         assert!((101..128).all(|_| ask("holder") == (None, false)));
         assert_eq!(

@@ -1,6 +1,6 @@
-//! Places in which code or a method was found to have given way to something else. What lies there
-//! now may be younger than a stack that was copied before that was found, and then the stack does
-//! not mean it.
+//! Address ranges in which code or a method was found to be replaced. What lies there now may be
+//! younger than a stack that was copied before the change was found. Such a stack must not be named
+//! by it.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -10,19 +10,19 @@ use crate::model::vocabulary::frame::{Ns, SECOND};
 /// Places remembered; when one is dropped, everything counts as replaced for stacks copied before
 /// it was found.
 const PLACES_MAX: usize = 4096;
-/// How long a place is remembered: every stack is walked sooner after it was copied.
+/// How long a place is remembered. Every stack is walked sooner after it was copied.
 const KEPT: Ns = 5 * SECOND;
 
 #[derive(Default)]
 pub struct Replaced {
-    /// With the times at which they were found, oldest first.
+    /// Ranges with the times at which the change was found, oldest first.
     places: VecDeque<(Range<u64>, Ns)>,
-    /// Of stacks copied before this nothing is known.
+    /// For stacks copied before this time every place counts as replaced.
     floor: Ns,
 }
 
 impl Replaced {
-    /// What was in this place is not there any more. `at`: not before that was read.
+    /// Records that what was in this place is replaced. `at` is a time after which that was read.
     pub fn add(&mut self, place: Range<u64>, at: Ns) {
         while self.places.front().is_some_and(|(_, found)| found.saturating_add(KEPT) < at) {
             self.places.pop_front();

@@ -1,26 +1,27 @@
-//! The tables by which HotSpot tells debuggers how it is laid out (`vmStructs`,
-//! src/hotspot/share/runtime/vmStructs.hpp), read from the target's own memory.
+//! The tables that describe HotSpot's layout to debuggers (`vmStructs`,
+//! src/hotspot/share/runtime/vmStructs.hpp), read from the target's memory.
 
 use rustc_hash::FxHashMap;
 
 use crate::process::memory::ReadMemory;
 use crate::runtimes::dynsym::Exports;
 
-/// Entries of one table; JDK 26 has 840 fields.
+/// Maximum entries of one table; JDK 26 has 840 fields.
 const ENTRIES_MAX: u64 = 20_000;
-/// Bytes of one entry.
+/// Maximum bytes of one entry.
 const STRIDE_MAX: u64 = 256;
-/// Bytes of an object that a table describes: more says that the table is garbage.
+/// Maximum size of an object that a table describes, bytes. A larger one shows that the table is
+/// garbage.
 const OBJECT_MAX: u64 = 1 << 20;
-/// Bytes of a name.
+/// Maximum bytes of a name.
 const NAME_MAX: usize = 256;
 
-/// What a table says of a field.
+/// A table's description of a field.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Field {
-    /// In C++, as it is written there.
+    /// The C++ type, as written in the source.
     pub kind: String,
-    /// Where in its object; or, if it is static, its address.
+    /// The offset in its object, or the address of a static field.
     pub place: Place,
 }
 
@@ -30,7 +31,7 @@ pub enum Place {
     Static(u64),
 }
 
-/// Everything the tables say.
+/// The contents of all tables.
 #[derive(Clone, Debug, Default)]
 pub struct Structs {
     fields: FxHashMap<(String, String), Field>,
@@ -38,12 +39,12 @@ pub struct Structs {
     constants: FxHashMap<String, i64>,
 }
 
-/// What a virtual machine does not say of itself.
+/// The name of an entry that a virtual machine's tables lack.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Missing(pub String);
 
 impl Missing {
-    /// What that means for the user.
+    /// Returns a sentence for the user about what is missing because of it.
     pub fn without(&self, what: &str) -> String {
         format!("{what} cannot be read: libjvm.so lacks {}", self.0)
     }
@@ -52,9 +53,9 @@ impl Missing {
 /// Why a virtual machine cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Unreadable {
-    /// This is not there yet: it is starting.
+    /// This is not there yet: the virtual machine is starting.
     Starting(&'static str),
-    /// It is one that has none.
+    /// The tables of this virtual machine lack an entry.
     Lacks(Missing),
 }
 
@@ -65,13 +66,13 @@ impl From<Missing> for Unreadable {
 }
 
 impl Structs {
-    /// Reads all tables of the `libjvm.so` whose first byte is mapped at `image`. `Err`: not (yet)
-    /// a virtual machine that says how it is laid out.
+    /// Reads all tables of the `libjvm.so` whose first byte is mapped at `image`. Fails where it is
+    /// no virtual machine with such tables, or not yet.
     pub fn read<M: ReadMemory>(memory: &M, image: u64) -> Result<Structs, Unreadable> {
         let exports = Exports::of(memory, image).ok_or(Unreadable::Starting("exported symbols"))?;
         let number = |name: &str| {
             let at = exports.find(name).ok_or_else(|| Missing(name.into()))?;
-            // The loader has not come to it yet.
+            // A null pointer: the loader has not relocated it yet.
             let value = memory.read_u64(at).filter(|value| *value != 0 || name.ends_with("Offset"));
             value.ok_or(Unreadable::Starting("tables"))
         };
@@ -137,7 +138,7 @@ impl Structs {
         Ok(structs)
     }
 
-    /// As a text says that was written down before: statics are numbered from 0x1000 on.
+    /// Parses tables from a recorded text: statics are numbered from 0x1000 on.
     #[cfg(test)]
     pub fn of_text(text: &str) -> Structs {
         let (mut structs, mut next) = (Structs::default(), 0x1000);
@@ -164,12 +165,12 @@ impl Structs {
     }
 
     pub fn field(&self, owner: &str, name: &str) -> Option<&Field> {
-        // A look-up by borrowed words would need a key type of its own; there are a hundred, once
-        // per process.
+        // A look-up by borrowed words would need a key type of its own. There are a hundred
+        // look-ups, once per process.
         self.fields.get(&(owner.to_owned(), name.to_owned()))
     }
 
-    /// Where a field lies in its object.
+    /// Returns the offset of a field in its object.
     pub fn offset(&self, owner: &str, name: &str) -> Result<u64, Missing> {
         match self.field(owner, name).map(|field| field.place) {
             Some(Place::Offset(offset)) if offset <= OBJECT_MAX => Ok(offset),
@@ -177,7 +178,7 @@ impl Structs {
         }
     }
 
-    /// The address of a static field.
+    /// Returns the address of a static field.
     pub fn address(&self, owner: &str, name: &str) -> Result<u64, Missing> {
         match self.field(owner, name).map(|field| field.place) {
             Some(Place::Static(address)) => Ok(address),
@@ -185,7 +186,7 @@ impl Structs {
         }
     }
 
-    /// The first of these that is there.
+    /// Returns the offset of the first of these fields that exists.
     pub fn offset_of_any(&self, names: &[(&str, &str)]) -> Result<u64, Missing> {
         let found = names.iter().find_map(|(owner, name)| self.offset(owner, name).ok());
         found.ok_or_else(|| {
@@ -221,7 +222,7 @@ struct Table<'m, M> {
 struct Entry(Vec<u8>);
 
 impl Entry {
-    /// The 8 bytes at `at`, as far as they are in this entry.
+    /// Returns the 8 bytes at `at`, with zeros behind the end of this entry.
     fn word(&self, at: u64) -> u64 {
         let mut word = [0; 8];
         let bytes = usize::try_from(at).ok().and_then(|at| self.0.get(at..)).unwrap_or_default();
@@ -232,7 +233,7 @@ impl Entry {
 }
 
 impl<M: ReadMemory> Table<'_, M> {
-    /// Up to the one whose name is null.
+    /// Iterates over the entries up to the one whose name is null.
     fn entries(&self, name: u64) -> impl Iterator<Item = Entry> {
         const AT_ONCE: u64 = 128;
         let (memory, start, stride) = (self.memory, self.start, self.stride);
@@ -248,7 +249,7 @@ impl<M: ReadMemory> Table<'_, M> {
                     .chunks_exact(stride as usize)
                     .map(|entry| Some(Entry(entry.to_vec())))
                     .collect();
-                // What cannot be read ends it, too.
+                // An unreadable entry ends the table too.
                 entries.resize_with(AT_ONCE as usize, || None);
                 entries
             })
@@ -257,7 +258,7 @@ impl<M: ReadMemory> Table<'_, M> {
     }
 }
 
-/// Names lie close together: page by page they are few reads.
+/// A reader of strings by pages: names lie close together, so this takes few reads.
 struct Strings<'m, M> {
     memory: &'m M,
     pages: FxHashMap<u64, Vec<u8>>,
@@ -265,7 +266,7 @@ struct Strings<'m, M> {
 
 impl<M: ReadMemory> Strings<'_, M> {
     const PAGE: u64 = 4096;
-    /// Pages kept; real ones have some 60 with names.
+    /// Maximum pages cached; real tables have names on some 60.
     const PAGES_MAX: usize = 1024;
 
     fn at(&mut self, address: u64) -> Option<String> {
@@ -300,7 +301,7 @@ impl<M: ReadMemory> Strings<'_, M> {
 mod tests {
     use super::*;
 
-    /// The same text on every page.
+    /// Memory with the same text on every page.
     struct Everywhere;
 
     impl ReadMemory for Everywhere {

@@ -1,5 +1,5 @@
-//! Java threads: which native thread each runs on, and its full name (the kernel keeps 15 bytes of
-//! it), and whether it is a daemon.
+//! Java threads: the native thread of each, its full name (the kernel keeps 15 bytes), and whether
+//! it is a daemon.
 
 use rustc_hash::FxHashSet;
 
@@ -10,23 +10,23 @@ use crate::runtimes::jvm::layout::ThreadList;
 use crate::runtimes::jvm::objects::Declared;
 use crate::runtimes::jvm::{Jvm, NAME_MAX, limited};
 
-/// Threads that are looked at.
+/// Maximum threads visited.
 const THREADS_MAX: u64 = 50_000;
-/// Names that are read at a time; those that are known have their turns.
+/// Maximum names read per call; names that are known already are read again in turns.
 const NAMES_AT_ONCE: usize = 1_000;
 
-/// Numbers that are read in one call.
+/// Maximum numbers read in one call.
 const WORDS_AT_ONCE: usize = 512;
 
-/// One of this number of turns reads every name again, though nothing says that it has changed.
+/// Every turn of this number reads every name again, even where nothing shows that it has changed.
 const TURNS: usize = 16;
 
 pub const THREAD: &str = "java/lang/Thread";
 const NAME: Declared = (THREAD, "name");
 
-/// Java threads that HotSpot has for itself, and what the names of its other threads begin with, as
+/// Java threads that HotSpot creates for itself, and the prefixes of its other threads' names, as
 /// far as the kernel keeps them (src/hotspot/share: `set_name` and `os::create_thread`). JDK 26
-/// leaves out the middle: `VM Peri..Thread`.
+/// omits the middle: `VM Peri..Thread`.
 const OWN_JAVA: [&str; 10] = [
     "C1 CompilerThread",
     "C2 CompilerThread",
@@ -37,7 +37,7 @@ const OWN_JAVA: [&str; 10] = [
     "Notification Thread",
     "Signal Dispatcher",
     "Attach Listener",
-    // The launcher's thread after `main` has returned: it waits for the other threads to end.
+    // The launcher's thread after `main` has returned; it waits for the other threads to end.
     "DestroyJavaVM",
 ];
 const OWN: [&[u8]; 21] = [
@@ -64,29 +64,28 @@ const OWN: [&[u8]; 21] = [
     b"AsyncLog Thread",
 ];
 
-/// Whether HotSpot made a thread for itself that is not among the Java threads, by the kernel's
-/// name.
+/// Whether HotSpot created this thread, which is not a Java thread, for itself; `name` is the
+/// kernel's.
 pub fn is_own(name: &[u8]) -> bool {
     OWN.iter().any(|own| name.starts_with(own))
 }
 
-/// A Java thread, as it was read last.
+/// What was last read of a Java thread.
 #[derive(Clone, Copy)]
 pub struct JavaThread {
     tid: u32,
     name: RawName,
-    /// The string that holds the name.
+    /// Address of the string that holds the name.
     string: u64,
-    /// It could not be read whether it is a daemon.
+    /// It was unreadable whether the thread is a daemon.
     doubtful: bool,
 }
 
 impl<M: ReadMemory> Jvm<M> {
-    /// All Java threads there are, with their ids as their own process sees them. A name is read
-    /// again where the thread has another string for it, or its turn has come. A collector that
-    /// moves objects while the program runs (ZGC) may leave a name unreadable until the program
-    /// looks at it: then the one from before holds. `moved`: see
-    /// [`crate::unwinder::Unwinder::thread_names`].
+    /// Returns all Java threads, with their ids in their own PID namespace. A name is read again
+    /// where the thread has another string for it, or its turn has come. A collector that moves
+    /// objects while the program runs (ZGC) may leave a name unreadable until the program uses it;
+    /// then the previous name stays. `moved`: see [`crate::unwinder::Unwinder::thread_names`].
     pub fn java_threads(&mut self, moved: Option<&FxHashSet<u32>>) -> Vec<(u32, RawName)> {
         self.memory.begin(limited::NAMES);
         let before = std::mem::take(&mut self.thread_names);
@@ -153,9 +152,9 @@ impl<M: ReadMemory> Jvm<M> {
         }
     }
 
-    /// Which native thread each of them runs on, and the string that holds its name, as far as they
-    /// are found in three calls for all. Two numbers of each at a time: what lies close together is
-    /// read faster.
+    /// Returns the native thread of each and the string that holds its name, as far as three calls
+    /// for all find them. Two numbers of each are read together: neighbouring memory is read
+    /// faster.
     fn ids_and_strings(&self, threads: &[u64]) -> Vec<(Option<u32>, Option<u64>)> {
         let l = &self.layout.threads;
         let place = |at: Option<u64>, distance: u64, width: usize| {
@@ -184,7 +183,7 @@ impl<M: ReadMemory> Jvm<M> {
             .iter()
             .map(|at| [place(*at, klass, width), place(usual(*at), 0, objects.width())]);
         let strings = places.iter().zip(self.pairs(names)).map(|(object, [klass, string])| {
-            // Only of an object that is a thread, as far as we know its class.
+            // Only of an object that is a thread, as far as its class is known.
             objects
                 .known_field((*object)?, klass?, NAME)
                 .filter(|at| Some(*at) == usual(*object))?;
@@ -201,7 +200,7 @@ impl<M: ReadMemory> Jvm<M> {
         words.chunks_exact(2).map(|pair| [pair[0], pair[1]]).collect()
     }
 
-    /// The numbers of `size` bytes at these places, in a few calls for all.
+    /// Reads numbers of `size` bytes at these places, in a few calls for all.
     fn words(&self, places: &[Option<(u64, usize)>]) -> Vec<Option<u64>> {
         let mut words = Vec::with_capacity(places.len());
         for places in places.chunks(WORDS_AT_ONCE) {
@@ -235,7 +234,7 @@ impl<M: ReadMemory> Jvm<M> {
         let field = objects.field(memory, &self.layout, object, NAME)?;
         let string = objects.reference(memory, field)?;
         let name = objects.string(memory, &self.layout, string)?;
-        // Since JDK 19 it is in an object of its own.
+        // Since JDK 19 the flag is in an object of its own.
         let daemon = match objects.field(memory, &self.layout, object, (THREAD, "holder")) {
             Some(holder) => {
                 let holder = objects.reference(memory, holder)?;

@@ -1,22 +1,23 @@
-//! Virtual threads (JDK 21 and later): by whose name a carrier's stack goes.
+//! Names of virtual threads (JDK 21 and later): which virtual thread is mounted on a carrier's
+//! stack.
 //!
-//! A virtual thread that is mounted runs on its carrier's stack, above the frame of
-//! `Continuation.enterSpecial`. In that frame lies a reference to the continuation, so the stack
-//! itself says whose it is at the moment that it was copied. From there on memory is read as it is
-//! now, up to a tick later: continuation -> what it runs -> virtual thread -> back to the
-//! continuation, and its name. Objects may have been moved meanwhile and others put in their place;
-//! virtual threads are made in numbers, and alike. So a name counts only if one of these holds:
+//! A mounted virtual thread runs on its carrier's stack, above the frame of
+//! `Continuation.enterSpecial`. That frame has a reference to the continuation. So the copied stack
+//! says which continuation was mounted at the moment of the copy. The rest is read from memory as
+//! it is now, up to a tick later: continuation -> its runnable -> virtual thread -> back to the
+//! continuation, and the name. Meanwhile objects may have been moved and others put in their place;
+//! virtual threads are numerous and alike. So a name is valid only if one of these holds:
 //!
-//! * since before the copy no collection has begun, by the collector's own count;
-//! * the same virtual thread, by its number, which no other ever has, was found in the same place
-//!   before the copy.
+//! * Since before the copy no collection has begun, by the collector's own count.
+//! * The same virtual thread, by its unique number, was found in the same place before the copy.
 //!
-//! Both only where objects are moved while Java stands still. Where they are moved at any time
-//! (ZGC, Shenandoah) references on stacks may be old ones, so it counts only if
+//! Both apply only where objects are moved while Java stands still. Where they are moved at any
+//! time (ZGC, Shenandoah) references on stacks may be stale. Then a name is valid only if
 //!
 //! * the virtual thread is still mounted on the thread with this stack.
 //!
-//! Else the stack goes by its carrier's name, as that of a virtual thread without a name does.
+//! Otherwise the stack is shown under its carrier's name. So is the stack of a virtual thread
+//! without a name.
 
 use std::collections::VecDeque;
 
@@ -35,34 +36,34 @@ use crate::runtimes::jvm::walk::Here;
 use crate::runtimes::jvm::{Jvm, NAME_MAX};
 use crate::runtimes::names::Names;
 
-/// The method in whose frame a continuation is entered.
+/// The method whose frame is the entry of a continuation.
 const ENTRY: &str = "jdk.internal.vm.Continuation.enterSpecial";
-/// The blob with the code that a continuation's outermost frame returns to while others of it are
-/// still on the heap.
+/// The blob to which a continuation's outermost frame on the stack returns while other frames of it
+/// are still on the heap.
 const BARRIER: &str = "StubRoutines (continuation";
 const CLASS: &str = "java/lang/VirtualThread";
-/// In the entry's frame, from its lowest address, words: the reference to the continuation
-/// (src/hotspot/share/runtime/continuationEntry.hpp, behind what belongs to the processor, which
-/// takes a word though it is empty, and the entry that this one is within).
+/// Distance in words from the lowest address of the entry's frame to the reference to the
+/// continuation (src/hotspot/share/runtime/continuationEntry.hpp). Before it are the processor's
+/// part, which takes a word though it is empty, and the enclosing entry.
 const CONTINUATION: i64 = 2;
-/// Continuations in one stack that are looked at: of those within others only the outermost is a
-/// virtual thread's.
+/// Maximum continuations visited in one stack. Of nested ones only the outermost is a virtual
+/// thread's.
 const NESTED_MAX: usize = 4;
-/// Continuations remembered.
+/// Maximum continuations remembered.
 const KNOWN_MAX: usize = 4096;
-/// Readings of the collector's count that are kept. There are at most two for a stack and one for a
-/// round.
+/// Maximum readings kept of the collector's count. There are at most two per stack and one per
+/// tick.
 const READINGS_MAX: usize = 256;
 
-/// Where a collector counts.
+/// Where a collector keeps its count.
 #[derive(Clone, Copy, Debug)]
 struct Counter {
     count: u64,
-    /// It is collecting while Java stands still.
+    /// Whether it is collecting while Java stands still.
     active: u64,
 }
 
-/// What it counted.
+/// A reading of the collector's count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Collections {
     count: u32,
@@ -70,7 +71,7 @@ pub struct Collections {
 }
 
 impl Counter {
-    /// In this order: a collection that begins in between is seen as one that is under way.
+    /// Reads the count first: a collection that begins in between is then seen as active.
     fn read<M: ReadMemory>(self, memory: &M) -> Option<Collections> {
         let (mut count, mut active) = ([0; 4], [0]);
         memory.read_exact(self.count, &mut count)?;
@@ -79,27 +80,27 @@ impl Counter {
     }
 }
 
-/// A continuation in a stack.
+/// A continuation found in a stack.
 #[derive(Clone, Copy)]
 struct Found {
     continuation: u64,
-    /// Where it was entered.
+    /// The stack pointer of its entry.
     sp: u64,
 }
 
-/// Who a continuation belongs to.
+/// The virtual thread of a continuation.
 struct Met {
     chain: Chain,
     /// `None`: it has no name.
     name: Option<RawName>,
-    /// When it had first been found to be this one.
+    /// When this virtual thread was first found here.
     since: Ns,
-    /// Its name was read again since, and was the same.
+    /// The name was read again since then and was the same.
     proven: bool,
 }
 
-/// The references that lead from a continuation to its virtual thread and back, its number and its
-/// name's place.
+/// The references from a continuation to its virtual thread and back, the thread's number, and the
+/// address of its name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Chain {
     places: [(u64, usize); 5],
@@ -131,17 +132,17 @@ impl Chain {
     }
 }
 
-/// What is known of a virtual machine's virtual threads.
+/// State of a virtual machine's virtual threads.
 #[derive(Default)]
 pub struct Virtuals {
-    /// Unless its collector moves objects while Java runs.
+    /// `None` where the collector moves objects while Java runs.
     counter: Option<Counter>,
-    /// One was met.
+    /// A virtual thread was seen.
     seen: bool,
     known: FxHashMap<u64, Met>,
-    /// What was counted, and when that was known, in the order of time.
+    /// Readings of the count with the times after which they were taken, oldest first.
     readings: VecDeque<(Ns, Collections)>,
-    /// In the stack that is walked, innermost first.
+    /// Continuations in the stack that is being walked, innermost first.
     found: Vec<Found>,
 }
 
@@ -164,13 +165,13 @@ impl Virtuals {
         Virtuals { counter: stands_still.then(counter).flatten(), ..Virtuals::default() }
     }
 
-    /// A walk begins.
+    /// Starts a walk.
     pub fn begin(&mut self) {
         self.found.clear();
     }
 
-    /// To be called now and then: what is counted now is what later stacks are compared with. Where
-    /// there are no virtual threads nothing is read.
+    /// Reads the collector's count, for later stacks to be compared with; called once per tick.
+    /// Nothing is read where there are no virtual threads.
     pub fn count<M: ReadMemory>(&mut self, memory: &M) -> Option<Collections> {
         let counted = self.counter.filter(|_| self.seen)?.read(memory)?;
         if self.readings.len() >= READINGS_MAX {
@@ -180,15 +181,15 @@ impl Virtuals {
         Some(counted)
     }
 
-    /// Whether nothing has been moved since before `at`.
+    /// Whether no object was moved since before `at`.
     fn unmoved<M: ReadMemory>(&mut self, memory: &M, at: Ns) -> bool {
         let before =
             self.readings.iter().rev().find(|(time, _)| *time < at).map(|(_, counted)| *counted);
         before.is_some_and(|before| !before.active && self.count(memory) == Some(before))
     }
 
-    /// The name of the virtual thread whose continuation this was at `at`; `None`, if it has none,
-    /// or it cannot be told.
+    /// Returns the name of the virtual thread that had this continuation at `at`; `None` if it has
+    /// none or it cannot be proven.
     fn name<M: ReadMemory>(
         &mut self,
         (memory, layout): (&M, &Layout),
@@ -202,7 +203,7 @@ impl Virtuals {
             before => {
                 let chain = chain((memory, layout), objects, continuation)?;
                 let name = text((memory, layout), objects, names, &chain)?;
-                // Another place for the name: it was renamed, or that was moved.
+                // The name has another address: the thread was renamed, or the string was moved.
                 let since = before
                     .filter(|met| met.chain.id() == chain.id())
                     .map_or_else(now, |met| met.since);
@@ -227,13 +228,13 @@ impl Virtuals {
     }
 }
 
-/// CLOCK_MONOTONIC, as stacks have it.
+/// Returns CLOCK_MONOTONIC, the clock of the stacks' times.
 fn now() -> Ns {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as Ns * SECOND + time.tv_nsec as Ns
 }
 
-/// From a continuation to its virtual thread and back.
+/// Reads the chain from a continuation to its virtual thread and back.
 fn chain<M: ReadMemory>(
     (memory, layout): (&M, &Layout),
     objects: &mut Objects,
@@ -278,7 +279,8 @@ fn mounted<M: ReadMemory>(
     Some(sp < base && base - sp < size && chain.holds(memory))
 }
 
-/// The name at the end of it, if it is still there when that is read; `Some(None)`: it is empty.
+/// Reads the name at the end of the chain, if the chain still holds afterwards; `Some(None)`: an
+/// empty name.
 fn text<M: ReadMemory>(
     (memory, layout): (&M, &Layout),
     objects: &mut Objects,
@@ -293,12 +295,13 @@ fn text<M: ReadMemory>(
     if text.is_empty() {
         return Some(None);
     }
-    // Java says of all of them that they are daemons.
+    // Java reports every virtual thread as a daemon.
     Some(Some(names.thread_name(&text)?.of_kind(ThreadKind::Daemon)))
 }
 
 impl<M: ReadMemory> Jvm<M> {
-    /// To be called with each frame that has called: a continuation may have been entered there.
+    /// Records a continuation if this frame is the entry of one; called with each frame that has
+    /// called.
     pub fn look_for_continuation(&mut self, kind: &Kind, here: &mut Here<'_>) {
         let entry = match kind {
             Kind::NativeWrapper(nmethod) => self.is_entry(nmethod),
@@ -313,7 +316,7 @@ impl<M: ReadMemory> Jvm<M> {
         }
     }
 
-    /// The name of the virtual thread whose stack was walked last, and copied at `at`.
+    /// Returns the name of the virtual thread whose stack was walked last, and copied at `at`.
     pub fn virtual_name(&mut self, at: Ns) -> Option<RawName> {
         let Ok(objects) = &mut self.objects else { return None };
         let found = std::mem::take(&mut self.virtuals.found);
@@ -333,9 +336,9 @@ impl<M: ReadMemory> Jvm<M> {
         name
     }
 
-    /// Whether this is the address that the outermost frame of a continuation returns to if others
-    /// of it are on the heap still: what is there sets the stack pointer to the entry's frame (`mov
-    /// rsp, [r15 + distance]`). No call stands before it.
+    /// Whether the outermost frame of a continuation returns to this address while others of it are
+    /// on the heap. The code there sets the stack pointer to the entry's frame (`mov rsp, [r15 +
+    /// distance]`). No call stands before it.
     pub fn is_barrier(&self, stub: &str, address: u64) -> bool {
         let mut code = [0; 3];
         stub.starts_with(BARRIER)
@@ -349,7 +352,7 @@ impl<M: ReadMemory> Jvm<M> {
     }
 }
 
-/// What the user is told where there are virtual threads.
+/// Shown to the user where there are virtual threads.
 const UNSEEN: &str = "its virtual threads are visible while they are mounted: those that wait are on no thread's stack";
 
 #[cfg(test)]
@@ -358,7 +361,7 @@ mod tests {
 
     use super::*;
 
-    /// A collector's count, and whether it is at work.
+    /// A collector's count, and whether a collection is active.
     struct Heap(Cell<u32>, Cell<u8>);
 
     impl ReadMemory for Heap {
@@ -388,7 +391,7 @@ mod tests {
         let at = now() + 1;
         assert!(virtuals.unmoved(&heap, at));
         assert!(!virtuals.unmoved(&heap, before), "copied before it was counted");
-        // It collects: what was there may be moved when it has ended.
+        // It is collecting: objects may have been moved once it has ended.
         heap.1.set(1);
         assert!(!virtuals.unmoved(&heap, at));
         let during = now() + 1;

@@ -1,19 +1,18 @@
-//! What the names in a perf map say. V8 (Node) has a notation of its own, others write what they
-//! like.
+//! Parses the names in a perf map. V8 (Node) has a notation of its own; others write free text.
 
 use crate::model::facts::tables::{FrameKind, Location, Tier};
 use crate::model::vocabulary::text::clean_bytes;
 
 use super::Habit;
 
-/// Bytes of a name that are kept.
+/// Maximum bytes kept of a name.
 const NAME_MAX: usize = 4096;
-/// Where code has no other module.
+/// The module of code that has no other.
 const MODULE: &str = "[perf map]";
-/// Code with a name of which nothing can be shown.
+/// The name of code whose own name has no printable character.
 const UNNAMED: &str = "generated code";
 
-/// The location that a name stands for, and how such code makes its frames.
+/// Returns the location for a name, and how such code builds its frames.
 pub fn read(name: &[u8]) -> (Location, Habit) {
     let text = clean_bytes(name, NAME_MAX);
     let (kind, rest) = text.split_once(':').unwrap_or(("", &text));
@@ -32,8 +31,7 @@ pub fn read(name: &[u8]) -> (Location, Habit) {
     };
     match kind {
         "JS" | "LazyCompile" | "Function" | "Eval" | "Script" => {}
-        // They make and leave their callers' frames: while they run it is unknown how far that
-        // has come.
+        // They build and remove their callers' frames: it is unknown how far that has come.
         "Builtin" if matches!(rest, "BaselineOutOfLinePrologue" | "BaselineLeaveFrame") => {
             return whole(Habit::Hidden);
         }
@@ -64,8 +62,9 @@ pub fn read(name: &[u8]) -> (Location, Habit) {
     (location, habit)
 }
 
-/// The mark before a function's name: `~` interpreted, `^` baseline, `+` and `*` optimised; `o`
-/// before it where the code was entered in a loop, `'` behind it where it is for one context.
+/// Splits the mark off a function's name: `~` interpreted, `^` baseline, `+` and `*` optimised. `o`
+/// stands before it where the code was entered in a loop, `'` behind it where it is for one
+/// context.
 fn mark(text: &str) -> (Option<char>, &str) {
     let is_mark = |c: &char| matches!(c, '~' | '^' | '+' | '*');
     let marked =
@@ -80,8 +79,8 @@ fn mark(text: &str) -> (Option<char>, &str) {
     }
 }
 
-/// Where the function's name ends and its place begins. Both may have spaces: a place begins as a
-/// path or with a scheme, else behind the last space.
+/// Returns where the function's name ends and its source position begins. Both may contain spaces.
+/// A position begins as a path or with a scheme, else behind the last space.
 fn place_in(text: &str) -> usize {
     let begins = [" /", " node:", " file:", " http:", " https:", " webpack:", " evalmachine."];
     begins
@@ -92,7 +91,7 @@ fn place_in(text: &str) -> usize {
         .unwrap_or(text.len())
 }
 
-/// `FILE:LINE:COLUMN` or `FILE:LINE`.
+/// Parses `FILE:LINE:COLUMN` or `FILE:LINE`.
 fn position(place: &str) -> Option<(&str, u32)> {
     let number = |text: &str| (text.len() <= 9).then(|| text.parse::<u32>().ok()).flatten();
     let (before, last) = place.rsplit_once(':')?;

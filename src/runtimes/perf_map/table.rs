@@ -1,36 +1,35 @@
-//! Which code lies where, as the lines of a perf map say: `START SIZE NAME`, numbers in
-//! hexadecimal. Code is freed and its place used again, so a later line is right about what it
-//! covers.
+//! Address ranges of code, from the lines of a perf map: `START SIZE NAME`, numbers in hexadecimal.
+//! Code is freed and its addresses are reused, so a later line overrides earlier ones.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
 use crate::model::vocabulary::frame::RawFrame;
 
-/// Pieces of code remembered.
+/// Maximum pieces of code remembered.
 const PIECES_MAX: usize = 1 << 20;
-/// One piece of code is no larger: 1 GiB.
+/// Maximum size of one piece of code: 1 GiB.
 const SIZE_MAX: u64 = 1 << 30;
 /// Addresses of user code end here (x86-64, four- and five-level paging alike).
 const USER_END: u64 = 1 << 56;
 
-/// One line of the map, or what later ones have left of it.
+/// One line of the map, or what later lines have left of it.
 #[derive(Clone, Debug)]
 pub struct Piece {
-    /// Of the whole code, as the line says.
+    /// Start of the whole code, as the line says.
     pub start: u64,
     pub size: u64,
-    /// Where this piece ends; it begins at its key.
+    /// The end of this piece; its key is its beginning.
     end: u64,
-    /// Where the line is in the file.
+    /// Offset of the line in the file.
     pub line: u64,
-    /// Other code was here before this was read.
+    /// When this code was found to replace other code.
     pub replaced: Option<Instant>,
-    /// What it is called, once that was asked.
+    /// Its parsed name, once that was asked for.
     pub known: Option<Known>,
 }
 
-/// What was read of a piece's name.
+/// The parsed name of a piece.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
     pub frame: RawFrame,
@@ -39,14 +38,14 @@ pub struct Known {
 
 #[derive(Default)]
 pub struct Table {
-    /// By address; they do not overlap.
+    /// Pieces by address, not overlapping.
     pieces: BTreeMap<u64, Piece>,
-    /// There were too many: nothing that is looked up is certain.
+    /// There were too many pieces: no look-up is reliable.
     full: bool,
 }
 
 impl Table {
-    /// Takes the line that begins at `at` in the file; one that makes no sense is left out.
+    /// Adds the line that begins at `at` in the file; an invalid line is skipped.
     pub fn line(&mut self, line: &[u8], at: u64, now: Instant) {
         let Some((start, size, _)) = parse(line) else { return };
         let end = start + size;
@@ -59,7 +58,7 @@ impl Table {
         self.pieces.insert(start, Piece { start, size, end, line: at, replaced, known: None });
     }
 
-    /// Takes `start..end` from what there is; true if there was something.
+    /// Removes `start..end` from the existing pieces; returns whether any was there.
     fn cut(&mut self, start: u64, end: u64) -> bool {
         let mut any = false;
         while let Some((at, piece)) =
@@ -93,7 +92,7 @@ impl Table {
     }
 }
 
-/// Start, size and name that a line gives.
+/// Parses start, size and name of a line.
 pub fn parse(line: &[u8]) -> Option<(u64, u64, &[u8])> {
     let (start, rest) = number(line)?;
     let (size, name) = number(rest)?;
@@ -103,7 +102,7 @@ pub fn parse(line: &[u8]) -> Option<(u64, u64, &[u8])> {
     sane.then_some((start, size, name))
 }
 
-/// A hexadecimal number, with or without 0x, and what follows the space behind it.
+/// Parses a hexadecimal number, with or without 0x, and returns it with the text behind the space.
 fn number(text: &[u8]) -> Option<(u64, &[u8])> {
     let text = text.trim_ascii_start();
     let end = text.iter().position(|byte| *byte == b' ' || *byte == b'\t')?;

@@ -1,4 +1,4 @@
-//! What was read is believed for as long as the same is there, and no longer.
+//! Cached facts are valid for as long as memory is unchanged, and no longer.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,7 +8,7 @@ use crate::model::vocabulary::frame::Marker;
 use crate::unwinder::{Generated, Leave, Place};
 use layout::{CodePlace, Number, Width};
 
-/// Bytes from 0 on.
+/// Memory of bytes from address 0 on.
 pub struct World {
     bytes: Mutex<Vec<u8>>,
     reads: AtomicU32,
@@ -49,7 +49,7 @@ impl World {
         self.put(object + number.at as u64, &value.to_le_bytes()[..width]);
     }
 
-    /// How often it was read.
+    /// Returns the number of reads.
     pub fn reads(&self) -> u32 {
         self.reads.load(Ordering::Relaxed)
     }
@@ -75,7 +75,8 @@ pub fn symbol(world: &World, layout: &Layout, at: u64, text: &str) {
     world.put(at + layout.method.symbol_body, text.as_bytes());
 }
 
-/// `Gen1.run`, compiled, with one record of debug information: at distance 16 of its code, bci 5.
+/// Builds `Gen1.run`, compiled, with one record of debug information: at distance 16 of its code,
+/// bci 5.
 pub fn world(layout: &Layout) -> (World, u64) {
     let world = World::new();
     let (m, b) = (&layout.method, &layout.blob);
@@ -90,7 +91,7 @@ pub fn world(layout: &Layout) -> (World, u64) {
     world.number(CONST_METHOD, m.name_index, 3);
 
     world.put(NAME, b"nmethod\0");
-    // 4096 bytes of one block, from its first segment on.
+    // 4096 bytes of one block, from the heap's first segment on.
     let segments: Vec<u8> = (0..SIZE >> 7).map(|segment| segment as u8).collect();
     world.put(SEGMAP, &[&segments[..], &[0xff; 480]].concat());
     world.put(HEAP + layout.code_heap.block_used, &[1]);
@@ -117,7 +118,7 @@ pub fn world(layout: &Layout) -> (World, u64) {
     world.number(blob, pcs_at, pcs);
     world.number(blob, pcs_end, end);
     world.word(blob + metadata, METHOD);
-    // No caller, method 1, bci 5.
+    // A record: no caller, method 1, bci 5.
     world.put(blob + scopes, &[0xff, 0, 1, 6]);
     for (number, (pc, record)) in [(-1i32, 0i32), (16, 1), (0x400, 0)].into_iter().enumerate() {
         let desc = blob + pcs + (number * layout.pc_desc.size) as u64;
@@ -136,13 +137,13 @@ pub fn jvm_of<'w>(world: &'w World, layout: &Layout) -> Jvm<&'w World> {
 }
 
 impl<M: ReadMemory> Jvm<M> {
-    /// A walk begins, so much later that nothing is believed.
+    /// Starts a walk so much later that every fact is stale.
     fn later(&mut self) {
         let now = self.round_began + BELIEVED;
         self.begin(now, Ns::MAX, false);
     }
 
-    /// What the compiled frame at a distance from the code's beginning is called.
+    /// Returns the name of the compiled frame at a distance from the code's beginning.
     fn called(&mut self, distance: u64) -> Option<(String, u64)> {
         let blob = self.blob(HEAP + 0x800)?;
         let frame = self.compiled_frame(&blob, blob.code + distance, false)?;
@@ -177,9 +178,9 @@ fn compiled_code_is_the_same_however_hot_it_gets() {
         jvm.later();
         known = jvm.blob(pc).expect("as it was");
     }
-    // Six pointers say what it is, eight numbers, and the level, which is one byte.
+    // Six pointers identify it, eight numbers, and the level, which is one byte.
     assert_eq!((others, same), (6 * 8 + 8 * 4 + 1, layout.blob.header as u32 - 81));
-    // While it is believed nothing is read.
+    // While it is valid nothing is read.
     assert!(jvm.called(16).is_some());
     let reads = world.reads();
     for walk in 0..100 {
@@ -187,7 +188,7 @@ fn compiled_code_is_the_same_however_hot_it_gets() {
         assert!(jvm.blob(pc).is_some() && jvm.called(16).is_some());
     }
     assert_eq!(world.reads(), reads);
-    // Freed.
+    // The block is freed.
     world.put(HEAP + layout.code_heap.block_used, &[0]);
     jvm.later();
     assert!(jvm.blob(pc).is_none());
@@ -200,7 +201,7 @@ fn another_method_at_the_same_place_has_its_own_name() {
     let mut jvm = jvm_of(&world, &layout);
     let first = jvm.called(16).expect("a frame");
     let interpreted = jvm.interpreted_frame(METHOD, Some(5)).expect("a frame");
-    // The same classes, loaded again: everything has the same address but what they are called.
+    // The same classes, loaded again: all addresses are the same, only the names differ.
     symbol(&world, &layout, CLASS_SYMBOL, "Gen2");
     assert_eq!(jvm.interpreted_frame(METHOD, Some(5)), Some(interpreted), "believed for a moment");
     jvm.later();
@@ -217,7 +218,7 @@ fn another_method_at_the_same_place_has_its_own_name() {
     world.number(blob, layout.blob.compile_id, 78);
     jvm.later();
     assert_eq!(jvm.called(16).map(|(name, _)| name).as_deref(), Some("Gen2.run"));
-    // A flag of the pool says nothing about the method.
+    // A flag of the pool does not identify the method.
     let serial = jvm.methods.get(&jvm.memory, &jvm.layout, METHOD).map(|method| method.serial);
     world.change(POOL + 60);
     jvm.later();
@@ -233,14 +234,14 @@ fn another_method_at_the_same_place_has_its_own_name() {
         jvm.methods.get(&jvm.memory, &jvm.layout, METHOD).map(|method| method.serial),
         serial
     );
-    // And what cannot be read is no method.
+    // What cannot be read is no method.
     world.number(METHOD, layout.method.const_method, 1 << 40);
     jvm.later();
     assert!(jvm.interpreted_frame(METHOD, Some(5)).is_none());
 }
 
-/// What the frame that returns to the record of [`world`] is called on a stack that was copied at
-/// `copied`, of a thread that ran on.
+/// Returns the name of the frame that returns to the record of [`world`], on a stack that was
+/// copied at `copied`, of a thread that ran on.
 fn called_at(jvm: &mut Jvm<&World>, start: u64, copied: Ns) -> Result<String, Marker> {
     jvm.begin(monotonic(), copied, true);
     let place =
@@ -262,14 +263,14 @@ fn stacks_from_before_code_was_replaced_are_not_named_by_either() {
     symbol(&world, &layout, CLASS_SYMBOL, "Gen2");
     world.number(blob, layout.blob.compile_id, 78);
     let after = monotonic();
-    // The moment between the two readings at which it was replaced is unknown.
+    // When it was replaced between the two readings is unknown.
     for copied in [before, after] {
         assert_eq!(called_at(&mut jvm, blob, copied), Err(Marker::CodeReplaced));
     }
     assert_eq!(called_at(&mut jvm, blob, monotonic()).as_deref(), Ok("Gen2.run"));
     assert_eq!(called_at(&mut jvm, blob, before), Err(Marker::CodeReplaced));
     assert_eq!(called_at(&mut jvm, blob, Ns::MAX).as_deref(), Ok("Gen2.run"), "a thread at rest");
-    // Freed, and nothing is there yet.
+    // The block is freed and nothing is there yet.
     let before = monotonic();
     world.put(HEAP + layout.code_heap.block_used, &[0]);
     assert_eq!(called_at(&mut jvm, blob, before), Err(Marker::CodeReplaced));
@@ -291,7 +292,7 @@ fn stacks_from_before_a_method_was_replaced_are_in_doubt() {
         (doubt(before), doubt(monotonic()), doubt(before)),
         ((true, true), (true, false), (true, true))
     );
-    // A flag of the pool says nothing about the method.
+    // A flag of the pool does not identify the method.
     let before = monotonic();
     world.change(POOL + 60);
     assert_eq!(doubt(before), (true, false));
@@ -316,7 +317,7 @@ fn what_was_met_in_the_last_round_is_looked_at_in_one_call() {
         assert_eq!(observe(&mut jvm), first);
         assert_eq!(world.reads(), reads + 10, "that was all");
     }
-    // What was not met any more is left alone.
+    // What was not used any more is not read.
     jvm.later();
     let reads = world.reads();
     jvm.later();

@@ -1,4 +1,4 @@
-//! Frames that are found half built, half taken down, or before anything of them has run.
+//! Frames that are partly built, partly removed, or of a method of which nothing has run.
 
 use std::collections::HashMap;
 
@@ -6,11 +6,11 @@ use super::believed::{HEAP, METHOD, World, jvm_of, layout_17, world};
 use super::*;
 
 const SP: u64 = 0x7000_0000;
-/// Of the program, beside which those of [`world`] lie.
+/// Blobs of the program, next to those of [`world`].
 const INTERPRETER: u64 = HEAP + 0x1000;
 const ROUTINES: u64 = HEAP + 0x2000;
 
-/// A blob of 4096 bytes that is no method.
+/// Writes a blob of 4096 bytes that is no method.
 fn blob(world: &World, layout: &Layout, at: u64, name_at: u64, name: &str) {
     world.put(name_at, name.as_bytes());
     world.put(at + layout.code_heap.block_used, &[1]);
@@ -22,7 +22,7 @@ fn blob(world: &World, layout: &Layout, at: u64, name_at: u64, name: &str) {
     world.number(start, layout.blob.size, 4080);
     world.number(start, number(layout.blob.code), start + 0x100);
     world.number(start, number(layout.blob.code_end), start + 0xf00);
-    // Segments of 128 bytes, counted from its first.
+    // Segments of 128 bytes, counted from the blob's first one.
     let segments: Vec<u8> = (0..32).collect();
     world.put(0x2_0000 + ((at - HEAP) >> 7), &segments);
 }
@@ -45,7 +45,7 @@ fn methods_are_entered_and_left_step_by_step() {
     let (world, start) = world(&layout);
     blob(&world, &layout, INTERPRETER, 0x3_1000, "Interpreter\0");
     let mut jvm = jvm_of(&world, &layout);
-    // In the compiled method, where it has a record.
+    // An address in the compiled method for which it has a record.
     let back = start + 0x400 + 16;
     let place = |rbp: u64, rax: u64, rbx: u64, r13: u64| Place {
         pc: INTERPRETER + 0x800,
@@ -56,7 +56,7 @@ fn methods_are_entered_and_left_step_by_step() {
     };
     let to = |sp: u64, rbp: u64| Leave::To { pc: back, sp, rbp: Some(rbp) };
     let entered = |left: Leave| (left, vec!["Gen1.run interpreted".to_string()]);
-    // Called by compiled code, which had something else in rbp; one argument.
+    // Called by compiled code, which had another value in rbp; one argument.
     let words = [(0, back), (8, 1)];
     assert_eq!(leave(&mut jvm, place(77, 0, METHOD, SP + 16), &words), entered(to(SP + 16, 77)));
     // The return address is in rax, while room for locals is made.
@@ -67,17 +67,18 @@ fn methods_are_entered_and_left_step_by_step() {
     // rbp is pushed and set: the caller's is on the stack.
     let words = [(0, 77), (8, back)];
     assert_eq!(leave(&mut jvm, place(SP, back, METHOD, SP + 24), &words), entered(to(SP + 24, 77)));
-    // And the caller's stack pointer: r13 has become the place in the bytecode.
+    // The caller's stack pointer is pushed too: r13 has become the bytecode pointer.
     let words = [(0, SP + 32), (8, 77), (16, back)];
     assert_eq!(
         leave(&mut jvm, place(SP + 8, 5, METHOD, 0x4_1030), &words),
         entered(to(SP + 32, 77))
     );
-    // Left again: rbx has the caller's stack pointer, the return address is on top, then in r13.
+    // The method is left: rbx has the caller's stack pointer, the return address is on top, then in
+    // r13.
     let left = |left: Leave| (left, vec!["interpreter -".to_string()]);
     assert_eq!(leave(&mut jvm, place(77, 0, SP + 24, 0), &[(0, back)]), left(to(SP + 24, 77)));
     assert_eq!(leave(&mut jvm, place(77, 0, SP + 24, back), &[(0, 1)]), left(to(SP + 24, 77)));
-    // What lies further up is no proof.
+    // A return address further up is no proof.
     let words = [(0, 1), (8, back), (16, back)];
     assert_eq!(
         leave(&mut jvm, place(77, 0, SP + 24, 0), &words),
@@ -91,7 +92,7 @@ fn a_barrier_at_the_entry_has_a_word_of_its_own_below_the_return_address() {
     let (world, start) = world(&layout);
     blob(&world, &layout, ROUTINES, 0x3_1000, "StubRoutines (2)\0");
     let mut jvm = jvm_of(&world, &layout);
-    // Behind calls, of which the method has no record.
+    // Addresses behind calls for which the method has no record.
     let (in_stub, in_method) = (ROUTINES + 0x800, start + 0x400 + 40);
     world.put(in_stub - 5, &[0xe8]);
     world.put(in_method - 5, &[0xe8]);
@@ -107,7 +108,7 @@ fn a_barrier_at_the_entry_has_a_word_of_its_own_below_the_return_address() {
     let (left, names) = leave(&mut jvm, place(in_stub, SP), &words);
     let caller = Leave::To { pc: in_method, sp: SP + 88, rbp: Some(77) };
     assert_eq!((left, names), (caller, vec!["StubRoutines -".to_string()]));
-    // Nothing of the method has run: the record behind it, of bytecode 5, is not meant.
+    // Nothing of the method has run: the record behind it, of bytecode 5, does not apply.
     let mut out = Vec::new();
     let words: HashMap<u64, u64> =
         words.iter().map(|(at, word)| (SP.wrapping_add_signed(*at), *word)).collect();
