@@ -1,10 +1,10 @@
-//! Signals that end this program: each does so the first time it is sent.
+//! Signals that end this program: each ends it the first time it is sent.
 //!
-//! The standard library catches SIGSEGV and SIGBUS, to report overflows of the stack. Its handler
-//! puts the default action back and returns: a fault happens again then, but a signal that was sent
-//! does not. This handler comes first. It ends the program by a signal that was sent, and passes
-//! faults on. What must happen before the end is [`before_end`]'s; faults that can be mended are
-//! [`mend_bus_faults`]'s.
+//! The standard library catches SIGSEGV and SIGBUS to report stack overflows. Its handler restores
+//! the default action and returns. A fault then happens again, but a signal that was sent does not.
+//! So this handler comes first: it ends the program by a signal that was sent, and passes faults
+//! on. [`before_end`] sets what must run before the end. [`mend_bus_faults`] sets what can repair a
+//! fault.
 
 #![expect(unsafe_code, reason = "handles fatal signals")]
 
@@ -13,13 +13,12 @@ use std::sync::OnceLock;
 
 const FATAL: [libc::c_int; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT, libc::SIGQUIT];
-/// What handled them before.
+/// The actions that were set before.
 static BEFORE: [OnceLock<libc::sigaction>; FATAL.len()] = [const { OnceLock::new() }; FATAL.len()];
 static END: OnceLock<fn()> = OnceLock::new();
 static MEND: OnceLock<fn(usize) -> bool> = OnceLock::new();
 
-/// Catches the signals, once. One that is ignored stays ignored, but for SIGBUS, which mending
-/// needs.
+/// Installs the handlers, once. An ignored signal stays ignored, except SIGBUS, which repairs need.
 pub fn catch() -> io::Result<()> {
     static CAUGHT: OnceLock<bool> = OnceLock::new();
     let catch_one = |(signal, before): (libc::c_int, &OnceLock<libc::sigaction>)| {
@@ -48,14 +47,14 @@ pub fn catch() -> io::Result<()> {
     }
 }
 
-/// `end` runs in the handler before the program ends; it may only do what a signal handler may. The
-/// first one stays.
+/// Sets a function that runs in the handler before the program ends. It may only do what is allowed
+/// in a signal handler. The first one stays.
 pub fn before_end(end: fn()) {
     let _ = END.set(end);
 }
 
-/// `mend` gets the address of each SIGBUS fault, in the handler, and returns whether the access can
-/// be tried again. The first one stays.
+/// Sets a function that gets the address of each SIGBUS fault, in the handler. It returns whether
+/// the access can be tried again. The first one stays.
 pub fn mend_bus_faults(mend: fn(usize) -> bool) -> io::Result<()> {
     let _ = MEND.set(mend);
     catch()
@@ -69,10 +68,10 @@ extern "C" fn on_signal(
     // SAFETY: the kernel passes a valid siginfo (SA_SIGINFO); si_addr is set for faults. sigaction
     // and raise may be called in a handler.
     unsafe {
-        // These two are never faults, also where the kernel sends them (Ctrl-\ has the si_code
+        // These two are never faults, even where the kernel sends them (Ctrl-\ has the si_code
         // SI_KERNEL).
         let sent = (*info).si_code <= 0 || matches!(signal, libc::SIGABRT | libc::SIGQUIT);
-        // si_addr of a signal that was sent is its sender.
+        // Of a signal that was sent, si_addr holds its sender.
         if signal == libc::SIGBUS
             && !sent
             && MEND.get().is_some_and(|mend| mend((*info).si_addr() as usize))
@@ -85,12 +84,11 @@ extern "C" fn on_signal(
         let default: libc::sigaction = std::mem::zeroed();
         let before =
             FATAL.iter().position(|fatal| *fatal == signal).and_then(|at| BEFORE[at].get());
-        // The access that failed is tried again at the return, under the action that was there
-        // before.
+        // After the return the failed access is tried again, under the previous action.
         let action = before.filter(|_| !sent).unwrap_or(&default);
         libc::sigaction(signal, action, std::ptr::null_mut());
         if sent {
-            // It is blocked here, and delivered at the return.
+            // The signal is blocked here, and delivered at the return.
             libc::raise(signal);
         }
     }
@@ -105,7 +103,8 @@ mod tests {
 
     const WHAT: &str = "SAMPLETOP_TEST_OF_A_FATAL_SIGNAL";
 
-    /// How a process ends that does this, and what it says: handlers are those of a whole process.
+    /// Runs `what` in a process of its own, as handlers belong to a whole process. Returns how it
+    /// ended and its output.
     fn process(what: &str) -> (Option<i32>, String) {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
         command
@@ -184,7 +183,7 @@ mod tests {
         assert_eq!(process("SIGBUS that was sent").0, Some(libc::SIGBUS));
     }
 
-    /// By the standard library's own handler, which comes second.
+    /// The standard library's own handler reports it; that one comes second.
     #[test]
     fn an_overflow_of_the_stack_is_told() {
         let (ended_by, said) = process("an overflow");

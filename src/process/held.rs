@@ -1,6 +1,6 @@
-//! The forked child between fork and exec: it gives up what its caller does not have, takes its
-//! session and its output, and waits at the gate. Nothing in it may allocate or take a lock: other
-//! threads of the parent may have held any lock when it was forked.
+//! The forked child between fork and exec. It drops the rights that its caller does not have,
+//! creates its session, opens its output, and waits at the gate. Nothing here may allocate or take
+//! a lock: at the fork, other threads of the parent may have held any lock.
 
 #![expect(unsafe_code, reason = "fork, and what is allowed between fork and exec")]
 
@@ -11,27 +11,28 @@ use std::os::fd::RawFd;
 
 use rustix::process::Pid;
 
-/// What the child needs, made before the fork: between fork and exec it must not allocate.
+/// The child's parameters, built before the fork: between fork and exec it must not allocate.
 pub(super) struct ChildPlan<'a> {
     pub(super) path: &'a CString,
-    /// What the kernel will name it after its exec: until then it would go by our name.
+    /// The name the kernel gives it at its exec; set now, so that it does not bear sampletop's
+    /// name.
     pub(super) name: &'a CStr,
     /// Ends in a null pointer.
     pub(super) argv: &'a [*const libc::c_char],
     /// `NAME=VALUE`; ends in a null pointer.
     pub(super) environment: &'a [*const libc::c_char],
-    /// `None`: that of sampletop itself.
+    /// `None`: sampletop's own stdin.
     pub(super) stdin: Option<RawFd>,
     pub(super) output: ChildOutput,
     pub(super) file: Option<&'a CStr>,
-    /// Who gets the output file under sudo.
+    /// The user and group that own the output file under sudo.
     pub(super) owner: Option<(u32, u32)>,
     pub(super) gate: RawFd,
     pub(super) gate_write: RawFd,
     pub(super) report: RawFd,
-    /// This program has rights its caller has not (file capabilities).
+    /// This program has rights that its caller does not have (file capabilities).
     pub(super) privileged: bool,
-    /// It shall have no more rights after its exec than before, whatever the file says.
+    /// The exec must not give it more rights, whatever capabilities the file has.
     pub(super) gains_nothing: bool,
 }
 
@@ -40,7 +41,7 @@ pub(super) enum ChildOutput {
     Descriptor(RawFd),
 }
 
-/// What the child was doing; the first number of its report, the second is errno.
+/// The step that the child was at: first number of its report; the second is errno.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i32)]
 pub(super) enum Stage {
@@ -70,7 +71,7 @@ impl Stage {
     }
 }
 
-/// Forks the child, which runs until it is held; `Ok` in the parent.
+/// Forks the child, which runs until it waits at the gate; returns in the parent.
 pub(super) fn fork(plan: &ChildPlan<'_>) -> io::Result<Pid> {
     // SAFETY: sigset_t is plain data; the calls fill and install signal sets of this thread only.
     // All signals are blocked across the fork, so that no handler of ours (which writes to a pipe
@@ -155,8 +156,8 @@ unsafe fn run_child(plan: &ChildPlan<'_>) -> ! {
     }
 }
 
-/// Handlers become defaults, ignored signals stay ignored (nohup), SIGPIPE (which Rust ignores) is
-/// the default again, nothing is blocked.
+/// Resets handlers to the default; ignored signals stay ignored (nohup). SIGPIPE, which Rust
+/// ignores, gets the default again. Unblocks all signals.
 unsafe fn reset_signals() {
     // SAFETY: sigaction with valid structures; failures (SIGKILL, numbers libc reserves) change
     // nothing.
@@ -176,11 +177,11 @@ unsafe fn reset_signals() {
     }
 }
 
-/// Back to what the caller could do: its real ids, and nothing permitted or effective until the
-/// exec works capabilities out anew. The inheritable set is the caller's own (exec never adds to
-/// it); the ambient set was emptied by the kernel when it gave this program its rights. Then the
-/// caller may look at it, as at any process of its own: the memory of a program that was given
-/// rights is closed to it, and a fork is born with that.
+/// Drops to the caller's rights: its real ids, and no permitted or effective capabilities until the
+/// exec computes them anew. The inheritable set is the caller's own, as exec never adds to it. The
+/// kernel emptied the ambient set when it gave this program its rights. Then it makes the process
+/// dumpable, so that the caller may inspect it like its own processes. The memory of a program with
+/// added rights is closed to the caller, and a fork inherits that.
 unsafe fn drop_rights() -> bool {
     // SAFETY: plain system calls on this single-threaded child; the structures are as capset(2)
     // lays them out (version 3, two words each).
@@ -219,7 +220,7 @@ unsafe fn fail(plan: &ChildPlan<'_>, stage: Stage) -> ! {
     }
 }
 
-/// The parent's side: what the child says. `None`: its end was closed without a word.
+/// Reads the child's report, in the parent. `None`: the child closed its end without a report.
 pub(super) fn read_report(pipe: &mut File) -> Option<(Stage, io::Error)> {
     let mut bytes = [0u8; 8];
     pipe.read_exact(&mut bytes).ok()?;
@@ -228,8 +229,7 @@ pub(super) fn read_report(pipe: &mut File) -> Option<(Stage, io::Error)> {
     Some((Stage::from_number(word(0)), io::Error::from_raw_os_error(word(4))))
 }
 
-/// This program has rights that its caller does not have: it was started with file capabilities or
-/// set-user-id.
+/// Whether this program has rights that its caller does not have: file capabilities or set-user-id.
 pub(super) fn privileged() -> bool {
     // SAFETY: reads a constant the kernel passed to this process.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }

@@ -1,16 +1,16 @@
-//! Numbers of threads in other pid namespaces.
+//! Thread ids in other pid namespaces.
 
 use std::fs;
 use std::io::Read;
 
 use rustc_hash::FxHashMap;
 
-/// Threads that are looked at.
+/// Maximum threads visited.
 const THREADS_MAX: usize = 100_000;
 const STATUS_MAX: u64 = 64 << 10;
 
-/// For a process in a pid namespace of its own: our number of each of its threads, by the one that
-/// the thread itself sees (`NSpid` of /proc/PID/task/TID/status). `None` where both are the same.
+/// For a process in a pid namespace of its own: maps each thread's id inside that namespace
+/// (`NSpid` of /proc/PID/task/TID/status) to our id. `None` where both are the same.
 pub fn ids_inside(pid: u32) -> Option<FxHashMap<u32, u32>> {
     if numbers(&format!("/proc/{pid}/status"))?.len() < 2 {
         return None;
@@ -23,12 +23,12 @@ pub fn ids_inside(pid: u32) -> Option<FxHashMap<u32, u32>> {
     Some(tids.filter_map(|tid| Some((inner(tid)?, tid))).collect())
 }
 
-/// The number by which a process knows itself.
+/// Returns the pid that a process itself sees.
 pub fn pid_inside(pid: u32) -> Option<u32> {
     numbers(&format!("/proc/{pid}/status"))?.last().copied()
 }
 
-/// From our pid namespace inwards.
+/// Returns the ids in all pid namespaces, from ours inwards.
 fn numbers(path: &str) -> Option<Vec<u32>> {
     let mut status = String::new();
     fs::File::open(path).ok()?.take(STATUS_MAX).read_to_string(&mut status).ok()?;

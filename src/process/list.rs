@@ -1,4 +1,4 @@
-//! The processes one could watch, for the picker: three small files of each, a few ms for hundreds.
+//! The list of processes for the picker: three small files of each, a few ms for hundreds.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -10,39 +10,40 @@ use crate::model::vocabulary::text;
 use crate::process::select::{Found, Processes};
 use crate::process::target::unix_ns_of;
 
-/// Longest command line that is kept, in bytes.
+/// Maximum length of a command line, bytes.
 const COMMAND_CAP: usize = 1024;
-/// Maximum processes that are listed (Linux' default limit for pids on a large machine is 2^22).
+/// Maximum processes listed (Linux' default limit for pids on a large machine is 2^22).
 const PROCESSES_CAP: usize = 1 << 16;
-/// Bytes read of a file that holds a process's number.
+/// Maximum bytes read of a pid file.
 const PIDFILE_CAP: usize = 64;
-/// Start times come in clock ticks since boot, and when that was in whole seconds.
+/// Uncertainty of a start time as a date, ns: start times are in clock ticks since boot, and the
+/// boot time is in whole seconds.
 const STARTS_ARE_ROUGH: i128 = 2_000_000_000;
 /// PF_KTHREAD in include/linux/sched.h, in /proc/PID/stat's flags.
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
-/// One process, as it was when it was looked at.
+/// One process, as it was when it was read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProcessRow {
     pub pid: u32,
     /// Real user id.
     pub uid: u32,
-    /// As /etc/passwd has it.
+    /// The name in /etc/passwd.
     pub user: Option<String>,
     /// Command line with spaces between its arguments, or `[name]` where there is none; free of
     /// control characters.
     pub command: String,
     pub threads: u32,
-    /// User and system time of all its threads, the dead ones included; in steps of a clock tick
-    /// (10 ms).
+    /// User and system time of all its threads including ended ones, in steps of a clock tick (10
+    /// ms).
     pub cpu_ns: u64,
-    /// When it started, in clock ticks since boot: with `pid` its identity.
+    /// Start time in clock ticks since boot; with `pid` its identity.
     pub start: u64,
-    /// A guess from the program's name.
+    /// The runtime, guessed from the program's name.
     pub runtime: &'static str,
 }
 
-/// All processes this user can see, by pid: without kernel threads, processes that have ended, and
+/// Returns all processes this user can see, by pid: without kernel threads, ended processes, and
 /// sampletop itself.
 pub fn processes() -> Vec<ProcessRow> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
@@ -59,7 +60,7 @@ pub fn processes() -> Vec<ProcessRow> {
     rows
 }
 
-/// `None` when it ended meanwhile or cannot be watched.
+/// Reads one process; `None` when it ended meanwhile or cannot be watched.
 fn row(pid: u32, tick: u64, users: &HashMap<u32, String>) -> Option<ProcessRow> {
     let place = Path::new("/proc").join(pid.to_string());
     let stat = Stat::parse(&read(&place.join("stat"), 4096)?)?;
@@ -80,13 +81,13 @@ fn row(pid: u32, tick: u64, users: &HashMap<u32, String>) -> Option<ProcessRow> 
         start: stat.start,
         runtime: runtime(match &program {
             Some(path) => path.file_name().map(|name| name.as_encoded_bytes()).unwrap_or_default(),
-            // Another user's: only its own word for it.
+            // Another user's process: only its own command line names the program.
             None => first.rsplit(|b| *b == b'/').next().unwrap_or_default(),
         }),
     })
 }
 
-/// The processes of this machine, as the rules of [`select`](super::select) ask for them.
+/// The processes of this machine, as a source for [`select`](super::select).
 pub struct Proc;
 
 impl Processes for Proc {
@@ -134,14 +135,14 @@ impl Processes for Proc {
     }
 }
 
-/// This process, its parent, and so on outward.
+/// Returns this process, its parent, and so on outward.
 pub fn lineage() -> Vec<u32> {
     let mut line = vec![std::process::id()];
     let parent = |pid: u32| {
         Stat::parse(&read(&Path::new("/proc").join(pid.to_string()).join("stat"), 4096)?)
     };
     while let Some(stat) = line.last().and_then(|pid| parent(*pid)).filter(|stat| stat.parent > 0) {
-        // A circle can only be a number that was given out anew.
+        // A circle can only come from a reused pid.
         if line.len() > 1_000 || line.contains(&stat.parent) {
             break;
         }
@@ -150,7 +151,7 @@ pub fn lineage() -> Vec<u32> {
     line
 }
 
-/// What /proc/PID/stat tells.
+/// Fields of /proc/PID/stat.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Stat {
     pub name: String,
@@ -165,13 +166,13 @@ pub struct Stat {
 
 impl Stat {
     pub fn parse(bytes: &[u8]) -> Option<Stat> {
-        // The name may hold spaces and brackets: it ends at the last one.
+        // The name may contain spaces and parentheses: it ends at the last one.
         let open = bytes.iter().position(|b| *b == b'(')?;
         let close = bytes.iter().rposition(|b| *b == b')')?;
         let name = text::clean_bytes(bytes.get(open + 1..close)?, 64);
         let rest = std::str::from_utf8(bytes.get(close + 1..)?).ok()?;
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-        // proc(5) counts from 1, and this starts at its field 3.
+        // proc(5) counts from 1; this text starts at its field 3.
         let field = |n: usize| fields.get(n - 3).and_then(|word| word.parse::<u64>().ok());
         Some(Stat {
             name,
@@ -188,13 +189,13 @@ impl Stat {
         self.flags & KERNEL_THREAD != 0
     }
 
-    /// A zombie leader counts while other threads live.
+    /// A process with a zombie leader counts as alive while other threads live.
     fn has_ended(&self) -> bool {
         matches!(self.state, b'Z' | b'X') && self.threads <= 1
     }
 }
 
-/// The first number of /proc/PID/status' line `Uid:`.
+/// Parses the first number of the line `Uid:` in /proc/PID/status.
 pub fn real_uid(status: &[u8]) -> Option<u32> {
     let line = status.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(b"Uid:"))?;
     std::str::from_utf8(line).ok()?.split_ascii_whitespace().next()?.parse().ok()
@@ -208,7 +209,7 @@ fn command(arguments: &[u8], name: &str) -> String {
     }
 }
 
-/// What kind of program a file of this name usually is.
+/// Returns the runtime that a program with this file name usually has.
 fn runtime(program: &[u8]) -> &'static str {
     const KNOWN: [(&[u8], &str); 10] = [
         (b"java", "jvm"),
@@ -235,7 +236,7 @@ fn users(passwd: &[u8]) -> HashMap<u32, String> {
         let name = text::clean_bytes(fields.next()?, 32);
         Some((std::str::from_utf8(fields.nth(1)?).ok()?.parse().ok()?, name))
     };
-    // Of several names for one id the first counts, as for getpwuid.
+    // If an id has several names the first counts, as for getpwuid.
     let mut users = HashMap::new();
     for (uid, name) in passwd.split(|b| *b == b'\n').filter_map(line) {
         users.entry(uid).or_insert(name);
@@ -243,7 +244,7 @@ fn users(passwd: &[u8]) -> HashMap<u32, String> {
     users
 }
 
-/// At most `cap` bytes of a small file.
+/// Reads at most `cap` bytes of a small file.
 fn read(path: &Path, cap: usize) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path).ok()?.take(cap as u64).read_to_end(&mut bytes).ok()?;
@@ -344,7 +345,7 @@ mod tests {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        // Once it has answered: while a program is being replaced its command line is empty for a
+        // Read it only after it has answered: during an exec its command line is empty for a
         // moment.
         child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
         child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();

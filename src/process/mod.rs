@@ -1,5 +1,5 @@
-//! What is looked at: identity, mappings, memory, threads. Everything read here comes from the
-//! target and is hostile: lengths bounded, loops capped.
+//! The target process: identity, mappings, memory, threads. Everything read here comes from the
+//! target and is untrusted: lengths are bounded, loops capped.
 
 pub mod cgroup;
 pub mod fatal;

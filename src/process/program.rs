@@ -1,4 +1,4 @@
-//! The name that a process was started by, where it is a link to its program: `redis-server` runs
+//! The name that a process was started by, where that is a link to its program: `redis-server` runs
 //! the file `redis-check-rdb`.
 
 use std::ffi::{OsStr, OsString};
@@ -11,16 +11,16 @@ use std::path::{Path, PathBuf};
 use crate::process::files::{FileKind, MappedFile};
 use crate::process::{open, target};
 
-/// Bytes of the command line and of the kernel's name that are read: a path, and what a program may
+/// Maximum bytes read of the command line and of the kernel's name: a path, and what a program may
 /// put behind it.
 const READ_MAX: u64 = 8192;
-/// Where a name without a slash is looked for, after the directory of the program.
+/// Directories that are searched for a name without a slash, after the program's directory.
 const PLACES: [&str; 6] =
     ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
-/// The base name that the file's process was started by, if the file is the process's program and
-/// that name is another one of the very same file. May block where the target's files lie on a file
-/// system that does.
+/// Returns the base name that the file's process was started by. The file must be the process's
+/// program, and that name another one of the same file. May block where the target's file system
+/// does.
 pub fn started_as(file: &MappedFile) -> Option<OsString> {
     if file.kind != FileKind::Regular || file.deleted {
         return None;
@@ -44,8 +44,8 @@ pub fn started_as(file: &MappedFile) -> Option<OsString> {
             .ok()?;
         Some(bytes)
     };
-    // What the program was started as, and what remains where it wrote its title over that; then
-    // the kernel's name.
+    // First the path it was started as, or what remains where the program wrote its title over
+    // that; then the kernel's name.
     let (arguments, name) = (read("cmdline").unwrap_or_default(), read("comm").unwrap_or_default());
     let first = arguments.split(|byte| *byte == 0).next().unwrap_or_default();
     let word = first.split(|byte| *byte == b' ').next().unwrap_or_default();
@@ -62,13 +62,13 @@ pub fn started_as(file: &MappedFile) -> Option<OsString> {
     None
 }
 
-/// Where what was typed may be, as the process sees it.
+/// Returns the paths that the typed name may mean, as the process sees them.
 fn paths(pid: u32, typed: &Path, base: &OsStr, program: &Path) -> Vec<PathBuf> {
     if typed.is_absolute() {
         return vec![typed.to_owned()];
     }
     if typed.as_os_str() != base {
-        // `./app`, if it is still where it was started.
+        // `./app`, if it is still in the directory where it was started.
         return std::fs::read_link(format!("/proc/{pid}/cwd"))
             .map(|place| place.join(typed))
             .into_iter()

@@ -1,8 +1,6 @@
-//! Who is at the other end of a unix socket: asked of the kernel (sock_diag, unix(7) has no table
-//! of it).
+//! The peer of a unix socket, from the kernel's sock_diag interface (/proc has no table of peers).
 //!
-//! Answers are for our own network namespace; of another one nothing can be asked without entering
-//! it.
+//! Answers are for our own network namespace; another one cannot be queried without entering it.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
@@ -22,19 +20,19 @@ const UDIAG_SHOW_PEER: u32 = 4;
 const UNIX_DIAG_NAME: u16 = 0;
 const UNIX_DIAG_PEER: u16 = 2;
 
-/// Lengths of `struct nlmsghdr` and of `struct unix_diag_msg` behind it.
+/// Lengths of `struct nlmsghdr` and of the `struct unix_diag_msg` behind it.
 const HEADER: usize = 16;
 const MESSAGE: usize = 16;
 
 #[derive(Default)]
 pub(super) struct Peers {
-    /// The socket, and our network namespace; `Some(None)`: it cannot be had.
+    /// The socket, and our network namespace; `Some(None)`: it cannot be opened.
     netlink: Option<Option<(OwnedFd, u64)>>,
     sequence: u32,
 }
 
 impl Peers {
-    /// The name of the other end of the socket `inode`, where it has one.
+    /// Returns the name of the other end of the socket `inode`, if it has one.
     pub(super) fn name(&mut self, namespace: u64, inode: u64) -> Option<String> {
         let inode = u32::try_from(inode).ok()?;
         let peer = attribute(&self.ask(namespace, inode, UDIAG_SHOW_PEER)?, inode, UNIX_DIAG_PEER)?;
@@ -74,7 +72,7 @@ fn open() -> Option<(OwnedFd, u64)> {
     Some((netlink, namespace))
 }
 
-/// `struct nlmsghdr` and `struct unix_diag_req` for one inode.
+/// Builds `struct nlmsghdr` and `struct unix_diag_req` for one inode.
 fn request(inode: u32, show: u32, sequence: u32) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(40);
     bytes.extend(40u32.to_ne_bytes());
@@ -94,7 +92,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// An attribute of an answer that is about `inode`.
+/// Returns an attribute of an answer about `inode`.
 fn attribute(answer: &[u8], inode: u32, wanted: u16) -> Option<Vec<u8>> {
     let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
     if kind != SOCK_DIAG_BY_FAMILY || word(answer, HEADER + 4)? != inode {
@@ -108,7 +106,7 @@ fn attribute(answer: &[u8], inode: u32, wanted: u16) -> Option<Vec<u8>> {
         if u16::from_ne_bytes([head[2], head[3]]) == wanted {
             return Some(value.to_vec());
         }
-        // Aligned to 4 bytes.
+        // Attributes are aligned to 4 bytes.
         rest = rest.get(length.next_multiple_of(4)..)?;
     }
     None
@@ -143,7 +141,7 @@ mod tests {
         for cut in 0..whole.len() {
             assert_eq!(attribute(&whole[..cut], 7, UNIX_DIAG_PEER), None, "{cut}");
         }
-        // Attributes shorter than their own head.
+        // Attributes shorter than their own header.
         for length in 0..4u16 {
             let mut bad = answer(7, &[(1, &[])]);
             bad[HEADER + MESSAGE..HEADER + MESSAGE + 2].copy_from_slice(&length.to_ne_bytes());
