@@ -117,7 +117,7 @@ pub struct Launch {
     pidfd: OwnedFd,
     command: PathBuf,
     command_line: String,
-    /// Writing one byte lets the child exec; closing it ends the child. `None` after the exec.
+    /// Writing one byte lets the child exec; closing it ends the child. `None` once released.
     gate: Option<File>,
     /// Closed by the exec; an exec that fails writes its errno.
     report: File,

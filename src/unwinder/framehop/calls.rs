@@ -1,5 +1,5 @@
-//! Reading machine code to tell whether an address can be a return address, and whom the call
-//! before it called.
+//! Decodes machine code to decide whether an address can be a return address, and which function
+//! the call before it called.
 
 use crate::process::memory::ReadMemory;
 
@@ -10,15 +10,14 @@ pub enum CallSite {
     Direct(u64),
     /// `call [rip + rel32]`: through the word at this address.
     Slot(u64),
-    /// Through a register or computed memory.
+    /// Through a register or a computed memory operand.
     Indirect,
 }
 
-/// The longest call instruction looked for: 7 bytes of `call [base + index * scale + disp32]`;
-/// prefixes come before.
+/// Longest call instruction, bytes: `call [base + index * scale + disp32]`; prefixes come before.
 const LONGEST: u64 = 7;
 
-/// Bytes are read in the page of the return address only if they are code: the caller checks that.
+/// Decodes the call that ends at `return_address`. The caller has checked that this is code.
 pub fn call_before(memory: &impl ReadMemory, return_address: u64) -> Option<CallSite> {
     let mut bytes = [0; LONGEST as usize];
     let from = return_address.checked_sub(LONGEST)?;
@@ -36,7 +35,7 @@ fn classify(before: &[u8; LONGEST as usize], return_address: u64) -> Option<Call
     if before[1] == 0xff && before[2] == 0x15 {
         return Some(CallSite::Slot(return_address.wrapping_add_signed(displacement(3))));
     }
-    // FF /2 with all its addressing forms: the ModRM byte tells how long the instruction is.
+    // FF /2 with all its addressing forms: the ModRM byte gives the instruction's length.
     (2..=LONGEST as usize).find_map(|length| {
         let code = &before[LONGEST as usize - length..];
         let (modrm, sib) = (code[1], code.get(2).copied());
@@ -45,7 +44,7 @@ fn classify(before: &[u8; LONGEST as usize], return_address: u64) -> Option<Call
     })
 }
 
-/// Bytes of ModRM, SIB and displacement.
+/// Returns the length of ModRM, SIB and displacement, bytes.
 pub fn modrm_length(modrm: u8, sib: Option<u8>) -> usize {
     let (mode, rm) = (modrm >> 6, modrm & 7);
     let has_sib = mode != 3 && rm == 4;
@@ -59,10 +58,10 @@ pub fn modrm_length(modrm: u8, sib: Option<u8>) -> usize {
     1 + usize::from(has_sib) + displacement
 }
 
-/// Whether a call to `target` ends up at `start`: directly, or through jumps (a PLT entry, a
-/// thunk).
+/// Whether a call of `target` reaches `start`: directly, or through jumps (a PLT entry, a thunk).
 pub fn leads_to(memory: &impl ReadMemory, target: u64, start: u64) -> bool {
-    /// A PLT entry with branch protection is a jump to a second one, which jumps through the GOT.
+    /// Maximum jumps. A PLT entry with branch protection jumps to a second one, which jumps through
+    /// the GOT.
     const HOPS: usize = 3;
     let mut at = target;
     for _ in 0..HOPS {
@@ -103,20 +102,20 @@ pub fn leads_to(memory: &impl ReadMemory, target: u64, start: u64) -> bool {
     at == start
 }
 
-/// What a function's first instructions say about its frame.
+/// The frame that a function's first instructions set up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Prologue {
     /// Bytes from the function's start until rbp is set: `push rbp; ... mov rbp, rsp`.
     pub frame_after: u64,
-    /// What is subtracted from rsp after that.
+    /// Bytes subtracted from rsp after that.
     pub room: u64,
 }
 
-/// Code bytes looked at.
+/// Maximum bytes of code decoded.
 const PROLOGUE: usize = 128;
 
-/// `None` if the function does not begin by setting up a frame pointer. Looks no further than
-/// `end`.
+/// Decodes the prologue of a function; `None` if it does not set up a frame pointer. Reads no
+/// further than `end`.
 pub fn prologue(memory: &impl ReadMemory, start: u64, end: u64) -> Option<Prologue> {
     let mut code = [0; PROLOGUE];
     let length = usize::try_from(end.checked_sub(start)?).ok()?.min(PROLOGUE);
@@ -124,8 +123,8 @@ pub fn prologue(memory: &impl ReadMemory, start: u64, end: u64) -> Option<Prolog
     decode_prologue(&code[..n])
 }
 
-/// Other instructions may stand between those looked for: they are stepped over byte by byte. What
-/// that may misread is caught where the result is verified against the stack.
+/// Decodes the instructions of a prologue. Other instructions between them are skipped byte by
+/// byte. What that may misread is caught when the result is verified against the stack.
 fn decode_prologue(code: &[u8]) -> Option<Prologue> {
     const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
     let mut at = if code.starts_with(&ENDBR64) { 4 } else { 0 };
@@ -138,8 +137,8 @@ fn decode_prologue(code: &[u8]) -> Option<Prologue> {
     let mut found = Prologue { frame_after: at as u64, room: 0 };
     while let Some(rest) = code.get(at..).filter(|rest| !rest.is_empty()) {
         match rest {
-            // lea r11, [rsp - N]: the loop that touches each page of a large frame goes down to
-            // there.
+            // lea r11, [rsp - N]: a large frame is touched page by page, in a loop down to this
+            // address.
             [0x4c, 0x8d, 0x9c, 0x24, a, b, c, d, ..] => {
                 found.room += u64::from(i32::from_le_bytes([*a, *b, *c, *d]).unsigned_abs());
                 at += 8;
@@ -170,7 +169,8 @@ fn decode_prologue(code: &[u8]) -> Option<Prologue> {
     Some(found)
 }
 
-/// `or qword [rsp], 0`: a large frame is entered page by page, more is subtracted after it.
+/// Whether this is `or qword [rsp], 0`: a large frame is touched page by page, and more is
+/// subtracted after it.
 fn touches_stack(code: &[u8]) -> bool {
     code.starts_with(&[0x48, 0x83, 0x0c, 0x24, 0x00])
 }
@@ -239,7 +239,7 @@ mod tests {
         // push rbp; mov rbp,rsp; push r15; push rbx; sub rsp,0x18
         let small = [0x55, 0x48, 0x89, 0xe5, 0x41, 0x57, 0x53, 0x48, 0x83, 0xec, 0x18, 0x53];
         assert_eq!(decode_prologue(&small), Some(Prologue { frame_after: 4, room: 0x18 }));
-        // endbr64 before; mov [rbp-4],edi between; a large frame.
+        // With endbr64 before, mov [rbp-4],edi between, and a large frame.
         let large = [
             0xf3, 0x0f, 0x1e, 0xfa, 0x55, 0x48, 0x89, 0xe5, 0x89, 0x7d, 0xfc, 0x48, 0x81, 0xec,
             0x10, 0x20, 0, 0,
@@ -251,7 +251,7 @@ mod tests {
             0x48, 0x83, 0xec, 0x20,
         ];
         assert_eq!(decode_prologue(&touched), Some(Prologue { frame_after: 4, room: 0x1020 }));
-        // push rbp; xor eax,eax; mov rbp,rsp; no room.
+        // push rbp; xor eax,eax; mov rbp,rsp; nothing subtracted.
         assert_eq!(
             decode_prologue(&[0x55, 0x31, 0xc0, 0x48, 0x89, 0xe5]),
             Some(Prologue { frame_after: 6, room: 0 })

@@ -1,8 +1,7 @@
-//! What is kept of a stack that is deeper than what is shown of it: its innermost and its outermost
-//! frames.
+//! Shortens deep stacks: only the innermost and outermost frames are kept.
 //!
-//! The number of frames between them is no part of the stack, so that a recursion whose depth
-//! changes stays one stack.
+//! The number of frames between them is not part of the stack. So a recursion whose depth changes
+//! stays one stack.
 
 use rustc_hash::FxHashMap;
 
@@ -10,15 +9,15 @@ use crate::model::vocabulary::frame::{FrameCode, Marker, RawFrame};
 
 /// Frames kept at the inner end of a deep stack.
 const INNER: usize = 128;
-/// Frames kept at its outer end; the largest application servers have 300 above a request's own
+/// Frames kept at its outer end. The largest application servers have 300 above a request's own
 /// code.
 pub const OUTER: usize = 512;
 
-/// Inner frames for each time that a frame has to occur among them to be one of a recursion.
+/// A frame belongs to a recursion if it occurs once per this number of inner frames.
 const RECURS: usize = 32;
 
-/// Leaves out the middle of `frames[first..]`, innermost frame first, where that is deeper than
-/// what is kept.
+/// Replaces the middle of `frames[first..]`, innermost frame first, by a marker if the stack is
+/// deeper than what is kept.
 pub fn fold(frames: &mut Vec<RawFrame>, first: usize) {
     if frames.len() - first > INNER + OUTER {
         let outer = frames.split_off(frames.len() - OUTER);
@@ -26,12 +25,11 @@ pub fn fold(frames: &mut Vec<RawFrame>, first: usize) {
     }
 }
 
-/// Appends the outermost frames, innermost first, to `frames[first..]`, the innermost ones, behind
-/// a marker for those between them.
+/// Appends the outermost frames, innermost first, to the innermost ones in `frames[first..]`. A
+/// marker stands for those between them.
 pub fn join(frames: &mut Vec<RawFrame>, first: usize, between: Marker, outer: &[RawFrame]) {
     let count = frames.len() - first;
-    // The same number of frames although the frames that were copied are now one more and now one
-    // less.
+    // Keeps the same number of frames even where one more or one less was copied.
     let kept: usize = if count >= INNER { INNER } else { 1 << count.max(1).ilog2() };
     frames.truncate(first + kept);
     let mut often: FxHashMap<RawFrame, usize> = FxHashMap::default();
@@ -42,22 +40,21 @@ pub fn join(frames: &mut Vec<RawFrame>, first: usize, between: Marker, outer: &[
     let recurs = |frame: &RawFrame| often.get(frame).is_some_and(|times| *times >= enough);
     let inner = inner_end(&frames[first..], recurs);
     frames.truncate(first + inner);
-    // What lies outside of the recursion, and of the recursion nothing, however deep it was
+    // Keeps what lies outside of the recursion, and nothing of the recursion, however deep it was
     // entered.
     let outside = outer.iter().rev().take_while(|frame| !recurs(frame)).count().max(1);
     let outer = &outer[outer.len().saturating_sub(outside)..];
     let is_marker = |frame: &RawFrame| matches!(frame.decode(), FrameCode::Marker { .. });
-    // A marker alone says itself that frames are missing.
+    // A marker alone already says that frames are missing.
     if outer.len() != 1 || !outer.iter().all(is_marker) {
         frames.push(RawFrame::marker(between));
     }
     frames.extend_from_slice(outer);
 }
 
-/// How many of `frames`, the innermost ones, are kept. Of a recursion that goes on behind them it
-/// is always the same number: what its innermost call has called is one row, however deep that call
-/// is. The outermost frame kept is the same one, whichever function of the recursion is the
-/// innermost.
+/// Returns how many of `frames`, the innermost ones, are kept. Of a recursion that continues behind
+/// them it keeps the same number at any depth, so what its innermost call has called is one row.
+/// The outermost frame kept is the same one, whichever function of the recursion is innermost.
 fn inner_end(frames: &[RawFrame], recurs: impl Fn(&RawFrame) -> bool) -> usize {
     let kept = frames.len();
     let (Some(begin), Some(true)) = (frames.iter().position(&recurs), frames.last().map(&recurs))
@@ -110,11 +107,11 @@ mod tests {
         assert_eq!(deep[..2], [frame(9), frame(3)]);
         let end = 1 + INNER / 2;
         assert_eq!(deep[end..], [RawFrame::marker(FOLDED), frame(2), frame(1), frame(0)]);
-        // What the innermost call has called makes no difference to what lies outside of it.
+        // What the innermost call has called does not change what lies outside of it.
         let mut further = stack(6_000);
         further.splice(..1, [8, 7, 9].map(frame));
         assert_eq!(folded(further)[3..], deep[1..]);
-        // Two functions that call each other; one more of both.
+        // Two functions that call each other; one more call of both.
         let mutual = |depth: u64| {
             let mut frames: Vec<_> = (0..depth).map(|n| frame(3 + n % 2)).collect();
             frames.extend([2, 1, 0].map(frame));
@@ -129,8 +126,8 @@ mod tests {
 
     #[test]
     fn what_is_called_once_in_a_while_is_no_recursion() {
-        // A function that the handler has called, and that the recursion's innermost frame calls,
-        // too.
+        // A function that was called once by the handler, and is also called by the recursion's
+        // innermost frame.
         let mut frames = vec![frame(7)];
         frames.extend((0..3_000).map(|_| frame(3)));
         frames.extend([2, 7, 1, 0].map(frame));
@@ -199,7 +196,7 @@ mod tests {
             join(&mut frames, 0, FOLDED, &[7, 1, 0].map(frame));
             assert_eq!(frames.len(), INNER + 1 + kept, "{times}");
         }
-        // Few were copied: each of them occurs once.
+        // Few frames were copied: each of them occurs once.
         let mut frames = [11, 12, 13, 14].map(frame).to_vec();
         join(&mut frames, 0, FOLDED, &[9, 12, 0].map(frame));
         assert_eq!(frames.len(), 4 + 1 + 3);

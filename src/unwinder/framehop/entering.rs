@@ -1,33 +1,33 @@
-//! How far generated code has come with its frame. It has no unwind information; where its function
-//! begins is known.
+//! Progress of generated code in its prologue or epilogue. It has no unwind information; only the
+//! start of its function is known.
 
 use crate::process::memory::ReadMemory;
 use crate::unwinder::Habit;
 
-/// V8's marks of frames are twice a small number.
+/// V8 marks its frames by twice a small number; marks are below this.
 pub const MARKS: u64 = 128;
 
-/// Where code is executing.
+/// State of the frame at the executing instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
-    /// The return address is on top of the stack: the frame is not there yet, or no longer.
+    /// The return address is on top of the stack: the frame is not yet built, or already removed.
     Entered,
     /// rbp points at the frame record.
     Framed,
-    /// One of these: the code has ways on which it makes none.
+    /// `Entered` or `Framed`: on some paths the code builds no frame.
     Either,
-    /// Neither.
+    /// Neither of them.
     Between,
 }
 
-/// Code bytes in which a function is expected to make its frame.
+/// Maximum bytes of code in which a function is expected to build its frame.
 const LONG: usize = 4096;
-/// A frame that is made first of all is made on all ways.
+/// A frame that is built within these first bytes is built on all paths.
 const FIRST: usize = 4;
-/// A function that another one makes the frame for calls it among its first instructions.
+/// A function whose frame is built by another one calls that within these first bytes.
 const CALL_WITHIN: usize = 48;
 
-/// Of the function that begins at `start` and executes at `pc`.
+/// Returns the stage of the function that begins at `start` and executes at `pc`.
 pub fn stage(memory: &impl ReadMemory, start: u64, pc: u64, habit: Habit) -> Stage {
     if habit == Habit::Hidden {
         return Stage::Between;
@@ -43,7 +43,7 @@ pub fn stage(memory: &impl ReadMemory, start: u64, pc: u64, habit: Habit) -> Sta
     by_entry(&code[..length], at, habit)
 }
 
-/// By the bytes of the function, of which `at` is executing.
+/// Decides by the bytes of the function; the one at `at` is executing.
 fn by_entry(code: &[u8], at: usize, habit: Habit) -> Stage {
     if habit == Habit::ByCall {
         let called = code[..code.len().min(CALL_WITHIN)].iter().position(|byte| *byte == 0xe8);
@@ -67,9 +67,8 @@ fn by_entry(code: &[u8], at: usize, habit: Habit) -> Stage {
     }
 }
 
-/// Whether the frame was taken down among the last instructions, to jump to another function:
-/// without a jump or return since. Other bytes may look like one of these, which then leaves it to
-/// others to say.
+/// Whether the last instructions removed the frame to jump to another function, without a jump or
+/// return since. Other bytes may look like a jump or return; then other checks decide.
 fn gave_up(before: &[u8]) -> bool {
     const NEAR: usize = 96;
     let near = &before[before.len().saturating_sub(NEAR)..];
@@ -86,13 +85,14 @@ fn gave_up(before: &[u8]) -> bool {
     !since.windows(3).any(away)
 }
 
-/// Where the code pushes rbp, and the first instruction behind the one that sets it.
+/// Returns where the code pushes rbp, and the first instruction behind the one that sets it.
 fn frame_made(code: &[u8]) -> Option<(usize, usize)> {
     let mut places = code.iter().enumerate().filter(|(_, byte)| **byte == 0x55).map(|(at, _)| at);
     places.find_map(|at| Some((at, at + 1 + sets(&code[at + 1..])?)))
 }
 
-/// The length of what sets rbp: `mov rbp, rsp`, or `sub rsp, N; lea rbp, [rsp + N]`.
+/// Returns the length of the code that sets rbp: `mov rbp, rsp`, or `sub rsp, N; lea rbp, [rsp +
+/// N]`.
 fn sets(code: &[u8]) -> Option<usize> {
     match code {
         [0x48, 0x89, 0xe5, ..] | [0x48, 0x8b, 0xec, ..] => Some(3),
@@ -106,8 +106,8 @@ fn sets(code: &[u8]) -> Option<usize> {
     }
 }
 
-/// By what is going to be executed: a return, and how V8 takes a number of arguments off the stack
-/// that it does not know beforehand.
+/// Decides by the next instructions: a return, or V8's code that removes a variable number of
+/// arguments from the stack.
 fn leaving(ahead: &[u8]) -> Option<Stage> {
     // jg over `ret imm16`
     let returns =
@@ -115,7 +115,7 @@ fn leaving(ahead: &[u8]) -> Option<Stage> {
     match ahead {
         code if returns(code) => Some(Stage::Entered),
         // cmp between two registers or with a byte, before that jump; `pop rcx` and `pop r10`,
-        // which take the return address.
+        // which pop the return address.
         [0x48..=0x4f, 0x39 | 0x3b, _, 0x7f, 0x03, 0xc2, ..] => Some(Stage::Entered),
         [0x48..=0x4f, 0x83, _, _, 0x7f, 0x03, 0xc2, ..] => Some(Stage::Entered),
         [0x59, rest @ ..] | [0x41, 0x5a, rest @ ..] if put_back(rest).is_some() => {
@@ -123,13 +123,13 @@ fn leaving(ahead: &[u8]) -> Option<Stage> {
         }
         rest if put_back(rest).is_some() => Some(Stage::Between),
         [0x51, 0xc3, ..] | [0x41, 0x52, 0xc3, ..] => Some(Stage::Between),
-        // pop rbp: the record is on top.
+        // pop rbp: the frame record is on top.
         _ => None,
     }
 }
 
-/// `add rsp, REGISTER` or `lea rsp, [rsp + REGISTER * 8]`, before the return address is pushed
-/// again and returned to.
+/// Matches `add rsp, REGISTER` or `lea rsp, [rsp + REGISTER * 8]`, before the return address is
+/// pushed again and returned to.
 fn put_back(code: &[u8]) -> Option<()> {
     let rest = match code {
         [0x48..=0x4f, 0x03 | 0x01, _, rest @ ..] => rest,
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
     use crate::unwinder::framehop::tests::Code;
 
-    /// As V8's optimising compiler writes it.
+    /// Code of V8's optimising compiler.
     const FUNCTION: &[&[u8]] = &[
         &[0x48, 0x8b, 0x59, 0xf4],             // mov rbx, [rcx - 12]
         &[0x0f, 0x85, 0x32, 0x76, 0xe4, 0x1f], // jne
@@ -177,7 +177,8 @@ mod tests {
         let mut at = 0x1000;
         for (instruction, expected) in FUNCTION.iter().zip(expected) {
             assert_eq!(stage(&memory, 0x1000, at, Habit::Plain), expected, "{instruction:x?}");
-            // Where a frame may never have been made, being behind its making proves nothing.
+            // Where a frame may never have been built, a position behind its prologue proves
+            // nothing.
             let marked = if expected == Framed { Stage::Either } else { expected };
             assert_eq!(stage(&memory, 0x1000, at, Habit::Marked), marked, "{instruction:x?}");
             assert_eq!(stage(&memory, 0x1000, at, Habit::Hidden), Between);

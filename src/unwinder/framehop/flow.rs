@@ -1,63 +1,63 @@
-//! How deep the stack is at an instruction, by following a function's code from its start: for code
+//! Stack depth at an instruction, by following a function's code from its start. It is for code
 //! without unwind information (musl's, hand-written assembly).
 //!
-//! Compiled code has one depth at each instruction, whatever way leads there. All ways that are
-//! found must agree; what is not understood ends a way, or leaves the depth unknown.
+//! Compiled code has one depth at each instruction, on all paths. All paths that are found must
+//! agree. An unknown instruction ends a path, or makes the depth unknown.
 
 use rustc_hash::FxHashSet;
 
 use crate::process::memory::ReadMemory;
 use crate::unwinder::framehop::tables::{Context, READ};
 
-/// Maximum instructions followed; the longest functions that are met here have some hundred.
+/// Maximum instructions followed; the longest such functions have some hundred.
 const INSTRUCTIONS_MAX: usize = 2048;
-/// Maximum functions that hand over to each other.
+/// Maximum functions that jump to each other.
 const ENTRIES_MAX: usize = 16;
 /// Maximum pieces of code read.
 const PIECES_MAX: usize = 64;
 /// Bytes of code read at a time.
 const PIECE: usize = 256;
-/// The longest instruction (Intel SDM 2.3.11).
+/// Longest instruction, bytes (Intel SDM 2.3.11).
 const LONGEST: usize = 15;
-/// Maximum bytes of a frame.
+/// Maximum size of a frame, bytes.
 const DEPTH_MAX: i64 = 1 << 20;
 
-/// What is known of the stack at an instruction.
+/// State of the stack before an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 struct State {
-    /// Bytes between the stack pointer and the return address; `None` where the code aligns the
-    /// stack, say.
+    /// Bytes between the stack pointer and the return address; `None` where unknown, as after an
+    /// alignment of the stack.
     depth: Option<i64>,
     /// Where rbp was saved, in bytes below the return address.
     saved: Option<i64>,
-    /// The depth that rbp points at, where it is a frame pointer.
+    /// The depth that rbp points at, if it is a frame pointer.
     frame: Option<i64>,
 }
 
-/// What following a function's code has found of one instruction in it.
+/// Result of following a function's code to one instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Flow {
-    /// It is reached.
+    /// A path reaches it.
     pub reached: bool,
-    /// Bytes between the stack pointer and the return address there, on all ways.
+    /// Bytes between the stack pointer and the return address there, on all paths.
     pub depth: Option<u64>,
-    /// Where rbp was saved, in bytes below the return address; `None`: it is the caller's still.
+    /// Where rbp was saved, in bytes below the return address; `None`: rbp is still the caller's.
     pub saved: Option<u64>,
-    /// rbp points at a frame record there: the caller's rbp, and the return address right above.
+    /// rbp points at a frame record there: the caller's rbp with the return address right above.
     pub framed: bool,
-    /// Some way ends in a jump to a function that the code does not name.
+    /// A path ends in a tail call of an unknown function.
     pub jumps_away: bool,
 }
 
-/// Follows the code from `start`, and says what the stack is like at `pc`.
+/// Follows the code from `start`, and returns the state of the stack at `pc`.
 pub fn follow(memory: &impl ReadMemory, start: u64, pc: u64, context: &mut Context) -> Flow {
     let mut flow = Flow::default();
     let mut code = Code { memory, at: 0, piece: Vec::new(), pieces: 0 };
     let mut open = vec![(start, State { depth: Some(0), ..State::default() })];
     let mut seen = FxHashSet::default();
     let mut there: Option<State> = None;
-    // Where functions begin. Behind a call that does not return stands the next function, which may
-    // jump here.
+    // Starts of functions. A call that does not return is followed by the next function, which may
+    // jump to this one.
     let mut entries = vec![start];
     while let Some((at, state)) = open.pop() {
         let jumped_into = state.depth != Some(0) && entries.contains(&at);
@@ -142,11 +142,11 @@ impl<M: ReadMemory> Code<'_, M> {
     }
 }
 
-/// What an instruction does to the stack pointer and rbp.
+/// The effect of an instruction on the stack pointer and rbp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Effect {
     Nothing,
-    /// Moves the stack pointer down by so much.
+    /// Moves the stack pointer down by this number of bytes.
     Down(i64),
     PushRbp,
     PopRbp,
@@ -155,20 +155,20 @@ enum Effect {
     /// rsp = rbp
     Unframe,
     Leave,
-    /// Sets the stack pointer to what is not followed.
+    /// Sets the stack pointer to an unknown value.
     Lost,
-    /// Sets rbp to some value.
+    /// Sets rbp to an unknown value.
     NoFrame,
 }
 
-/// Where execution goes on; jumps by how much behind the instruction.
+/// Where execution continues; distances of jumps are from the end of the instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Goes {
     On,
     Nowhere,
     Either(i64),
     To(i64),
-    /// Through the word there.
+    /// Through the word at this distance.
     Through(i64),
     Away,
 }
@@ -187,7 +187,7 @@ fn apply(state: State, effect: Effect) -> Option<State> {
         Effect::Down(by) => next.depth = state.depth.map(|depth| depth + by),
         Effect::PushRbp => {
             next.depth = state.depth.map(|depth| depth + 8);
-            // A second time it is some value.
+            // A second push does not save the caller's rbp.
             next.saved = state.saved.or(next.depth);
         }
         Effect::PopRbp => {
@@ -212,8 +212,8 @@ fn apply(state: State, effect: Effect) -> Option<State> {
     next.depth.is_none_or(|depth| (0..=DEPTH_MAX).contains(&depth)).then_some(next)
 }
 
-/// The instruction that `code` begins with. `None` for what does not occur in plain compiled code,
-/// or is cut off.
+/// Decodes the first instruction of `code`. `None` for one that does not occur in plain compiled
+/// code, or is truncated.
 fn decode(code: &[u8]) -> Option<Instruction> {
     let byte = |at: usize| code.get(at).copied();
     let (mut at, mut narrow) = (0, false);
@@ -233,7 +233,7 @@ fn decode(code: &[u8]) -> Option<Instruction> {
     );
     let opcode = byte(at)?;
     at += 1;
-    // Bytes of the immediate behind the opcode.
+    // Bytes of the immediate operand behind the opcode.
     let full = if narrow { 2 } else { 4 };
     let plain = |length: usize, effect, goes| {
         (length <= code.len()).then_some(Instruction { length, effect, goes })
@@ -329,13 +329,12 @@ fn decode(code: &[u8]) -> Option<Instruction> {
     let length = behind + immediate;
     let direct = mode == 3;
     if two {
-        // Moves under a condition, and of smaller values.
+        // Conditional moves, and moves of smaller values.
         let sets = matches!(opcode, 0x40..=0x4f | 0xaf | 0xb6..=0xbf) && reg == 4 && !high_reg;
         return plain(length, if sets { Effect::Lost } else { Effect::Nothing }, Goes::On);
     }
     let goes = match (opcode, reg) {
-        // Through a word at a place relative to the next instruction, or through what cannot be
-        // told.
+        // Through a word relative to the next instruction, or through an unknown pointer.
         (0xff, 4) if mode == 0 && rm == 5 => Goes::Through(signed(at + 1, 4)?),
         (0xff, 4 | 5) => Goes::Away,
         _ => Goes::On,
@@ -362,7 +361,8 @@ fn decode(code: &[u8]) -> Option<Instruction> {
         0x8b if direct && wide && modrm == 0xec && !high_reg && !high_rm => Effect::Frame,
         0x89 if direct && wide && modrm == 0xec && !high_reg && !high_rm => Effect::Unframe,
         0x8b if direct && wide && modrm == 0xe5 && !high_reg && !high_rm => Effect::Unframe,
-        // Results in a register of 32 or 64 bits: of the second operand, or of the first.
+        // Instructions with a result of 32 or 64 bits in a register: the second operand, or the
+        // first.
         0x01 | 0x09 | 0x11 | 0x19 | 0x21 | 0x29 | 0x31 | 0x87 | 0x89 | 0xc1 | 0xc7 | 0xd1
         | 0xd3 | 0xf7
             if rsp_rm =>

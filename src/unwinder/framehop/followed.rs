@@ -1,12 +1,12 @@
-//! Leaving frames of code without unwind information by following the code: musl's system calls,
-//! and what starts its programs and threads.
+//! Leaves frames of code without unwind information by following the code: musl's system calls, and
+//! the code that starts its programs and threads.
 //!
-//! A word of the stack is the return address of a frame if the function that is called before it
-//! leads to the frame's instruction, and has the stack just as deep there as the word lies. Where
-//! the function is called through a pointer, its start is looked for before the instruction; that
-//! counts only for callers which cannot be anything else. (A start within the function gives a
-//! smaller depth: what has been pushed before is not seen. So the depth of a true return address is
-//! never reached by mistake where no other return address fits.)
+//! A word of the stack is the return address of a frame under two conditions. The function that is
+//! called before it must lead to the frame's instruction. The stack depth there must equal the
+//! distance of the word. Where the function is called through a pointer, its start is searched for
+//! before the instruction. That counts only for callers which cannot be anything else. (A start
+//! found inside the function gives a smaller depth, as earlier pushes are not seen. So the depth of
+//! a true return address is never reached by mistake where no other return address fits.)
 
 use crate::process::memory::ReadMemory;
 use crate::unwinder::framehop::calls::CallSite;
@@ -15,17 +15,16 @@ use crate::unwinder::framehop::rows::Left;
 use crate::unwinder::framehop::tables::READ;
 use crate::unwinder::framehop::walk::{Cursor, Next, Walker};
 
-/// Maximum words of the stack that are tried: 4 KiB. The functions that are met here have small
-/// frames.
+/// Maximum words of the stack that are tried: 4 KiB. Functions of this kind have small frames.
 const WORDS_MAX: u64 = 512;
-/// Maximum bytes before an instruction in which its function's start is looked for, if nothing
-/// calls that by its address.
+/// Maximum bytes before an instruction in which the start of its function is searched for, if no
+/// direct call gives it.
 const FUNCTION_MAX: u64 = 1024;
-/// Bytes of a program's entry code.
+/// Maximum bytes of a program's entry code.
 const ENTRY_MAX: u64 = 64;
 
 impl<M: ReadMemory> Walker<'_, '_, M> {
-    /// What follows a frame without unwind information, if that can be proven.
+    /// Returns the caller of a frame without unwind information, if it can be proven.
     pub(super) fn by_code(&mut self, cursor: Cursor) -> Option<Next> {
         if !cursor.exact && (self.is_thread_start(cursor.pc) || self.is_program_start(cursor.pc)) {
             return Some(Next::Whole);
@@ -70,17 +69,17 @@ impl<M: ReadMemory> Walker<'_, '_, M> {
             }
             CallSite::Indirect => return None,
         };
-        // Where it cannot be code nothing is followed.
+        // Nothing is followed outside of code.
         self.code.maps.find_code(target)?;
         let flow = self.code.flow(self.memory, target, pc);
         if flow.depth == Some(depth) {
             return Some(flow);
         }
-        // It hands over to a function that it has the address of.
+        // It jumps to a function through a pointer.
         if !flow.reached && flow.jumps_away { self.some_start(pc, depth) } else { None }
     }
 
-    /// A start before `pc` of a function that has the stack that deep there.
+    /// Searches a function start before `pc` from which the stack has this depth at `pc`.
     fn some_start(&mut self, pc: u64, depth: u64) -> Option<Flow> {
         let mut code = vec![0; FUNCTION_MAX as usize];
         let from = pc.checked_sub(FUNCTION_MAX)?;
@@ -106,8 +105,8 @@ impl<M: ReadMemory> Walker<'_, '_, M> {
         None
     }
 
-    /// Whether the function that executes `pc` has made a frame record that rbp points at: the
-    /// nearest code before it that makes one leads there with rbp unchanged.
+    /// Whether the function that executes `pc` has built a frame record that rbp points at. The
+    /// nearest code before it that builds one must lead there with rbp unchanged.
     pub(super) fn has_record(&mut self, pc: u64) -> bool {
         // push rbp; mov rbp, rsp
         const MAKES: [u8; 4] = [0x55, 0x48, 0x89, 0xe5];
@@ -124,8 +123,8 @@ impl<M: ReadMemory> Walker<'_, '_, M> {
         self.code.flow(self.memory, from + into as u64, pc).framed
     }
 
-    /// Whether `pc` is where musl's `clone` comes back to when a thread's function returns: it ends
-    /// the thread.
+    /// Whether `pc` is the return address of musl's `clone` after a thread's function: the code
+    /// there ends the thread.
     fn is_thread_start(&self, pc: u64) -> bool {
         // mov edi, eax; xor eax, eax; mov al, 60 (exit); syscall
         const ENDS: [u8; 8] = [0x89, 0xc7, 0x31, 0xc0, 0xb0, 0x3c, 0x0f, 0x05];
@@ -136,7 +135,7 @@ impl<M: ReadMemory> Walker<'_, '_, M> {
         read && code[..3] == CALLS && code[3..] == ENDS
     }
 
-    /// Whether `pc` is in the code that the kernel, or the loader, begins a program with.
+    /// Whether `pc` is in the code at which the kernel, or the loader, starts a program.
     fn is_program_start(&mut self, pc: u64) -> bool {
         let Some(entry) = self.code.image(pc.wrapping_sub(1)).map(|image| image.entry) else {
             return false;

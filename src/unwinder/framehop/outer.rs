@@ -1,16 +1,16 @@
-//! The outermost frames of threads that run and whose stacks are deeper than what was copied.
+//! The outermost frames of running threads whose stacks are deeper than what was copied.
 //!
-//! A sample brings at most 63 KiB of a stack, and the thread has gone on when the rest could be
-//! read. But frames stay where they are for as long as nothing returns to their callers. So it is
-//! remembered of such a stack which of its words say which frames it has outermost. They count for
-//! a sample where these words were the same in [`NEEDED`] observations, one after the sample and
-//! the others before it, each within [`FRESH`] of the one before. From the outermost frame inwards
-//! each word proves the next frame: who has called and not returned has its return address just
-//! there.
+//! A sample copies at most 63 KiB of a stack, and the thread has run on before the rest can be
+//! read. But frames stay in place as long as nothing returns to their callers. So for such a stack
+//! the words that prove its outermost frames are remembered. They are valid for a sample if these
+//! words were the same in [`NEEDED`] observations, one after the sample and the others before it.
+//! Each observation must be within [`FRESH`] of the one before. From the outermost frame inwards
+//! each word proves the next frame: a caller that was not returned to has its return address
+//! exactly there.
 //!
-//! What was different at the moment of the sample and the same in all the observations around it
-//! goes unnoticed: of a thread that changes between two callers at random, sooner than observations
-//! follow each other, one sample in 2^8. So such a stack has a marker between its ends, and counts
+//! A change at the moment of the sample goes unnoticed if all observations around it are equal. It
+//! takes a thread that changes between two callers at random, faster than observations follow each
+//! other; then it is one sample in 2^8. So such a stack has a marker between its ends, and counts
 //! as recovered.
 
 use std::time::{Duration, Instant};
@@ -22,21 +22,21 @@ use crate::process::memory::ReadMemory;
 use crate::unwinder::framehop::deep::OUTER;
 use crate::unwinder::framehop::stack::Trace;
 
-/// Observations in which a frame has to be the same, the last one included.
+/// Observations in which a frame must be the same, the last one included.
 const NEEDED: u32 = 8;
-/// Observations that follow each other sooner count as one: they are of one tick.
+/// Minimum time between observations: those of one tick count as one.
 const APART: Duration = Duration::from_millis(4);
-/// Observations count together only if no more time lies between them. Where threads wait for cores
-/// their samples are far apart.
+/// Maximum time between observations that count together. Where threads wait for cores their
+/// samples are far apart.
 const FRESH: Duration = Duration::from_secs(2);
-/// A stack that was walked to its end is walked so again.
+/// Time after which a stack that was walked to its end is walked to its end again.
 const WALK_AGAIN: Duration = Duration::from_secs(1);
-/// The same where some of it is different now.
+/// The same for a stack of which a part has changed.
 const WALK_CUT: Duration = Duration::from_millis(100);
 
-/// Stacks that are remembered.
+/// Maximum stacks remembered.
 const STACKS_MAX: usize = 256;
-/// Words of one stack, and how far they may lie apart, bytes.
+/// Maximum words of one stack, and maximum distance between them, bytes.
 const WORDS_MAX: usize = 8192;
 const SPAN_MAX: u64 = 256 << 10;
 
@@ -44,24 +44,24 @@ const SPAN_MAX: u64 = 256 << 10;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Part {
     frame: RawFrame,
-    /// Where its words end among those of all frames.
+    /// Index behind its last word, among the words of all frames.
     words_end: usize,
-    /// Observations in which it was the same.
+    /// Number of observations in which it was the same.
     seen: u32,
 }
 
-/// What is known of one stack.
+/// Outermost frames of one stack.
 struct Known {
     parts: Vec<Part>,
-    /// Addresses and what is there, of the parts one after the other.
+    /// Addresses and contents, of one part after the other.
     words: Vec<(u64, u64)>,
     observed_at: Instant,
     walked_at: Instant,
-    /// Some of it was different.
+    /// A part of it has changed.
     cut: bool,
 }
 
-/// The stacks of one process, by where their mappings end.
+/// The stacks of one process, by the ends of their mappings.
 #[derive(Default)]
 pub struct Outers {
     stacks: FxHashMap<u64, Known>,
@@ -73,13 +73,13 @@ impl Outers {
         self.stacks.clear();
     }
 
-    /// Whether anything is known of the stack that ends there; `false` without a search where
-    /// nothing is known of any.
+    /// Whether anything is known of the stack with this end. Does not compute `end` where nothing
+    /// is known of any stack.
     pub fn follows(&self, end: impl FnOnce() -> Option<u64>) -> bool {
         !self.stacks.is_empty() && end().is_some_and(|end| self.stacks.contains_key(&end))
     }
 
-    /// Whether the stack had better be walked to its end, as it is now.
+    /// Whether the stack should be walked to its end again.
     pub fn wants_walk(&self, end: u64, now: Instant) -> bool {
         self.stacks.get(&end).is_none_or(|known| {
             let since = now.duration_since(known.walked_at);
@@ -87,8 +87,8 @@ impl Outers {
         })
     }
 
-    /// A walk came to the end of the stack: `frames`, innermost first, and what it read for each of
-    /// them.
+    /// Records a walk that reached the end of the stack: `frames`, innermost first, and the words
+    /// that it read for each of them.
     pub fn walked(&mut self, end: u64, frames: &[RawFrame], trace: &Trace, now: Instant) {
         let (mut parts, mut words) = (Vec::new(), Vec::new());
         let mut read_end = trace.words.len();
@@ -96,10 +96,10 @@ impl Outers {
         let mut top = 0;
         for (out, read) in trace.frames.iter().rev() {
             let (out, read) = (*out as usize, *read as usize);
-            // A step that gives no frame, or several, is none that words prove alone.
+            // A step with no frame, or with several, is not proven by its words alone.
             let [frame] = frames.get(out..out_end).unwrap_or_default() else { break };
             let of_it = trace.words.get(read..read_end).unwrap_or_default();
-            // Its mapping may go on beyond the outermost frame: it may be one with that of
+            // The mapping may continue beyond the outermost frame: it may be joined with that of
             // something else.
             top = of_it.iter().map(|(at, _)| *at).fold(top, u64::max);
             let outside = |(at, _): &(u64, u64)| *at >= end || top - *at > SPAN_MAX;
@@ -134,8 +134,8 @@ impl Outers {
         self.stacks.insert(end, Known { parts, words, observed_at, walked_at: now, cut: false });
     }
 
-    /// The outermost frames, innermost first, that the stack had at the sample: they are looked at
-    /// now. Empty where nothing is proven.
+    /// Returns the outermost frames, innermost first, that the stack had at the sample; the stack
+    /// is read now. Empty where nothing is proven.
     pub fn of_sample<M: ReadMemory>(
         &mut self,
         end: u64,
@@ -171,8 +171,8 @@ impl Outers {
         known.cut |= same < known.parts.len();
         known.parts.truncate(same);
         known.words.truncate(from);
-        // The innermost of them was called by words that were not compared: it may have been
-        // called anew.
+        // The innermost of them was called by words that were not compared: it may have been called
+        // again.
         let proven =
             known.parts.iter().take_while(|part| part.seen >= NEEDED).count().saturating_sub(1);
         known.parts[..proven].iter().rev().map(|part| part.frame).collect()
@@ -180,7 +180,7 @@ impl Outers {
 }
 
 impl Known {
-    /// What a frame that is the same now was seen, by how often it was before.
+    /// Returns the new count of observations of an unchanged frame, from its previous count.
     fn counts(&self, now: Instant) -> impl Fn(u32) -> u32 + use<> {
         let since = now.saturating_duration_since(self.observed_at);
         move |seen: u32| match since {
@@ -190,7 +190,7 @@ impl Known {
         }
     }
 
-    /// When it was observed last, if it is observed now.
+    /// Returns the time of the last observation, if there is one now.
     fn after(&self, now: Instant) -> Instant {
         if now.saturating_duration_since(self.observed_at) < APART { self.observed_at } else { now }
     }
@@ -226,7 +226,7 @@ mod tests {
         RawFrame::new(FrameCode::Runtime { id })
     }
 
-    /// Frames 5 (innermost) to 0, each of which has one word, its number: as it is walked.
+    /// Walks frames 5 (innermost) to 0; each has one word, its number.
     fn walk(memory: &Words) -> (Vec<RawFrame>, Trace) {
         let words = memory.0.borrow();
         let base = END - 8 * words.len() as u64;
@@ -296,14 +296,14 @@ mod tests {
         assert!(
             !outers.wants_walk(END, begin + tick(9)) && outers.wants_walk(END, begin + tick(10))
         );
-        // It is back: what was called in between is not known.
+        // It is back: whether it was called in between is unknown.
         memory.0.borrow_mut()[2] = 3;
         assert_eq!(at(&mut outers, 9), [1, 0].map(frame));
-        // Walked again: what stayed counts on, what is new begins.
+        // Walked again: unchanged frames count on, new ones begin.
         outers.walked(END, &frames, &trace, begin + tick(10));
         (1..NEEDED - 1).for_each(|n| assert_eq!(at(&mut outers, 10 + n), [1, 0].map(frame), "{n}"));
         assert_eq!(at(&mut outers, 10 + NEEDED - 1), proven);
-        // Walked again, the same frames by another word: they begin, too.
+        // Walked again, the same frames by another word: they begin too.
         let mut other = trace.clone();
         other.words[2].1 = 7;
         memory.0.borrow_mut()[2] = 7;
@@ -343,7 +343,7 @@ mod tests {
             Some(2),
             "a step with two frames"
         );
-        // It cannot be read.
+        // The stack is unreadable.
         let mut outers = Outers::default();
         outers.walked(END, &frames, &trace, begin);
         let nothing = Words(RefCell::new(Vec::new()));

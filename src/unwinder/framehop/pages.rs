@@ -1,10 +1,9 @@
 //! Pages of a running thread's stack that were not in memory when the kernel copied it.
 //!
 //! The kernel samples where it must not wait, so its copy of a stack ends at the first page that is
-//! not in memory. That is a page that the thread has never touched, in a frame with a large array,
-//! or one that was swapped out. A read of such pages from outside brings them into memory: an
-//! untouched one as the kernel's page of zeros, which costs the target no memory. The next samples
-//! of the thread have them.
+//! not in memory. Such a page was never touched, in a frame with a large array, or was swapped out.
+//! A read from outside brings it into memory: an untouched one as the kernel's page of zeros, which
+//! costs the target no memory. The next samples of the thread contain it.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -12,13 +11,13 @@ use std::time::{Duration, Instant};
 use crate::process::memory::ReadMemory;
 use crate::unwinder::StackBytes;
 
-/// Reading takes at most this part of the time.
+/// Reads take at most 1 part in this number of the time.
 const SHARE: u32 = 50;
-/// Bytes read at a time, at most: perf copies no more than 64 KiB.
+/// Maximum bytes read at a time: perf copies no more than 64 KiB.
 const BYTES_MAX: u64 = 64 << 10;
 
-/// The part of the stack that was to be copied and was not: the copy had room for it, and the
-/// mapping, which ends at `end`, goes on.
+/// Returns the part of the stack that the copy lacks: the copy had room for it, and the mapping,
+/// which ends at `end`, continues.
 pub fn missing_pages(copied: StackBytes<'_>, room: usize, end: u64) -> Option<Range<u64>> {
     let from = copied.base.checked_add(copied.bytes.len() as u64)?;
     let until = copied.base.saturating_add(room as u64).min(end);

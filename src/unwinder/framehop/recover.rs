@@ -1,9 +1,9 @@
-//! Frame records (saved rbp, return address): telling real ones from what merely looks like one,
-//! and finding the frame pointer of a blocked thread, whose registers the kernel does not show.
+//! Frame records (saved rbp, return address): validates records, and finds the frame pointer of a
+//! blocked thread, whose registers the kernel does not show.
 //!
-//! Everything found here is checked against the code: before a return address stands a call, and a
-//! direct call says whom it called. What stays ambiguous is not taken: a shorter truth beats a
-//! longer guess.
+//! Every result is checked against the code: a return address must follow a call, and a direct call
+//! names the called function. An ambiguous result is not used: a shorter correct stack is better
+//! than a longer guess.
 
 use crate::process::memory::ReadMemory;
 use crate::unwinder::framehop::calls::{self, CallSite};
@@ -12,15 +12,15 @@ use crate::unwinder::framehop::rows::{Frame, lowest_saved};
 use crate::unwinder::framehop::stack::Stack;
 use crate::unwinder::framehop::tables::{READ, Rule};
 
-/// Stack words searched for a record when the frame's size cannot be told from its code: 128 KiB.
+/// Bytes of the stack searched for a record when the code does not give the frame's size: 128 KiB.
 const SEARCH: u64 = 128 << 10;
-/// A function's arguments and alignment may lie below its frame: maximum bytes that are tried.
+/// Maximum bytes of arguments and alignment that may lie below a function's frame.
 const BELOW: u64 = 64;
-/// How far behind its start code without unwind information is still taken for the called
+/// Maximum distance from a function's start at which code without unwind information counts as that
 /// function's.
 const FUNCTION_MAX: u64 = 1 << 20;
 
-/// How well a frame record fits the function whose frame it would be.
+/// How well a frame record fits its function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fit {
     /// Its return address follows a direct call of this very function.
@@ -40,7 +40,7 @@ pub struct Record {
     pub fit: Fit,
 }
 
-/// Looks at one stack.
+/// A search for frame records on one stack.
 pub struct Search<'w, 's, M> {
     pub code: &'w mut Code,
     pub memory: &'w M,
@@ -48,17 +48,17 @@ pub struct Search<'w, 's, M> {
 }
 
 impl<M: ReadMemory> Search<'_, '_, M> {
-    /// rbp of `frame`, whose function keeps a frame pointer, from the stack alone.
+    /// Finds rbp of `frame`, whose function keeps a frame pointer, from the stack alone.
     pub fn frame_pointer(&mut self, frame: Frame) -> Option<u64> {
         let (start, _) = self.code.function(self.memory, frame.address)?;
         self.predicted(frame, start).or_else(|| self.searched(frame, start))
     }
 
-    /// From the function's own first instructions: what it saved, and how much room it made.
+    /// Predicts it from the function's first instructions: registers saved, and bytes subtracted.
     fn predicted(&mut self, frame: Frame, start: u64) -> Option<u64> {
         let prologue = calls::prologue(self.memory, start, frame.address)?;
-        // The record is at CFA - 16; below it lie the registers that were pushed, where unwind
-        // information says so, unless they were stored into the room made.
+        // The record is at CFA - 16. Below it lie the registers that were pushed, where unwind
+        // information says so, unless they were stored into the subtracted bytes.
         let saved = lowest_saved(self.code, frame.address)
             .map_or(0, |lowest| (-16i64).saturating_sub(lowest).max(0));
         for below in (0..=BELOW).step_by(8) {
@@ -67,7 +67,7 @@ impl<M: ReadMemory> Search<'_, '_, M> {
                 let Some(record) = self.record(at, frame.sp, Some(start)) else { continue };
                 let fits = match record.fit {
                     Fit::Certain => true,
-                    // The very place is evidence, too; one word of alignment is common.
+                    // The exact place is evidence too; one word of alignment is common.
                     Fit::Possible => below == 0 || below == 8 && self.linked(record),
                     // Another function was called, and may have jumped here.
                     Fit::Doubtful => below == 0 && self.linked(record),
@@ -80,9 +80,9 @@ impl<M: ReadMemory> Search<'_, '_, M> {
         None
     }
 
-    /// By trying every place that the record can be at: exactly one may follow a direct call of
-    /// this very function. Two may be a recursion, or what an earlier call left behind; one reached
-    /// through a pointer below it may be the real one.
+    /// Tries every possible place of the record: exactly one may follow a direct call of this very
+    /// function. Two may be a recursion, or the remains of an earlier call. A record below it that
+    /// follows a call through a pointer may be the real one.
     fn searched(&mut self, frame: Frame, start: u64) -> Option<u64> {
         let least =
             calls::prologue(self.memory, start, frame.address).map_or(0, |prologue| prologue.room);
@@ -99,10 +99,10 @@ impl<M: ReadMemory> Search<'_, '_, M> {
         found
     }
 
-    /// Places where the row of `frame`, which is no plain one, can find a record of this function:
-    /// for each, whoever evaluates the row must come to the record's return address.
+    /// Returns the possible records of `frame`, whose row is not plain. For each of them the
+    /// evaluation of the row must find the record's return address.
     pub fn candidates(&mut self, frame: Frame) -> Vec<Record> {
-        /// More say that it is hopeless.
+        /// With more candidates a unique result is unlikely.
         const ENOUGH: usize = 64;
         let Some((start, _)) = self.code.function(self.memory, frame.address) else {
             return Vec::new();
@@ -119,16 +119,16 @@ impl<M: ReadMemory> Search<'_, '_, M> {
         found
     }
 
-    /// 16-byte aligned addresses from `from` up, as far as is searched.
+    /// Iterates over 16-byte aligned addresses from `from` up, within the search limit.
     fn places(&self, from: u64) -> Option<std::iter::StepBy<std::ops::Range<u64>>> {
         let first = from.checked_add(15)? & !15;
         Some((first..self.stack.end().min(from.saturating_add(SEARCH))).step_by(16))
     }
 
-    /// The frame record of the code at `pc`, which has no unwind information, at `rbp`: verified by
-    /// a second record that it links to. `proven`: the code has a record there; then a caller that
-    /// has unwind information, and so keeps none, is as good (a thread's first function, whose
-    /// caller is the C library).
+    /// Validates the frame record at `rbp` of code without unwind information at `pc`: it must link
+    /// to a second record. With `proven`, the code is known to have a record there. Then a caller
+    /// with unwind information, which needs no record, is accepted too (a thread's first function,
+    /// whose caller is the C library).
     pub fn fallback(&mut self, pc: u64, sp: u64, rbp: u64, proven: bool) -> Option<Record> {
         let record = self.record(rbp, sp, None)?;
         let verified = self.linked(record) || proven && self.described(record);
@@ -141,15 +141,14 @@ impl<M: ReadMemory> Search<'_, '_, M> {
         caller.is_some_and(|known| matches!(known.step, Step::Table(_)))
     }
 
-    /// The frame record at `rbp` of code that is known to have made one, whoever jumped to it:
-    /// verified by a second record that it links to, or by a caller whose frame is left by unwind
-    /// information.
+    /// Validates the frame record at `rbp` of code that is known to have built one, whoever jumped
+    /// to it. It must link to a second record, or its caller must have unwind information.
     pub fn made(&mut self, sp: u64, rbp: u64) -> Option<Record> {
         let record = self.record(rbp, sp, None)?;
         (self.linked(record) || self.described(record)).then_some(record)
     }
 
-    /// As [`Search::fallback`] without knowing rbp: the first record whose call leads here.
+    /// As [`Search::fallback`] without knowing rbp: finds the first record whose call leads here.
     pub fn search_fallback(&mut self, pc: u64, sp: u64) -> Option<Record> {
         for at in self.places(sp)? {
             let Some(record) = self.record(at, sp, None) else { continue };
@@ -165,8 +164,7 @@ impl<M: ReadMemory> Search<'_, '_, M> {
     }
 
     /// Whether the call behind `record` can have entered the code at `pc`. A direct call of another
-    /// function says no: the record then is that of a caller, and taking it would leave a frame
-    /// out.
+    /// function proves the opposite: the record is a caller's, and using it would skip a frame.
     fn may_be_of(&mut self, record: Record, pc: u64) -> bool {
         match self.code.call_before(self.memory, record.return_address) {
             Some(CallSite::Direct(target)) => {
@@ -178,7 +176,7 @@ impl<M: ReadMemory> Search<'_, '_, M> {
         }
     }
 
-    /// The record at `at`, if it can be one: on this stack above `sp`, aligned, with a return
+    /// Reads the record at `at`, if it can be one: on this stack above `sp`, aligned, with a return
     /// address behind a call.
     fn record(&mut self, at: u64, sp: u64, function: Option<u64>) -> Option<Record> {
         if !at.is_multiple_of(8)
@@ -193,7 +191,7 @@ impl<M: ReadMemory> Search<'_, '_, M> {
         let site = self.code.call_before(self.memory, return_address)?;
         let saved = self.stack.word(at)?;
         if function.is_some() {
-            // Where a call leads to is read anew for each record.
+            // The target of the call is decoded again for each record.
             self.code.context.spend(READ)?;
         }
         let fit = match (site, function) {

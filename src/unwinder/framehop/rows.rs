@@ -1,6 +1,6 @@
-//! Leaving a frame by its unwind row where framehop cannot: a CFA in another register than rsp and
-//! rbp (hand-written assembly, realigned stacks), or given by an expression (realigned stacks, PLT
-//! entries).
+//! Leaves a frame by its unwind row where framehop cannot. Such a row has a CFA in another register
+//! than rsp and rbp (hand-written assembly, realigned stacks), or one given by an expression
+//! (realigned stacks, PLT entries).
 
 use gimli::{
     CfaRule, Encoding, EndianSlice, EvaluationResult, Expression, LittleEndian, Location, Register,
@@ -13,21 +13,21 @@ use crate::unwinder::framehop::code::Code;
 use crate::unwinder::framehop::stack::Stack;
 use crate::unwinder::framehop::tables::Tables;
 
-/// Operations of one expression that are run: real ones have a dozen.
+/// Maximum operations of one expression; real ones have a dozen.
 const OPERATIONS_MAX: u32 = 256;
 
-/// A frame that has been left on this walk: what is needed to find a register it saved.
+/// A frame that this walk has left, with what is needed to find a register it saved.
 #[derive(Clone, Copy, Debug)]
 pub enum Left {
-    /// By unwind information for this address; its CFA.
+    /// Left by unwind information for this address; its CFA.
     Frame { address: u64, cfa: u64 },
     /// A signal frame: the general registers lie from here on.
     Signal { registers: u64 },
-    /// In a way that says nothing about registers.
+    /// Left without information about registers.
     Blind,
 }
 
-/// A frame that is being looked at.
+/// The frame that is being left.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
     /// The address by which its code is looked up.
@@ -37,7 +37,7 @@ pub struct Frame {
     pub rbp: Option<u64>,
 }
 
-/// The caller, as a row describes it.
+/// The caller, according to a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Caller {
     pub cfa: u64,
@@ -48,13 +48,13 @@ pub struct Caller {
 /// Why a row could not be evaluated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RowError {
-    /// It needs rbp, which is not known.
+    /// It needs rbp, which is unknown.
     NeedsRbp,
     Failed,
 }
 
-/// Where general registers lie in a ucontext, in words from `gregs`, by DWARF number (rax rdx rcx
-/// rbx rsi rdi rbp rsp r8..r15 rip).
+/// Index of each general register in a ucontext, in words from `gregs`, by DWARF number (rax rdx
+/// rcx rbx rsi rdi rbp rsp r8..r15 rip).
 const IN_UCONTEXT: [u64; 17] = [13, 12, 14, 11, 9, 8, 10, 15, 0, 1, 2, 3, 4, 5, 6, 7, 16];
 /// In [`Registers::general`]: rax rbx rcx rdx rsi rdi r8..r15.
 const IN_GENERAL: [Option<usize>; 16] = [
@@ -78,13 +78,13 @@ const IN_GENERAL: [Option<usize>; 16] = [
 /// rbx, rbp, r12..r15: what a called function must preserve (System V ABI).
 const PRESERVED: [u16; 6] = [3, 6, 12, 13, 14, 15];
 
-/// Word number `register` (DWARF) of a ucontext's general registers.
+/// Returns the address of a register (DWARF number) in a ucontext's general registers.
 pub fn in_ucontext(gregs: u64, register: Register) -> Option<u64> {
     let word = IN_UCONTEXT.get(usize::from(register.0))?;
     gregs.checked_add(8 * word)
 }
 
-/// Evaluates the row of `frame`. `left` holds the frames inside it, outermost of them last.
+/// Evaluates the row of `frame`. `left` has the frames inside it, the outermost of them last.
 pub fn caller<M: ReadMemory>(
     code: &mut Code,
     stack: &mut Stack<'_, M>,
@@ -93,8 +93,8 @@ pub fn caller<M: ReadMemory>(
     left: &[Left],
 ) -> Result<Caller, RowError> {
     let address = frame.address;
-    // What is needed of the row, owned: looking for a saved register evaluates other rows in the
-    // same room.
+    // An owned copy of the row: the search for a saved register evaluates other rows in the same
+    // context.
     let (tables, context) = code.tables(address).ok_or(RowError::Failed)?;
     let tables = tables.clone();
     let (row, encoding) = tables.row(address, context).ok_or(RowError::Failed)?;
@@ -143,7 +143,7 @@ impl<M: ReadMemory> Evaluator<'_, '_, M> {
             RegisterRule::SameValue | RegisterRule::Undefined => return None,
             rule => self.by_rule(rule, cfa, X86_64::RA)?,
         };
-        // A caller whose rbp cannot be told is still the caller.
+        // A caller whose rbp is unknown is still the caller.
         let needs_rbp = self.needs_rbp;
         let rbp = match rbp {
             None => self.frame.rbp,
@@ -154,10 +154,11 @@ impl<M: ReadMemory> Evaluator<'_, '_, M> {
         Some(Caller { cfa, pc, rbp })
     }
 
-    /// The caller's rbp where an expression says it is saved. GCC (12 and others) gives functions
-    /// that realign their stack one that is relative to rbp, and lets it stand for the two
-    /// instructions after `leave` has restored rbp: it leads into the caller's frame then, and the
-    /// caller's caller would be left out. A function saves registers in its own frame.
+    /// Returns the caller's rbp where an expression says it is saved. For functions that realign
+    /// their stack, GCC (12 and others) emits one relative to rbp. It still applies at the two
+    /// instructions after `leave` has restored rbp. There it leads into the caller's frame, and the
+    /// caller's caller would be skipped. So the address must lie in the function's own frame, where
+    /// functions save registers.
     fn rbp_at(&mut self, expression: &UnwindExpression<usize>, cfa: u64) -> Option<u64> {
         let at = self.expression(expression, Some(cfa))?;
         if (self.frame.sp..cfa).contains(&at) { self.stack.word(at) } else { self.frame.rbp }
@@ -217,7 +218,7 @@ impl<M: ReadMemory> Evaluator<'_, '_, M> {
         }
     }
 
-    /// The value of a register in this frame.
+    /// Returns the value of a register in this frame.
     fn register(&mut self, register: Register) -> Option<u64> {
         match register {
             X86_64::RSP => Some(self.frame.sp),
@@ -230,8 +231,8 @@ impl<M: ReadMemory> Evaluator<'_, '_, M> {
         }
     }
 
-    /// A register that the frames inside this one have preserved: from the one nearest to it that
-    /// saved it, else as the thread has it now.
+    /// Returns a register that the frames inside this one have preserved: from the nearest one that
+    /// saved it, else the thread's present value.
     fn saved(&mut self, register: Register) -> Option<u64> {
         for left in self.left.iter().rev() {
             match *left {
@@ -262,7 +263,7 @@ impl<M: ReadMemory> Evaluator<'_, '_, M> {
     }
 }
 
-/// The lowest place, relative to the CFA, where the function around `address` saved a register.
+/// Returns the lowest offset from the CFA where the function around `address` saved a register.
 pub fn lowest_saved(code: &mut Code, address: u64) -> Option<i64> {
     let (tables, context) = code.tables(address)?;
     let (row, _) = tables.row(address, context)?;

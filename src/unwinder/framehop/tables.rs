@@ -1,8 +1,8 @@
-//! The unwind tables (.eh_frame) of one loaded image: which function an address is in, and how to
-//! leave it.
+//! The unwind tables (.eh_frame) of one loaded image: the function of an address, and how to leave
+//! it.
 //!
-//! Everything here comes from the target: it is checked once, when it is loaded, and indexed anew,
-//! so that neither we nor framehop meet an index that is unsorted or points elsewhere.
+//! All of it comes from the target. It is checked once, when it is loaded, and indexed anew. So
+//! neither this program nor framehop reads an index that is unsorted or points elsewhere.
 
 use std::sync::Arc;
 
@@ -14,23 +14,23 @@ use gimli::{
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 pub type Row = UnwindTableRow<usize>;
 
-/// A function's unwind entry, or the one of the CIE it shares, is at most this long: its program is
-/// run instruction by instruction when an address is first met.
+/// Maximum bytes of a function's unwind entry, and of the CIE it shares: its program is run
+/// instruction by instruction when an address is first seen.
 const ENTRY_MAX: usize = 256 << 10;
-/// Functions of one image; the largest programs have about half a million.
+/// Maximum functions of one image; the largest programs have about half a million.
 const FUNCTIONS_MAX: usize = 4 << 20;
 
-/// What one walk may cost, in bytes of unwind programs run; other work counts as many as take about
-/// as long. Some tens of milliseconds; the largest real walk in tests/unwinding.rs takes 32,000,
-/// cold.
+/// Maximum work of one walk, in bytes of unwind programs run; other work counts as the bytes that
+/// take about as long. It is some tens of milliseconds; the largest real walk in tests/unwinding.rs
+/// takes 32,000, cold.
 const WORK_MAX: u64 = 16 << 20;
 
-/// What reading a few bytes of another process costs, in the unit of [`Context::spend`].
+/// Cost of reading a few bytes of another process, in the unit of [`Context::spend`].
 pub const READ: usize = 256;
 
-/// The room to evaluate rows in, and how much work the current walk has left. Every single step of
-/// a walk is bounded, but their product is not: rows ask for registers, which are found by running
-/// the rows of all frames inside, ...
+/// The buffers to evaluate rows, and the work that the current walk has left. Each step of a walk
+/// is bounded, but their product is not: rows need registers, which are found by running the rows
+/// of all inner frames, and so on.
 pub struct Context {
     rows: UnwindContext<usize>,
     work: u64,
@@ -43,12 +43,12 @@ impl Default for Context {
 }
 
 impl Context {
-    /// A new walk begins.
+    /// Starts a walk.
     pub fn begin(&mut self) {
         self.work = WORK_MAX;
     }
 
-    /// `None` when there is not so much left; then the walk has to end.
+    /// Consumes `work`; `None` when less is left: then the walk has to end.
     pub fn spend(&mut self, work: usize) -> Option<()> {
         let left = self.work.checked_sub(work as u64);
         self.work = left.unwrap_or(0);
@@ -60,26 +60,26 @@ impl Context {
     }
 }
 
-/// How a frame is left, as far as it is known before looking at the stack.
+/// How to leave a frame, as far as it is known before reading the stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rule {
     /// The return address is marked undefined: the outermost frame.
     Root,
-    /// One of the forms that framehop steps over: CFA = rsp + n, or rbp + 16 with rbp saved there;
-    /// the return address right below.
+    /// A form that framehop steps over: CFA = rsp + n, or rbp + 16 with rbp saved there; the return
+    /// address right below.
     Plain { from_rbp: bool, rbp: SavedRbp },
-    /// Described in a way framehop does not know: the row is evaluated here.
+    /// A form that framehop does not know: the row is evaluated here.
     Described,
 }
 
-/// What becomes of rbp when a frame is left.
+/// What a frame does with rbp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SavedRbp {
     /// The frame has not changed it.
     Same,
     /// It is on the stack.
     Saved,
-    /// Overwritten and not saved.
+    /// It was overwritten and not saved.
     Lost,
 }
 
@@ -87,7 +87,7 @@ pub enum SavedRbp {
 /// loaded).
 #[derive(Clone)]
 pub struct Tables {
-    /// All addresses below are relative to this one, the image's lowest.
+    /// The image's lowest address; all addresses below are relative to it.
     base: u64,
     eh_frame: Arc<[u8]>,
     eh_frame_at: u64,
@@ -96,8 +96,8 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// From the binary search table of `.eh_frame_hdr` at `hdr_at`; `eh_frame` gives the section's
-    /// bytes from an address on, up to a maximum.
+    /// Builds tables from the binary search table of `.eh_frame_hdr` at `hdr_at`. `eh_frame`
+    /// returns the section's bytes from an address on, up to a maximum.
     pub fn from_hdr(
         base: u64,
         hdr: &[u8],
@@ -119,13 +119,13 @@ impl Tables {
             let offset = entry.checked_sub(eh_frame_at).and_then(|o| u32::try_from(o).ok());
             index.extend(relative.zip(offset));
         }
-        // The section's size is not known in memory: it ends behind its last function's entry.
+        // The section's size is unknown in memory: it ends behind its last function's entry.
         let last = index.iter().map(|(_, offset)| u64::from(*offset)).max()?;
         let eh_frame = eh_frame(eh_frame_at, last + ENTRY_MAX as u64)?;
         Some(Tables::new(base, eh_frame, eh_frame_at, index))
     }
 
-    /// From `.eh_frame` alone: all of it is read once.
+    /// Builds tables from `.eh_frame` alone: all of it is parsed once.
     pub fn from_eh_frame(base: u64, eh_frame: Vec<u8>, eh_frame_at: u64) -> Option<Tables> {
         let bases = BaseAddresses::default().set_eh_frame(eh_frame_at);
         let mut section = EhFrame::new(&eh_frame, LittleEndian);
@@ -156,7 +156,7 @@ impl Tables {
     ) -> Tables {
         index.sort_unstable();
         index.dedup_by_key(|(start, _)| *start);
-        // What was read ahead behind the last entry is not kept.
+        // Drops the bytes that were read ahead behind the last entry.
         let last = index.iter().map(|(_, offset)| *offset as usize).max().unwrap_or(0);
         let length = eh_frame
             .get(last..last + 4)
@@ -169,12 +169,12 @@ impl Tables {
         Tables { base, eh_frame: eh_frame.into(), eh_frame_at, index: index.into() }
     }
 
-    /// The same tables as framehop takes them: `.eh_frame` and a sound `.eh_frame_hdr` of our own
-    /// making.
+    /// Returns the same tables in framehop's form: `.eh_frame` and a valid `.eh_frame_hdr` built
+    /// here.
     pub fn for_framehop(&self) -> framehop::ExplicitModuleSectionInfo<Arc<[u8]>> {
         let mut hdr = Vec::with_capacity(16 + 8 * self.index.len());
         // Version 1; pointer to .eh_frame: absolute; count: udata4; table: udata4 relative to this
-        // section, which is said to lie at `base`.
+        // section, which is declared to lie at `base`.
         hdr.extend_from_slice(&[1, 0x00, 0x03, 0x33]);
         hdr.extend_from_slice(&self.eh_frame_at.to_le_bytes());
         let start = self.eh_frame_at.wrapping_sub(self.base);
@@ -211,7 +211,7 @@ impl Tables {
         self.base
     }
 
-    /// Bytes held.
+    /// Returns the bytes of memory used.
     pub fn size(&self) -> usize {
         self.eh_frame.len() + 8 * self.index.len()
     }
@@ -240,12 +240,12 @@ impl Tables {
         sound.then_some(entry)
     }
 
-    /// The code of the function that `address` lies in: `[start, end)`.
+    /// Returns the code range of the function around `address`: `[start, end)`.
     pub fn function(&self, address: u64) -> Option<(u64, u64)> {
         self.entry(address).map(|entry| (entry.initial_address(), entry.end_address()))
     }
 
-    /// The row that says how to leave the frame whose code is at `address`, and the encoding of its
+    /// Returns the row for the frame whose code is at `address`, and the encoding of its
     /// expressions.
     pub fn row<'c>(
         &self,
@@ -265,7 +265,7 @@ impl Tables {
         Some((row, encoding))
     }
 
-    /// What kind of row it is; `None` where there is no unwind information.
+    /// Classifies the row of an address; `None` where there is no unwind information.
     pub fn rule(&self, address: u64, context: &mut Context) -> Option<Rule> {
         let (row, _) = self.row(address, context)?;
         let rule = classify(row);

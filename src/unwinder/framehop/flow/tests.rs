@@ -54,7 +54,7 @@ fn frames_alignment_and_jumps() {
         at(&code, 0x0c),
         Flow { reached: true, depth: Some(0), jumps_away: true, ..Flow::default() }
     );
-    // jmp [rip + 2], behind it the word; there: push rax; nop.
+    // jmp [rip + 2], followed by the word; at its target: push rax; nop.
     let mut slot = vec![0xff, 0x25, 2, 0, 0, 0, 0xcc, 0xcc];
     slot.extend(0x1010u64.to_le_bytes());
     slot.extend([0x50, 0x90, 0x90]);
@@ -78,8 +78,8 @@ fn what_stands_behind_a_call_that_does_not_return_is_another_function() {
     );
 }
 
-/// Instructions as gcc and clang write them, each followed by `push rax`: its length is right
-/// if that is met.
+/// Instructions as gcc and clang write them, each followed by `push rax`. The length is right if
+/// the push is found.
 #[test]
 fn lengths_of_instructions() {
     for instruction in [
@@ -119,7 +119,7 @@ fn lengths_of_instructions() {
     }
 }
 
-/// Depth, and where rbp was saved, at the end of the code.
+/// Returns whether the end of the code is reached, the depth there, and where rbp was saved.
 fn end(code: &[u8]) -> (bool, Option<u64>, Option<u64>) {
     let flow = at(code, code.len() as u64 - 1);
     (flow.reached, flow.depth, flow.saved)
@@ -171,7 +171,7 @@ fn ways_that_differ_in_rbp_only() {
     assert!(at(&[0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xfd, 8, 0x90], 8).framed);
     // push rax; mov rbp, rsp; nop: no record.
     assert!(!at(&[0x50, 0x48, 0x89, 0xe5, 0x90], 4).framed);
-    // push rax; jmp rax: it does not hand over.
+    // push rax; jmp rax: an unbalanced stack, so this is no tail call.
     assert!(!at(&[0x50, 0xff, 0xe0], 1).jumps_away);
 }
 
@@ -185,7 +185,7 @@ fn where_another_function_was_handed_over_to_it_begins() {
     );
 }
 
-/// Counts what is read.
+/// Counts the bytes read.
 struct Counted(Bytes, Cell<usize>);
 
 impl ReadMemory for Counted {
@@ -195,7 +195,7 @@ impl ReadMemory for Counted {
     }
 }
 
-/// Each jump is to another one far away, so that each piece is read for one instruction.
+/// Each jump leads far away, so each piece is read for one instruction.
 #[test]
 fn jumps_without_end_are_not_followed() {
     const FAR: usize = 0x200;

@@ -1,5 +1,5 @@
-//! Return addresses found by following made-up code: only those whose callee is as deep as they
-//! lie.
+//! Return addresses found by following constructed code: only those at exactly the depth that their
+//! callee has.
 
 use super::*;
 use crate::unwinder::framehop::flow;
@@ -12,7 +12,7 @@ const NOP: u64 = 5;
 const DEPTH: u64 = 0x20;
 
 /// Walks from the `nop` of [`PLAIN`] in function 3. Functions 3 and 6 have no unwind information.
-/// `words`: at this depth a return address in this function, behind its call of that one.
+/// `words`: depth, caller and callee of each return address on the stack.
 fn walked(code: &[(u64, &[u8])], words: &[(u64, u64, u64)]) -> (Vec<String>, Walk) {
     let mut world = world();
     code.iter().for_each(|(number, code)| world.memory.put(at(*number), code));
@@ -32,7 +32,7 @@ fn unknown() -> (Vec<String>, Walk) {
     (["3!", "NoUnwindInfo"].map(String::from).into(), ends(Marker::NoUnwindInfo))
 }
 
-/// `before`, then a jump from function 6 to `into` bytes in function 3.
+/// Code: `before`, then a jump from function 6 to `into` bytes in function 3.
 fn jumps(before: &[u8], into: u64) -> Vec<u8> {
     let behind = at(6) + before.len() as u64 + 5;
     let by = (at(3) + into).wrapping_sub(behind) as u32;
@@ -43,9 +43,9 @@ fn jumps(before: &[u8], into: u64) -> Vec<u8> {
 fn a_stale_return_address_is_not_believed() {
     let code: [(u64, &[u8]); 1] = [(3, &PLAIN)];
     assert_eq!(walked(&code, &[(DEPTH, 1, 3)]), through("1"));
-    // Left behind by an earlier call of the same function, within its frame.
+    // The remains of an earlier call of the same function, within its frame.
     assert_eq!(walked(&code, &[(8, 4, 3), (DEPTH, 1, 3)]), through("1"));
-    // Above it: that of an outer call.
+    // Above it: the return address of an outer call.
     assert_eq!(walked(&code, &[(DEPTH, 1, 3), (0x40, 4, 3)]), through("1"));
     for depth in [8, 0x18, 0x28, 0x100] {
         assert_eq!(walked(&code, &[(depth, 4, 3)]), unknown(), "{depth:#x}");
@@ -61,7 +61,7 @@ fn a_stale_return_address_on_top_is_not_believed() {
 
 #[test]
 fn of_two_callees_the_one_that_comes_to_the_instruction_counts() {
-    // push rax; push rax; nop; ret: as deep as its return address lies, but elsewhere.
+    // push rax; push rax; nop; ret: the same depth as its return address, but another instruction.
     let code: [(u64, &[u8]); 2] = [(3, &PLAIN), (6, &[0x50, 0x50, 0x90, 0xc3])];
     assert_eq!(walked(&code, &[(8, 4, 6), (DEPTH, 1, 3)]), through("1"));
     assert_eq!(walked(&code, &[(DEPTH, 4, 6)]), unknown());
@@ -72,7 +72,7 @@ fn tail_calls_and_jumps_into_another_function_are_followed() {
     // push rax; pop rax; jmp: nothing is on the stack any more.
     let tail = jumps(&[0x50, 0x58], 0);
     assert_eq!(walked(&[(3, &PLAIN), (6, &tail)], &[(8, 1, 6), (DEPTH, 4, 6)]), through("4"));
-    // push rax; jmp behind the first push: as deep as if that had been executed.
+    // push rax; jmp behind the first push: the same depth as if that had been executed.
     let same = jumps(&[0x50], 1);
     assert_eq!(walked(&[(3, &PLAIN), (6, &same)], &[(DEPTH, 4, 6)]), through("4"));
     // Two pushes: deeper by one.
@@ -83,7 +83,7 @@ fn tail_calls_and_jumps_into_another_function_are_followed() {
 
 #[test]
 fn code_that_ends_before_the_instruction_proves_nothing() {
-    // push rbx; ret or ud2 or hlt; ...; nop; ret: no way leads to the nop.
+    // push rbx; ret or ud2 or hlt; ...; nop; ret: no path leads to the nop.
     for ends in
         [[0x53, 0xc3, 0x90, 0x90, 0x90, 0x90, 0xc3], [0x53, 0x0f, 0x0b, 0x90, 0x90, 0x90, 0xc3]]
     {
@@ -91,7 +91,7 @@ fn code_that_ends_before_the_instruction_proves_nothing() {
             assert_eq!(walked(&[(3, &ends)], &[(depth, 4, 3)]), unknown(), "{ends:x?} {depth:#x}");
         }
     }
-    // Two ways come to it with two depths: test edi, edi; je over the push; push rax; nop; ret.
+    // Two paths with two depths lead to it: test edi, edi; je over the push; push rax; nop; ret.
     let two = [0x85, 0xff, 0x74, 0x01, 0x50, 0x90, 0xc3];
     for depth in [8, 0x10] {
         assert_eq!(walked(&[(3, &two)], &[(depth, 4, 3)]), unknown(), "{depth:#x}");
