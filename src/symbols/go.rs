@@ -1,4 +1,4 @@
-//! Names, files and lines of Go functions, by Go's own table: a stripped program has it, too.
+//! Names, files and lines of Go functions, by Go's own table, which stripped programs have too.
 
 use std::ops::Range;
 
@@ -7,30 +7,30 @@ use crate::pclntab::{ALIGNMENT, BEGINS, HEADER, Header, MODULE_TEXT, Table};
 
 use super::elf::{Elf, u32_at, u64_at};
 
-/// Maximum relocations looked at.
+/// Maximum relocations searched.
 const RELOCATIONS_MAX: usize = 1 << 22;
 const RELOCATION_SIZE: usize = 24;
 const R_X86_64_RELATIVE: u32 = 8;
 
-/// Where the table of a file is.
+/// The function table of a file.
 pub struct GoNames {
     header: Header,
     text: u64,
-    /// In the file.
+    /// Its range in the file.
     place: Range<usize>,
 }
 
 impl GoNames {
-    /// `None` for a file without such a table, or section headers.
+    /// Finds the table; `None` for a file without one, or without section headers.
     pub fn read(elf: &Elf, bytes: &[u8]) -> Option<GoNames> {
-        /// In the module data, and in the table's header.
+        /// Index of the text address in the module data, and in the table's header.
         const WORD: u64 = 8;
         const HEADER_TEXT: u64 = 3;
         let (place, address) = find(elf, bytes)?;
         let table = bytes.get(place.clone())?;
         let header = Header::parse(table.get(..HEADER)?.try_into().ok()?)?;
         let module = elf.section(".go.module").map(|module| module.address);
-        // A program that may be moved about has a relocation there, with or without the address
+        // A position-independent program has a relocation there, with or without the address
         // itself.
         let texts = [
             Some(header.text),
@@ -44,7 +44,7 @@ impl GoNames {
         Some(GoNames { header, text, place })
     }
 
-    /// The function around an address of the file; file and line where they are known.
+    /// Returns the function at an address of the file; file and line where they are known.
     pub fn name(
         &self,
         bytes: &[u8],
@@ -59,14 +59,14 @@ impl GoNames {
     }
 }
 
-/// The table's bytes in the file, and its address.
+/// Finds the table's range in the file, and its address.
 fn find(elf: &Elf, bytes: &[u8]) -> Option<(Range<usize>, u64)> {
     if let Some(section) =
         [".gopclntab", ".data.rel.ro.gopclntab"].into_iter().find_map(|name| elf.section(name))
     {
         return Some((section.range(bytes.len()), section.address));
     }
-    // Another linker than Go's puts it into a section with other data.
+    // Linkers other than Go's put it into a section with other data.
     elf.section(".go.buildinfo")?;
     let section = elf.section(".data.rel.ro")?;
     let range = section.range(bytes.len());
@@ -76,7 +76,7 @@ fn find(elf: &Elf, bytes: &[u8]) -> Option<(Range<usize>, u64)> {
     Some((range.start + into..range.end, section.address.checked_add(into as u64)?))
 }
 
-/// What the loader adds the program's place to and writes to `address`.
+/// Returns the addend of the relocation for `address`, to which the loader adds the program's base.
 fn relocated(elf: &Elf, bytes: &[u8], address: u64) -> Option<u64> {
     let all = elf.data(".rela.dyn", bytes).chunks_exact(RELOCATION_SIZE).take(RELOCATIONS_MAX);
     let mut here = all.filter(|entry| {

@@ -1,10 +1,10 @@
-//! The names of one mapped file. What is known best comes first:
+//! The names of one mapped file. The best source comes first:
 //!
-//! debug info (its own, or of its debug file), Go's own table of functions, .symtab (the same two),
-//! .dynsym, `name@plt`, then `libx.so!fn_1a40`: the start of the unwind entry around the address,
-//! which is the same in every run; where there is none, `libx.so!gap_1a40`: the end of the last
-//! function before it that says where it ends. So hand-written assembly is one row per gap. A
-//! symbol with a size never names what lies behind its end: in a stripped file that is nearly
+//! debug info (its own, or of its debug file), Go's own table of functions, .symtab (of the same
+//! two), .dynsym, `name@plt`. Then `libx.so!fn_1a40`: the start of the unwind entry around the
+//! address, which is the same in every run. Without an entry, `libx.so!gap_1a40`: the end of the
+//! last function before it whose end is known. So hand-written assembly is one row per gap. A
+//! symbol with a size never names an address behind its end: in a stripped file that is nearly
 //! always wrong.
 
 use std::cell::OnceCell;
@@ -20,17 +20,18 @@ use super::unwind_entry::UnwindEntries;
 use super::{demangle, vdso};
 use crate::process::filebytes::{FileBytes, Version};
 
-/// How much is believed of a file. Each step down is taken when the one above went wrong.
+/// How much of a file is trusted. Each step down follows a failure of the one above.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Trust {
-    /// It changed or was cut short while it was read, or even its unwind entries broke the parser.
+    /// It changed or was truncated while it was read, or even its unwind entries crashed the
+    /// parser.
     Nothing,
-    /// Debug info or symbols broke the parser: unwind entries only.
+    /// Debug info or symbols crashed the parser: unwind entries only.
     Entries,
     Full,
 }
 
-/// One place in a function, by name.
+/// One function at an address, with its source position.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Step {
     pub function: String,
@@ -48,13 +49,13 @@ pub struct Spot {
 /// Why a file has no names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NoNames {
-    /// It is gone, damaged, or not any more what it was.
+    /// It is missing, damaged, or has changed since it was mapped.
     Unreadable,
     /// It is no ELF file: code that a program generated into a file (a memfd).
     Generated,
 }
 
-/// Where the bytes are.
+/// The bytes of a file.
 enum Bytes {
     Mapped(FileBytes),
     /// A copy that no other process can change.
@@ -77,7 +78,7 @@ impl Bytes {
     }
 }
 
-/// See the module's head.
+/// The sources of names of one file. See the module's documentation.
 pub struct FileNames {
     module: String,
     bytes: Bytes,
@@ -85,17 +86,17 @@ pub struct FileNames {
     debug_file: Option<Found>,
     debug: Option<Debug>,
     symbols: SymbolTable,
-    /// `symbols` is of the debug file.
+    /// `symbols` belongs to the debug file.
     symbols_elsewhere: bool,
     dynamic: SymbolTable,
     plt: Plt,
     go: Option<GoNames>,
-    /// Read when first needed: a file with symbols may never need them.
+    /// Read at the first use: a file with symbols may never need them.
     entries: OnceCell<UnwindEntries>,
 }
 
 impl FileNames {
-    /// `path` is where the file lies beneath the first of `roots`; `version` what it was when it
+    /// Opens a file. `path` is its path beneath the first of `roots`; `version` its version when it
     /// was first opened.
     pub fn open(
         module: &str,
@@ -118,12 +119,12 @@ impl FileNames {
             .ok_or(NoNames::Unreadable)
     }
 
-    /// The vDSO, from our own process: one kernel, one vDSO.
+    /// Reads the vDSO from our own process: there is one vDSO per kernel.
     pub fn vdso(module: &str) -> Option<FileNames> {
         FileNames::of_image(module, vdso::image()?)
     }
 
-    /// A whole file in memory; no debug file is looked for.
+    /// Reads a whole file in memory; no debug file is searched for.
     pub fn of_image(module: &str, image: Vec<u8>) -> Option<FileNames> {
         let bytes = Bytes::Own(image);
         let search = SearchPath { debug_dirs: Vec::new(), caches: Vec::new() };
@@ -180,28 +181,27 @@ impl FileNames {
         }
     }
 
-    /// True when everything read so far can be believed: no file was changed or cut short
-    /// meanwhile.
+    /// Whether everything read so far is valid: no file was changed or truncated meanwhile.
     pub fn unchanged(&self) -> bool {
         self.bytes.unchanged()
             && self.debug_file.as_ref().is_none_or(|found| found.bytes.unchanged())
     }
 
-    /// Of the file itself, in hexadecimal digits.
+    /// Returns the build id of the file itself, in hexadecimal digits.
     pub fn build_id(&self) -> Option<String> {
         self.elf.build_id().map(hex)
     }
 
-    /// Memory it takes, mapped files apart.
+    /// Returns the bytes of memory used, without mapped files.
     pub fn weight(&self) -> usize {
         let tables = self.symbols.weight() + self.dynamic.weight() + self.plt.weight();
         let entries = self.entries.get().map_or(0, UnwindEntries::weight);
         tables + entries + self.debug.as_ref().map_or(0, Debug::weight)
     }
 
-    /// Names some places, in the order given (ascending is fastest): for each the function and what
-    /// is inlined there, outermost first, never empty. Debug info that is damaged beyond use is
-    /// dropped and counted in `damaged`.
+    /// Names places, in the given order (ascending is fastest). Returns for each the function and
+    /// what is inlined there, outermost first, never empty. Debug info that is damaged beyond use
+    /// is dropped and counted in `damaged`.
     pub fn name(
         &mut self,
         spots: &[Spot],
@@ -239,8 +239,8 @@ impl FileNames {
             .enumerate()
             .map(|(depth, place)| {
                 let function = match place.name {
-                    // Compilers leave out the linkage name of what has internal linkage; the symbol
-                    // table still has it, and with it the scopes.
+                    // Compilers omit the linkage name of functions with internal linkage. The
+                    // symbol table still has it, and with it the scopes.
                     Some(name) if depth == 0 && !place.linkage => {
                         let symbol = self
                             .symbol(spot)
@@ -260,7 +260,7 @@ impl FileNames {
             .collect()
     }
 
-    /// By Go's own table, whose names are not mangled.
+    /// Names by Go's own table, whose names are not mangled.
     fn go_function(&self, spot: Spot) -> Option<Step> {
         let (function, file, line) =
             self.go.as_ref()?.name(self.bytes.get(), lookup_address(&self.elf, spot)?)?;
@@ -271,7 +271,7 @@ impl FileNames {
         self.entries.get_or_init(|| UnwindEntries::read(&self.elf, self.bytes.get()))
     }
 
-    /// The bytes that .symtab is in.
+    /// Returns the bytes of the file that contains .symtab.
     fn symbol_bytes(&self) -> &[u8] {
         match &self.debug_file {
             Some(found) if self.symbols_elsewhere => found.bytes.bytes(),
@@ -279,13 +279,13 @@ impl FileNames {
         }
     }
 
-    /// The raw name from .symtab.
+    /// Returns the raw name from .symtab.
     fn symbol(&self, spot: Spot) -> Option<&[u8]> {
         self.symbols.name(self.symbol_bytes(), lookup_address(&self.elf, spot)?, self)
     }
 
-    /// Where the gap between known functions begins that an address lies in; the same for all of
-    /// the gap. `None` outside code.
+    /// Returns the start of the gap between known functions that contains an address; the same for
+    /// all of the gap. `None` outside code.
     fn gap(&self, address: u64) -> Option<u64> {
         let code = self.elf.code_range(address).or_else(|| self.elf.code_segment(address))?;
         let ends = [
@@ -296,7 +296,7 @@ impl FileNames {
         Some(ends.into_iter().flatten().fold(code.start, u64::max))
     }
 
-    /// The name without debug info.
+    /// Returns the name without debug info.
     fn fallback(&self, spot: Spot) -> String {
         let Some(address) = lookup_address(&self.elf, spot) else {
             return format!("{}!{:#x}", self.module, spot.offset);
@@ -334,13 +334,13 @@ impl Bounds for FileNames {
     }
 }
 
-/// `None` for a name of nothing but characters that cannot be shown.
+/// Demangles a name; `None` if none of its characters is printable.
 fn readable(raw: &[u8]) -> Option<String> {
     Some(demangle::readable(raw)).filter(|name| !name.is_empty())
 }
 
-/// The ELF address at which names and lines are looked up: a return address belongs to the call
-/// before it.
+/// Returns the ELF address at which names and lines are looked up: a return address belongs to the
+/// call before it.
 fn lookup_address(elf: &Elf, spot: Spot) -> Option<u64> {
     elf.address_of(spot.offset.checked_sub(u64::from(!spot.exact))?)
 }

@@ -3,8 +3,8 @@
 //! Erlang).
 //!
 //! ```text
-//! table     which code lies where
-//! names     what the names say
+//! table     address ranges of code
+//! names     parses the names
 //! ```
 //!
 //! The file is searched for on a thread of its own, which may hang on a remote file system. The
