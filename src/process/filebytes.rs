@@ -20,7 +20,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::fatal;
+use super::fatal_signals;
 
 /// Maximum size of a mapped file, bytes. Only address space is at stake, so this is generous.
 pub const FILE_CAP: u64 = 64 << 30;
@@ -86,7 +86,7 @@ impl FileBytes {
         if meta.len() == 0 || meta.len() > FILE_CAP {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "empty or too large"));
         }
-        fatal::mend_bus_faults(replace_page)?;
+        fatal_signals::mend_bus_faults(replace_page)?;
         let version = Version::of(&file)?;
         let len = usize::try_from(version.size).map_err(io::Error::other)?;
         let slot = MAPPINGS

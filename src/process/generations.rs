@@ -118,7 +118,7 @@ impl Generations {
         self.follows_exec = true;
     }
 
-    /// Whether so many changes were reported that the mappings should be read again.
+    /// Whether enough changes were reported that the mappings should be read again.
     pub fn is_full(&self) -> bool {
         self.ranges.len() >= RANGES_MAX
     }

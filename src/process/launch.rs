@@ -24,7 +24,7 @@ use rustix::process::{Pid, Signal, WaitOptions};
 use crate::config::SECRETS;
 use crate::model::vocabulary::text;
 
-use super::held::{self, ChildOutput, ChildPlan, Stage, read_report};
+use super::forked_child::{self, ChildOutput, ChildPlan, Stage, read_report};
 
 /// Time that `end` waits after SIGTERM before it sends SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
@@ -194,10 +194,10 @@ impl Launch {
             gate: gate_read.as_raw_fd(),
             gate_write: gate.as_raw_fd(),
             report: report_write.as_raw_fd(),
-            privileged: held::privileged(),
+            privileged: forked_child::privileged(),
             gains_nothing,
         };
-        let pid = held::fork(&plan).map_err(failed("fork"))?;
+        let pid = forked_child::fork(&plan).map_err(failed("fork"))?;
         // Closes the child's ends, so that its death closes the report pipe.
         drop((gate_read, report_write, out_write));
         let pidfd = match rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) {

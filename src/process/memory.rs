@@ -198,7 +198,7 @@ impl ReadMemory for Memory {
 }
 
 /// Maximum gap, in bytes, that is read along between two pieces in one page. The kernel pins the
-/// pages of each range separately, which costs more than copying so many bytes.
+/// pages of each range separately, which costs more than copying the gap.
 const GAP: u64 = 512;
 
 /// Ranges of memory that cover the pieces; close pieces share a range.

@@ -3,26 +3,26 @@
 //! A runtime is *detected* by the files a process has mapped. It is *attached* to once: its tables
 //! are found and read. Then the unwinder asks it to leave frames of the code that it generated
 //! ([`crate::unwinder::Generated`]). New frames are named in the tick that first sees them;
-//! [`names`] keeps these names for all views.
+//! [`frame_and_thread_names`] keeps these names for all views.
 //!
 //! ```text
-//! names     ids of runtime frames, and what they are called
-//! dynsym    symbols that a loaded library exports, read from its image in memory
-//! jvm/      HotSpot
-//! perf_map/ what other compilers write of their code into a file
+//! frame_and_thread_names  ids of runtime frames and threads, and their names
+//! dynsym                  exported symbols of a loaded library, read from its image in memory
+//! jvm/                    HotSpot
+//! perf_map/               other JIT compilers, by a file that names their code
 //! ```
 
 pub mod dynsym;
+pub mod frame_and_thread_names;
 pub mod jvm;
-pub mod names;
 pub mod perf_map;
 
 use std::time::{Duration, Instant};
 
 use crate::process::memory::Memory;
 use crate::unwinder::{Detect, Detected};
+use frame_and_thread_names::Names;
 use jvm::{Jvm, Unreadable};
-use names::Names;
 use perf_map::Finder;
 
 /// Maximum attempts to read a runtime: after 10 ms, then after twice as long each time. After half

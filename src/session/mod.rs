@@ -23,7 +23,7 @@ mod waiting;
 mod watch;
 
 use crate::config::{CaptureChoice, Config, Mode, TargetSpec, Wanted};
-use crate::process::{fatal, privileges};
+use crate::process::{fatal_signals, privileges};
 use crate::{doctor, headless};
 
 /// Why a session could not begin: the exit code and one sentence.
@@ -61,7 +61,7 @@ pub fn run(config: Config) -> i32 {
     }
     // If this fails, only the second SIGSEGV from outside would end the program. The run can still
     // begin.
-    let _ = fatal::catch();
+    let _ = fatal_signals::catch();
     let outcome = settle_rights().and_then(|()| match config.mode {
         Mode::Live => live::run(&config),
         Mode::Open { ref path, ref given } => {

@@ -3,9 +3,9 @@
 //!
 //! ```text
 //! worker        the thread: requests in, names out, one file after the other
-//! names         one file: the sources of names and their order
+//! file_symbols  one file: the sources of names and their order
 //! dwarf         functions, inlined functions, lines
-//! go            Go's own table of functions
+//! go_names      Go's own table of functions
 //! symtab        .symtab, .dynsym, procedure linkage table
 //! unwind_entry  starts of functions, for files without symbols
 //! debugfile     finds separate debug files
@@ -22,10 +22,10 @@ mod debugfile;
 mod demangle;
 mod dwarf;
 mod elf;
-mod go;
+mod file_symbols;
+mod go_names;
 mod intern;
 mod kernel;
-mod names;
 mod placeholder;
 mod symtab;
 mod unwind_entry;
@@ -41,8 +41,8 @@ use rustc_hash::FxHashSet;
 
 pub use self::debugfile::{SearchPath, debug_file_places};
 pub use self::demangle::readable;
-use self::names::FileNames;
-pub use self::names::{Spot, Step};
+use self::file_symbols::FileNames;
+pub use self::file_symbols::{Spot, Step};
 use self::worker::{Shared, Worker};
 use crate::model::facts::tables::Named;
 use crate::model::vocabulary::frame::RawFrame;

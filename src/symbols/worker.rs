@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashMap;
 
 use super::debugfile::{Root, SearchPath};
+use super::file_symbols::{FileNames, NoNames, Spot, Step, Trust};
 use super::intern::Interner;
 use super::kernel::Kernel;
-use super::names::{FileNames, NoNames, Spot, Step, Trust};
 use super::{Resolved, placeholder};
 use crate::model::facts::tables::{FrameKind, Location, Named, Tier};
 use crate::model::vocabulary::frame::{FileId, FrameCode, RawFrame};
@@ -25,7 +25,7 @@ use crate::model::vocabulary::text::{NAME_CAP, clean_bytes};
 use crate::process::filebytes::Version;
 use crate::process::files::{FileKind, Files, MappedFile};
 use crate::process::open::open_mapped;
-use crate::process::program::started_as;
+use crate::process::program_name::started_as;
 
 /// Maximum names per portion.
 const PORTION: usize = 64;

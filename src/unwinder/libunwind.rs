@@ -12,8 +12,8 @@ use crate::process::maps::Maps;
 use crate::process::memory::ReadMemory;
 use crate::unwinder::Walk;
 use crate::unwinder::framehop::code::{Code, Known, Step};
-use crate::unwinder::framehop::deep;
-use crate::unwinder::framehop::tables::Rule;
+use crate::unwinder::framehop::deep_stacks;
+use crate::unwinder::framehop::unwind_tables::Rule;
 use crate::unwinder::framehop::walk::FRAMES_MAX;
 
 /// Walks the stopped threads of one process.
@@ -48,7 +48,7 @@ impl<M: ReadMemory> LibunwindUnwinder<M> {
             Ok(end) => end,
             Err(_) => Some(self.marker(Marker::BadUnwind, out)),
         };
-        deep::fold(out, first);
+        deep_stacks::fold(out, first);
         Walk { end, recovered: false }
     }
 

@@ -6,8 +6,9 @@
 //! The result is valid for the wait that was requested: the thread's counters and its system call
 //! are compared before and after. Otherwise there is none.
 
+mod mutex_owner;
 mod sockets;
-mod unix;
+mod unix_peers;
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -28,6 +29,7 @@ use crate::model::vocabulary::text::clean_bytes;
 use crate::process::memory::{Memory, ReadMemory};
 use crate::process::target;
 use crate::process::threads::{Doing, Tasks, ThreadFiles};
+use mutex_owner::{FUTEX_TID, mutex_owner};
 use sockets::Sockets;
 
 /// Maximum bytes kept of a file's or socket's name.
@@ -175,11 +177,6 @@ impl Position {
     }
 }
 
-/// The bits of a futex word that hold a thread id, and the bit that says that a thread waits
-/// (include/uapi/linux/futex.h).
-const FUTEX_TID: u32 = 0x3fff_ffff;
-const FUTEX_WAITERS: u32 = 0x8000_0000;
-
 /// A thread that was blocked when it was requested.
 struct Thread {
     /// `/proc/PID/task/TID`.
@@ -313,28 +310,6 @@ impl Thread {
         });
         tids.next()
     }
-}
-
-/// Returns the owner of a glibc mutex on whose lock word a thread waits with `value` in it. Its
-/// fields are `__lock`, `__count`, `__owner`, `__nusers`, `__kind`, each 4 bytes
-/// (sysdeps/nptl/bits/struct_mutex.h, x86-64, glibc 2.3 to 2.42). `None` where these bytes cannot
-/// be such a mutex.
-fn mutex_owner(mutex: &[u8; 20], value: u32) -> Option<u32> {
-    let word =
-        |at: usize| u32::from_le_bytes([mutex[at], mutex[at + 1], mutex[at + 2], mutex[at + 3]]);
-    let (lock, owner, users, kind) = (word(0), word(8), word(12), word(16));
-    // Mutex types, and the flags robust, priority, shared and elision.
-    if kind & !0x3ff != 0 || users == 0 || owner == 0 || owner & !FUTEX_TID != 0 {
-        return None;
-    }
-    let waited = if kind & 0x10 != 0 {
-        // Robust: the lock word contains the owner too.
-        lock & FUTEX_WAITERS != 0 && lock & FUTEX_TID == owner
-    } else {
-        // Locked, with a waiting thread.
-        lock == 2
-    };
-    (waited && lock == value).then_some(owner)
 }
 
 /// Formats a `struct sockaddr` of the families inet, inet6 and unix.

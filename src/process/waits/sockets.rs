@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
-use super::unix::Peers;
+use super::unix_peers::Peers;
 use super::{NAME_MAX, inet};
 use crate::model::vocabulary::text::clean_bytes;
 

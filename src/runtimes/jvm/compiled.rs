@@ -4,7 +4,7 @@
 use crate::model::vocabulary::frame::RawFrame;
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::Jvm;
-use crate::runtimes::jvm::heap::{Blob, Nmethod};
+use crate::runtimes::jvm::code_cache::{Blob, Nmethod};
 use crate::runtimes::jvm::walk::{Caller, Here};
 
 /// Maximum length of a prologue, bytes.

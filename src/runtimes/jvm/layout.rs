@@ -2,7 +2,7 @@
 //! differs by version is in this file only. Versions: JDK 8 to 26 on x86-64.
 
 use crate::process::memory::ReadMemory;
-use crate::runtimes::jvm::structs::{Missing, Structs};
+use crate::runtimes::jvm::vm_structs::{Missing, Structs};
 
 /// The width of a number in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -269,7 +269,7 @@ impl Layout {
                     Ok(_) => {
                         CodePlace::Pointer(number("nmethod", "_verified_entry_point", Width::Long)?)
                     }
-                    // Relative to the code; see `heap::Nmethod`.
+                    // Relative to the code; see `code_cache::Nmethod`.
                     Err(_) => CodePlace::FromBlob(number(
                         "nmethod",
                         "_verified_entry_offset",

@@ -9,9 +9,9 @@ use crate::model::vocabulary::frame::Ns;
 use crate::model::vocabulary::text::{NAME_CAP, clean};
 use crate::process::generations::monotonic;
 use crate::process::memory::ReadMemory;
+use crate::runtimes::jvm::generated_class_names::class_name;
 use crate::runtimes::jvm::layout::Layout;
-use crate::runtimes::jvm::normal::class_name;
-use crate::runtimes::jvm::replaced::Replaced;
+use crate::runtimes::jvm::replaced_code::Replaced;
 use crate::runtimes::jvm::scopes::Scope;
 use crate::runtimes::jvm::unsigned5::Unsigned5;
 
@@ -71,7 +71,7 @@ impl Method {
 #[derive(Default)]
 pub struct Methods {
     known: FxHashMap<u64, Met>,
-    /// Those that were used in this tick.
+    /// Those that were used in this epoch.
     used: Vec<u64>,
     /// Bytes of all entries.
     size: usize,
@@ -90,7 +90,7 @@ pub struct Methods {
 struct Met {
     method: Arc<Method>,
     evidence: Evidence,
-    /// The ticks in which it was last compared with memory, and last used.
+    /// The epochs in which it was last compared with memory, and last used.
     checked: u64,
     used: u64,
 }
@@ -148,8 +148,8 @@ impl Evidence {
 }
 
 impl Methods {
-    /// Starts a tick: entries of earlier ticks are stale until they are revalidated. Returns the
-    /// addresses that were used in the last tick, as these are likely used again. The caller reads
+    /// Starts an epoch: entries of earlier epochs are stale until they are revalidated. Returns the
+    /// addresses that were used in the last epoch, as these are likely used again. The caller reads
     /// the [`Methods::evidence`] of all in a few calls and passes it to [`Methods::found`].
     pub fn begin(&mut self, round: u64) -> Vec<u64> {
         self.round = round;
@@ -174,7 +174,7 @@ impl Methods {
         self.known.get(&at).map_or(&[], |met| &met.evidence.pieces)
     }
 
-    /// Revalidates a method by the bytes read in this tick.
+    /// Revalidates a method by the bytes read in this epoch.
     pub fn found(&mut self, at: u64, bytes: &[u8]) {
         if let Some(met) = self.known.get_mut(&at).filter(|met| met.evidence.bytes == bytes) {
             met.checked = self.round;

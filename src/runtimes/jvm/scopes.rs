@@ -2,7 +2,7 @@
 //! methods and the place in each of them.
 
 use crate::process::memory::ReadMemory;
-use crate::runtimes::jvm::heap::Blob;
+use crate::runtimes::jvm::code_cache::Blob;
 use crate::runtimes::jvm::layout::{DebugInfo, Layout, Number, Width};
 use crate::runtimes::jvm::unsigned5::Unsigned5;
 

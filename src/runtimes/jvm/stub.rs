@@ -4,8 +4,8 @@
 use crate::model::vocabulary::frame::RawFrame;
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::Jvm;
+use crate::runtimes::jvm::code_cache::{Blob, Kind};
 use crate::runtimes::jvm::compiled::{Epilogue, epilogue};
-use crate::runtimes::jvm::heap::{Blob, Kind};
 use crate::runtimes::jvm::walk::{Caller, Here};
 
 /// Maximum distance from the stack pointer to rbp in a frame that rbp points at, bytes.

@@ -6,7 +6,7 @@ use crate::model::vocabulary::frame::{Marker, Ns, RawFrame, RawName};
 use crate::process::generations::monotonic;
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::Jvm;
-use crate::runtimes::jvm::heap::{Blob, Kind};
+use crate::runtimes::jvm::code_cache::{Blob, Kind};
 use crate::unwinder::{Generated, Leave, Place};
 
 /// The stack of the thread that is walked, and the current place on it.

@@ -3,8 +3,8 @@
 //! Erlang).
 //!
 //! ```text
-//! table     address ranges of code
-//! names     parses the names
+//! code_ranges     address ranges of code
+//! function_names  parses the names
 //! ```
 //!
 //! The file is searched for on a thread of its own, which may hang on a remote file system. The
@@ -12,8 +12,8 @@
 //! stacks are walked, so a name is the one that the code has then. Code that has just replaced
 //! other code has no name: the stack may be from before.
 
-mod names;
-mod table;
+mod code_ranges;
+mod function_names;
 
 use std::fs::File;
 use std::io;
@@ -26,14 +26,14 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashSet;
 
 use crate::model::vocabulary::frame::{Ns, RawFrame, RawName};
-use crate::process::ids::pid_inside;
 use crate::process::maps::{Backing, Mapping, Maps};
 use crate::process::open::open_beneath;
+use crate::process::pid_namespaces::pid_inside;
 use crate::process::target::{Status, unix_ns_of};
-use crate::process::{list, privileges};
-use crate::runtimes::names::Names;
+use crate::process::{privileges, process_list};
+use crate::runtimes::frame_and_thread_names::Names;
 use crate::unwinder::{Detected, Generated, Habit, Leave, Place};
-use table::{Known, Table};
+use code_ranges::{Known, Table};
 
 /// Maximum bytes read of a map; a large program's has some 10 MB.
 const FILE_MAX: u64 = 64 << 20;
@@ -141,11 +141,11 @@ impl PerfMap {
         let mut line = vec![0; LINE_MAX];
         let count = self.file.read_at(&mut line, piece.line).ok()?;
         let end = line[..count].iter().position(|byte| *byte == b'\n').unwrap_or(count);
-        let (start, size, name) = table::parse(&line[..end])?;
+        let (start, size, name) = code_ranges::parse(&line[..end])?;
         if (start, size) != (piece.start, piece.size) {
             return None;
         }
-        let (location, habit) = names::read(name);
+        let (location, habit) = function_names::read(name);
         let known = Known { frame: self.names.frame(vec![location]), habit };
         piece.known = Some(known);
         Some((start, known))
@@ -294,7 +294,8 @@ fn find(pid: u32, names: Names) -> io::Result<PerfMap> {
         return refused("another user's");
     }
     let stat = std::fs::read(format!("/proc/{pid}/stat"))?;
-    let started = unix_ns_of(list::Stat::parse(&stat).ok_or(io::ErrorKind::InvalidData)?.start);
+    let started =
+        unix_ns_of(process_list::Stat::parse(&stat).ok_or(io::ErrorKind::InvalidData)?.start);
     let written = i128::from(meta.mtime()) * 1_000_000_000 + i128::from(meta.mtime_nsec());
     // Times of files lag by a tick of the kernel; the start of a process has a resolution of 10 ms.
     if written + 100_000_000 < started {

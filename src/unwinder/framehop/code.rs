@@ -16,11 +16,11 @@ use crate::process::files::Files;
 use crate::process::generations::{CodeMapping, Generations, monotonic};
 use crate::process::maps::{Backing, Mapping, Maps};
 use crate::process::memory::ReadMemory;
-use crate::unwinder::framehop::calls::{self, CallSite};
-use crate::unwinder::framehop::flow::{self, Flow};
+use crate::unwinder::framehop::call_sites::{self, CallSite};
 use crate::unwinder::framehop::go::GoFrame;
 use crate::unwinder::framehop::images::{Image, TABLES_MAX};
-use crate::unwinder::framehop::tables::{Context, READ, Rule, Tables};
+use crate::unwinder::framehop::stack_depth::{self, Flow};
+use crate::unwinder::framehop::unwind_tables::{Context, READ, Rule, Tables};
 
 /// Addresses of user code end here (x86-64, four- and five-level paging alike).
 const USER_END: u64 = 1 << 56;
@@ -386,7 +386,7 @@ impl Code {
             return *site;
         }
         self.context.spend(READ)?;
-        let site = calls::call_before(memory, return_address);
+        let site = call_sites::call_before(memory, return_address);
         if self.calls.len() >= KNOWN_MAX {
             self.calls.clear();
             self.flows.clear();
@@ -401,7 +401,7 @@ impl Code {
         if let Some(flow) = self.flows.get(&(start, pc)) {
             return *flow;
         }
-        let flow = flow::follow(memory, start, pc, &mut self.context);
+        let flow = stack_depth::follow(memory, start, pc, &mut self.context);
         if self.context.exhausted() {
             // Some paths may be missing.
             return Flow::default();

@@ -10,7 +10,7 @@ use crate::pclntab::{ALIGNMENT, BEGINS, Bytes, HEADER, Header, MODULE_TEXT, Tabl
 use crate::process::maps::{Backing, Mapping};
 use crate::process::memory::ReadMemory;
 use crate::process::open::open_mapped;
-use crate::unwinder::framehop::tables::{Context, READ};
+use crate::unwinder::framehop::unwind_tables::{Context, READ};
 
 /// How to leave the frame of a Go function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

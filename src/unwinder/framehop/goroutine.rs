@@ -7,11 +7,11 @@
 
 use crate::model::vocabulary::frame::{Marker, RawFrame};
 use crate::process::memory::ReadMemory;
-use crate::unwinder::framehop::calls::CallSite;
+use crate::unwinder::framehop::call_sites::CallSite;
 use crate::unwinder::framehop::code::Step;
 use crate::unwinder::framehop::go::{GoFrame, Role};
-use crate::unwinder::framehop::rows::Left;
 use crate::unwinder::framehop::stack::Missing;
+use crate::unwinder::framehop::unwind_rows::Left;
 use crate::unwinder::framehop::walk::{Cursor, Next, SIGNALS_MAX, Walker};
 
 /// Maximum bytes of a frame that calls `systemstack` or `asmcgocall` where these have no frame

@@ -8,7 +8,7 @@ use crate::process::maps::{Backing, Mapping, Maps};
 use crate::process::memory::ReadMemory;
 use crate::process::open::open_mapped;
 use crate::unwinder::framehop::go::{GoTable, Loaded};
-use crate::unwinder::framehop::tables::Tables;
+use crate::unwinder::framehop::unwind_tables::Tables;
 
 /// Maximum bytes of one table; the largest known programs have about 30 MB.
 const TABLE_MAX: u64 = 128 << 20;

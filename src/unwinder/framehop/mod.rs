@@ -1,22 +1,22 @@
 //! The default unwinder: walks copied stack bytes with the target's own unwind tables.
 //!
 //! ```text
-//! walk      one frame after the other; why a walk ends
-//! code      mappings, images, cached rules; framehop's own modules and caches
-//! images    loads unwind tables from the target's memory, or its files
-//! tables    the checked tables of one image: functions, rules
-//! rows      evaluates rows that framehop cannot step over
-//! go        frames of Go code, by Go's own table
-//! goroutine leaves Go frames, also from one stack to another
-//! recover   frame records: validated, or searched for where rbp is unknown
-//! flow      stack depth at an instruction, by following code
-//! followed  leaves frames by that depth
-//! calls     decodes the call before a return address
-//! entering  how far generated code has built its frame
-//! deep      shortens deep stacks
-//! outer     the outermost frames of running threads, where they were not copied
-//! pages     pages of stacks that were not in memory when the kernel copied
-//! stack     words of the stack: copied, or read from a blocked thread
+//! walk             one frame after the other; why a walk ends
+//! code             mappings, images, cached rules; framehop's own modules and caches
+//! images           loads unwind tables from the target's memory, or its files
+//! unwind_tables    the checked tables of one image: functions, rules
+//! unwind_rows      evaluates rows that framehop cannot step over
+//! go               frames of Go code, by Go's own table
+//! goroutine        leaves Go frames, also from one stack to another
+//! frame_records    frame records: validated, or searched for where rbp is unknown
+//! stack_depth      stack depth at an instruction, by following code
+//! walk_by_code     leaves frames by that depth
+//! call_sites       decodes the call before a return address, and prologues
+//! prologue_stage   how far generated code has built its frame
+//! deep_stacks      shortens deep stacks
+//! outermost_frames those of running threads, where they were not copied
+//! missing_pages    pages of stacks that were not in memory when the kernel copied
+//! stack            words of the stack: copied, or read from a blocked thread
 //! ```
 //!
 //! framehop takes the ordinary steps, from its cache. But without unwind information for an
@@ -24,22 +24,22 @@
 //! like that may be wrong and look whole. So each address is classified first (once, then cached).
 //! framehop only gets those that it steps over by unwind information.
 
-mod calls;
+mod call_sites;
 pub(super) mod code;
-pub(super) mod deep;
-mod entering;
-mod flow;
-mod followed;
+pub(super) mod deep_stacks;
+mod frame_records;
 mod go;
 mod goroutine;
 mod images;
-mod outer;
-mod pages;
-mod recover;
-mod rows;
+mod missing_pages;
+mod outermost_frames;
+mod prologue_stage;
 mod stack;
-pub(super) mod tables;
+mod stack_depth;
+mod unwind_rows;
+pub(super) mod unwind_tables;
 pub(super) mod walk;
+mod walk_by_code;
 
 #[cfg(test)]
 mod tests;
@@ -56,10 +56,10 @@ use crate::process::memory::ReadMemory;
 use crate::unwinder::{Detect, Detected, Generated, Registers, StackBytes, Unwinder, Walk};
 
 use code::{Code, Source};
-use outer::Outers;
-use pages::{PageReader, missing_pages};
-use rows::Left;
+use missing_pages::{PageReader, missing_pages};
+use outermost_frames::Outers;
 use stack::{Stack, Trace};
+use unwind_rows::Left;
 use walk::{Crossing, Walker};
 
 /// Maximum attempts at a walk: it is repeated if the images it loaded are not what is mapped.
@@ -336,7 +336,7 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
 
     fn fold(&mut self, first: usize, out: &mut Vec<RawFrame>) {
         let before = out.len();
-        deep::fold(out, first);
+        deep_stacks::fold(out, first);
         if out.len() != before {
             self.forget_folded(first, out);
         }
@@ -393,7 +393,7 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
         }
         // Replaces the marker.
         out.pop();
-        deep::join(out, first, Marker::NotCopied, &outer);
+        deep_stacks::join(out, first, Marker::NotCopied, &outer);
         self.forget_folded(first, out);
         Walk { end: None, recovered: true }
     }

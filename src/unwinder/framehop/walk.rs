@@ -5,13 +5,13 @@ use gimli::X86_64;
 
 use crate::model::vocabulary::frame::{Marker, RawFrame};
 use crate::process::memory::ReadMemory;
-use crate::unwinder::framehop::calls::{self, CallSite};
+use crate::unwinder::framehop::call_sites::{self, CallSite};
 use crate::unwinder::framehop::code::{Code, Known, Step};
-use crate::unwinder::framehop::entering::{self, Stage};
-use crate::unwinder::framehop::recover::{Record, Search};
-use crate::unwinder::framehop::rows::{self, Frame, Left, RowError};
+use crate::unwinder::framehop::frame_records::{Record, Search};
+use crate::unwinder::framehop::prologue_stage::{self, Stage};
 use crate::unwinder::framehop::stack::{Missing, RED_ZONE, Stack};
-use crate::unwinder::framehop::tables::{Rule, SavedRbp};
+use crate::unwinder::framehop::unwind_rows::{self, Frame, Left, RowError};
+use crate::unwinder::framehop::unwind_tables::{Rule, SavedRbp};
 use crate::unwinder::{General, Generated, Habit, Leave, Place, Registers, Walk};
 
 /// Maximum frames walked of one stack, its marker included; fewer in the tests, whose stacks are
@@ -278,7 +278,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         let stage = if entered {
             Stage::Entered
         } else {
-            entering::stage(self.memory, start, cursor.pc, habit)
+            prologue_stage::stage(self.memory, start, cursor.pc, habit)
         };
         let framed = match stage {
             Stage::Entered => false,
@@ -300,7 +300,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
     /// Whether rbp points at a frame with V8's mark of its own functions.
     fn is_marked(&mut self, cursor: Cursor) -> bool {
         let below = cursor.rbp.and_then(|rbp| self.stack.word(rbp.wrapping_sub(8)));
-        below.is_some_and(|word| word < entering::MARKS && word.is_multiple_of(2))
+        below.is_some_and(|word| word < prologue_stage::MARKS && word.is_multiple_of(2))
     }
 
     fn end(&mut self, marker: Marker, known: Option<Known>) -> Option<Marker> {
@@ -379,15 +379,25 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
 
     /// Takes a step by our own evaluation of the row.
     fn described(&mut self, mut cursor: Cursor) -> Next {
-        let mut result =
-            rows::caller(self.code, &mut self.stack, cursor.frame(), self.registers, self.left);
+        let mut result = unwind_rows::caller(
+            self.code,
+            &mut self.stack,
+            cursor.frame(),
+            self.registers,
+            self.left,
+        );
         if result == Err(RowError::NeedsRbp) {
             match self.recover_for_row(cursor) {
                 Some(rbp) => cursor.rbp = Some(rbp),
                 None => return self.failed(),
             }
-            result =
-                rows::caller(self.code, &mut self.stack, cursor.frame(), self.registers, self.left);
+            result = unwind_rows::caller(
+                self.code,
+                &mut self.stack,
+                cursor.frame(),
+                self.registers,
+                self.left,
+            );
         }
         match result {
             Ok(caller) if caller.pc == 0 => {
@@ -431,7 +441,8 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         let mut found = None;
         for record in candidates {
             let frame = Frame { rbp: Some(record.at), ..cursor.frame() };
-            let caller = rows::caller(self.code, &mut self.stack, frame, self.registers, self.left);
+            let caller =
+                unwind_rows::caller(self.code, &mut self.stack, frame, self.registers, self.left);
             if caller
                 .is_ok_and(|caller| caller.pc == record.return_address && caller.cfa > record.at)
             {
@@ -451,7 +462,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
     fn interrupted(&mut self, cursor: Cursor) -> Next {
         let gregs = cursor.sp.wrapping_add(40);
         self.signals += 1;
-        let mut register = |register| self.stack.word(rows::in_ucontext(gregs, register)?);
+        let mut register = |register| self.stack.word(unwind_rows::in_ucontext(gregs, register)?);
         let (Some(pc), Some(sp), Some(rbp)) =
             (register(X86_64::RA), register(X86_64::RSP), register(X86_64::RBP))
         else {
@@ -463,7 +474,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         if self.signals > SIGNALS_MAX || (same && sp <= cursor.sp) || (!same && !self.enter(sp)) {
             return Next::End(Marker::BadUnwind);
         }
-        let general = |register| self.stack.word(rows::in_ucontext(gregs, register)?);
+        let general = |register| self.stack.word(unwind_rows::in_ucontext(gregs, register)?);
         let general = [X86_64::RAX, X86_64::RBX, X86_64::R13].map(general);
         let general = match general {
             [Some(rax), Some(rbx), Some(r13)] => Some(General { rax, rbx, r13 }),
@@ -552,7 +563,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         if self.code.flow(self.memory, start, cursor.pc).depth.is_some_and(|depth| depth > 0) {
             return None;
         }
-        let in_frame = calls::prologue(self.memory, start, cursor.pc).is_some();
+        let in_frame = call_sites::prologue(self.memory, start, cursor.pc).is_some();
         let mut instruction = [0];
         let returns =
             self.memory.read_exact(cursor.pc, &mut instruction).is_some() && instruction[0] == 0xc3;

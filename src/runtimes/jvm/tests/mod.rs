@@ -1,7 +1,7 @@
 //! Layouts of known versions, and walks through memory of arbitrary contents.
 
-pub mod believed;
-mod halfway;
+pub mod cache_validity;
+mod partial_frames;
 
 use std::cell::Cell;
 
@@ -64,8 +64,8 @@ fn layout(version: u32, text: &str) -> Layout {
 }
 
 /// Returns a virtual machine with these code heaps and an empty cache.
-fn jvm<M: ReadMemory>(memory: M, layout: Layout, heaps: Vec<heap::CodeHeap>) -> Jvm<M> {
-    let memory = Limited::new(memory, limited::WALK);
+fn jvm<M: ReadMemory>(memory: M, layout: Layout, heaps: Vec<code_cache::CodeHeap>) -> Jvm<M> {
+    let memory = Limited::new(memory, read_limit::WALK);
     Jvm::new(
         memory,
         layout,
@@ -123,8 +123,8 @@ proptest! {
         let memory = Nonsense { seed, number: 0x10_0000 + seed % 0x1000 * 8, reads: Cell::new(0) };
         let layout = layout(version, text);
         // Heaps as they may be read from such memory, and one where the program counter is.
-        let mut heaps = heap::heaps(&memory, &layout.code_heap);
-        heaps.push(heap::CodeHeap::made_up(0x10_0000, 0x10_8000, 0x20_0000));
+        let mut heaps = code_cache::heaps(&memory, &layout.code_heap);
+        heaps.push(code_cache::CodeHeap::made_up(0x10_0000, 0x10_8000, 0x20_0000));
         let mut jvm = jvm(memory, layout, heaps);
         let general = exact.then_some(General {
             rax: u64::from(registers[0]), rbx: u64::from(registers[1]) & !7, r13: u64::from(registers[2]),

@@ -10,7 +10,7 @@ use crate::process::files::Files;
 use crate::process::maps::{Backing, Maps};
 use crate::process::memory::{Memory, ReadMemory};
 use crate::unwinder::framehop::FramehopUnwinder;
-use crate::unwinder::framehop::tables::Tables;
+use crate::unwinder::framehop::unwind_tables::Tables;
 use crate::unwinder::{Registers, StackBytes, Unwinder};
 
 /// A word of a stack: any value, but often an address that leads on.

@@ -1,10 +1,10 @@
 //! Walks of constructed stacks, where every byte is known; and of garbage.
 
-mod followed;
 mod garbage;
 mod go;
 mod image;
 mod replaced;
+mod walk_by_code;
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

@@ -9,10 +9,10 @@
 //! a true return address is never reached by mistake where no other return address fits.)
 
 use crate::process::memory::ReadMemory;
-use crate::unwinder::framehop::calls::CallSite;
-use crate::unwinder::framehop::flow::Flow;
-use crate::unwinder::framehop::rows::Left;
-use crate::unwinder::framehop::tables::READ;
+use crate::unwinder::framehop::call_sites::CallSite;
+use crate::unwinder::framehop::stack_depth::Flow;
+use crate::unwinder::framehop::unwind_rows::Left;
+use crate::unwinder::framehop::unwind_tables::READ;
 use crate::unwinder::framehop::walk::{Cursor, Next, Walker};
 
 /// Maximum words of the stack that are tried: 4 KiB. Functions of this kind have small frames.

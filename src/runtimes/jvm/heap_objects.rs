@@ -7,8 +7,8 @@ use rustc_hash::FxHashMap;
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::layout::Layout;
 use crate::runtimes::jvm::methods::symbol;
-use crate::runtimes::jvm::structs::{Missing, Structs};
 use crate::runtimes::jvm::unsigned5::Unsigned5;
+use crate::runtimes::jvm::vm_structs::{Missing, Structs};
 
 /// Maximum superclasses searched for a field.
 const SUPERS_MAX: u32 = 64;
@@ -472,7 +472,7 @@ fn flags<M: ReadMemory>(memory: &M, s: &Structs) -> Result<FxHashMap<&'static st
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtimes::jvm::tests::believed::{World, layout_17, symbol as put_symbol};
+    use crate::runtimes::jvm::tests::cache_validity::{World, layout_17, symbol as put_symbol};
 
     const OBJECT: u64 = 0x1000;
     const KLASS: u64 = 0x2000;

@@ -27,14 +27,14 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::model::vocabulary::frame::{Ns, RawName, SECOND, ThreadKind};
 use crate::model::vocabulary::text::clean;
 use crate::process::memory::ReadMemory;
-use crate::runtimes::jvm::heap::{Kind, Nmethod};
+use crate::runtimes::frame_and_thread_names::Names;
+use crate::runtimes::jvm::code_cache::{Kind, Nmethod};
+use crate::runtimes::jvm::heap_objects::Objects;
 use crate::runtimes::jvm::layout::Layout;
-use crate::runtimes::jvm::objects::Objects;
-use crate::runtimes::jvm::structs::{Missing, Structs};
-use crate::runtimes::jvm::threads::THREAD;
+use crate::runtimes::jvm::thread_names::THREAD;
+use crate::runtimes::jvm::vm_structs::{Missing, Structs};
 use crate::runtimes::jvm::walk::Here;
 use crate::runtimes::jvm::{Jvm, NAME_MAX};
-use crate::runtimes::names::Names;
 
 /// The method whose frame is the entry of a continuation.
 const ENTRY: &str = "jdk.internal.vm.Continuation.enterSpecial";
@@ -52,7 +52,7 @@ const NESTED_MAX: usize = 4;
 /// Maximum continuations remembered.
 const KNOWN_MAX: usize = 4096;
 /// Maximum readings kept of the collector's count. There are at most two per stack and one per
-/// tick.
+/// epoch.
 const READINGS_MAX: usize = 256;
 
 /// Where a collector keeps its count.
@@ -170,7 +170,7 @@ impl Virtuals {
         self.found.clear();
     }
 
-    /// Reads the collector's count, for later stacks to be compared with; called once per tick.
+    /// Reads the collector's count, for later stacks to be compared with; called once per epoch.
     /// Nothing is read where there are no virtual threads.
     pub fn count<M: ReadMemory>(&mut self, memory: &M) -> Option<Collections> {
         let counted = self.counter.filter(|_| self.seen)?.read(memory)?;

@@ -7,7 +7,7 @@
 use rustc_hash::FxHashSet;
 
 use crate::process::memory::ReadMemory;
-use crate::unwinder::framehop::tables::{Context, READ};
+use crate::unwinder::framehop::unwind_tables::{Context, READ};
 
 /// Maximum instructions followed; the longest such functions have some hundred.
 const INSTRUCTIONS_MAX: usize = 2048;
@@ -325,7 +325,7 @@ fn decode(code: &[u8]) -> Option<Instruction> {
             _ => immediate,
         };
     }
-    let behind = at + super::calls::modrm_length(modrm, byte(at + 1));
+    let behind = at + super::call_sites::modrm_length(modrm, byte(at + 1));
     let length = behind + immediate;
     let direct = mode == 3;
     if two {

@@ -6,9 +6,9 @@ use rustc_hash::FxHashSet;
 use crate::model::vocabulary::frame::{RawName, ThreadKind};
 use crate::model::vocabulary::text::clean;
 use crate::process::memory::ReadMemory;
+use crate::runtimes::jvm::heap_objects::Declared;
 use crate::runtimes::jvm::layout::ThreadList;
-use crate::runtimes::jvm::objects::Declared;
-use crate::runtimes::jvm::{Jvm, NAME_MAX, limited};
+use crate::runtimes::jvm::{Jvm, NAME_MAX, read_limit};
 
 /// Maximum threads visited.
 const THREADS_MAX: u64 = 50_000;
@@ -18,7 +18,8 @@ const NAMES_AT_ONCE: usize = 1_000;
 /// Maximum numbers read in one call.
 const WORDS_AT_ONCE: usize = 512;
 
-/// Every turn of this number reads every name again, even where nothing shows that it has changed.
+/// Each call reads one of this number of parts of the names again, even where nothing shows that
+/// they have changed.
 const TURNS: usize = 16;
 
 pub const THREAD: &str = "java/lang/Thread";
@@ -87,7 +88,7 @@ impl<M: ReadMemory> Jvm<M> {
     /// objects while the program runs (ZGC) may leave a name unreadable until the program uses it;
     /// then the previous name stays. `moved`: see [`crate::unwinder::Unwinder::thread_names`].
     pub fn java_threads(&mut self, moved: Option<&FxHashSet<u32>>) -> Vec<(u32, RawName)> {
-        self.memory.begin(limited::NAMES);
+        self.memory.begin(read_limit::NAMES);
         let before = std::mem::take(&mut self.thread_names);
         let threads = self.thread_pointers();
         self.threads_are(&threads);
@@ -257,7 +258,7 @@ impl<M: ReadMemory> Jvm<M> {
 
 #[cfg(test)]
 mod tests {
-    use crate::runtimes::jvm::tests::believed::{World, jvm_of, layout_17};
+    use crate::runtimes::jvm::tests::cache_validity::{World, jvm_of, layout_17};
 
     #[test]
     fn one_place_that_cannot_be_read_does_not_hide_the_others() {

@@ -11,7 +11,7 @@ use crate::process::memory::ReadMemory;
 use crate::unwinder::Registers;
 use crate::unwinder::framehop::code::Code;
 use crate::unwinder::framehop::stack::Stack;
-use crate::unwinder::framehop::tables::Tables;
+use crate::unwinder::framehop::unwind_tables::Tables;
 
 /// Maximum operations of one expression; real ones have a dozen.
 const OPERATIONS_MAX: u32 = 256;

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use super::debugfile::{Found, Root, SearchPath, find};
 use super::dwarf::{Debug, Place};
 use super::elf::{Elf, hex};
-use super::go::GoNames;
+use super::go_names::GoNames;
 use super::symtab::{Bounds, Plt, SymbolTable};
 use super::unwind_entry::UnwindEntries;
 use super::{demangle, vdso};

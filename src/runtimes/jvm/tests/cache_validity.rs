@@ -133,7 +133,7 @@ pub fn layout_17() -> Layout {
 }
 
 pub fn jvm_of<'w>(world: &'w World, layout: &Layout) -> Jvm<&'w World> {
-    jvm(world, layout.clone(), vec![heap::CodeHeap::made_up(HEAP, HEAP + 0x1_0000, SEGMAP)])
+    jvm(world, layout.clone(), vec![code_cache::CodeHeap::made_up(HEAP, HEAP + 0x1_0000, SEGMAP)])
 }
 
 impl<M: ReadMemory> Jvm<M> {

@@ -19,7 +19,7 @@ use rustc_hash::FxHashMap;
 
 use crate::model::vocabulary::frame::RawFrame;
 use crate::process::memory::ReadMemory;
-use crate::unwinder::framehop::deep::OUTER;
+use crate::unwinder::framehop::deep_stacks::OUTER;
 use crate::unwinder::framehop::stack::Trace;
 
 /// Observations in which a frame must be the same, the last one included.

@@ -6,11 +6,11 @@
 //! than a longer guess.
 
 use crate::process::memory::ReadMemory;
-use crate::unwinder::framehop::calls::{self, CallSite};
+use crate::unwinder::framehop::call_sites::{self, CallSite};
 use crate::unwinder::framehop::code::{Code, Step};
-use crate::unwinder::framehop::rows::{Frame, lowest_saved};
 use crate::unwinder::framehop::stack::Stack;
-use crate::unwinder::framehop::tables::{READ, Rule};
+use crate::unwinder::framehop::unwind_rows::{Frame, lowest_saved};
+use crate::unwinder::framehop::unwind_tables::{READ, Rule};
 
 /// Bytes of the stack searched for a record when the code does not give the frame's size: 128 KiB.
 const SEARCH: u64 = 128 << 10;
@@ -56,7 +56,7 @@ impl<M: ReadMemory> Search<'_, '_, M> {
 
     /// Predicts it from the function's first instructions: registers saved, and bytes subtracted.
     fn predicted(&mut self, frame: Frame, start: u64) -> Option<u64> {
-        let prologue = calls::prologue(self.memory, start, frame.address)?;
+        let prologue = call_sites::prologue(self.memory, start, frame.address)?;
         // The record is at CFA - 16. Below it lie the registers that were pushed, where unwind
         // information says so, unless they were stored into the subtracted bytes.
         let saved = lowest_saved(self.code, frame.address)
@@ -84,8 +84,8 @@ impl<M: ReadMemory> Search<'_, '_, M> {
     /// function. Two may be a recursion, or the remains of an earlier call. A record below it that
     /// follows a call through a pointer may be the real one.
     fn searched(&mut self, frame: Frame, start: u64) -> Option<u64> {
-        let least =
-            calls::prologue(self.memory, start, frame.address).map_or(0, |prologue| prologue.room);
+        let least = call_sites::prologue(self.memory, start, frame.address)
+            .map_or(0, |prologue| prologue.room);
         let mut found = None;
         for at in self.places(frame.sp.checked_add(least)?)? {
             let Some(record) = self.record(at, frame.sp, Some(start)) else { continue };
@@ -197,13 +197,13 @@ impl<M: ReadMemory> Search<'_, '_, M> {
         let fit = match (site, function) {
             (_, None) | (CallSite::Indirect, _) => Fit::Possible,
             (CallSite::Direct(target), Some(start))
-                if calls::leads_to(self.memory, target, start) =>
+                if call_sites::leads_to(self.memory, target, start) =>
             {
                 Fit::Certain
             }
             (CallSite::Direct(_), _) => Fit::Doubtful,
             (CallSite::Slot(slot), Some(start)) => match self.memory.read_u64(slot) {
-                Some(target) if calls::leads_to(self.memory, target, start) => Fit::Certain,
+                Some(target) if call_sites::leads_to(self.memory, target, start) => Fit::Certain,
                 _ => Fit::Possible,
             },
         };

@@ -108,7 +108,7 @@ mod tests {
     fn process(what: &str) -> (Option<i32>, String) {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
         command
-            .args(["--exact", "process::fatal::tests::in_a_process_of_its_own", "--nocapture"])
+            .args(["--exact", "process::fatal_signals::tests::in_a_process_of_its_own", "--nocapture"])
             .env(WHAT, what);
         let output = command.output().expect("it starts");
         (output.status.signal(), String::from_utf8_lossy(&output.stderr).into_owned())

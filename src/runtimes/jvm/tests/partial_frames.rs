@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::believed::{HEAP, METHOD, World, jvm_of, layout_17, world};
+use super::cache_validity::{HEAP, METHOD, World, jvm_of, layout_17, world};
 use super::*;
 
 const SP: u64 = 0x7000_0000;

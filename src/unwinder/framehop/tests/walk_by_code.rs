@@ -2,8 +2,8 @@
 //! callee has.
 
 use super::*;
-use crate::unwinder::framehop::flow;
-use crate::unwinder::framehop::tables::Context;
+use crate::unwinder::framehop::stack_depth;
+use crate::unwinder::framehop::unwind_tables::Context;
 use proptest::prelude::*;
 
 /// push rbx; sub rsp, 24; nop, 32 bytes deep; ret
@@ -112,7 +112,7 @@ proptest! {
         let (in_4, in_0) = (call(&world.memory, 4, callee), call(&world.memory, 0, 1));
         world.memory.put_words(SP + 8 * depth, &[in_4, 7, in_0]);
         let (names, _) = world.walk(at(3) + NOP, Some(0), 0x1000);
-        let flow = flow::follow(&world.memory, at(callee), at(3) + NOP, &mut Context::default());
+        let flow = stack_depth::follow(&world.memory, at(callee), at(3) + NOP, &mut Context::default());
         if names.get(1).is_some_and(|name| name == "4") && !flow.jumps_away {
             prop_assert_eq!(flow.depth, Some(8 * depth));
         }

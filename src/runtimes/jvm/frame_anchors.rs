@@ -10,8 +10,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::model::vocabulary::frame::RawFrame;
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::Jvm;
-use crate::runtimes::jvm::heap::Kind;
-use crate::runtimes::jvm::structs::Structs;
+use crate::runtimes::jvm::code_cache::Kind;
+use crate::runtimes::jvm::vm_structs::Structs;
 use crate::runtimes::jvm::walk::Here;
 use crate::unwinder::{Leave, Place};
 
