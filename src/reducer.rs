@@ -17,7 +17,7 @@ use crate::clock;
 use crate::model::facts::recorder::{Former, Limits, Recorder, View};
 use crate::model::facts::snapshot::{Health, Session, Snapshot, Target};
 use crate::model::vocabulary::frame::{Event, Ns};
-use crate::runtimes::names::Names;
+use crate::runtimes::frame_and_thread_names::Names;
 use crate::symbols::Symbols;
 
 /// How often the ring is drained: 25 wake-ups a second cost nothing, and the ring holds many times

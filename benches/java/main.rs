@@ -25,7 +25,7 @@ use sampletop::capture::blocked::StackReader;
 use sampletop::process::files::Files;
 use sampletop::process::memory::Memory;
 use sampletop::process::threads::{Doing, Tasks};
-use sampletop::runtimes::names::Names;
+use sampletop::runtimes::frame_and_thread_names::Names;
 use sampletop::unwinder::framehop::FramehopUnwinder;
 
 /// Frames, native ones included, of the stacks that are measured.

@@ -17,7 +17,7 @@ use libfuzzer_sys::fuzz_target;
 use rustix::fs::{MemfdFlags, memfd_create};
 use sampletop::model::vocabulary::text::NAME_CAP;
 use sampletop::process::maps::Maps;
-use sampletop::runtimes::names::Names;
+use sampletop::runtimes::frame_and_thread_names::Names;
 use sampletop::runtimes::perf_map::PerfMap;
 use sampletop::unwinder::{Generated, Leave, Place};
 use sampletop_fuzz::{Input, assert_clean, within};

@@ -33,7 +33,7 @@ use crate::process::files::Files;
 use crate::process::memory::Memory;
 use crate::process::privileges;
 use crate::process::target::{AttachError, Target};
-use crate::runtimes::{self, names::Names};
+use crate::runtimes::{self, frame_and_thread_names::Names};
 use crate::unwinder::Unwinder;
 use crate::unwinder::framehop::FramehopUnwinder;
 #[cfg(feature = "libunwind")]

@@ -32,7 +32,7 @@ use crate::config::{Config, Mode};
 use crate::demo;
 use crate::exit_code::{ExitCode, Failure};
 use crate::model::facts::snapshot::Snapshot;
-use crate::process::{fatal, privileges};
+use crate::process::{fatal_signals, privileges};
 use crate::session::live;
 use output::Output;
 
@@ -48,7 +48,7 @@ pub fn run(config: &Config) -> ExitCode {
     }
     // If this fails, only the second SIGSEGV from outside would end the program. The run can still
     // begin.
-    let _ = fatal::catch();
+    let _ = fatal_signals::catch();
     match settle_rights().and_then(|()| dispatch(config)) {
         Ok(code) => code,
         Err(failure) => {

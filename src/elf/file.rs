@@ -19,8 +19,8 @@ const INFLATED_CAP: u64 = 1 << 30;
 const NT_GNU_BUILD_ID: u32 = 3;
 
 impl Section {
-    /// Where its bytes are in a file of `len` bytes; empty for a section without bytes or outside
-    /// the file.
+    /// Returns the section's range in a file of `len` bytes; empty for a section without bytes or
+    /// outside the file.
     pub fn range(&self, len: usize) -> Range<usize> {
         if self.kind == SHT_NOBITS {
             return 0..0;
@@ -60,13 +60,13 @@ impl Elf {
         self.sections.iter().find(|section| section.name == name)
     }
 
-    /// The bytes of a section as they are in the file; empty when there is none.
+    /// Returns the bytes of a section as they are in the file; empty if there is none.
     pub fn data<'a>(&self, name: &str, bytes: &'a [u8]) -> &'a [u8] {
         self.section(name).and_then(|section| bytes.get(section.range(bytes.len()))).unwrap_or(&[])
     }
 
-    /// The bytes of a section, inflated if need be; empty when there is none or it claims to be
-    /// larger than 1 GiB.
+    /// Returns the bytes of a section, inflated if necessary; empty if there is none or its
+    /// declared size exceeds 1 GiB.
     pub fn inflated<'a>(&self, name: &str, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         let Some(section) = self.section(name) else { return Cow::Borrowed(&[]) };
         let data = bytes.get(section.range(bytes.len())).unwrap_or(&[]);
@@ -76,11 +76,11 @@ impl Elf {
         inflate(data).map_or(Cow::Borrowed(&[]), Cow::Owned)
     }
 
-    /// The ELF virtual address of a byte of the file that is mapped executable.
+    /// Returns the ELF virtual address of a file offset that is mapped executable.
     pub fn address_of(&self, offset: u64) -> Option<u64> {
         let loaded = || self.segments.iter().filter(|s| s.kind == PT_LOAD);
         let exact = |s: &&Segment| offset.checked_sub(s.offset).is_some_and(|d| d < s.file_size);
-        // Mappings begin and end at page boundaries, segments do not: what lies in no segment
+        // Mappings begin and end at page boundaries, segments do not. An offset in no segment
         // belongs to the executable one whose pages cover it.
         let page = |s: &&Segment| {
             offset >= s.offset & !0xfff
@@ -94,15 +94,15 @@ impl Elf {
         Some(segment.address.wrapping_add(offset.wrapping_sub(segment.offset)))
     }
 
-    /// True for an address inside executable code. Debug info of functions that the linker dropped
-    /// says 0 or -1.
+    /// Whether an address is inside executable code. Debug info of functions that the linker
+    /// dropped has address 0 or -1.
     pub fn is_code(&self, address: u64) -> bool {
         self.segments.iter().any(|s| {
             s.is_code() && address.checked_sub(s.address).is_some_and(|d| d < s.memory_size)
         })
     }
 
-    /// The section of code that an address lies in.
+    /// Returns the code section that contains an address.
     pub fn code_section(&self, address: u64) -> Option<&Section> {
         self.sections.iter().find(|s| {
             s.flags & SHF_ALLOC != 0
@@ -111,8 +111,8 @@ impl Elf {
         })
     }
 
-    /// First and last address, the latter excluded, of the section of code that an address lies in,
-    /// or, where there are no section headers, of its segment.
+    /// Returns the address range of the code section that contains an address, or of its segment
+    /// where there are no section headers.
     pub fn code_range(&self, address: u64) -> Option<Range<u64>> {
         if let Some(section) = self.code_section(address) {
             return Some(section.address..section.address.saturating_add(section.size));
@@ -120,8 +120,7 @@ impl Elf {
         self.code_segment(address).filter(|_| self.sections.iter().all(|s| !s.executable()))
     }
 
-    /// First and last address, the latter excluded, of the executable segment that an address lies
-    /// in.
+    /// Returns the address range of the executable segment that contains an address.
     pub fn code_segment(&self, address: u64) -> Option<Range<u64>> {
         let holds =
             |s: &&Segment| address.checked_sub(s.address).is_some_and(|into| into < s.memory_size);
@@ -130,14 +129,15 @@ impl Elf {
         Some(segment.address..segment.address.saturating_add(segment.memory_size))
     }
 
-    /// .eh_frame_hdr's bytes and address, by segment (there even without section headers).
+    /// Returns .eh_frame_hdr's bytes and address, found by segment (which exists even without
+    /// section headers).
     pub fn eh_frame_header<'a>(&self, bytes: &'a [u8]) -> Option<(&'a [u8], u64)> {
         let segment = self.segments.iter().find(|s| s.kind == PT_GNU_EH_FRAME)?;
         let range = file_range(segment.offset, segment.file_size, bytes.len())?;
         Some((bytes.get(range)?, segment.address))
     }
 
-    /// From a virtual address to the end of its segment's bytes.
+    /// Returns the bytes from a virtual address to the end of its segment.
     pub fn bytes_at<'a>(&self, address: u64, bytes: &'a [u8]) -> Option<&'a [u8]> {
         let segment = self.segments.iter().find(|s| {
             s.kind == PT_LOAD && address.checked_sub(s.address).is_some_and(|d| d < s.file_size)
@@ -148,12 +148,12 @@ impl Elf {
         bytes.get(range)
     }
 
-    /// 1 to 64 bytes.
+    /// Returns the build id, 1 to 64 bytes.
     pub fn build_id(&self) -> Option<&[u8]> {
         self.build_id.as_deref()
     }
 
-    /// Name and CRC-32 of the debug file that .gnu_debuglink asks for.
+    /// Returns name and CRC-32 of the debug file that .gnu_debuglink names.
     pub fn debug_link<'a>(&self, bytes: &'a [u8]) -> Option<(&'a [u8], u32)> {
         let data = self.data(".gnu_debuglink", bytes);
         let end = data.iter().take(4096).position(|b| *b == 0)?;
@@ -183,7 +183,7 @@ fn inflate(data: &[u8]) -> Option<Vec<u8>> {
     };
     let uncompressed_size = u64_at(data, 8)?;
     let data = data.get(24..)?;
-    // Deflate shrinks at most 1032-fold; a claim beyond that is a lie told to make us allocate.
+    // Deflate compresses at most 1032-fold; a larger declared size is false, to make us allocate.
     if uncompressed_size > INFLATED_CAP
         || (format == CompressionFormat::Zlib && uncompressed_size / 1100 > data.len() as u64)
     {
@@ -207,7 +207,7 @@ pub fn build_id_note(mut notes: &[u8]) -> Option<Vec<u8>> {
     None
 }
 
-/// As tools write build ids.
+/// Formats a build id as tools do.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

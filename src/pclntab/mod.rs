@@ -1,18 +1,17 @@
-//! Go's table of functions (`pclntab`): which function an address is in, how large its frame is
-//! there, and its name, file and line. Every Go program has it, stripped or not: Go's own garbage
+//! Go's table of functions (`pclntab`): the function of an address, the size of its frame there,
+//! and its name, file and line. Every Go program has it, stripped or not, as Go's own garbage
 //! collector walks stacks by it.
 //!
 //! Layouts of Go 1.18 to 1.27 (runtime/symtab.go, cmd/link/internal/ld/pcln.go). The bytes are the
-//! target's: offsets are checked where they are used, and each question costs a bounded number of
-//! bounded reads.
+//! target's. So offsets are checked at each use, and each query costs a bounded number of bounded
+//! reads.
 //!
-//! Pure: the bytes come from a file or from memory by [`Bytes`]. Which functions are inlined
-//! (`funcdata`) is not read.
+//! Pure: [`Bytes`] reads from a file or from memory. Inlined functions (`funcdata`) are not read.
 
 #[cfg(test)]
 pub(crate) mod tests;
 
-/// Where a table's bytes are.
+/// Access to a table's bytes.
 pub trait Bytes {
     /// Reads a prefix of `buf` at an offset from the table's first byte; returns its length.
     fn read(&self, offset: u64, buf: &mut [u8]) -> usize;
@@ -29,9 +28,9 @@ impl Bytes for &[u8] {
 
 /// Maximum functions of a table; the largest known programs have about half a million.
 const FUNCTIONS_MAX: u64 = 1 << 22;
-/// Maximum distance of anything from the table's first byte; offsets within it are 32 bits wide.
+/// Maximum offset from the table's first byte; offsets in it are 32 bits wide.
 const SIZE_MAX: u64 = 1 << 32;
-/// Maximum bytes of one function's steps of a value (`pcsp`, `pcfile`, `pcln`); the longest in Go's
+/// Maximum bytes of one function's encoded values (`pcsp`, `pcfile`, `pcln`); the longest in Go's
 /// own tools has 20 KB.
 const STEPS_MAX: u64 = 256 << 10;
 /// Maximum bytes of a name or a path.
@@ -39,17 +38,18 @@ const NAME_MAX: usize = 16 << 10;
 /// Bytes read at a time.
 const PIECE: usize = 64;
 
-/// The word of the module data (`runtime.moduledata`) that holds the address of the first function.
+/// Index of the word in the module data (`runtime.moduledata`) with the address of the first
+/// function.
 pub const MODULE_TEXT: u64 = 22;
 /// Bytes of a [`Header`].
 pub const HEADER: usize = 72;
 
-/// The table begins with one of these, and is aligned to as many bytes as [`ALIGNMENT`].
+/// First bytes of a table, by layout; a table is aligned to [`ALIGNMENT`] bytes.
 pub const BEGINS: [[u8; 8]; 2] =
     [[0xf0, 0xff, 0xff, 0xff, 0, 0, 1, 8], [0xf1, 0xff, 0xff, 0xff, 0, 0, 1, 8]];
 pub const ALIGNMENT: usize = 8;
 
-/// Which fields a function has.
+/// The fields of a function's entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Layout {
     /// Go 1.18 and 1.19.
@@ -73,7 +73,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// `None` for anything but a table of Go 1.18 or later for x86-64.
+    /// Parses a header; `None` for anything but a table of Go 1.18 or later for x86-64.
     pub fn parse(bytes: &[u8; HEADER]) -> Option<Header> {
         let layout = match BEGINS.iter().position(|begin| bytes.starts_with(begin))? {
             0 => Layout::Go118,
@@ -101,8 +101,8 @@ impl Header {
             header.index,
             SIZE_MAX,
         ];
-        // 1.27's linker may put the header elsewhere than right before the names, but never behind
-        // them.
+        // The linker of 1.27 may put the header elsewhere than right before the names, but never
+        // behind them.
         let sound = offsets.is_sorted()
             && (1..=FUNCTIONS_MAX).contains(&header.functions)
             && word(2) < SIZE_MAX;
@@ -120,25 +120,25 @@ pub struct Function {
     files: u32,
     lines: u32,
     unit: u32,
-    /// Which function is inlined where (`pcdata` 2); 0: none.
+    /// Table of functions inlined at each instruction (`pcdata` 2); 0: none.
     inlined: u32,
     flags: u8,
 }
 
 impl Function {
-    /// Nothing called it (`TOPFRAME`): `goexit`, `mstart`, `rt0_go`.
+    /// Whether it has no caller (`TOPFRAME`): `goexit`, `mstart`, `rt0_go`.
     pub fn is_outermost(&self) -> bool {
         self.flags & 1 != 0
     }
 
-    /// It sets its stack pointer in ways that the table does not follow (`SPWRITE`), to another
-    /// stack mostly.
+    /// Whether it sets its stack pointer in ways that the table does not follow (`SPWRITE`),
+    /// usually to another stack.
     pub fn writes_stack_pointer(&self) -> bool {
         self.flags & 2 != 0
     }
 }
 
-/// Where a program's Go functions are described.
+/// The functions of a program.
 #[derive(Clone, Copy, Debug)]
 pub struct Table<B> {
     header: Header,
@@ -147,10 +147,10 @@ pub struct Table<B> {
 }
 
 impl<B: Bytes> Table<B> {
-    /// `text`: the address of the first function. `None` where the index of functions is not what
-    /// it should be.
+    /// Opens a table; `text` is the address of the first function. `None` where the index of
+    /// functions is invalid.
     pub fn new(header: Header, text: u64, bytes: B) -> Option<Table<B>> {
-        /// Entries looked at.
+        /// Entries that are checked.
         const FIRST: u64 = 5;
         let table = Table { header, text, bytes };
         let mut starts = Vec::new();
@@ -160,7 +160,7 @@ impl<B: Bytes> Table<B> {
         (starts.is_sorted() && text != 0).then_some(table)
     }
 
-    /// Where the first function begins, and the last one ends.
+    /// Returns the start of the first function and the end of the last one.
     pub fn range(&self) -> Option<(u64, u64)> {
         Some((
             self.text.checked_add(self.start(0)?)?,
@@ -168,10 +168,10 @@ impl<B: Bytes> Table<B> {
         ))
     }
 
-    /// The function that `address` lies in.
+    /// Returns the function that contains `address`.
     pub fn function(&self, address: u64) -> Option<Function> {
         let wanted = address.checked_sub(self.text)?;
-        // The last one that begins at or before it.
+        // Finds the last one that begins at or before it.
         let (mut low, mut high) = (0, self.header.functions);
         while low < high {
             let middle = low + (high - low).div_ceil(2);
@@ -194,7 +194,7 @@ impl<B: Bytes> Table<B> {
         /// `PCDATA_InlTreeIndex` (internal/abi/symtab.go).
         const INLINED: u32 = 2;
         let field = |at: usize| u32::from_le_bytes(fields[at..at + 4].try_into().expect("4 bytes"));
-        // The entry repeats what the index says.
+        // The entry repeats the start in the index.
         if u64::from(field(0)) != start {
             return None;
         }
@@ -217,7 +217,8 @@ impl<B: Bytes> Table<B> {
         })
     }
 
-    /// Bytes between the stack pointer and the return address while `address` is executed (`pcsp`).
+    /// Returns the bytes between the stack pointer and the return address at the instruction at
+    /// `address` (`pcsp`).
     pub fn frame_size(&self, function: &Function, address: u64) -> Option<u64> {
         let size = self.value(function.sizes, function, address)?;
         u64::try_from(size).ok().filter(|size| size.is_multiple_of(8))
@@ -227,8 +228,8 @@ impl<B: Bytes> Table<B> {
         self.string(self.header.names + u64::from(function.name))
     }
 
-    /// Source file and line of the instruction at `address`. `None` where another function is
-    /// inlined: they are its.
+    /// Returns source file and line of the instruction at `address`. `None` where another function
+    /// is inlined: they would be that function's.
     pub fn line(&self, function: &Function, address: u64) -> Option<(Vec<u8>, u32)> {
         if self.value(function.inlined, function, address).is_some_and(|index| index >= 0) {
             return None;
@@ -240,16 +241,16 @@ impl<B: Bytes> Table<B> {
         Some((self.string(self.header.files + u64::from(path))?, line))
     }
 
-    /// Where function `number` begins; behind the last one stands where that ends. Relative to the
-    /// first.
+    /// Returns the start of function `number`, relative to the first; behind the last function, the
+    /// end of that.
     fn start(&self, number: u64) -> Option<u64> {
         self.u32(self.header.index + 8 * number).map(u64::from)
     }
 
-    /// A value that changes from instruction to instruction: pairs of (change, bytes of code for
-    /// which it holds), each a number of 7 bits per byte, from -1 at the function's start.
+    /// Decodes a value that changes from instruction to instruction. It is encoded as pairs of
+    /// (change, bytes of code with this value), each a number of 7 bits per byte. It starts at -1.
     fn value(&self, steps: u32, function: &Function, address: u64) -> Option<i32> {
-        // 0 says that there is none.
+        // 0 means that there is no such value.
         let first = self.header.values + u64::from(Some(steps).filter(|steps| *steps != 0)?);
         let mut numbers = Numbers {
             table: self,
@@ -284,7 +285,7 @@ impl<B: Bytes> Table<B> {
         (self.bytes.read(at, buf) == buf.len()).then_some(())
     }
 
-    /// Up to the byte 0. `None` without one, or for nothing.
+    /// Reads a string up to its zero byte. `None` without a zero byte, or for an empty string.
     fn string(&self, at: u64) -> Option<Vec<u8>> {
         let (mut text, mut piece) = (Vec::new(), [0; PIECE]);
         while text.len() < NAME_MAX {
@@ -302,10 +303,10 @@ impl<B: Bytes> Table<B> {
     }
 }
 
-/// Numbers of 7 bits per byte, the lowest first.
+/// Decodes numbers of 7 bits per byte, the lowest bits first.
 struct Numbers<'t, B> {
     table: &'t Table<B>,
-    /// Where the next piece is read, and where reading ends.
+    /// Offset of the next piece, and the end of reading.
     at: u64,
     end: u64,
     piece: [u8; PIECE],

@@ -1,4 +1,4 @@
-//! The control groups of a process: what unit it belongs to and how many cores it may use.
+//! The control groups of a process: its systemd unit and the number of cores it may use.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -7,22 +7,22 @@ use std::path::{Path, PathBuf};
 
 use crate::model::vocabulary::text;
 
-/// Bytes read of a file of /proc or a cgroup; normally far shorter.
+/// Maximum bytes read of a file of /proc or a cgroup; normally far shorter.
 const FILE_MAX: u64 = 64 << 10;
-/// Bytes kept of a unit's name.
+/// Maximum bytes kept of a unit's name.
 const UNIT_MAX: usize = 256;
-/// Levels of nested groups looked at.
+/// Maximum depth of nested groups.
 const DEPTH_MAX: usize = 64;
-/// Groups within a group that are looked at, and processes in all of them.
+/// Maximum groups visited within a group, and maximum processes in all of them.
 const GROUPS_MAX: usize = 1_000;
 const MEMBERS_MAX: usize = 10_000;
-/// Groups that are looked through for a unit.
+/// Maximum groups searched for a unit.
 const UNITS_MAX: usize = 10_000;
-/// Bytes read of a list of processes.
+/// Maximum bytes read of a list of processes.
 const MEMBERS_FILE_MAX: u64 = 128 << 10;
 
-/// The systemd unit of `pid` (the innermost `.service` or `.scope`), else its cgroup's path; `None`
-/// at the root.
+/// Returns the systemd unit of `pid` (the innermost `.service` or `.scope`), else its cgroup's
+/// path; `None` at the root.
 pub fn unit_of(pid: u32) -> Option<String> {
     let groups = read(&format!("/proc/{pid}/cgroup"))?;
     let path = path_of(&groups, None).or_else(|| path_of(&groups, Some("name=systemd")))?;
@@ -34,8 +34,8 @@ fn unit_in(path: &str) -> Option<&str> {
     unit.or_else(|| (path != "/" && !path.is_empty()).then_some(path))
 }
 
-/// The smallest CPU quota of `pid`'s group and those around it, in thousandths of a core; `None`
-/// without one.
+/// Returns the smallest CPU quota of `pid`'s group and those around it, in thousandths of a core;
+/// `None` without a quota.
 pub fn quota_of(pid: u32) -> Option<u64> {
     let groups = read(&format!("/proc/{pid}/cgroup"))?;
     let unified = path_of(&groups, None).and_then(|path| {
@@ -56,8 +56,8 @@ pub fn quota_of(pid: u32) -> Option<u64> {
     unified.into_iter().chain(old).min()
 }
 
-/// Where the groups of the unified hierarchy (version 2) are: beside the old ones on machines that
-/// have both.
+/// Returns the root of the unified hierarchy (version 2). On machines with both versions it is next
+/// to the version 1 hierarchies.
 fn unified() -> &'static Path {
     let [own, beside] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(Path::new);
     if !own.join("cgroup.procs").exists() && beside.join("cgroup.procs").exists() {
@@ -67,7 +67,8 @@ fn unified() -> &'static Path {
     }
 }
 
-/// The directory of a group: `path` is one itself, or is as /proc/PID/cgroup shows it.
+/// Returns the directory of a group. `path` is such a directory, or a path as /proc/PID/cgroup
+/// shows it.
 pub fn directory(path: &Path) -> PathBuf {
     if path.is_absolute() && path.join("cgroup.procs").exists() {
         return path.to_owned();
@@ -79,7 +80,7 @@ pub fn directory(path: &Path) -> PathBuf {
     }
 }
 
-/// The group of a systemd unit: the directory of that name, the outermost first.
+/// Returns the group of a systemd unit: the directory of that name, the outermost first.
 pub fn unit(name: &str) -> Option<PathBuf> {
     if name.contains('/') || name.is_empty() {
         return None;
@@ -110,7 +111,8 @@ pub fn unit(name: &str) -> Option<PathBuf> {
     })
 }
 
-/// Processes of the group `path` (see [`directory`]) and of those within it, in our pid namespace.
+/// Returns the processes of the group `path` (see [`directory`]) and its subgroups, in our pid
+/// namespace.
 pub fn members(path: &Path) -> Vec<u32> {
     let mut groups = VecDeque::from([(directory(path), 0)]);
     let (mut members, mut seen) = (Vec::new(), 0);
@@ -139,7 +141,7 @@ pub fn members(path: &Path) -> Vec<u32> {
     members
 }
 
-/// The path of the unified hierarchy (`0::PATH`), or of the one with this controller
+/// Returns the path in the unified hierarchy (`0::PATH`), or in the one with this controller
 /// (`N:cpu,cpuacct:PATH`).
 fn path_of<'a>(groups: &'a str, controller: Option<&str>) -> Option<&'a str> {
     groups.lines().find_map(|line| {
@@ -149,19 +151,18 @@ fn path_of<'a>(groups: &'a str, controller: Option<&str>) -> Option<&'a str> {
             None => number == "0" && controllers.is_empty(),
             Some(name) => controllers.split(',').any(|c| c == name),
         };
-        // A path above the root of our own cgroup namespace (`/../..`) leads to nothing we could
-        // read.
+        // A path above the root of our own cgroup namespace (`/../..`) leads to nothing readable.
         (found && !path.contains("/..")).then_some(path)
     })
 }
 
-/// `path` and the groups around it, outward.
+/// Iterates over `path` and the groups around it, outward.
 fn around(path: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(path.trim_end_matches('/')), |path| Some(&path[..path.rfind('/')?]))
         .take(DEPTH_MAX)
 }
 
-/// `MAX PERIOD` or `max PERIOD`, microseconds.
+/// Parses `MAX PERIOD` or `max PERIOD`, microseconds.
 fn quota_v2(text: &str) -> Option<u64> {
     let mut words = text.split_ascii_whitespace();
     thousandths(words.next()?.parse().ok()?, words.next()?.parse().ok()?)

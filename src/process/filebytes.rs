@@ -1,16 +1,16 @@
-//! The bytes of a target's file, mapped read-only, that cannot kill us.
+//! The bytes of a target's file, mapped read-only, safe against SIGBUS.
 //!
-//! Symbol files are mapped and not copied: a debug file of 1 GB then costs the pages that are
-//! looked at, and the kernel can take them back at any time; a copy would be a gigabyte of ours, on
-//! a box that has other work to do. The price is SIGBUS: touching a page behind the end of a file
-//! that was truncated meanwhile (an upgrade by `cp`), or that the disk cannot deliver. The handler
-//! of [`fatal`] then has a page of zeros put there, and the mapping is marked [`FileBytes::lost`];
-//! whoever parsed it throws the result away. Only addresses inside mappings registered here are
-//! answered for; every other SIGBUS ends the program.
+//! Symbol files are mapped, not copied. A debug file of 1 GB then costs only the pages that are
+//! read, and the kernel can reclaim these at any time. A copy would take a gigabyte of memory on a
+//! machine that has other work to do. The price is SIGBUS. It comes when a page is read behind the
+//! end of a file that was truncated meanwhile (an upgrade by `cp`), or when the disk cannot deliver
+//! it. The handler of [`fatal`] then maps a page of zeros there and marks the mapping as
+//! [`FileBytes::lost`]. The parser's result must then be discarded. Only addresses inside mappings
+//! registered here are handled; every other SIGBUS ends the program.
 //!
-//! The bytes may also *change* under a reader (a file rewritten in place). Parsers must therefore
-//! take every byte for hostile each time they read it; [`FileBytes::unchanged`] tells afterwards
-//! whether what was read can be believed.
+//! The bytes may also *change* while they are read (a file rewritten in place). So parsers must
+//! take every byte for hostile at each read. [`FileBytes::unchanged`] says afterwards whether the
+//! result is valid.
 
 #![expect(unsafe_code, reason = "maps files, and replaces their lost pages")]
 
@@ -20,15 +20,15 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::fatal;
+use super::fatal_signals;
 
-/// Larger files are refused. Only address space is at stake, so this is generous.
+/// Maximum size of a mapped file, bytes. Only address space is at stake, so this is generous.
 pub const FILE_CAP: u64 = 64 << 30;
 
-/// How many files can be mapped at a time; a symbol worker needs two or three.
+/// Maximum files mapped at a time; a symbol worker needs two or three.
 const SLOTS: usize = 64;
 
-/// A mapping the signal handler answers for. `start` is 0 while the slot is free.
+/// A mapping handled by the signal handler. `start` is 0 while the slot is free.
 struct Slot {
     taken: AtomicBool,
     start: AtomicUsize,
@@ -45,9 +45,9 @@ static MAPPINGS: [Slot; SLOTS] = [const {
     }
 }; SLOTS];
 
-/// Size and time of a file, to see that it is still the one that was opened. Not the time of its
-/// inode's last change: an upgrade that removes or renames it changes that, and nothing in the
-/// file.
+/// Size and modification time of a file, to detect that it changed after it was opened. The inode's
+/// change time is not used: an upgrade that removes or renames the file changes it, but not the
+/// content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Version {
     device: u64,
@@ -68,7 +68,7 @@ impl Version {
     }
 }
 
-/// A whole file, mapped. See the module's head.
+/// A whole file, mapped. See the module's documentation.
 pub struct FileBytes {
     file: File,
     version: Version,
@@ -77,8 +77,7 @@ pub struct FileBytes {
 }
 
 impl FileBytes {
-    /// Maps a regular file of at most [`FILE_CAP`] bytes. The whole of it becomes visible; nothing
-    /// is read yet.
+    /// Maps a regular file of at most [`FILE_CAP`] bytes. All of it is mapped; nothing is read yet.
     pub fn map(file: File) -> io::Result<FileBytes> {
         let meta = file.metadata()?;
         if !meta.is_file() {
@@ -87,7 +86,7 @@ impl FileBytes {
         if meta.len() == 0 || meta.len() > FILE_CAP {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "empty or too large"));
         }
-        fatal::mend_bus_faults(replace_page)?;
+        fatal_signals::mend_bus_faults(replace_page)?;
         let version = Version::of(&file)?;
         let len = usize::try_from(version.size).map_err(io::Error::other)?;
         let slot = MAPPINGS
@@ -129,14 +128,13 @@ impl FileBytes {
         unsafe { std::slice::from_raw_parts(start, self.len) }
     }
 
-    /// A page could not be read and stands as zeros: nothing parsed from this mapping can be
-    /// believed.
+    /// Whether a page was unreadable and replaced by zeros. Nothing parsed from this mapping is
+    /// then valid.
     pub fn lost(&self) -> bool {
         self.slot.lost.load(Ordering::Relaxed)
     }
 
-    /// True when no page was lost and the file is, by size and time, what it was when it was
-    /// mapped.
+    /// Whether no page was lost and the file still has the size and time it had when it was mapped.
     pub fn unchanged(&self) -> bool {
         !self.lost() && Version::of(&self.file).is_ok_and(|now| now == self.version)
     }
@@ -156,7 +154,7 @@ impl Drop for FileBytes {
     }
 }
 
-/// Puts a page of zeros at `address` if that lies in a mapping registered here. Runs in a signal
+/// Puts a page of zeros at `address` if it lies in a mapping registered here. Runs in a signal
 /// handler.
 fn replace_page(address: usize) -> bool {
     for slot in &MAPPINGS {
@@ -189,7 +187,7 @@ fn replace_page(address: usize) -> bool {
 }
 
 fn page_size() -> usize {
-    // x86-64, the only architecture there is an unwinder for, has no other.
+    // x86-64, the only architecture with an unwinder, has no other.
     4096
 }
 

@@ -1,7 +1,7 @@
-//! The registry of everything that is or was mapped executable: gives out [`FileId`]s that are
+//! The registry of all executable mappings, present and past. It gives out [`FileId`]s that are
 //! never reused.
 //!
-//! The sampler registers, the symbol worker looks up and opens; both hold a clone.
+//! The sampler registers files; the symbol worker looks them up and opens them. Both hold a clone.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::model::vocabulary::frame::FileId;
 
-/// What kind of thing is mapped.
+/// The kind of a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FileKind {
     /// A regular file; frames carry file offsets.
@@ -21,25 +21,26 @@ pub enum FileKind {
     Anonymous,
 }
 
-/// One mapped file, as it was when first seen.
+/// One mapped file, with its properties when first seen.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct MappedFile {
     pub kind: FileKind,
-    /// Process it was seen in first; where to look for `/proc/PID/map_files` and `/proc/PID/root`.
+    /// The process it was first seen in, for `/proc/PID/map_files` and `/proc/PID/root`.
     pub pid: u32,
     /// As /proc/PID/maps shows it, without ` (deleted)`.
     pub path: PathBuf,
     pub deleted: bool,
     pub device: (u32, u32),
     pub inode: u64,
-    /// The executable mapping it was seen at: for map_files, and for reading its image from memory.
+    /// The executable mapping it was first seen at: for map_files, and for reading its image from
+    /// memory.
     pub start: u64,
     pub end: u64,
     /// File offset of `start`.
     pub offset: u64,
 }
 
-/// What makes two mappings the same thing.
+/// Identity of a mapping: equal keys get the same id.
 #[derive(PartialEq, Eq, Hash)]
 enum Key {
     Regular {
@@ -47,7 +48,7 @@ enum Key {
         inode: u64,
         path: PathBuf,
     },
-    /// One kernel, one vDSO.
+    /// There is one vDSO per kernel.
     Vdso,
     Anonymous {
         pid: u32,
@@ -70,28 +71,28 @@ impl Key {
     }
 }
 
-/// Bytes of memory that the registry may take: a target that maps new files for ever, with long
-/// names, gets no more.
+/// Maximum memory of the registry, bytes. A target could map new files with long names for ever.
 const BYTES_MAX: usize = 64 << 20;
 
 #[derive(Default)]
 struct Inner {
     list: Vec<Arc<MappedFile>>,
     ids: HashMap<Key, FileId>,
-    /// What files are called that go by another name than their path's.
+    /// Display names of files that are not named by their path.
     called: HashMap<FileId, Arc<str>>,
     bytes: usize,
 }
 
-/// Shared by reference counting; the same (device, inode, path), the vDSO, and the same anonymous
-/// (pid, start, end) give the same id.
+/// A registry shared by reference counting. The same (device, inode, path), the vDSO, and the same
+/// anonymous (pid, start, end) get the same id.
 #[derive(Clone, Default)]
 pub struct Files {
     inner: Arc<RwLock<Inner>>,
 }
 
 impl Files {
-    /// `None` when 2^20 files have been seen, or when their names fill 64 MB.
+    /// Returns the id of `file`; `None` when 2^20 files have been seen, or when their names fill 64
+    /// MB.
     pub fn register(&self, file: MappedFile) -> Option<FileId> {
         let key = Key::of(&file);
         let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
@@ -99,7 +100,7 @@ impl Files {
             return Some(*id);
         }
         let id = FileId(u32::try_from(inner.list.len()).ok().filter(|id| *id <= FileId::MAX)?);
-        // The name is kept twice: in the list, and to be found by.
+        // The name is stored twice: in the list and in the key.
         inner.bytes +=
             size_of::<MappedFile>() + size_of::<Key>() + 64 + 2 * file.path.as_os_str().len();
         if inner.bytes > BYTES_MAX {
@@ -114,12 +115,12 @@ impl Files {
         self.inner.read().unwrap_or_else(PoisonError::into_inner).list.get(id.0 as usize).cloned()
     }
 
-    /// Gives a file another name than its path's.
+    /// Gives a file another display name than its path's.
     pub fn call(&self, id: FileId, name: &str) {
         self.inner.write().unwrap_or_else(PoisonError::into_inner).called.insert(id, name.into());
     }
 
-    /// What a file is called, if not by its path.
+    /// Returns the display name of a file, if it is not named by its path.
     pub fn called(&self, id: FileId) -> Option<Arc<str>> {
         self.inner.read().unwrap_or_else(PoisonError::into_inner).called.get(&id).cloned()
     }

@@ -1,9 +1,9 @@
-//! Which code lies where in a process, and since when: the mappings that were read last, and those
-//! that the kernel reported since.
+//! Generations of code in a process: which code lies where, and since when. It combines the
+//! mappings that were read last with those that the kernel reported since.
 //!
 //! A stack is named by the code of the instant at which it was copied. Where the code at an address
-//! is younger than that, [`Generations::replaced`] says so: whatever lies there now, the stack does
-//! not mean it.
+//! is younger, [`Generations::replaced`] says so. Such a stack must not be named by what lies there
+//! now.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -23,7 +23,8 @@ pub struct CodeMapping {
 }
 
 impl Mapping {
-    /// Executable memory as the kernel reports it. `path`: what perf's records have for a name.
+    /// Creates a mapping of executable memory from a kernel report. `path`: the name in perf's
+    /// record.
     pub fn reported(
         range: (u64, u64),
         offset: u64,
@@ -57,7 +58,7 @@ impl Mapping {
         }
     }
 
-    /// Whether both have the same code at each address that both cover.
+    /// Whether both have the same code at every address that both cover.
     pub fn same_code(&self, other: &Mapping) -> bool {
         let bias = |mapping: &Mapping| mapping.start.wrapping_sub(mapping.offset);
         self.backing == other.backing
@@ -68,19 +69,19 @@ impl Mapping {
     }
 }
 
-/// Entries kept; beyond that the next read of the mappings stands for all of them.
+/// Maximum entries; beyond that the next read of the mappings replaces all of them.
 pub const RANGES_MAX: usize = 1 << 14;
-/// Pieces of code that one new mapping is compared with; what lies behind counts as replaced.
+/// Maximum pieces of code that one new mapping is compared with; anything beyond counts as
+/// replaced.
 const PIECES_MAX: usize = 1024;
-/// How long it is kept when code was replaced: no stack is walked later than that after it was
-/// copied.
+/// How long a replacement is remembered, ns. Every stack is walked sooner after it was copied.
 const KEPT: Ns = 5_000_000_000;
 
 #[derive(Clone, Debug)]
 struct Range {
     end: u64,
     since: Ns,
-    /// `None`: what was read last holds.
+    /// `None`: the mappings that were read last apply.
     mapping: Option<Arc<Mapping>>,
 }
 
@@ -88,21 +89,21 @@ struct Range {
 #[derive(Debug, Default)]
 pub struct Generations {
     read: Maps,
-    /// When that reading began, and when it was done; 0 before the first.
+    /// When that read began and ended; 0 before the first read.
     read_at: Ns,
     read_till: Ns,
-    /// What is read first has replaced another program's code.
+    /// The first mappings that are read have replaced another program's code.
     follows_exec: bool,
-    /// By their starts; they do not overlap.
+    /// By start address; not overlapping.
     ranges: BTreeMap<u64, Range>,
-    /// No code is younger.
+    /// No code is younger than this.
     newest: Ns,
-    /// Of stacks copied before this nothing is known.
+    /// For stacks copied before this no code is known.
     floor: Ns,
 }
 
 impl Generations {
-    /// The mappings as they were read last.
+    /// Returns the mappings that were read last.
     pub fn read_last(&self) -> &Maps {
         &self.read
     }
@@ -111,7 +112,7 @@ impl Generations {
         self.follows_exec = true;
     }
 
-    /// So much has changed that the mappings should be read.
+    /// Whether enough changes were reported that the mappings should be read again.
     pub fn is_full(&self) -> bool {
         self.ranges.len() >= RANGES_MAX
     }
@@ -151,7 +152,7 @@ impl Generations {
         (address < range.end).then_some((*start, range))
     }
 
-    /// The code at `address`, if there is any, and where what holds for `address` ends.
+    /// Returns the code at `address`, if any, and the end of the piece with the same state.
     fn piece(&self, address: u64) -> (Option<&Mapping>, u64) {
         let (reported, until) = match self.range_at(address) {
             Some((_, range)) => (range.mapping.as_deref(), range.end),
@@ -168,7 +169,7 @@ impl Generations {
         }
     }
 
-    /// The parts of `[start, end)` where `judge` says so of the code that is there, joined.
+    /// Returns the parts of `[start, end)` where `judge` accepts the code that is there, joined.
     fn parts(
         &self,
         start: u64,
@@ -195,7 +196,7 @@ impl Generations {
         parts
     }
 
-    /// Whether `new` takes the place of other code.
+    /// Whether `new` replaces other code.
     pub fn would_replace(&self, new: &CodeMapping) -> bool {
         let Mapping { start, end, .. } = *new.mapping;
         new.at > self.read_at
@@ -204,16 +205,16 @@ impl Generations {
                 .is_empty()
     }
 
-    /// Takes in what the kernel reports, which comes in order of time. Returns where other code has
-    /// been replaced.
+    /// Applies a kernel report; reports come in order of time. Returns the ranges where other code
+    /// was replaced.
     pub fn report(&mut self, new: &CodeMapping) -> Vec<(u64, u64)> {
         let Mapping { start, end, executable, .. } = *new.mapping;
         if start >= end || !executable {
             return Vec::new();
         }
         if new.at <= self.read_at {
-            // The mappings were read later. If they show it, it says since when; if not, what they
-            // show has come after it.
+            // The mappings were read later. If they contain the reported code, the report says
+            // since when. If not, the code that they contain came after it.
             for (start, end) in
                 self.parts(start, end, |code| code.is_some_and(|code| code.same_code(&new.mapping)))
             {
@@ -241,7 +242,7 @@ impl Generations {
         replaced
     }
 
-    /// Code that is known to be of `at` at the latest.
+    /// Records that this code existed at `at` at the latest.
     fn date(&mut self, start: u64, end: u64, at: Ns) {
         self.split(start);
         self.split(end);
@@ -250,8 +251,8 @@ impl Generations {
         }
     }
 
-    /// Takes in the mappings, which were read between `begin` and `end`. `lost`: reports are
-    /// missing. Returns where other code has been replaced.
+    /// Applies mappings that were read between `begin` and `end`. `lost`: reports are missing.
+    /// Returns the ranges where other code was replaced.
     pub fn read(&mut self, maps: Maps, begin: Ns, end: Ns, lost: bool) -> Vec<(u64, u64)> {
         let first = self.read_at == 0;
         let mut replaced = Vec::new();
@@ -291,8 +292,8 @@ impl Generations {
         replaced
     }
 
-    /// The mapping at `known`'s place is told with another device or inode in `/proc/PID/maps` than
-    /// in reports (overlayfs, btrfs).
+    /// Corrects a mapping's identity: `/proc/PID/maps` may show another device or inode than
+    /// reports do (overlayfs, btrfs).
     pub fn correct(&mut self, known: &Mapping, as_read: &Mapping) {
         let as_read = Arc::new(as_read.clone());
         for (_, range) in self.ranges.range_mut(known.start..known.end) {

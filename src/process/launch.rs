@@ -1,11 +1,11 @@
-//! Starts COMMAND (or the built-in workload) as a child that is held just before its exec, so that
-//! capture is open before its first instruction runs.
+//! Starts COMMAND (or the built-in workload) as a child that is stopped just before its exec, so
+//! that capture is open before its first instruction runs.
 //!
-//! The child is forked by hand rather than by `std::process::Command`, which returns only after the
-//! exec and would need a helper thread to wait in: the kernel ties `PR_SET_PDEATHSIG` to the
-//! *thread* that forked, so a workload forked by a helper thread would die when that thread ends.
-//! Call [`Launch::prepare`] from a thread that lives as long as the session, and before descriptor
-//! limits are raised (the child inherits them).
+//! The child is forked directly. `std::process::Command` returns only after the exec, so it would
+//! need a helper thread to wait in. But the kernel ties `PR_SET_PDEATHSIG` to the *thread* that
+//! forked: the workload would die when the helper thread ends. Call [`Launch::prepare`] from a
+//! thread that lives as long as the session, and before descriptor limits are raised (the child
+//! inherits them).
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fmt;
@@ -25,21 +25,20 @@ use crate::config::SECRETS;
 use crate::exit_code::{ExitCode, Failure};
 use crate::model::vocabulary::text;
 
-use super::held::{self, ChildOutput, ChildPlan, Stage, read_report};
+use super::forked_child::{self, ChildOutput, ChildPlan, Stage, read_report};
 
-/// How long `end` waits after SIGTERM before SIGKILL.
+/// Time that `end` waits after SIGTERM before it sends SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
-/// Bytes of a command line that are kept.
+/// Maximum bytes kept of a command line.
 const COMMAND_LINE_CAP: usize = 1024;
 
-/// Where the command's stdout and stderr go. Its stdin is /dev/null, unless all three are passed
-/// through.
+/// Where the command's stdout and stderr go. Its stdin is /dev/null, except with `Inherit`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LaunchOutput {
-    /// A new file (mode 0600) that must not exist yet: nothing is overwritten and no link is
+    /// A new file (mode 0600) that must not exist yet. Nothing is overwritten and no link is
     /// followed.
     File(PathBuf),
-    /// Those of sampletop itself, its stdin, too.
+    /// sampletop's own stdin, stdout and stderr.
     Inherit,
     Null,
     /// [`Launch::take_output`] reads it.
@@ -56,12 +55,12 @@ pub enum LaunchError {
         command: PathBuf,
         why: io::Error,
     },
-    /// The file for the command's output could not be made.
+    /// The file for the command's output could not be created.
     Output {
         path: PathBuf,
         why: io::Error,
     },
-    /// sampletop's own failure; `what` it tried.
+    /// A failure of sampletop itself; `what` names the failed step.
     Failed {
         what: &'static str,
         why: io::Error,
@@ -113,13 +112,13 @@ impl fmt::Display for LaunchError {
 
 impl std::error::Error for LaunchError {}
 
-/// A child process of ours: held before exec until [`Launch::go`], running afterwards. Dropping it
-/// ends a child that is still held and leaves a running one alone.
+/// A child process: it waits before its exec until [`Launch::go`], and runs afterwards. Dropping it
+/// ends a child that still waits and leaves a running one alone.
 pub struct Launch {
     pid: Pid,
-    /// Readable only once the whole process is gone. `waitpid` is called only then: called earlier
-    /// it would take away the stops of a traced child that the sampler thread is waiting for
-    /// (`ptrace` way).
+    /// Readable only once the whole process has ended. `waitpid` is called only then. An earlier
+    /// call would consume the stops of a traced child, which the sampler thread waits for (`ptrace`
+    /// backend).
     pidfd: OwnedFd,
     command: PathBuf,
     command_line: String,
@@ -132,8 +131,8 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// Forks `command` (a program, looked up in PATH as a shell would, and its arguments) and holds
-    /// it before exec: in its own session, with the caller's rights.
+    /// Forks `command` (a program, looked up in PATH as a shell would, and its arguments) in a
+    /// session of its own, with the caller's rights. It waits before its exec.
     pub fn prepare(command: &[OsString], output: LaunchOutput) -> Result<Launch, LaunchError> {
         let program = command.first().ok_or(LaunchError::Failed {
             what: "reading the command",
@@ -143,7 +142,7 @@ impl Launch {
     }
 
     /// As [`Launch::prepare`], for our own program: with an `argv[0]` that differs from its path,
-    /// and without what rights the file may have (`setcap`).
+    /// and without the capabilities that the file may have (`setcap`).
     pub fn prepare_own(
         program: &OsStr,
         argv: &[OsString],
@@ -200,11 +199,11 @@ impl Launch {
             gate: gate_read.as_raw_fd(),
             gate_write: gate.as_raw_fd(),
             report: report_write.as_raw_fd(),
-            privileged: held::privileged(),
+            privileged: forked_child::privileged(),
             gains_nothing,
         };
-        let pid = held::fork(&plan).map_err(failed("fork"))?;
-        // The child's ends, so that its death closes the report pipe.
+        let pid = forked_child::fork(&plan).map_err(failed("fork"))?;
+        // Closes the child's ends, so that its death closes the report pipe.
         drop((gate_read, report_write, out_write));
         let pidfd = match rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) {
             Ok(fd) => fd,
@@ -244,18 +243,17 @@ impl Launch {
         self.pid.as_raw_nonzero().get() as u32
     }
 
-    /// The program that is run, as it was found.
+    /// Returns the path of the program.
     pub fn command(&self) -> &Path {
         &self.command
     }
 
-    /// What it was started with, as one clean line. (While it is held, /proc shows sampletop's
-    /// own.)
+    /// Returns the command line as one clean line. (Before the exec, /proc shows sampletop's own.)
     pub fn command_line(&self) -> &str {
         &self.command_line
     }
 
-    /// Lets the child exec and waits until it did. Calling it again does nothing.
+    /// Lets the child exec and waits until it did. A second call does nothing.
     pub fn go(&mut self) -> Result<(), LaunchError> {
         let Some(mut gate) = self.gate.take() else { return Ok(()) };
         gate.write_all(&[1]).map_err(failed("releasing it"))?;
@@ -270,12 +268,12 @@ impl Launch {
         }
     }
 
-    /// The read end of the command's output, once, if it was asked for with [`LaunchOutput::Pipe`].
+    /// Returns the read end of the command's output, once, with [`LaunchOutput::Pipe`].
     pub fn take_output(&mut self) -> Option<File> {
         self.output.take()
     }
 
-    /// How it ended, or `None` while it runs. Never blocks.
+    /// Returns its exit status, or `None` while it runs. Never blocks.
     pub fn try_wait(&mut self) -> Option<ExitStatus> {
         self.wait(Duration::ZERO)
     }
@@ -287,16 +285,16 @@ impl Launch {
             self.status = match waited {
                 Ok(Some((_, status))) => Some(ExitStatus::from_raw(status.as_raw())),
                 Ok(None) => None,
-                // Someone else took it (SIGCHLD ignored by whoever started us): it is gone, how is
-                // unknown.
+                // Another waiter consumed it (SIGCHLD ignored by our parent): it has ended, its
+                // status is unknown.
                 Err(_) => Some(ExitStatus::from_raw(0)),
             };
         }
         self.status
     }
 
-    /// SIGTERM, and SIGKILL two seconds later if that did not end it; only ever this child. `None`
-    /// if it may not be signalled (it changed its user) and runs on.
+    /// Sends SIGTERM, and SIGKILL two seconds later if the child still runs; only ever to this
+    /// child. Returns `None` if it may not be signalled (it changed its user) and runs on.
     pub fn end(&mut self) -> Option<ExitStatus> {
         drop(self.gate.take());
         if let Some(status) = self.try_wait() {
@@ -305,14 +303,14 @@ impl Launch {
         rustix::process::pidfd_send_signal(&self.pidfd, Signal::TERM).ok()?;
         if self.wait(GRACE).is_none() {
             rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL).ok()?;
-            // A thread in uninterruptible sleep may outlast even this; the caller must not hang
-            // with it.
+            // A thread in uninterruptible sleep may outlast even this; the caller must not wait for
+            // it.
             self.wait(GRACE);
         }
         self.status
     }
 
-    /// Keeps it running after sampletop is gone. (One that is still held ends: it never started.)
+    /// Leaves the child running after sampletop exits. (One that still waits before its exec ends.)
     pub fn leave(self) {}
 
     fn gone(&self, limit: Duration) -> bool {
@@ -327,7 +325,7 @@ impl Launch {
 impl Drop for Launch {
     fn drop(&mut self) {
         if self.gate.take().is_some() {
-            // Held: the closed gate ends it, and nothing it could be busy with delays that.
+            // Not yet started: the closed gate ends it, and nothing it does delays that.
             self.wait(GRACE);
         } else {
             self.try_wait();
@@ -335,7 +333,7 @@ impl Drop for Launch {
     }
 }
 
-/// The program's path, with a slash in it.
+/// Returns the program's path, with a slash in it.
 fn find(program: &OsStr) -> Result<PathBuf, LaunchError> {
     let not_found = || LaunchError::NotFound { command: program.into() };
     if program.is_empty() {
@@ -376,17 +374,17 @@ fn executable(path: &Path) -> io::Result<()> {
     if std::fs::metadata(path)?.is_dir() {
         return Err(io::ErrorKind::IsADirectory.into());
     }
-    // access(2) asks for the real user: the caller.
+    // access(2) checks for the real user, who is the caller.
     Ok(rustix::fs::access(path, rustix::fs::Access::EXEC_OK)?)
 }
 
-/// What a child gets: our environment without our secrets, which are none of its business.
+/// Returns the child's environment: ours without sampletop's secrets.
 fn environment() -> Result<Vec<CString>, LaunchError> {
     let ours = std::env::vars_os().filter(|(name, _)| SECRETS.iter().all(|secret| name != secret));
     ours.map(|(name, value)| c_string(&[name.as_os_str(), &value].join(OsStr::new("=")))).collect()
 }
 
-/// Files written under sudo belong to the user who called it.
+/// Returns the owner of files written under sudo: the user who called it.
 fn sudo_owner() -> Option<(u32, u32)> {
     let number = |name| std::env::var(name).ok()?.parse().ok();
     rustix::process::geteuid().is_root().then_some(())?;

@@ -1,4 +1,4 @@
-//! The mappings of a process (`/proc/PID/maps`), and which of them hold code or a stack.
+//! The mappings of a process (`/proc/PID/maps`), and which of them contain code or a stack.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -11,23 +11,23 @@ use crate::model::vocabulary::frame::FileId;
 use crate::process::files::{FileKind, Files, MappedFile};
 use crate::process::target;
 
-/// Mappings kept of one process; vm.max_map_count is 65,530 unless raised (databases raise it to
-/// 262,144).
+/// Maximum mappings kept of one process; vm.max_map_count is 65,530 unless raised (databases raise
+/// it to 262,144).
 pub const MAPPINGS_MAX: usize = 1 << 18;
-/// Bytes of `/proc/PID/maps` read.
+/// Maximum bytes of `/proc/PID/maps` read.
 const TEXT_MAX: u64 = 64 << 20;
-/// A path is at most PATH_MAX (4096) bytes, each of which may be escaped as four.
+/// Maximum length of a line. A path is at most PATH_MAX (4096) bytes, each escaped as up to four.
 const LINE_MAX: usize = 4 * 4096 + 128;
 
-/// What lies behind a mapping.
+/// What a mapping maps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Backing {
-    /// A file with an inode: on disk, deleted, or of memory (memfd, shared memory).
+    /// A file with an inode: on disk, deleted, or in memory (memfd, shared memory).
     File,
     Vdso,
     /// The page of the old system calls, at the same address in every process.
     Vsyscall,
-    /// The main thread's stack: it grows downward by itself.
+    /// The main thread's stack: it grows downward automatically.
     MainStack,
     Anonymous,
 }
@@ -62,8 +62,8 @@ impl Mapping {
             && (Arc::ptr_eq(&self.path, &other.path) || self.path == other.path)
     }
 
-    /// What frames at `address` carry beside the file's id: an offset in the file, or from the
-    /// region's start.
+    /// Returns the offset that frames at `address` carry beside the file's id: in the file, or from
+    /// the region's start.
     pub fn offset_of(&self, address: u64) -> u64 {
         let from_start = address.wrapping_sub(self.start);
         if self.backing == Backing::File {
@@ -73,7 +73,7 @@ impl Mapping {
         }
     }
 
-    /// As the registry of files knows it.
+    /// Returns the entry for the registry of files.
     pub fn mapped_file(&self, pid: u32) -> MappedFile {
         let kind = match self.backing {
             Backing::File => FileKind::Regular,
@@ -98,13 +98,13 @@ impl Mapping {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Maps {
     mappings: Vec<Mapping>,
-    /// More than [`MAPPINGS_MAX`] mappings, or lines that made no sense.
+    /// There were more than [`MAPPINGS_MAX`] mappings, or invalid lines.
     incomplete: bool,
 }
 
 impl Maps {
-    /// Reads `/proc/PID/maps`; where the leader is a zombie, those of a thread that lives. Empty
-    /// for a process without memory (kernel thread, zombie).
+    /// Reads `/proc/PID/maps`; where the leader is a zombie, those of a living thread. Empty for a
+    /// process without memory (kernel thread, zombie).
     pub fn read(pid: u32) -> io::Result<Maps> {
         let maps = Maps::read_as(pid)?;
         if maps.mappings.is_empty()
@@ -122,7 +122,7 @@ impl Maps {
         Ok(Maps::parse(&text))
     }
 
-    /// Parses the text of `/proc/PID/maps`. Lines that make no sense are left out.
+    /// Parses the text of `/proc/PID/maps`. Invalid lines are skipped.
     pub fn parse(text: &[u8]) -> Maps {
         let mut maps = Maps { mappings: Vec::new(), incomplete: text.len() as u64 >= TEXT_MAX };
         let nothing: Arc<Path> = Arc::from(Path::new(""));
@@ -133,8 +133,8 @@ impl Maps {
             }
             let before = maps.mappings.last();
             match parse_line(line, before.map_or(&nothing, |m| &m.path), &nothing) {
-                // The file is read in pieces while the process goes on: what overlaps has moved
-                // meanwhile.
+                // The file is read in pieces while the process runs on: overlapping mappings have
+                // moved meanwhile.
                 Some(mapping) if before.is_none_or(|b| b.end <= mapping.start) => {
                     maps.mappings.push(mapping)
                 }
@@ -156,7 +156,7 @@ impl Maps {
         self.mappings.iter()
     }
 
-    /// The mapping that `address` lies in.
+    /// Returns the mapping that contains `address`.
     pub fn find(&self, address: u64) -> Option<&Mapping> {
         self.index_of(address).map(|i| &self.mappings[i])
     }
@@ -171,7 +171,7 @@ impl Maps {
         self.find(address).filter(|m| m.executable)
     }
 
-    /// The mapping that `address` lies in, and where it ends; or `None`, and where the next one
+    /// Returns the mapping that contains `address`, and its end; or `None`, and where the next one
     /// begins.
     pub fn piece(&self, address: u64) -> (Option<&Mapping>, u64) {
         let after = self.mappings.partition_point(|m| m.start <= address);
@@ -181,31 +181,30 @@ impl Maps {
         }
     }
 
-    /// The mapping that can hold the stack a thread with this stack pointer runs on: readable and
-    /// writable. An address just under the main stack as it was when the maps were read belongs to
-    /// it, too: it grows.
+    /// Returns the mapping of the stack that contains this stack pointer: readable and writable. An
+    /// address just under the main stack belongs to it too, as that may have grown since the maps
+    /// were read.
     pub fn stack_of(&self, sp: u64) -> Option<&Mapping> {
         if let Some(mapping) = self.find(sp) {
             return (mapping.readable && mapping.writable).then_some(mapping);
         }
         let above = &self.mappings.get(self.mappings.partition_point(|m| m.start <= sp))?;
-        /// How far the main stack may have grown since: its limit is 8 MiB by default.
+        /// Maximum growth of the main stack since: its limit is 8 MiB by default.
         const GROWTH: u64 = 8 << 20;
         (above.backing == Backing::MainStack && above.start - sp <= GROWTH).then_some(*above)
     }
 
-    /// All mappings of the file that `mapping` maps, as it was loaded there: from the nearest one
-    /// at or below that begins at offset 0, with the offsets rising. Empty if there is no such
-    /// beginning.
+    /// Returns all mappings of the file that `mapping` maps, as it was loaded there: from the
+    /// nearest one at or below that begins at offset 0, with rising offsets. Empty if there is no
+    /// such beginning.
     pub fn loaded_with(&self, mapping: &Mapping) -> &[Mapping] {
         let Some(at) = self.index_of(mapping.start) else { return &[] };
         let mut first = at;
-        // Other things may lie between the pieces (anonymous memory for .bss, a text remapped to
+        // Maximum other mappings between the pieces (anonymous memory for .bss, text remapped to
         // huge pages).
         const GAPS: usize = 64;
-        // No loader makes more mappings than this. Programs that generate code map one file in
-        // thousands of
-        // pieces, and this is asked for again and again.
+        // Maximum pieces: no loader creates more mappings than this. Programs that generate code
+        // map one file in thousands of pieces, and this function is called often.
         const PIECES: usize = 256;
         let mut gaps = 0;
         for i in (0..=at).rev().take(PIECES) {
@@ -240,7 +239,7 @@ impl Maps {
         &self.mappings[first..=last]
     }
 
-    /// True if both have the same code at the same places.
+    /// Whether both have the same code at the same places.
     pub fn same_code(&self, other: &Maps) -> bool {
         let code = |maps: &'_ Maps| -> Vec<Mapping> {
             maps.iter().filter(|m| m.executable).cloned().collect()
@@ -248,7 +247,7 @@ impl Maps {
         code(self) == code(other)
     }
 
-    /// The file and the offset in it that `address` executes in, registered in `files`; `None`
+    /// Returns the file and offset that `address` executes in, registered in `files`; `None`
     /// outside executable mappings.
     pub fn locate(&self, address: u64, files: &Files, pid: u32) -> Option<(FileId, u64)> {
         let mapping = self.find_code(address)?;
@@ -256,8 +255,8 @@ impl Maps {
     }
 }
 
-/// `START-END PERMS OFFSET MAJOR:MINOR INODE   PATH`, all but the inode in hexadecimal. `before` is
-/// the path of the line before: the pieces of one file share it.
+/// Parses `START-END PERMS OFFSET MAJOR:MINOR INODE   PATH`, all but the inode in hexadecimal.
+/// `before` is the path of the previous line: the pieces of one file share it.
 fn parse_line(line: &[u8], before: &Arc<Path>, nothing: &Arc<Path>) -> Option<Mapping> {
     if line.len() > LINE_MAX {
         return None;
@@ -329,7 +328,7 @@ fn hex(digits: &[u8]) -> Option<u64> {
         .try_fold(0, |value, digit| Some(value << 4 | u64::from(char::from(*digit).to_digit(16)?)))
 }
 
-/// The kernel writes a line break in a path as `\012`, and nothing else escaped
+/// Unescapes a path. The kernel writes a line break as `\012`, and escapes nothing else
 /// (fs/proc/task_mmu.c).
 fn unescape(path: &[u8]) -> PathBuf {
     const BREAK: &[u8] = b"\\012";
@@ -511,7 +510,7 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
             check(&Maps::parse(&text));
         }
 
-        /// Damaged real text: more of it gets past the first fields.
+        /// Damaged real text: more of it passes the first fields.
         #[test]
         fn damaged_lines_parse_to_ordered_mappings(
             hits in proptest::collection::vec((0..TEXT.len(), any::<u8>()), 0..40),

@@ -1,4 +1,4 @@
-//! Reading another process's memory without stopping it.
+//! Reads another process's memory without stopping it.
 
 #![expect(unsafe_code, reason = "process_vm_readv")]
 
@@ -10,25 +10,25 @@ use remoteprocess::ProcessMemory;
 
 use crate::process::target;
 
-/// Reads foreign memory. Implemented over process_vm_readv for a live target, over recorded bytes
-/// in tests.
+/// A reader of another process's memory: process_vm_readv for a live target, recorded bytes in
+/// tests.
 pub trait ReadMemory {
     /// Reads up to `buf.len()` bytes at `address`; returns how many were read from the start (a
     /// prefix), 0 for none.
     fn read(&self, address: u64, buf: &mut [u8]) -> usize;
 
-    /// All of `buf`, or `None`.
+    /// Fills all of `buf`, or returns `None`.
     fn read_exact(&self, address: u64, buf: &mut [u8]) -> Option<()> {
         (self.read(address, buf) == buf.len()).then_some(())
     }
 
-    /// Several pieces (address, length) one behind the other: all of `buf`, or `None`. They are
-    /// read in no order.
+    /// Reads several pieces (address, length) into `buf`, one behind the other: all or `None`. The
+    /// order of the reads is undefined.
     fn read_pieces(&self, pieces: &[(u64, usize)], buf: &mut [u8]) -> Option<()> {
         one_by_one(self, pieces, buf)
     }
 
-    /// The 8 bytes at `address`, little-endian.
+    /// Reads the 8 bytes at `address`, little-endian.
     fn read_u64(&self, address: u64) -> Option<u64> {
         let mut word = [0; 8];
         self.read_exact(address, &mut word)?;
@@ -51,15 +51,15 @@ fn one_by_one<M: ReadMemory + ?Sized>(
 }
 
 const PAGE: u64 = 4096;
-/// process_vm_readv takes at most this many pieces (IOV_MAX, Linux).
+/// Maximum pieces of one process_vm_readv (IOV_MAX, Linux).
 const PIECES: usize = 1024;
 
-/// The memory of one live process. Cheap to make and to clone; several threads may read at once.
+/// The memory of one live process. Cheap to create and to clone; several threads may read at once.
 #[derive(Debug)]
 pub struct Memory {
     pid: u32,
-    /// The thread it is read through: the leader, or, when that is a zombie (it has no memory
-    /// then), another one.
+    /// The thread it is read through: the leader, or another thread if the leader is a zombie,
+    /// which has no memory.
     through: AtomicI32,
 }
 
@@ -72,8 +72,8 @@ impl Memory {
         self.pid
     }
 
-    /// Runs `read` through the thread that was good last time, and through another if that has no
-    /// memory (any more): the leader is a zombie, or the thread used instead has ended.
+    /// Runs `read` through the thread that worked last time. If that has no memory any more, it
+    /// tries another: the leader is a zombie, or the other thread has ended.
     fn through<T>(&self, mut read: impl FnMut(i32) -> Result<T, i32>) -> Option<T> {
         let through = self.through.load(Ordering::Relaxed);
         match read(through) {
@@ -91,7 +91,7 @@ impl Memory {
     }
 }
 
-/// What is readable from `address` on, in one piece; an error if nothing is.
+/// Reads what is readable from `address` on, in one piece; an error if nothing is.
 fn read_piece(through: i32, address: u64, buf: &mut [u8]) -> Result<usize, i32> {
     let local = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: buf.len() };
@@ -101,7 +101,7 @@ fn read_piece(through: i32, address: u64, buf: &mut [u8]) -> Result<usize, i32> 
     usize::try_from(n).map_err(|_| std::io::Error::last_os_error().raw_os_error().unwrap_or(0))
 }
 
-/// The same page by page, one iovec each: only whole ones are promised when a read meets an
+/// Reads page by page, one iovec each. Only whole iovecs are promised when a read meets an
 /// unreadable page (process_vm_readv(2)).
 fn read_pages(through: i32, address: u64, buf: &mut [u8]) -> Result<usize, i32> {
     let mut done = 0;
@@ -133,16 +133,16 @@ fn read_pages(through: i32, address: u64, buf: &mut [u8]) -> Result<usize, i32> 
     Ok(done)
 }
 
-/// The same from `/proc/PID/mem`, which asks for the same rights, where a container's filter
-/// forbids the system call. (It also shows pages that the process itself may not read.) Opened for
-/// each read: what is kept open belongs to the program from before an exec.
+/// Reads `/proc/PID/mem`, which needs the same rights, where a container's seccomp filter forbids
+/// the system call. (It also shows pages that the process itself may not read.) It is opened for
+/// each read: an open descriptor belongs to the program from before an exec.
 fn read_file(through: i32, address: u64, buf: &mut [u8]) -> Result<usize, i32> {
     let errno = |error: std::io::Error| error.raw_os_error().unwrap_or(0);
     match File::open(format!("/proc/{through}/mem"))
         .and_then(|file| file.read_at(buf, address))
         .map_err(errno)?
     {
-        // A thread that has no memory any more.
+        // The thread has no memory any more.
         0 => Err(libc::ESRCH),
         n => Ok(n),
     }
@@ -159,8 +159,8 @@ impl ReadMemory for Memory {
         if buf.is_empty() {
             return 0;
         }
-        // One piece nearly always is all, or as much as there is (kernels so far stop at the
-        // unreadable page); where it is less than promised, page by page finds the rest.
+        // One piece nearly always returns everything there is: kernels so far stop at the
+        // unreadable page. Where it returns less, page by page finds the rest.
         let found = self.through(|id| match read_piece(id, address, buf) {
             Ok(n) if n < buf.len() => Ok(n + address
                 .checked_add(n as u64)
@@ -180,7 +180,7 @@ impl ReadMemory for Memory {
         if process.read(address as usize, buf).is_ok() {
             return Some(());
         }
-        // Not readable, or not through this thread.
+        // Unreadable memory, or a thread without memory.
         (self.read(address, buf) == buf.len()).then_some(())
     }
 
@@ -192,26 +192,26 @@ impl ReadMemory for Memory {
         {
             return Some(());
         }
-        // One by one it is found out why.
+        // One by one finds out why.
         one_by_one(self, pieces, buf)
     }
 }
 
-/// A gap that is read along, bytes, where both sides of it lie in one page: the kernel pins the
-/// pages of every range by itself, which costs more than to copy so much.
+/// Maximum gap, in bytes, that is read along between two pieces in one page. The kernel pins the
+/// pages of each range separately, which costs more than copying the gap.
 const GAP: u64 = 512;
 
-/// Ranges of memory that pieces lie in: fewer than the pieces, as many lie close together.
+/// Ranges of memory that cover the pieces; close pieces share a range.
 struct Ranges {
     /// Address and length, by address.
     ranges: Vec<(u64, usize)>,
-    /// Where each piece begins in what is read of all ranges, one behind the other.
+    /// Offset of each piece in the bytes read of all ranges.
     places: Vec<usize>,
     length: usize,
 }
 
 impl Ranges {
-    /// `None` for what lies beyond the end of memory.
+    /// Merges pieces to ranges; `None` if one lies beyond the end of memory.
     fn of(pieces: &[(u64, usize)]) -> Option<Ranges> {
         let mut order: Vec<u32> = (0..pieces.len() as u32).collect();
         order.sort_unstable_by_key(|piece| pieces[*piece as usize].0);
@@ -237,12 +237,12 @@ impl Ranges {
     }
 }
 
-/// Whether what begins at `start` is read together with what ends at `end`.
+/// Whether a piece that begins at `start` joins a range that ends at `end`.
 fn joins(end: u64, start: u64) -> bool {
     start <= end || (start - end <= GAP && end / PAGE == start / PAGE)
 }
 
-/// Whether all pieces could be read at once.
+/// Reads all pieces with one system call; returns whether that worked.
 fn read_scattered(through: i32, pieces: &[(u64, usize)], buf: &mut [u8]) -> bool {
     let Some(Ranges { ranges, places, length }) =
         Ranges::of(pieces).filter(|found| found.ranges.len() <= PIECES)
@@ -279,7 +279,7 @@ mod tests {
 
     use super::*;
 
-    /// Two readable pages, then one that is not.
+    /// Maps two readable pages and one that is not.
     fn fenced() -> (u64, *mut libc::c_void) {
         // SAFETY: a fresh private mapping; the last page is made unreadable and no code here
         // touches it.
@@ -352,10 +352,10 @@ mod tests {
         let at = 7 * PAGE;
         let ranges =
             |pieces: &[(u64, usize)]| Ranges::of(pieces).map(|found| (found.ranges, found.places));
-        // Behind one another, with a gap, overlapping, one within another; in any order.
+        // Adjacent, with a gap, overlapping, nested; in any order.
         let pieces = [(at + 40, 8), (at, 8), (at + 8, 4), (at + 44, 16), (at + 41, 1)];
         assert_eq!(ranges(&pieces), Some((vec![(at, 60)], vec![40, 0, 8, 44, 41])));
-        // Too far apart, and over the border of a page, which may not be readable.
+        // Too far apart, and across a page boundary, whose other side may be unreadable.
         let pieces = [(at, 8), (at + 9 + GAP, 8), (at + PAGE - 8, 7), (at + PAGE, 8)];
         assert_eq!(ranges(&pieces), Some((pieces.to_vec(), vec![0, 8, 16, 23])));
         let over = [(at + PAGE - 8, 16), (at + PAGE + 12, 8), (at + PAGE - 8, 8)];
@@ -366,7 +366,7 @@ mod tests {
     }
 
     proptest! {
-        /// As one by one, whatever lies where.
+        /// Equal to reading them one by one, wherever they lie.
         #[test]
         fn many_pieces_are_what_each_is(pieces in proptest::collection::vec((0usize..9000, 0usize..700), 0..60)) {
             let here: Vec<u8> = (0..10_000u32).map(|at| ((at * 7919) >> 8) as u8).collect();

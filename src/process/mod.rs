@@ -1,20 +1,20 @@
-//! What is looked at: identity, mappings, memory, threads. Everything read here comes from the
-//! target and is hostile: lengths bounded, loops capped.
+//! The target process: identity, mappings, memory, threads. Everything read here comes from the
+//! target and is untrusted: lengths are bounded, loops capped.
 
 pub mod cgroup;
-pub mod fatal;
+pub mod fatal_signals;
 pub mod filebytes;
 pub mod files;
+mod forked_child;
 pub mod generations;
-mod held;
-pub mod ids;
 pub mod launch;
-pub mod list;
 pub mod maps;
 pub mod memory;
 pub mod open;
+pub mod pid_namespaces;
 pub mod privileges;
-pub mod program;
+pub mod process_list;
+pub mod program_name;
 pub mod select;
 pub mod target;
 pub mod threads;

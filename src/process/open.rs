@@ -1,4 +1,4 @@
-//! Opening the files a target has mapped: the very file, wherever it lives, and nothing else.
+//! Opens the files that a target has mapped: the exact file, wherever it lives, and nothing else.
 
 #![expect(unsafe_code, reason = "maps a page of a file to learn its device number")]
 
@@ -14,14 +14,13 @@ use crate::process::files::{FileKind, MappedFile};
 use crate::process::maps::Maps;
 use crate::process::target;
 
-/// Opens what `file` maps, for reading: through `/proc/PID/map_files` (the exact inode, deleted
-/// files too; needs CAP_CHECKPOINT_RESTORE), else beneath the target's root, else by its path here.
-/// Whatever is opened is a regular file and the one that was mapped (device and inode), or it is
-/// refused with `NotFound`.
+/// Opens the file that `file` maps, for reading. It tries `/proc/PID/map_files` (the exact inode,
+/// deleted files too; needs CAP_CHECKPOINT_RESTORE), then the path beneath the target's root, then
+/// the path here. The result is a regular file and the mapped one (device and inode); otherwise it
+/// is refused with `NotFound`.
 ///
-/// May block where the file lives on a file system that does (NFS, FUSE): not for the sampling
-/// thread. Read it with `pread` rather than mapping it: a file truncated meanwhile would kill us
-/// (SIGBUS).
+/// May block where the file system does (NFS, FUSE): do not call it on the sampling thread. Read
+/// the file with `pread` rather than a mapping: a truncated file would end us by SIGBUS.
 pub fn open_mapped(file: &MappedFile) -> io::Result<File> {
     if file.kind != FileKind::Regular {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a mapped file"));
@@ -34,7 +33,7 @@ pub fn open_mapped(file: &MappedFile) -> io::Result<File> {
             None
         }
     };
-    // A zombie leader has neither mappings nor a root; another thread of it has.
+    // A zombie leader has neither mappings nor a root; another thread has.
     let pid = target::witness(file.pid).unwrap_or(file.pid);
     let exact = format!("/proc/{pid}/map_files/{:x}-{:x}", file.start, file.end);
     if let Some(found) = check(place(Path::new(&exact))) {
@@ -52,15 +51,15 @@ pub fn open_mapped(file: &MappedFile) -> io::Result<File> {
 }
 
 /// Opens a file that a process may have written, for reading, as that process sees it: beneath its
-/// root, where no link leads out; a regular file, and itself no link. May block like
+/// root, which no link can leave. It must be a regular file and no link. May block like
 /// [`open_mapped`].
 pub fn open_beneath(pid: u32, path: &Path) -> io::Result<File> {
     let found = find_beneath(pid, path, OFlags::NOFOLLOW)?;
     Ok(File::from(reopen(&found)?.0))
 }
 
-/// The paths that the line of `/proc/PID/maps` may have meant: ` (deleted)` may be part of the
-/// name, and `\012` too.
+/// Returns the paths that a line of `/proc/PID/maps` may mean: ` (deleted)` and `\012` may be part
+/// of the name.
 fn spellings(file: &MappedFile) -> Vec<PathBuf> {
     let mut paths = vec![file.path.clone()];
     if file.deleted {
@@ -74,7 +73,7 @@ fn spellings(file: &MappedFile) -> Vec<PathBuf> {
     paths
 }
 
-/// Finds without opening (O_PATH): opening a device or a FIFO could do something.
+/// Finds a path without opening it (O_PATH): opening a device or a FIFO could have effects.
 fn place(path: &Path) -> io::Result<OwnedFd> {
     if !path.is_absolute() {
         return Err(io::ErrorKind::NotFound.into());
@@ -82,7 +81,7 @@ fn place(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// Finds what a process has under a path, beneath its root, links followed; does not open it.
+/// Finds a process's path beneath its root, following links, without opening it.
 pub(super) fn beneath(pid: u32, path: &Path) -> io::Result<OwnedFd> {
     find_beneath(pid, path, OFlags::empty())
 }
@@ -98,12 +97,12 @@ fn find_beneath(pid: u32, path: &Path, more: OFlags) -> io::Result<OwnedFd> {
     Ok(rustix::fs::openat2(root, path, flags, Mode::empty(), resolve)?)
 }
 
-/// A regular file, opened for reading, that is the one `file` maps.
+/// Opens a regular file for reading, if it is the one that `file` maps.
 fn accept(found: OwnedFd, file: &MappedFile) -> io::Result<File> {
     let (opened, stat) = reopen(&found)?;
     let wanted = (file.device, file.inode);
     let device = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
-    // btrfs and overlayfs tell stat(2) another device than /proc/PID/maps: there, compare as
+    // On btrfs and overlayfs stat(2) shows another device than /proc/PID/maps. There, compare as
     // mappings.
     if (device, stat.st_ino) == wanted || as_mapped(&opened) == Some(wanted) {
         return Ok(File::from(opened));
@@ -114,7 +113,7 @@ fn accept(found: OwnedFd, file: &MappedFile) -> io::Result<File> {
     ))
 }
 
-/// A descriptor that only found a file makes it readable by opening it again; regular files alone.
+/// Opens an O_PATH descriptor for reading; regular files only.
 fn reopen(found: &OwnedFd) -> io::Result<(OwnedFd, rustix::fs::Stat)> {
     let stat = rustix::fs::fstat(found)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
@@ -127,7 +126,7 @@ fn reopen(found: &OwnedFd) -> io::Result<(OwnedFd, rustix::fs::Stat)> {
     ))
 }
 
-/// Device and inode as `/proc/PID/maps` shows them for a mapping of this file.
+/// Returns device and inode as `/proc/PID/maps` shows them for a mapping of this file.
 fn as_mapped(file: &OwnedFd) -> Option<((u32, u32), u64)> {
     const LENGTH: usize = 4096;
     // SAFETY: a new private mapping that is not read; it is removed below.
@@ -155,7 +154,7 @@ mod tests {
     use super::*;
     use std::io::Read;
 
-    /// This test program itself, as it is mapped.
+    /// Returns this test program itself, as it is mapped.
     fn own_program() -> MappedFile {
         let maps = Maps::read(std::process::id()).unwrap();
         let here = own_program as fn() -> MappedFile as usize as u64;

@@ -1,28 +1,28 @@
-//! Rights that sampletop has and its caller has not: capabilities of its file (`setcap`). They are
-//! for taking stacks, on the thread that takes them. Everything else is done with the caller's
-//! rights: files, commands, and above all the question who may be looked at.
+//! Rights that sampletop has beyond its caller's: file capabilities (`setcap`). They are used only
+//! to take stacks, on the thread that takes them. Everything else runs with the caller's rights:
+//! files, commands, and above all the check which processes may be observed.
 //!
-//! Capabilities belong to threads. [`lower`] is called before there is a second one, so that all
-//! begin without; the sampler calls [`raise`]. For the real user 0 nothing is changed: root's
-//! rights are the caller's own.
+//! Capabilities belong to threads. [`lower`] is called before there is a second thread, so all
+//! threads begin without them; the sampler calls [`raise`]. For the real user 0 nothing changes:
+//! root's rights are the caller's own.
 
 use std::io;
 
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
-/// This program could do more than its caller: it holds capabilities, and the real user is not
-/// root.
+/// Whether this program has more rights than its caller: it holds capabilities, and the real user
+/// is not root.
 pub fn borrowed() -> bool {
-    // Unreadable, which no kernel does: expect the worse.
+    // Unreadable, which no kernel does: assume the worse.
     !is_root() && capabilities(None).map_or(true, |sets| !sets.permitted.is_empty())
 }
 
-/// This thread, and those it starts, act with the caller's rights from now on.
+/// Makes this thread, and those it starts, act with the caller's rights from now on.
 pub fn lower() -> io::Result<()> {
     if is_root() { Ok(()) } else { effective(|_| CapabilitySet::empty()) }
 }
 
-/// This thread, and those it starts, use what the program was given.
+/// Makes this thread, and those it starts, use the program's capabilities.
 pub fn raise() -> io::Result<()> {
     if is_root() { Ok(()) } else { effective(|sets| sets.permitted) }
 }
@@ -39,7 +39,7 @@ pub fn without<T>(ask: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     answer
 }
 
-/// Runs `open` with what the program was given, on a thread that has the caller's rights otherwise.
+/// Runs `open` with the program's capabilities, on a thread that otherwise has the caller's rights.
 pub fn with<T>(open: impl FnOnce() -> T) -> T {
     let before = capabilities(None);
     let raised = raise().is_ok();
@@ -51,8 +51,8 @@ pub fn with<T>(open: impl FnOnce() -> T) -> T {
     opened
 }
 
-/// Started by another user than it runs as. All checks are made for the real user, but the files
-/// of /proc are opened as the effective one: every user would see everything.
+/// Whether the program runs as another user than its caller. All checks are made for the real user,
+/// but files of /proc are opened as the effective one: every user would see everything.
 pub fn is_setuid() -> bool {
     use rustix::process::{getegid, geteuid, getgid, getuid};
     geteuid() != getuid() || getegid() != getgid()

@@ -1,9 +1,8 @@
-//! Which processes are to be watched: those with these numbers, with such a name, in a control
-//! group; and their children.
+//! Selects the processes to watch: by pid, by name, by control group; and their children.
 //!
-//! The rules are here, what they are about comes from [`Processes`]. A look reads what is new, and
-//! again what may have become another program meanwhile (a shell that forks, and then runs what it
-//! was asked for), so that it stays cheap however many processes there are.
+//! The rules are here; their input comes from [`Processes`]. A scan reads new processes. It reads
+//! again those that may have become another program meanwhile (a shell that forks, and then runs a
+//! command). So it stays cheap however many processes there are.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -11,32 +10,32 @@ use std::path::Path;
 
 use crate::config::Wanted;
 
-/// Maximum processes taken in by one search: attaching takes a millisecond or so each.
+/// Maximum processes attached by one scan: attaching takes about a millisecond each.
 const TAKEN_AT_ONCE: usize = 16;
-/// Maximum new processes read by one search, once all were read that were there at first:
-/// more come only in a storm of forks, and most of those are gone again soon.
+/// Maximum new processes read by one scan after the first one. More come only in a storm of forks,
+/// and most of those end soon.
 const READ_AT_ONCE: usize = 100;
-/// Others that are read again by each search, in turn.
+/// Maximum other processes that are read again by each scan, in turn.
 const READ_AGAIN: usize = 25;
-/// Searches by which a new process is read again: it is about to become what it was made for.
+/// Number of scans that read a new process again: it may soon become another program.
 const YOUNG: u8 = 6;
 
-/// Where processes are found.
+/// A source of processes.
 pub trait Processes {
-    /// The numbers of all of them, some ten thousand at most.
+    /// Returns all pids, some ten thousand at most.
     fn all(&mut self) -> Vec<u32>;
-    /// `None`: it has ended.
+    /// Reads a process; `None`: it has ended.
     fn read(&mut self, pid: u32) -> Option<Found>;
-    /// Those in this control group, and in the groups within it.
+    /// Returns the processes in this control group and in its subgroups.
     fn members(&mut self, group: &Path) -> Vec<u32>;
-    /// Those of this systemd unit.
+    /// Returns the processes of this systemd unit.
     fn of_unit(&mut self, name: &str) -> Vec<u32>;
-    /// The one whose number is in this file, unless the file is older than it: then it is
-    /// another's.
+    /// Returns the process whose pid is in this file. A file older than the process means another
+    /// one that had its pid.
     fn in_file(&mut self, path: &Path) -> Option<u32>;
 }
 
-/// What is known of a process.
+/// Properties of a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Found {
     /// Its name (comm).
@@ -45,7 +44,7 @@ pub struct Found {
     pub parent: u32,
     /// Clock ticks since boot.
     pub start: u64,
-    /// No kernel thread and no zombie.
+    /// It is neither a kernel thread nor a zombie.
     pub watchable: bool,
 }
 
@@ -54,34 +53,34 @@ struct Known {
     start: u64,
     watchable: bool,
     wanted: bool,
-    /// It was given out: it is watched, or cannot be.
+    /// It was returned by a scan: it is watched, or cannot be.
     taken: bool,
-    /// The searches by which it is read again.
+    /// Number of scans that still read it again.
     young: u8,
 }
 
-/// Chooses processes.
+/// Selects processes.
 pub struct Select {
     wanted: Wanted,
     children: bool,
-    /// sampletop itself, and who started it, outward.
+    /// sampletop's own pid, then those of its ancestors, outward.
     own: Vec<u32>,
     known: BTreeMap<u32, Known>,
-    /// Whose turn it was last to be read again.
+    /// The last process that was read again in turn.
     turn: u32,
     looked: bool,
     dropped: usize,
 }
 
 impl Select {
-    /// `children`: those of chosen processes are chosen, too. `own`: sampletop's own number, then
-    /// that of its parent, and so on.
+    /// Creates a selection. `children`: children of selected processes are selected too. `own`:
+    /// sampletop's own pid, then that of its parent, and so on.
     pub fn new(wanted: Wanted, children: bool, own: Vec<u32>) -> Select {
         Select { wanted, children, own, known: BTreeMap::new(), turn: 0, looked: false, dropped: 0 }
     }
 
-    /// Those that are to be watched from now on, the lowest number first, at most `room`. Each is
-    /// given out once.
+    /// Returns the newly selected processes, the lowest pid first, at most `room`. Each is returned
+    /// once.
     pub fn observe(&mut self, processes: &mut impl Processes, room: usize) -> Vec<u32> {
         let scans = self.children || matches!(self.wanted, Wanted::Name(_));
         let mut members = match &self.wanted {
@@ -123,12 +122,12 @@ impl Select {
         chosen
     }
 
-    /// Processes that should be watched, as of the last look, and for which there was no room.
+    /// Returns the number of processes that the last scan selected but had no room for.
     pub fn dropped(&self) -> usize {
         self.dropped
     }
 
-    /// Reads what is new, what is young, and some of the rest.
+    /// Reads new processes, young ones, and some of the rest.
     fn read(&mut self, processes: &mut impl Processes, all: &[u32]) {
         let most = if self.looked { READ_AT_ONCE } else { usize::MAX };
         let known = &self.known;
@@ -161,7 +160,7 @@ impl Select {
             let wanted = found.watchable && self.wants(pid, &found);
             let known = self.known.entry(pid).or_insert_with(new);
             if known.start != found.start {
-                // The number was given to another process.
+                // The pid was reused by another process.
                 *known = new();
             }
             known.wanted |= wanted;
@@ -173,17 +172,16 @@ impl Select {
     fn wants(&self, pid: u32, found: &Found) -> bool {
         match &self.wanted {
             Wanted::Name(pattern) if self.own.first() != Some(&pid) => {
-                // The words that we were started with stand in the command line of who started us
-                // (sudo, a shell), too.
+                // Our own command line also stands in that of our ancestors (sudo, a shell).
                 let repeats_ours = self.own.contains(&pid) || found.name == "sampletop";
                 pattern.is_match(&found.name) || !repeats_ours && pattern.is_match(&found.command)
             }
-            // Those are told by number.
+            // Those are selected by pid.
             _ => false,
         }
     }
 
-    /// Children of those that are wanted, theirs, and so on.
+    /// Selects children of selected processes, their children, and so on.
     fn want_children(&mut self) {
         let mut families: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         let mut parents = Vec::new();
@@ -197,7 +195,7 @@ impl Select {
         while let Some(parent) = parents.pop() {
             let born = self.known.get(&parent).map_or(0, |known| known.start);
             for pid in families.remove(&parent).unwrap_or_default() {
-                // An older one is the child of another process that had this number.
+                // An older one is the child of another process that had this pid.
                 if let Some(child) = self.known.get_mut(&pid).filter(|child| child.start >= born) {
                     child.wanted = true;
                     parents.push(pid);

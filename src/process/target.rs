@@ -1,4 +1,4 @@
-//! Identity of a target: pid + start time + pidfd; whether it can be looked at, and by whom.
+//! Identity of a target (pid, start time, pidfd), and whether the user may observe it.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -96,12 +96,12 @@ impl fmt::Display for AttachError {
 
 impl std::error::Error for AttachError {}
 
-/// Bytes of a command line that are kept.
+/// Maximum bytes kept of a command line.
 const COMMAND_MAX: usize = 1024;
-/// Bytes read of a file of /proc that is normally far shorter.
+/// Maximum bytes read of a file of /proc that is normally far shorter.
 const PROC_MAX: u64 = 64 << 10;
 
-/// One process that is watched: who it is, proven by a descriptor and its start time.
+/// A process that is watched, identified by its pidfd and start time.
 #[derive(Debug)]
 pub struct Target {
     pid: u32,
@@ -114,8 +114,8 @@ pub struct Target {
 }
 
 impl Target {
-    /// Finds out who `pid` is and whether it can and may be profiled. Nothing of the target is
-    /// changed or stopped.
+    /// Checks who `pid` is and whether it can and may be profiled. Nothing of the target is changed
+    /// or stopped.
     pub fn attach(pid: u32) -> Result<Target, AttachError> {
         if pid == 0 || i32::try_from(pid).is_err() {
             return Err(AttachError::NoSuchProcess { pid });
@@ -125,8 +125,7 @@ impl Target {
         }
         refuse_setuid(pid)?;
         check_proc()?;
-        // From here on the descriptor decides who is meant: the number may be given to another
-        // process any time.
+        // From here on the descriptor identifies the process: the pid may be reused at any time.
         let pidfd = pid_descriptor(pid)?;
         let stat = Stat::read(pid).map_err(|_| gone_or_hidden(pid, &pidfd))?;
         let status = Status::read(pid).map_err(|_| gone_or_hidden(pid, &pidfd))?;
@@ -149,8 +148,7 @@ impl Target {
             unit: cgroup::unit_of(pid),
             started_unix_ns: unix_ns_of(stat.start),
         };
-        // Everything was read by number: only if it is still the same process did all of it belong
-        // to it.
+        // Everything was read by pid. If it is still the same process, all of it belonged to that.
         match Stat::read(pid) {
             Ok(now) if now.start == target.start && target.alive() => Ok(target),
             _ => Err(AttachError::EndedEarly { pid }),
@@ -161,37 +159,37 @@ impl Target {
         self.pid
     }
 
-    /// Start time, clock ticks since boot.
+    /// Returns the start time, clock ticks since boot.
     pub fn start(&self) -> u64 {
         self.start
     }
 
-    /// The real user id it runs as.
+    /// Returns the real user id it runs as.
     pub fn uid(&self) -> u32 {
         self.uid
     }
 
-    /// The command line, cleaned and capped; `[name]` where there is none.
+    /// Returns the command line, cleaned and capped; `[name]` where there is none.
     pub fn command(&self) -> &str {
         &self.command
     }
 
-    /// The systemd unit, else the cgroup's path, where it is not the root.
+    /// Returns the systemd unit, else the cgroup's path, if that is not the root.
     pub fn unit(&self) -> Option<&str> {
         self.unit.as_deref()
     }
 
-    /// Wall-clock start, ns since 1970.
+    /// Returns the wall-clock start, ns since 1970.
     pub fn started_unix_ns(&self) -> i128 {
         self.started_unix_ns
     }
 
-    /// Becomes readable when the process has ended (every thread of it).
+    /// Returns a descriptor that becomes readable when every thread of the process has ended.
     pub fn pidfd(&self) -> BorrowedFd<'_> {
         self.pidfd.as_fd()
     }
 
-    /// False once every thread has ended, also while the zombie has not been waited for.
+    /// Whether a thread still lives; false for a zombie that was not waited for.
     pub fn alive(&self) -> bool {
         let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];
         matches!(
@@ -200,7 +198,7 @@ impl Target {
         )
     }
 
-    /// Asked again after the target replaced its program: it may have become another user's.
+    /// Checks the permission again after the target's exec: it may have become another user's.
     pub fn still_permitted(&self) -> Result<(), AttachError> {
         let status =
             Status::read(self.pid).map_err(|_| AttachError::EndedEarly { pid: self.pid })?;
@@ -208,8 +206,8 @@ impl Target {
         check_word_size(self.pid)
     }
 
-    /// Cores it may use, in thousandths: its CPU affinity and the quota of its cgroups, whichever
-    /// is less.
+    /// Returns the cores it may use, in thousandths: its CPU affinity or the quota of its cgroups,
+    /// whichever is less.
     pub fn cores_allowed(&self) -> u64 {
         let affinity = i32::try_from(self.pid)
             .ok()
@@ -222,18 +220,18 @@ impl Target {
     }
 }
 
-/// Whether `pid` may be looked at now, where no [`Target`] is at hand: [`Target::still_permitted`].
+/// Whether `pid` may be observed now, without a [`Target`]; see [`Target::still_permitted`].
 pub fn permitted(pid: u32) -> bool {
     Status::read(pid).is_ok_and(|status| may_look(pid, &status).is_ok())
 }
 
-/// A thread of `pid` that has memory: the leader, unless that is a zombie while others live on.
-/// `None` if none has.
+/// Returns a thread of `pid` that has memory: the leader, unless that is a zombie while others live
+/// on. `None` if none has.
 pub fn witness(pid: u32) -> Option<u32> {
     if Stat::read(pid).is_ok_and(|stat| !stat.dead()) {
         return Some(pid);
     }
-    /// More threads than this are not asked.
+    /// Maximum threads that are tried.
     const ASKED: usize = 1024;
     let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
     threads
@@ -242,7 +240,7 @@ pub fn witness(pid: u32) -> Option<u32> {
         .find(|tid| *tid != pid && Stat::read(*tid).is_ok_and(|stat| !stat.dead()))
 }
 
-/// What is used of `/proc/PID/stat`.
+/// Fields of `/proc/PID/stat` that are used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stat {
     pub comm: String,
@@ -260,12 +258,12 @@ impl Stat {
     }
 
     pub fn parse(text: &[u8]) -> Option<Stat> {
-        // The name is in parentheses and may itself contain any byte: the last `)` ends it.
+        // The name is in parentheses and may contain any byte: the last `)` ends it.
         let open = text.iter().position(|b| *b == b'(')?;
         let close = text.iter().rposition(|b| *b == b')')?;
         let comm = text::clean_bytes(text.get(open + 1..close)?, 64);
         let rest = std::str::from_utf8(&text[close + 1..]).ok()?;
-        // proc(5) counts from 1 and the pid; the state is field 3.
+        // proc(5) counts from 1, the pid; the state is field 3.
         let fields: Vec<&str> = rest.split_ascii_whitespace().take(22).collect();
         let field = |n: usize| fields.get(n - 3).copied();
         Some(Stat {
@@ -277,13 +275,13 @@ impl Stat {
         })
     }
 
-    /// Zombie, or on its way out.
+    /// Whether this is a zombie, or about to exit.
     fn dead(&self) -> bool {
         matches!(self.state, b'Z' | b'X' | b'x')
     }
 }
 
-/// What is used of `/proc/PID/status`.
+/// Fields of `/proc/PID/status` that are used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Status {
     pub tgid: u32,
@@ -316,7 +314,7 @@ impl Status {
     }
 }
 
-/// The beginning of a file of /proc or the like.
+/// Reads the beginning of a file of /proc or the like.
 pub fn read_proc(path: &str) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     File::open(path)?.take(PROC_MAX).read_to_end(&mut text)?;
@@ -334,7 +332,7 @@ fn refuse_setuid(pid: u32) -> Result<(), AttachError> {
     })
 }
 
-/// Inside a pid namespace, /proc must be the one of that namespace: all numbers come from there.
+/// Checks that /proc belongs to our own pid namespace: all pids come from there.
 fn check_proc() -> Result<(), AttachError> {
     let own = fs::read_link("/proc/self");
     if own.as_ref().is_ok_and(|link| link.to_str() == Some(&std::process::id().to_string())) {
@@ -354,7 +352,7 @@ fn pid_descriptor(pid: u32) -> Result<OwnedFd, AttachError> {
     let raw = Pid::from_raw(pid as i32).ok_or(AttachError::NoSuchProcess { pid })?;
     match rustix::process::pidfd_open(raw, PidfdFlags::empty()) {
         Ok(fd) => Ok(fd),
-        // EINVAL (ENOENT from 6.15 or so on) is how the kernel says that it is a thread, not a
+        // With EINVAL (ENOENT from 6.15 or so on) the kernel says that it is a thread, not a
         // process.
         Err(Errno::INVAL | Errno::NOENT) => Err(match Status::read(pid) {
             Ok(status) if status.tgid == std::process::id() => {
@@ -375,8 +373,8 @@ fn pid_descriptor(pid: u32) -> Result<OwnedFd, AttachError> {
     }
 }
 
-/// /proc/PID could not be read although a descriptor was had: it has ended since, or /proc hides
-/// it.
+/// Returns the error when /proc/PID is unreadable though a pidfd was opened: the process has ended
+/// since, or /proc hides it.
 fn gone_or_hidden(pid: u32, pidfd: &OwnedFd) -> AttachError {
     let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
     let timeout = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -399,7 +397,7 @@ fn check_kind(pid: u32, stat: &Stat) -> Result<(), AttachError> {
             why: "it is a kernel thread; choose a user process".into(),
         });
     }
-    // The leader may be dead while other threads live on; that is a process like any other.
+    // The leader may be a zombie while other threads live on; such a process is profiled normally.
     if stat.dead() && witness(pid).is_none() {
         return Err(AttachError::CannotProfile {
             pid,
@@ -409,10 +407,10 @@ fn check_kind(pid: u32, stat: &Stat) -> Result<(), AttachError> {
     Ok(())
 }
 
-/// Root may observe everything. Other users where the kernel grants ptrace access without the
-/// capabilities of sampletop itself. Where sampletop has none the kernel asks again at each thing
-/// that is read, so that the states of one's own process may be seen although its memory may not
-/// (Yama, PR_SET_DUMPABLE).
+/// Checks whether the user may observe the process. Root may observe everything. Others may where
+/// the kernel grants ptrace access without sampletop's own capabilities. If sampletop has no
+/// capabilities, the kernel checks again at each read. So the states of one's own process may be
+/// shown although its memory may not be read (Yama, PR_SET_DUMPABLE).
 fn may_look(pid: u32, status: &Status) -> Result<(), AttachError> {
     let own = rustix::process::getuid().as_raw();
     if own == 0 {
@@ -442,7 +440,7 @@ fn may_look(pid: u32, status: &Status) -> Result<(), AttachError> {
     Err(AttachError::NotPermitted { pid, why, fix: format!("try `sudo sampletop -p {pid}`") })
 }
 
-/// kernel.yama.ptrace_scope; `None` where there is no Yama.
+/// Returns kernel.yama.ptrace_scope; `None` where there is no Yama.
 pub fn yama_scope() -> Option<u32> {
     std::str::from_utf8(&read_proc("/proc/sys/kernel/yama/ptrace_scope").ok()?)
         .ok()?
@@ -451,7 +449,7 @@ pub fn yama_scope() -> Option<u32> {
         .ok()
 }
 
-/// From /etc/passwd where that knows it, else the number.
+/// Returns the user's name from /etc/passwd, else the number.
 pub fn user_name(uid: u32) -> String {
     let wanted = uid.to_string();
     let named = read_proc("/etc/passwd").ok().and_then(|text| {
@@ -464,9 +462,9 @@ pub fn user_name(uid: u32) -> String {
     named.unwrap_or(wanted)
 }
 
-/// The auxiliary vector is in words of the process's own size: whichever reading shows AT_PHENT
-/// with the size of that class's program headers is the right one. Needs no file of the target.
-/// Unreadable: given the benefit of the doubt.
+/// Refuses a 32-bit process. The auxiliary vector consists of words of the process's own size. The
+/// right size is the one under which AT_PHENT has the size of that class's program headers. This
+/// needs no file of the target. An unreadable vector counts as 64-bit.
 fn check_word_size(pid: u32) -> Result<(), AttachError> {
     let Ok(vector) = read_proc(&format!("/proc/{}/auxv", witness(pid).unwrap_or(pid))) else {
         return Ok(());
@@ -493,7 +491,7 @@ fn is_32_bit(vector: &[u8]) -> bool {
     !has(8, 56) && has(4, 32)
 }
 
-/// Its command line as it is now, cleaned and capped; `None` where there is none.
+/// Returns the present command line, cleaned and capped; `None` where there is none.
 pub fn command_of(pid: u32) -> Option<String> {
     let mut bytes = Vec::new();
     File::open(format!("/proc/{pid}/cmdline"))

@@ -1,10 +1,10 @@
-//! Threads of a target: the list, their counters, names, states and system calls, through
+//! Threads of a target: the list, their counters, names, states and system calls, read through
 //! descriptors that stay open.
 //!
-//! Everything is read from `/proc/PID/task`. Costs, kernel 6.18: a pread of `schedstat` on a kept
-//! descriptor 0.35 us, of `syscall` 0.7 us, of `stat` 1 us; open, read and close is three to six
-//! times that. Where all cores are busy and the thread runs: `schedstat` 1.5 us, `comm` 0.7,
-//! `syscall` 1.1, `stat` 3.7.
+//! Everything is read from `/proc/PID/task`. Costs on kernel 6.18: a pread of `schedstat` on an
+//! open descriptor takes 0.35 us, of `syscall` 0.7 us, of `stat` 1 us. Open, read and close take
+//! three to six times as long. Where all cores are busy and the thread runs: `schedstat` 1.5 us,
+//! `comm` 0.7, `syscall` 1.1, `stat` 3.7.
 
 use std::cell::Cell;
 use std::fs;
@@ -25,9 +25,9 @@ use crate::model::vocabulary::frame::{Counters, Ns, RawName, SECOND, Syscall};
 pub enum ReadError {
     /// The thread has ended.
     Gone,
-    /// The kernel denies it (`syscall` asks for ptrace access).
+    /// The kernel denies it (`syscall` needs ptrace access).
     NotPermitted,
-    /// No descriptor left, or something unexpected; the thread may well live.
+    /// No descriptor is left, or an unexpected error; the thread may still live.
     Failed,
 }
 
@@ -41,7 +41,7 @@ impl From<Errno> for ReadError {
     }
 }
 
-/// What `/proc/PID/task/TID/stat` says.
+/// Fields of `/proc/PID/task/TID/stat`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stat {
     pub name: RawName,
@@ -53,16 +53,16 @@ pub struct Stat {
     pub cpu_ticks: u64,
 }
 
-/// What `/proc/PID/task/TID/syscall` says.
+/// Contents of `/proc/PID/task/TID/syscall`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Doing {
     /// On a core, or runnable.
     Running,
-    /// Off the core, at these user registers. `sp` is 0 for a thread without user registers.
+    /// Not on a core, with these user registers. `sp` is 0 for a thread without user registers.
     Blocked { call: Syscall, sp: u64, pc: u64 },
 }
 
-/// How often the kernel was asked, since this was made; for tests and budgets.
+/// Counts of system reads since creation; for tests and budgets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Reads {
     pub counters: u64,
@@ -75,11 +75,11 @@ pub struct Reads {
     pub clocks: u64,
 }
 
-/// Descriptors that may still be kept open; clones share them.
+/// Budget of descriptors that may still be kept open; clones share it.
 #[derive(Clone, Debug)]
 pub struct Descriptors {
     left: Arc<AtomicUsize>,
-    /// The second half is for the files that are read of each thread again and again.
+    /// The second half is reserved for the files that are read in every tick.
     reserved: usize,
 }
 
@@ -110,7 +110,7 @@ pub struct Tasks {
     reads: Cell<Reads>,
 }
 
-/// Where counters come from.
+/// The file that counters come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CounterSource {
     Schedstat,
@@ -119,7 +119,7 @@ pub enum CounterSource {
     Stat,
 }
 
-/// One thread's kept descriptors.
+/// The open descriptors of one thread.
 pub struct ThreadFiles {
     tid: u32,
     counters: Option<OwnedFd>,
@@ -129,12 +129,12 @@ pub struct ThreadFiles {
 }
 
 impl Tasks {
-    /// Opens the thread directory of `pid`; `descriptors` bounds how many files stay open.
+    /// Opens the thread directory of `pid`; `descriptors` limits the files that stay open.
     pub fn open(pid: u32, descriptors: usize) -> io::Result<Tasks> {
         Tasks::open_sharing(pid, Descriptors::new(descriptors))
     }
 
-    /// As [`Tasks::open`], out of descriptors that others take from, too.
+    /// As [`Tasks::open`], with a shared budget of descriptors.
     pub fn open_sharing(pid: u32, descriptors: Descriptors) -> io::Result<Tasks> {
         let dir = rustix::fs::open(
             format!("/proc/{pid}/task"),
@@ -172,26 +172,26 @@ impl Tasks {
         Ok(())
     }
 
-    /// The directory's link count: 2 + threads, for the price of one fstat. Two births and two
-    /// deaths between two calls look like none; the deaths are noticed by reading the threads'
-    /// counters.
+    /// Returns the directory's link count, 2 + threads, for the price of one fstat. Two starts and
+    /// two exits between two calls cancel out; the exits are noticed when the threads' counters are
+    /// read.
     pub fn links(&self) -> u64 {
         rustix::fs::fstat(&self.dir).map_or(0, |stat| stat.st_nlink)
     }
 
-    /// CPU time of all threads, those that have ended included; `None` once the process has been
-    /// waited for. The kernel adds up the counters of the threads.
+    /// Returns the CPU time of all threads including ended ones; `None` once the process has been
+    /// waited for. The kernel adds up the threads' counters.
     pub fn clock(&self) -> Option<Ns> {
         self.count(|r| r.clocks += 1);
         clock::cpu_of_process(self.pid)
     }
 
-    /// Where counters come from on this kernel.
+    /// Returns the source of counters on this kernel.
     pub fn source(&self) -> CounterSource {
         self.source
     }
 
-    /// True when descriptors ran out: some files are opened for every read.
+    /// Whether descriptors ran out: some files are opened for every read.
     pub fn short_of_descriptors(&self) -> bool {
         self.short.get()
     }
@@ -200,12 +200,12 @@ impl Tasks {
         self.reads.get()
     }
 
-    /// Makes ready for reading `tid`; opens nothing yet.
+    /// Prepares reading of `tid`; opens nothing yet.
     pub fn thread(&self, tid: u32) -> ThreadFiles {
         ThreadFiles { tid, counters: None, stat: None, name: None, syscall: None }
     }
 
-    /// Gives the descriptors of a thread back.
+    /// Closes the descriptors of a thread and returns them to the budget.
     pub fn forget(&self, files: ThreadFiles) {
         let ThreadFiles { tid: _, counters, stat, name, syscall } = &files;
         let held = [counters, stat, name, syscall].into_iter().filter(|f| f.is_some()).count();
@@ -216,7 +216,7 @@ impl Tasks {
         self.count(|r| r.counters += 1);
         match self.source {
             CounterSource::Schedstat => {
-                // No larger than three numbers: this is done for every thread in every tick.
+                // Room for three numbers only: this runs for every thread in every tick.
                 let mut buf = [0; 80];
                 let text = self.read(files.tid, "schedstat", &mut files.counters, &mut buf)?;
                 parse_schedstat(text).ok_or(ReadError::Failed)
@@ -239,17 +239,17 @@ impl Tasks {
         parse_stat(text).ok_or(ReadError::Failed)
     }
 
-    /// The name alone: a fifth of what [`Tasks::stat`] costs of a thread that runs.
+    /// Reads only the name: a fifth of the cost of [`Tasks::stat`] for a running thread.
     pub fn name(&self, files: &mut ThreadFiles) -> Result<RawName, ReadError> {
         self.count(|r| r.names += 1);
         let mut buf = [0; 80];
         let text = self.read(files.tid, "comm", &mut files.name, &mut buf)?;
-        // As it is, and a newline.
+        // The file contains the raw name and a newline.
         Ok(RawName::new(text.strip_suffix(b"\n").unwrap_or(text)))
     }
 
-    /// Who traces the thread (0: no process), from `status`; opened for each read, it is rarely
-    /// asked for.
+    /// Returns the pid of the thread's tracer (0: none), from `status`. It is opened for each read,
+    /// as it is rarely needed.
     pub fn tracer(&self, files: &ThreadFiles) -> Result<u32, ReadError> {
         let mut buf = [0; 4096];
         let fd = self.open_file(files.tid, "status")?;
@@ -270,8 +270,8 @@ impl Tasks {
         self.reads.set(reads);
     }
 
-    /// Reads a file of a thread from its beginning, through `kept` where there is one or room for
-    /// one.
+    /// Reads a thread's file from its beginning, through `kept` if that is open or there is budget
+    /// to keep it open.
     fn read<'b>(
         &self,
         tid: u32,
@@ -292,7 +292,7 @@ impl Tasks {
                 if self.budget.take(counters) {
                     &*kept.insert(fd)
                 } else {
-                    // A thread that waits is only asked for its counters.
+                    // Of a blocked thread only the counters are read.
                     self.short.set(self.short.get() || counters);
                     opened = fd;
                     &opened
@@ -300,8 +300,8 @@ impl Tasks {
             }
         };
         match rustix::io::pread(fd, &mut *buf, 0) {
-            // A thread that ends between open and read gives nothing rather than ESRCH for some
-            // files.
+            // For some files a thread that exits between open and read gives nothing rather than
+            // ESRCH.
             Ok(0) => Err(ReadError::Gone),
             Ok(n) => Ok(&buf[..n]),
             Err(errno) => Err(errno.into()),
@@ -316,7 +316,7 @@ impl Tasks {
             Mode::empty(),
         );
         if let Err(Errno::MFILE | Errno::NFILE) = opened {
-            // Keep no more from now on, so that what is opened for one read finds room.
+            // Keep no more descriptors from now on, so that a file opened for one read finds room.
             self.budget.left.store(0, Relaxed);
             self.short.set(true);
         }
@@ -324,7 +324,7 @@ impl Tasks {
     }
 }
 
-/// Raises the soft descriptor limit to the hard one; returns the limit now in force.
+/// Raises the soft descriptor limit to the hard one; returns the resulting limit.
 pub fn raise_descriptor_limit() -> usize {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
@@ -350,7 +350,7 @@ fn ticks_to_ns(ticks: u64) -> Ns {
     ticks.saturating_mul(SECOND / per_second)
 }
 
-/// `RUN_NS DELAY_NS RUNS`.
+/// Parses `RUN_NS DELAY_NS RUNS`.
 pub fn parse_schedstat(text: &[u8]) -> Option<Counters> {
     let mut fields = fields(text).map(decimal);
     let counters =
@@ -358,8 +358,8 @@ pub fn parse_schedstat(text: &[u8]) -> Option<Counters> {
     Some(counters)
 }
 
-/// Sum of both kinds of context switches in `/proc/PID/task/TID/status`: it moves whenever the
-/// thread has run and stopped.
+/// Returns the sum of both kinds of context switches in `/proc/PID/task/TID/status`. It changes
+/// whenever the thread has run and stopped.
 pub fn parse_switches(text: &[u8]) -> Option<u64> {
     let mut sum = None;
     for line in text.split(|b| *b == b'\n') {
@@ -374,13 +374,13 @@ pub fn parse_switches(text: &[u8]) -> Option<u64> {
     sum
 }
 
-/// Who traces the thread (0: no process), from the same file.
+/// Returns the pid of the thread's tracer (0: none), from the same file.
 pub fn parse_tracer(text: &[u8]) -> Option<u32> {
     let line = text.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(b"TracerPid:"))?;
     decimal(fields(line).next()?)?.try_into().ok()
 }
 
-/// `TID (NAME) STATE ...`; NAME may hold anything, so its end is the last `)`.
+/// Parses `TID (NAME) STATE ...`; NAME may contain any byte, so the last `)` ends it.
 pub fn parse_stat(text: &[u8]) -> Option<Stat> {
     let open = text.iter().position(|b| *b == b'(')?;
     let close = text.iter().rposition(|b| *b == b')')?;
@@ -394,8 +394,8 @@ pub fn parse_stat(text: &[u8]) -> Option<Stat> {
     Some(Stat { name: unescape(name), state, start, cpu_ticks: utime.wrapping_add(stime) })
 }
 
-/// The kernel writes newline and backslash of a name as `\n` and `\\` in `stat` (fs/proc/array.c,
-/// proc_task_name).
+/// Unescapes a name. In `stat` the kernel writes newline and backslash as `\n` and `\\`
+/// (fs/proc/array.c, proc_task_name).
 fn unescape(name: &[u8]) -> RawName {
     let mut plain = Vec::with_capacity(16);
     let mut bytes = name.iter();
@@ -413,7 +413,7 @@ fn unescape(name: &[u8]) -> RawName {
     RawName::new(&plain)
 }
 
-/// The three forms: `running`; `-1 SP PC`; `NUMBER ARG x 6 SP PC` (fs/proc/base.c,
+/// Parses the three forms `running`; `-1 SP PC`; `NUMBER ARG x 6 SP PC` (fs/proc/base.c,
 /// proc_pid_syscall).
 pub fn parse_syscall(text: &[u8]) -> Option<Doing> {
     if text.starts_with(b"running") {

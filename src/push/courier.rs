@@ -22,8 +22,8 @@ pub struct Courier<S> {
     /// The oldest profile, if the server's answer left open whether the profile or the server is at
     /// fault, and none was accepted since.
     doubted: Option<u64>,
-    /// A formerly doubted profile, after the server accepted another one. One more refusal proves
-    /// the profile at fault.
+    /// A profile that was in doubt before the server accepted another one. One more refusal proves
+    /// that the profile is at fault.
     suspect: Option<u64>,
     sent: u64,
 }
@@ -76,7 +76,7 @@ impl<S: Server> Courier<S> {
         self.sent
     }
 
-    /// Sends the oldest profile if it is due. If that one is doubted, sends the newest to learn
+    /// Sends the oldest profile if it is due. If that one is in doubt, sends the newest to find out
     /// whether the server accepts any.
     pub fn step(
         &mut self,

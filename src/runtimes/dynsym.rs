@@ -1,10 +1,10 @@
-//! Symbols that a loaded library exports, found by name in its image in the target's memory: no
-//! file is opened, so that containers, chroots and deleted files need nothing special.
+//! Exported symbols of a loaded library, found by name in its image in the target's memory. No file
+//! is opened, so containers, chroots and deleted files need nothing special.
 
 use crate::elf::{Headers, PT_DYNAMIC, PT_LOAD};
 use crate::process::memory::ReadMemory;
 
-/// Where a library's dynamic symbols are.
+/// The dynamic symbol table of a loaded library.
 pub struct Exports<'m, M> {
     memory: &'m M,
     bias: u64,
@@ -12,13 +12,13 @@ pub struct Exports<'m, M> {
     strings: u64,
     strings_size: u64,
     gnu_hash: Option<u64>,
-    /// The older table, which libraries that are linked for old systems have alone.
+    /// The older table (`DT_HASH`). Libraries linked for old systems have only this one.
     hash: Option<u64>,
 }
 
-/// Entries of the dynamic section; real ones have some 30.
+/// Maximum entries read from the dynamic section; real ones have some 30.
 const DYNAMIC_MAX: u64 = 512;
-/// Symbols in one hash chain; real ones have a handful.
+/// Maximum symbols visited in one hash chain; real ones have a handful.
 const CHAIN_MAX: u32 = 100_000;
 
 const DT_NULL: u64 = 0;
@@ -35,8 +35,8 @@ fn u32_at<M: ReadMemory>(memory: &M, at: u64) -> Option<u32> {
 }
 
 impl<'m, M: ReadMemory> Exports<'m, M> {
-    /// `image`: where the file's first byte is mapped. `None` where there is no library with a
-    /// table of hashes.
+    /// Reads the dynamic section of the library whose first byte is mapped at `image`. Returns
+    /// `None` where there is no library with a hash table.
     pub fn of(memory: &'m M, image: u64) -> Option<Exports<'m, M>> {
         let headers =
             Headers::read(&|at, buf| image.checked_add(at).map_or(0, |at| memory.read(at, buf)))?;
@@ -59,7 +59,8 @@ impl<'m, M: ReadMemory> Exports<'m, M> {
         for number in 0..DYNAMIC_MAX {
             let at = dynamic.checked_add(16 * number)?;
             let (tag, value) = (memory.read_u64(at)?, memory.read_u64(at.checked_add(8)?)?);
-            // glibc writes addresses here when it loads a library, musl leaves what the file has.
+            // glibc relocates these addresses when it loads a library; musl leaves the values of
+            // the file.
             let address = if value < bias { bias.wrapping_add(value) } else { value };
             match tag {
                 DT_NULL => break,
@@ -77,7 +78,7 @@ impl<'m, M: ReadMemory> Exports<'m, M> {
         .then_some(exports)
     }
 
-    /// The address of a symbol that the library defines.
+    /// Returns the address of a symbol that the library defines.
     pub fn find(&self, name: &str) -> Option<u64> {
         match (self.gnu_hash, self.hash) {
             (Some(table), _) => self.find_by_gnu_hash(table, name),

@@ -1,42 +1,42 @@
-//! Reading what language runtimes keep in their own memory: from outside, while the program runs.
+//! Reads what language runtimes keep in their own memory, from outside, while the program runs.
 //!
-//! A runtime is *detected* by what a process has mapped, *attached* to once (where its tables are,
-//! what they say of this version), and then asked by the unwinder to leave frames of the code it
-//! made ([`crate::unwinder::Generated`]). What it finds is named in the tick that first sees it:
-//! [`names`] keeps the names for whoever shows them.
+//! A runtime is *detected* by the files a process has mapped. It is *attached* to once: its tables
+//! are found and read. Then the unwinder asks it to leave frames of the code that it generated
+//! ([`crate::unwinder::Generated`]). New frames are named in the tick that first sees them;
+//! [`frame_and_thread_names`] keeps these names for all views.
 //!
 //! ```text
-//! names     ids of runtime frames, and what they are called
-//! dynsym    symbols that a loaded library exports, read from its image in memory
-//! jvm/      HotSpot
-//! perf_map/ what other compilers write of their code into a file
+//! frame_and_thread_names  ids of runtime frames and threads, and their names
+//! dynsym                  exported symbols of a loaded library, read from its image in memory
+//! jvm/                    HotSpot
+//! perf_map/               other JIT compilers, by a file that names their code
 //! ```
 
 pub mod dynsym;
+pub mod frame_and_thread_names;
 pub mod jvm;
-pub mod names;
 pub mod perf_map;
 
 use std::time::{Duration, Instant};
 
 use crate::process::memory::Memory;
 use crate::unwinder::{Detect, Detected};
+use frame_and_thread_names::Names;
 use jvm::{Jvm, Unreadable};
-use names::Names;
 use perf_map::Finder;
 
-/// A runtime that cannot be read is tried again after 10 ms, then after twice as long, up to so
-/// many times: half a minute, in which it has started or is one that we do not know. (To read a
-/// virtual machine's tables takes some milliseconds.)
+/// Maximum attempts to read a runtime: after 10 ms, then after twice as long each time. After half
+/// a minute it has started, or it is an unknown one. (To read a virtual machine's tables takes some
+/// milliseconds.)
 const TRIES: u32 = 12;
 
-/// Looks for a runtime in a process; to be handed to its unwinder.
+/// Returns a function that looks for a runtime in a process, for its unwinder.
 pub fn detect(pid: u32, names: Names) -> Detect {
     let mut tries = Tries::default();
     let mut finder = Finder::default();
     Box::new(move |maps| {
         let Some(image) = jvm::library(maps) else {
-            // After an exec nothing of one is missing any more.
+            // After an exec nothing of the old runtime is missing any more.
             if std::mem::take(&mut tries).made > 0 {
                 names.missing(pid, None);
             }
@@ -66,13 +66,13 @@ pub fn detect(pid: u32, names: Names) -> Detect {
     })
 }
 
-/// Whether a runtime made a thread for itself, one that it does not tell the names of, by the
-/// kernel's name.
+/// Whether a runtime created this thread for itself and does not list its name; `name` is the
+/// kernel's.
 pub fn is_own_thread(name: &[u8]) -> bool {
     jvm::is_own(name)
 }
 
-/// What the user sees of it: nothing, while it may be starting.
+/// Returns the message for the user: none while the runtime may still be starting.
 fn unreadable(why: &Unreadable, for_the_last_time: bool) -> Option<String> {
     const FRAMES: &str = "its Java frames";
     match why {
@@ -84,7 +84,7 @@ fn unreadable(why: &Unreadable, for_the_last_time: bool) -> Option<String> {
     }
 }
 
-/// How often the library at one place was tried.
+/// Counts the attempts to read the library at one address.
 #[derive(Default)]
 struct Tries {
     image: u64,

@@ -9,7 +9,7 @@ use crate::capture::{Control, Controller};
 use crate::config::Wanted;
 use crate::exit_code::Failure;
 use crate::model::facts::snapshot;
-use crate::process::list::{Proc, lineage};
+use crate::process::process_list::{Proc, lineage};
 use crate::process::select::{Processes, Select};
 use crate::process::target::{AttachError, Target, command_of};
 

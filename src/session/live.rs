@@ -21,7 +21,7 @@ use crate::formats::saved::Opened;
 use crate::model::facts::snapshot::Snapshot;
 use crate::model::projection::settings::Settings;
 use crate::model::projection::waits::Answer as WaitsFor;
-use crate::process::{fatal, list};
+use crate::process::{fatal_signals, process_list};
 use crate::reducer::{Asker, Publication};
 use crate::tui::input;
 use crate::tui::pacer::Pacer;
@@ -83,7 +83,7 @@ fn show(config: &Config, opened: Option<Opened>) -> Result<ExitCode, Failure> {
     let caught = [signals::END, &[SIGCONT]].concat();
     let _signals = Caught::each(&caught, move |signal| told.send(message(signal)).is_ok())
         .map_err(|error| Failure::failed(format!("cannot catch signals: {error}")))?;
-    fatal::before_end(terminal::give_back_in_handler);
+    fatal_signals::before_end(terminal::give_back_in_handler);
     let screen = Screen::enter(&config.screen).map_err(|error| {
         Failure::failed(format!("cannot take the terminal: {error}; try `record` instead"))
     })?;
@@ -453,7 +453,7 @@ impl Live<'_> {
     fn list(&mut self) {
         let since = self.listed.replace(Instant::now()).map(|at| at.elapsed());
         let mut cpu_now = HashMap::new();
-        let rows = list::processes()
+        let rows = process_list::processes()
             .into_iter()
             .map(|process| {
                 let before = self.cpu_before.get(&(process.pid, process.start));

@@ -24,7 +24,7 @@ use crate::process::files::Files;
 use crate::process::launch::{Launch, LaunchOutput};
 use crate::process::target::Target;
 use crate::reducer::{Asker, Conditions, Inputs, Publication, Reducer};
-use crate::runtimes::names::Names;
+use crate::runtimes::frame_and_thread_names::Names;
 use crate::symbols::Symbols;
 
 /// Maximum bytes of history.

@@ -1,10 +1,10 @@
-//! Finding the separate debug file of a stripped one: by build id, by .gnu_debuglink, in
-//! debuginfod's cache. No network.
+//! Finds the separate debug file of a stripped one: by build id, by .gnu_debuglink, in debuginfod's
+//! cache. No network.
 //!
-//! Looked up beneath the target's root first, where its distribution put it, then on this host.
-//! Names that come out of the file are hostile: only plain file names are accepted, what is opened
-//! is a regular file beneath the root (openat2), and it is used only if its build id, or where
-//! there is none its checksum, is the one asked for.
+//! It is searched beneath the target's root first, where its distribution put it, then on this
+//! host. Names from the file are untrusted, so only plain file names are accepted. What is opened
+//! is a regular file beneath the root (openat2). It is used only if its build id matches, or its
+//! checksum where there is no build id.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -18,16 +18,17 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use crate::elf::{Elf, hex};
 use crate::process::filebytes::FileBytes;
 
-/// Checksums are taken of debug files up to this size (some seconds on the worker); larger ones
-/// need a build id.
+/// Maximum size for a checksum (some seconds on the worker), bytes; larger debug files need a build
+/// id.
 const CHECKSUM_CAP: usize = 2 << 30;
 
-/// Where debug files are looked for.
+/// Directories with debug files.
 #[derive(Clone, Debug)]
 pub struct SearchPath {
-    /// Holds `.build-id/xx/yyyy.debug`, and a copy of the directory tree for .gnu_debuglink.
+    /// Directories with `.build-id/xx/yyyy.debug`, and a copy of the directory tree for
+    /// .gnu_debuglink.
     pub debug_dirs: Vec<PathBuf>,
-    /// Holds `BUILDID/debuginfo`; on this host only.
+    /// Directories with `BUILDID/debuginfo`; on this host only.
     pub caches: Vec<PathBuf>,
 }
 
@@ -40,7 +41,7 @@ impl Default for SearchPath {
     }
 }
 
-/// debuginfod's cache directories of the user who runs this, also behind sudo.
+/// Returns debuginfod's cache directories of the user who runs this, also under sudo.
 fn caches() -> Vec<PathBuf> {
     let var =
         |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -67,7 +68,7 @@ fn home_of(user: &OsStr) -> Option<PathBuf> {
 /// A directory that paths are resolved beneath.
 pub struct Root {
     fd: OwnedFd,
-    /// True for this host's own.
+    /// This is the host's own root.
     host: bool,
 }
 
@@ -79,8 +80,8 @@ impl Root {
         })
     }
 
-    /// The root of a process, if that is another than this host's. Kept open, it can be searched
-    /// after the process ended.
+    /// Returns the root of a process, if it is not this host's. While it is open it can be searched
+    /// after the process has ended.
     pub fn of(pid: u32) -> io::Result<Option<Root>> {
         let ours = rustix::fs::stat("/")?;
         let fd = rustix::fs::open(
@@ -90,14 +91,15 @@ impl Root {
         )?;
         let theirs = rustix::fs::fstat(&fd)?;
         let same = (ours.st_dev, ours.st_ino) == (theirs.st_dev, theirs.st_ino);
-        // The same directory in another mount namespace can have other things mounted below it.
+        // The same directory in another mount namespace may have other file systems mounted below
+        // it.
         let namespace = |path: String| std::fs::read_link(path).ok();
         let same = same
             && namespace("/proc/self/ns/mnt".into()) == namespace(format!("/proc/{pid}/ns/mnt"));
         Ok((!same).then_some(Root { fd, host: false }))
     }
 
-    /// A regular file beneath this root.
+    /// Opens a regular file beneath this root.
     fn open(&self, path: &Path) -> io::Result<File> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
@@ -112,7 +114,7 @@ impl Root {
         if FileType::from_raw_mode(rustix::fs::fstat(&found)?.st_mode) != FileType::RegularFile {
             return Err(io::Error::other("not a regular file"));
         }
-        // Found without opening (a device or a FIFO could do something); only opening it again
+        // It was found without opening (a device or a FIFO could have effects); opening it again
         // makes it readable.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         Ok(File::from(rustix::fs::open(
@@ -123,13 +125,13 @@ impl Root {
     }
 }
 
-/// A debug file that is the right one.
+/// A debug file that matches.
 pub struct Found {
     pub bytes: FileBytes,
     pub elf: Elf,
 }
 
-/// Looks for the debug file of `elf`, which is mapped from `path` in a process with the root
+/// Finds the debug file of `elf`, which is mapped from `path` in a process with the root
 /// `roots[0]`.
 pub fn find(
     elf: &Elf,
@@ -160,8 +162,8 @@ pub fn find(
     None
 }
 
-/// Where the debug file of an ELF image that is mapped from `path` is looked for on this host;
-/// empty where the image asks for none.
+/// Returns the possible paths on this host of the debug file for an ELF image mapped from `path`.
+/// Empty where the image names none.
 pub fn debug_file_places(image: &[u8], path: &Path, search: &SearchPath) -> Vec<PathBuf> {
     let Some(elf) = Elf::parse(image) else { return Vec::new() };
     let link = elf.debug_link(image).map(|(name, _)| name);
@@ -199,7 +201,7 @@ fn candidates(
     paths
 }
 
-/// CRC-32 as .gnu_debuglink uses it (IEEE 802.3, reflected).
+/// Computes the CRC-32 of .gnu_debuglink (IEEE 802.3, reflected).
 fn crc32(bytes: &[u8]) -> u32 {
     static TABLES: [[u32; 256]; 8] = crc_tables();
     let mut crc = !0u32;
@@ -215,7 +217,8 @@ fn crc32(bytes: &[u8]) -> u32 {
     !crc
 }
 
-/// Table 0 advances the sum by one byte, table n by n bytes more: eight bytes are then one step.
+/// Builds the tables: table 0 advances the sum by one byte, table n by n bytes more. So eight bytes
+/// are one step.
 const fn crc_tables() -> [[u32; 256]; 8] {
     let mut tables = [[0; 256]; 8];
     let mut byte = 0;

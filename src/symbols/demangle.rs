@@ -1,5 +1,5 @@
-//! Raw symbol names -> what people read: `ns::Type<T>::method`, without parameters, return type,
-//! hash, ABI tags or the suffixes that compilers put behind copies and parts of a function.
+//! Demangling: raw symbol names to readable ones, `ns::Type<T>::method`. Parameters, return type,
+//! hash, ABI tags, and the suffixes of a function's clones and parts are removed.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -8,13 +8,13 @@ use cpp_demangle::{DemangleOptions, ParseOptions, Symbol};
 
 use crate::model::vocabulary::text::{NAME_CAP, clean};
 
-/// Longer symbols are shown as they are, cut: no demangler sees them.
+/// Maximum bytes of a symbol that is demangled; longer ones are shown raw and cut.
 const MANGLED_CAP: usize = 16 << 10;
-/// Where a demangled name is cut; mangling packs repeats, so a short symbol can stand for
+/// Maximum bytes of a demangled name. Mangling compresses repeats, so a short symbol can stand for
 /// gigabytes.
 const DEMANGLED_CAP: usize = 64 << 10;
 
-/// The readable form of a raw symbol name, cleaned and at most [`NAME_CAP`] bytes long.
+/// Returns the readable form of a raw symbol name, cleaned and at most [`NAME_CAP`] bytes long.
 pub fn readable(raw: &[u8]) -> String {
     let raw = &raw[..raw.len().min(super::symtab::RAW_NAME_CAP)];
     let text = String::from_utf8_lossy(raw);
@@ -27,20 +27,20 @@ pub fn readable(raw: &[u8]) -> String {
     clean(&name, NAME_CAP).into_owned()
 }
 
-/// `__GI___libc_read` is glibc's name of `__libc_read` for itself (`hidden_proto` in its
-/// include/libc-symbols.h): the same code, but users do not know it by that name.
+/// Removes `__GI_`. `__GI___libc_read` is glibc's internal alias of `__libc_read` (`hidden_proto`
+/// in its include/libc-symbols.h): the same code, but users do not know it by that name.
 fn without_glibc_alias(raw: &str) -> &str {
     raw.strip_prefix("__GI_").filter(|rest| !rest.is_empty()).unwrap_or(raw)
 }
 
-/// `_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE` and `_R...`, without hash.
+/// Demangles `_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE` and `_R...`, without hash.
 fn rust(raw: &str) -> Option<String> {
     if !(raw.starts_with("_R") || raw.starts_with("_ZN")) {
         return None;
     }
     let name = rustc_demangle::try_demangle(raw).ok()?;
     bounded(|out| write!(out, "{name:#}")).map(|name| match name.contains("$") {
-        // The old scheme leaves what it does not know as `$...$`.
+        // The legacy scheme leaves unknown escapes as `$...$`.
         true => name.replace("$u20$", " "),
         false => name,
     })
@@ -56,8 +56,8 @@ fn cpp(raw: &str) -> Option<String> {
     Some(without_abi_tags(without_qualifiers(&name)))
 }
 
-/// Runs a formatter that may produce any amount, keeping [`DEMANGLED_CAP`] bytes; `None` if it
-/// fails on its own.
+/// Runs a formatter with output of any length, keeping [`DEMANGLED_CAP`] bytes; `None` if it fails
+/// by itself.
 fn bounded(format: impl FnOnce(&mut Bounded) -> fmt::Result) -> Option<String> {
     let mut out = Bounded { text: String::new(), full: false };
     match format(&mut out) {
@@ -84,9 +84,9 @@ impl Write for Bounded {
     }
 }
 
-/// Takes off `.isra.0`, `.part.3`, `.cold`, `.constprop.1`, `.llvm.123`, `.lto_priv.0`, `.resume`,
-/// ...: whatever begins with a dot and one of these words. A dot elsewhere belongs to the name
-/// (`main.run`, `f.x`).
+/// Removes suffixes like `.isra.0`, `.part.3`, `.cold`, `.constprop.1`, `.llvm.123`, `.lto_priv.0`,
+/// `.resume`: a dot with one of these words. A dot elsewhere belongs to the name (`main.run`,
+/// `f.x`).
 fn without_clone_suffix(raw: &str) -> &str {
     const WORDS: [&str; 16] = [
         "isra",
@@ -107,7 +107,7 @@ fn without_clone_suffix(raw: &str) -> &str {
         "outlined",
     ];
     let mut rest = raw;
-    // The suffixes stack; each round takes the last one.
+    // There may be several suffixes; each iteration removes the last one.
     for _ in 0..16 {
         let Some((front, last)) = rest.rsplit_once('.') else { break };
         let number = !last.is_empty() && last.bytes().all(|b| b.is_ascii_digit());
@@ -123,7 +123,7 @@ fn without_clone_suffix(raw: &str) -> &str {
     rest
 }
 
-/// What stands behind the parameter list of a member function, where the demangler left it.
+/// Removes qualifiers that the demangler left behind the parameter list of a member function.
 fn without_qualifiers(name: &str) -> &str {
     let mut name = name.trim_end();
     loop {
@@ -131,14 +131,14 @@ fn without_qualifiers(name: &str) -> &str {
             .iter()
             .find_map(|end| name.strip_suffix(end));
         match shorter {
-            // `operator &&`, `operator const`: the word is the name.
+            // `operator &&`, `operator const`: the word is part of the name.
             Some(rest) if !rest.ends_with("operator") => name = rest.trim_end(),
             _ => return name,
         }
     }
 }
 
-/// `foo[abi:cxx11]` -> `foo`.
+/// Removes ABI tags: `foo[abi:cxx11]` -> `foo`.
 fn without_abi_tags(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     let mut rest = name;

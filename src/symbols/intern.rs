@@ -1,4 +1,4 @@
-//! Equal strings are one string: 100,000 frames have a few thousand files and modules.
+//! String interning: 100,000 frames have only a few thousand different files and modules.
 
 use std::sync::Arc;
 

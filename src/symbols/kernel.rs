@@ -1,4 +1,4 @@
-//! Kernel addresses -> names, from /proc/kallsyms where the kernel shows addresses to us
+//! Kernel addresses to names, from /proc/kallsyms where the kernel shows addresses to this user
 //! (kptr_restrict).
 
 use std::io::Read;
@@ -11,43 +11,43 @@ use crate::model::facts::tables::KERNEL;
 use crate::model::vocabulary::text::{NAME_CAP, clean};
 use crate::process::privileges;
 
-/// Text beyond this is not read (a kernel with many modules has some 15 MB).
+/// Maximum bytes read (a kernel with many modules has some 15 MB).
 const TEXT_CAP: u64 = 64 << 20;
-/// An address further than this behind a symbol is not in it; kallsyms has no sizes.
+/// Maximum distance of an address from its symbol, bytes; kallsyms has no sizes.
 const REACH: u64 = 1 << 20;
-/// The same behind the last symbol of the kernel proper or of a module: what follows may be a
-/// module that has come since.
+/// The same behind the last symbol of the core kernel or of a module: what follows may be a module
+/// that was loaded since.
 const LAST_REACH: u64 = 8 << 10;
-/// What the kernel proper is called as a module; it lies where it lies until the next boot.
+/// The module name of the core kernel, whose addresses stay until the next boot.
 const PROPER: &str = "vmlinux";
-/// The kernel's notes have some hundred bytes.
+/// Maximum bytes of the kernel's notes; real ones have some hundred.
 const NOTES_CAP: u64 = 64 << 10;
-/// The symbols are not read again sooner.
+/// Minimum time between reads of the symbols.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// The kernel's functions, sorted by address. Names stay in one text.
+/// The kernel's functions, sorted by address. All names are in one text.
 #[derive(Default)]
 pub struct Kallsyms {
     names: String,
-    /// Of the kernel proper.
+    /// Of the core kernel.
     build_id: Option<Arc<str>>,
     symbols: Vec<Symbol>,
 }
 
 struct Symbol {
     start: u64,
-    /// Begin and end of its name, end of its module's: equal to the name's end for the kernel
-    /// proper.
+    /// Begin and end of its name, and end of its module's name: equal to the name's end for the
+    /// core kernel.
     name: (u32, u32, u32),
 }
 
 impl Kallsyms {
-    /// Takes some tens of milliseconds: not for a thread that anybody waits for. Empty where
-    /// addresses are hidden.
+    /// Reads the symbols in some tens of milliseconds: not for a thread that others wait for. Empty
+    /// where addresses are hidden.
     pub fn read() -> Kallsyms {
         let mut text = String::new();
-        // The right to see kernel addresses is one of those that sampletop may have been given for
-        // stacks.
+        // sampletop's capabilities, which are for stacks, may include the right to see kernel
+        // addresses.
         let file = privileges::with(|| std::fs::File::open("/proc/kallsyms"));
         match file.map(|file| file.take(TEXT_CAP).read_to_string(&mut text)) {
             Ok(Ok(_)) => Kallsyms { build_id: build_id(), ..Kallsyms::parse(&text) },
@@ -55,7 +55,7 @@ impl Kallsyms {
         }
     }
 
-    /// Lines of `ADDRESS TYPE NAME[\t[MODULE]]`.
+    /// Parses lines of `ADDRESS TYPE NAME[\t[MODULE]]`.
     fn parse(text: &str) -> Kallsyms {
         let mut found = Kallsyms::default();
         for line in text.lines() {
@@ -80,8 +80,8 @@ impl Kallsyms {
             found.names.push_str(module);
             found.symbols.push(Symbol { start, name: (begin, end, found.names.len() as u32) });
         }
-        // Of several names for one place the first: those that mark where a section begins come
-        // last.
+        // Of several names for one address the first is kept; those that mark the beginning of a
+        // section come last.
         let mut symbols = std::mem::take(&mut found.symbols);
         let marks = |symbol: &Symbol| {
             matches!(found.name_of(symbol), "_text" | "_stext" | "_etext" | "_sinittext")
@@ -92,7 +92,7 @@ impl Kallsyms {
         Kallsyms { symbols, ..found }
     }
 
-    /// Nothing is known: the kernel shows no addresses to us.
+    /// Whether nothing is known: the kernel hides its addresses from this user.
     pub fn is_empty(&self) -> bool {
         self.symbols.is_empty()
     }
@@ -101,12 +101,12 @@ impl Kallsyms {
         &self.names[symbol.name.0 as usize..symbol.name.1 as usize]
     }
 
-    /// Empty for the kernel proper.
+    /// Returns the module's name; empty for the core kernel.
     fn module_of(&self, symbol: &Symbol) -> &str {
         &self.names[symbol.name.1 as usize..symbol.name.2 as usize]
     }
 
-    /// Function and module (`vmlinux`, or `nf_tables`).
+    /// Returns function and module (`vmlinux`, or `nf_tables`).
     pub fn name(&self, address: u64) -> Option<(String, String)> {
         let after = self.symbols.partition_point(|symbol| symbol.start <= address);
         let symbol = self.symbols.get(after.checked_sub(1)?)?;
@@ -120,14 +120,14 @@ impl Kallsyms {
     }
 }
 
-/// Of the kernel that runs.
+/// Returns the build id of the running kernel.
 fn build_id() -> Option<Arc<str>> {
     let mut notes = Vec::new();
     std::fs::File::open("/sys/kernel/notes").ok()?.take(NOTES_CAP).read_to_end(&mut notes).ok()?;
     Some(hex(&build_id_note(&notes)?).into())
 }
 
-/// The kernel's symbols as they were read last, for several threads.
+/// The kernel's symbols as they were last read, shared by several threads.
 #[derive(Default)]
 pub struct Kernel {
     known: RwLock<Option<(Arc<Kallsyms>, Instant)>>,
@@ -138,8 +138,8 @@ impl Kernel {
         self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Function and module, and whether that is the last word: before the symbols were read it is
-    /// not.
+    /// Returns function and module, and whether they are final: before the symbols are read they
+    /// are not.
     pub fn name(&self, address: u64) -> (String, String, bool) {
         let known = self.known();
         let found = known.as_ref().and_then(|(symbols, _)| symbols.name(address));
@@ -147,14 +147,14 @@ impl Kernel {
         (function, module, known.is_some())
     }
 
-    /// Of the kernel proper, once its symbols were read. Which file a module of its name was is not
-    /// asked.
+    /// Returns the build id of the core kernel once its symbols were read. Modules have none here:
+    /// which file a module was loaded from is not determined.
     pub fn build_id(&self, module: &str) -> Option<Arc<str>> {
         self.known().filter(|_| module == PROPER)?.0.build_id.clone()
     }
 
-    /// Reads the symbols, if that was not done yet; and again for addresses outside the kernel
-    /// proper, where modules come and go. Takes its time.
+    /// Reads the symbols if that was not done yet; and again for addresses outside the core kernel,
+    /// where modules come and go. May take long.
     pub fn learn(&self, addresses: impl Iterator<Item = u64>) {
         let outside = |symbols: &Kallsyms| {
             let proper =
@@ -171,7 +171,7 @@ impl Kernel {
         }
     }
 
-    /// The symbols were read, and there are none.
+    /// Whether the symbols were read and there are none.
     pub fn is_nameless(&self) -> bool {
         self.known().is_some_and(|(symbols, _)| symbols.is_empty())
     }

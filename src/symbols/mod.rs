@@ -1,30 +1,29 @@
-//! (mapped file, offset) -> function, file, line, inlined frames; cached per file, on a worker
-//! thread.
+//! Symbolisation: (mapped file, offset) to function, file, line, inlined frames. Results are cached
+//! per file, on a worker thread.
 //!
 //! ```text
 //! worker        the thread: requests in, names out, one file after the other
-//! names         one file: which source of names is asked in which order
+//! file_symbols  one file: the sources of names and their order
 //! dwarf         functions, inlined functions, lines
-//! go            Go's own table of functions
+//! go_names      Go's own table of functions
 //! symtab        .symtab, .dynsym, procedure linkage table
-//! unwind_entry  where functions begin, for files without symbols
-//! debugfile     finding separate debug files
-//! elf           sections, segments, build id
-//! kernel, vdso  what is no file
-//! demangle      raw symbol -> readable name
+//! unwind_entry  starts of functions, for files without symbols
+//! debugfile     finds separate debug files
+//! kernel, vdso  code that is in no file
+//! demangle      demangling: raw symbol -> readable name
 //! placeholder   names that need no file
 //! ```
 //!
-//! All of it reads hostile files: see `process::filebytes` for how a file that changes or shrinks
-//! meanwhile is survived, and `dwarf` for how the work is bounded.
+//! All of it reads untrusted files. See `process::filebytes` for files that change or shrink
+//! meanwhile, and `dwarf` for how the work is bounded.
 
 mod debugfile;
 mod demangle;
 mod dwarf;
-mod go;
+mod file_symbols;
+mod go_names;
 mod intern;
 mod kernel;
-mod names;
 mod placeholder;
 mod symtab;
 mod unwind_entry;
@@ -40,37 +39,37 @@ use rustc_hash::FxHashSet;
 
 pub use self::debugfile::{SearchPath, debug_file_places};
 pub use self::demangle::readable;
-use self::names::FileNames;
-pub use self::names::{Spot, Step};
+use self::file_symbols::FileNames;
+pub use self::file_symbols::{Spot, Step};
 use self::worker::{Shared, Worker};
 use crate::model::facts::tables::Named;
 use crate::model::vocabulary::frame::RawFrame;
 use crate::process::files::Files;
 
-/// A name that was found.
+/// The name of a frame.
 #[derive(Clone, Debug)]
 pub struct Resolved {
     pub frame: RawFrame,
     pub named: Named,
 }
 
-/// Names places of a whole file in memory, by the file alone: for each, in the order given, the
-/// function and what is inlined there, outermost first. `None` for what is no ELF file. The
-/// parsers' panics are the caller's.
+/// Names places in a whole file in memory, by that file alone. Returns for each, in the given
+/// order, the function and what is inlined there, outermost first. `None` if it is no ELF file. The
+/// caller must catch panics of the parsers.
 pub fn name_image(module: &str, image: Vec<u8>, spots: &[Spot]) -> Option<Vec<Vec<Step>>> {
     let mut named = Vec::with_capacity(spots.len());
     FileNames::of_image(module, image)?.name(spots, &mut 0, &mut |_, steps| named.push(steps));
     Some(named)
 }
 
-/// The names of a session. Dropping it tells its worker to end, and does not wait for that.
+/// The names of a session. Dropping it stops its worker without waiting.
 pub struct Symbols {
     files: Files,
     requests: Sender<Vec<RawFrame>>,
     results: Receiver<Vec<Resolved>>,
     shared: Arc<Shared>,
     asked: RefCell<FxHashSet<RawFrame>>,
-    /// Asked for and not taken yet.
+    /// Requested and not taken yet.
     pending: Cell<usize>,
 }
 
@@ -81,14 +80,15 @@ impl Symbols {
         Symbols::with_search_path(files, SearchPath::default())
     }
 
-    /// [`Symbols::start`], with debug files looked for elsewhere.
+    /// As [`Symbols::start`], with other directories for debug files.
     pub fn with_search_path(files: Files, search: SearchPath) -> Symbols {
         silence_parsers();
         let (requests, requested) = channel();
         let (found, results) = channel();
         let shared = Arc::new(Shared::default());
         let worker = (files.clone(), shared.clone());
-        // Without a thread (resource limits) every name stays its placeholder: the profile goes on.
+        // Without a thread (resource limits) every name stays its placeholder, and the profile
+        // continues.
         let _ = std::thread::Builder::new()
             .name("symbols".into())
             .spawn(move || Worker::new(worker.0, search, requested, found, worker.1).run());
@@ -102,7 +102,7 @@ impl Symbols {
         }
     }
 
-    /// Asks for names; never blocks. A frame that was asked for before is not looked up again.
+    /// Requests names; never blocks. A frame that was requested before is not looked up again.
     pub fn request(&self, frames: &[RawFrame]) {
         let mut asked = self.asked.borrow_mut();
         let new: Vec<RawFrame> =
@@ -113,32 +113,32 @@ impl Symbols {
         }
     }
 
-    /// The names found since the last call; never blocks.
+    /// Returns the names found since the last call; never blocks.
     pub fn take(&mut self) -> Vec<Resolved> {
         let found: Vec<Resolved> = self.results.try_iter().flatten().collect();
         self.pending.set(self.pending.get().saturating_sub(found.len()));
         found
     }
 
-    /// Frames asked for whose names have not been taken yet.
+    /// Returns the number of requested frames whose names have not been taken yet.
     pub fn pending(&self) -> usize {
         self.pending.get()
     }
 
-    /// What a frame is called until its name is found, at once and without file access:
-    /// `module!0xoffset`, pending. Markers are final, kernel frames too once the kernel's symbols
-    /// are loaded.
+    /// Returns the name of a frame until its real one is found, at once and without file access:
+    /// `module!0xoffset`, pending. Names of markers are final, and those of kernel frames too once
+    /// the kernel's symbols are loaded.
     pub fn placeholder(&self, frame: RawFrame) -> Named {
         placeholder::named(&self.files, &self.shared.kernel, frame)
     }
 
-    /// Functions of the kernel were asked for, and it does not show their addresses to this user.
+    /// Whether kernel functions were requested and the kernel hides their addresses from this user.
     pub fn kernel_is_nameless(&self) -> bool {
         self.shared.kernel.is_nameless()
     }
 
-    /// How often a file's symbols had to be given up, in part or whole: it was damaged, or changed
-    /// while it was read.
+    /// Returns how often a file's symbols were discarded, in part or whole, because it was damaged
+    /// or changed while it was read.
     pub fn damaged(&self) -> usize {
         self.shared.damaged.load(Ordering::Relaxed)
     }
@@ -155,13 +155,13 @@ thread_local! {
     static PARSING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// True while this thread reads a hostile file and a panic would be caught: a panic hook must then
+/// Whether this thread reads an untrusted file and a panic would be caught. A panic hook must then
 /// neither print nor restore the terminal.
 pub fn parsing() -> bool {
     PARSING.get()
 }
 
-/// Keeps caught panics from being printed. A hook that is set later has to ask [`parsing`] itself.
+/// Keeps caught panics from being printed. A hook that is set later must check [`parsing`] itself.
 fn silence_parsers() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -1,5 +1,5 @@
-//! Names that need no file: markers, kernel addresses without kallsyms, and what stands in for a
-//! pending name.
+//! Names that need no file: markers, kernel addresses without kallsyms, and placeholders of pending
+//! names.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -41,9 +41,9 @@ pub fn named(files: &Files, kernel: &Kernel, frame: RawFrame) -> Named {
     }
 }
 
-/// What a mapped file is called: the name its process was started by, if it is the program, else
-/// its base name, cleaned; `[vdso]`; `[anon]`, or the name that `prctl(PR_SET_VMA_ANON_NAME)` gave
-/// the region.
+/// Returns the module name of a mapped file. For the program it is the name its process was started
+/// by, otherwise the base name, cleaned. Others are `[vdso]` and `[anon]`, or the name that
+/// `prctl(PR_SET_VMA_ANON_NAME)` gave the region.
 pub fn module(files: &Files, id: FileId, file: &MappedFile) -> String {
     use std::os::unix::ffi::OsStrExt;
     if let Some(name) = files.called(id) {
@@ -63,8 +63,8 @@ pub fn module(files: &Files, id: FileId, file: &MappedFile) -> String {
     }
 }
 
-/// The one name of all code in a region without symbols: `[jit]!7f0012340000` by where it begins,
-/// `[jit]!memfd:code` for generated code in a file, `[vsyscall]` for what the kernel names.
+/// Returns the one name of all code in a region without symbols: `[jit]!7f0012340000` by its start,
+/// `[jit]!memfd:code` for generated code in a file, `[vsyscall]` for a region named by the kernel.
 pub fn region(files: &Files, id: FileId, file: &MappedFile) -> Named {
     let module = module(files, id, file);
     let function = match file.kind {
@@ -77,7 +77,7 @@ pub fn region(files: &Files, id: FileId, file: &MappedFile) -> Named {
     last(function, &module, FrameKind::Jit)
 }
 
-/// What kind of frame code of this file is.
+/// Returns the kind of frames with code of this file.
 pub fn kind(file: &MappedFile) -> FrameKind {
     match file.kind {
         FileKind::Regular | FileKind::Vdso => FrameKind::Native,

@@ -1,8 +1,8 @@
-//! Names from .symtab, .dynsym and the procedure linkage table, each within its own bounds: an
+//! Names from .symtab, .dynsym and the procedure linkage table, each within its own bounds. An
 //! address behind the end of a symbol has no name, however near the symbol is.
 //!
-//! Hand-written assembly often leaves the size of its functions out. A symbol of size 0 reaches up
-//! to the next symbol, and not beyond the bound that the unwind table and the sections set.
+//! Hand-written assembly often omits the size of its functions. A symbol of size 0 extends to the
+//! next symbol, but not beyond the bound set by the unwind table and the sections.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -11,14 +11,13 @@ use crate::elf::{Elf, Section, u32_at, u64_at};
 
 const SYMBOL_SIZE: usize = 24;
 const RELOCATION_SIZE: usize = 24;
-/// Symbols beyond this are not looked at (400 MB of table).
+/// Maximum symbols read (400 MB of table).
 const SYMBOLS_CAP: usize = 1 << 24;
-/// How many symbols that begin before an address are tried; symbols that contain others are that
-/// deep at most.
+/// Maximum symbols before an address that are tried, and so the maximum nesting of symbols.
 const NESTING: usize = 256;
-/// Functions called through stubs beyond this stay unnamed.
+/// Maximum functions with named stubs.
 const STUBS_CAP: usize = 1 << 18;
-/// Longer names are cut before they are demangled.
+/// Maximum bytes of a raw name; longer ones are cut before they are demangled.
 pub const RAW_NAME_CAP: usize = 64 << 10;
 
 const STT_NOTYPE: u8 = 0;
@@ -29,8 +28,8 @@ const STB_GLOBAL: u8 = 1;
 const R_X86_64_GLOB_DAT: u32 = 6;
 const R_X86_64_JUMP_SLOT: u32 = 7;
 
-/// The code symbols of one table, sorted by address. Holds positions only; the symbols stay in the
-/// file.
+/// The code symbols of one table, sorted by address. Only indices are stored; the symbols stay in
+/// the file.
 #[derive(Default)]
 pub struct SymbolTable {
     symbols: Option<Section>,
@@ -50,7 +49,7 @@ struct Symbol {
 }
 
 impl SymbolTable {
-    /// `name` is `.symtab` or `.dynsym`; a file without it gives an empty table.
+    /// Reads the table `name`, which is `.symtab` or `.dynsym`; empty for a file without it.
     pub fn read(elf: &Elf, bytes: &[u8], name: &str) -> SymbolTable {
         let Some(symbols) = elf.section(name).cloned() else { return SymbolTable::default() };
         let Some(strings) =
@@ -82,17 +81,17 @@ impl SymbolTable {
         self.order.is_empty()
     }
 
-    /// The raw name of the symbol that contains an address: the innermost one that says where it
-    /// ends, by its size or as the start of an unwind entry; else one without a size that begins
-    /// last before the address, if `bounds` lets it reach that far. Of several at the same place
-    /// see [`Preference`].
+    /// Returns the raw name of the symbol that contains an address. It is the innermost one with a
+    /// known end, by its size or by the unwind entry that it begins. Otherwise it is the last
+    /// symbol without a size before the address, if `bounds` allows that distance. Among several at
+    /// the same address [`Preference`] decides.
     pub fn name<'a>(&self, bytes: &'a [u8], address: u64, bounds: &dyn Bounds) -> Option<&'a [u8]> {
         let (data, strings) = self.tables(bytes)?;
         let mut best: Option<(u64, Preference<'a>)> = None;
         let mut open: Option<(u64, Preference<'a>)> = None;
-        // Where the last symbol before the address begins: one without a size ends there.
+        // Start of the last symbol before the address: a symbol without a size ends there.
         let mut last = None;
-        // A function that says where it ends holds that place, and ends before the address.
+        // A function with a known end begins there, and ends before the address.
         let mut ended = false;
         for symbol in self.before(data, address) {
             if best.as_ref().is_some_and(|(start, _)| symbol.address < *start) {
@@ -121,7 +120,7 @@ impl SymbolTable {
         best.or_else(open).map(|(_, preference)| preference.name)
     }
 
-    /// Where the last symbol with a size ends that lies before an address.
+    /// Returns the end of the last symbol with a size before an address.
     pub fn end_before(&self, bytes: &[u8], address: u64) -> Option<u64> {
         let (data, _) = self.tables(bytes)?;
         let ends = self.before(data, address).filter(|symbol| symbol.size > 0);
@@ -130,13 +129,13 @@ impl SymbolTable {
             .max()
     }
 
-    /// The table's bytes and its strings.
+    /// Returns the table's bytes and its strings.
     fn tables<'a>(&self, bytes: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
         let part = |section: &Option<Section>| bytes.get(section.as_ref()?.range(bytes.len()));
         Some((part(&self.symbols)?, part(&self.strings)?))
     }
 
-    /// The symbols that begin at or before an address, the last first.
+    /// Iterates over the symbols that begin at or before an address, the last first.
     fn before<'a>(&'a self, data: &'a [u8], address: u64) -> impl Iterator<Item = Symbol> + 'a {
         let begins_before =
             |index: &u32| symbol_at(data, *index as usize).is_some_and(|s| s.address <= address);
@@ -147,22 +146,22 @@ impl SymbolTable {
         symbols.filter(move |symbol| symbol.address <= address)
     }
 
-    /// Bytes it occupies.
+    /// Returns the bytes of memory used.
     pub fn weight(&self) -> usize {
         self.order.capacity() * size_of::<u32>()
     }
 }
 
-/// What bounds code whose symbol has no size.
+/// Bounds of code whose symbol has no size.
 pub trait Bounds {
-    /// Where the unwind entry begins that covers an address.
+    /// Returns the start of the unwind entry that covers an address.
     fn entry(&self, address: u64) -> Option<u64>;
-    /// Where code that begins at an address ends at the latest.
+    /// Returns the latest possible end of code that begins at an address.
     fn end(&self, start: u64) -> u64;
 }
 
-/// Whether a label without type and size may stand for a function: one of code, and not a jump
-/// target inside a function (`.L1`, `copy.loop`) or a mark of the assembler's (`$x`).
+/// Whether a label without type and size may name a function: it is in code, and is neither a jump
+/// target inside a function (`.L1`, `copy.loop`) nor an assembler's mark (`$x`).
 fn is_untyped_function(elf: &Elf, symbol: &Symbol, names: &[u8]) -> bool {
     let section =
         usize::from(symbol.section).checked_sub(1).and_then(|index| elf.sections.get(index));
@@ -173,7 +172,7 @@ fn is_untyped_function(elf: &Elf, symbol: &Symbol, names: &[u8]) -> bool {
     section.is_some_and(Section::executable) && !is_inner()
 }
 
-/// Lower is better: with a size, global, a function, then the plainest name.
+/// Rank of a symbol, lower is better: with a size, global, a function, then the plainest name.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Preference<'a> {
     sized: Reverse<bool>,
@@ -210,8 +209,8 @@ fn symbol_at(data: &[u8], index: usize) -> Option<Symbol> {
     })
 }
 
-/// A string of a table, without its version (`@@GLIBC_2.2.5`), cut at [`RAW_NAME_CAP`]; `None` for
-/// an empty one.
+/// Returns a string of a table, without its version (`@@GLIBC_2.2.5`), cut at [`RAW_NAME_CAP`];
+/// `None` for an empty one.
 fn string_at(strings: &[u8], at: u32) -> Option<&[u8]> {
     let text = strings.get(at as usize..)?;
     let text = &text[..text.len().min(RAW_NAME_CAP)];
@@ -224,10 +223,10 @@ fn string_at(strings: &[u8], at: u32) -> Option<&[u8]> {
 /// The stubs through which a program calls functions of other files.
 #[derive(Default)]
 pub struct Plt {
-    /// Address of a slot of the global offset table -> position of the called function's name in
+    /// Address of a slot of the global offset table -> offset of the called function's name in
     /// .dynstr.
     slots: HashMap<u64, u32>,
-    /// The slots of .rela.plt in order, for stubs that push their number and do not show their
+    /// The slots of .rela.plt in order, for stubs that push their number and do not contain their
     /// slot.
     order: Vec<u64>,
 }
@@ -259,7 +258,7 @@ impl Plt {
         plt
     }
 
-    /// `name@plt` for an address inside a stub.
+    /// Returns `name@plt` for an address inside a stub.
     pub fn name(&self, elf: &Elf, bytes: &[u8], address: u64) -> Option<Vec<u8>> {
         let section = elf.code_section(address).filter(|s| s.name.starts_with(".plt"))?;
         let size = match section.entry_size {
@@ -288,7 +287,7 @@ impl Plt {
         Some([name, b"@plt"].concat())
     }
 
-    /// Bytes it occupies, about.
+    /// Returns the approximate bytes of memory used.
     pub fn weight(&self) -> usize {
         self.order.capacity() * 8 + self.slots.capacity() * 24
     }

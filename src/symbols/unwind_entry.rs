@@ -1,11 +1,11 @@
-//! Where functions begin and end according to the unwind table: the only boundaries that a stripped
-//! file keeps.
+//! Starts and ends of functions in the unwind table: the only boundaries that a stripped file
+//! keeps.
 
 use gimli::{BaseAddresses, CieOrFde, EhFrame, EhFrameHdr, LittleEndian, UnwindSection};
 
 use crate::elf::Elf;
 
-/// No program has more functions; reading stops there.
+/// Maximum entries read; no program has more functions.
 const ENTRIES_CAP: usize = 1 << 22;
 
 /// All unwind entries (FDEs) of a file, by address.
@@ -24,8 +24,8 @@ impl UnwindEntries {
             bases = bases.set_eh_frame(section.address);
         }
         if let (true, Some((header, address))) = (frames.is_empty(), elf.eh_frame_header(bytes)) {
-            // No section headers, or .eh_frame went to a debug file: the index says where the table
-            // is.
+            // There are no section headers, or .eh_frame is in a debug file: the index points to
+            // the table.
             bases = bases.set_eh_frame_hdr(address);
             if let Ok(parsed) = EhFrameHdr::new(header, LittleEndian).parse(&bases, 8)
                 && let Ok(start) = parsed.eh_frame_ptr().direct()
@@ -58,15 +58,15 @@ impl UnwindEntries {
         UnwindEntries { entries }
     }
 
-    /// Start of the entry that covers an address.
+    /// Returns the start of the entry that covers an address.
     pub fn start(&self, address: u64) -> Option<u64> {
         let after = self.entries.partition_point(|(start, _)| *start <= address);
         let (start, len) = *self.entries.get(after.checked_sub(1)?)?;
         (address - start < len).then_some(start)
     }
 
-    /// Where code that begins at an address ends at the latest: with the entry that covers it, else
-    /// before the next one.
+    /// Returns the latest possible end of code that begins at an address: that of the entry that
+    /// covers it, else the start of the next one.
     pub fn end(&self, address: u64) -> u64 {
         let after = self.entries.partition_point(|(start, _)| *start <= address);
         let covers = |(start, len): &&(u64, u64)| address - start < *len;
@@ -76,14 +76,14 @@ impl UnwindEntries {
         }
     }
 
-    /// Where the last entry ends that begins before an address.
+    /// Returns the end of the last entry that begins before an address.
     pub fn end_before(&self, address: u64) -> Option<u64> {
         let after = self.entries.partition_point(|(start, _)| *start <= address);
         let (start, len) = self.entries.get(after.checked_sub(1)?)?;
         start.checked_add(*len).filter(|end| *end <= address)
     }
 
-    /// Bytes it occupies.
+    /// Returns the bytes of memory used.
     pub fn weight(&self) -> usize {
         self.entries.capacity() * size_of::<(u64, u64)>()
     }

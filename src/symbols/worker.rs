@@ -1,8 +1,8 @@
 //! The thread that reads symbol files.
 //!
-//! It works off one file after the other, in portions, so that the first names are out quickly and
-//! a file is open once for all that is asked of it. No thread waits for it: it may hang on a dead
-//! NFS server for as long as that takes.
+//! It processes one file after the other, in portions. So the first names are available quickly,
+//! and a file is open once for all requests for it. No thread waits for it: it may hang on a dead
+//! NFS server for any time.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashMap;
 
 use super::debugfile::{Root, SearchPath};
+use super::file_symbols::{FileNames, NoNames, Spot, Step, Trust};
 use super::intern::Interner;
 use super::kernel::Kernel;
-use super::names::{FileNames, NoNames, Spot, Step, Trust};
 use super::{Resolved, placeholder};
 use crate::model::facts::tables::{FrameKind, Location, Named, Tier};
 use crate::model::vocabulary::frame::{FileId, FrameCode, RawFrame};
@@ -25,44 +25,45 @@ use crate::model::vocabulary::text::{NAME_CAP, clean_bytes};
 use crate::process::filebytes::Version;
 use crate::process::files::{FileKind, Files, MappedFile};
 use crate::process::open::open_mapped;
-use crate::process::program::started_as;
+use crate::process::program_name::started_as;
 
-/// Names per portion.
+/// Maximum names per portion.
 const PORTION: usize = 64;
-/// How long after a file was mapped it may take until it is opened: while others are, and when none
-/// has been for long. Names in it are asked for within a tenth of a second, which opens it, too.
+/// Time from the mapping of a file to its opening: while files are being mapped, and when none was
+/// for `LONG`. Names in a file are requested within a tenth of a second, which opens it too.
 const POLL: Duration = Duration::from_millis(50);
 const POLL_SELDOM: Duration = Duration::from_millis(500);
 const LONG: Duration = Duration::from_secs(5);
-/// Files kept open for a target that may end; later ones are opened when they are asked for.
+/// Maximum files kept open for a target that may end; later ones are opened on request.
 const OPEN_CAP: usize = 512;
-/// Files whose symbols are kept at a time; each maps up to two.
+/// Maximum files whose symbols are loaded at a time; each maps up to two.
 const LOADED_CAP: usize = 24;
-/// Memory for the symbols of all of them (mapped pages apart); the one in use may exceed it alone.
+/// Maximum memory for the symbols of all of them (without mapped pages), bytes; the one in use may
+/// exceed it alone.
 const WEIGHT_CAP: usize = 256 << 20;
-/// Time after which symbols that are not used are dropped.
+/// Time after which unused symbols are dropped.
 const IDLE: Duration = Duration::from_secs(60);
-/// Processes whose root directory is kept open.
+/// Maximum processes whose root directory is kept open.
 const ROOTS_CAP: usize = 64;
 
-/// What the worker and its owner share.
+/// State shared by the worker and its owner.
 #[derive(Default)]
 pub struct Shared {
     pub stop: AtomicBool,
-    /// Files whose symbols had to be given up, in part or whole.
+    /// Number of files whose symbols were discarded, in part or whole.
     pub damaged: AtomicUsize,
     pub kernel: Kernel,
 }
 
-/// A file of the registry, as far as it has been looked at.
+/// State of a file of the registry.
 #[derive(Default)]
 enum Opened {
-    /// To be opened when asked for.
+    /// To be opened on request.
     #[default]
     Later,
-    /// What it was then: a file that is rewritten in place is another one.
+    /// With its version at that time: a file that is rewritten in place is another one.
     Open(File, Version),
-    /// Gone, or never was a file.
+    /// It is missing, or never was a file.
     No,
 }
 
@@ -78,10 +79,10 @@ pub struct Worker {
     results: Sender<Vec<Resolved>>,
     shared: Arc<Shared>,
     opened: Vec<Opened>,
-    /// When the last of them came.
+    /// When the last of them was added.
     opened_at: Instant,
     open: usize,
-    /// Frames to name, by file; the files in the order in which they were first asked for.
+    /// Frames to name, by file; the files in the order of their first request.
     queued: FxHashMap<FileId, Vec<RawFrame>>,
     order: VecDeque<FileId>,
     loaded: FxHashMap<FileId, Loaded>,
@@ -118,7 +119,7 @@ impl Worker {
         }
     }
 
-    /// Runs until its owner is gone.
+    /// Runs until its owner is dropped.
     pub fn run(mut self) {
         loop {
             let wait = match self.order.is_empty() {
@@ -128,7 +129,7 @@ impl Worker {
             };
             match self.requests.recv_timeout(wait) {
                 Ok(frames) => {
-                    // Markers name files, too.
+                    // Markers name files too.
                     self.look_at_new_files();
                     self.sort(frames);
                 }
@@ -153,7 +154,7 @@ impl Worker {
         }
     }
 
-    /// Opens what was mapped since the last time, before its process ends.
+    /// Opens the files mapped since the last call, before their process ends.
     fn look_at_new_files(&mut self) {
         while self.opened.len() < self.files.len() {
             let id = FileId(self.opened.len() as u32);
@@ -184,7 +185,7 @@ impl Worker {
         }
     }
 
-    /// Puts frames where their file's frames are; the kernel's are answered at once.
+    /// Queues frames by file; kernel frames are answered at once.
     fn sort(&mut self, frames: Vec<RawFrame>) {
         let mut at_once = Vec::new();
         let kernel = &self.shared.kernel;
@@ -209,7 +210,7 @@ impl Worker {
             }
         }
         if !at_once.is_empty() {
-            // The owner may be gone; the next receive notices.
+            // The owner may be dropped; the next receive notices.
             let _ = self.results.send(at_once);
         }
     }
@@ -217,8 +218,8 @@ impl Worker {
     /// Names the next frames of one file. `None` when they are no longer wanted.
     fn portion(&mut self, id: FileId) -> Option<()> {
         let queue = self.queued.get_mut(&id).map(std::mem::take).unwrap_or_default();
-        // Lowest offsets last, so that a portion is taken off the end; neighbours share functions
-        // and units.
+        // Lowest offsets last, as portions are taken off the end; neighbours share functions and
+        // units.
         let mut queue = queue;
         queue.sort_unstable_by_key(|frame| std::cmp::Reverse(frame.bits()));
         let rest = queue.len().saturating_sub(PORTION);
@@ -238,15 +239,14 @@ impl Worker {
         self.results.send(resolved).ok()
     }
 
-    /// Tries with less and less trust until a portion comes out right.
+    /// Tries with less and less trust until a portion succeeds.
     fn name_all(&mut self, id: FileId, file: &MappedFile, portion: &[RawFrame]) -> Vec<Resolved> {
         loop {
             let trust = self.trust.get(&id).copied().unwrap_or(Trust::Full);
             if let Ok(Some(steps)) = self.attempt(id, file, portion, trust) {
                 return steps;
             }
-            // The file was cut short or rewritten, or a parser panicked: nothing of this attempt is
-            // believed.
+            // The file was truncated or rewritten, or a parser panicked: this attempt is discarded.
             let loaded = self.loaded.remove(&id).and_then(|l| l.names.ok());
             let changed = loaded.is_some_and(|names| !names.unchanged());
             let next = match trust {
@@ -259,7 +259,7 @@ impl Worker {
         }
     }
 
-    /// `Ok(None)`: the file changed; `Err`: a parser panicked.
+    /// Names a portion. `Ok(None)`: the file changed; `Err`: a parser panicked.
     fn attempt(
         &mut self,
         id: FileId,
@@ -319,7 +319,7 @@ impl Worker {
         FileNames::open(&module, handle, version, &file.path, &roots, &self.search, trust)
     }
 
-    /// Drops the symbols that were not used for longest, until another file's fit.
+    /// Drops the least recently used symbols until there is room for another file's.
     fn make_room(&mut self) {
         loop {
             let weight: usize = self
@@ -355,8 +355,8 @@ impl Worker {
         Named { locations, pending: false, build_id: build_id.clone() }
     }
 
-    /// Generated code, in a file or not: one row for the whole region, or every address would be a
-    /// row.
+    /// Names generated code, in a file or not: one row for the whole region, as otherwise every
+    /// address would be a row.
     fn region(&mut self, id: FileId, file: &MappedFile, portion: &[RawFrame]) -> Vec<Resolved> {
         let named = placeholder::region(&self.files, id, file);
         portion.iter().map(|frame| Resolved { frame: *frame, named: named.clone() }).collect()
@@ -391,7 +391,8 @@ fn spot(frame: RawFrame) -> Option<Spot> {
     }
 }
 
-/// Runs code that reads hostile files: a panic in it is a result, and says nothing on the terminal.
+/// Runs code that reads untrusted files: a panic in it is a result, and prints nothing to the
+/// terminal.
 fn guarded<T>(work: impl FnOnce() -> T) -> std::thread::Result<T> {
     super::PARSING.set(true);
     let result = catch_unwind(AssertUnwindSafe(work));

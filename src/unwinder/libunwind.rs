@@ -1,5 +1,5 @@
-//! libunwind, through ptrace: the unwinder of the way `ptrace` with `--unwinder libunwind`, and the
-//! independent judge of framehop's stacks in the tests. It reads registers and memory of a
+//! libunwind, through ptrace: the unwinder of the `ptrace` backend with `--unwinder libunwind`, and
+//! the independent reference for framehop's stacks in the tests. It reads registers and memory of a
 //! *stopped* thread word by word, a few hundred times slower than walking a copied stack.
 
 use std::time::Instant;
@@ -12,26 +12,26 @@ use crate::process::maps::Maps;
 use crate::process::memory::ReadMemory;
 use crate::unwinder::Walk;
 use crate::unwinder::framehop::code::{Code, Known, Step};
-use crate::unwinder::framehop::deep;
-use crate::unwinder::framehop::tables::Rule;
+use crate::unwinder::framehop::deep_stacks;
+use crate::unwinder::framehop::unwind_tables::Rule;
 use crate::unwinder::framehop::walk::FRAMES_MAX;
 
 /// Walks the stopped threads of one process.
 pub struct LibunwindUnwinder<M> {
     memory: M,
     files: Files,
-    /// What files the addresses lie in, and whether the last one is marked as the outermost.
+    /// The files of addresses, and whether the last address is marked as the outermost.
     code: Code,
 }
 
 impl<M: ReadMemory> LibunwindUnwinder<M> {
-    /// Frames name their files by ids from `files`.
+    /// Creates an unwinder; frames name their files by ids from `files`.
     pub fn new(memory: M, files: Files, pid: u32) -> LibunwindUnwinder<M> {
         let code = Code::new(files.clone(), pid, Box::new(move || Maps::read(pid)));
         LibunwindUnwinder { memory, files, code }
     }
 
-    /// Forgets everything known about the process's code, after an exec.
+    /// Drops everything known about the process's code, after an exec.
     pub fn invalidate(&mut self) {
         self.code.invalidate();
     }
@@ -48,12 +48,12 @@ impl<M: ReadMemory> LibunwindUnwinder<M> {
             Ok(end) => end,
             Err(_) => Some(self.marker(Marker::BadUnwind, out)),
         };
-        deep::fold(out, first);
+        deep_stacks::fold(out, first);
         Walk { end, recovered: false }
     }
 
     fn frames(&mut self, tid: u32, out: &mut Vec<RawFrame>) -> unwind::Result<Option<Marker>> {
-        // Made anew for each walk: libunwind's own cache would not notice replaced libraries.
+        // Created for each walk: libunwind's own cache would not notice replaced libraries.
         let space = AddressSpace::new(Accessors::ptrace(), Byteorder::DEFAULT)?;
         let state = PTraceState::new(tid)?;
         let mut cursor = Cursor::remote(&space, &state)?;
@@ -68,9 +68,9 @@ impl<M: ReadMemory> LibunwindUnwinder<M> {
                 return Ok(Some(self.marker(Marker::OutsideMaps, out)));
             };
             out.push(known.frame);
-            // libunwind, too, guesses by frame pointers where it has no information (in the vDSO,
-            // for one, whose image it does not find in another process); and that it found no
-            // further frame proves nothing.
+            // libunwind also guesses by frame pointers where it has no information (for example in
+            // the vDSO, whose image it does not find in another process). That it found no further
+            // frame proves nothing.
             match known.step {
                 Step::Table(Rule::Root) => return Ok(None),
                 Step::Unknown | Step::Go(_) => {
@@ -81,7 +81,7 @@ impl<M: ReadMemory> LibunwindUnwinder<M> {
                 }
                 _ => {}
             }
-            // What a signal interrupted is executing itself.
+            // The frame that a signal interrupted is exact.
             exact = known.step == Step::Signal;
             if !cursor.step()? {
                 return Ok(Some(self.marker(Marker::BadUnwind, out)));

@@ -61,7 +61,9 @@ fn what_costs_too_much_is_done_less_often_until_it_costs_less() {
     pay(&mut reader, &used, cost, |events| interval(events) == Some(50 * MS));
     let told = sampler.status();
     assert_eq!(told.interval_asked, 10 * MS);
-    assert!(told.notice.is_some_and(|notice| notice.contains("samples every 50ms instead of 10ms")));
+    assert!(
+        told.notice.is_some_and(|notice| notice.contains("samples every 50ms instead of 10ms"))
+    );
 
     // Ticks and the kernel's samples have the same rate.
     let spins = ["spin-0", "spin-1"];

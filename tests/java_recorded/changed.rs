@@ -10,8 +10,8 @@ use sampletop::model::vocabulary::text::NAME_CAP;
 use sampletop::process::files::Files;
 use sampletop::process::maps::Maps;
 use sampletop::process::memory::ReadMemory;
+use sampletop::runtimes::frame_and_thread_names::Names;
 use sampletop::runtimes::jvm::Jvm;
-use sampletop::runtimes::names::Names;
 use sampletop::unwinder::framehop::FramehopUnwinder;
 use sampletop::unwinder::{
     Detected, General, Generated, Leave, Place, Registers, StackBytes, Unwinder,
@@ -22,7 +22,7 @@ use crate::recording::{PIECE, Pieces, Recording, Segment};
 /// Frames of a stack, as the unwinder has it.
 const FRAMES_MAX: usize = 1024;
 /// Maximum reads to attach (valid memory takes some 1,700), of a walk with its reads of the stack
-/// (cold some 1,000), and for all names: the limits of `jvm/limited.rs`, and the stack.
+/// (cold some 1,000), and for all names: the limits of `jvm/read_limit.rs`, and the stack.
 const ATTACH_READS: u64 = 1 << 16;
 const WALK_READS: u64 = 1 << 17;
 const NAMES_READS: u64 = 1 << 19;

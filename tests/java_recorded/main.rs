@@ -21,8 +21,8 @@ use std::collections::BTreeSet;
 
 use sampletop::model::vocabulary::frame::Ns;
 use sampletop::process::memory::ReadMemory;
+use sampletop::runtimes::frame_and_thread_names::Names;
 use sampletop::runtimes::jvm::Jvm;
-use sampletop::runtimes::names::Names;
 use sampletop::unwinder::{Generated, Leave};
 
 use recording::{Frame, PIECE, Pieces, Point, RECORDINGS, Recording, Segment};

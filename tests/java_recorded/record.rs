@@ -17,8 +17,8 @@ use sampletop::process::files::Files;
 use sampletop::process::maps::Maps;
 use sampletop::process::memory::{Memory, ReadMemory};
 use sampletop::process::threads::{Doing, Tasks};
+use sampletop::runtimes::frame_and_thread_names::Names;
 use sampletop::runtimes::jvm::{self, Jvm};
-use sampletop::runtimes::names::Names;
 use sampletop::unwinder::framehop::FramehopUnwinder;
 use sampletop::unwinder::{Detected, Generated, Leave, Place};
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::model::vocabulary::frame::{Ns, RawName, SECOND, ThreadKind};
-use crate::process::ids::ids_inside;
+use crate::process::pid_namespaces::ids_inside;
 use crate::runtimes::is_own_thread;
 use crate::unwinder::Unwinder;
 

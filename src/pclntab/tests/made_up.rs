@@ -1,11 +1,12 @@
 //! A small table, for the tests here and as a first input of the fuzz target.
 
-/// A table of three functions from 0x1000 on: `f` (0x40 bytes), `g` (0x10) and `top` (0x10).
+/// Returns a table of three functions from 0x1000 on: `f` (0x40 bytes), `g` (0x10) and `top`
+/// (0x10).
 pub fn made_up(layout: usize) -> Vec<u8> {
     named(layout, 0x1000, [b"f", b"g", b"runtime.top"])
 }
 
-/// The same with functions of these names, from `text` on.
+/// Returns the same with functions of these names, from `text` on.
 pub fn named(layout: usize, text: u64, functions_named: [&[u8]; 3]) -> Vec<u8> {
     let mut names = vec![0];
     let named_at = functions_named.map(|name| {
@@ -15,8 +16,8 @@ pub fn named(layout: usize, text: u64, functions_named: [&[u8]; 3]) -> Vec<u8> {
         at
     });
     let files = b"/src/a.go\0";
-    // f: 0 bytes until 4, then 0x18 until 0x3c, then 0 again. Lines 10, 11. One file. g and top:
-    // nothing pushed.
+    // Frame sizes of f: 0 bytes until 4, then 0x18 until 0x3c, then 0 again. Lines 10, 11. One
+    // file. g and top push nothing.
     let sizes = [2, 4, 0x30, 0x38, 0x2f, 4, 0];
     let whole = [2, 0x40, 0];
     let lines = [22, 8, 2, 0x38, 0];

@@ -39,7 +39,7 @@ fn functions_frames_names_and_lines() {
     }
 }
 
-/// Overwrites a number of this size in bytes.
+/// Overwrites a number of `size` bytes.
 fn put(bytes: &mut [u8], at: usize, size: usize, value: u64) {
     bytes[at..at + size].copy_from_slice(&value.to_le_bytes()[..size]);
 }
@@ -48,7 +48,7 @@ fn word(bytes: &[u8], number: usize) -> usize {
     u64::from_le_bytes(bytes[8 * number..8 * number + 8].try_into().expect("8 bytes")) as usize
 }
 
-/// Where the index of functions is, and what it says of `f`.
+/// Returns the offsets of the index of functions and of the entry of `f`.
 fn entry_of_f(bytes: &[u8]) -> (usize, usize) {
     let index = word(bytes, 8);
     let entry = u32::from_le_bytes(bytes[index + 4..index + 8].try_into().expect("4 bytes"));
@@ -139,7 +139,7 @@ fn steps_and_names_without_end_are_not_read_to_it() {
     }
 }
 
-/// Counts what is read.
+/// Counts the bytes read.
 struct Counted<'b>(&'b [u8], std::cell::Cell<usize>);
 
 impl Bytes for &Counted<'_> {

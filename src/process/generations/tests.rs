@@ -1,4 +1,4 @@
-//! Against a model that remembers, page by page, what was mapped when.
+//! Compares with a model that records, page by page, what was mapped when.
 
 use proptest::prelude::*;
 
@@ -20,7 +20,7 @@ fn reported(at: Ns, mapping: Mapping) -> CodeMapping {
     CodeMapping { pid: 1, at, mapping: Arc::new(mapping) }
 }
 
-/// What is mapped, by pages.
+/// The mapping of each page.
 type World = Vec<Option<Mapping>>;
 
 fn text_of(world: &World) -> Maps {
@@ -31,7 +31,7 @@ fn text_of(world: &World) -> Maps {
             page += 1;
             continue;
         };
-        // As far as it was not replaced.
+        // The part that was not replaced.
         let end = (page..world.len())
             .find(|at| world[*at].as_ref() != Some(mapping))
             .unwrap_or(world.len());
@@ -61,11 +61,11 @@ enum Step {
         first: u64,
         pages: u64,
     },
-    /// The mappings are read while this many reports have not come yet.
+    /// The mappings are read while this many reports are still pending.
     Read {
         pending: usize,
     },
-    /// All stacks since the last one of these, and some older, are walked.
+    /// All stacks since the last walk, and some older ones, are walked.
     Walk,
 }
 
@@ -80,7 +80,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..60)
 }
 
-/// The file at a page: that of the inode, by the place in it.
+/// Returns the identity of the code in a page: inode and file offset.
 fn identity(mapping: &Mapping) -> (u64, u64) {
     if mapping.inode == 0 {
         (0, 0)
@@ -126,7 +126,7 @@ proptest! {
                             }
                         }
                     }
-                    // What is there now is known, and that it is.
+                    // The present code is known, and so is that it is present.
                     for page in 0..PAGES {
                         let address = page * PAGE + 7;
                         if let Some(truth) = &world[page as usize] {
@@ -140,8 +140,8 @@ proptest! {
         }
     }
 
-    /// Where nothing is reported: what was not there at the reading before is not named for a time
-    /// between them.
+    /// Without reports: code that the previous read did not show is not used for times between the
+    /// two reads.
     #[test]
     fn without_reports_what_differs_between_two_readings_is_not_named(
         before in steps(), after in steps()
@@ -227,7 +227,7 @@ fn a_flood_of_reports_is_bounded_and_names_nothing_until_the_next_reading() {
     let mut generations = Generations::default();
     generations.read(Maps::default(), 1, 1, false);
     for n in 0..5 * RANGES_MAX as u64 {
-        // None touches another.
+        // Reports that do not touch each other.
         generations.report(&reported(2 + n, mapping(2 * n, 1, 1 + n % 2)));
         assert!(generations.ranges.len() <= 2 * RANGES_MAX);
     }

@@ -43,13 +43,13 @@ fn own_session_no_stdin_no_blocked_or_caught_signals() {
     };
     let (text, pid) = said(&["cut", "-d ", "-f6", "/proc/self/stat"]);
     assert_eq!(text, format!("{pid}\n"));
-    // SIGPIPE, which Rust ignores, is back; what the test itself was started with may be
-    // ignored (nohup).
+    // SIGPIPE, which Rust ignores, has its default again. Signals that the test itself ignores
+    // (nohup) stay ignored.
     let ignored = std::fs::read_to_string("/proc/self/status").unwrap();
     let ignored = ignored.lines().find_map(|line| line.strip_prefix("SigIgn:\t")).unwrap();
     let ignored = u64::from_str_radix(ignored, 16).unwrap() & !(1 << (libc::SIGPIPE - 1));
-    // The program asks itself: a shell blocks all signals around each fork, and is seen so by
-    // what it has started.
+    // The program checks itself: a shell blocks all signals around each fork, and its children may
+    // be observed in that state.
     let (text, _) = said(&["grep", "-E", "SigBlk|SigIgn", "/proc/self/status"]);
     assert_eq!(text, format!("SigBlk:\t0000000000000000\nSigIgn:\t{ignored:016x}\n"));
     assert_eq!(said(&["sh", "-c", "cat; echo to stderr >&2"]).0, "to stderr\n");

@@ -5,7 +5,7 @@ use regex::Regex;
 
 use super::*;
 
-/// A machine of made-up processes.
+/// A machine with simulated processes.
 #[derive(Default)]
 struct Machine {
     processes: BTreeMap<u32, Found>,
@@ -78,7 +78,7 @@ fn a_name_matches_comm_or_command_line_but_never_our_own_words() {
     let mut select = by_name("nginx", false);
     assert_eq!(select.observe(&mut machine, ROOM), [7, 8]);
     assert_eq!(select.observe(&mut machine, ROOM), NO_PIDS, "each is given out once");
-    // By its own name even who started us is meant, and another sampletop.
+    // An ancestor that matches by its own name is selected, and so is another sampletop.
     assert_eq!(by_name("^bash$", false).observe(&mut machine, ROOM), [80]);
     assert_eq!(
         by_name("sampletop", false).observe(&mut machine, ROOM),
@@ -97,14 +97,14 @@ fn who_comes_becomes_a_match_or_comes_again_is_found() {
     assert_eq!(select.observe(&mut machine, ROOM), NO_PIDS);
     machine.processes.get_mut(&200).expect("started").name = "nginx".into();
     assert_eq!(select.observe(&mut machine, ROOM), [200]);
-    // It ends, and another one gets its number between two looks.
+    // It ends, and another one gets its pid between two scans.
     machine.start(200, 1, "nginx", "nginx");
     assert_eq!(select.observe(&mut machine, ROOM), [200]);
     machine.processes.remove(&200);
     assert_eq!(select.observe(&mut machine, ROOM), NO_PIDS);
     machine.start(200, 1, "nginx", "nginx").start(201, 200, "other", "other");
     assert_eq!(select.observe(&mut machine, ROOM), [200]);
-    // Long after it was new: its turn comes.
+    // Long after it was new, its turn comes.
     for _ in 0..20 {
         assert_eq!(select.observe(&mut machine, ROOM), NO_PIDS);
     }
@@ -125,20 +125,20 @@ fn children_are_followed_at_any_depth() {
     assert_eq!(select.observe(&mut machine, ROOM), [20, 30, 50]);
     machine.start(60, 20, "as", "as");
     assert_eq!(select.observe(&mut machine, ROOM), [60]);
-    // The parent has ended: its children are the init's now, and stay what they are.
+    // The parent has ended: init is now the parent of its children, which stay selected.
     machine.processes.remove(&50);
     for child in machine.processes.values_mut().filter(|found| found.parent == 50) {
         child.parent = 1;
     }
     machine.start(61, 30, "cc1", "cc1");
     assert_eq!(select.observe(&mut machine, ROOM), [61]);
-    // Another process has the number of one that was watched: its children are not ours.
+    // Another process has the pid of one that was watched: its children are not selected.
     machine.start(50, 1, "vim", "vim").start(70, 50, "sh", "sh");
     let again = select.observe(&mut machine, ROOM);
     assert!(again.contains(&50) && again.contains(&70), "-p 50 still names it: {again:?}");
     machine.start(20, 1, "vim", "vim").start(71, 20, "sh", "sh");
     assert_eq!(select.observe(&mut machine, ROOM), NO_PIDS);
-    // Without the option no process is followed, and no other is read.
+    // Without the option no child is followed, and no other process is read.
     let mut alone = Select::new(Wanted::Pids(vec![50]), false, OWN.to_vec());
     machine.reads = 0;
     assert_eq!((alone.observe(&mut machine, ROOM), machine.reads), (vec![50], 1));
@@ -212,8 +212,8 @@ fn a_storm_of_forks_costs_a_bounded_number_of_reads() {
 }
 
 proptest! {
-    /// Whatever comes and goes: in the end every process that matches has been given out, no other
-    /// has, and none twice.
+    /// Whatever starts and ends: finally every process that matches was returned, no other was, and
+    /// none twice.
     #[test]
     fn every_process_is_found_in_the_end(steps in proptest::collection::vec((2u32..40, 1u32..40, 0usize..3, any::<bool>()), 1..60)) {
         let mut machine = machine();

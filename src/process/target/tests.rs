@@ -2,12 +2,12 @@ use super::*;
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
 
-/// A child that is killed and waited for when the test is over.
+/// A child that is killed and waited for when dropped.
 struct Sleeper(Child);
 
 impl Sleeper {
-    /// `cat`, which has answered: while a program is being replaced its command line is empty
-    /// for a moment.
+    /// Starts `cat` and waits for its answer: during an exec the command line is empty for a
+    /// moment.
     fn start() -> Sleeper {
         let mut cat = Command::new("cat")
             .stdin(Stdio::piped())
@@ -44,7 +44,7 @@ fn a_child_is_attached_and_its_end_is_seen() {
     assert!(target.alive());
     target.still_permitted().unwrap();
     child.0.kill().unwrap();
-    // Not waited for: a zombie.
+    // It is not waited for: a zombie.
     rustix::event::poll(&mut [PollFd::new(&target.pidfd(), PollFlags::IN)], None).unwrap();
     assert!(!target.alive());
     let error = Target::attach(pid).unwrap_err();
@@ -63,7 +63,7 @@ fn what_cannot_be_profiled_is_refused() {
     assert_eq!(own.exit_code().number(), 5);
     // SAFETY: gettid has no arguments and cannot fail.
     let tid = std::thread::spawn(|| unsafe { libc::gettid() } as u32).join().unwrap();
-    // Whoever joins a thread may go on before it is gone.
+    // `join` may return before the thread's entry in /proc is removed.
     while std::path::Path::new(&format!("/proc/self/task/{tid}")).exists() {
         std::thread::yield_now();
     }

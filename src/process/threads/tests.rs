@@ -86,7 +86,7 @@ fn a_thread_is_read_through_kept_descriptors_and_known_to_be_gone() {
 
     drop(go_out);
     thread.join().expect("it ends");
-    // join returns when the thread has left user mode; the kernel removes it a moment later.
+    // `join` returns when the thread has left user mode; the kernel removes it a moment later.
     while tasks.counters(&mut files) != Err(ReadError::Gone) {
         std::thread::yield_now();
     }

@@ -1,13 +1,14 @@
-//! Finds out what a blocked thread waits for: the file or peer behind a descriptor, who holds a
-//! mutex, how long a sleep takes. For single threads that were asked about, never for
-//! all of them at each tick, and never on the sampler's thread: what is read here is the target's
-//! and may block (its memory may be on a file server).
+//! Finds out what a blocked thread waits for: the file or peer behind a descriptor, the owner of a
+//! mutex, the time a sleep takes. It is used for single threads on request, never for all of them
+//! at each tick, and never on the sampler's thread. What is read here is the target's and may block
+//! (its memory may be on a file server).
 //!
-//! What is said is true of the wait that was asked about, or is not said: the thread's counters and
-//! its system call are compared before and after.
+//! The result is valid for the wait that was requested: the thread's counters and its system call
+//! are compared before and after. Otherwise there is none.
 
+mod mutex_owner;
 mod sockets;
-mod unix;
+mod unix_peers;
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -27,31 +28,30 @@ use crate::model::vocabulary::text::clean_bytes;
 use crate::process::memory::{Memory, ReadMemory};
 use crate::process::target;
 use crate::process::threads::{Doing, Tasks, ThreadFiles};
+use mutex_owner::{FUTEX_TID, mutex_owner};
 use sockets::Sockets;
 
-/// Bytes of a file's or socket's name that are kept.
+/// Maximum bytes kept of a file's or socket's name.
 const NAME_MAX: usize = 300;
-/// The descriptors of an epoll set are counted only in a process whose table of descriptors is no
-/// larger than this: the kernel holds the set's lock while it lists them, and the target must not
-/// wait for us.
+/// Maximum size of a descriptor table for which the descriptors of an epoll set are counted. The
+/// kernel holds the set's lock while it lists them, and the target must not wait for us.
 const TABLE_MAX: u64 = 1024;
-/// A process with more threads than this is not searched for the one with a number of its own pid
-/// namespace.
+/// Maximum threads that are searched for an id of the process's own pid namespace.
 const SEARCHED: usize = 4096;
 
-/// Reads what threads wait for. What costs much (the tables of sockets) is kept and read again
+/// Reads what threads wait for. Expensive results (the tables of sockets) are cached and read again
 /// after a while.
 #[derive(Default)]
 pub struct Waits {
     sockets: Sockets,
-    /// Of this batch: how many descriptors an epoll set watches. Threads of a process that gave up
-    /// their common table of descriptors are taken for ones that did not.
+    /// For this batch: how many descriptors an epoll set watches. Threads of a process that no
+    /// longer share one table of descriptors are treated as if they did.
     epolls: HashMap<(u32, i32), Option<usize>>,
 }
 
 impl Waits {
-    /// Gives each answer to `each` as soon as it is there, until that says false. Of a thread that
-    /// has moved since, or of which there is nothing to say, there is none.
+    /// Passes each answer to `each` as soon as it is known, until that returns false. There is none
+    /// for a thread that has run since, or of which nothing is known.
     pub fn look_at(&mut self, all: &[Asked], mut each: impl FnMut(Answer) -> bool) {
         self.epolls.clear();
         let mut permitted = HashMap::new();
@@ -70,7 +70,7 @@ impl Waits {
 
     fn observe(&mut self, asked: &Asked) -> Option<WaitsFor> {
         let ThreadKey { pid, tid, start } = asked.thread;
-        // From here on the directory's descriptor decides which process is meant.
+        // From here on the directory's descriptor identifies the process.
         let tasks = Tasks::open(pid, 4).ok()?;
         let mut files = tasks.thread(tid);
         let before = Position::read(&tasks, &mut files)?;
@@ -132,7 +132,7 @@ impl Waits {
         Some(facts)
     }
 
-    /// Adds what `fd` is to the facts.
+    /// Adds the name of the file behind `fd` to the facts.
     fn name(&mut self, facts: &mut Facts, thread: &Thread, fd: i32) {
         let name = if fd < 0 { None } else { self.file(thread, fd) };
         facts.files.push((fd, name.unwrap_or_default()));
@@ -157,12 +157,13 @@ impl Waits {
     }
 }
 
-/// The number in `socket:[123]`.
+/// Parses the number in `socket:[123]`.
 fn numbered(link: &[u8], kind: &[u8]) -> Option<u64> {
     std::str::from_utf8(link.strip_prefix(kind)?.strip_suffix(b"]")?).ok()?.parse().ok()
 }
 
-/// Where a thread is, and how far it has come: equal ones mean that it did not move between.
+/// Where a thread is blocked, and its counters: equal positions mean that it did not run in
+/// between.
 #[derive(PartialEq, Eq)]
 struct Position {
     counters: Counters,
@@ -175,12 +176,7 @@ impl Position {
     }
 }
 
-/// The part of a futex word that is a thread id, and the bit that says that a thread waits
-/// (include/uapi/linux/futex.h).
-const FUTEX_TID: u32 = 0x3fff_ffff;
-const FUTEX_WAITERS: u32 = 0x8000_0000;
-
-/// A thread that stands still, we hope.
+/// A thread that was blocked when it was requested.
 struct Thread {
     /// `/proc/PID/task/TID`.
     place: String,
@@ -190,7 +186,7 @@ struct Thread {
 }
 
 impl Thread {
-    /// How many descriptors an epoll set watches.
+    /// Counts the descriptors that an epoll set watches.
     fn watched(&self, fd: i32) -> Option<usize> {
         let status = read_file(&format!("{}/status", self.place), 64 << 10)?;
         if line(&status, b"FDSize:")?.trim().parse::<u64>().ok()? > TABLE_MAX {
@@ -200,7 +196,7 @@ impl Thread {
         Some(info.split(|b| *b == b'\n').filter(|line| line.starts_with(b"tfd:")).count())
     }
 
-    /// The first descriptors of a `struct pollfd[count]`; negative ones are ignored by the kernel,
+    /// Returns the first descriptors of a `struct pollfd[count]`; the kernel ignores negative ones
     /// too.
     fn polled(&self, at: u64, count: u32) -> Vec<i32> {
         let mut array = vec![0; 8 * count.min(64) as usize];
@@ -213,9 +209,9 @@ impl Thread {
         fds.filter(|fd| *fd >= 0).take(NAMED).collect()
     }
 
-    /// The descriptors below `below` in any of three bit sets.
+    /// Returns the descriptors below `below` in any of three bit sets.
     fn selected(&self, below: u32, sets: [u64; 3]) -> Option<Vec<i32>> {
-        // More than the largest set that glibc makes.
+        // The limit is above the largest set that glibc creates.
         if below > 1 << 16 {
             return None;
         }
@@ -229,7 +225,7 @@ impl Thread {
         Some((0..below).filter(is_in).map(|fd| fd as i32).collect())
     }
 
-    /// `struct sockaddr`.
+    /// Reads a `struct sockaddr`.
     fn address(&self, at: u64, len: u32) -> Option<String> {
         let mut bytes = vec![0; len.min(128) as usize];
         self.memory.read_exact(at, &mut bytes)?;
@@ -240,7 +236,7 @@ impl Thread {
         let mut bytes = vec![0; 4096];
         let read = self.memory.read(at, &mut bytes);
         let path = &bytes[..read];
-        // Without an end it is none.
+        // A path without a terminating zero is invalid.
         let path = &path[..path.iter().position(|b| *b == 0)?];
         Some(clean_bytes(path, NAME_MAX)).filter(|path| !path.is_empty())
     }
@@ -263,7 +259,7 @@ impl Thread {
         }
     }
 
-    /// Seconds and a part of them, in units of `unit` ns.
+    /// Reads seconds and a fraction in units of `unit` ns.
     fn pair(&self, at: u64, unit: u64) -> Option<Ns> {
         let seconds = i64::try_from(self.memory.read_u64(at)?).ok()?.unsigned_abs();
         let part = self.memory.read_u64(at.checked_add(8)?)?.checked_mul(unit)?;
@@ -276,10 +272,11 @@ impl Thread {
         mutex_owner(&mutex, value)
     }
 
-    /// The name of another thread of the process, by its number in the process's own pid namespace.
+    /// Returns the name of another thread of the process, by its id in the process's own pid
+    /// namespace.
     fn name_of(&self, number: u32) -> Option<String> {
         let tid = self.thread_numbered(number).filter(|tid| *tid != self.tid)?;
-        // A thread that has ended has no name here: then it is no longer held.
+        // A thread that has ended has no name here; then it no longer owns the mutex.
         let name = read_file(&format!("/proc/{}/task/{tid}/comm", self.pid), 64)?;
         Some(clean_bytes(name.strip_suffix(b"\n").unwrap_or(&name), 64))
     }
@@ -294,7 +291,7 @@ impl Thread {
                 line(&status, b"NSpid:")?.split_ascii_whitespace().flat_map(str::parse).collect();
             Some((numbers.len(), *numbers.last()?))
         };
-        // One number: its pid namespace is the one of our /proc.
+        // One id: the thread's pid namespace is that of our /proc.
         if own(&self.place)?.0 == 1 {
             return Some(number);
         }
@@ -308,28 +305,7 @@ impl Thread {
     }
 }
 
-/// The owner of a glibc mutex on whose lock word a thread waits with `value` in it: `__lock`,
-/// `__count`, `__owner`, `__nusers`, `__kind`, each 4 bytes (sysdeps/nptl/bits/struct_mutex.h,
-/// x86-64, glibc 2.3 to 2.42). `None` where these bytes are not what such a mutex has.
-fn mutex_owner(mutex: &[u8; 20], value: u32) -> Option<u32> {
-    let word =
-        |at: usize| u32::from_le_bytes([mutex[at], mutex[at + 1], mutex[at + 2], mutex[at + 3]]);
-    let (lock, owner, users, kind) = (word(0), word(8), word(12), word(16));
-    // Types, and the flags robust, priority, shared and elision.
-    if kind & !0x3ff != 0 || users == 0 || owner == 0 || owner & !FUTEX_TID != 0 {
-        return None;
-    }
-    let waited = if kind & 0x10 != 0 {
-        // Robust: the owner is in the lock word, too.
-        lock & FUTEX_WAITERS != 0 && lock & FUTEX_TID == owner
-    } else {
-        // Locked, and a thread waits.
-        lock == 2
-    };
-    (waited && lock == value).then_some(owner)
-}
-
-/// A `struct sockaddr` of the families inet, inet6 and unix.
+/// Formats a `struct sockaddr` of the families inet, inet6 and unix.
 fn address(bytes: &[u8]) -> Option<String> {
     let port = || Some(u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?));
     match u16::from_le_bytes(bytes.get(..2)?.try_into().ok()?) {
@@ -346,14 +322,14 @@ fn address(bytes: &[u8]) -> Option<String> {
     }
 }
 
-/// `10.0.3.9:5432`, `[::1]:443`; where the address is any, `:8080`.
+/// Formats `10.0.3.9:5432`, `[::1]:443`; for the any address, `:8080`.
 fn inet(ip: IpAddr, port: u16) -> String {
     let ip = ip.to_canonical();
     if ip.is_unspecified() { format!(":{port}") } else { SocketAddr::new(ip, port).to_string() }
 }
 
-/// `sun_path`: a path up to a zero byte, or a name in the abstract namespace, which begins with
-/// one.
+/// Reads `sun_path`: a path up to a zero byte, or a name in the abstract namespace, which begins
+/// with one.
 fn unix_name(path: &[u8]) -> Option<String> {
     let name = match path.strip_prefix(b"\0") {
         Some(name) => format!("@{}", clean_bytes(name, NAME_MAX)),
@@ -362,13 +338,13 @@ fn unix_name(path: &[u8]) -> Option<String> {
     (name.len() > 1).then_some(name)
 }
 
-/// The rest of the line that begins so.
+/// Returns the rest of the line that begins with `key`.
 fn line<'a>(text: &'a [u8], key: &[u8]) -> Option<&'a str> {
     let line = text.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(key))?;
     std::str::from_utf8(line).ok()
 }
 
-/// A file that is no longer than `cap`.
+/// Reads a file that is no longer than `cap`.
 fn read_file(path: &str, cap: u64) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path).ok()?.take(cap + 1).read_to_end(&mut bytes).ok()?;

@@ -1,4 +1,4 @@
-//! Sockets by their inode, from the tables in `/proc/PID/net` of the target's network namespace.
+//! Names of sockets by inode, from the tables in `/proc/PID/net` of the target's network namespace.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -8,19 +8,19 @@ use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
-use super::unix::Peers;
+use super::unix_peers::Peers;
 use super::{NAME_MAX, inet};
 use crate::model::vocabulary::text::clean_bytes;
 
-/// Bytes read of each table: some 27,000 sockets.
+/// Maximum bytes read of each table: some 27,000 sockets.
 const TABLE_BYTES: u64 = 4 << 20;
-/// Tables are read again after a second, or after this multiple of what reading them took: 2 % of a
-/// core at most.
+/// Minimum time between reads of the tables is a second, or this multiple of the time that the read
+/// took: at most 2 % of a core.
 const REST: u32 = 50;
-/// Network namespaces whose tables are kept.
+/// Maximum network namespaces whose tables are cached.
 const NAMESPACES: usize = 8;
 
-/// What is known of sockets.
+/// Cached tables of sockets.
 #[derive(Default)]
 pub(super) struct Sockets {
     tables: HashMap<u64, Table>,
@@ -28,7 +28,7 @@ pub(super) struct Sockets {
 }
 
 struct Table {
-    /// When it may be read again.
+    /// When the table may be read again.
     until: Instant,
     sockets: HashMap<u64, Socket>,
 }
@@ -38,19 +38,19 @@ struct Table {
 pub enum Socket {
     /// `-> 10.0.3.9:5432`, `:8080`.
     Inet(String),
-    /// With the path it is bound to, where it is.
+    /// With the path it is bound to, if any.
     Unix(Option<String>),
 }
 
 impl Sockets {
-    /// What the socket of a thread is; `place` is `/proc/PID/task/TID`.
+    /// Returns the name of a thread's socket; `place` is `/proc/PID/task/TID`.
     pub(super) fn name(&mut self, place: &str, inode: u64) -> String {
         let Ok(namespace) = std::fs::metadata(format!("{place}/ns/net")).map(|of| of.ino()) else {
             return "socket".into();
         };
         match self.table(place, namespace).sockets.get(&inode) {
             Some(Socket::Inet(name) | Socket::Unix(Some(name))) => name.clone(),
-            // Its own end has no name; the other one may.
+            // Its own end is unnamed; the other end may have a name.
             Some(Socket::Unix(None)) => match self.peers.name(namespace, inode) {
                 Some(name) => format!("-> {name}"),
                 None => "unix socket".into(),
@@ -90,11 +90,12 @@ fn read_tables(place: &str) -> HashMap<u64, Socket> {
             }
         }
     }
-    // Last: a path can hold line breaks, and so look like the line of another socket.
+    // This table is last: a path can contain line breaks, and so look like the line of another
+    // socket.
     let mut unix = HashMap::new();
     for line in read_lines(&format!("{place}/net/unix")) {
         if let Some((inode, path)) = parse_unix(&line) {
-            // Whom two lines speak of, one of them lies.
+            // Where two lines describe one inode, one of them is forged.
             unix.entry(inode).and_modify(|path| *path = None).or_insert(path);
         }
     }
@@ -104,11 +105,11 @@ fn read_tables(place: &str) -> HashMap<u64, Socket> {
     sockets
 }
 
-/// The lines below the head; what is cut off by the cap is left out.
+/// Returns the lines below the head, without one truncated by the cap.
 fn read_lines(path: &str) -> Vec<Vec<u8>> {
     let mut bytes = Vec::new();
     let Ok(file) = File::open(path) else { return Vec::new() };
-    // What was read before an error is good.
+    // What was read before an error is valid.
     let _ = file.take(TABLE_BYTES).read_to_end(&mut bytes);
     if bytes.len() as u64 == TABLE_BYTES {
         bytes.truncate(bytes.iter().rposition(|b| *b == b'\n').unwrap_or(0));
@@ -116,8 +117,8 @@ fn read_lines(path: &str) -> Vec<Vec<u8>> {
     bytes.split(|b| *b == b'\n').skip(1).map(<[u8]>::to_vec).collect()
 }
 
-/// A line of `tcp`, `tcp6`, `udp` or `udp6`: inode, and the peer, or where it listens, or the
-/// protocol (net/ipv4/tcp_ipv4.c, get_tcp4_sock).
+/// Parses a line of `tcp`, `tcp6`, `udp` or `udp6`: inode, and the peer, or the listening address,
+/// or the protocol (net/ipv4/tcp_ipv4.c, get_tcp4_sock).
 pub fn parse_inet(line: &[u8], protocol: &str) -> Option<(u64, String)> {
     /// include/net/tcp_states.h
     const LISTEN: &str = "0A";
@@ -128,14 +129,15 @@ pub fn parse_inet(line: &[u8], protocol: &str) -> Option<(u64, String)> {
     let (local, remote) = (endpoint(local)?, endpoint(remote)?);
     let name = match remote {
         (ip, port) if port != 0 => format!("-> {}", inet(ip, port)),
-        // A UDP socket that takes from every peer, too.
+        // Also for a UDP socket that receives from every peer.
         _ if local.1 != 0 && (state == LISTEN || protocol == "udp") => inet(local.0, local.1),
         _ => protocol.to_owned(),
     };
     Some((inode, name))
 }
 
-/// `0100007F:1F90`: the address as 32-bit words of this machine's byte order, the port as a number.
+/// Parses `0100007F:1F90`: the address as 32-bit words of this machine's byte order, the port as a
+/// number.
 fn endpoint(text: &str) -> Option<(IpAddr, u16)> {
     let (address, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
@@ -155,10 +157,10 @@ fn endpoint(text: &str) -> Option<(IpAddr, u16)> {
     }
 }
 
-/// A line of `unix`: inode, and the path it is bound to, where it is (net/unix/af_unix.c,
+/// Parses a line of `unix`: inode, and the path it is bound to, if any (net/unix/af_unix.c,
 /// unix_seq_show).
 pub fn parse_unix(line: &[u8]) -> Option<(u64, Option<String>)> {
-    // Num: RefCount Protocol Flags Type St Inode Path; the path may hold anything.
+    // Num: RefCount Protocol Flags Type St Inode Path; the path may contain any byte.
     let mut rest = line;
     let mut field = || {
         rest = rest.trim_ascii_start();

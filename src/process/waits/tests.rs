@@ -1,40 +1,5 @@
 use super::*;
 
-fn mutex(words: [u32; 5]) -> [u8; 20] {
-    let mut bytes = [0; 20];
-    for (at, word) in words.iter().enumerate() {
-        bytes[4 * at..4 * at + 4].copy_from_slice(&word.to_le_bytes());
-    }
-    bytes
-}
-
-#[test]
-fn the_owner_of_a_mutex_and_of_nothing_else() {
-    // __lock, __count, __owner, __nusers, __kind.
-    assert_eq!(mutex_owner(&mutex([2, 0, 4711, 1, 0]), 2), Some(4711));
-    assert_eq!(mutex_owner(&mutex([2, 3, 4711, 1, 1]), 2), Some(4711), "recursive");
-    assert_eq!(
-        mutex_owner(&mutex([2, 0, 4711, 1, 0x80 | 2]), 2),
-        Some(4711),
-        "shared, error checking"
-    );
-    let robust = FUTEX_WAITERS | 4711;
-    assert_eq!(mutex_owner(&mutex([robust, 0, 4711, 1, 0x10]), robust), Some(4711));
-    for (what, words, value) in [
-        ("free meanwhile", [0, 0, 4711, 1, 0], 2),
-        ("taken, but no thread waits", [1, 0, 4711, 1, 0], 2),
-        ("its owner is not written yet", [2, 0, 0, 1, 0], 2),
-        ("unused", [2, 0, 4711, 0, 0], 2),
-        ("no kind of mutex", [2, 0, 4711, 1, 0x400], 2),
-        ("no thread id", [2, 0, 0xffff_ffff, 1, 0], 2),
-        ("waited on for another value", [2, 0, 4711, 1, 0], 1),
-        ("robust, and its words differ", [robust, 0, 4712, 1, 0x10], robust),
-        ("robust, and no thread waits", [4711, 0, 4711, 1, 0x10], 4711),
-    ] {
-        assert_eq!(mutex_owner(&mutex(words), value), None, "{what}");
-    }
-}
-
 #[test]
 fn addresses_as_programs_give_them() {
     let inet = [2, 0, 0x15, 0x38, 10, 0, 3, 9, 0, 0, 0, 0, 0, 0, 0, 0];

@@ -1,19 +1,19 @@
-//! Frames of compiled methods. Between calls they have one size; at the top they may be found half
-//! built or half taken down.
+//! Frames of compiled methods. At a call site they have a fixed size. The innermost one may be
+//! found partly built or partly removed.
 
 use crate::model::vocabulary::frame::RawFrame;
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::Jvm;
-use crate::runtimes::jvm::heap::{Blob, Nmethod};
+use crate::runtimes::jvm::code_cache::{Blob, Nmethod};
 use crate::runtimes::jvm::walk::{Caller, Here};
 
-/// A prologue is no longer than this, bytes.
+/// Maximum length of a prologue, bytes.
 const PROLOGUE_MAX: u64 = 96;
-/// Words above the place of the return address that are searched for it: compiled code that calls
-/// pushes arguments for a moment.
+/// Words searched for the return address above its expected place: compiled code that calls pushes
+/// arguments for a moment.
 const SEARCHED: u64 = 10;
 
-/// What a prologue has done up to some point.
+/// What a prologue has executed up to some instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Prologue {
     pub pushed: bool,
@@ -33,14 +33,14 @@ impl<M: ReadMemory> Jvm<M> {
             return (frame, self.whole(here, blob.frame_size));
         }
         if !here.place.exact {
-            // A frame that is to be deoptimised returns to a handler; where it was is kept in it.
+            // A frame to be deoptimised returns to a handler; its original pc is kept in the frame.
             let original = if nmethod.deopt.contains(&pc) && nmethod.orig_pc > 0 {
                 here.at_sp(nmethod.orig_pc as u64)
                     .filter(|pc| (blob.code..=blob.code_end).contains(pc))
             } else {
                 None
             };
-            // Called from its own barrier at the entry: nothing of it has run.
+            // If it was called from its own entry barrier, nothing of the method has run.
             let entered =
                 original.is_none() && !self.is_debug_point(blob, pc) && self.at_barrier(here);
             return (
@@ -52,7 +52,7 @@ impl<M: ReadMemory> Jvm<M> {
         (self.frame(blob, pc, entered), caller)
     }
 
-    /// Below what was pushed by the call is what the barrier pushed (see `stub`).
+    /// The barrier pushes this word below the return address that the call pushed (see `stub`).
     fn at_barrier(&self, here: &mut Here<'_>) -> bool {
         here.slot(here.place.sp, -2) == Some(u64::MAX)
     }
@@ -64,7 +64,8 @@ impl<M: ReadMemory> Jvm<M> {
         }
     }
 
-    /// The caller of the innermost frame, and whether the method has only just been entered.
+    /// Returns the caller of the innermost frame, and whether the method has only just been
+    /// entered.
     fn top(
         &mut self,
         blob: &Blob,
@@ -102,13 +103,14 @@ impl<M: ReadMemory> Jvm<M> {
         (caller.or_else(|| self.searched(blob, here)), false)
     }
 
-    /// rbp is on top, the return address above it.
+    /// Reads a caller's rbp at the top of the stack and the return address above it.
     pub fn pushed_rbp(&mut self, here: &mut Here<'_>) -> Option<Caller> {
         let (rbp, pc) = (here.at_sp(0)?, here.at_sp(8)?);
         self.returns_to(pc).then_some(Caller { pc, sp: here.place.sp + 16, rbp: Some(rbp) })
     }
 
-    /// A whole frame; or one that is nearly gone; or one with something on top of it.
+    /// Searches the return address of a complete frame, of one that is mostly removed, or of one
+    /// with arguments pushed on top.
     fn searched(&mut self, blob: &Blob, here: &mut Here<'_>) -> Option<Caller> {
         let size = blob.frame_size;
         if let Some(caller) = self.whole(here, size).filter(|caller| self.returns_to(caller.pc)) {
@@ -125,7 +127,7 @@ impl<M: ReadMemory> Jvm<M> {
         })
     }
 
-    /// What the instructions from the entry up to `pc` did, if they are all a prologue's.
+    /// Returns what the instructions from the entry up to `pc` did, if they are all a prologue's.
     pub fn prologue(&mut self, entry: u64, pc: u64) -> Option<Prologue> {
         let length = pc.checked_sub(entry).filter(|length| *length <= PROLOGUE_MAX)?;
         let mut code = [0; PROLOGUE_MAX as usize + 16];
@@ -139,7 +141,8 @@ fn prologue(code: &[u8], upto: usize) -> Option<Prologue> {
     let (mut at, mut done) = (0, Prologue::default());
     while at < upto {
         at += match code.get(at..)? {
-            // mov [rsp - pages], eax: touches the pages that the method may need.
+            // mov [rsp - pages], eax: the stack banging, which touches the pages that the method
+            // may need.
             [0x89, 0x84, 0x24, ..] => 7,
             [0x55, ..] => {
                 done.pushed = true;
@@ -177,8 +180,8 @@ pub enum Epilogue {
     Pop,
 }
 
-/// Whether the code that is about to run ends a method. Behind `pop rbp` comes a poll for
-/// safepoints, then `ret`.
+/// Whether the code that is about to run ends a method. `pop rbp` is followed by a safepoint poll,
+/// then `ret`.
 pub fn epilogue(code: &[u8]) -> Option<Epilogue> {
     match code {
         [0xc3 | 0xc2, ..] => Some(Epilogue::Return),

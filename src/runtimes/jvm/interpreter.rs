@@ -1,15 +1,15 @@
-//! Frames of interpreted methods. They are reached by rbp; at the top one may be found that is
-//! being built.
+//! Frames of interpreted methods. They are reached by rbp. The innermost one may be found partly
+//! built.
 
 use crate::model::vocabulary::frame::RawFrame;
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::Jvm;
 use crate::runtimes::jvm::walk::{Caller, Here, is_sender};
 
-/// From the stack pointer to rbp: the smallest frame, and the largest (65,535 stack slots), bytes.
+/// Smallest and largest distance from the stack pointer to rbp (65,535 stack slots), bytes.
 const SMALLEST: u64 = 64;
 const LARGEST: u64 = 1 << 20;
-/// From the stack pointer, where rbp is looked for if it is not known, words.
+/// Words above the stack pointer that are searched for a frame if rbp is unknown.
 const SEARCHED: u64 = 512;
 
 impl<M: ReadMemory> Jvm<M> {
@@ -21,7 +21,7 @@ impl<M: ReadMemory> Jvm<M> {
         }
         let rbp = match here.place.rbp {
             Some(rbp) => Some(rbp).filter(|rbp| self.is_frame(here, *rbp)),
-            // A stack that is known without registers: what fits as a frame in all of its slots is
+            // The stack is known without registers. What fits in all of a frame's slots is taken as
             // one.
             None => {
                 let first = here.place.sp + SMALLEST;
@@ -48,7 +48,7 @@ impl<M: ReadMemory> Jvm<M> {
         })
     }
 
-    /// Whether rbp points at an interpreter's frame: all that is fixed about one holds.
+    /// Whether rbp points at an interpreter frame: all fixed properties of a frame hold.
     fn is_frame(&mut self, here: &mut Here<'_>, rbp: u64) -> bool {
         self.fits(here, rbp)
             && self.method_of(here, rbp).is_some()
@@ -63,22 +63,22 @@ impl<M: ReadMemory> Jvm<M> {
             && sender.is_some_and(|sender| is_sender(sender, rbp))
     }
 
-    /// A frame that stands in for a compiled one and has not been filled in yet: its links are
-    /// there, and a zero where the end of its own stack will be.
+    /// Returns the caller of a frame that replaces a compiled one and is not yet filled in. Its
+    /// links are there, and a zero where the end of its expression stack will be.
     fn unfilled(&mut self, here: &mut Here<'_>) -> Option<Caller> {
         let rbp = here.place.rbp.filter(|rbp| self.fits(here, *rbp))?;
         let last_sp = here.slot(rbp, self.layout.interpreter.sender_sp - 1)?;
         self.sender(here, rbp).filter(|caller| last_sp == 0 && self.returns_to(caller.pc))
     }
 
-    /// The method whose frame this is.
+    /// Returns the method of this frame.
     fn method_of(&mut self, here: &mut Here<'_>, rbp: u64) -> Option<u64> {
         let at = here.slot(rbp, self.layout.interpreter.method)?;
         self.methods.get(&self.memory, &self.layout, at).map(|_| at)
     }
 
-    /// Where in its bytecode a method is: at the top r13 says it, beneath a call the frame. `None`
-    /// where neither does.
+    /// Returns the current bytecode index. For the innermost frame r13 holds it, for a calling one
+    /// the frame. `None` where neither does.
     fn bytecode_index(&mut self, here: &mut Here<'_>, rbp: u64, method: u64) -> Option<i32> {
         let known = self.methods.get(&self.memory, &self.layout, method)?;
         let index = |pointer: u64| {
@@ -92,20 +92,20 @@ impl<M: ReadMemory> Jvm<M> {
         register.or_else(|| index(saved?))
     }
 
-    /// A method that is being entered: rbx has its `Method`, and its frame is not there, or not
-    /// whole.
+    /// Returns a method that is being entered. rbx holds its `Method`; its frame is missing or
+    /// incomplete.
     fn entering(&mut self, here: &mut Here<'_>) -> Option<(RawFrame, Caller)> {
         let general = here.place.general?;
         let (sp, rbp) = (here.place.sp, here.place.rbp?);
         self.methods.get(&self.memory, &self.layout, general.rbx)?;
         let another = here.slot(rbp, self.layout.interpreter.method) != Some(general.rbx);
-        // In a method r13 points at bytecode, never at the stack.
+        // While a method runs r13 points at bytecode, never at the stack.
         let sender_fits = another && is_sender(general.r13, sp);
         let building = rbp.is_multiple_of(8)
             && rbp.wrapping_sub(sp) < SMALLEST + 16
             && here.slot(rbp, 1).is_some_and(|pc| self.returns_to(pc));
         let caller = if building && !(sender_fits && general.r13 <= rbp) {
-            // The frame is begun: r13 has become the bytecode pointer as soon as the sender's place
+            // The frame is begun. r13 becomes the bytecode pointer once the sender's stack pointer
             // is stored.
             let sender = if rbp == sp {
                 general.r13
@@ -117,10 +117,10 @@ impl<M: ReadMemory> Jvm<M> {
             }
             Caller { pc: here.slot(rbp, 1)?, sp: sender, rbp: Some(here.slot(rbp, 0)?) }
         } else if sender_fits && here.at_sp(0).is_some_and(|pc| self.returns_to(pc)) {
-            // Nothing is pushed yet. (A compiled caller uses rbp as it likes.)
+            // Nothing is pushed yet. (A compiled caller uses rbp for anything.)
             Caller { pc: here.at_sp(0)?, sp: general.r13, rbp: Some(rbp) }
         } else if sender_fits && self.returns_to(general.rax) {
-            // The return address was popped while room for locals is made.
+            // The return address was popped into rax while room for locals is made.
             Caller { pc: general.rax, sp: general.r13, rbp: Some(rbp) }
         } else {
             return None;
@@ -128,8 +128,9 @@ impl<M: ReadMemory> Jvm<M> {
         Some((self.interpreted_frame(general.rbx, Some(0))?, caller))
     }
 
-    /// A method that has taken its frame down: it is lost, its caller is not. rbx has the caller's
-    /// stack pointer, the return address is on top, and then in r13.
+    /// Returns the caller of a method that has removed its frame; the method itself is unknown. rbx
+    /// holds the caller's stack pointer. The return address is on top of the stack, and then in
+    /// r13.
     fn returned(&mut self, here: &mut Here<'_>) -> Option<Caller> {
         let general = here.place.general?;
         let (sp, rbp) = (here.place.sp, here.place.rbp);

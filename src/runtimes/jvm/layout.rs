@@ -1,10 +1,10 @@
-//! Where things are in this virtual machine, as its own tables say. What they do not say, and
-//! differs from version to version, is here and nowhere else. Versions: JDK 8 to 26 on x86-64.
+//! Offsets and sizes in this virtual machine, from its own tables. Whatever the tables lack and
+//! differs by version is in this file only. Versions: JDK 8 to 26 on x86-64.
 
 use crate::process::memory::ReadMemory;
-use crate::runtimes::jvm::structs::{Missing, Structs};
+use crate::runtimes::jvm::vm_structs::{Missing, Structs};
 
-/// How wide a number is.
+/// The width of a number in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Width {
     Byte,
@@ -21,7 +21,7 @@ pub struct Number {
 }
 
 impl Number {
-    /// Read from the bytes of its object; 0 if it lies behind them.
+    /// Reads the number from the bytes of its object; 0 if it lies behind their end.
     pub fn of(self, object: &[u8]) -> i64 {
         let bytes = object.get(self.at..).unwrap_or_default();
         fn first<const N: usize>(bytes: &[u8]) -> [u8; N] {
@@ -36,13 +36,13 @@ impl Number {
     }
 }
 
-/// Code heaps: where they are listed.
+/// Where the list of code heaps is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Heaps {
-    /// JDK 8: the address of the pointer to the only one.
+    /// JDK 8: the address of the pointer to the only heap.
     One(u64),
-    /// Later: the address of the pointer to a growable array, and where in it length and elements
-    /// are.
+    /// Later: the address of the pointer to a growable array, and the offsets of its length and of
+    /// its elements.
     Many { array: u64, length: u64, data: u64 },
 }
 
@@ -75,13 +75,13 @@ impl CodePlace {
     }
 }
 
-/// Where a method's debug information lies.
+/// Where the debug information of a compiled method lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DebugInfo {
-    /// JDK 8 to 22: in the blob. Metadata and PcDescs begin, and end, at these distances from it.
+    /// JDK 8 to 22: in the blob. Metadata and PcDescs begin and end at these distances from it.
     InBlob { metadata: Number, scopes: CodePlace, pcs: Number, pcs_end: Number },
-    /// JDK 23 and later: beside the code cache. `metadata` where the blob has it: from `mutable`,
-    /// relocations passed over.
+    /// JDK 23 and later: outside the code cache. `metadata`, where the blob has it, begins at
+    /// `mutable` plus the relocations.
     Apart {
         data: Number,
         size: Number,
@@ -95,7 +95,7 @@ pub enum DebugInfo {
 
 #[derive(Clone, Debug)]
 pub struct Blob {
-    /// Bytes that are read of one: the largest header there is.
+    /// Bytes to read for a header: the size of the largest one.
     pub header: usize,
     pub name: Number,
     pub size: Number,
@@ -110,16 +110,16 @@ pub struct Blob {
     pub verified_entry: CodePlace,
     pub deopt: Vec<CodePlace>,
     pub debug: DebugInfo,
-    /// Where the table of exception handlers begins, and ends if not at the PcDescs: as far from
-    /// where the debug information is as these.
+    /// Where the table of exception handlers begins, and ends if not at the PcDescs. Both have the
+    /// same base as the debug information.
     pub handlers: Option<(Number, Option<Number>)>,
 }
 
 impl Blob {
-    /// Whether two headers are those of the same code; `compiled`: of a method. Others of their
-    /// bytes change while it lives: how hot it is, whether it may still be entered, what the
-    /// collector notes. A method is compiled under a number that no other compilation has; what
-    /// calls a native one may have none, but belongs to one method.
+    /// Whether two headers belong to the same code; `compiled`: a method's. Other bytes of a header
+    /// change while the code lives: hotness, whether it may still be entered, marks of the
+    /// collector. No two compilations have the same compile id. A native wrapper may have none, but
+    /// belongs to one method.
     pub fn same(&self, compiled: bool, one: &[u8], other: &[u8]) -> bool {
         let place = |place: CodePlace| match place {
             CodePlace::Pointer(number) | CodePlace::FromBlob(number) => number,
@@ -164,12 +164,12 @@ pub struct Method {
     pub flags: Number,
     pub pool_size: u64,
     pub pool_holder: u64,
-    /// In the constant pool (15 and later), or in its holder.
+    /// In the constant pool (JDK 15 and later), or in the class that holds it.
     pub file_in_pool: Option<u64>,
     pub file_in_holder: Option<u64>,
     pub klass_name: u64,
     pub symbol_length: u64,
-    /// The upper half of a word (JDK 12 to 16).
+    /// The length is the upper half of a word (JDK 12 to 16).
     pub symbol_length_shared: bool,
     pub symbol_body: u64,
 }
@@ -185,7 +185,7 @@ pub struct Interpreter {
 /// Where the list of threads is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ThreadList {
-    /// JDK 8 and 11: linked.
+    /// JDK 8 and 11: a linked list.
     Linked { first: u64, next: u64 },
     /// Later: an array.
     Array { list: u64, length: u64, threads: u64 },
@@ -197,9 +197,9 @@ pub struct Threads {
     pub os_thread: u64,
     pub thread_id: u64,
     pub object: u64,
-    /// The object is behind one more pointer.
+    /// The field is a handle: the object is behind one more pointer.
     pub object_is_handle: bool,
-    /// Where its stack begins, the higher end, and its size.
+    /// Where the base of its stack (the higher end) and its size are.
     pub stack: Option<(u64, u64)>,
 }
 
@@ -207,7 +207,7 @@ pub struct Threads {
 pub struct Layout {
     /// 8, 11, 17, ...
     pub major: u32,
-    /// See [`super::unsigned5`].
+    /// Bytes that compressed numbers never use, see [`super::unsigned5`].
     pub excluded: u8,
     pub code_heap: CodeHeap,
     pub blob: Blob,
@@ -215,7 +215,8 @@ pub struct Layout {
     pub method: Method,
     pub interpreter: Interpreter,
     pub threads: Threads,
-    /// The address that holds the return address of Java's entry from native code.
+    /// The address of a variable with the return address of the call stub, by which native code
+    /// enters Java.
     pub call_stub_return: u64,
 }
 
@@ -268,7 +269,7 @@ impl Layout {
                     Ok(_) => {
                         CodePlace::Pointer(number("nmethod", "_verified_entry_point", Width::Long)?)
                     }
-                    // Relative to the code; see `heap::Nmethod`.
+                    // Relative to the code; see `code_cache::Nmethod`.
                     Err(_) => CodePlace::FromBlob(number(
                         "nmethod",
                         "_verified_entry_offset",
@@ -296,8 +297,8 @@ impl Layout {
     }
 }
 
-/// `JDK_Version` says the release up to 21 (where `Abstract_VM_Version` has HotSpot's own number
-/// for JDK 8).
+/// Returns the release. `JDK_Version` has it up to 21; there `Abstract_VM_Version` has HotSpot's
+/// own number for JDK 8.
 fn major<M: ReadMemory>(memory: &M, s: &Structs) -> Result<u32, Missing> {
     if let (Ok(current), Ok(at)) =
         (s.address("JDK_Version", "_current"), s.offset("JDK_Version", "_major"))
@@ -339,7 +340,7 @@ fn code_heap(s: &Structs) -> Result<CodeHeap, Missing> {
     })
 }
 
-/// Where the handlers are that a frame to be deoptimised returns to; a version may have none.
+/// Returns the handlers that a frame to be deoptimised returns to; a version may have none.
 fn deopt(s: &Structs) -> Vec<CodePlace> {
     let names = [
         "_deopt_handler_begin",
@@ -424,7 +425,7 @@ fn method(s: &Structs) -> Result<Method, Missing> {
         constants: number("ConstMethod", "_constants", Width::Long)?,
         code_size: number("ConstMethod", "_code_size", Width::Half)?,
         name_index: number("ConstMethod", "_name_index", Width::Half)?,
-        // The lowest bit, in all versions, says that there is a line table.
+        // In all versions the lowest bit says that there is a line table.
         flags: Number {
             at: s.offset_of_any(&[("ConstMethod", "_flags._flags"), ("ConstMethod", "_flags")])?
                 as usize,

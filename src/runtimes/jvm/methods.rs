@@ -9,29 +9,29 @@ use crate::model::facts::tables::{FrameKind, Location, Tier};
 use crate::model::vocabulary::frame::Ns;
 use crate::model::vocabulary::text::{NAME_CAP, clean};
 use crate::process::memory::ReadMemory;
+use crate::runtimes::jvm::generated_class_names::class_name;
 use crate::runtimes::jvm::layout::Layout;
-use crate::runtimes::jvm::normal::class_name;
-use crate::runtimes::jvm::replaced::Replaced;
+use crate::runtimes::jvm::replaced_code::Replaced;
 use crate::runtimes::jvm::scopes::Scope;
 use crate::runtimes::jvm::unsigned5::Unsigned5;
 
-/// Methods remembered, and bytes of what is known of them.
+/// Maximum methods remembered, and maximum bytes of what is known of them.
 const METHODS_MAX: usize = 100_000;
 const BYTES_MAX: usize = 32 << 20;
-/// Bytes of a line table that are read; a method of 64 KiB has at most twice that.
+/// Maximum bytes read of a line table; a method of 64 KiB has at most twice that.
 const LINES_MAX: usize = 256 << 10;
-/// Bytes of a class or method name.
+/// Maximum bytes of a class or method name.
 const SYMBOL_MAX: usize = 16 << 10;
 /// JVM_ACC_NATIVE of the access flags.
 const NATIVE: i64 = 0x100;
 
-/// What is known of a method.
+/// What was read of a method.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Method {
-    /// Another number, another method: addresses are used again when classes are unloaded or
+    /// A different serial is a different method. Addresses are reused when classes are unloaded or
     /// redefined.
     pub serial: u64,
-    /// Where its bytecode is.
+    /// Address of its bytecode.
     pub bytecode: u64,
     pub code_size: u64,
     pub native: bool,
@@ -40,13 +40,13 @@ pub struct Method {
     /// `package.Class`
     pub class: Arc<str>,
     file: Option<Arc<str>>,
-    /// Bytecode index and line, in the order of the former.
+    /// Bytecode index and line, sorted by bytecode index.
     lines: Arc<[(u32, u32)]>,
 }
 
 impl Method {
-    /// The line at a bytecode index: of the first entry that is exactly there, else of the last
-    /// before it, as HotSpot has it.
+    /// Returns the line at a bytecode index: of the first entry exactly there, else of the last one
+    /// before it. HotSpot does the same.
     pub fn line(&self, bci: i32) -> Option<u32> {
         let bci = u32::try_from(bci.max(0)).ok()?;
         let at = self.lines.partition_point(|(from, _)| *from < bci);
@@ -67,30 +67,30 @@ impl Method {
     }
 }
 
-/// Methods that were met.
+/// Cache of methods.
 #[derive(Default)]
 pub struct Methods {
     known: FxHashMap<u64, Met>,
-    /// Those that were met in this round.
+    /// Those that were used in this epoch.
     used: Vec<u64>,
-    /// Bytes of what is known.
+    /// Bytes of all entries.
     size: usize,
     round: u64,
-    /// Given out so far.
+    /// Serials given out so far.
     serials: u64,
-    /// When the stack that is walked was copied.
+    /// When the stack that is being walked was copied.
     copied: Ns,
-    /// Where methods were that are not there any more.
+    /// Address ranges of methods that were replaced.
     replaced: Replaced,
     /// A method was asked for that may be younger than the stack.
     doubt: bool,
 }
 
-/// A method, and what was read to know it: as long as that is there unchanged it is the same.
+/// A cached method with the memory it was read from. While that is unchanged it is the same method.
 struct Met {
     method: Arc<Method>,
     evidence: Evidence,
-    /// The rounds in which it was compared with memory, and met, last.
+    /// The epochs in which it was last compared with memory, and last used.
     checked: u64,
     used: u64,
 }
@@ -105,7 +105,7 @@ impl Met {
     }
 }
 
-/// Pieces of memory that belong together: addresses, lengths, and what was there.
+/// Pieces of memory that were read together: addresses, lengths and contents.
 #[derive(Default)]
 struct Evidence {
     pieces: Vec<(u64, usize)>,
@@ -113,7 +113,7 @@ struct Evidence {
 }
 
 impl Evidence {
-    /// Reads a piece, and keeps it.
+    /// Reads a piece and records it.
     fn read<M: ReadMemory>(&mut self, memory: &M, at: u64, length: usize) -> Option<&[u8]> {
         let from = self.bytes.len();
         self.bytes.resize(from + length, 0);
@@ -130,7 +130,7 @@ impl Evidence {
         Some(u16::from_le_bytes(self.read(memory, at, 2)?.try_into().ok()?))
     }
 
-    /// The text of a `Symbol`.
+    /// Reads the text of a `Symbol`.
     fn symbol<M: ReadMemory>(&mut self, memory: &M, layout: &Layout, at: u64) -> Option<String> {
         let (length_at, body) = symbol_places(layout, at)?;
         let length = usize::from(self.half(memory, length_at)?);
@@ -140,7 +140,7 @@ impl Evidence {
         modified_utf8(self.read(memory, body, length)?)
     }
 
-    /// Whether all is there as it was.
+    /// Whether the memory still has the recorded contents.
     fn holds<M: ReadMemory>(&self, memory: &M) -> bool {
         let mut now = vec![0; self.bytes.len()];
         memory.read_pieces(&self.pieces, &mut now).is_some() && now == self.bytes
@@ -148,9 +148,9 @@ impl Evidence {
 }
 
 impl Methods {
-    /// What was looked at in an earlier round is looked at again before it is believed. What was
-    /// met in the last one is likely met again: its addresses, for [`Methods::evidence`] to be
-    /// read, all in a few calls, and [`Methods::found`] to be told.
+    /// Starts an epoch: entries of earlier epochs are stale until they are revalidated. Returns the
+    /// addresses that were used in the last epoch, as these are likely used again. The caller reads
+    /// the [`Methods::evidence`] of all in a few calls and passes it to [`Methods::found`].
     pub fn begin(&mut self, round: u64) -> Vec<u64> {
         self.round = round;
         let mut used = std::mem::take(&mut self.used);
@@ -158,30 +158,30 @@ impl Methods {
         used
     }
 
-    /// What is asked for next is on a stack that was copied then.
+    /// Sets when the stack was copied whose methods are asked for next.
     pub fn set_instant(&mut self, copied: Ns) {
         (self.copied, self.doubt) = (copied, false);
     }
 
-    /// Whether a frame was named since the last time by a method that may be younger than the
-    /// stack.
+    /// Returns whether, since the last call, a frame was named by a method that may be younger than
+    /// the stack.
     pub fn take_doubt(&mut self) -> bool {
         std::mem::take(&mut self.doubt)
     }
 
-    /// The memory that says which method is at this address.
+    /// Returns the memory that identifies the method at this address.
     pub fn evidence(&self, at: u64) -> &[(u64, usize)] {
         self.known.get(&at).map_or(&[], |met| &met.evidence.pieces)
     }
 
-    /// What is there in this round.
+    /// Revalidates a method by the bytes read in this epoch.
     pub fn found(&mut self, at: u64, bytes: &[u8]) {
         if let Some(met) = self.known.get_mut(&at).filter(|met| met.evidence.bytes == bytes) {
             met.checked = self.round;
         }
     }
 
-    /// The method at this address; `None` for what is none.
+    /// Returns the method at this address; `None` if there is none.
     pub fn get<M: ReadMemory>(
         &mut self,
         memory: &M,
@@ -208,8 +208,7 @@ impl Methods {
         if let (Some(method), Some(before)) = (&mut read, &before) {
             method.serial = before.method.serial;
         }
-        // Otherwise something changed that says nothing about which method it is: a flag, a
-        // counter.
+        // Otherwise something changed that does not identify the method: a flag, a counter.
         let differs = before.as_ref().is_none_or(|before| read.as_ref() != Some(&*before.method));
         if differs && before.is_some() {
             self.replaced.add(at..at + 1, monotonic());
@@ -232,7 +231,7 @@ impl Methods {
         Some(method)
     }
 
-    /// What compiled code is: `scopes` innermost first, as locations outermost first.
+    /// Converts `scopes`, innermost first, to locations, outermost first.
     pub fn locations<M: ReadMemory>(
         &mut self,
         memory: &M,
@@ -262,7 +261,7 @@ fn read<M: ReadMemory>(
     let const_method = pointer(evidence.word(memory, at.checked_add(l.const_method.at as u64)?)?)?;
     let constant = evidence.read(memory, const_method, l.const_size)?.to_vec();
     let pool = pointer(l.constants.of(&constant) as u64)?;
-    // A class that is redefined gets a pool with another number in it.
+    // A class that is redefined gets a constant pool with another serial.
     evidence.read(memory, pool, l.pool_size as usize)?;
     let slot = |index: u16| pool.checked_add(l.pool_size)?.checked_add(8 * u64::from(index));
     let name = evidence.word(memory, slot(l.name_index.of(&constant) as u16)?)? & !3;
@@ -307,7 +306,7 @@ fn half<M: ReadMemory>(memory: &M, at: u64) -> Option<u16> {
     Some(u16::from_le_bytes(bytes))
 }
 
-/// Where a `Symbol` has its length and its text.
+/// Returns where a `Symbol` has its length and its text.
 fn symbol_places(layout: &Layout, at: u64) -> Option<(u64, u64)> {
     let l = &layout.method;
     if at == 0 || !at.is_multiple_of(4) {
@@ -318,13 +317,13 @@ fn symbol_places(layout: &Layout, at: u64) -> Option<(u64, u64)> {
     Some((length, at.checked_add(l.symbol_body)?))
 }
 
-/// The text of a `Symbol`.
+/// Reads the text of a `Symbol`.
 pub fn symbol<M: ReadMemory>(memory: &M, layout: &Layout, at: u64) -> Option<String> {
     Evidence::default().symbol(memory, layout, at)
 }
 
-/// Java's own encoding: zeros are two bytes, and characters beyond 16 bits two surrogates of three
-/// bytes each.
+/// Decodes Java's modified UTF-8. Zeros are two bytes; characters beyond 16 bits are two surrogates
+/// of three bytes each.
 pub fn modified_utf8(bytes: &[u8]) -> Option<String> {
     if bytes.is_ascii() {
         return String::from_utf8(bytes.to_vec()).ok();
@@ -346,7 +345,7 @@ pub fn modified_utf8(bytes: &[u8]) -> Option<String> {
     Some(String::from_utf16_lossy(&units))
 }
 
-/// The compressed line table (src/hotspot/share/code/compressedStream.hpp, oops/method.cpp).
+/// Reads a compressed line table (src/hotspot/share/code/compressedStream.hpp, oops/method.cpp).
 fn lines<M: ReadMemory>(memory: &M, layout: &Layout, at: u64) -> Vec<(u32, u32)> {
     let mut size = 256;
     loop {
@@ -361,7 +360,7 @@ fn lines<M: ReadMemory>(memory: &M, layout: &Layout, at: u64) -> Vec<(u32, u32)>
     }
 }
 
-/// `None` if its end is not there.
+/// Unpacks a line table; `None` if its end is missing.
 fn line_table(bytes: &[u8], excluded: u8) -> Option<Vec<(u32, u32)>> {
     const END: u8 = 0;
     const ESCAPE: u8 = 0xff;

@@ -1,47 +1,47 @@
-//! HotSpot on x86-64: Java frames, from outside, of a virtual machine that was started with no
-//! option. Tried on JDK 8, 11, 17, 21, 25 to 28.
+//! HotSpot on x86-64: Java frames, read from outside, of a virtual machine started without options.
+//! Tried on JDK 8, 11, 17, 21, 25 to 28.
 //!
 //! ```text
-//! structs     the tables by which it says how it is laid out
-//! layout      the places that are used, and what differs by version
-//! heap        address -> generated code (blobs)
-//! scopes      compiled code -> methods inlined there
-//! methods     `Method` -> class, name, file, lines
-//! normal      what generated classes are called
-//! replaced    where code and methods have given way to others
-//! walk        leaving a frame of generated code
+//! libjvm                 its mapped file
+//! vm_structs             its own tables about its layout
+//! layout                 offsets that are used, and what differs by version
+//! read_limit             limits how much of its memory is read at a time
+//! code_cache             address -> generated code (blobs)
+//! scopes                 compiled code -> methods inlined there
+//! methods                `Method` -> class, name, file, lines
+//! generated_class_names  stable names of generated classes
+//! replaced_code          where code and methods were replaced
+//! walk                   leaves a frame of generated code
 //!   compiled, interpreter, stub   one each
-//! anchors     where Java code was left, for walks that come no further; what a thread waits for
-//! library     its file
-//! virtuals    whose stack it is that a carrier has, of virtual threads
-//! objects     Java objects on its heap, for
-//! threads     Java threads and their names
-//! unsigned5   its compressed numbers
-//! limited     how much of its memory is read at a time
+//! frame_anchors          where Java called native code, for walks that end there; monitor waits
+//! heap_objects           Java objects on the heap: classes, fields, strings
+//! thread_names           Java threads and their names
+//! virtual_thread_names   the virtual thread that is mounted on a carrier's stack
+//! unsigned5              compressed numbers
 //! ```
 //!
-//! Everything is read with the target running. What was read is believed for [`BELIEVED`], then
-//! compared with what is there. A stack that was copied while its thread ran is told by what was
-//! compared after that. Where something else was found meanwhile, the stack may be older than that,
-//! and ends in a marker.
+//! Everything is read while the target runs. Cached data is valid for [`BELIEVED`], then compared
+//! with memory again. A stack that was copied while its thread ran is named only by data that was
+//! compared after the copy. If that comparison found a change, the stack may be older than the
+//! change, and ends in a marker.
 
-mod anchors;
+mod code_cache;
 mod compiled;
-mod heap;
+mod frame_anchors;
+mod generated_class_names;
+mod heap_objects;
 mod interpreter;
 mod layout;
-mod library;
-mod limited;
+mod libjvm;
 mod methods;
-mod normal;
-mod objects;
-mod replaced;
+mod read_limit;
+mod replaced_code;
 mod scopes;
-mod structs;
 mod stub;
-mod threads;
+mod thread_names;
 mod unsigned5;
-mod virtuals;
+mod virtual_thread_names;
+mod vm_structs;
 mod walk;
 
 use std::collections::BTreeMap;
@@ -55,49 +55,48 @@ use crate::model::facts::tables::{FrameKind, Location, Tier};
 use crate::model::vocabulary::frame::{Ns, RawFrame};
 use crate::model::vocabulary::text::{NAME_CAP, clean};
 use crate::process::memory::ReadMemory;
-use crate::runtimes::names::Names;
-pub use library::{library, nameless};
-pub use structs::{Missing, Unreadable};
-use threads::JavaThread;
-pub use threads::is_own;
+use crate::runtimes::frame_and_thread_names::Names;
+pub use libjvm::{library, nameless};
+use thread_names::JavaThread;
+pub use thread_names::is_own;
+pub use vm_structs::{Missing, Unreadable};
 
-use anchors::{Anchors, Places};
-use heap::{Blob, CodeCache, Kind};
+use code_cache::{Blob, CodeCache, Kind};
+use frame_anchors::{Anchors, Places};
+use heap_objects::Objects;
 use layout::Layout;
-use limited::Limited;
 use methods::Methods;
-use objects::Objects;
-use replaced::Replaced;
+use read_limit::Limited;
+use replaced_code::Replaced;
 use scopes::Scopes;
-use structs::Structs;
-use virtuals::Virtuals;
+use virtual_thread_names::Virtuals;
+use vm_structs::Structs;
 
 /// Time for which validated code stays valid: a tick at 100 Hz. Freed code is used again only
 /// after a safepoint at which no thread was in it.
 const BELIEVED: Ns = 10_000_000;
-/// Blobs and methods that are compared in one call; a method is nine pieces.
+/// Maximum blobs and methods compared in one call; a method is nine pieces.
 const MET_AT_ONCE: usize = 128;
-/// Blobs remembered; 64 MiB of code has some 40,000.
+/// Maximum blobs remembered; 64 MiB of code has some 40,000.
 const BLOBS_MAX: usize = 1 << 16;
-/// Bytes of debug information kept.
+/// Maximum bytes of debug information kept.
 const SCOPES_MAX: usize = 32 << 20;
-/// Frames and return addresses in compiled code remembered, and frames of interpreted code.
+/// Maximum frames and return addresses remembered in compiled code, and frames of interpreted code.
 const FACTS_MAX: usize = 1 << 18;
 const INTERPRETED_MAX: usize = 1 << 16;
 
-/// Bytes of a thread's name.
+/// Maximum bytes of a thread's name.
 const NAME_MAX: usize = 4096;
 
-/// A blob that was met, and the frames in it.
+/// A cached blob and the frames in it.
 struct Known {
     blob: Arc<Blob>,
-    /// The rounds in which it was compared with memory, and met, last.
+    /// The epochs in which it was last compared with memory, and last used.
     checked: u64,
     used: u64,
-    /// Of each pc in compiled code that is known to say more than its method: the frame. Return
-    /// addresses and interrupted code are looked up alike.
+    /// Frames by pc in compiled code. Return addresses and interrupted code are looked up alike.
     frames: FxHashMap<u64, RawFrame>,
-    /// Addresses that calls return to.
+    /// Return addresses of calls.
     returns: FxHashSet<u64>,
     scopes: Option<Arc<Scopes>>,
 }
@@ -108,7 +107,7 @@ impl Known {
     }
 }
 
-/// What was met in a round, by its address.
+/// A cached entry, by its address.
 enum Remembered {
     Blob(u64),
     Method(u64),
@@ -124,34 +123,34 @@ pub struct Jvm<M> {
     call_stub_return: u64,
     /// By [`Blob::start`].
     known: BTreeMap<u64, Known>,
-    /// Those that were met in this round.
+    /// Blobs that were used in this epoch.
     used: Vec<u64>,
     scopes_size: usize,
     /// Frames and return addresses in [`Known`].
     facts: usize,
-    /// By method (its number), tier and bytecode index.
+    /// By method (its serial), tier and bytecode index.
     interpreted: FxHashMap<(u64, Tier, Option<i32>), RawFrame>,
     stubs: FxHashMap<String, RawFrame>,
-    /// Where it is not known how objects lie, threads have the names that the kernel knows.
+    /// An error where the layout of objects is unknown: then threads keep the kernel's names.
     objects: Result<Objects, Missing>,
-    /// By the address of a thread, as they were read last.
+    /// By the address of a thread, as last read.
     thread_names: FxHashMap<u64, JavaThread>,
-    /// Which of them are read again next.
+    /// Counts the calls that read names, to choose those that are read again.
     names_turn: usize,
     virtuals: Virtuals,
     anchors: Anchors,
-    /// The next frame of this walk, and where it goes on: no call returns there.
+    /// The next frame of this walk, and its pc: an exception handler, to which no call returns.
     handler: Option<(u64, RawFrame)>,
-    /// Where its functions lie, if these have no names.
+    /// Address range of its functions, if these have no symbols.
     nameless: Option<Range<u64>>,
-    /// Whom it belongs to, for those who are told.
+    /// Its process, for messages.
     pid: Option<u32>,
-    /// What was checked in this round is believed.
+    /// Epoch of the cache: entries that were checked in this epoch are valid.
     round: u64,
     round_began: Ns,
     /// When the stack that is walked was copied.
     copied: Ns,
-    /// Where blobs were that are not there any more.
+    /// Address ranges of blobs that were replaced or freed.
     replaced: Replaced,
 }
 
@@ -159,12 +158,12 @@ impl<M: ReadMemory> Jvm<M> {
     /// Attaches to the virtual machine whose library is mapped at `image`. Fails while it is still
     /// starting: its code heaps are not there yet, or not even its tables.
     pub fn attach(memory: M, image: u64, names: Names) -> Result<Jvm<M>, Unreadable> {
-        let memory = Limited::new(memory, limited::ATTACH);
+        let memory = Limited::new(memory, read_limit::ATTACH);
         let structs = Structs::read(&memory, image)?;
         let layout = Layout::of(&memory, &structs)?;
         let objects = Objects::of(&memory, &structs, &layout);
         let virtuals = Virtuals::of(&memory, &structs, &objects);
-        let heaps = heap::heaps(&memory, &layout.code_heap);
+        let heaps = code_cache::heaps(&memory, &layout.code_heap);
         let call_stub_return = memory.read_u64(layout.call_stub_return).unwrap_or(0);
         if heaps.is_empty() || call_stub_return == 0 {
             return Err(Unreadable::Starting("code heaps"));
@@ -178,7 +177,7 @@ impl<M: ReadMemory> Jvm<M> {
         })
     }
 
-    /// Nothing is known of it yet.
+    /// Creates a reader with empty caches.
     fn new(
         memory: Limited<M>,
         layout: Layout,
@@ -215,32 +214,32 @@ impl<M: ReadMemory> Jvm<M> {
         }
     }
 
-    /// Whose virtual machine it is.
+    /// Sets the process of the virtual machine.
     pub fn in_process(self, pid: u32) -> Jvm<M> {
         Jvm { pid: Some(pid), ..self }
     }
 
-    /// Its functions have no names, and lie there.
+    /// Sets the address range of its functions if these have no symbols.
     pub fn with_nameless(self, nameless: Option<Range<u64>>) -> Jvm<M> {
         Jvm { nameless, ..self }
     }
 
-    /// What is missing for the names of threads.
+    /// Returns what is missing for the names of threads.
     pub fn nameless(&self) -> Option<&Missing> {
         self.objects.as_ref().err()
     }
 
-    /// A walk begins, of a stack that was copied at `copied`, `running`: of a thread that ran on.
-    /// What was believed for long enough is looked at again; of a thread that ran on, what was last
-    /// looked at before the stack was copied.
+    /// Starts a walk of a stack that was copied at `copied`; `running`: of a thread that ran on.
+    /// Starts a new epoch, in which entries are revalidated, if the present one is too old. For a
+    /// thread that ran on, it is too old if it began before the stack was copied.
     fn begin(&mut self, now: Ns, copied: Ns, running: bool) {
         self.handler = None;
         self.copied = copied;
         self.methods.set_instant(copied);
         self.virtuals.begin();
         self.anchors.begin();
-        if self.memory.begin(limited::WALK) {
-            // What was not read any more is not known of it.
+        if self.memory.begin(read_limit::WALK) {
+            // The last walk used its limit up, so entries may be incomplete.
             self.known.clear();
             (self.scopes_size, self.facts) = (0, 0);
         }
@@ -254,8 +253,8 @@ impl<M: ReadMemory> Jvm<M> {
         }
     }
 
-    /// What was met in the last round is likely met in this one: to look at it all in a few calls
-    /// costs a third of looking at each when it is met.
+    /// Revalidates the entries that were used in the last epoch, as they are likely used again. To
+    /// read all in a few calls costs a third of reading each at its use.
     fn check_again(&mut self) {
         let mut blobs = std::mem::take(&mut self.used);
         blobs.retain(|start| self.known.contains_key(start));
@@ -305,7 +304,7 @@ impl<M: ReadMemory> Jvm<M> {
         }
     }
 
-    /// The blob around `pc`.
+    /// Returns the blob that contains `pc`.
     fn blob(&mut self, pc: u64) -> Option<Arc<Blob>> {
         if let Some((start, known)) = self.known.range_mut(..=pc).next_back()
             && pc < known.blob.code_end
@@ -341,7 +340,7 @@ impl<M: ReadMemory> Jvm<M> {
         Some(blob)
     }
 
-    /// Blobs that lay where this one was found are not there any more.
+    /// Drops cached blobs that overlap this one: they were replaced.
     fn forget_beneath(&mut self, found: &Blob) {
         let Range { start, end } = known_place(found);
         while let Some((at, known)) = self.known.range(..end).next_back()
@@ -365,13 +364,13 @@ impl<M: ReadMemory> Jvm<M> {
         }
     }
 
-    /// The debug information of compiled code; empty where there is none.
+    /// Returns the debug information of compiled code; empty where there is none.
     fn scopes(&mut self, blob: &Blob) -> Arc<Scopes> {
         if let Some(scopes) = self.known.get(&blob.start).and_then(|known| known.scopes.clone()) {
             return scopes;
         }
         let scopes = Scopes::read(&self.memory, &self.layout, blob);
-        // They may be those of other code already.
+        // Meanwhile they may belong to other code.
         let scopes = Arc::new(
             scopes.filter(|_| unchanged(&self.memory, &self.layout, blob)).unwrap_or_default(),
         );
@@ -386,8 +385,8 @@ impl<M: ReadMemory> Jvm<M> {
         scopes
     }
 
-    /// The frame of a compiled method at `pc`; `entered`: nothing of it has run, so nothing is
-    /// inlined.
+    /// Returns the frame of a compiled method at `pc`; `entered`: nothing of it has run, so nothing
+    /// is inlined.
     fn compiled_frame(&mut self, blob: &Blob, pc: u64, entered: bool) -> Option<RawFrame> {
         let nmethod = blob.nmethod()?;
         let tier = match (&blob.kind, nmethod.level) {
@@ -413,26 +412,26 @@ impl<M: ReadMemory> Jvm<M> {
         Some(frame)
     }
 
-    /// The frame of a compiled method that is about to handle an exception at `pc`, or to be left
-    /// by it there.
+    /// Returns the frame of a compiled method that is about to handle an exception at `pc`, or to
+    /// be left by it there.
     fn handler_frame(&mut self, blob: &Blob, pc: u64) -> Option<RawFrame> {
         let method = blob.nmethod()?.method;
         let scopes = self.scopes(blob).handler(pc.checked_sub(blob.code)?)?;
         if scopes.is_empty() {
-            // No frame handles it: all that was inlined has been left.
+            // No inlined method handles it: all of them have been left.
             return self.frame_in(method, Tier::C1, None);
         }
         let locations = self.methods.locations(&self.memory, &self.layout, &scopes, Tier::C1)?;
         Some(self.names.frame(locations))
     }
 
-    /// The frame of an interpreted method.
+    /// Returns the frame of an interpreted method.
     fn interpreted_frame(&mut self, method: u64, bci: Option<i32>) -> Option<RawFrame> {
         self.frame_in(method, Tier::Interpreted, bci)
     }
 
-    /// The frame of a method that nothing is inlined into; without a line if it is not known where
-    /// in the method.
+    /// Returns the frame of a method without inlined ones; it has no line if the bytecode index is
+    /// unknown.
     fn frame_in(&mut self, method: u64, tier: Tier, bci: Option<i32>) -> Option<RawFrame> {
         let known = self.methods.get(&self.memory, &self.layout, method)?;
         let key = (known.serial, tier, bci);
@@ -447,7 +446,7 @@ impl<M: ReadMemory> Jvm<M> {
         Some(frame)
     }
 
-    /// The frame of code that is no method's.
+    /// Returns the frame of code that is no method's.
     fn stub_frame(&mut self, name: &str) -> RawFrame {
         if let Some(frame) = self.stubs.get(name) {
             return *frame;
@@ -466,8 +465,8 @@ impl<M: ReadMemory> Jvm<M> {
         frame
     }
 
-    /// Whether a call of generated code can have pushed `address` as its return address: a number
-    /// on the stack is one only if something says so.
+    /// Whether a call in generated code can have pushed `address` as its return address. A number
+    /// on the stack is a return address only with such evidence.
     fn returns_to(&mut self, address: u64) -> bool {
         if address == self.call_stub_return {
             return true;
@@ -501,7 +500,7 @@ impl<M: ReadMemory> Jvm<M> {
         blob.nmethod().is_some() && self.scopes(blob).exact(address.wrapping_sub(blob.code))
     }
 
-    /// Room for one more fact about code in a blob.
+    /// Returns the blob's entry if there is room for one more fact about its code.
     fn remember(&mut self, start: u64) -> Option<&mut Known> {
         if self.facts >= FACTS_MAX {
             self.known.values_mut().for_each(Known::clear);
@@ -517,13 +516,13 @@ fn known_place(blob: &Blob) -> Range<u64> {
     blob.start..blob.code_end
 }
 
-/// Where a blob's header lies, and that of its block before it.
+/// Returns where a blob's header lies, with that of its block before it.
 fn header_place(layout: &Layout, blob: &Blob) -> (u64, usize) {
     let before = layout.code_heap.block_size;
     (blob.start - before, before as usize + blob.header.len())
 }
 
-/// Whether what lies there now is the blob, in use, and as it was.
+/// Whether the bytes `now` are those of the blob, in use and unchanged.
 fn is(layout: &Layout, blob: &Blob, now: &[u8]) -> bool {
     let used = now.get(layout.code_heap.block_used as usize).is_some_and(|used| *used != 0);
     used && layout.blob.same(

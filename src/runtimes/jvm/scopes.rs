@@ -1,14 +1,14 @@
-//! What a compiled method knows of its own source: for each call, and each place where it can be
-//! stopped, the methods that were inlined there and where in them.
+//! Debug information of compiled methods. For each call and each safepoint it lists the inlined
+//! methods and the place in each of them.
 
 use crate::process::memory::ReadMemory;
-use crate::runtimes::jvm::heap::Blob;
+use crate::runtimes::jvm::code_cache::Blob;
 use crate::runtimes::jvm::layout::{DebugInfo, Layout, Number, Width};
 use crate::runtimes::jvm::unsigned5::Unsigned5;
 
-/// Methods inlined into each other; HotSpot's own bound is below 20.
+/// Maximum depth of inlining; HotSpot's own limit is below 20.
 const DEPTH_MAX: usize = 64;
-/// Bytes of all debug information of one method.
+/// Maximum bytes of all debug information of one method.
 const BYTES_MAX: u64 = 8 << 20;
 
 /// A place in a method's bytecode.
@@ -16,37 +16,37 @@ const BYTES_MAX: u64 = 8 << 20;
 pub struct Scope {
     /// Address of its `Method`.
     pub method: u64,
-    /// -1: at its entry.
+    /// -1: at the method's entry.
     pub bci: i32,
 }
 
-/// Where an exception is handled that comes out of a call.
+/// The handler of an exception that comes out of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Handler {
-    /// Distances from the code's beginning: where the call returns to, and where the handler
-    /// begins.
+    /// Distances from the code's beginning: the return address of the call, and the handler's
+    /// beginning.
     call: i32,
     begin: i32,
     bci: i32,
-    /// Inlined methods that are left for it.
+    /// Inlined methods that are left to reach the handler.
     leaves: usize,
 }
 
 /// The debug information of one compiled method.
 #[derive(Clone, Debug, Default)]
 pub struct Scopes {
-    /// Distance from the code's beginning and offset of the record, in the order of the former.
+    /// Distance from the code's beginning and offset of the record, sorted by distance.
     pcs: Vec<(i32, i32)>,
     records: Vec<u8>,
-    /// `Method`s by their number, from 1.
+    /// `Method`s by their index, from 1.
     metadata: Vec<u64>,
     excluded: u8,
-    /// `None`: they are not known.
+    /// `None`: the handlers are unknown.
     handlers: Option<Vec<Handler>>,
 }
 
 impl Scopes {
-    /// `None` where it cannot be read, or makes no sense.
+    /// Reads the debug information; `None` where it is unreadable or inconsistent.
     pub fn read<M: ReadMemory>(memory: &M, layout: &Layout, blob: &Blob) -> Option<Scopes> {
         let header = &blob.header;
         let at = |from: u64, distance: i64| {
@@ -107,26 +107,26 @@ impl Scopes {
         Some(Scopes { pcs, records: bytes(records)?, metadata, excluded, handlers })
     }
 
-    /// Bytes held.
+    /// Returns the bytes of memory used.
     pub fn size(&self) -> usize {
         let handlers =
             self.handlers.as_ref().map_or(0, |handlers| size_of::<Handler>() * handlers.len());
         8 * (self.pcs.len() + self.metadata.len()) + self.records.len() + handlers
     }
 
-    /// Whether there is a record for exactly this distance from the code's beginning: it is a
-    /// return address, or a place where threads stop for a safepoint.
+    /// Whether there is a record for exactly this distance from the code's beginning. Then it is a
+    /// return address or a safepoint.
     pub fn exact(&self, distance: u64) -> bool {
         i32::try_from(distance)
             .is_ok_and(|distance| self.pcs.binary_search_by_key(&distance, |(pc, _)| *pc).is_ok())
     }
 
-    /// The methods at this distance from the code's beginning, innermost first: those of the
-    /// nearest record from there on, as HotSpot itself has it. Empty where nothing is known.
+    /// Returns the methods at this distance from the code's beginning, innermost first. They are
+    /// those of the next record from there on, as in HotSpot itself. Empty where nothing is known.
     pub fn at(&self, distance: u64) -> Vec<Scope> {
         let Ok(distance) = i32::try_from(distance) else { return Vec::new() };
         let next = self.pcs.partition_point(|(pc, _)| *pc < distance);
-        // The last entry, behind all code, is none; neither are some others.
+        // The last entry, behind all code, has no record; some others have none either.
         let upto = (next + 1).min(self.pcs.len());
         let Some((_, record)) =
             self.pcs[..upto].iter().rev().find(|(pc, record)| *record != 0 && *pc >= 0)
@@ -137,7 +137,7 @@ impl Scopes {
         while scopes.len() < DEPTH_MAX {
             let Some((sender, scope)) = self.record(at) else { return Vec::new() };
             scopes.extend(scope);
-            // Records of callers lie before those of what they call.
+            // Records of callers lie before those of their callees.
             match sender {
                 0 => break,
                 sender if sender < at => at = sender,
@@ -147,9 +147,9 @@ impl Scopes {
         scopes
     }
 
-    /// The methods whose handler of exceptions begins at this distance from the code's beginning,
-    /// innermost first; empty where no handler begins there. `None`: what is known does not say
-    /// which.
+    /// Returns the methods whose exception handler begins at this distance from the code's
+    /// beginning, innermost first. Empty where no handler begins there. `None`: the tables do not
+    /// say which.
     pub fn handler(&self, distance: u64) -> Option<Vec<Scope>> {
         let distance = i32::try_from(distance).ok()?;
         let mut found: Option<Vec<Scope>> = None;
@@ -168,7 +168,8 @@ impl Scopes {
         Some(found.unwrap_or_default())
     }
 
-    /// Where the caller's record is (0: none), and the method; `None` for what is no record.
+    /// Reads the offset of the caller's record (0: none) and the method; `None` if this is no
+    /// record.
     fn record(&self, at: i32) -> Option<(i32, Option<Scope>)> {
         let mut numbers =
             Unsigned5::new(self.records.get(usize::try_from(at).ok()?..)?, self.excluded);
@@ -182,9 +183,9 @@ impl Scopes {
     }
 }
 
-/// Lists, one for each call: how many follow and where it returns to, then of each handler
-/// bytecode, beginning, and how many methods out. All are 32 bits; the lists may be followed by up
-/// to a word of padding. `None`: this makes no sense.
+/// Parses the handler table: one list per call, with its number of entries and the return address.
+/// Each entry has bytecode index, beginning, and number of methods left. All are 32 bits; up to a
+/// word of padding may follow. `None`: the table is inconsistent.
 fn read_handlers(table: &[u8]) -> Option<Vec<Handler>> {
     let words: Vec<i32> = table
         .chunks_exact(4)
@@ -245,8 +246,8 @@ mod tests {
         };
         let inner = Scope { method: 0x1000, bci: 7 };
         assert_eq!(with(&[1, 32, 0, 7, 40, 0, 0]).handler(40).map(|found| found[0]), Some(inner));
-        // Of another call it is in another method; of no call; further out than there are methods;
-        // cut off.
+        // The handler of another call is in another method; then of no call; further out than there
+        // are methods; a truncated table.
         for table in [
             &[1, 32, 0, 7, 40, 0, 1, 16, 0, 7, 40, 0][..],
             &[1, 33, 0, 7, 40, 0],

@@ -1,37 +1,37 @@
-//! Frames of code that belongs to no method: entries from native code, calls into the virtual
-//! machine, copying of arrays, exceptions on their way.
+//! Frames of generated code that is no method's: entries from native code, calls into the virtual
+//! machine, array copies, exception handling.
 
 use crate::model::vocabulary::frame::RawFrame;
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::Jvm;
+use crate::runtimes::jvm::code_cache::{Blob, Kind};
 use crate::runtimes::jvm::compiled::{Epilogue, epilogue};
-use crate::runtimes::jvm::heap::{Blob, Kind};
 use crate::runtimes::jvm::walk::{Caller, Here};
 
-/// From the stack pointer to rbp in a frame that rbp points at, bytes.
+/// Maximum distance from the stack pointer to rbp in a frame that rbp points at, bytes.
 const FRAME_MOST: u64 = 0x2000;
 /// Words searched for a return address where nothing else is known.
 const SCANNED: u64 = 64;
-/// What a method's barrier at its entry pushes before it saves rbp: there is one more word below
-/// the return address.
+/// The word that a method's entry barrier pushes before it saves rbp. So there is one more word
+/// below the return address.
 const COOKIE: u64 = u64::MAX;
-/// Stands for the frames of a virtual thread that went on without them: they are brought back when
-/// they are returned to.
+/// Stands for those frames of a virtual thread that are still on the heap. They are copied back to
+/// the stack when they are returned to.
 const FROZEN: &str = "frames on the heap";
-/// The frame of `Continuation.enterSpecial`: what the virtual machine notes there, rbp and a return
-/// address, bytes.
+/// The frame of `Continuation.enterSpecial`: the virtual machine's `ContinuationEntry`, rbp and a
+/// return address, bytes.
 const ENTRY_FRAME: u64 = 80;
-/// What a frame may have been called with beside registers, bytes.
+/// Maximum bytes of arguments on the stack.
 const ARGUMENTS_MOST: u64 = 256;
-/// What goes on where an exception is caught, in a method that C1 compiled; all of them have that
-/// in their names.
+/// Part of the name of every stub that continues where an exception is caught, in a method compiled
+/// by C1.
 const HANDLES: &str = "handle_exception";
-/// `mov [rbp + 8], rax`: there it replaces its return address, by that of the handler in the same
-/// method.
+/// `mov [rbp + 8], rax`: here such a stub replaces its return address by that of the handler in the
+/// same method.
 const REPLACES: [u8; 4] = [0x48, 0x89, 0x45, 0x08];
-/// Its code has some 600 bytes.
+/// Maximum bytes of such a stub; real ones have some 600.
 const HANDLES_MAX: u64 = 4096;
-/// The blob of hand-written code, with many entries.
+/// The blob of hand-written code with many entries.
 const ROUTINES: &str = "StubRoutines";
 
 impl<M: ReadMemory> Jvm<M> {
@@ -42,7 +42,7 @@ impl<M: ReadMemory> Jvm<M> {
         here: &mut Here<'_>,
     ) -> (RawFrame, Option<Caller>) {
         if !here.place.exact && here.place.pc == self.call_stub_return {
-            // From here on it is native code again.
+            // The frames beyond are native code again.
             self.note_entry(here);
             return (self.stub_frame("call_stub"), self.by_rbp(here));
         }
@@ -57,8 +57,8 @@ impl<M: ReadMemory> Jvm<M> {
         (frame, caller)
     }
 
-    /// Behind a continuation's outermost frame there is the frame that it was entered by, and
-    /// between them what it was called with.
+    /// Returns the caller of a continuation's outermost frame: the frame that entered the
+    /// continuation. Between them lie the arguments.
     fn leave_entry(&mut self, here: &mut Here<'_>) -> Option<Caller> {
         (0..ARGUMENTS_MOST).step_by(16).find_map(|arguments| {
             let caller = self.whole(here, arguments + ENTRY_FRAME)?;
@@ -66,13 +66,13 @@ impl<M: ReadMemory> Jvm<M> {
         })
     }
 
-    /// The caller of a stub that has called.
+    /// Returns the caller of a stub that is not innermost: it has called.
     fn calling_stub(&mut self, blob: &Blob, name: &str, here: &mut Here<'_>) -> Option<Caller> {
         let whole = if blob.frame_size > 0 { self.whole(here, blob.frame_size) } else { None };
         if let Some(caller) = whole.filter(|caller| self.returns_to(caller.pc)) {
             return Some(caller);
         }
-        // One that has no frame and calls: a word may lie between, so that the stack is aligned.
+        // A stub without a frame that calls may push one word to align the stack.
         let bare = blob.frame_size == 0 && !name.starts_with(ROUTINES);
         if bare && let Some(caller) = [0, 8].into_iter().find_map(|pushed| self.below(here, pushed))
         {
@@ -85,14 +85,14 @@ impl<M: ReadMemory> Jvm<M> {
         if let Some(caller) = self.at_entry(here) {
             return Some(caller);
         }
-        // Called by native code?
+        // The caller may be native code.
         whole.or(by_rbp).filter(|caller| self.is_native(caller.pc))
     }
 
-    /// The caller of a stub in which the thread is.
+    /// Returns the caller of the innermost stub.
     fn top_stub(&mut self, blob: &Blob, name: &str, here: &mut Here<'_>) -> Option<Caller> {
         let place = here.place;
-        // The byte before it, too.
+        // The byte before the pc is read too.
         let mut code = [0; 17];
         let read = self.memory.read(place.pc.wrapping_sub(1), &mut code).max(1);
         let caller = match &code[..read] {
@@ -134,14 +134,14 @@ impl<M: ReadMemory> Jvm<M> {
                 return caller;
             }
         }
-        // Others jump here and there with things on the stack that look like return addresses.
+        // Other stubs jump with words on the stack that look like return addresses.
         let scanned = if name.starts_with(ROUTINES) { SCANNED } else { 0 };
         (1..scanned).find_map(|words| self.below(here, 8 * words))
     }
 
-    /// Whether what handles exceptions has come to its end, where it returns to the handler that
-    /// was found. Nothing else writes its return address so; before that it is the address of the
-    /// call that threw, as in any other stub.
+    /// Whether an exception stub is about to return to the handler that it has found. Nothing else
+    /// writes its return address this way. Before that it is the address of the call that threw, as
+    /// in any other stub.
     fn has_replaced(&self, blob: &Blob, pc: u64) -> bool {
         let mut code = vec![0; blob.code_end.saturating_sub(blob.code).min(HANDLES_MAX) as usize];
         if self.memory.read_exact(blob.code, &mut code).is_none() {
@@ -155,17 +155,17 @@ impl<M: ReadMemory> Jvm<M> {
         }
     }
 
-    /// The method whose handler this is about to go to. No call returns there, so nothing but the
-    /// stub tells that it is one.
+    /// Returns the method whose handler this stub is about to jump to. No call returns there, so
+    /// only the stub shows that it is a caller.
     fn handler(&mut self, next: Option<u8>, here: &mut Here<'_>) -> Option<Caller> {
         let caller = match next? {
-            // ret; pop rcx, to jump there. rbp is the method's again.
+            // ret; pop rcx, to jump there. rbp belongs to the method again.
             0xc3 | 0xc2 | 0x59 => Caller {
                 pc: here.at_sp(0)?,
                 sp: here.place.sp.checked_add(8)?,
                 rbp: here.place.rbp,
             },
-            // jmp rcx: it is on the stack no more.
+            // jmp rcx: the address is no longer on the stack.
             0xff => return None,
             _ => self.by_rbp(here)?,
         };
@@ -177,7 +177,8 @@ impl<M: ReadMemory> Jvm<M> {
         Some(caller)
     }
 
-    /// The caller of a stub whose frame has a known size: it may be whole, or half built.
+    /// Returns the caller of a stub whose frame has a known size and may be complete or partly
+    /// built.
     fn framed_stub(&mut self, blob: &Blob, here: &mut Here<'_>) -> Option<Caller> {
         let place = here.place;
         let done = self.prologue(blob.code, place.pc);
@@ -189,8 +190,8 @@ impl<M: ReadMemory> Jvm<M> {
         caller.or_else(|| self.leaf(here))
     }
 
-    /// A return address at this distance in bytes from the stack pointer, and nothing else of a
-    /// frame.
+    /// Reads a return address at this distance in bytes from the stack pointer; nothing else of the
+    /// frame is known.
     fn below(&mut self, here: &mut Here<'_>, distance: u64) -> Option<Caller> {
         let pc = here.at_sp(distance)?;
         self.returns_to(pc).then_some(Caller {
@@ -200,11 +201,11 @@ impl<M: ReadMemory> Jvm<M> {
         })
     }
 
-    /// The barrier at a method's entry, behind its saved rbp.
+    /// Returns the caller of a method's entry barrier, which has saved rbp.
     fn at_entry(&mut self, here: &mut Here<'_>) -> Option<Caller> {
         let rbp = here.place.rbp.filter(|rbp| rbp.is_multiple_of(8) && *rbp >= here.place.sp)?;
         let pc = here.slot(rbp, 2)?;
-        // The cookie becomes a stack pointer where the method is to be left at once.
+        // The cookie becomes a stack pointer if the method is to be left at once.
         let cookie = here.slot(rbp, 1)?;
         let fits = cookie == COOKIE || cookie > rbp && cookie - rbp < 1 << 20;
         (fits && self.returns_to(pc)).then_some(Caller {
@@ -214,14 +215,14 @@ impl<M: ReadMemory> Jvm<M> {
         })
     }
 
-    /// An address that may be one of native code.
+    /// Whether this address may be native code.
     fn is_native(&self, pc: u64) -> bool {
         (0x1000..1 << 56).contains(&pc) && !self.code.contains(pc)
     }
 }
 
-/// `StubRoutines (initial stubs)` as `StubRoutines`: where they are kept says nothing, and differs
-/// by version.
+/// Shortens `StubRoutines (initial stubs)` to `StubRoutines`: the group says little and differs by
+/// version.
 fn readable(name: &str) -> &str {
     name.split_once(" (").map_or(name, |(name, _)| name)
 }

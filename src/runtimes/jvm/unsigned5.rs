@@ -1,11 +1,11 @@
 //! HotSpot's compressed numbers (`UNSIGNED5`, src/hotspot/share/utilities/unsigned5.hpp): up to
-//! five bytes of 6 bits each, where a byte of 192 and more says that another follows.
+//! five bytes of 6 bits each. A byte of at least 192 says that another follows.
 
-/// Reads one number after the other.
+/// A reader of consecutive compressed numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct Unsigned5<'b> {
     bytes: &'b [u8],
-    /// Bytes below this are in no number: 1 since JDK 20, where 0 ends a stream.
+    /// Bytes below this occur in no number: 1 since JDK 20, where 0 ends a stream.
     excluded: u8,
 }
 
@@ -14,14 +14,14 @@ impl<'b> Unsigned5<'b> {
         Unsigned5 { bytes, excluded }
     }
 
-    /// The next byte as it is.
+    /// Returns the next byte without decoding.
     pub fn byte(&mut self) -> Option<u8> {
         let (byte, rest) = self.bytes.split_first()?;
         self.bytes = rest;
         Some(*byte)
     }
 
-    /// `None` at the end, and for what is no number.
+    /// Decodes a number; `None` at the end and for an invalid one.
     pub fn unsigned(&mut self) -> Option<u32> {
         let mut value = 0u32;
         for shift in [0, 6, 12, 18, 24] {
@@ -47,7 +47,7 @@ mod tests {
 
     use super::*;
 
-    /// As the virtual machine writes them.
+    /// Encodes a number as the virtual machine does.
     fn write(mut value: u32, excluded: u8) -> Vec<u8> {
         let (low, mut out) = (192 - u32::from(excluded), Vec::new());
         for _ in 0..4 {

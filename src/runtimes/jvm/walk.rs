@@ -1,4 +1,4 @@
-//! Leaving a frame of generated code: which kind it is decides how.
+//! Leaves a frame of generated code, in the way that its kind needs.
 
 use rustc_hash::FxHashSet;
 
@@ -6,22 +6,22 @@ use crate::clock::monotonic;
 use crate::model::vocabulary::frame::{Marker, Ns, RawFrame, RawName};
 use crate::process::memory::ReadMemory;
 use crate::runtimes::jvm::Jvm;
-use crate::runtimes::jvm::heap::{Blob, Kind};
+use crate::runtimes::jvm::code_cache::{Blob, Kind};
 use crate::unwinder::{Generated, Leave, Place};
 
-/// The stack of the thread that is walked, and where on it.
+/// The stack of the thread that is walked, and the current place on it.
 pub struct Here<'w> {
     pub place: Place,
     pub word: &'w mut dyn FnMut(u64) -> Option<u64>,
 }
 
 impl Here<'_> {
-    /// The word at a distance from the stack pointer, bytes.
+    /// Reads the word at a distance from the stack pointer, in bytes.
     pub fn at_sp(&mut self, distance: u64) -> Option<u64> {
         (self.word)(self.place.sp.checked_add(distance)?)
     }
 
-    /// The word at a distance from an address, words.
+    /// Reads the word at a distance from an address, in words.
     pub fn slot(&mut self, base: u64, words: i64) -> Option<u64> {
         (self.word)(base.checked_add_signed(8 * words)?)
     }
@@ -67,7 +67,7 @@ impl<M: ReadMemory + Send> Generated for Jvm<M> {
             out.push(self.stub_frame("generated code"));
             return Leave::End(Marker::BadUnwind);
         };
-        // A frame is shown only where something says that it has called.
+        // A frame is shown only where there is evidence that it has called.
         self.handler = self.handler.filter(|(pc, _)| *pc == place.pc && !place.exact);
         if !place.exact && self.handler.is_none() && !self.returns_to(place.pc) {
             return Leave::End(Marker::BadUnwind);
@@ -75,7 +75,7 @@ impl<M: ReadMemory + Send> Generated for Jvm<M> {
         let before = out.len();
         self.methods.take_doubt();
         let left = self.leave_blob(&blob, Here { place, word }, out);
-        // Compiled code keeps its methods alive.
+        // Only interpreted frames are checked: compiled code keeps its methods alive.
         if blob.kind == Kind::Interpreter && self.methods.take_doubt() {
             out.truncate(before);
             return Leave::End(Marker::CodeReplaced);
@@ -101,16 +101,16 @@ impl<M: ReadMemory + Send> Generated for Jvm<M> {
     }
 }
 
-/// From a callee's stack pointer to its caller's: arguments at most, bytes.
+/// Maximum distance from a callee's stack pointer to its caller's (arguments), bytes.
 pub const SENDER_MOST: u64 = 512 << 10;
 
-/// Whether a register can hold where the caller's stack ended, above `sp`.
+/// Whether a register's value may be the end of the caller's stack, above `sp`.
 pub fn is_sender(sender: u64, sp: u64) -> bool {
     sender > sp && sender - sp < SENDER_MOST && sender.is_multiple_of(8)
 }
 
 impl<M: ReadMemory> Jvm<M> {
-    /// Leaves a frame of this code.
+    /// Finds the caller of a frame of this blob.
     pub fn leave_blob(
         &mut self,
         blob: &Blob,
@@ -135,15 +135,16 @@ impl<M: ReadMemory> Jvm<M> {
         }
     }
 
-    /// The return address is on top of the stack.
+    /// Returns the caller of code whose return address is on top of the stack.
     pub fn leaf(&mut self, here: &mut Here<'_>) -> Option<Caller> {
         let pc = here.at_sp(0)?;
         self.returns_to(pc).then_some(Caller { pc, sp: here.place.sp + 8, rbp: here.place.rbp })
     }
 
-    /// What stands between callers and callees that pass arguments differently pushes nothing for
-    /// itself, but moves the return address to make room for arguments. Meanwhile rax has it, and
-    /// r13 where the caller's stack ended.
+    /// Returns the caller of an adapter between callers and callees that pass arguments
+    /// differently. An adapter pushes nothing for itself, but moves the return address to make room
+    /// for arguments. Meanwhile rax holds the return address, and r13 the end of the caller's
+    /// stack.
     fn leave_adapter(&mut self, here: &mut Here<'_>) -> Option<Caller> {
         let Place { sp, rbp, general, .. } = here.place;
         let Some(general) = general.filter(|_| here.place.exact) else { return self.leaf(here) };
@@ -161,8 +162,8 @@ impl<M: ReadMemory> Jvm<M> {
         })
     }
 
-    /// A whole frame of `size` bytes: the return address is its highest word, the caller's rbp the
-    /// one below.
+    /// Reads a complete frame of `size` bytes: the return address is its highest word, the caller's
+    /// rbp the one below.
     pub fn whole(&mut self, here: &mut Here<'_>, size: u64) -> Option<Caller> {
         if size < 16 {
             return None;
@@ -171,7 +172,7 @@ impl<M: ReadMemory> Jvm<M> {
         Some(Caller { pc, sp: here.place.sp + size, rbp: Some(rbp) })
     }
 
-    /// A frame that rbp points at.
+    /// Reads a frame that rbp points at.
     pub fn by_rbp(&mut self, here: &mut Here<'_>) -> Option<Caller> {
         let rbp = here.place.rbp.filter(|rbp| rbp.is_multiple_of(8) && *rbp >= here.place.sp)?;
         Some(Caller {

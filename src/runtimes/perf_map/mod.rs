@@ -1,19 +1,19 @@
-//! Code that any other compiler made while the program ran, where the program says what it is in a
-//! *perf map*: a file `/tmp/perf-PID.map` of lines `START SIZE NAME`, to which it appends what it
-//! compiles (Node with --perf-basic-prof, .NET, Erlang).
+//! Code of other JIT compilers, named by a *perf map*: a file `/tmp/perf-PID.map` of lines `START
+//! SIZE NAME`. The program appends to it what it compiles (Node with --perf-basic-prof, .NET,
+//! Erlang).
 //!
 //! ```text
-//! table     which code lies where
-//! names     what the names say
+//! code_ranges     address ranges of code
+//! function_names  parses the names
 //! ```
 //!
-//! The file is looked for by a thread of its own, which may hang on a remote file system; the
-//! sampler goes on reading it only where it lies on a local one. What was appended is read before
-//! stacks are walked, so a name is the one that code has then. Code that has taken another's place
-//! a moment ago has none: the stack may be from before.
+//! The file is searched for on a thread of its own, which may hang on a remote file system. The
+//! sampler reads it further only where it lies on a local one. Appended lines are read before
+//! stacks are walked, so a name is the one that the code has then. Code that has just replaced
+//! other code has no name: the stack may be from before.
 
-mod names;
-mod table;
+mod code_ranges;
+mod function_names;
 
 use std::fs::File;
 use std::io;
@@ -26,30 +26,31 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashSet;
 
 use crate::model::vocabulary::frame::{Ns, RawFrame, RawName};
-use crate::process::ids::pid_inside;
 use crate::process::maps::{Backing, Mapping, Maps};
 use crate::process::open::open_beneath;
+use crate::process::pid_namespaces::pid_inside;
 use crate::process::target::{Status, unix_ns_of};
-use crate::process::{list, privileges};
-use crate::runtimes::names::Names;
+use crate::process::{privileges, process_list};
+use crate::runtimes::frame_and_thread_names::Names;
 use crate::unwinder::{Detected, Generated, Habit, Leave, Place};
-use table::{Known, Table};
+use code_ranges::{Known, Table};
 
-/// Bytes of a map that are read; a large program's has some 10 MB.
+/// Maximum bytes read of a map; a large program's has some 10 MB.
 const FILE_MAX: u64 = 64 << 20;
-/// At once, on the sampler's thread.
+/// Maximum bytes read at once, on the sampler's thread.
 const CHUNK: usize = 256 << 10;
-/// It is looked at again at most so often.
+/// Minimum time between two reads of the map.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 /// Maximum time between the copy of a stack and its walk.
 const SETTLED: Duration = Duration::from_millis(100);
-/// A map that begins anew so often is not believed any more.
+/// Maximum times a map may begin anew; after that it is untrusted.
 const BEGUN_MAX: u32 = 16;
-/// A line's longest name, and the numbers before it.
+/// Maximum length of a line with its numbers and name, bytes.
 const LINE_MAX: usize = 8 << 10;
-/// A process without a map is asked about after 10 ms, then after twice as long, up to this.
+/// Longest pause before a process without a map is checked again: 10 ms, then twice as long each
+/// time.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// The first answer is waited for: what is blocked is looked at once.
+/// Maximum wait for the first answer: a blocked thread's stack is walked only once.
 const FIRST: Duration = Duration::from_millis(200);
 
 /// The perf map of a process.
@@ -57,20 +58,20 @@ pub struct PerfMap {
     file: File,
     names: Names,
     table: Table,
-    /// Up to here it was read, to the end of a line.
+    /// Offset up to which the file was read, the end of a line.
     read: u64,
     begun: u32,
     now: Instant,
     looked_at: Option<Instant>,
-    /// Code of a file that is mapped a second time, and how far it lies from where it was first: V8
-    /// moves its builtins near to the code it makes, and writes down where they were.
+    /// Code of a file that is mapped a second time, and its distance from the first mapping. V8
+    /// moves its builtins near to the code it generates, but writes their old addresses.
     again: Vec<(Range<u64>, u64)>,
-    /// Everything that it says was read.
+    /// The map was read completely, so it is trusted.
     believed: bool,
 }
 
 impl PerfMap {
-    /// Of a file that may be read; nothing is known of it yet.
+    /// Creates the map of a file that may be read; nothing is read yet.
     pub fn new(file: File, names: Names) -> PerfMap {
         let now = Instant::now();
         PerfMap {
@@ -86,7 +87,7 @@ impl PerfMap {
         }
     }
 
-    /// A walk begins, at this time.
+    /// Starts a walk at this time.
     pub fn begin_at(&mut self, now: Instant) {
         self.now = now;
         if self.looked_at.is_none_or(|at| self.now.duration_since(at) >= LOOK_AGAIN) {
@@ -95,7 +96,7 @@ impl PerfMap {
         }
     }
 
-    /// Reads what was appended, up to `most` bytes of it.
+    /// Reads up to `most` bytes of what was appended.
     fn observe(&mut self, most: u64) {
         self.believed = false;
         let Ok(length) = self.file.metadata().map(|meta| meta.len()) else { return };
@@ -107,12 +108,12 @@ impl PerfMap {
             return;
         }
         let goal = length.min(self.read + most);
-        // Mostly nothing was appended.
+        // Usually nothing was appended.
         let mut bytes = if self.read < goal { vec![0; CHUNK] } else { Vec::new() };
         while self.read < goal {
             let Ok(count @ 1..) = self.file.read_at(&mut bytes, self.read) else { return };
             let Some(end) = bytes[..count].iter().rposition(|byte| *byte == b'\n') else {
-                // The last line is still being written; a longer one is none.
+                // The last line is still being written; a longer one is invalid.
                 self.believed = count < CHUNK;
                 return;
             };
@@ -126,12 +127,12 @@ impl PerfMap {
         self.believed = self.read >= length;
     }
 
-    /// How far the code at `pc` lies from where the map has it.
+    /// Returns the distance of the code at `pc` from its address in the map.
     fn moved(&self, pc: u64) -> u64 {
         self.again.iter().find(|(range, _)| range.contains(&pc)).map_or(0, |(_, by)| *by)
     }
 
-    /// What the code at `pc` is called.
+    /// Returns the name of the code at `pc`.
     fn known(&mut self, pc: u64) -> Option<(u64, Known)> {
         let piece = self.table.find_mut(pc)?;
         if let Some(known) = piece.known {
@@ -140,11 +141,11 @@ impl PerfMap {
         let mut line = vec![0; LINE_MAX];
         let count = self.file.read_at(&mut line, piece.line).ok()?;
         let end = line[..count].iter().position(|byte| *byte == b'\n').unwrap_or(count);
-        let (start, size, name) = table::parse(&line[..end])?;
+        let (start, size, name) = code_ranges::parse(&line[..end])?;
         if (start, size) != (piece.start, piece.size) {
             return None;
         }
-        let (location, habit) = names::read(name);
+        let (location, habit) = function_names::read(name);
         let known = Known { frame: self.names.frame(vec![location]), habit };
         piece.known = Some(known);
         Some((start, known))
@@ -191,7 +192,7 @@ impl Generated for PerfMap {
     }
 }
 
-/// Looks for the map of a process, for as long as there is none.
+/// Looks for the map of a process until there is one.
 #[derive(Default)]
 pub struct Finder {
     asked: Option<Receiver<io::Result<PerfMap>>>,
@@ -200,8 +201,8 @@ pub struct Finder {
 }
 
 impl Finder {
-    /// The map, if it has been found; else it is looked for where the process has code that it
-    /// made.
+    /// Returns the map if it was found. Otherwise it is searched for where the process has
+    /// generated code.
     pub fn observe(&mut self, pid: u32, maps: &Maps, names: &Names) -> Detected {
         let now = Instant::now();
         let detected = |found: io::Result<PerfMap>| match found {
@@ -258,9 +259,10 @@ fn makes_code(maps: &Maps) -> bool {
     })
 }
 
-/// Code of files that is mapped in two places: the higher one, and its distance from the lower.
+/// Returns code of files that is mapped in two places: the higher one, and its distance from the
+/// lower.
 fn mapped_again(maps: &Maps) -> Vec<(Range<u64>, u64)> {
-    /// No program has this number; each is compared with each.
+    /// Maximum mappings compared, each with each; no program has this number.
     const MOST: usize = 256;
     let is_code = |mapping: &&Mapping| mapping.executable && mapping.backing == Backing::File;
     let code: Vec<&Mapping> = maps.iter().filter(is_code).take(MOST).collect();
@@ -282,7 +284,7 @@ fn mapped_again(maps: &Maps) -> Vec<(Range<u64>, u64)> {
     again
 }
 
-/// Opens the map that the process itself has written since it began, as it sees it, and reads it.
+/// Opens and reads the map that the process itself has written since it began, at its own path.
 fn find(pid: u32, names: Names) -> io::Result<PerfMap> {
     let refused = |why| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     let inside = pid_inside(pid).ok_or(io::ErrorKind::NotFound)?;
@@ -292,10 +294,10 @@ fn find(pid: u32, names: Names) -> io::Result<PerfMap> {
         return refused("another user's");
     }
     let stat = std::fs::read(format!("/proc/{pid}/stat"))?;
-    let started = unix_ns_of(list::Stat::parse(&stat).ok_or(io::ErrorKind::InvalidData)?.start);
+    let started =
+        unix_ns_of(process_list::Stat::parse(&stat).ok_or(io::ErrorKind::InvalidData)?.start);
     let written = i128::from(meta.mtime()) * 1_000_000_000 + i128::from(meta.mtime_nsec());
-    // Times of files lag by a tick of the kernel, the start of a process is told in hundredths of a
-    // second.
+    // Times of files lag by a tick of the kernel; the start of a process has a resolution of 10 ms.
     if written + 100_000_000 < started {
         return refused("of a process of before");
     }
@@ -303,7 +305,7 @@ fn find(pid: u32, names: Names) -> io::Result<PerfMap> {
         return refused("on a file system that may keep its readers waiting");
     }
     let mut map = PerfMap::new(file, names);
-    // What stands there was written at that time or before.
+    // Existing lines were written at that time or before.
     let age = std::time::SystemTime::now().duration_since(meta.modified()?).unwrap_or_default();
     map.now = map.now.checked_sub(age.min(SETTLED)).unwrap_or(map.now);
     map.observe(FILE_MAX);
@@ -312,8 +314,8 @@ fn find(pid: u32, names: Names) -> io::Result<PerfMap> {
 
 /// Whether reading the file waits for this machine's disks only.
 fn is_local(file: &File) -> io::Result<bool> {
-    // statfs(2): ext2 to ext4, xfs, btrfs, f2fs, zfs, bcachefs; tmpfs, ramfs; overlayfs, where what
-    // is written lies on one of these.
+    // statfs(2): ext2 to ext4, xfs, btrfs, f2fs, zfs, bcachefs; tmpfs, ramfs; overlayfs, whose
+    // writes go to one of these.
     const LOCAL: [u64; 9] = [
         0xef53,
         0x5846_5342,
@@ -361,7 +363,7 @@ mod tests {
         Some(map.names.named(known.frame)?.locations[0].function.to_string())
     }
 
-    /// As a walk does, later.
+    /// Walks as the unwinder does, later.
     fn walk(map: &mut PerfMap) {
         map.looked_at = None;
         map.begin(Ns::MAX, false);

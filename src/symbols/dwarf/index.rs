@@ -10,30 +10,30 @@ use crate::elf::Elf;
 
 const UNITS_CAP: usize = 1 << 22;
 const RANGES_CAP: usize = 1 << 23;
-/// Units that claim the same address; more than a few is a mistake.
+/// Maximum units that claim the same address; more than a few are a mistake.
 const CLAIMS_CAP: usize = 16;
-/// How many ranges before an address are tried.
+/// Maximum ranges before an address that are tried.
 const NESTING: usize = 4096;
 
 #[derive(Clone, Copy)]
 struct Claim {
     begin: u64,
     end: u64,
-    /// The highest `end` up to here.
+    /// The highest `end` of all claims up to this one.
     reach: u64,
     unit: u32,
 }
 
 /// All units of a file. A unit's number is its position in `offsets`.
 pub struct Index {
-    /// Where each unit begins in .debug_info, ascending.
+    /// Offset of each unit in .debug_info, ascending.
     offsets: Vec<usize>,
     claims: Vec<Claim>,
 }
 
 impl Index {
-    /// Ranges come from .debug_aranges where a unit is listed there (no need to open it), else from
-    /// its first entry, else from its lines.
+    /// Builds the index. A unit's ranges come from .debug_aranges if it is listed there (it need
+    /// not be opened), else from its first entry, else from its lines.
     pub fn build(
         dwarf: &gimli::Dwarf<Reader<'_>>,
         elf: &Elf,
@@ -63,8 +63,8 @@ impl Index {
             for set in listed.get(&offset.0).into_iter().flatten() {
                 let Ok(header) = dwarf.debug_aranges.header(*set) else { continue };
                 let mut entries = header.entries();
-                // An entry that overflows is skipped; the iterator ends by itself after what it
-                // cannot get over.
+                // An entry that overflows is skipped; the iterator ends itself after an invalid
+                // one.
                 while let Some(entry) = entries.next().transpose() {
                     budget.step()?;
                     if let Ok(entry) = entry {
@@ -99,7 +99,7 @@ impl Index {
         Ok(())
     }
 
-    /// Units that claim an address, the one with the nearest start first.
+    /// Returns the units that claim an address, the one with the nearest start first.
     pub fn units_at(&self, address: u64) -> Vec<usize> {
         let after = self.claims.partition_point(|claim| claim.begin <= address);
         let mut units = Vec::new();
@@ -115,12 +115,12 @@ impl Index {
         units
     }
 
-    /// Where a unit begins in .debug_info.
+    /// Returns the offset of a unit in .debug_info.
     pub fn offset(&self, unit: usize) -> Option<usize> {
         self.offsets.get(unit).copied()
     }
 
-    /// An offset into .debug_info as unit and offset in that unit.
+    /// Splits an offset in .debug_info into unit and offset in that unit.
     pub fn entry(&self, offset: usize) -> Option<(usize, usize)> {
         let unit = self.offsets.partition_point(|begin| *begin <= offset).checked_sub(1)?;
         Some((unit, offset - self.offsets[unit]))

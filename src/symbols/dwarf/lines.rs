@@ -8,7 +8,7 @@ use crate::model::vocabulary::text::{NAME_CAP, clean_bytes};
 
 const ROWS_CAP: usize = 1 << 22;
 
-/// From `address` to the next row's.
+/// A row of the line table: from `address` to the next row's.
 #[derive(Clone, Copy)]
 struct Row {
     address: u64,
@@ -19,8 +19,8 @@ struct Row {
 
 const END: u32 = u32::MAX;
 
-/// The rows of a unit, sorted. An address belongs to the last row at or before it, unless that ends
-/// a sequence.
+/// The rows of a unit, sorted. An address belongs to the last row at or before it, unless that row
+/// ends a sequence.
 pub struct Lines {
     rows: Vec<Row>,
 }
@@ -34,8 +34,8 @@ impl Lines {
         let mut rows: Vec<Row> = Vec::new();
         let Some(program) = unit.line_program.clone() else { return Ok(Lines { rows }) };
         let mut walk = program.rows();
-        // Where the rows of the current sequence begin; sequences are sorted as a whole, in ELF
-        // they never overlap.
+        // Start of the current sequence's rows. Sequences are sorted as a whole; in ELF they never
+        // overlap.
         let mut begin = 0;
         while let Ok(Some((_, row))) = walk.next_row() {
             budget.step()?;
@@ -50,14 +50,14 @@ impl Lines {
                 },
                 line: row.line().map_or(0, |line| u32::try_from(line.get()).unwrap_or(0)),
             };
-            // Columns and statement flags are not kept, so most rows repeat the one before.
+            // Columns and statement flags are dropped, so most rows repeat the one before.
             match rows[begin..].last_mut() {
                 Some(last) if last.address == next.address && next.file != END => *last = next,
                 Some(last) if (last.file, last.line) == (next.file, next.line) => {}
                 _ => rows.push(next),
             }
             if next.file == END {
-                // A function that the linker dropped keeps its lines, at 0.
+                // A function that the linker dropped keeps its lines, at address 0.
                 if !rows[begin..].first().is_some_and(|first| elf.is_code(first.address)) {
                     rows.truncate(begin);
                 }
@@ -65,19 +65,19 @@ impl Lines {
             }
         }
         rows.truncate(begin);
-        // Stable, and an end sorts before a beginning at the same address.
+        // The sort is stable, and an end sorts before a beginning at the same address.
         rows.sort_by_key(|row| (row.address, row.file != END));
         Ok(Lines { rows })
     }
 
-    /// File number and line.
+    /// Returns file number and line.
     pub fn find(&self, address: u64) -> Option<(u64, Option<u32>)> {
         let after = self.rows.partition_point(|row| row.address <= address);
         let row = self.rows.get(after.checked_sub(1)?)?;
         (row.file != END).then_some((u64::from(row.file), (row.line != 0).then_some(row.line)))
     }
 
-    /// The code that has lines.
+    /// Returns the ranges of code with lines.
     pub fn ranges(&self) -> impl Iterator<Item = gimli::Range> + '_ {
         self.rows.split_inclusive(|row| row.file == END).filter_map(|sequence| {
             let (first, last) = (sequence.first()?, sequence.last()?);
@@ -90,7 +90,8 @@ impl Lines {
     }
 }
 
-/// The path of a file of the unit's line program: directory of compilation, directory, name.
+/// Returns the path of a file of the unit's line program: directory of compilation, directory,
+/// name.
 pub fn path(
     dwarf: &gimli::Dwarf<Reader<'_>>,
     unit: &gimli::Unit<Reader<'_>>,
@@ -119,13 +120,13 @@ pub fn path(
     Some(clean_bytes(&path, NAME_CAP)).filter(|path| !path.is_empty())
 }
 
-/// The longest header of a line program (the names of all files of a unit): gimli turns each byte
-/// into up to a hundred.
+/// Maximum bytes of a line program's header (the names of all files of a unit): gimli turns each
+/// byte into up to a hundred.
 const HEADER_CAP: usize = 1 << 20;
 
-/// The length of a line program's header. `None` for one that is longer than [`HEADER_CAP`], or
-/// made to produce directories or files out of nothing: from version 5 on they are counted, not
-/// ended, and an entry whose forms take no bytes could be repeated 2^64 times.
+/// Returns the length of a line program's header. `None` if it is longer than [`HEADER_CAP`], or
+/// its tables have entries without bytes. From version 5 on tables are counted, not terminated, so
+/// an entry whose forms take no bytes could be repeated 2^64 times.
 pub fn header_len(program: &[u8]) -> Option<usize> {
     let mut rest = gimli::EndianSlice::new(program, gimli::LittleEndian);
     let mut sane = || -> gimli::Result<(usize, bool)> {
@@ -150,8 +151,7 @@ pub fn header_len(program: &[u8]) -> Option<usize> {
     sane().ok().filter(|(_, sane)| *sane).map(|(len, _)| len)
 }
 
-/// Steps over a counted table (directories or files); false if its entries have unknown forms, or
-/// none.
+/// Skips a counted table (directories or files); false if its entries have unknown forms, or none.
 fn table_is_sane(rest: &mut Reader<'_>, format: gimli::Format) -> gimli::Result<bool> {
     let mut forms = Vec::new();
     for _ in 0..rest.read_u8()? {

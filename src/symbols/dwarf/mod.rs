@@ -1,10 +1,10 @@
 //! DWARF: address -> function, inlined functions, file and line.
 //!
-//! The debug info belongs to the target, so it may be an attack, and the ready-made resolvers do
-//! not survive that: they recurse once per nested inlined function, and 2 MB of debug info that
-//! nest a million deep end the process with a stack overflow that nothing can catch. Here nothing
-//! recurses, every table has a cap, and a [`Budget`] of CPU time ends whatever the caps forgot; a
-//! file that exceeds it is named from its symbol table.
+//! The debug info belongs to the target, so it may be an attack. The existing resolvers do not
+//! survive that. They recurse once per nested inlined function: 2 MB of debug info with a million
+//! levels end the process by a stack overflow that cannot be caught. Here nothing recurses, and
+//! every table has a cap. A [`Budget`] of CPU time limits the rest; a file that exceeds it is named
+//! from its symbol table.
 //!
 //! ```text
 //! sections   where the .debug_* sections are; inflated if compressed
@@ -13,8 +13,8 @@
 //! unit       one unit: its functions, what is inlined into one of them, names of entries
 //! lines      one unit: address -> file and line
 //! ```
-//!
-//! What is kept between batches is plain numbers; gimli's views are made anew for each batch from
+//! Only plain numbers are kept between batches. gimli's views are created anew for each batch from
+//! the mapped bytes, which costs nothing and leaves no borrow behind.
 //! the mapped bytes, which costs nothing and leaves no borrow behind.
 
 mod index;
@@ -37,22 +37,23 @@ use crate::elf::Elf;
 
 type Reader<'a> = gimli::EndianSlice<'a, gimli::LittleEndian>;
 
-/// Functions and line rows kept of all units of a file; above it all are forgotten (about 100 MB).
+/// Maximum functions and line rows kept of all units of a file (about 100 MB); above it all are
+/// dropped.
 const ROWS_KEPT: usize = 4 << 20;
-/// CPU time that one batch may take: so much and so much per byte of debug info (ten times what
-/// honest ones take), but no more than that. A 1 GB debug file takes some seconds for its index.
+/// CPU time limit of one batch, ns: a constant and a part per byte of debug info (ten times what
+/// honest files need), up to a maximum. A 1 GB debug file takes some seconds for its index.
 const BATCH_CPU_NS: u64 = 500_000_000;
 const BATCH_CPU_NS_PER_BYTE: u64 = 50;
 const BATCH_CPU_NS_MAX: u64 = 20_000_000_000;
 
-/// Functions within types within functions are followed that far.
+/// Maximum depth of functions within types within functions.
 const FUNCTIONS_DEEP: usize = 8;
 
-/// One function at an address: as written in the debug info, not yet demangled.
+/// One function at an address: its name in the debug info, not yet demangled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     pub name: Option<Vec<u8>>,
-    /// The name is the linker's, with its scopes; false for a plain one (C, or C++ without
+    /// The name is the linkage name, with its scopes; false for a plain one (C, or C++ without
     /// linkage).
     pub linkage: bool,
     pub file: Option<String>,
@@ -62,12 +63,12 @@ pub struct Place {
 /// The debug info of one file.
 pub struct Debug {
     sections: Sections,
-    /// Built when first asked for.
+    /// Built at the first request.
     index: Option<Index>,
     tables: HashMap<usize, Tables>,
 }
 
-/// What is kept of a unit.
+/// The tables kept of a unit.
 #[derive(Default)]
 struct Tables {
     functions: Option<Functions>,
@@ -75,15 +76,15 @@ struct Tables {
 }
 
 impl Debug {
-    /// `None` for a file without debug info.
+    /// Loads the debug info; `None` for a file without any.
     pub fn load(elf: &Elf, bytes: &[u8]) -> Option<Debug> {
         let sections = Sections::load(elf, bytes)?;
         Some(Debug { sections, index: None, tables: HashMap::new() })
     }
 
-    /// Resolves some addresses, best in ascending order: for each the function and what is inlined
-    /// there, outermost first; empty where the debug info says nothing. A line without a function
-    /// gives one unnamed [`Place`]. `Err` when the debug info cannot be used at all.
+    /// Resolves addresses, fastest in ascending order. Returns for each the function and what is
+    /// inlined there, outermost first; empty where the debug info has nothing. A line without a
+    /// function gives one unnamed [`Place`]. `Err` when the debug info is unusable.
     pub fn resolve(
         &mut self,
         bytes: &[u8],
@@ -110,7 +111,7 @@ impl Debug {
         Ok(())
     }
 
-    /// Bytes it occupies, mapped files apart.
+    /// Returns the bytes of memory used, without mapped files.
     pub fn weight(&self) -> usize {
         let rows: usize = self.tables.values().map(Tables::rows).sum();
         self.sections.weight() + self.index.as_ref().map_or(0, Index::weight) + rows * 24
@@ -129,7 +130,7 @@ impl Tables {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unusable;
 
-/// CPU time that may be spent, asked for rarely enough to cost nothing.
+/// A limit of CPU time. The clock is read rarely enough to cost nothing.
 pub struct Budget {
     deadline: u64,
     steps: usize,
@@ -145,7 +146,7 @@ impl Budget {
         self.steps(1)
     }
 
-    /// Counts several.
+    /// Counts several steps.
     fn steps(&mut self, count: usize) -> Result<(), Unusable> {
         self.steps = self.steps.saturating_add(count);
         if self.steps < 4096 {
@@ -154,7 +155,7 @@ impl Budget {
         self.check()
     }
 
-    /// Looks at the clock; before and after work of unknown size.
+    /// Reads the clock; before and after work of unknown size.
     fn check(&mut self) -> Result<(), Unusable> {
         self.steps = 0;
         if thread_cpu() < self.deadline { Ok(()) } else { Err(Unusable) }
@@ -168,7 +169,7 @@ struct Batch<'a> {
     index: &'a Index,
     open: Open<'a>,
     budget: Budget,
-    /// What is inlined into the function that was asked for last: neighbours ask for the same.
+    /// What is inlined into the function of the last lookup: neighbouring addresses use the same.
     inlined: Option<((usize, usize), unit::Inlined)>,
 }
 
@@ -211,8 +212,8 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// The function at entry `function` and what is inlined into it at `address`; `at` is the line
-    /// executing.
+    /// Returns the function at entry `function` and what is inlined into it at `address`; `at` is
+    /// the executing line.
     fn inside(
         &mut self,
         number: usize,
@@ -229,7 +230,7 @@ impl<'a> Batch<'a> {
         let calls = self.inlined.as_ref().map_or(Vec::new(), |(_, inlined)| inlined.find(address));
         let mut places = vec![self.place(number, function, tables)?];
         for call in calls {
-            // Where a function is inlined is the line at which the one around it stands.
+            // The line of the outer function is that of the inlined call.
             if let Some(outer) = places.last_mut() {
                 outer.file = call.file.and_then(|file| lines::path(self.dwarf, unit, file));
                 outer.line = call.line;
@@ -243,8 +244,8 @@ impl<'a> Batch<'a> {
         Ok(places)
     }
 
-    /// An entry, not yet with a line, named by its linkage name, wherever in the chain of origins
-    /// that is, else by its plain one behind the scopes it stands in.
+    /// Returns an entry without a line. Its name is the linkage name from anywhere in the chain of
+    /// origins, else the plain name behind its scopes.
     fn place(
         &mut self,
         number: usize,
@@ -264,7 +265,7 @@ impl<'a> Batch<'a> {
     fn called(&mut self, number: usize, entry: usize) -> Result<Called, Unusable> {
         let (mut number, mut entry) = (number, entry);
         let mut called = Called::Nothing;
-        // Concrete -> abstract -> declaration is 3; more is a loop.
+        // The chain concrete -> abstract -> declaration has 3 entries; more is a loop.
         for _ in 0..16 {
             let Some(unit) = self.unit(number)? else { break };
             let Some(described) = unit::describe(self.dwarf, &unit, entry) else { break };
@@ -287,9 +288,9 @@ impl<'a> Batch<'a> {
         Ok(called)
     }
 
-    /// `work` -> `shop::(anonymous namespace)::work`, and a lambda's `operator()` ->
-    /// `shop::work::{lambda:17}::operator()`, by the line where it stands. C has no scopes, so its
-    /// names stay.
+    /// Puts scopes before a name: `work` -> `shop::(anonymous namespace)::work`. A lambda's
+    /// `operator()` becomes `shop::work::{lambda:17}::operator()`, with its line. C has no scopes,
+    /// so its names stay.
     fn scoped(
         &mut self,
         name: Vec<u8>,
@@ -298,7 +299,7 @@ impl<'a> Batch<'a> {
         tables: &mut HashMap<usize, Tables>,
     ) -> Result<Vec<u8>, Unusable> {
         let (mut name, mut number, mut entry) = (name, number, entry);
-        // Each round reaches the next function around it.
+        // Each iteration reaches the next enclosing function.
         for _ in 0..FUNCTIONS_DEEP {
             let Some(unit) = self.unit(number)? else { break };
             self.read_functions(number, &unit, tables)?;
@@ -352,10 +353,10 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// How an entry is called.
+/// The name of an entry.
 enum Called {
     Linkage(Vec<u8>),
-    /// Not with its scopes: they are those of this entry.
+    /// A name without its scopes, which are those of this entry.
     Plain {
         name: Vec<u8>,
         number: usize,
@@ -364,7 +365,7 @@ enum Called {
     Nothing,
 }
 
-/// A type without a name that stands around `inner`: what is called is a lambda.
+/// Names an unnamed type around `inner`: a lambda if `inner` is its call operator.
 fn unnamed(inner: &[u8], line: Option<u64>) -> Vec<u8> {
     let what = if inner.starts_with(b"operator()") { "lambda" } else { "unnamed" };
     line.map_or_else(|| format!("{{{what}}}"), |line| format!("{{{what}:{line}}}")).into_bytes()

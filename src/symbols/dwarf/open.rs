@@ -1,6 +1,6 @@
-//! Opening units, and what they hold in memory while they are open: gimli turns a byte of an
-//! abbreviation table into some thirty, one of a line program's header into up to a hundred, and
-//! any number of units can name the same bytes.
+//! Opens units, and limits their memory while they are open. gimli turns a byte of an abbreviation
+//! table into some thirty, one of a line program's header into up to a hundred, and any number of
+//! units can refer to the same bytes.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -14,17 +14,17 @@ use super::lines::header_len;
 pub type Unit<'a> = gimli::Unit<Reader<'a>>;
 pub type Dwarf<'a> = gimli::Dwarf<Reader<'a>>;
 
-/// The longest abbreviation table of a unit; those of large programs, shared by all their units,
-/// have some 100 KB.
+/// Maximum bytes of a unit's abbreviation table; those of large programs, shared by all their
+/// units, have some 100 KB.
 const ABBREVIATIONS_CAP: usize = 1 << 20;
-/// Memory of all that is open, about; the unit in use may exceed it alone.
+/// Approximate maximum memory of all open units, bytes; the unit in use may exceed it alone.
 const OPEN_CAP: usize = 256 << 20;
 /// Bytes of memory per byte of an abbreviation table, of a line program's header, and per unit.
 const PER_ABBREVIATION: usize = 32;
 const PER_HEADER: usize = 100;
 const PER_UNIT: usize = 1024;
 
-/// The open units of a file, by their number, and the abbreviations they share: with link-time
+/// The open units of a file, by number, and the abbreviations they share: with link-time
 /// optimisation all units of a program have the same.
 #[derive(Default)]
 pub struct Open<'a> {
@@ -34,13 +34,13 @@ pub struct Open<'a> {
 }
 
 impl<'a> Open<'a> {
-    /// What opening this unit came to, if it is still remembered.
+    /// Returns the result of opening this unit, if it is still cached.
     pub fn known(&self, number: usize) -> Option<&Option<Rc<Unit<'a>>>> {
         self.units.get(&number)
     }
 
-    /// Opens a unit that stays open; `None` if it cannot be read, or would take memory out of all
-    /// proportion.
+    /// Opens a unit that stays open; `None` if it is unreadable, or would take disproportionate
+    /// memory.
     pub fn unit(
         &mut self,
         dwarf: &Dwarf<'a>,
@@ -53,7 +53,7 @@ impl<'a> Open<'a> {
         unit
     }
 
-    /// The same for one that is not needed again.
+    /// Opens a unit that is not needed again.
     pub fn briefly(
         &mut self,
         dwarf: &Dwarf<'a>,
@@ -96,7 +96,7 @@ impl<'a> Open<'a> {
     }
 }
 
-/// Where an abbreviation table ends; `None` if not within [`ABBREVIATIONS_CAP`].
+/// Returns the length of an abbreviation table; `None` if it exceeds [`ABBREVIATIONS_CAP`].
 fn table_len(table: &[u8]) -> Option<usize> {
     let whole = &table[..table.len().min(ABBREVIATIONS_CAP)];
     let mut table = gimli::EndianSlice::new(whole, gimli::LittleEndian);

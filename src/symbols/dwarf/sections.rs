@@ -1,4 +1,4 @@
-//! Where the sections of debug info are, and gimli's view of them.
+//! The sections of debug info, and gimli's view of them.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -8,11 +8,11 @@ use gimli::{EndianSlice, LittleEndian, SectionId};
 use super::Reader;
 use crate::elf::Elf;
 
-/// Inflated sections take memory of ours, for as long as the file is in use; above this debug info
-/// is left alone.
+/// Maximum bytes of inflated sections, which take memory for as long as the file is in use; larger
+/// debug info is ignored.
 const INFLATED_CAP: usize = 768 << 20;
 
-/// The sections that lookups read, of those that a file can have.
+/// The sections that lookups read.
 const USED: [SectionId; 10] = [
     SectionId::DebugInfo,
     SectionId::DebugAbbrev,
@@ -37,7 +37,7 @@ pub struct Sections {
 }
 
 impl Sections {
-    /// `None` where there is no .debug_info.
+    /// Loads the sections; `None` where there is no .debug_info.
     pub fn load(elf: &Elf, bytes: &[u8]) -> Option<Sections> {
         let info = elf.section(SectionId::DebugInfo.name())?;
         if info.range(bytes.len()).is_empty() {
@@ -58,7 +58,7 @@ impl Sections {
         Some(Sections { data })
     }
 
-    /// A view for one batch.
+    /// Returns a view for one batch.
     pub fn dwarf<'a>(&'a self, bytes: &'a [u8]) -> gimli::Dwarf<Reader<'a>> {
         let section = |id: SectionId| -> Result<Reader<'a>, std::convert::Infallible> {
             let data = match USED.iter().position(|used| *used == id).map(|at| &self.data[at]) {
@@ -74,7 +74,7 @@ impl Sections {
         }
     }
 
-    /// Bytes of all of them, inflated.
+    /// Returns the bytes of all sections, inflated.
     pub fn size(&self) -> usize {
         let size = |data: &Data| match data {
             Data::Mapped(range) => range.len(),

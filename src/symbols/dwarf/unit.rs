@@ -10,13 +10,13 @@ use crate::elf::Elf;
 
 const FUNCTIONS_CAP: usize = 1 << 21;
 const SCOPES_CAP: usize = 1 << 22;
-/// How deep scopes are followed into each other.
+/// Maximum depth of nested scopes.
 const SCOPES_DEEP: usize = 32;
 const INLINED_CAP: usize = 1 << 20;
-/// Deeper inlining is cut.
+/// Maximum depth of inlining; deeper calls are dropped.
 const DEPTH_CAP: usize = 128;
 
-/// The code that a unit claims: by its first entry, else by its lines.
+/// Returns the code that a unit claims: by its first entry, else by its lines.
 pub fn ranges(
     dwarf: &Dwarf<'_>,
     unit: &Unit<'_>,
@@ -44,7 +44,7 @@ pub fn ranges(
     Ok(found)
 }
 
-/// The attributes of an entry that say where its code is.
+/// The attributes of an entry that give its code.
 #[derive(Default)]
 struct Code<'a> {
     low: Option<AttributeValue<Reader<'a>>>,
@@ -91,7 +91,7 @@ impl<'a> Code<'a> {
     }
 }
 
-/// The functions of a unit by address, and the scopes that names without linkage are read in.
+/// The functions of a unit by address, and the scopes for names without linkage.
 #[derive(Default)]
 pub struct Functions {
     /// (begin, end, offset of the entry in the unit), sorted.
@@ -104,13 +104,13 @@ pub struct Functions {
 /// have no scopes.
 #[derive(Clone, Copy)]
 struct Scope {
-    /// Offset of the entry, and of the first one behind everything in it.
+    /// Offset of the entry, and of the first one behind its children.
     begin: u32,
     end: u32,
-    /// Position of the scope around it; [`OUTERMOST`] for none.
+    /// Index of the enclosing scope; [`OUTERMOST`] for none.
     parent: u32,
-    /// Offset of the entry of the innermost function around it that stands in `parent`;
-    /// [`OUTERMOST`] for none.
+    /// Offset of the entry of the innermost enclosing function within `parent`; [`OUTERMOST`] for
+    /// none.
     function: u32,
 }
 
@@ -124,7 +124,7 @@ impl Functions {
         budget: &mut Budget,
     ) -> Result<Functions, Unusable> {
         let mut functions = Functions::default();
-        // What stands before damage is kept.
+        // Entries before a damaged one are kept.
         if let Ok(Err(unusable)) = functions.walk(dwarf, unit, elf, budget) {
             return Err(unusable);
         }
@@ -202,8 +202,8 @@ impl Functions {
         Ok(Ok(()))
     }
 
-    /// The entries of the scopes around an entry, innermost first, up to that of a function that
-    /// holds one of them.
+    /// Returns the entries of the scopes around an entry, innermost first, up to that of a function
+    /// that contains one of them.
     pub fn scopes(&self, entry: usize) -> Vec<usize> {
         let Ok(entry) = u32::try_from(entry) else { return Vec::new() };
         let mut around = Vec::new();
@@ -217,13 +217,13 @@ impl Functions {
                     break;
                 }
             }
-            // A parent always stands before what is in it.
+            // A parent always stands before its children.
             next = scope.parent;
         }
         around
     }
 
-    /// The entry of the function at an address: of several the one that begins last.
+    /// Returns the entry of the function at an address; of several, the one that begins last.
     pub fn find(&self, address: u64) -> Option<usize> {
         let after = self.ranges.partition_point(|(begin, ..)| *begin <= address);
         let near = &self.ranges[after.saturating_sub(64)..after];
@@ -235,7 +235,7 @@ impl Functions {
     }
 }
 
-/// True for namespaces and types that hold something.
+/// Whether this is a namespace or type with children.
 fn is_scope(abbreviation: &gimli::Abbreviation) -> bool {
     let tags = [
         gimli::DW_TAG_namespace,
@@ -247,7 +247,7 @@ fn is_scope(abbreviation: &gimli::Abbreviation) -> bool {
     abbreviation.has_children() && tags.contains(&abbreviation.tag())
 }
 
-/// A call that was inlined.
+/// An inlined call.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     /// Offset in the unit of the inlined function's entry.
@@ -257,12 +257,12 @@ pub struct Call {
     pub line: Option<u32>,
 }
 
-/// All that is inlined into one function, in the order of the entries (a call before what is
-/// inlined into it).
+/// All calls inlined into one function, in the order of the entries (a call before those inlined
+/// into it).
 #[derive(Default)]
 pub struct Inlined {
     calls: Vec<(isize, Call)>,
-    /// (position in `calls`, begin, end), by position.
+    /// (index in `calls`, begin, end), by index.
     ranges: Vec<(u32, u64, u64)>,
 }
 
@@ -293,7 +293,7 @@ impl Inlined {
             entries.skip_attributes(abbreviation.attributes())?;
         }
         // A function inside the function (a member of a local class) is not part of it: its entries
-        // are passed over.
+        // are skipped.
         let mut foreign: Option<isize> = None;
         while !entries.is_empty() && entries.next_depth() > top && self.ranges.len() < INLINED_CAP {
             let depth = entries.next_depth();
@@ -346,7 +346,7 @@ impl Inlined {
         Ok(Ok(()))
     }
 
-    /// The calls that an address is in, outermost first.
+    /// Returns the inlined calls at an address, outermost first.
     pub fn find(&self, address: u64) -> Vec<Call> {
         let mut calls: Vec<Call> = Vec::new();
         let mut inside: Option<(u32, isize)> = None;
@@ -357,8 +357,8 @@ impl Inlined {
                 continue;
             }
             let (depth, call) = self.calls[*position as usize];
-            // Entries are in order, so a deeper one that also holds the address is inside the last;
-            // siblings never do.
+            // Entries are in order, so a deeper one that also contains the address is inside the
+            // last; siblings never contain it both.
             if inside.is_some_and(|(_, last)| depth <= last) || calls.len() >= DEPTH_CAP {
                 break;
             }
@@ -369,7 +369,7 @@ impl Inlined {
     }
 }
 
-/// Where the name of an entry may be found instead.
+/// Another entry that may have the name.
 pub enum Origin {
     /// An offset in the same unit.
     Here(usize),
@@ -381,14 +381,14 @@ pub struct Described {
     pub linkage_name: Option<Vec<u8>>,
     pub name: Option<Vec<u8>>,
     pub origin: Option<Origin>,
-    /// Where it was declared.
+    /// The line of its declaration.
     pub line: Option<u64>,
     pub tag: gimli::DwTag,
-    /// Work it took, for a [`Budget`].
+    /// Steps it took, for a [`Budget`].
     pub steps: usize,
 }
 
-/// What an entry says about its name; `None` if there is no such entry.
+/// Reads the name attributes of an entry; `None` if there is no such entry.
 pub fn describe(dwarf: &Dwarf<'_>, unit: &Unit<'_>, entry: usize) -> Option<Described> {
     let mut entries = unit.entries_raw(Some(UnitOffset(entry))).ok()?;
     let abbreviation = entries.read_abbreviation().ok()??;
@@ -401,7 +401,7 @@ pub fn describe(dwarf: &Dwarf<'_>, unit: &Unit<'_>, entry: usize) -> Option<Desc
         let text: Reader<'_> = dwarf.attr_string(unit, value).ok()?;
         let text = text.slice();
         searched += text.len();
-        // One byte more than is kept, so that a cut is seen.
+        // One byte more than is kept, so that truncation is detected.
         let text = &text[..text.len().min(crate::symbols::symtab::RAW_NAME_CAP + 1)];
         (!text.is_empty()).then(|| text.to_vec())
     };
@@ -423,7 +423,7 @@ pub fn describe(dwarf: &Dwarf<'_>, unit: &Unit<'_>, entry: usize) -> Option<Desc
             _ => {}
         }
     }
-    // Looking for the end of a text is fast, but the next one may be a gigabyte away.
+    // The search for the end of a text is fast, but the end may be a gigabyte away.
     described.steps += searched / 64;
     Some(described)
 }

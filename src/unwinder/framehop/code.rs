@@ -1,5 +1,4 @@
-//! What is known of the process's code: mappings, images, and how to leave the frame at each
-//! address met so far.
+//! The process's code: mappings, images, and how to leave the frame at each address seen so far.
 
 mod mappings;
 
@@ -17,65 +16,65 @@ use crate::process::files::Files;
 use crate::process::generations::{CodeMapping, Generations};
 use crate::process::maps::{Backing, Mapping, Maps};
 use crate::process::memory::ReadMemory;
-use crate::unwinder::framehop::calls::{self, CallSite};
-use crate::unwinder::framehop::flow::{self, Flow};
+use crate::unwinder::framehop::call_sites::{self, CallSite};
 use crate::unwinder::framehop::go::GoFrame;
 use crate::unwinder::framehop::images::{Image, TABLES_MAX};
-use crate::unwinder::framehop::tables::{Context, READ, Rule, Tables};
+use crate::unwinder::framehop::stack_depth::{self, Flow};
+use crate::unwinder::framehop::unwind_tables::{Context, READ, Rule, Tables};
 
 /// Addresses of user code end here (x86-64, four- and five-level paging alike).
 const USER_END: u64 = 1 << 56;
-/// Addresses remembered; more than a program's hot ones, about 3 MB.
+/// Maximum addresses remembered, about 3 MB; more than a program's hot ones.
 const KNOWN_MAX: usize = 1 << 16;
-/// framehop remembers the rules of 509 addresses per cache, each in one possible place
-/// (rule_cache.rs of 0.16): of addresses with the same place each goes into the next cache. Two hot
-/// ones that pushed each other out, as chance had it in JDK 17's libjvm, took 7 % of our time.
+/// Number of framehop caches. Each cache has 509 slots, and each address one possible slot
+/// (rule_cache.rs of 0.16). Addresses with the same slot are distributed over the caches. In JDK
+/// 17's libjvm two hot addresses had the same slot; with one cache they took 7 % of our time.
 const CACHES: usize = 8;
 const PLACES: usize = 509;
-/// Images remembered, with tables or without.
+/// Maximum images remembered, with tables or without.
 const IMAGES_MAX: usize = 8192;
-/// Images kept of what is not mapped any more: it may come again.
+/// Maximum images kept after they were unmapped: they may be mapped again.
 const RETIRED_MAX: usize = 64;
-/// Replaced ranges whose addresses are forgotten one by one; beyond that all are.
+/// Maximum replaced ranges whose addresses are forgotten one by one; beyond that all are.
 const STALE_MAX: usize = 64;
 
-/// Mappings are read again at least this often while stacks are walked: code may have been replaced
+/// Maximum time between reads of the mappings while stacks are walked: code may have been replaced
 /// at the same place.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// But so seldom that reading costs at most this fraction of the time (1/500); and for an unknown
-/// address 1/20.
+/// Reads of the mappings take at most this fraction of the time (1/500); for an unknown address
+/// 1/20.
 const SHARE: u32 = 500;
 const SHARE_UNKNOWN: u32 = 20;
-/// Where new code is not reported the mappings are read before stacks are walked: for at most 1/100
-/// of the time.
+/// Where new code is not reported, the mappings are read before stacks are walked, for at most
+/// 1/100 of the time.
 const SHARE_UNREPORTED: u32 = 100;
 const LOOK_AGAIN_UNKNOWN: Duration = Duration::from_millis(10);
 
-/// How the frame at an address is left.
+/// How to leave the frame at an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     Table(Rule),
-    /// The kernel's way back from a signal handler: all registers lie on the stack.
+    /// The kernel's trampoline that returns from a signal handler: all registers lie on the stack.
     Signal,
-    /// Has pushed nothing: the return address is on top.
+    /// It has pushed nothing: the return address is on top.
     Leaf,
-    /// As Go's own table says.
+    /// By Go's own table.
     Go(GoFrame),
     /// No unwind information.
     Unknown,
 }
 
-/// An address that has been met: the frame it becomes, and how to go on.
+/// An address seen before: its frame and how to leave it.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
     pub frame: RawFrame,
     pub step: Step,
-    /// Which of framehop's caches has its rule.
+    /// Index of the framehop cache that has its rule.
     cache: u8,
 }
 
 impl Known {
-    /// The file that a marker behind this frame names.
+    /// Returns the file that a marker behind this frame names.
     pub fn file(frame: RawFrame) -> Option<FileId> {
         match frame.decode() {
             FrameCode::Code { file, .. } => Some(file),
@@ -84,49 +83,49 @@ impl Known {
     }
 }
 
-/// Where mappings come from: /proc, or a test.
+/// The source of mappings: /proc, or a test.
 pub type Source = Box<dyn FnMut() -> io::Result<Maps> + Send>;
 
 pub struct Code {
     files: Files,
     pid: u32,
     source: Source,
-    /// As of the instant of the stack that is walked, if new code is reported.
+    /// The mappings at the instant of the stack that is walked, if new code is reported.
     pub maps: Generations,
-    /// As they are now; only where new code is reported.
+    /// The present mappings; only where new code is reported.
     live: Maps,
     /// When the stack that is walked was copied.
     pub at: Ns,
-    /// New code is reported.
+    /// The kernel reports new code.
     reported: bool,
     /// Reports are missing since the mappings were read.
     lost: bool,
     read_at: Option<Instant>,
-    /// They were read during this walk.
+    /// The mappings were read during this walk.
     of_this_walk: bool,
-    /// How often mappings were read.
+    /// Number of reads of the mappings.
     pub readings: u64,
     cost: Duration,
     /// By [`Image::start`].
     images: BTreeMap<u64, Image>,
-    /// Of code that is not mapped any more, the oldest first.
+    /// Images that are no longer mapped, oldest first.
     retired: Vec<Image>,
-    /// Of both.
+    /// Bytes of the tables of both.
     tables_size: usize,
-    /// Images that were loaded by mappings which have not been read again since; and whether one of
-    /// them has gone meanwhile.
+    /// Images loaded by mappings that have not been read again since; and whether one of them was
+    /// removed meanwhile.
     fresh: Vec<u64>,
     fresh_gone: bool,
     known: FxHashMap<(u64, bool), Known>,
-    /// Where other code has come since the last walk.
+    /// Ranges where code was replaced since the last walk.
     stale: Vec<(u64, u64)>,
     calls: FxHashMap<u64, Option<CallSite>>,
-    /// By a function's start and an instruction.
+    /// By a function's start and the address of an instruction.
     flows: FxHashMap<(u64, u64), Flow>,
     pub context: Box<Context>,
     unwinder: UnwinderX86_64<Arc<[u8]>>,
     caches: Vec<CacheX86_64>,
-    /// By the place of an address in a cache: which cache the next one gets.
+    /// By slot: the cache for the next address.
     next_cache: [u8; PLACES],
 }
 
@@ -161,17 +160,18 @@ impl Code {
         }
     }
 
-    /// The frame at `pc` and how to leave it; `exact` if `pc` itself is executing, else it is a
-    /// return address and its call, one byte before, decides. `None` outside executable mappings.
+    /// Returns the frame at `pc` and how to leave it. With `exact`, `pc` itself is executing.
+    /// Otherwise it is a return address, and the call one byte before decides. `None` outside
+    /// executable mappings.
     #[inline]
     pub fn known(&mut self, memory: &impl ReadMemory, pc: u64, exact: bool) -> Option<Known> {
         if let Some(known) = self.known.get(&(pc, exact)) {
             return Some(*known);
         }
-        // Up to seven reads of its code.
+        // It takes up to seven reads of its code.
         let known = self.context.spend(7 * READ).and_then(|()| self.learn(memory, pc, exact))?;
         if self.context.exhausted() {
-            // Whether there is a rule for it may not have been seen.
+            // Its rule may have been missed, so this is not cached.
             return Some(known);
         }
         if self.known.len() >= KNOWN_MAX {
@@ -233,8 +233,7 @@ impl Code {
 
     fn frame(&self, mapping: &Mapping, pc: u64, exact: bool) -> RawFrame {
         match self.files.register(mapping.mapped_file(self.pid)) {
-            // A return address may lie just behind its mapping's end: the offset is still the right
-            // one.
+            // A return address may lie just behind its mapping's end: the offset is still correct.
             Some(file) => {
                 RawFrame::new(FrameCode::Code { file, offset: mapping.offset_of(pc), exact })
             }
@@ -242,8 +241,8 @@ impl Code {
         }
     }
 
-    /// Whether `pc` is in the code that a signal handler returns to: `mov rax, 15; syscall`
-    /// (rt_sigreturn). Its frame is always exact: nothing called it.
+    /// Returns the frame if `pc` is in the code that a signal handler returns to: `mov rax, 15;
+    /// syscall` (rt_sigreturn). Its frame is always exact, as nothing called it.
     fn trampoline(&self, memory: &impl ReadMemory, pc: u64, exact: bool) -> Option<RawFrame> {
         const FORMS: [&[u8]; 2] =
             [&[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05], &[0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05]];
@@ -253,8 +252,8 @@ impl Code {
             let code = &mut code[..form.len()];
             let matches =
                 |at: u64, code: &mut [u8]| memory.read_exact(at, code).is_some() && code == *form;
-            // A thread found in the system call itself has its instruction behind it, or before it
-            // if restarted.
+            // A thread in the system call itself has its pc behind the instruction, or before it if
+            // restarted.
             matches(pc, code)
                 || exact
                     && [2, 0]
@@ -264,7 +263,7 @@ impl Code {
         found.then(|| self.frame(mapping, pc, true))
     }
 
-    /// Whether the code at `address` may be other code than the stack means.
+    /// Whether the code at `address` may have been replaced since the stack was copied.
     #[inline]
     pub fn replaced(&self, address: u64) -> bool {
         self.maps.replaced(address, self.at)
@@ -274,7 +273,7 @@ impl Code {
         self.maps.find_code(address).filter(|_| !self.replaced(address))
     }
 
-    /// The mapping of code around `address`, whose image is loaded then, if it has one.
+    /// Returns the mapping of code around `address`, and loads its image if it has one.
     fn load_around(&mut self, memory: &impl ReadMemory, address: u64) -> Option<Mapping> {
         let mapping = self.code_at(address)?;
         let has_none = matches!(mapping.backing, Backing::Anonymous | Backing::Vsyscall);
@@ -305,7 +304,7 @@ impl Code {
         Some(mapping)
     }
 
-    /// What was known of this mapping when it was there before, if it has the same contents.
+    /// Restores the image of a mapping that is mapped again with the same contents.
     fn bring_back(&mut self, memory: &impl ReadMemory, mapping: &Mapping) -> bool {
         let Some(index) = self.retired.iter().position(|image| image.maps(mapping)) else {
             return false;
@@ -333,7 +332,7 @@ impl Code {
             self.fresh.push(image.start());
             image
         } else {
-            // Other code lies there by now.
+            // By now other code is mapped there.
             Image::of_file(mapping, self.pid, budget)
         };
         self.tables_size += image.size();
@@ -352,12 +351,12 @@ impl Code {
         self.images.insert(image.start(), image);
     }
 
-    /// The image whose code `address` lies in.
+    /// Returns the image whose code contains `address`.
     pub fn image(&self, address: u64) -> Option<&Image> {
         image_of(&self.images, self.code_at(address)?)
     }
 
-    /// Tables of the image around `address`, and the room to evaluate a row in.
+    /// Returns the tables of the image around `address`, and the context to evaluate a row.
     pub fn tables(&mut self, address: u64) -> Option<(&Tables, &mut Context)> {
         let image = image_of(
             &self.images,
@@ -366,27 +365,28 @@ impl Code {
         Some((image.tables.as_ref()?, &mut self.context))
     }
 
-    /// `[start, end)` of the function around `address`, where there is unwind information; the
-    /// image is loaded if it was not yet.
+    /// Returns `[start, end)` of the function around `address`, where there is unwind information.
+    /// Loads the image if necessary.
     pub fn function(&mut self, memory: &impl ReadMemory, address: u64) -> Option<(u64, u64)> {
         self.load_around(memory, address)?;
         self.image(address)?.tables.as_ref()?.function(address)
     }
 
-    /// The call before `return_address`, if that lies in executable memory and there is one.
+    /// Returns the call before `return_address`, if that lies in executable memory and there is
+    /// one.
     pub fn call_before(
         &mut self,
         memory: &impl ReadMemory,
         return_address: u64,
     ) -> Option<CallSite> {
-        // Nothing else on a stack looks like code as often as small numbers and stack addresses do:
-        // the mapping first.
+        // The mapping is checked first. Small numbers and stack addresses are the most frequent
+        // words of a stack, and are rejected by that.
         self.code_at(return_address.wrapping_sub(1))?;
         if let Some(site) = self.calls.get(&return_address) {
             return *site;
         }
         self.context.spend(READ)?;
-        let site = calls::call_before(memory, return_address);
+        let site = call_sites::call_before(memory, return_address);
         if self.calls.len() >= KNOWN_MAX {
             self.calls.clear();
             self.flows.clear();
@@ -395,14 +395,15 @@ impl Code {
         site
     }
 
-    /// What the stack is like at `pc`, on the ways of the function that begins at `start`.
+    /// Returns the state of the stack at `pc`, on all paths through the function that begins at
+    /// `start`.
     pub fn flow(&mut self, memory: &impl ReadMemory, start: u64, pc: u64) -> Flow {
         if let Some(flow) = self.flows.get(&(start, pc)) {
             return *flow;
         }
-        let flow = flow::follow(memory, start, pc, &mut self.context);
+        let flow = stack_depth::follow(memory, start, pc, &mut self.context);
         if self.context.exhausted() {
-            // Not all ways may have been seen.
+            // Some paths may be missing.
             return Flow::default();
         }
         if self.flows.len() >= KNOWN_MAX {
@@ -412,8 +413,8 @@ impl Code {
         flow
     }
 
-    /// One step by framehop. Only for addresses whose [`Rule`] is `Plain`: then it neither guesses
-    /// nor evaluates expressions.
+    /// Takes one step by framehop. Only for addresses with the [`Rule`] `Plain`: then it neither
+    /// guesses nor evaluates expressions.
     #[inline]
     pub fn framehop_step(
         &mut self,
@@ -433,7 +434,7 @@ impl Code {
     }
 }
 
-/// Others may lie between the pieces of one.
+/// Maximum images that may lie between the pieces of one.
 const NESTED_MAX: usize = 4;
 
 fn image_of<'a>(images: &'a BTreeMap<u64, Image>, mapping: &Mapping) -> Option<&'a Image> {

@@ -1,9 +1,8 @@
-//! Go code: its frames are described by Go's own table, `pclntab`, instead of `.eh_frame`.
+//! Go frames: they are described by Go's own table, `pclntab`, instead of `.eh_frame`.
 //!
-//! Goroutines have stacks of their own, and some functions leave them for the stack of the thread
-//! (`g0`): by hand, so that the table does not say where the caller is. [`Role`] tells these
-//! functions apart, by their names in the table (runtime/asm_amd64.s and sys_linux_amd64.s of Go
-//! 1.18 to 1.27).
+//! Goroutines have stacks of their own. Some functions switch to the stack of the thread (`g0`) in
+//! assembly, so the table does not say where the caller is. [`Role`] identifies these functions by
+//! their names in the table (runtime/asm_amd64.s and sys_linux_amd64.s of Go 1.18 to 1.27).
 
 use std::os::unix::fs::FileExt;
 
@@ -11,38 +10,37 @@ use crate::pclntab::{ALIGNMENT, BEGINS, Bytes, HEADER, Header, MODULE_TEXT, Tabl
 use crate::process::maps::{Backing, Mapping};
 use crate::process::memory::ReadMemory;
 use crate::process::open::open_mapped;
-use crate::unwinder::framehop::tables::{Context, READ};
+use crate::unwinder::framehop::unwind_tables::{Context, READ};
 
-/// How the frame of a Go function is left.
+/// How to leave the frame of a Go function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GoFrame {
-    /// Bytes from the stack pointer to the return address, as the table has it.
+    /// Bytes from the stack pointer to the return address, from the table.
     pub size: u64,
-    /// Where the function begins.
+    /// Start of the function.
     pub start: u64,
     pub role: Role,
 }
 
-/// What a function does with stacks.
+/// How a function uses stacks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     Plain,
-    /// Nothing called it.
+    /// It has no caller.
     Outermost,
-    /// Calls a function at the bottom of the thread's stack, for good: the goroutine it came from
-    /// is put aside.
+    /// Calls a function at the bottom of the thread's stack and does not return: the goroutine it
+    /// came from is parked.
     Bottom,
-    /// Calls a function at the bottom of the thread's stack, for its caller on a goroutine's.
+    /// Calls a function at the bottom of the thread's stack, for its caller on a goroutine's stack.
     SystemStack,
-    /// Calls C at the bottom of the thread's stack, for its caller on a goroutine's.
+    /// Calls C at the bottom of the thread's stack, for its caller on a goroutine's stack.
     Cgo,
-    /// Its return address is that of an instruction that did not call: it was made to look like a
-    /// call.
+    /// Its return address is an instruction that made no call: the runtime injected the call.
     Injected,
-    /// C has called it. Its return address on the goroutine's stack was made to look like a call,
-    /// too: the frames of C lie on the thread's stack.
+    /// It was called by C. Its return address on the goroutine's stack is injected too: the frames
+    /// of C lie on the thread's stack.
     Callback,
-    /// Sets the stack pointer for other reasons: calls the vDSO on the thread's stack, say.
+    /// Sets the stack pointer for other reasons, such as a call of the vDSO on the thread's stack.
     Switches,
 }
 
@@ -53,7 +51,7 @@ impl Role {
             b"runtime.systemstack" => Role::SystemStack,
             b"runtime.asmcgocall" => Role::Cgo,
             b"runtime.sigpanic" | b"runtime.asyncPreempt" => Role::Injected,
-            // The caller that it sets up is where `asmcgocall` pretends to be.
+            // The caller that it sets up is at `asmcgocall`'s apparent position.
             b"runtime.cgocallback" => Role::Callback,
             // The kernel called it, and left a frame of its own.
             b"runtime.sigtramp" => Role::Plain,
@@ -84,22 +82,22 @@ impl<M: ReadMemory> Bytes for InMemory<'_, M> {
     }
 }
 
-/// Maximum section headers of a file in which the table is looked for.
+/// Maximum section headers of a file that are searched for the table.
 const SECTIONS_MAX: u64 = 4096;
 const NAMES_MAX: u64 = 1 << 20;
-/// Maximum bytes of memory in which it is looked for where there are no section headers.
+/// Maximum bytes of memory that are searched for the table where there are no section headers.
 const SCANNED_MAX: u64 = 128 << 20;
 const SCANNED_AT_ONCE: u64 = 1 << 20;
 
-/// What the headers of an image say of it.
+/// Properties of an image from its headers.
 pub struct Loaded {
-    /// What is added to the file's addresses.
+    /// Difference between addresses in the process and in the file.
     pub bias: u64,
     /// It has the note of Go's linker, or no unwind tables.
     pub likely: bool,
     /// It is a program, not a library.
     pub program: bool,
-    /// Address and size, in the process, of what is code and of what is not.
+    /// Address and size, in the process, of code and of the other segments.
     pub code: Vec<(u64, u64)>,
     pub data: Vec<(u64, u64)>,
 }
@@ -113,16 +111,15 @@ impl Loaded {
 }
 
 impl GoTable {
-    /// The table of an image, of which `mapping` is a piece of code.
+    /// Finds the table of an image; `mapping` is a piece of its code.
     pub fn find(
         memory: &impl ReadMemory,
         loaded: &Loaded,
         mapping: &Mapping,
         pid: u32,
     ) -> Option<GoTable> {
-        // Go's linker writes a note of its own unless it is told not to, and no unwind tables
-        // unless there is C, too. So libraries of other languages are told apart without opening a
-        // file.
+        // Go's linker writes a note of its own unless told not to, and unwind tables only if there
+        // is C code too. So libraries of other languages are recognised without opening a file.
         if !loaded.likely && !loaded.program {
             return None;
         }
@@ -149,14 +146,14 @@ impl GoTable {
         Table::new(self.header, self.text, InMemory { memory, at: self.at })
     }
 
-    /// How the frame is left whose code is at `address`.
+    /// Returns how to leave the frame whose code is at `address`.
     pub fn frame(
         &self,
         memory: &impl ReadMemory,
         address: u64,
         context: &mut Context,
     ) -> Option<GoFrame> {
-        /// Small reads of one look-up: the index, by halves, and three pieces.
+        /// Small reads of one look-up: a binary search of the index, and three pieces.
         const READS: usize = 40;
         context.spend(READS * READ)?;
         let table = self.open(memory)?;
@@ -164,7 +161,7 @@ impl GoTable {
         let name = table.name(&function)?;
         let role = Role::of(&name, function.is_outermost(), function.writes_stack_pointer());
         let size = match role {
-            // Its size decides nothing.
+            // Its size is not used.
             Role::Outermost => 0,
             _ => table.frame_size(&function, address)?,
         };
@@ -172,8 +169,8 @@ impl GoTable {
     }
 }
 
-/// By the section headers of the file: addresses of the table, and of the module data where that is
-/// a section.
+/// Finds the table by the section headers of the file: addresses of the table, and of the module
+/// data if that is a section.
 fn in_sections(mapping: &Mapping, pid: u32) -> Option<(u64, Option<u64>)> {
     if mapping.backing != Backing::File {
         return None;
@@ -209,7 +206,7 @@ fn in_sections(mapping: &Mapping, pid: u32) -> Option<(u64, Option<u64>)> {
     Some((table, address(b".go.module")))
 }
 
-/// By the table's first bytes, in what is loaded and is no code.
+/// Searches the table by its first bytes, in loaded segments without code.
 fn scan(memory: &impl ReadMemory, data: &[(u64, u64)]) -> Option<u64> {
     let mut left = SCANNED_MAX;
     for (start, size) in data {

@@ -1,16 +1,17 @@
-//! Leaving frames of Go code, also where a goroutine has left its stack for that of the thread.
+//! Leaves frames of Go code, also where a goroutine has switched from its stack to that of the
+//! thread.
 //!
-//! Where a function sets the stack pointer itself, its caller is found by what it left behind (its
-//! frame record, or what it put on the thread's stack), and counts only if the call there is a call
-//! of this very function.
+//! Where a function sets the stack pointer itself, its caller is found by its frame record, or by
+//! what it stored on the thread's stack. The caller is valid only if the call there is a call of
+//! this very function.
 
 use crate::model::vocabulary::frame::{Marker, RawFrame};
 use crate::process::memory::ReadMemory;
-use crate::unwinder::framehop::calls::CallSite;
+use crate::unwinder::framehop::call_sites::CallSite;
 use crate::unwinder::framehop::code::Step;
 use crate::unwinder::framehop::go::{GoFrame, Role};
-use crate::unwinder::framehop::rows::Left;
 use crate::unwinder::framehop::stack::Missing;
+use crate::unwinder::framehop::unwind_rows::Left;
 use crate::unwinder::framehop::walk::{Cursor, Next, SIGNALS_MAX, Walker};
 
 /// Maximum bytes of a frame that calls `systemstack` or `asmcgocall` where these have no frame
@@ -18,7 +19,7 @@ use crate::unwinder::framehop::walk::{Cursor, Next, SIGNALS_MAX, Walker};
 const CALLER_MAX: u64 = 4096;
 
 impl<M: ReadMemory> Walker<'_, '_, M> {
-    /// What follows a frame of Go code.
+    /// Returns the caller of a frame of Go code.
     pub(super) fn go_code(&mut self, cursor: Cursor, frame: GoFrame) -> Next {
         self.left.push(Left::Blind);
         match frame.role {
@@ -32,14 +33,14 @@ impl<M: ReadMemory> Walker<'_, '_, M> {
                 }
                 next
             }
-            // Before it sets the stack pointer, and after it has set it back.
+            // Before it sets the stack pointer, and after it has restored it.
             _ if cursor.exact
                 && self.is_called_from(cursor.sp.wrapping_add(frame.size), frame.start) =>
             {
                 self.go_caller(cursor, frame)
             }
-            // The goroutine waits for the function that was called. It is on another stack, which
-            // may not be copied.
+            // The goroutine waits for the called function. It is on another stack, which may not be
+            // copied.
             Role::Switches | Role::SystemStack => self.by_go_record(cursor, frame),
             _ if cursor.exact => self.by_go_record(cursor, frame),
             Role::Bottom => Next::Whole,
@@ -50,7 +51,7 @@ impl<M: ReadMemory> Walker<'_, '_, M> {
         }
     }
 
-    /// By the size of the frame.
+    /// Finds the caller by the size of the frame.
     fn go_caller(&mut self, cursor: Cursor, frame: GoFrame) -> Next {
         let at = cursor.sp.wrapping_add(frame.size);
         let Some(pc) = self.stack.word(at) else { return self.failed() };
@@ -66,9 +67,9 @@ impl<M: ReadMemory> Walker<'_, '_, M> {
         if !called {
             return Next::End(Marker::BadUnwind);
         }
-        // Every function that calls saves rbp right below its return address. One that is executing
-        // may not have come to that, or be past it: then rbp is still, or again, its caller's.
-        // Other languages are not told what assembly made of it.
+        // Every function that calls saves rbp right below its return address. The executing one may
+        // not have done so yet, or may have restored it: then rbp is its caller's. Code of other
+        // languages does not get an rbp that assembly may have changed.
         let record = at.wrapping_sub(8);
         let saved = frame.size > 0 && (!cursor.exact || cursor.rbp.is_none_or(|rbp| rbp == record));
         let rbp = match go {
@@ -85,8 +86,8 @@ impl<M: ReadMemory> Walker<'_, '_, M> {
         pc.is_some_and(|pc| self.code.call_before(self.memory, pc) == Some(CallSite::Direct(start)))
     }
 
-    /// By the frame record that rbp points at, on whatever stack: the function's own, or, before Go
-    /// 1.21, its caller's.
+    /// Finds the caller by the frame record that rbp points at, on any stack: the function's own
+    /// or, before Go 1.21, its caller's.
     fn by_go_record(&mut self, cursor: Cursor, frame: GoFrame) -> Next {
         self.stack.take_missing();
         let Some(rbp) = cursor.rbp.filter(|rbp| self.go_enter(*rbp)) else {
@@ -118,8 +119,9 @@ impl<M: ReadMemory> Walker<'_, '_, M> {
         }
     }
 
-    /// By what `asmcgocall` keeps on the thread's stack while it calls: the goroutine, and how deep
-    /// its stack was. There are two layouts (16 bytes since Go 1.25, 64 before).
+    /// Finds the caller by what `asmcgocall` keeps on the thread's stack during the call: the
+    /// goroutine, and how deep its stack was. There are two layouts (16 bytes since Go 1.25, 64
+    /// before).
     fn before_cgo(&mut self, cursor: Cursor, frame: GoFrame) -> Next {
         /// In the goroutine (`runtime.g`): the end of its stack.
         const STACK_HI: u64 = 8;
@@ -146,7 +148,8 @@ impl<M: ReadMemory> Walker<'_, '_, M> {
         Next::End(Marker::NoUnwindInfo)
     }
 
-    /// Goes over to the stack around `sp`; a limited number of times, or the stacks are garbage.
+    /// Switches to the stack around `sp`. The number of switches is limited: more mean that the
+    /// stacks are garbage.
     fn go_enter(&mut self, sp: u64) -> bool {
         self.signals += 1;
         self.signals <= SIGNALS_MAX && sp.is_multiple_of(8) && self.enter(sp)

@@ -1,5 +1,5 @@
-//! Loading the unwind tables of what is mapped: from the target's memory where they are loaded
-//! (that is the file that runs, deleted or not), else from the file.
+//! Loads the unwind tables of mapped files: from the target's memory where they are loaded (that is
+//! the file that runs, deleted or not), else from the file.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -12,11 +12,11 @@ use crate::process::maps::{Backing, Mapping, Maps};
 use crate::process::memory::ReadMemory;
 use crate::process::open::open_mapped;
 use crate::unwinder::framehop::go::{GoTable, Loaded};
-use crate::unwinder::framehop::tables::Tables;
+use crate::unwinder::framehop::unwind_tables::Tables;
 
-/// Bytes of one table; the largest known programs have about 30 MB.
+/// Maximum bytes of one table; the largest known programs have about 30 MB.
 const TABLE_MAX: u64 = 128 << 20;
-/// Bytes of all tables of one process; what comes later has none.
+/// Maximum bytes of all tables of one process; later images get none.
 pub const TABLES_MAX: usize = 256 << 20;
 /// Maximum sections of a file whose tables are not loaded; more are not searched.
 const SECTIONS_MAX: usize = 4096;
@@ -26,21 +26,21 @@ const PAGE: u64 = 4096;
 pub struct Image {
     /// The mappings it was loaded from; if they change it is another image.
     pieces: Vec<Mapping>,
-    /// Where the program or library begins to run (ELF entry); 0 if unknown.
+    /// Entry point of the program or library (ELF entry); 0 if unknown.
     pub entry: u64,
     pub tables: Option<Tables>,
     /// Go's own description of its functions.
     pub go: Option<GoTable>,
-    /// What the file begins with, build id included as a rule.
+    /// The beginning of the file; it usually includes the build id.
     header: Vec<u8>,
 }
 
-/// Bytes of [`Image::header`].
+/// Maximum bytes of [`Image::header`].
 const HEADER: usize = 4096;
 
 impl Image {
-    /// The image that `mapping`, which is executable and mapped now, belongs to. Without tables
-    /// where there is no ELF file, or none with unwind tables.
+    /// Loads the image of `mapping`, which is executable and mapped now. It has no tables where
+    /// there is no ELF file, or none with unwind tables.
     pub fn load(
         memory: &impl ReadMemory,
         maps: &Maps,
@@ -71,7 +71,7 @@ impl Image {
         image
     }
 
-    /// The image of a mapping that was there, by the file alone.
+    /// Loads the image of a former mapping from the file alone.
     pub fn of_file(mapping: &Mapping, pid: u32, budget: usize) -> Image {
         let mut image = Image {
             pieces: vec![mapping.clone()],
@@ -104,7 +104,7 @@ impl Image {
         (first.offset == 0 && first.readable).then_some(first.start)
     }
 
-    /// Whether `mapping`, which has come again, begins like this: a file may be written anew in
+    /// Whether `mapping`, which is mapped again, has the same beginning. A file may be rewritten in
     /// place, or another may get its inode.
     pub fn is_unchanged(&self, memory: &impl ReadMemory, mapping: &Mapping, pid: u32) -> bool {
         let same = |read: &ReadAt<'_>, at| {
@@ -120,17 +120,17 @@ impl Image {
             .is_ok_and(|file| same(&|at, buf: &mut [u8]| read_at(&file, at, buf), 0))
     }
 
-    /// Whether `mapping` is one of those that it was loaded from.
+    /// Whether it was loaded from `mapping`.
     pub fn maps(&self, mapping: &Mapping) -> bool {
         self.pieces.iter().any(|piece| piece == mapping)
     }
 
-    /// Bytes of its tables.
+    /// Returns the bytes of its tables.
     pub fn size(&self) -> usize {
         self.tables.as_ref().map_or(0, Tables::size)
     }
 
-    /// The lowest address: by this an image is known.
+    /// Returns the lowest address, which identifies an image.
     pub fn start(&self) -> u64 {
         self.pieces[0].start
     }
@@ -139,7 +139,7 @@ impl Image {
         self.pieces[self.pieces.len() - 1].end
     }
 
-    /// Whether it is still mapped as it was.
+    /// Whether it is still mapped as before.
     pub fn still_in(&self, maps: &Maps) -> bool {
         self.pieces.iter().all(|piece| maps.find(piece.start) == Some(piece))
     }
@@ -168,8 +168,8 @@ impl ElfFile {
         (headers.machine == EM_X86_64).then_some(ElfFile { headers })
     }
 
-    /// What is added to the file's addresses where it is loaded, judged by an executable mapping of
-    /// it.
+    /// Returns the difference between addresses in the process and in the file, from an executable
+    /// mapping of it.
     fn bias(&self, mapping: &Mapping) -> Option<u64> {
         let code = self.headers.segments.iter().find(|s| {
             let from = s.offset & !(PAGE - 1);
@@ -182,7 +182,7 @@ impl ElfFile {
         Some(mapping.start.wrapping_sub(mapping.offset).wrapping_sub(shift))
     }
 
-    /// What finding Go's table asks for.
+    /// Returns the properties that the search for Go's table needs.
     fn loaded(&self, memory: &impl ReadMemory, bias: u64) -> Loaded {
         let segments = |code: bool| {
             let wanted = self
@@ -203,7 +203,7 @@ impl ElfFile {
         }
     }
 
-    /// Whether Go's linker has left its note: owner `Go`, kind 4.
+    /// Whether there is the note of Go's linker: owner `Go`, kind 4.
     fn has_go_note(&self, memory: &impl ReadMemory, bias: u64) -> bool {
         const NOTE: [u8; 16] = *b"\x04\0\0\0....\x04\0\0\0Go\0\0";
         self.headers.segments.iter().filter(|s| s.kind == PT_NOTE).any(|s| {
@@ -214,7 +214,7 @@ impl ElfFile {
         })
     }
 
-    /// The lowest loaded address.
+    /// Returns the lowest loaded address.
     fn base(&self, bias: u64) -> Option<u64> {
         let lowest = self
             .headers

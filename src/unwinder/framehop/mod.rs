@@ -1,45 +1,45 @@
 //! The default unwinder: walks copied stack bytes with the target's own unwind tables.
 //!
 //! ```text
-//! walk      frame by frame: what follows, and why it ends where it ends
-//! code      what is known of the process's code; framehop's own modules and caches
-//! images    loads unwind tables from the target's memory, or its files
-//! tables    the checked tables of one image: functions, rules
-//! rows      rows that framehop cannot step over, evaluated here
-//! go        frames of Go code, by Go's own table
-//! goroutine leaving them, also from one stack to another
-//! recover   frame records: verified, or searched for where rbp is unknown
-//! flow      how deep the stack is at an instruction, by following code
-//! followed  leaving frames by that
-//! calls     what machine code says about a return address
-//! entering  how far generated code has come with its frame
-//! deep      what is kept of a deep stack
-//! outer     the outermost frames of threads that run, where they were not copied
-//! pages     pages of stacks that were not in memory when the kernel copied
-//! stack     words of the stack: copied, or read from a thread that stays where it is
+//! walk             one frame after the other; why a walk ends
+//! code             mappings, images, cached rules; framehop's own modules and caches
+//! images           loads unwind tables from the target's memory, or its files
+//! unwind_tables    the checked tables of one image: functions, rules
+//! unwind_rows      evaluates rows that framehop cannot step over
+//! go               frames of Go code, by Go's own table
+//! goroutine        leaves Go frames, also from one stack to another
+//! frame_records    frame records: validated, or searched for where rbp is unknown
+//! stack_depth      stack depth at an instruction, by following code
+//! walk_by_code     leaves frames by that depth
+//! call_sites       decodes the call before a return address, and prologues
+//! prologue_stage   how far generated code has built its frame
+//! deep_stacks      shortens deep stacks
+//! outermost_frames those of running threads, where they were not copied
+//! missing_pages    pages of stacks that were not in memory when the kernel copied
+//! stack            words of the stack: copied, or read from a blocked thread
 //! ```
 //!
-//! framehop takes the ordinary steps, from its cache. But it falls back to frame pointers without
-//! saying so when it knows no module or no unwind information for an address, and a stack walked
-//! like that may be wrong and look whole. So each address is classified first (once: the answer is
-//! kept), and framehop only gets those that it steps over by unwind information.
+//! framehop takes the ordinary steps, from its cache. But without unwind information for an
+//! address, or outside of its modules, it silently falls back to frame pointers. A stack walked
+//! like that may be wrong and look whole. So each address is classified first (once, then cached).
+//! framehop only gets those that it steps over by unwind information.
 
-mod calls;
+mod call_sites;
 pub(super) mod code;
-pub(super) mod deep;
-mod entering;
-mod flow;
-mod followed;
+pub(super) mod deep_stacks;
+mod frame_records;
 mod go;
 mod goroutine;
 mod images;
-mod outer;
-mod pages;
-mod recover;
-mod rows;
+mod missing_pages;
+mod outermost_frames;
+mod prologue_stage;
 mod stack;
-pub(super) mod tables;
+mod stack_depth;
+mod unwind_rows;
+pub(super) mod unwind_tables;
 pub(super) mod walk;
+mod walk_by_code;
 
 #[cfg(test)]
 mod tests;
@@ -56,13 +56,13 @@ use crate::process::memory::ReadMemory;
 use crate::unwinder::{Detect, Detected, Generated, Registers, StackBytes, Unwinder, Walk};
 
 use code::{Code, Source};
-use outer::Outers;
-use pages::{PageReader, missing_pages};
-use rows::Left;
+use missing_pages::{PageReader, missing_pages};
+use outermost_frames::Outers;
 use stack::{Stack, Trace};
+use unwind_rows::Left;
 use walk::{Crossing, Walker};
 
-/// A walk is made again if what it loaded was not what is mapped, so often in all.
+/// Maximum attempts at a walk: it is repeated if the images it loaded are not what is mapped.
 const ATTEMPTS: usize = 3;
 
 /// Walks the stacks of one process.
@@ -70,47 +70,47 @@ pub struct FramehopUnwinder<M> {
     memory: M,
     code: Code,
     runtime: Runtime,
-    // Room that is used again for each walk.
+    // Buffers that are reused for each walk.
     left: Vec<Left>,
     window: Vec<u8>,
     /// Of the last walk.
     crossing: Option<Crossing>,
-    /// Where it was traced: what it has read, and the end of the mapping that it ended in.
+    /// Of a traced walk: what it has read, and the end of the mapping that it ended in.
     trace: Option<(Trace, u64)>,
-    /// Where the stack ends that the last walk ended on.
+    /// The end of the stack that the last walk ended on.
     ended_in: u64,
     outers: Outers,
-    /// A stack beyond what was copied may be walked again.
+    /// When a stack beyond what was copied may be walked again.
     outer_due: Option<Instant>,
-    /// Pages of stacks may be read again.
+    /// Reads pages of stacks.
     pages: PageReader,
 }
 
-/// Stacks of running threads are walked to their ends for at most this part of the time.
+/// Walks of running threads' stacks to their ends take at most 1 part in this number of the time.
 const OUTER_SHARE: u32 = 50;
 
-/// How a walk gets at the stack.
+/// How a walk reads the stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Reading {
-    /// What was copied, and nothing else.
+    /// Only copied bytes.
     Copied,
-    /// The same, of a thread that runs on.
+    /// Only copied bytes, of a thread that runs on.
     Running,
-    /// The same; what is read is put down.
+    /// Only copied bytes; reads are recorded.
     Traced,
-    /// The thread stays where it is: what was not copied is read from memory.
+    /// The thread is blocked: what was not copied is read from memory.
     AtRest,
-    /// The thread runs: what was not copied is read as it is now, and put down.
+    /// The thread runs: what was not copied is read as it is now, and recorded.
     Moving,
 }
 
 impl<M: ReadMemory> FramehopUnwinder<M> {
-    /// Frames name their files by ids from `files`.
+    /// Creates an unwinder; frames name their files by ids from `files`.
     pub fn new(memory: M, files: Files, pid: u32) -> FramehopUnwinder<M> {
         FramehopUnwinder::with_maps(memory, files, pid, Box::new(move || Maps::read(pid)))
     }
 
-    /// The same with mappings from elsewhere than /proc.
+    /// Creates one with another source of mappings than /proc.
     pub fn with_maps(memory: M, files: Files, pid: u32, source: Source) -> FramehopUnwinder<M> {
         FramehopUnwinder {
             memory,
@@ -127,13 +127,13 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
         }
     }
 
-    /// Leaves frames of generated code as the runtime knows that `detect` finds.
+    /// Leaves frames of generated code by the runtime that `detect` finds.
     pub fn with_runtimes(mut self, detect: Detect) -> FramehopUnwinder<M> {
         self.runtime.detect = Some(detect);
         self
     }
 
-    /// Forgets everything known about the process's code: after an exec, or when mappings are known
+    /// Drops everything known about the process's code: after an exec, or when mappings are known
     /// to have changed.
     pub fn invalidate(&mut self) {
         self.code.invalidate();
@@ -143,24 +143,24 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
     }
 }
 
-/// While a runtime is starting it is looked at so often.
+/// Time between attempts to read a runtime that is starting.
 const STARTING: Duration = Duration::from_millis(10);
 
-/// The runtime whose code the process runs, if there is one.
+/// The runtime whose code the process runs, if any.
 #[derive(Default)]
 struct Runtime {
     detect: Option<Detect>,
     found: Option<Box<dyn Generated>>,
-    /// The mappings that were looked at last, by [`Code::readings`].
+    /// The mappings in which a runtime was last searched for, by [`Code::readings`].
     looked_at: u64,
-    /// Those that were reported to the runtime.
+    /// The mappings that were last reported to the runtime.
     mapped: u64,
-    /// It was starting then.
+    /// When it was last found to be starting.
     starting: Option<Instant>,
 }
 
 impl Runtime {
-    /// A walk begins.
+    /// Starts a walk.
     fn begin(&mut self, code: &Code, now: Instant, reading: Reading) -> Option<&mut dyn Generated> {
         let again = self.starting.is_some_and(|at| now.duration_since(at) >= STARTING);
         if self.found.is_none()
@@ -180,7 +180,7 @@ impl Runtime {
             self.mapped = code.readings;
             found.mapped(code.maps.read_last());
         }
-        // What stands on the stack of a thread at rest has not been replaced meanwhile.
+        // What stands on the stack of a blocked thread has not been replaced meanwhile.
         let copied = if reading == Reading::AtRest { Ns::MAX } else { code.at };
         found
             .begin(copied, matches!(reading, Reading::Running | Reading::Traced | Reading::Moving));
@@ -195,7 +195,7 @@ impl<M: ReadMemory> Unwinder for FramehopUnwinder<M> {
         stack: StackBytes<'_>,
         out: &mut Vec<RawFrame>,
     ) -> Walk {
-        // Only a thread that is read as it lies, blocked, is still where it was when its stack was
+        // Only a blocked thread that is read from memory is still where it was when its stack was
         // copied.
         self.walk_copy(
             registers,
@@ -307,8 +307,8 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
         walk
     }
 
-    /// Says of a truncated stack, whose marker comes last, why its copy ended. Pages that were not
-    /// in memory are read, so that the next sample has them.
+    /// Replaces the marker at the end of a truncated stack by the reason why its copy ended. Pages
+    /// that were not in memory are read, so that the next sample has them.
     fn explain_truncated(
         &mut self,
         stack: StackBytes<'_>,
@@ -318,7 +318,7 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
     ) -> Walk {
         let mut walk = Walk { end: Some(Marker::Truncated), recovered: false };
         let end = self.code.maps.stack_of(stack.base).map(|mapping| mapping.end);
-        // Of another stack, to which the walk went over, nothing was to be copied.
+        // The walk had switched to another stack, which was not to be copied.
         let (Some(marker), Some(end)) = (out.last_mut(), end.filter(|end| *end == self.ended_in))
         else {
             return walk;
@@ -336,13 +336,13 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
 
     fn fold(&mut self, first: usize, out: &mut Vec<RawFrame>) {
         let before = out.len();
-        deep::fold(out, first);
+        deep_stacks::fold(out, first);
         if out.len() != before {
             self.forget_folded(first, out);
         }
     }
 
-    /// A place among frames that are not kept is none.
+    /// Drops the crossing if it lies among frames that are not kept.
     fn forget_folded(&mut self, first: usize, out: &[RawFrame]) {
         let missing = [Marker::Folded, Marker::NotCopied].map(RawFrame::marker);
         let kept = out[first..].iter().position(|frame| missing.contains(frame));
@@ -350,8 +350,8 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
             self.crossing.filter(|crossing| kept.is_none_or(|kept| crossing.frame < kept));
     }
 
-    /// The stack of a running thread goes on beyond what was copied: appends what is known of its
-    /// outermost frames.
+    /// Appends the known outermost frames of a running thread whose stack continues beyond the
+    /// copied bytes.
     fn beyond_copy(
         &mut self,
         registers: &Registers,
@@ -365,7 +365,7 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
             return walk;
         };
         if self.ended_in != end {
-            // It had gone over to another stack, whose outermost frames these are not.
+            // The walk had switched to another stack, whose outermost frames these are not.
             return walk;
         }
         let outer = self.outers.of_sample(end, &self.memory, now);
@@ -381,7 +381,7 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
                 self.outers.walked(end, &frames, &trace, now);
             }
             self.outer_due = Some(now + began.elapsed() * OUTER_SHARE);
-            // What is remembered of the last walk is to be that of the sample.
+            // The state kept from the last walk must be that of the sample.
             out.truncate(first);
             let again = self.walk_unfolded(registers, stack, Reading::Running, out);
             if again.end != Some(Marker::Truncated) {
@@ -391,9 +391,9 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
         if outer.is_empty() {
             return walk;
         }
-        // In place of the marker.
+        // Replaces the marker.
         out.pop();
-        deep::join(out, first, Marker::NotCopied, &outer);
+        deep_stacks::join(out, first, Marker::NotCopied, &outer);
         self.forget_folded(first, out);
         Walk { end: None, recovered: true }
     }

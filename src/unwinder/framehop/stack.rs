@@ -1,51 +1,51 @@
-//! Reading words of a thread's stack: from the bytes that were copied, and, for a thread that
-//! cannot move, from its memory.
+//! Reads words of a thread's stack: from the copied bytes and, for a blocked thread, from its
+//! memory.
 
 use crate::process::memory::ReadMemory;
 use crate::unwinder::StackBytes;
 
-/// Bytes fetched at a time beyond those that were copied.
+/// Bytes read at a time beyond the copied ones.
 const WINDOW: u64 = 4096;
-/// Windows fetched for one stack: 16 MiB, more than a thread's usual 8 MiB.
+/// Maximum windows read for one stack: 16 MiB, more than a thread's usual 8 MiB.
 const WINDOWS_MAX: u32 = 4096;
 /// Leaf functions may keep data this far below the stack pointer (System V ABI, the red zone).
 pub const RED_ZONE: u64 = 128;
 
-/// Why a word could not be had.
+/// Why a word is missing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Missing {
-    /// On this stack, but not copied, and the thread may have moved since.
+    /// On this stack, but not copied, and the thread may have run since.
     NotCopied,
-    /// Not on this stack, or not readable.
+    /// Not on this stack, or unreadable.
     Outside,
 }
 
-/// What a walk has read, so that it can be told later whether it would come the same way.
+/// What a walk has read, to check later whether it would take the same steps.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Trace {
-    /// Addresses on the stack, and what was there.
+    /// Addresses on the stack and their contents.
     pub words: Vec<(u64, u64)>,
-    /// Where each step began: how many frames there were, and how many words were read.
+    /// For each step: the number of frames and of words before it.
     pub frames: Vec<(u32, u32)>,
 }
 
-/// The stack a walk is on.
+/// The stack of the current walk.
 pub struct Stack<'a, M> {
     copied: StackBytes<'a>,
-    /// Where the rest is read; `None` if the thread may have moved since the copy.
+    /// The memory for the rest; `None` if the thread may have run since the copy.
     live: Option<&'a M>,
-    /// The mapping the walk is in now.
+    /// The mapping that the walk is in.
     bounds: (u64, u64),
     window: Vec<u8>,
     window_at: u64,
     windows: u32,
-    /// The first read that failed.
+    /// The reason of the first read that failed.
     missing: Option<Missing>,
     trace: Option<Trace>,
 }
 
 impl<'a, M: ReadMemory> Stack<'a, M> {
-    /// `window` lends its room; it is given back by [`Stack::into_window`].
+    /// Creates a stack that uses the buffer `window`; [`Stack::into_window`] returns that.
     pub fn new(copied: StackBytes<'a>, live: Option<&'a M>, mut window: Vec<u8>) -> Stack<'a, M> {
         window.clear();
         Stack {
@@ -60,12 +60,12 @@ impl<'a, M: ReadMemory> Stack<'a, M> {
         }
     }
 
-    /// What is read is put down from now on.
+    /// Records all reads from now on.
     pub fn traced(self) -> Stack<'a, M> {
         Stack { trace: Some(Trace::default()), ..self }
     }
 
-    /// A step of the walk begins; `frames` have been found.
+    /// Starts a step of the walk, after `frames` frames.
     pub fn step_begins(&mut self, frames: usize) {
         if let Some(trace) = &mut self.trace {
             trace.frames.push((frames as u32, trace.words.len() as u32));
@@ -80,12 +80,12 @@ impl<'a, M: ReadMemory> Stack<'a, M> {
         self.window
     }
 
-    /// The walk goes on in another mapping: on an alternate stack, or back from one.
+    /// Switches to another mapping: an alternate stack, or back from one.
     pub fn enter(&mut self, start: u64, end: u64) {
         self.bounds = (start, end);
     }
 
-    /// Whether `sp` can be a stack pointer of this stack: below its end or just there.
+    /// Whether `sp` can be a stack pointer of this stack: below its end or exactly there.
     pub fn holds(&self, sp: u64) -> bool {
         self.bounds.0 <= sp && sp <= self.bounds.1 && sp.is_multiple_of(8)
     }
@@ -94,12 +94,12 @@ impl<'a, M: ReadMemory> Stack<'a, M> {
         self.bounds.1
     }
 
-    /// Why the first read failed since the last call.
+    /// Returns why the first read since the last call failed.
     pub fn take_missing(&mut self) -> Option<Missing> {
         self.missing.take()
     }
 
-    /// The 8 bytes at `address`; a failure is remembered.
+    /// Reads the 8 bytes at `address`; a failure is remembered.
     #[inline]
     pub fn word(&mut self, address: u64) -> Option<u64> {
         let offset = address.wrapping_sub(self.copied.base);
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(still.take_missing(), None);
         assert_eq!(still.word(0x1000 + 16000), None);
         assert_eq!(still.take_missing(), Some(Missing::Outside));
-        // A mapping that cannot be read after all.
+        // A mapping that turns out to be unreadable.
         still.enter(0x10_0000, 0x20_0000);
         assert_eq!(still.word(0x10_0000), None);
         assert_eq!(still.take_missing(), Some(Missing::Outside));

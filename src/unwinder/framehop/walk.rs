@@ -1,26 +1,26 @@
-//! Walking one stack, frame by frame, and saying truthfully where and why it ends.
+//! Walks one stack, frame by frame, and reports where and why it ends.
 
 use framehop::x86_64::UnwindRegsX86_64;
 use gimli::X86_64;
 
 use crate::model::vocabulary::frame::{Marker, RawFrame};
 use crate::process::memory::ReadMemory;
-use crate::unwinder::framehop::calls::{self, CallSite};
+use crate::unwinder::framehop::call_sites::{self, CallSite};
 use crate::unwinder::framehop::code::{Code, Known, Step};
-use crate::unwinder::framehop::entering::{self, Stage};
-use crate::unwinder::framehop::recover::{Record, Search};
-use crate::unwinder::framehop::rows::{self, Frame, Left, RowError};
+use crate::unwinder::framehop::frame_records::{Record, Search};
+use crate::unwinder::framehop::prologue_stage::{self, Stage};
 use crate::unwinder::framehop::stack::{Missing, RED_ZONE, Stack};
-use crate::unwinder::framehop::tables::{Rule, SavedRbp};
+use crate::unwinder::framehop::unwind_rows::{self, Frame, Left, RowError};
+use crate::unwinder::framehop::unwind_tables::{Rule, SavedRbp};
 use crate::unwinder::{General, Generated, Habit, Leave, Place, Registers, Walk};
 
 /// Maximum frames walked of one stack, its marker included; fewer in the tests, whose stacks are
 /// small.
 pub const FRAMES_MAX: usize = if cfg!(test) { 1_500 } else { 16_384 };
-/// Maximum changes of stack, by signals and by Go: more says that the stack is garbage.
+/// Maximum changes of stack, by signals and by Go; more mean that the stack is garbage.
 pub(super) const SIGNALS_MAX: u32 = 16;
 
-/// Where the walk is.
+/// The current position of the walk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor {
     pub pc: u64,
@@ -34,12 +34,12 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
-    /// Behind a call that was made at `pc`.
+    /// Creates the cursor of a caller that is returned to at `pc`.
     pub fn caller(pc: u64, sp: u64, rbp: Option<u64>) -> Cursor {
         Cursor { pc, exact: false, sp, rbp, general: None }
     }
 
-    /// The address by which its code is looked up.
+    /// Returns the address by which its code is looked up.
     fn address(self) -> u64 {
         if self.exact { self.pc } else { self.pc.wrapping_sub(1) }
     }
@@ -57,21 +57,21 @@ pub(super) enum Next {
     Across(Cursor),
     /// Proven to be the outermost.
     Whole,
-    /// It ends here, for this reason.
+    /// The walk ends here, for this reason.
     End(Marker),
 }
 
-/// Where generated code, the first on the way out, has called native code.
+/// The innermost place where generated code has called native code.
 #[derive(Clone, Copy, Debug)]
 pub struct Crossing {
-    /// Its frame, among those that the walk has appended.
+    /// Index of its frame among those that the walk has appended.
     pub frame: usize,
     /// Its stack pointer, and an address in the function that it has called.
     pub sp: u64,
     pub callee: u64,
 }
 
-/// What a runtime says of its frame.
+/// A runtime's answer about its frame.
 enum Made {
     Next(Next),
     AsCode { start: u64, habit: Habit },
@@ -90,13 +90,13 @@ pub struct Walker<'w, 's, M> {
     /// Frames are missing here, for this reason.
     pub gap: Option<Marker>,
     pub crossing: Option<Crossing>,
-    /// The thread stands still.
+    /// The thread is blocked.
     pub at_rest: bool,
     pub generated: Option<&'w mut dyn Generated>,
 }
 
 impl<'s, M: ReadMemory> Walker<'_, 's, M> {
-    /// Walks until the outermost frame or the first thing that cannot be trusted.
+    /// Walks to the outermost frame or to the first one that is untrusted.
     pub fn walk(mut self) -> (Walk, Stack<'s, M>, Option<Crossing>) {
         let end = self.frames();
         (Walk { end: end.or(self.gap), recovered: self.recovered }, self.stack, self.crossing)
@@ -177,10 +177,10 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
                 None => self.step(cursor, known),
             };
             if self.code.context.exhausted() {
-                // Something may not have been looked at, so nothing that was found proves anything.
+                // Something may not have been read, so no result is proven.
                 return self.end(Marker::BadUnwind, Some(known));
             }
-            // A record that lies beyond where the runtime's code was left is one of that code's.
+            // A record beyond the last frame of the runtime's code belongs to that code.
             let next = match next {
                 Next::Frame(found) if known.step == Step::Unknown => {
                     match self.resume(Marker::NoUnwindInfo, cursor, known, Some(found.sp)) {
@@ -210,7 +210,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         }
     }
 
-    /// A frame of code that a runtime made; `None` for any other code.
+    /// Leaves a frame of generated code; `None` for any other code.
     fn generated_code(&mut self, cursor: Cursor) -> Option<Made> {
         let generated =
             self.generated.as_deref_mut().filter(|generated| generated.covers(cursor.address()))?;
@@ -233,8 +233,9 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         Some(Made::Next(next))
     }
 
-    /// Behind native code that cannot be left: where the runtime says that its own code was left
-    /// for it. A marker stands for what is missing. `found`: only if that is closer.
+    /// Continues behind native code that cannot be left, at the runtime's own record of where its
+    /// code called out. A marker stands for the missing frames. With `found`, only if that is
+    /// closer.
     fn resume(
         &mut self,
         marker: Marker,
@@ -266,7 +267,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         }
     }
 
-    /// A frame of code that a runtime knows by name only.
+    /// Leaves a frame of code that a runtime knows by name only.
     fn generated_as_code(&mut self, cursor: Cursor, start: u64, habit: Habit) -> Next {
         if !cursor.exact {
             return self.by_records(cursor, true);
@@ -277,12 +278,12 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         let stage = if entered {
             Stage::Entered
         } else {
-            entering::stage(self.memory, start, cursor.pc, habit)
+            prologue_stage::stage(self.memory, start, cursor.pc, habit)
         };
         let framed = match stage {
             Stage::Entered => false,
             Stage::Framed => true,
-            // A mark may also be its caller's.
+            // The mark may also be its caller's.
             Stage::Either if self.is_marked(cursor) && called.is_some() => {
                 return Next::End(Marker::BadUnwind);
             }
@@ -296,10 +297,10 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         }
     }
 
-    /// Whether rbp points at a frame that V8 has marked as one of its own functions'.
+    /// Whether rbp points at a frame with V8's mark of its own functions.
     fn is_marked(&mut self, cursor: Cursor) -> bool {
         let below = cursor.rbp.and_then(|rbp| self.stack.word(rbp.wrapping_sub(8)));
-        below.is_some_and(|word| word < entering::MARKS && word.is_multiple_of(2))
+        below.is_some_and(|word| word < prologue_stage::MARKS && word.is_multiple_of(2))
     }
 
     fn end(&mut self, marker: Marker, known: Option<Known>) -> Option<Marker> {
@@ -314,13 +315,13 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         Some(marker)
     }
 
-    /// Finds the mapping that `sp` points into.
+    /// Enters the mapping that contains `sp`.
     pub(super) fn enter(&mut self, sp: u64) -> bool {
         if self.code.maps.stack_of(sp).is_none() {
             self.code.refresh_for_unknown();
         }
         let Some(mapping) = self.code.maps.stack_of(sp) else { return false };
-        // The main stack may have grown below its mapping as it was when read.
+        // The main stack may have grown below its mapping since that was read.
         let start = mapping.start.min(sp).saturating_sub(RED_ZONE);
         self.stack.enter(start, mapping.end);
         true
@@ -338,7 +339,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         }
     }
 
-    /// Why a read failed: not copied, or not a stack at all.
+    /// Returns the reason of a failed read: not copied, or not on a stack.
     pub(super) fn failed(&mut self) -> Next {
         match self.stack.take_missing() {
             Some(Missing::NotCopied) => Next::End(Marker::Truncated),
@@ -346,7 +347,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         }
     }
 
-    /// A step that framehop takes.
+    /// Takes a step by framehop.
     fn plain(&mut self, mut cursor: Cursor, known: Known, from_rbp: bool, saved: SavedRbp) -> Next {
         if from_rbp && cursor.rbp.is_none() {
             match self.recover(cursor) {
@@ -369,29 +370,39 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
                 self.left.push(Left::Frame { address: cursor.address(), cfa: registers.sp() });
                 Next::Frame(Cursor::caller(pc, registers.sp(), rbp))
             }
-            // A return address of 0 (or rbp of 0 where a frame record should be): looked at again,
-            // closely.
+            // A return address of 0 (or rbp of 0 where a frame record should be): the row itself is
+            // evaluated.
             Ok(None) => self.described(cursor),
             Err(_) => self.failed(),
         }
     }
 
-    /// A step by our own evaluation of the row.
+    /// Takes a step by our own evaluation of the row.
     fn described(&mut self, mut cursor: Cursor) -> Next {
-        let mut result =
-            rows::caller(self.code, &mut self.stack, cursor.frame(), self.registers, self.left);
+        let mut result = unwind_rows::caller(
+            self.code,
+            &mut self.stack,
+            cursor.frame(),
+            self.registers,
+            self.left,
+        );
         if result == Err(RowError::NeedsRbp) {
             match self.recover_for_row(cursor) {
                 Some(rbp) => cursor.rbp = Some(rbp),
                 None => return self.failed(),
             }
-            result =
-                rows::caller(self.code, &mut self.stack, cursor.frame(), self.registers, self.left);
+            result = unwind_rows::caller(
+                self.code,
+                &mut self.stack,
+                cursor.frame(),
+                self.registers,
+                self.left,
+            );
         }
         match result {
             Ok(caller) if caller.pc == 0 => {
                 // By convention the outermost frame has neither a caller nor a caller's frame
-                // pointer; a program's entry has no caller whatever rbp says.
+                // pointer. A program's entry has no caller whatever rbp says.
                 let whole = caller.cfa > cursor.sp && self.stack.holds(caller.cfa);
                 if whole && (caller.rbp == Some(0) || self.is_entry(cursor)) {
                     Next::Whole
@@ -421,7 +432,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         Some(found)
     }
 
-    /// rbp for a row that is no plain one: the only place from which the row comes to the return
+    /// Finds rbp for a row that is not plain: the only place from which the row leads to the return
     /// address of the record there. (Where a function realigns its stack, the record is a copy, and
     /// the row finds the original.)
     fn recover_for_row(&mut self, cursor: Cursor) -> Option<u64> {
@@ -430,7 +441,8 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         let mut found = None;
         for record in candidates {
             let frame = Frame { rbp: Some(record.at), ..cursor.frame() };
-            let caller = rows::caller(self.code, &mut self.stack, frame, self.registers, self.left);
+            let caller =
+                unwind_rows::caller(self.code, &mut self.stack, frame, self.registers, self.left);
             if caller
                 .is_ok_and(|caller| caller.pc == record.return_address && caller.cfa > record.at)
             {
@@ -445,24 +457,24 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         found
     }
 
-    /// The registers that the kernel saved when it ran the signal handler, at sp: `struct ucontext`
-    /// with its general registers 40 bytes in (x86-64).
+    /// Reads the registers that the kernel saved when it ran the signal handler, at sp: `struct
+    /// ucontext` with its general registers at 40 bytes (x86-64).
     fn interrupted(&mut self, cursor: Cursor) -> Next {
         let gregs = cursor.sp.wrapping_add(40);
         self.signals += 1;
-        let mut register = |register| self.stack.word(rows::in_ucontext(gregs, register)?);
+        let mut register = |register| self.stack.word(unwind_rows::in_ucontext(gregs, register)?);
         let (Some(pc), Some(sp), Some(rbp)) =
             (register(X86_64::RA), register(X86_64::RSP), register(X86_64::RBP))
         else {
             return self.failed();
         };
-        // On the same stack the interrupted frame lies above; from an alternate one the walk
-        // changes over.
+        // On the same stack the interrupted frame lies above; from an alternate stack the walk
+        // switches back.
         let same = self.stack.holds(sp);
         if self.signals > SIGNALS_MAX || (same && sp <= cursor.sp) || (!same && !self.enter(sp)) {
             return Next::End(Marker::BadUnwind);
         }
-        let general = |register| self.stack.word(rows::in_ucontext(gregs, register)?);
+        let general = |register| self.stack.word(unwind_rows::in_ucontext(gregs, register)?);
         let general = [X86_64::RAX, X86_64::RBX, X86_64::R13].map(general);
         let general = match general {
             [Some(rax), Some(rbx), Some(r13)] => Some(General { rax, rbx, r13 }),
@@ -472,7 +484,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         Next::Frame(Cursor { pc, exact: true, sp, rbp: Some(rbp), general })
     }
 
-    /// The return address on top of the stack, if there is one.
+    /// Returns the caller if the return address is on top of the stack.
     fn leaf(&mut self, cursor: Cursor) -> Option<Cursor> {
         let pc = self.stack.word(cursor.sp)?;
         self.code.call_before(self.memory, pc)?;
@@ -480,12 +492,13 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         Some(Cursor::caller(pc, cursor.sp + 8, cursor.rbp))
     }
 
-    /// A call through a wrong pointer: nothing of the callee has run, the return address is on top.
+    /// Returns the caller of a call through a wrong pointer: nothing of the callee has run, so the
+    /// return address is on top.
     fn called_nothing(&mut self, cursor: Cursor) -> Option<Cursor> {
         if cursor.exact { self.leaf(cursor) } else { None }
     }
 
-    /// Code without unwind information.
+    /// Leaves a frame of code without unwind information.
     fn without_information(&mut self, cursor: Cursor) -> Next {
         if cursor.exact
             && let Some(caller) = self.entered_just_now(cursor)
@@ -495,13 +508,13 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         if let Some(next) = self.by_code(cursor) {
             return next;
         }
-        // Words were tried that need not be there.
+        // Words were tried that need not exist.
         self.stack.take_missing();
         self.by_records(cursor, false)
     }
 
-    /// The frame record of the code at `cursor`, verified. `made`: it is known to have one, whoever
-    /// called it; `proven`: where it is now.
+    /// Returns the validated frame record of the code at `cursor`. `made`: the code is known to
+    /// have a record; `proven`: its present address is known.
     fn record_of(&mut self, cursor: Cursor, made: bool, proven: bool) -> Option<Record> {
         let mut search = Search { code: self.code, memory: self.memory, stack: &mut self.stack };
         match cursor.rbp {
@@ -511,10 +524,11 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         }
     }
 
-    /// By frame records, if two of them verify; `made`: the code is known to have one.
+    /// Finds the caller by frame records, if two of them are valid; `made`: the code is known to
+    /// have one.
     fn by_records(&mut self, cursor: Cursor, made: bool) -> Next {
         let mut record = self.record_of(cursor, made, false);
-        // The last one before code that keeps none links to no other.
+        // The last record before code that keeps none links to no other.
         if record.is_none() && !made && cursor.rbp.is_some() && self.has_record(cursor.pc) {
             record = self.record_of(cursor, made, true);
         }
@@ -529,11 +543,11 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         Next::Frame(Cursor::caller(record.return_address, record.at + 16, Some(record.saved)))
     }
 
-    /// The innermost function, without unwind information, if it has not set up a frame: it never
-    /// does, not yet, or no longer. Then rbp is still its caller's, and by frame records the caller
-    /// would be left out.
+    /// Returns the caller if the innermost function, without unwind information, has no frame:
+    /// never, not yet, or no longer. Then rbp is still its caller's, and frame records would skip
+    /// the caller.
     fn entered_just_now(&mut self, cursor: Cursor) -> Option<Cursor> {
-        /// No function's code is looked for further back.
+        /// Maximum distance from the start of a function to its code, bytes.
         const NEAR: u64 = 64 << 10;
         let top = self.stack.word(cursor.sp)?;
         let Some(CallSite::Direct(start)) = self.code.call_before(self.memory, top) else {
@@ -545,11 +559,11 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         {
             return None;
         }
-        // A word that an earlier call left behind in the frame.
+        // The word may remain in the frame from an earlier call.
         if self.code.flow(self.memory, start, cursor.pc).depth.is_some_and(|depth| depth > 0) {
             return None;
         }
-        let in_frame = calls::prologue(self.memory, start, cursor.pc).is_some();
+        let in_frame = call_sites::prologue(self.memory, start, cursor.pc).is_some();
         let mut instruction = [0];
         let returns =
             self.memory.read_exact(cursor.pc, &mut instruction).is_some() && instruction[0] == 0xc3;

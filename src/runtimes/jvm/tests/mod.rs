@@ -1,7 +1,7 @@
-//! Layouts of known versions, and walks through memory that makes no sense.
+//! Layouts of known versions, and walks through memory of arbitrary contents.
 
-pub mod believed;
-mod halfway;
+pub mod cache_validity;
+mod partial_frames;
 
 use std::cell::Cell;
 
@@ -12,7 +12,7 @@ use crate::model::vocabulary::frame::Marker;
 use crate::unwinder::{General, Generated, Leave, Place};
 use layout::{DebugInfo, Heaps, ThreadList};
 
-/// What the tables of these versions said (OpenJDK 11.0.13, 17.0.15, 21.0.8 and 25.0.3 on x86-64).
+/// Recorded tables of these versions (OpenJDK 11.0.13, 17.0.15, 21.0.8 and 25.0.3 on x86-64).
 const VERSIONS: [(u32, &str); 4] = [
     (11, include_str!("fields_11.txt")),
     (17, include_str!("fields_17.txt")),
@@ -20,14 +20,13 @@ const VERSIONS: [(u32, &str); 4] = [
     (25, include_str!("fields_25.txt")),
 ];
 
-/// Reads of one made-up walk step: names, methods and a search of the stack have their bounds.
+/// Maximum reads of one step of a walk: names, methods and a search of the stack have their limits.
 const READS_MAX: u32 = 200_000;
 
-/// Memory in which every word is made from its address: nothing in it makes sense, everything is
-/// there.
+/// Memory in which every word is computed from its address: all of it is readable, none consistent.
 struct Nonsense {
     seed: u64,
-    /// What every static variable says: a version, a pointer.
+    /// The value of every static variable: a version, a pointer.
     number: u64,
     reads: Cell<u32>,
 }
@@ -38,7 +37,7 @@ impl ReadMemory for Nonsense {
         assert!(self.reads.get() < READS_MAX, "it goes on and on");
         for (at, byte) in (address..).zip(buf.iter_mut()) {
             let word = ((at / 8) ^ self.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-            // Small numbers, and words that lead to others, as well as garbage.
+            // Small numbers and words that lead to others, as well as garbage.
             let word = match word % 4 {
                 0 => word % 256,
                 1 => 0x10_0000 + word % 0x1000 * 8,
@@ -64,9 +63,9 @@ fn layout(version: u32, text: &str) -> Layout {
         .unwrap_or_else(|missing| panic!("{version}: {missing:?}"))
 }
 
-/// A virtual machine with these code heaps and nothing known yet.
-fn jvm<M: ReadMemory>(memory: M, layout: Layout, heaps: Vec<heap::CodeHeap>) -> Jvm<M> {
-    let memory = Limited::new(memory, limited::WALK);
+/// Returns a virtual machine with these code heaps and an empty cache.
+fn jvm<M: ReadMemory>(memory: M, layout: Layout, heaps: Vec<code_cache::CodeHeap>) -> Jvm<M> {
+    let memory = Limited::new(memory, read_limit::WALK);
     Jvm::new(
         memory,
         layout,
@@ -113,8 +112,8 @@ fn what_is_missing_is_named() {
 }
 
 proptest! {
-    /// Whatever lies in memory, a frame is left or the walk ends, with bounded work, and Java's
-    /// tables are never believed beyond it.
+    /// Whatever lies in memory, a frame is left or the walk ends, with bounded work. Tables are
+    /// never read beyond their limits.
     #[test]
     fn nonsense_is_walked_with_an_end(
         seed in any::<u64>(), version in 0usize..4, pc in 0u64..0x8000, sp in 0u64..0x1000, rbp in prop::option::of(0u64..0x1000),
@@ -124,8 +123,8 @@ proptest! {
         let memory = Nonsense { seed, number: 0x10_0000 + seed % 0x1000 * 8, reads: Cell::new(0) };
         let layout = layout(version, text);
         // Heaps as they may be read from such memory, and one where the program counter is.
-        let mut heaps = heap::heaps(&memory, &layout.code_heap);
-        heaps.push(heap::CodeHeap::made_up(0x10_0000, 0x10_8000, 0x20_0000));
+        let mut heaps = code_cache::heaps(&memory, &layout.code_heap);
+        heaps.push(code_cache::CodeHeap::made_up(0x10_0000, 0x10_8000, 0x20_0000));
         let mut jvm = jvm(memory, layout, heaps);
         let general = exact.then_some(General {
             rax: u64::from(registers[0]), rbx: u64::from(registers[1]) & !7, r13: u64::from(registers[2]),

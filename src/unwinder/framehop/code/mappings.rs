@@ -1,10 +1,11 @@
-//! Which code is mapped where, and since when: reading mappings, taking reports, forgetting.
+//! Which code is mapped where, and since when: reads mappings, applies reports, drops stale
+//! entries.
 
 use super::*;
 use crate::clock::monotonic;
 
 impl Code {
-    /// Forgets everything; mappings are read again before the next walk.
+    /// Drops everything; the mappings are read again before the next walk.
     pub fn invalidate(&mut self) {
         self.maps = Generations::default();
         self.read_at = None;
@@ -17,16 +18,16 @@ impl Code {
         self.calls.clear();
         self.flows.clear();
         self.unwinder = UnwinderX86_64::new();
-        // A rule of before must not be found again should framehop's 16-bit generation have come
-        // round.
+        // Otherwise an old rule could be found again once framehop's 16-bit generation has wrapped
+        // around.
         self.caches = (0..CACHES).map(|_| CacheX86_64::new()).collect();
     }
 
-    /// Reads the mappings again when it is time. A walk begins.
+    /// Starts a walk; reads the mappings again when it is time.
     pub fn refresh(&mut self, now: Instant) {
         self.of_this_walk = false;
-        // Reports of what a reading would show may not have come yet: then readings are made
-        // between walks.
+        // Reports of what a read would show may still be pending; then reads are made between
+        // walks.
         let due =
             self.read_at.is_none_or(|at| !self.reported && self.is_old(now.duration_since(at)));
         if due {
@@ -39,8 +40,8 @@ impl Code {
         age >= LOOK_AGAIN.max(self.cost * SHARE)
     }
 
-    /// Between walks, when all reports have been taken in. `reported`: there are such; `lost`: some
-    /// are missing.
+    /// Reads the mappings between walks, when all reports have been applied. `reported`: there are
+    /// reports; `lost`: some are missing.
     pub fn revalidate(&mut self, reported: bool, lost: bool) {
         self.reported = reported;
         self.lost |= lost;
@@ -58,13 +59,13 @@ impl Code {
         }
     }
 
-    /// As if the mappings had been read long ago.
+    /// Makes the mappings count as read long ago.
     #[cfg(test)]
     pub fn forget_age(&mut self) {
         self.cost = Duration::ZERO;
     }
 
-    /// New code is there.
+    /// Applies a report of new code.
     pub fn report(&mut self, new: &CodeMapping) {
         let replaced = self.maps.report(new);
         for range in replaced {
@@ -72,7 +73,7 @@ impl Code {
         }
     }
 
-    /// Other code is at these addresses now.
+    /// Drops what is known of addresses that now have other code.
     pub(super) fn replace(&mut self, (start, end): (u64, u64)) {
         let gone: Vec<u64> = self
             .images
@@ -105,7 +106,7 @@ impl Code {
         self.unwinder.remove_module(start);
         let Some(image) = self.images.remove(&start) else { return };
         if self.fresh.contains(&start) {
-            // Nothing says that its tables are of what was mapped.
+            // Its tables may not belong to what was mapped.
             self.tables_size -= image.size();
             return;
         }
@@ -116,8 +117,7 @@ impl Code {
         }
     }
 
-    /// Reads the mappings again because an address is in none of them, unless that was done just
-    /// now.
+    /// Reads the mappings again because no mapping contains an address, unless they were just read.
     pub fn refresh_for_unknown(&mut self) -> bool {
         let now = Instant::now();
         let pause = LOOK_AGAIN_UNKNOWN.max(self.cost * SHARE_UNKNOWN);
@@ -128,9 +128,9 @@ impl Code {
         due
     }
 
-    /// Whether what was loaded for this walk is of the files that the mappings said, after it as
-    /// before it. Tables come from memory: a library that has taken another's place would stand
-    /// under the other's name. If not, they are forgotten.
+    /// Whether the images loaded for this walk belong to the mapped files: the mappings are equal
+    /// before and after it. Tables come from memory, so a library that has replaced another would
+    /// be named as the other. If not, these images are dropped.
     pub fn settle(&mut self) -> bool {
         if !self.fresh.is_empty() {
             self.read_live();
@@ -155,8 +155,8 @@ impl Code {
         !gone
     }
 
-    /// The mappings as they are now, for what is read from memory. Where new code is reported they
-    /// may show what has yet to be.
+    /// Reads the present mappings, for what is read from memory. Where new code is reported they
+    /// may contain code whose report is pending.
     pub(super) fn read_live(&mut self) {
         if self.reported {
             self.live = (self.source)().unwrap_or_default();
@@ -168,7 +168,7 @@ impl Code {
 
     pub(super) fn read_maps(&mut self, now: Instant) {
         let begin = monotonic();
-        // An error says that the process is gone; then there is nothing to walk either.
+        // An error means that the process has ended; then there is nothing to walk either.
         let maps = (self.source)().unwrap_or_default();
         self.read_at = Some(now);
         self.of_this_walk = true;

@@ -1,4 +1,4 @@
-//! Whatever the target holds: no panic, bounded work, and an end that says so.
+//! With any target: no panic, bounded work, and an end with a marker.
 
 use std::sync::OnceLock;
 
@@ -10,10 +10,10 @@ use crate::process::files::Files;
 use crate::process::maps::{Backing, Maps};
 use crate::process::memory::{Memory, ReadMemory};
 use crate::unwinder::framehop::FramehopUnwinder;
-use crate::unwinder::framehop::tables::Tables;
+use crate::unwinder::framehop::unwind_tables::Tables;
 use crate::unwinder::{Registers, StackBytes, Unwinder};
 
-/// A word of a stack: anything, but often an address that leads on.
+/// A word of a stack: any value, but often an address that leads on.
 fn word() -> impl Strategy<Value = u64> {
     prop_oneof![
         any::<u64>(),
@@ -66,7 +66,7 @@ proptest! {
         walk(memory, Registers { rip: CODE + rip, rsp: SP, rbp, ..Registers::default() }, &stack);
     }
 
-    /// A real table (the vDSO's), damaged.
+    /// A damaged real table (the vDSO's).
     #[test]
     fn damaged_real_tables(
         hits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..40), rip in 0..0x1000u64,

@@ -1,21 +1,21 @@
-//! Walks of made-up Go code: `f` of a made-up table called `g`, and may be a function that changes
-//! stacks.
+//! Walks of constructed Go code: `f` of a constructed table called `g`, and may be a function that
+//! changes stacks.
 
 use super::*;
 use crate::pclntab::tests::made_up::named;
 
-/// Return addresses in `f`, 24 bytes below its own, and in `top`, the outermost function.
+/// Return addresses in `f`, whose frame has 24 bytes, and in `top`, the outermost function.
 const IN_F: u64 = image::CODE + 0x20;
 const IN_TOP: u64 = image::CODE + 0x58;
 /// A goroutine's stack.
 const OTHER: u64 = STACK + 0x10_0000;
 
-/// What a walk from `g` gives: for each frame its marker, if it is one, and how the walk ends.
-/// Behind the frame of `f` lies a return address in `top`: a true one, or one that an earlier call
-/// left.
+/// Walks from `g`, and returns for each frame its marker, if it is one, and how the walk ends.
+/// Behind the frame of `f` lies a return address in `top`: a real one, or the remains of an earlier
+/// call.
 fn walk(f: &[u8]) -> (Vec<Option<Marker>>, Walk) {
     let mut world = world_of(Vec::new());
-    // No unwind tables: so Go's own is looked for.
+    // There are no unwind tables, so Go's own table is searched for.
     world.memory.put(IMAGE + 64 + 2 * 56, &[0; 4]);
     world.memory.put(IMAGE + 0x600, &named(1, image::CODE, [f, b"g", b"runtime.top"]));
     world.memory.put(IN_F - 5, &[0xe8]);
@@ -72,6 +72,6 @@ fn a_goroutine_that_was_not_copied_is_missing_behind_systemstack() {
 fn c_that_calls_back_is_missing_behind_cgocallback() {
     let expected = (vec![None, None, Some(Marker::NotCopied), None], ends(Marker::NotCopied));
     assert_eq!(walk(b"runtime.cgocallback"), expected);
-    // An injected call leaves nothing out.
+    // Behind an injected call no frame is missing.
     assert_eq!(walk(b"runtime.sigpanic"), (vec![None; 3], WHOLE));
 }

@@ -1,16 +1,16 @@
-//! A made-up process: one ELF image with unwind tables of our choosing, a stack, and mappings that
-//! name them.
+//! A simulated process: one ELF image with chosen unwind tables, a stack, and mappings that name
+//! them.
 
 use std::sync::{Arc, Mutex};
 
 use crate::process::memory::ReadMemory;
 
-/// Where the image lies.
+/// Address of the image.
 pub const IMAGE: u64 = 0x40_0000;
-/// Where its code begins, and the room each function has.
+/// Start of its code, and bytes per function.
 pub const CODE: u64 = IMAGE + 0x1000;
 pub const FUNCTION: u64 = 0x100;
-/// The stack's mapping, and where tests put the stack pointer.
+/// The stack's mapping, and the stack pointer of the tests.
 pub const STACK: u64 = 0x7f00_0000_0000;
 pub const STACK_END: u64 = STACK + 0x1_0000;
 pub const SP: u64 = STACK + 0x8000;
@@ -66,8 +66,8 @@ impl ReadMemory for Fake {
     }
 }
 
-/// One made-up function: where its code starts, relative to [`CODE`] in units of [`FUNCTION`], and
-/// its unwind program (after the CIE's: CFA = rsp + 8, return address at CFA - 8).
+/// One constructed function: the start of its code, relative to [`CODE`] in units of [`FUNCTION`],
+/// and its unwind program (after the CIE's: CFA = rsp + 8, return address at CFA - 8).
 pub struct Function {
     pub number: u64,
     pub program: Vec<u8>,
@@ -77,8 +77,8 @@ pub fn at(number: u64) -> u64 {
     CODE + number * FUNCTION
 }
 
-/// A return address in function `number`: behind a direct call of function `callee`, which is
-/// written to `fake`.
+/// Returns a return address in function `number`: behind a direct call of function `callee`, which
+/// is written to `fake`.
 pub fn call(fake: &Fake, number: u64, callee: u64) -> u64 {
     let after = at(number) + 0x80;
     let mut code = vec![0xe8];
@@ -107,7 +107,7 @@ pub fn expression(operations: &[u8]) -> Vec<u8> {
     program
 }
 
-/// The bytes of an ELF image with these functions, 0x11000 long.
+/// Returns the bytes of an ELF image with these functions, 0x11000 long.
 pub fn elf(functions: &[Function]) -> Vec<u8> {
     const HDR: usize = 0x200;
     const EH_FRAME: usize = 0x400;

@@ -1,10 +1,10 @@
-//! Walks of made-up stacks, where every byte is known; and of garbage.
+//! Walks of constructed stacks, where every byte is known; and of garbage.
 
-mod followed;
 mod garbage;
 mod go;
 mod image;
 mod replaced;
+mod walk_by_code;
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ impl ReadMemory for Code {
     }
 }
 
-/// A made-up process with its unwinder.
+/// A simulated process with its unwinder.
 struct World {
     memory: Fake,
     files: Files,
@@ -42,8 +42,8 @@ struct World {
     unwinder: FramehopUnwinder<Fake>,
 }
 
-/// Function 0 is the outermost; 1 has CFA = rsp + 16; 2 keeps a frame pointer; 3 has nothing; 4 is
-/// like 1; 5 is like 2.
+/// Function 0 is the outermost; 1 has CFA = rsp + 16; 2 keeps a frame pointer; 3 has no unwind
+/// information; 4 is like 1; 5 is like 2.
 fn world() -> World {
     world_of(vec![
         (0, root()),
@@ -68,7 +68,7 @@ fn world_of(functions: Vec<(u64, Vec<u8>)>) -> World {
 }
 
 impl World {
-    /// Walks with `copied` bytes of stack from `SP`, and gives numbers of functions, then the walk.
+    /// Walks with `copied` bytes of stack from `SP`; returns the numbers of functions and the walk.
     fn walk(&mut self, rip: u64, rbp: Option<u64>, copied: usize) -> (Vec<String>, Walk) {
         let mut bytes = vec![0; copied];
         let n = crate::process::memory::ReadMemory::read(&self.memory, SP, &mut bytes);
@@ -93,7 +93,7 @@ impl World {
     }
 }
 
-/// What holds for every walk.
+/// Checks what holds for every walk.
 fn check(out: &[RawFrame], walk: Walk) {
     assert!((1..=1024).contains(&out.len()));
     let last = match out[out.len() - 1].decode() {
@@ -119,7 +119,7 @@ fn steps_lead_to_the_marked_root() {
     assert_eq!((names, walk), (vec!["4!".into(), "1".into(), "0".into()], WHOLE));
     // Exactly at a function's first byte: that function, not the one before.
     assert_eq!(world.walk(at(4), Some(0), 0x100).0[0], "4!");
-    // Warm: the same again.
+    // Again, from the cache.
     assert_eq!(world.walk(at(4) + 8, Some(0), 0x100).1, WHOLE);
 }
 
@@ -140,7 +140,7 @@ fn a_stack_that_was_not_copied_to_its_end_is_truncated_unless_the_thread_stays()
 fn no_unwind_information_ends_a_stack_however_plausible_rbp_is() {
     let mut world = world();
     let in_1 = call(&world.memory, 1, 3);
-    // One frame record, and what it links to is none.
+    // One frame record, which links to no other.
     world.memory.put_words(SP, &[0, 0, SP + 0x40, in_1]);
     let (names, walk) = world.walk(at(3) + 8, Some(SP + 0x10), 0x100);
     assert_eq!(
@@ -166,8 +166,8 @@ fn two_linked_frame_records_lead_on() {
     world.memory.put_words(SP, &[0, 0, SP + 0x30, in_2, 0, 0, SP + 0x50, in_5, 0, 0, 0, in_0]);
     let (names, walk) = world.walk(at(3) + 8, Some(SP + 0x10), 0x100);
     assert_eq!((names, walk), (vec!["3!".into(), "2".into(), "5".into(), "0".into()], WHOLE));
-    // The first record is that of a call of 5, so it is not the frame of 3: who called 3 is not
-    // known.
+    // The first record is that of a call of 5, so it is not the frame of 3, whose caller is
+    // unknown.
     let elsewhere = call(&world.memory, 2, 5);
     assert_eq!(elsewhere, in_2);
     world.unwinder.invalidate();
@@ -201,7 +201,7 @@ fn the_stack_pointer_only_rises_and_stays_in_its_mapping() {
         let end = if rbp == STACK_END - 8 { Marker::Truncated } else { Marker::BadUnwind };
         assert_eq!(walk.end, Some(end), "{rbp:#x}");
     }
-    // A row whose CFA lies below the stack pointer, where a return address waits: a stack never
+    // A row whose CFA lies below the stack pointer, where a return address lies: a stack never
     // shrinks outward.
     let mut downward = world_of(vec![(0, root()), (1, expression(&[0x77, 0x70]))]);
     let in_0 = call(&downward.memory, 0, 1);
@@ -240,7 +240,7 @@ fn code_outside_every_mapping() {
     world.memory.put_words(SP, &[in_1, 7, in_0]);
     let (names, walk) = world.walk(0, Some(0), 0x100);
     assert_eq!((names, walk), (vec!["OutsideMaps".into(), "1".into(), "0".into()], WHOLE));
-    // No return address there.
+    // There is no return address.
     world.memory.put_words(SP, &[at(1) + 3]);
     for rip in [0, SP, u64::MAX, 1 << 63] {
         assert_eq!(
@@ -255,7 +255,7 @@ fn code_outside_every_mapping() {
 
 #[test]
 fn expressions_are_evaluated_with_an_end() {
-    // breg7 +8 (CFA = rsp + 8, through an expression); a loop without end; a jump out of it; an
+    // breg7 +8 (CFA = rsp + 8, by an expression); an endless loop; a jump out of the expression; an
     // empty one.
     let good = expression(&[0x77, 8]);
     let endless = expression(&[0x77, 8, 0x2f, 0xfd, 0xff]);
@@ -284,8 +284,8 @@ fn expressions_are_evaluated_with_an_end() {
 
 #[test]
 fn a_register_that_is_restored_already_is_not_read_again() {
-    // CFA = rsp + `offset`, rbp saved at [breg6 + 0]: as GCC describes functions that realign their
-    // stack.
+    // CFA = rsp + `offset`, rbp saved at [breg6 + 0]: GCC's description of functions that realign
+    // their stack.
     let realigned = |offset| [sp_plus(offset), vec![0x10, 6, 2, 0x76, 0]].concat();
     let functions = vec![
         (0, root()),
@@ -297,7 +297,7 @@ fn a_register_that_is_restored_already_is_not_read_again() {
     let mut world = world_of(functions);
     let chain = ["2", "5", "0"].map(String::from);
     let (in_5, in_0) = (call(&world.memory, 5, 2), call(&world.memory, 0, 5));
-    // Behind `leave`: rbp is that of the caller, which lies above.
+    // Behind `leave`: rbp is the caller's, which lies above.
     let in_2 = call(&world.memory, 2, 1);
     world.memory.put_words(SP, &[in_2, 7, SP + 40, in_5, 7, 0, in_0]);
     assert_eq!(
@@ -337,7 +337,7 @@ fn an_unknown_frame_pointer_is_told_from_the_code() {
     let found = Walk { end: None, recovered: true };
     let (names, walk) = world.walk(at(4), None, 0x100);
     assert_eq!((names, walk), (vec!["4!".into(), "2".into(), "5".into(), "0".into()], found));
-    // Left-overs of an earlier call of 2, in its own room, are not taken.
+    // The remains of an earlier call of 2, in its own frame, are not used.
     world.memory.put_words(SP + 0x10, &[SP + 0x30, in_5]);
     assert_eq!(world.walk(at(4), None, 0x100).1, found);
     assert_eq!(world.walk(at(4), None, 0x100).0, ["4!", "2", "5", "0"]);
@@ -348,7 +348,7 @@ fn an_unknown_frame_pointer_is_told_from_the_code() {
 #[test]
 fn two_records_that_fit_are_one_too_many() {
     let mut world = world();
-    // 2 keeps a frame pointer, but its code does not tell how large its frame is.
+    // 2 keeps a frame pointer, but its code does not give the size of its frame.
     let (in_2, in_5, in_0) =
         (call(&world.memory, 2, 4), call(&world.memory, 5, 2), call(&world.memory, 0, 5));
     world.memory.put_words(SP, &[7, in_2, 0, 0, 0, 0, SP + 0x50, in_5, 0, 0, 0, in_0]);
@@ -359,7 +359,7 @@ fn two_records_that_fit_are_one_too_many() {
         (names, walk),
         (vec!["4!".into(), "2".into(), "BadUnwind".into()], ends(Marker::BadUnwind))
     );
-    // None that fits.
+    // No record fits.
     world.memory.put_words(SP + 0x10, &[0; 8]);
     assert_eq!(world.walk(at(4), None, 0x100).1, ends(Marker::BadUnwind));
 }
@@ -370,8 +370,8 @@ fn signal_frames_are_crossed_with_all_registers() {
     // Function 3 is the trampoline: mov rax, 15; syscall.
     world.memory.put(at(3), &[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05]);
     let in_0 = call(&world.memory, 0, 2);
-    // 4, the handler, returns to the trampoline; then struct ucontext, with the registers 40 bytes
-    // in.
+    // 4, the handler, returns to the trampoline; then struct ucontext, with the registers at 40
+    // bytes.
     world.memory.put_words(SP, &[7, at(3)]);
     let context = SP + 0x10;
     let mut registers = [0; 17];
@@ -381,7 +381,7 @@ fn signal_frames_are_crossed_with_all_registers() {
     world.memory.put_words(context + 40, &registers);
     world.memory.put_words(context + 0x200, &[0, in_0]);
     let (names, walk) = world.walk(at(4), Some(0), 0x1000);
-    // The trampoline and what was interrupted are both exact.
+    // The trampoline and the interrupted frame are both exact.
     assert_eq!((names, walk), (vec!["4!".into(), "3!".into(), "2!".into(), "0".into()], WHOLE));
     // An interrupted stack pointer below the signal frame, on the same stack: garbage.
     world.memory.put_words(context + 40 + 8 * 15, &[SP - 0x100]);
@@ -395,15 +395,15 @@ fn signal_frames_are_crossed_with_all_registers() {
         (names, walk),
         (["4!", "3!", "1!", "Truncated"].map(String::from).into(), ends(Marker::Truncated))
     );
-    // A signal frame that returns to itself goes round only so often.
+    // The crossings of a signal frame that returns to itself are limited.
     world.memory.put_words(context + 40 + 8 * 16, &[at(3)]);
     world.memory.put_words(context + 40 + 8 * 15, &[STACK + 0x10_0000]);
     world.memory.put(STACK + 0x10_0000, &vec![0; 0x1000]);
     assert!(world.walk(at(4), None, 0x1000).1.end.is_some());
 }
 
-/// Each frame's row asks 80 times for a register that no frame inside it has saved, so that all of
-/// their rows are run.
+/// Each frame's row uses a register 80 times that no inner frame has saved, so that all of their
+/// rows are run.
 #[test]
 fn rows_that_lead_through_all_other_rows_exhaust_the_walk_not_us() {
     let mut program = [0x7c, 0, 0x13].repeat(80); // breg12 0, drop
@@ -421,7 +421,7 @@ fn rows_that_lead_through_all_other_rows_exhaust_the_walk_not_us() {
     check(&out, walk);
     assert_eq!(walk, ends(Marker::BadUnwind));
     assert!((20..1000).contains(&out.len()), "{}", out.len());
-    // What the next walk may cost is not less for it.
+    // The next walk may cost as much as any.
     let in_0 = call(&world.memory, 0, 1);
     let bytes = in_0.to_le_bytes();
     out.clear();
@@ -441,7 +441,8 @@ fn endless_stacks_end() {
     assert_eq!((names.len(), walk), (66, ends(Marker::TooDeep)));
 }
 
-/// Puts `depth` frames of function 1 there, called by 4, called by 0; 4 is executing in it all.
+/// Puts `depth` frames of function 1 there, called by 4, called by 0; 4 is executing in the
+/// innermost one.
 fn put_recursion(memory: &Fake, depth: usize) {
     let (in_1, in_4, in_0) = (call(memory, 1, 4), call(memory, 4, 1), call(memory, 0, 4));
     assert_eq!(in_1, call(memory, 1, 1));
@@ -458,7 +459,7 @@ fn deep_stacks_keep_both_ends() {
     assert_eq!((names.len(), walk), (65 + 3, WHOLE));
     assert_eq!((&*names[0], &*names[1], &*names[64]), ("4!", "1", "1"));
     assert_eq!(names[65..], ["Folded", "4", "0"]);
-    // As it lies, of which little was copied.
+    // Read from memory, with few bytes copied.
     assert_eq!(world.walk(at(4), None, 0x100), (names.clone(), WHOLE));
     put_recursion(&world.memory, 700);
     assert_eq!(world.walk(at(4), None, 0x100), (names, WHOLE));
@@ -488,15 +489,15 @@ fn of_a_thread_that_runs_the_outermost_frames_count_once_they_stood_for_some_loo
         assert_eq!((names.len(), walk), (0x100 + 2, ends(Marker::Truncated)), "look {n}");
     }
     let (names, walk) = observe(&mut world, 7);
-    // It is told from a stack that was copied whole.
+    // It is distinguished from a stack that was copied whole.
     assert_eq!((names.len(), walk), (65 + 3, Walk { end: None, recovered: true }));
     assert_eq!(names[64..], ["1", "NotCopied", "4", "0"]);
-    // Something else stands where 4 would return to 0.
+    // Another word stands where 4 would return to 0.
     let last = SP + 8 * (2 * 1_200 + 3);
     world.memory.put_words(last, &[call(&world.memory, 1, 4)]);
     let (names, walk) = observe(&mut world, 8);
     assert_eq!((names.len(), walk), (0x100 + 2, ends(Marker::Truncated)));
-    // Nothing is left of what was known of another program.
+    // Nothing is kept of another program.
     put_recursion(&world.memory, 1_200);
     world.unwinder.invalidate();
     for n in 9..18 {
@@ -530,7 +531,7 @@ fn replaced_code_is_noticed() {
     assert_eq!(file(&mut world), ("/made/up".into(), 3), "not looked at again so soon");
     world.unwinder.code.refresh(Instant::now() + Duration::from_millis(1100));
     assert_eq!(file(&mut world), ("/made/anew".into(), 1));
-    // And at once when told.
+    // And at once after invalidation.
     let text = world.maps.lock().unwrap().replace("12 /made/anew", "13 /made/again");
     *world.maps.lock().unwrap() = text;
     world.unwinder.invalidate();
@@ -554,8 +555,8 @@ fn elf_of_all() -> &'static [u8] {
     })
 }
 
-/// A library takes another's place after the mappings were read and before its tables are: they are
-/// not taken for the other's.
+/// A library replaces another after the mappings were read and before its tables are: they are not
+/// used for the other.
 #[test]
 fn tables_never_stand_under_the_name_of_what_was_mapped_there_before() {
     let World { memory, files, .. } = world();

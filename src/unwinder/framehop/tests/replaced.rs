@@ -1,4 +1,4 @@
-//! Stacks that were copied before or after another library came to the same address.
+//! Stacks that were copied before or after another library was mapped at the same address.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -7,7 +7,7 @@ use crate::clock::monotonic;
 use crate::process::generations::CodeMapping;
 use crate::process::maps::Mapping;
 
-/// The code of `name` where [`MAPS`] has that of `/made/up`.
+/// A report of the code of `name` where [`MAPS`] has that of `/made/up`.
 fn reported(at: u64, inode: u64, name: &str) -> CodeMapping {
     let mapping = Mapping::reported((0x40_1000, 0x41_1000), 0x1000, (8, 1), inode, name.as_bytes());
     CodeMapping { pid: 1, at, mapping: Arc::new(mapping) }
@@ -16,7 +16,7 @@ fn reported(at: u64, inode: u64, name: &str) -> CodeMapping {
 struct Scene {
     world: World,
     readings: Arc<AtomicUsize>,
-    /// Nothing was replaced before.
+    /// Nothing was replaced before this time.
     begin: u64,
 }
 
@@ -38,16 +38,17 @@ impl Scene {
         Scene { world, readings, begin: monotonic() }
     }
 
-    /// The other library lies there from now on: function 4 is the outermost of its functions.
+    /// Maps the other library there: function 4 is the outermost of its functions.
     fn replace(&mut self, inode: u64, name: &str, image: &[u8]) {
         *self.world.maps.lock().unwrap() = MAPS.replace("11 /made/up", &format!("{inode} {name}"));
         self.world.memory.put(IMAGE, image);
-        // The code itself is the same bytes.
+        // The code itself has the same bytes.
         call(&self.world.memory, 1, 4);
         call(&self.world.memory, 0, 1);
     }
 
-    /// Walks a stack that was copied at `at`: paths of the files of its frames, and how it ends.
+    /// Walks a stack that was copied at `at`; returns the paths of its frames' files, and how it
+    /// ends.
     fn walk(&mut self, at: u64) -> (Vec<String>, Option<Marker>) {
         self.world.unwinder.set_instant(at);
         let registers =
@@ -74,7 +75,7 @@ fn up(frames: usize) -> Vec<String> {
 
 fn other_image() -> Vec<u8> {
     let mut image = elf(&[Function { number: 4, program: root() }]);
-    // As a build id differs.
+    // A difference like that of a build id.
     image[0x3f0] = 1;
     image
 }
@@ -95,7 +96,7 @@ fn a_stack_is_named_by_the_code_of_its_instant() {
 fn tables_are_not_those_of_what_lies_there_by_now() {
     let mut scene = Scene::new();
     let begin = scene.begin;
-    // Nothing of the first library was met while it was there, and its file is not there either.
+    // Nothing of the first library was seen while it was mapped, and its file does not exist.
     scene.replace(12, "/made/anew", &other_image());
     assert_eq!(scene.walk(begin + 9), (up(1), Some(Marker::NoUnwindInfo)));
 }
@@ -113,7 +114,7 @@ fn what_comes_again_is_known_if_it_is_the_same() {
     scene.replace(12, "/made/anew", &other_image());
     scene.world.unwinder.report(&reported(begin + 10, 12, "/made/anew"));
     assert_eq!(scene.walk(begin + 11), (vec!["/made/anew".into()], None));
-    // Back again, and again: nothing is read but the beginning.
+    // Mapped again several times: only the beginning is read.
     let before = scene.readings.load(Ordering::Relaxed);
     for turn in 2..20 {
         let (inode, name) = if turn % 2 == 0 { (11, "/made/up") } else { (12, "/made/anew") };
@@ -124,7 +125,7 @@ fn what_comes_again_is_known_if_it_is_the_same() {
         assert_eq!(scene.walk(begin + 10 * turn), (expected, None), "{turn}");
     }
     assert_eq!(scene.readings.load(Ordering::Relaxed), before);
-    // Written anew in place: the same inode has other contents.
+    // Rewritten in place: the same inode has other contents.
     scene.replace(11, "/made/up", &other_image());
     scene.world.unwinder.report(&reported(begin + 500, 11, "/made/up"));
     assert_eq!(scene.walk(begin + 500), (up(1), None), "by the tables that are there");

@@ -1,0 +1,173 @@
+//! Names of runtime frames and threads. The walker gives out ids while the target's memory is
+//! readable. The reducer looks the names up by these ids at any later time.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustc_hash::FxHashMap;
+
+use crate::model::facts::tables::{FrameKind, Location, Named};
+use crate::model::vocabulary::frame::{FrameCode, RawFrame, RawName};
+
+/// Maximum named frames; all beyond share one name.
+const NAMES_MAX: usize = 1_000_000;
+/// Maximum processes that the notice lists.
+const TOLD_MAX: usize = 3;
+/// Maximum thread names; beyond, threads keep the kernel's names.
+const THREADS_MAX: usize = 100_000;
+
+/// Names of all runtimes of a session; clones share them.
+#[derive(Clone, Default)]
+pub struct Names(Arc<Mutex<Table>>);
+
+#[derive(Default)]
+struct Table {
+    named: Vec<Arc<[Location]>>,
+    ids: FxHashMap<Arc<[Location]>, u64>,
+    threads: Vec<Arc<str>>,
+    thread_ids: FxHashMap<Arc<str>, u64>,
+    runtimes: FxHashMap<u32, &'static str>,
+    missing: BTreeMap<u32, String>,
+    unseen: BTreeMap<u32, &'static str>,
+}
+
+impl Names {
+    /// Returns the frame for this code: outermost function first, then what was inlined into it.
+    /// Equal locations are the same frame, wherever their code lies.
+    pub fn frame(&self, locations: Vec<Location>) -> RawFrame {
+        let mut table = self.table();
+        let locations = if table.named.len() >= NAMES_MAX || locations.is_empty() {
+            vec![other()]
+        } else {
+            locations
+        };
+        if let Some(id) = table.ids.get(&locations[..]) {
+            return RawFrame::new(FrameCode::Runtime { id: *id });
+        }
+        let (id, shared) = (table.named.len() as u64, Arc::<[Location]>::from(locations));
+        table.named.push(shared.clone());
+        table.ids.insert(shared, id);
+        RawFrame::new(FrameCode::Runtime { id })
+    }
+
+    /// Returns the locations of a runtime's frame; `None` for any other frame.
+    pub fn named(&self, frame: RawFrame) -> Option<Named> {
+        let FrameCode::Runtime { id } = frame.decode() else { return None };
+        let locations = self.table().named.get(usize::try_from(id).ok()?)?.clone();
+        Some(Named { locations, pending: false, build_id: None })
+    }
+
+    /// Returns the name that stands for this text; `None` where there are too many.
+    pub fn thread_name(&self, text: &str) -> Option<RawName> {
+        let mut table = self.table();
+        if let Some(id) = table.thread_ids.get(text) {
+            return Some(RawName::of_runtime(*id));
+        }
+        let id = table.threads.len() as u64;
+        if table.threads.len() >= THREADS_MAX {
+            return None;
+        }
+        let shared = Arc::<str>::from(text);
+        table.threads.push(shared.clone());
+        table.thread_ids.insert(shared, id);
+        Some(RawName::of_runtime(id))
+    }
+
+    /// Returns a thread's name, if a runtime provided it.
+    pub fn thread(&self, name: RawName) -> Option<Arc<str>> {
+        let id = name.runtime_id()?;
+        self.table().threads.get(usize::try_from(id).ok()?).cloned()
+    }
+
+    /// Records that this process runs code of that runtime.
+    pub fn attached(&self, pid: u32, runtime: &'static str) {
+        self.table().runtimes.insert(pid, runtime);
+    }
+
+    /// Records what cannot be read of a process's runtime, and why; `None`: all can be read.
+    pub fn missing(&self, pid: u32, text: Option<String>) {
+        let mut table = self.table();
+        match text {
+            Some(text) => drop(table.missing.insert(pid, text)),
+            None => drop(table.missing.remove(&pid)),
+        }
+        table.unseen.remove(&pid);
+    }
+
+    /// Records what cannot be seen of a process's runtime, though all can be read. It holds until
+    /// the next call of [`Names::missing`].
+    pub fn unseen(&self, pid: u32, text: &'static str) {
+        self.table().unseen.insert(pid, text);
+    }
+
+    /// Returns one sentence about what cannot be read, if anything.
+    pub fn notice(&self) -> Option<String> {
+        let table = self.table();
+        let missing = table.missing.iter().map(|(pid, text)| (pid, text.as_str()));
+        let unseen = table.unseen.iter().map(|(pid, text)| (pid, *text));
+        let told = missing
+            .chain(unseen)
+            .take(TOLD_MAX)
+            .map(|(pid, text)| format!("process {pid}: {text}"));
+        let told: Vec<String> = told.collect();
+        (!told.is_empty()).then(|| told.join("; "))
+    }
+
+    /// Returns the runtime of a process: `jvm`, or `native`.
+    pub fn runtime(&self, pid: u32) -> &'static str {
+        self.table().runtimes.get(&pid).copied().unwrap_or("native")
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The location of every frame that found the table full.
+fn other() -> Location {
+    Location {
+        function: "(other)".into(),
+        module: "".into(),
+        file: None,
+        line: None,
+        kind: FrameKind::Jit,
+        tier: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn java(function: &str) -> Location {
+        Location { function: function.into(), kind: FrameKind::Java, line: Some(7), ..other() }
+    }
+
+    #[test]
+    fn equal_names_are_one_frame() {
+        let names = Names::default();
+        let (a, b) = (names.frame(vec![java("A.a")]), names.frame(vec![java("A.a"), java("B.b")]));
+        assert_ne!(a, b);
+        assert_eq!(names.clone().frame(vec![java("A.a")]), a);
+        assert_eq!(names.named(b).map(|named| named.locations.len()), Some(2));
+        assert_eq!(names.named(RawFrame::new(FrameCode::Runtime { id: 99 })), None);
+        assert_eq!(names.named(RawFrame::new(FrameCode::Kernel { address: 0 })), None);
+    }
+
+    #[test]
+    fn threads_have_whole_names() {
+        let names = Names::default();
+        let long = names.thread_name("a name of more than fifteen bytes").expect("room");
+        assert_eq!(names.thread_name("a name of more than fifteen bytes"), Some(long));
+        assert_ne!(names.thread_name("another"), Some(long));
+        assert_eq!(names.thread(long).as_deref(), Some("a name of more than fifteen bytes"));
+        assert_eq!(names.thread(RawName::new(b"worker")), None);
+        assert_eq!(names.notice(), None);
+        (1..9).for_each(|pid| names.missing(pid, Some("lacks a field".into())));
+        names.missing(2, None);
+        let says = "process 1: lacks a field; process 3: lacks a field; process 4: lacks a field";
+        assert_eq!(names.notice().as_deref(), Some(says));
+        names.attached(7, "jvm");
+        assert_eq!((names.runtime(7), names.runtime(8)), ("jvm", "native"));
+    }
+}

@@ -1,0 +1,346 @@
+//! The names of one mapped file. The best source comes first:
+//!
+//! debug info (its own, or of its debug file), Go's own table of functions, .symtab (of the same
+//! two), .dynsym, `name@plt`. Then `libx.so!fn_1a40`: the start of the unwind entry around the
+//! address, which is the same in every run. Without an entry, `libx.so!gap_1a40`: the end of the
+//! last function before it whose end is known. So hand-written assembly is one row per gap. A
+//! symbol with a size never names an address behind its end: in a stripped file that is nearly
+//! always wrong.
+
+use std::cell::OnceCell;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use super::debugfile::{Found, Root, SearchPath, find};
+use super::dwarf::{Debug, Place};
+use super::go_names::GoNames;
+use super::symtab::{Bounds, Plt, SymbolTable};
+use super::unwind_entry::UnwindEntries;
+use super::{demangle, vdso};
+use crate::elf::{Elf, hex};
+use crate::process::filebytes::{FileBytes, Version};
+
+/// How much of a file is trusted. Each step down follows a failure of the one above.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Trust {
+    /// It changed or was truncated while it was read, or even its unwind entries crashed the
+    /// parser.
+    Nothing,
+    /// Debug info or symbols crashed the parser: unwind entries only.
+    Entries,
+    Full,
+}
+
+/// One function at an address, with its source position.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Step {
+    pub function: String,
+    pub file: Option<String>,
+    pub line: Option<u32>,
+}
+
+/// An address to be named: offset in the file, and whether it is executing or a return address.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Spot {
+    pub offset: u64,
+    pub exact: bool,
+}
+
+/// Why a file has no names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NoNames {
+    /// It is missing, damaged, or has changed since it was mapped.
+    Unreadable,
+    /// It is no ELF file: code that a program generated into a file (a memfd).
+    Generated,
+}
+
+/// The bytes of a file.
+enum Bytes {
+    Mapped(FileBytes),
+    /// A copy that no other process can change.
+    Own(Vec<u8>),
+}
+
+impl Bytes {
+    fn get(&self) -> &[u8] {
+        match self {
+            Bytes::Mapped(mapped) => mapped.bytes(),
+            Bytes::Own(bytes) => bytes,
+        }
+    }
+
+    fn unchanged(&self) -> bool {
+        match self {
+            Bytes::Mapped(mapped) => mapped.unchanged(),
+            Bytes::Own(_) => true,
+        }
+    }
+}
+
+/// The sources of names of one file. See the module's documentation.
+pub struct FileNames {
+    module: String,
+    bytes: Bytes,
+    elf: Elf,
+    debug_file: Option<Found>,
+    debug: Option<Debug>,
+    symbols: SymbolTable,
+    /// `symbols` belongs to the debug file.
+    symbols_elsewhere: bool,
+    dynamic: SymbolTable,
+    plt: Plt,
+    go: Option<GoNames>,
+    /// Read at the first use: a file with symbols may never need them.
+    entries: OnceCell<UnwindEntries>,
+}
+
+impl FileNames {
+    /// Opens a file. `path` is its path beneath the first of `roots`; `version` its version when it
+    /// was first opened.
+    pub fn open(
+        module: &str,
+        file: File,
+        version: Version,
+        path: &Path,
+        roots: &[&Root],
+        search: &SearchPath,
+        trust: Trust,
+    ) -> Result<FileNames, NoNames> {
+        let mapped = FileBytes::map(file).map_err(|_| NoNames::Unreadable)?;
+        if mapped.version() != version {
+            return Err(NoNames::Unreadable);
+        }
+        let elf = mapped.bytes().starts_with(b"\x7fELF");
+        if !elf && mapped.unchanged() {
+            return Err(NoNames::Generated);
+        }
+        FileNames::load(module, Bytes::Mapped(mapped), path, roots, search, trust)
+            .ok_or(NoNames::Unreadable)
+    }
+
+    /// Reads the vDSO from our own process: there is one vDSO per kernel.
+    pub fn vdso(module: &str) -> Option<FileNames> {
+        FileNames::of_image(module, vdso::image()?)
+    }
+
+    /// Reads a whole file in memory; no debug file is searched for.
+    pub fn of_image(module: &str, image: Vec<u8>) -> Option<FileNames> {
+        let bytes = Bytes::Own(image);
+        let search = SearchPath { debug_dirs: Vec::new(), caches: Vec::new() };
+        FileNames::load(module, bytes, &PathBuf::new(), &[], &search, Trust::Full)
+    }
+
+    fn load(
+        module: &str,
+        bytes: Bytes,
+        path: &Path,
+        roots: &[&Root],
+        search: &SearchPath,
+        trust: Trust,
+    ) -> Option<FileNames> {
+        if trust == Trust::Nothing {
+            return None;
+        }
+        let elf = Elf::parse(bytes.get())?;
+        let mut names = FileNames {
+            module: module.into(),
+            entries: OnceCell::new(),
+            debug_file: None,
+            debug: None,
+            symbols: SymbolTable::default(),
+            symbols_elsewhere: false,
+            dynamic: SymbolTable::default(),
+            plt: Plt::default(),
+            go: None,
+            bytes,
+            elf,
+        };
+        if trust == Trust::Full {
+            names.load_symbols(path, roots, search);
+        }
+        Some(names)
+    }
+
+    fn load_symbols(&mut self, path: &Path, roots: &[&Root], search: &SearchPath) {
+        let bytes = self.bytes.get();
+        self.debug = Debug::load(&self.elf, bytes);
+        self.symbols = SymbolTable::read(&self.elf, bytes, ".symtab");
+        self.dynamic = SymbolTable::read(&self.elf, bytes, ".dynsym");
+        self.plt = Plt::read(&self.elf, bytes);
+        self.go = GoNames::read(&self.elf, bytes);
+        if self.debug.is_none() {
+            self.debug_file = find(&self.elf, bytes, path, roots, search);
+            if let Some(found) = &self.debug_file {
+                self.debug = Debug::load(&found.elf, found.bytes.bytes());
+                if self.symbols.is_empty() {
+                    self.symbols = SymbolTable::read(&found.elf, found.bytes.bytes(), ".symtab");
+                    self.symbols_elsewhere = true;
+                }
+            }
+        }
+    }
+
+    /// Whether everything read so far is valid: no file was changed or truncated meanwhile.
+    pub fn unchanged(&self) -> bool {
+        self.bytes.unchanged()
+            && self.debug_file.as_ref().is_none_or(|found| found.bytes.unchanged())
+    }
+
+    /// Returns the build id of the file itself, in hexadecimal digits.
+    pub fn build_id(&self) -> Option<String> {
+        self.elf.build_id().map(hex)
+    }
+
+    /// Returns the bytes of memory used, without mapped files.
+    pub fn weight(&self) -> usize {
+        let tables = self.symbols.weight() + self.dynamic.weight() + self.plt.weight();
+        let entries = self.entries.get().map_or(0, UnwindEntries::weight);
+        tables + entries + self.debug.as_ref().map_or(0, Debug::weight)
+    }
+
+    /// Names places, in the given order (ascending is fastest). Returns for each the function and
+    /// what is inlined there, outermost first, never empty. Debug info that is damaged beyond use
+    /// is dropped and counted in `damaged`.
+    pub fn name(
+        &mut self,
+        spots: &[Spot],
+        damaged: &mut usize,
+        found: &mut dyn FnMut(Spot, Vec<Step>),
+    ) {
+        let mut places: Vec<Vec<Place>> = Vec::with_capacity(spots.len());
+        let debug_elf =
+            self.debug_file.as_ref().filter(|found| found.elf.section(".debug_info").is_some());
+        let debug_bytes = debug_elf.map_or(self.bytes.get(), |found| found.bytes.bytes());
+        if let Some(debug) = &mut self.debug {
+            let addresses = spots.iter().map(|spot| lookup_address(&self.elf, *spot).unwrap_or(0));
+            let done = debug
+                .resolve(debug_bytes, &self.elf, addresses, &mut |_, chain| places.push(chain));
+            if done.is_err() {
+                self.debug = None;
+                *damaged += 1;
+            }
+        }
+        places.resize(spots.len(), Vec::new());
+        for (spot, chain) in spots.iter().zip(places) {
+            found(*spot, self.steps(*spot, chain));
+        }
+    }
+
+    fn steps(&self, spot: Spot, chain: Vec<Place>) -> Vec<Step> {
+        if chain.is_empty() {
+            if let Some(step) = self.go_function(spot) {
+                return vec![step];
+            }
+            return vec![Step { function: self.fallback(spot), file: None, line: None }];
+        }
+        chain
+            .into_iter()
+            .enumerate()
+            .map(|(depth, place)| {
+                let function = match place.name {
+                    // Compilers omit the linkage name of functions with internal linkage. The
+                    // symbol table still has it, and with it the scopes.
+                    Some(name) if depth == 0 && !place.linkage => {
+                        let symbol = self
+                            .symbol(spot)
+                            .filter(|s| s.starts_with(b"_Z") || s.starts_with(b"_R"));
+                        readable(symbol.unwrap_or(&name))
+                    }
+                    Some(name) => readable(&name),
+                    None => None,
+                };
+                // Lines without a function (assembly), or a function without a name.
+                let function = function.unwrap_or_else(|| match depth {
+                    0 => self.fallback(spot),
+                    _ => "[inlined]".into(),
+                });
+                Step { function, file: place.file, line: place.line }
+            })
+            .collect()
+    }
+
+    /// Names by Go's own table, whose names are not mangled.
+    fn go_function(&self, spot: Spot) -> Option<Step> {
+        let (function, file, line) =
+            self.go.as_ref()?.name(self.bytes.get(), lookup_address(&self.elf, spot)?)?;
+        Some(Step { function, file, line }).filter(|step| !step.function.is_empty())
+    }
+
+    fn entries(&self) -> &UnwindEntries {
+        self.entries.get_or_init(|| UnwindEntries::read(&self.elf, self.bytes.get()))
+    }
+
+    /// Returns the bytes of the file that contains .symtab.
+    fn symbol_bytes(&self) -> &[u8] {
+        match &self.debug_file {
+            Some(found) if self.symbols_elsewhere => found.bytes.bytes(),
+            _ => self.bytes.get(),
+        }
+    }
+
+    /// Returns the raw name from .symtab.
+    fn symbol(&self, spot: Spot) -> Option<&[u8]> {
+        self.symbols.name(self.symbol_bytes(), lookup_address(&self.elf, spot)?, self)
+    }
+
+    /// Returns the start of the gap between known functions that contains an address; the same for
+    /// all of the gap. `None` outside code.
+    fn gap(&self, address: u64) -> Option<u64> {
+        let code = self.elf.code_range(address).or_else(|| self.elf.code_segment(address))?;
+        let ends = [
+            self.entries().end_before(address),
+            self.symbols.end_before(self.symbol_bytes(), address),
+            self.dynamic.end_before(self.bytes.get(), address),
+        ];
+        Some(ends.into_iter().flatten().fold(code.start, u64::max))
+    }
+
+    /// Returns the name without debug info.
+    fn fallback(&self, spot: Spot) -> String {
+        let Some(address) = lookup_address(&self.elf, spot) else {
+            return format!("{}!{:#x}", self.module, spot.offset);
+        };
+        if let Some(name) = self.symbol(spot).and_then(readable) {
+            return name;
+        }
+        let bytes = self.bytes.get();
+        if let Some(name) = self.dynamic.name(bytes, address, self).and_then(readable) {
+            return name;
+        }
+        if let Some(name) =
+            self.plt.name(&self.elf, bytes, address).and_then(|name| readable(&name))
+        {
+            return name;
+        }
+        match (self.entry(address), self.gap(address)) {
+            (Some(start), _) => format!("{}!fn_{start:x}", self.module),
+            (None, Some(start)) => format!("{}!gap_{start:x}", self.module),
+            (None, None) => {
+                format!("{}!{:#x}", self.module, address.wrapping_add(u64::from(!spot.exact)))
+            }
+        }
+    }
+}
+
+impl Bounds for FileNames {
+    fn entry(&self, address: u64) -> Option<u64> {
+        self.entries().start(address)
+    }
+
+    fn end(&self, start: u64) -> u64 {
+        let code = self.elf.code_range(start).map_or(start, |code| code.end);
+        self.entries().end(start).min(code)
+    }
+}
+
+/// Demangles a name; `None` if none of its characters is printable.
+fn readable(raw: &[u8]) -> Option<String> {
+    Some(demangle::readable(raw)).filter(|name| !name.is_empty())
+}
+
+/// Returns the ELF address at which names and lines are looked up: a return address belongs to the
+/// call before it.
+fn lookup_address(elf: &Elf, spot: Spot) -> Option<u64> {
+    elf.address_of(spot.offset.checked_sub(u64::from(!spot.exact))?)
+}

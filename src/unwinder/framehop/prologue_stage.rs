@@ -1,0 +1,246 @@
+//! Progress of generated code in its prologue or epilogue. It has no unwind information; only the
+//! start of its function is known.
+
+use crate::process::memory::ReadMemory;
+use crate::unwinder::Habit;
+
+/// V8 marks its frames by twice a small number; marks are below this.
+pub const MARKS: u64 = 128;
+
+/// State of the frame at the executing instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stage {
+    /// The return address is on top of the stack: the frame is not yet built, or already removed.
+    Entered,
+    /// rbp points at the frame record.
+    Framed,
+    /// `Entered` or `Framed`: on some paths the code builds no frame.
+    Either,
+    /// Neither of them.
+    Between,
+}
+
+/// Maximum bytes of code in which a function is expected to build its frame.
+const LONG: usize = 4096;
+/// A frame that is built within these first bytes is built on all paths.
+const FIRST: usize = 4;
+/// A function whose frame is built by another one calls that within these first bytes.
+const CALL_WITHIN: usize = 48;
+
+/// Returns the stage of the function that begins at `start` and executes at `pc`.
+pub fn stage(memory: &impl ReadMemory, start: u64, pc: u64, habit: Habit) -> Stage {
+    if habit == Habit::Hidden {
+        return Stage::Between;
+    }
+    let mut ahead = [0; 16];
+    let length = memory.read(pc, &mut ahead);
+    if let Some(stage) = leaving(&ahead[..length]) {
+        return stage;
+    }
+    let Ok(at) = usize::try_from(pc.saturating_sub(start)) else { return Stage::Between };
+    let mut code = [0; LONG];
+    let length = memory.read(start, &mut code);
+    by_entry(&code[..length], at, habit)
+}
+
+/// Decides by the bytes of the function; the one at `at` is executing.
+fn by_entry(code: &[u8], at: usize, habit: Habit) -> Stage {
+    if habit == Habit::ByCall {
+        let called = code[..code.len().min(CALL_WITHIN)].iter().position(|byte| *byte == 0xe8);
+        return match called {
+            Some(call) if at >= call + 5 => Stage::Framed,
+            Some(call) if at <= call => Stage::Entered,
+            _ => Stage::Between,
+        };
+    }
+    let Some((push, set)) = frame_made(code) else {
+        return if habit == Habit::Plain { Stage::Entered } else { Stage::Either };
+    };
+    match habit {
+        _ if at <= push => Stage::Entered,
+        Habit::Plain if at >= set => Stage::Framed,
+        Habit::Marked if at >= set && push <= FIRST && !gave_up(&code[set..code.len().min(at)]) => {
+            Stage::Framed
+        }
+        _ if at >= set => Stage::Either,
+        _ => Stage::Between,
+    }
+}
+
+/// Whether the last instructions removed the frame to jump to another function, without a jump or
+/// return since. Other bytes may look like a jump or return; then other checks decide.
+fn gave_up(before: &[u8]) -> bool {
+    const NEAR: usize = 96;
+    let near = &before[before.len().saturating_sub(NEAR)..];
+    let down = near
+        .windows(4)
+        .rposition(|w| matches!(w, [0x48, 0x8b, 0xe5, 0x5d] | [0x48, 0x89, 0xec, 0x5d]));
+    let Some(down) = down.or_else(|| near.iter().rposition(|byte| *byte == 0xc9)) else {
+        return false;
+    };
+    let since = &near[down..];
+    let away = |w: &[u8]| {
+        matches!(w, [0xc3, ..] | [0xc2, _, 0x00] | [0xff, 0xe0..=0xe7, _] | [0xe9, ..] | [0xeb, ..])
+    };
+    !since.windows(3).any(away)
+}
+
+/// Returns where the code pushes rbp, and the first instruction behind the one that sets it.
+fn frame_made(code: &[u8]) -> Option<(usize, usize)> {
+    let mut places = code.iter().enumerate().filter(|(_, byte)| **byte == 0x55).map(|(at, _)| at);
+    places.find_map(|at| Some((at, at + 1 + sets(&code[at + 1..])?)))
+}
+
+/// Returns the length of the code that sets rbp: `mov rbp, rsp`, or `sub rsp, N; lea rbp, [rsp +
+/// N]`.
+fn sets(code: &[u8]) -> Option<usize> {
+    match code {
+        [0x48, 0x89, 0xe5, ..] | [0x48, 0x8b, 0xec, ..] => Some(3),
+        [0x48, 0x83, 0xec, n, 0x48, 0x8d, 0x6c, 0x24, m, ..] if n == m => Some(9),
+        [0x48, 0x81, 0xec, a, b, c, d, 0x48, 0x8d, 0xac, 0x24, e, f, g, h, ..]
+            if [a, b, c, d] == [e, f, g, h] =>
+        {
+            Some(15)
+        }
+        _ => None,
+    }
+}
+
+/// Decides by the next instructions: a return, or V8's code that removes a variable number of
+/// arguments from the stack.
+fn leaving(ahead: &[u8]) -> Option<Stage> {
+    // jg over `ret imm16`
+    let returns =
+        |code: &[u8]| matches!(code, [0xc3 | 0xc2, ..] | [0xf3, 0xc3, ..] | [0x7f, 0x03, 0xc2, ..]);
+    match ahead {
+        code if returns(code) => Some(Stage::Entered),
+        // cmp between two registers or with a byte, before that jump; `pop rcx` and `pop r10`,
+        // which pop the return address.
+        [0x48..=0x4f, 0x39 | 0x3b, _, 0x7f, 0x03, 0xc2, ..] => Some(Stage::Entered),
+        [0x48..=0x4f, 0x83, _, _, 0x7f, 0x03, 0xc2, ..] => Some(Stage::Entered),
+        [0x59, rest @ ..] | [0x41, 0x5a, rest @ ..] if put_back(rest).is_some() => {
+            Some(Stage::Entered)
+        }
+        rest if put_back(rest).is_some() => Some(Stage::Between),
+        [0x51, 0xc3, ..] | [0x41, 0x52, 0xc3, ..] => Some(Stage::Between),
+        // pop rbp: the frame record is on top.
+        _ => None,
+    }
+}
+
+/// Matches `add rsp, REGISTER` or `lea rsp, [rsp + REGISTER * 8]`, before the return address is
+/// pushed again and returned to.
+fn put_back(code: &[u8]) -> Option<()> {
+    let rest = match code {
+        [0x48..=0x4f, 0x03 | 0x01, _, rest @ ..] => rest,
+        [0x48..=0x4f, 0x8d, 0x24, _, rest @ ..] => rest,
+        [0x48..=0x4f, 0x8d, 0x64, 0x24 | 0xcc, _, rest @ ..] => rest,
+        _ => return None,
+    };
+    matches!(rest, [0x51, 0xc3, ..] | [0x41, 0x52, 0xc3, ..]).then_some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::unwinder::framehop::tests::Code;
+
+    /// Code of V8's optimising compiler.
+    const FUNCTION: &[&[u8]] = &[
+        &[0x48, 0x8b, 0x59, 0xf4],             // mov rbx, [rcx - 12]
+        &[0x0f, 0x85, 0x32, 0x76, 0xe4, 0x1f], // jne
+        &[0x55],                               // push rbp
+        &[0x48, 0x8b, 0xec],                   // mov rbp, rsp
+        &[0x56],                               // push rsi
+        &[0x48, 0x83, 0xec, 0x20],             // sub rsp, 32
+        &[0x48, 0x8b, 0xe5],                   // mov rsp, rbp
+        &[0x5d],                               // pop rbp
+        &[0x48, 0x83, 0xf9, 0x02],             // cmp rcx, 2
+        &[0x7f, 0x03],                         // jg
+        &[0xc2, 0x10, 0x00],                   // ret 16
+        &[0x41, 0x5a],                         // pop r10
+        &[0x48, 0x8d, 0x24, 0xcc],             // lea rsp, [rsp + rcx * 8]
+        &[0x41, 0x52],                         // push r10
+        &[0xc3],                               // ret
+        &[0x48, 0x8b, 0x5d, 0xe0],             // mov rbx, [rbp - 32]: behind it, still framed
+        &[0x90],
+    ];
+
+    #[test]
+    fn each_instruction_of_a_function_has_its_stage() {
+        use Stage::{Between, Entered, Framed};
+        let memory = Code(FUNCTION.concat());
+        let expected = [
+            Entered, Entered, Entered, Between, Framed, Framed, Framed, Framed, Entered, Entered,
+            Entered, Entered, Between, Between, Entered, Framed, Framed,
+        ];
+        let mut at = 0x1000;
+        for (instruction, expected) in FUNCTION.iter().zip(expected) {
+            assert_eq!(stage(&memory, 0x1000, at, Habit::Plain), expected, "{instruction:x?}");
+            // Where a frame may never have been built, a position behind its prologue proves
+            // nothing.
+            let marked = if expected == Framed { Stage::Either } else { expected };
+            assert_eq!(stage(&memory, 0x1000, at, Habit::Marked), marked, "{instruction:x?}");
+            assert_eq!(stage(&memory, 0x1000, at, Habit::Hidden), Between);
+            at += instruction.len() as u64;
+        }
+    }
+
+    #[test]
+    fn interpreters_and_baseline_code_leave_otherwise() {
+        let interpreter =
+            [&[0x55, 0x48, 0x8b, 0xec][..], &[0xc9, 0x59, 0x48, 0x03, 0xe3, 0x51, 0xc3]].concat();
+        let at =
+            |offset: u64| stage(&Code(interpreter.clone()), 0x1000, 0x1000 + offset, Habit::Plain);
+        assert_eq!(
+            [0, 4, 5, 6, 9, 10].map(at),
+            [
+                Stage::Entered,
+                Stage::Framed,
+                Stage::Entered,
+                Stage::Between,
+                Stage::Between,
+                Stage::Entered
+            ]
+        );
+        let baseline =
+            [&[0xbb, 0x48, 0, 0, 0][..], &[0xe8, 0x2c, 0x5a, 0xe4, 0x1f], &[0x50]].concat();
+        let at =
+            |offset: u64| stage(&Code(baseline.clone()), 0x1000, 0x1000 + offset, Habit::ByCall);
+        assert_eq!([0, 5, 10].map(at), [Stage::Entered, Stage::Entered, Stage::Framed]);
+    }
+
+    #[test]
+    fn a_frame_that_is_made_first_of_all_is_there_until_it_is_given_up() {
+        // push rbp; mov rbp, rsp; mov rsp, rbp; pop rbp; pop r10; push rax; jmp; nop
+        let code = [
+            0x55, 0x48, 0x8b, 0xec, 0x48, 0x8b, 0xe5, 0x5d, 0x41, 0x5a, 0x50, 0xe9, 1, 0, 0, 0,
+            0x90, 0x90, 0x90,
+        ];
+        let at = |at: u64| stage(&Code(code.to_vec()), 0x1000, 0x1000 + at, Habit::Marked);
+        assert_eq!(
+            [4, 10, 11, 16].map(at),
+            [Stage::Framed, Stage::Either, Stage::Either, Stage::Framed]
+        );
+    }
+
+    #[test]
+    fn frames_of_other_compilers() {
+        // push rbp; sub rsp, 16; lea rbp, [rsp + 16]
+        let code =
+            Code(vec![0x55, 0x48, 0x83, 0xec, 0x10, 0x48, 0x8d, 0x6c, 0x24, 0x10, 0x90, 0x90]);
+        let at = |offset: u64| stage(&code, 0x1000, 0x1000 + offset, Habit::Plain);
+        assert_eq!(
+            [0, 1, 5, 10].map(at),
+            [Stage::Entered, Stage::Between, Stage::Between, Stage::Framed]
+        );
+        let none = |habit| stage(&Code(vec![0x90; 64]), 0x1000, 0x1010, habit);
+        assert_eq!(
+            [Habit::Plain, Habit::Marked].map(none),
+            [Stage::Entered, Stage::Either],
+            "no frame to be seen"
+        );
+        assert_eq!(stage(&Code(vec![]), 0x1000, 0x1010, Habit::Marked), Stage::Either);
+        assert_eq!(stage(&Code(vec![0x90; 64]), 0x1010, 0x1000, Habit::ByCall), Stage::Between);
+    }
+}
