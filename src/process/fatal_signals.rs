@@ -108,7 +108,11 @@ mod tests {
     fn process(what: &str) -> (Option<i32>, String) {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
         command
-            .args(["--exact", "process::fatal_signals::tests::in_a_process_of_its_own", "--nocapture"])
+            .args([
+                "--exact",
+                "process::fatal_signals::tests::in_a_process_of_its_own",
+                "--nocapture",
+            ])
             .env(WHAT, what);
         let output = command.output().expect("it starts");
         (output.status.signal(), String::from_utf8_lossy(&output.stderr).into_owned())
@@ -185,7 +189,7 @@ mod tests {
 
     /// The standard library's own handler reports it; that one comes second.
     #[test]
-    fn an_overflow_of_the_stack_is_told() {
+    fn a_stack_overflow_is_reported() {
         let (ended_by, said) = process("an overflow");
         assert_eq!(ended_by, Some(libc::SIGABRT), "{said}");
         assert!(said.contains("has overflowed its stack") && said.contains("the end"), "{said}");

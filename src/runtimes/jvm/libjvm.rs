@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stripped_file_is_told_from_one_that_is_not() {
+    fn a_stripped_file_is_recognised() {
         let own = File::open("/proc/self/exe").expect("we can read ourselves");
         assert_eq!(has_symbols(&own), Some(true));
         let stripped = tempfile::NamedTempFile::new().expect("a file");
