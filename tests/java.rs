@@ -12,7 +12,7 @@ use common::{Recording, states, wait_until};
 use regex::Regex;
 use serde_json::Value;
 
-/// A frame: method, and what stands in parentheses behind it in Java's own words.
+/// A frame: method, and jstack's text in parentheses behind it.
 type Frame = (String, String);
 
 /// Returns jstack's output: by thread id its name and frames, innermost first.
@@ -64,9 +64,9 @@ struct Thread {
     name: String,
     state: String,
     complete: bool,
-    /// Of Java only.
+    /// Java frames only.
     java: Vec<Frame>,
-    /// Of all kinds: kind, function, tier.
+    /// Frames of all kinds: kind, function, tier.
     all: Vec<(String, String, Option<String>)>,
 }
 
@@ -155,8 +155,8 @@ fn compare(
         let (name, frames) =
             told.unwrap_or_else(|| panic!("{what}: jstack has no {} {}", thread.tid, thread.name));
         // ZGC moves objects while the program runs. References are corrected when the program
-        // follows them (jstack does). Until then their targets are gone, and the kernel's name is
-        // shown.
+        // follows them (jstack does). Until then their targets cannot be read, and the kernel's
+        // name is shown.
         let zgc = options.contains(&"-XX:+UseZGC")
             && name.as_bytes().get(..15) == Some(thread.name.as_bytes());
         // jstack does not support characters beyond 16 bits, and that of JDK 11 splits others at
@@ -178,7 +178,7 @@ fn compare(
                 .filter(|(kind, ..)| kind == "java")
                 .filter_map(|(.., tier)| tier.clone()),
         );
-        // The number modulo nine is the kind of waiting.
+        // The number modulo nine selects the kind of wait.
         let number: usize = name
             .split_ascii_whitespace()
             .nth(6)
@@ -186,8 +186,8 @@ fn compare(
             .expect("a number");
         let state =
             ["sleep", "wait", "wait", "lock", "wait", "lock", "wait", "wait", "poll"][number % 9];
-        // Before JDK 13 it polls the one descriptor first, which might as well be read; and a lock
-        // is known by names, which some packages of the library do not have.
+        // Before JDK 13 it first polls the one descriptor, so `read` is also correct. A lock is
+        // recognised by names, which some packages of the library lack.
         let polls_one = thread
             .java
             .first()
@@ -255,8 +255,8 @@ fn blocked_stacks_are_what_jstack_says() {
     }
 }
 
-/// The library of the virtual machine is mapped by a path that is another file here, or none. In a
-/// container threads also have other numbers.
+/// In these the library of the virtual machine is mapped by a path that is another file here, or
+/// none. In a container threads also have other ids.
 #[test]
 fn in_chroots_and_containers_they_are_the_same() {
     if !can_test() {
@@ -276,7 +276,7 @@ fn in_chroots_and_containers_they_are_the_same() {
     }
 }
 
-/// The oldest and the newest JDK here, at the same time: each has tables of its own.
+/// The oldest and the newest JDK here, at the same time: each has its own tables.
 #[test]
 fn virtual_machines_of_two_versions_have_their_own_names() {
     if !can_test() {
@@ -292,7 +292,7 @@ fn virtual_machines_of_two_versions_have_their_own_names() {
     }
 }
 
-/// Only the stack pointer is known of the registers, as from files of /proc.
+/// Only the stack pointer is known of the registers, as from /proc.
 #[test]
 fn without_bpf_they_are_the_same() {
     if !can_test() {
@@ -304,7 +304,7 @@ fn without_bpf_they_are_the_same() {
     }
 }
 
-/// Who calls whom in Busy.java.
+/// Callers and callees in Busy.java.
 const CALLS: &[(&str, &str)] = &[
     ("loop", "work"),
     ("work", "hot"),
@@ -318,7 +318,7 @@ const CALLS: &[(&str, &str)] = &[
     ("catches", "thrown"),
 ];
 
-/// Between samples of busy threads.
+/// Time between samples of busy threads, us.
 const INTERVAL_US: f64 = 2_000.0;
 
 /// Contents of stacks of busy threads.
@@ -342,7 +342,7 @@ impl Told {
             let (stack, value) = line.rsplit_once(' ').expect("a value");
             let value: u64 = value.parse().expect("a number");
             let frames: Vec<&str> = stack.split(';').skip(1).collect();
-            // The outermost frame stands first. CPU time without a sample is no walk.
+            // The outermost frame stands first. CPU time without a sample is not a walk.
             let first = frames.first().copied().unwrap_or_default();
             if first.starts_with("[cpu") {
                 continue;
@@ -406,8 +406,8 @@ fn busy_threads_are_walked_to_their_end() {
                 told.whole, told.broken
             );
             assert!(told.whole > 1_000_000, "{what}: {} us", told.whole);
-            // One in a thousand, and five standard deviations of these few samples (and three, for
-            // their skew).
+            // One in a thousand, plus five standard deviations of these few samples, plus three for
+            // their skew.
             let expected = (told.whole + told.broken) as f64 / INTERVAL_US * 0.001;
             let broken = told.broken as f64 / INTERVAL_US;
             assert!(
@@ -417,8 +417,8 @@ fn busy_threads_are_walked_to_their_end() {
                 told.ends
             );
             assert!(told.wrong.is_empty(), "{what}: {:?}", told.wrong);
-            // A loop that is counted has no place in JDK 8's optimised code where the compiler kept
-            // what is running: it is its caller's.
+            // In JDK 8's optimised code a counted loop has no safepoint whose debug information
+            // names the running method. Its samples are shown under the caller.
             let kept = |method: &&str| !(*method == "hot" && jdk.name().contains("java-8-"));
             for method in ["loop", "work", "hot", "rec", "catches", "maps", "copies"]
                 .iter()

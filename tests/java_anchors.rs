@@ -9,7 +9,7 @@ use common::java::{JDKS, can_test, compile, output, start};
 use common::{build, wait_until, wait_until_all_sleep};
 use serde_json::Value;
 
-/// The frames of the thread that waits, innermost first: those of the program, of the library by
+/// Returns the waiting thread's frames, innermost first: those of the program, those of the library
 /// `native`, and markers.
 fn stack(pid: u32, capture: &str) -> Option<Vec<String>> {
     let mut dump = Command::new(env!("CARGO_BIN_EXE_sampletop"));

@@ -38,7 +38,7 @@ fn a_virtual_machine_that_nobody_knows_is_named() {
     for command in [&["record", "-d", "1s", "--format", "text"][..], &["dump", "--format", "text"]]
     {
         let report = sampletop(&[command, &["-p", &pid]].concat());
-        // Lines are broken where they are long.
+        // The report wraps long lines.
         let words = report.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.contains(&says), "{report}");
     }
@@ -68,8 +68,8 @@ const CALLS: &[(&str, &str)] = &[
     ("Steps.stepB", "Steps.burnB"),
 ];
 
-/// A method of the program without its generation, and that: `Gen000012.run000012` is `Gen.run` of
-/// 12.
+/// Splits a method of the program into its name without generation, and the generation:
+/// `Gen000012.run000012` is `Gen.run` of 12.
 fn method(frame: &str) -> Option<(String, BTreeSet<&str>)> {
     static OURS: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(r"^(Hard|Gen\d{6}|Shape\d{6}|Redefined|Steps)\.[a-z]\w*$").expect("a pattern")
@@ -89,21 +89,21 @@ fn method(frame: &str) -> Option<(String, BTreeSet<&str>)> {
 struct Told {
     all: u64,
     broken: BTreeMap<String, u64>,
-    /// Ends where other code has taken the place of what the stack was in.
+    /// Time of stacks that end because their code was replaced.
     replaced: u64,
     wrong: BTreeMap<(String, String), u64>,
     met: BTreeSet<String>,
 }
 
 impl Told {
-    /// From the format `folded`: outermost frame first.
+    /// Reads the format `folded`: outermost frame first.
     fn read(report: &str) -> Told {
         let mut told = Told::default();
         for line in report.lines().filter(|line| line.starts_with("hard ")) {
             let (stack, value) = line.rsplit_once(' ').expect("a value");
             let value: u64 = value.parse().expect("a number");
             let frames: Vec<&str> = stack.split(';').skip(1).collect();
-            // CPU time without a sample is no walk.
+            // CPU time without a sample is not a walk.
             if frames.last().is_none_or(|last| last.starts_with("[cpu")) {
                 continue;
             }
@@ -119,7 +119,8 @@ impl Told {
                 told.met.insert(callee.clone());
                 let caller = at.checked_sub(1).map_or("", |at| frames[at]);
                 let right = method(caller).map_or_else(
-                    // A lambda of main's runs the thread, the virtual machine runs what it loads.
+                    // A lambda of `main` runs the thread; the virtual machine runs code that it
+                    // loads.
                     || callee.starts_with("Hard.lambda") || caller.starts_with("Hard$$Lambda"),
                     |(caller, by)| {
                         let known = CALLS.contains(&(&caller, &callee))

@@ -94,7 +94,8 @@ fn a_return_address_is_looked_up_in_the_call() {
     assert_eq!(&*named[0][0].function, "outermost");
 }
 
-/// All functions of a program whose demangled name contains one of some words, by nm and c++filt.
+/// Returns all functions of a program whose demangled name contains one of some words, by nm and
+/// c++filt.
 fn named_like(path: &Path, words: &[&str]) -> Vec<(u64, u64, String)> {
     let mut all = functions(path, false);
     all.iter_mut().for_each(|(.., name)| *name = readable(name));
@@ -165,7 +166,8 @@ fn rust_names_chains_and_lines_agree_with_binutils() {
         && c.iter().any(|l| l.function.contains("inlined"))));
 }
 
-/// The names of every byte of some functions of `program`, whose own copy of the symbols is `with`.
+/// Returns the names of every byte of some functions of `program`, whose own copy of the symbols is
+/// `with`.
 fn outer_names(
     program: &Path,
     with: &Path,
@@ -210,7 +212,7 @@ fn a_stripped_program_is_named_by_unwind_entries() {
         let (start, _) = function(&program, &want);
         assert_eq!(&*got[0].function, format!("{module}!fn_{start:x}"));
     }
-    // What no unwind entry covers is a gap, by where it begins.
+    // Code without an unwind entry is a gap, named by its start.
     let (start, size) = function(&program, "outermost");
     let behind = start + size;
     if functions(&program, false).iter().all(|(a, ..)| *a != behind) {
@@ -312,7 +314,7 @@ fn debug_files_are_found_by_link_and_by_build_id() {
     for place in [in_dirs, in_cache] {
         std::fs::create_dir_all(place.parent().expect("a directory")).expect("a directory");
         run("objcopy", &["--only-keep-debug", text(&program), text(&place)]);
-        // One of 1 GB: parts that are not needed are not read (it is a hole here).
+        // One of 1 GB: unneeded parts are not read (here it is a sparse file).
         std::fs::OpenOptions::new()
             .write(true)
             .open(&place)
@@ -327,14 +329,14 @@ fn debug_files_are_found_by_link_and_by_build_id() {
     }
 }
 
-/// The name of each address of a range.
+/// Returns the name of each address of a range.
 fn names_of(path: &Path, addresses: std::ops::Range<u64>) -> Vec<String> {
     let spots: Vec<(u64, bool)> =
         addresses.map(|a| (a.wrapping_add(code_shift(path)), true)).collect();
     name(path, nowhere(), &spots).iter().map(|chain| chain[0].function.to_string()).collect()
 }
 
-/// Where each symbol of code begins, by nm, labels included.
+/// Returns the start of each code symbol, by nm, labels included.
 fn places(path: &Path) -> BTreeMap<String, u64> {
     let place = |line: &str| {
         let [address, _, name] = line.split_whitespace().collect::<Vec<_>>()[..] else {
@@ -354,7 +356,7 @@ fn functions_without_a_size_reach_to_the_next_and_gaps_are_one_row() {
     run("strip", &["-s", "-o", text(&stripped), text(&library)]);
     let at = places(&library);
     let end = at["last"] + 2;
-    // From each place on: its name, in the library as it is, and stripped.
+    // From each start on: the name in the library with symbols, and in the stripped one.
     let gap = |module: &str, start: u64| format!("{module}!gap_{start:x}");
     let (behind_sized, behind_covered, behind_outer) =
         (at["sized"] + 2, at["covered"] + 3, at["outer"] + 3);
@@ -388,7 +390,7 @@ fn functions_without_a_size_reach_to_the_next_and_gaps_are_one_row() {
     }
 }
 
-/// Its memcpy is assembly that says no size.
+/// Its memcpy is assembly without a size.
 #[test]
 fn functions_of_musl_are_one_row_each() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -413,7 +415,7 @@ fn functions_of_musl_are_one_row_each() {
         functions(&program, false).iter().all(|(.., name)| name != "memcpy"),
         "it has a size here"
     );
-    // By the disassembler: up to its second return, after the loop for what is left over.
+    // By the disassembler: up to its second return, after the loop for the remaining bytes.
     let code =
         run("objdump", &["-d", "--no-show-raw-insn", "--disassemble=memcpy", text(&program)]);
     let (last, _) = code
@@ -444,7 +446,7 @@ fn lambdas_of_different_places_have_different_names() {
                 continue;
             };
             assert!(built.status.success(), "{what}: {}", String::from_utf8_lossy(&built.stderr));
-            // All code: which functions are there is the compiler's matter.
+            // All code, as the compiler decides which functions exist.
             let sections = run("readelf", &["-SW", text(&program)]);
             let line = sections
                 .lines()

@@ -14,12 +14,11 @@ use sampletop::process::maps::Maps;
 #[cfg(feature = "libunwind")]
 use sampletop::process::memory::Memory;
 use support::{
-    Held, Stack, Symbols, blocked_threads, eu_stack, has_run, plain, threads_by_name, unwinder,
-    walk_blocked, walk_held,
+    Stack, StoppedThread, Symbols, blocked_threads, eu_stack, has_run, plain, threads_by_name,
+    unwinder, walk_blocked, walk_stopped,
 };
 
-/// The chain of calls that a thread of uw_blocked.c is in, innermost first; `-` stands for
-/// libraries.
+/// Returns the call chain of a thread of uw_blocked.c, innermost first; `-` stands for libraries.
 fn expected(kind: &str) -> Vec<String> {
     let inside: &[&str] = match kind {
         "main" => return ["-", "main", "-", "_start"].map(String::from).into(),
@@ -42,7 +41,7 @@ fn expected(kind: &str) -> Vec<String> {
             return chain;
         }
         "too_deep" => {
-            // Of 1,200 frames of the recursion the innermost one, and 64 of its callers.
+            // Of 1,200 frames of the recursion: the innermost one and 64 of its callers.
             let mut chain: Vec<String> = vec!["-".into(), "wait_read".into()];
             chain.extend((0..65).map(|_| "recurse".into()));
             chain.push(Marker::Folded.text(None));
@@ -142,7 +141,7 @@ fn check_blocked(variant: &str, flags: &[&str], copy: usize, without: &[(&str, M
         if names != chain || stack.walk.end.is_some() {
             wrong.push(format!("{kind}: {:?}\n  {names:?}\n  not {chain:?}", stack.walk));
         }
-        // Of a deep stack both ends.
+        // Of a deep stack, both ends.
         let mut judged = judged.clone();
         if **kind == "too_deep" {
             let folded = stack
@@ -165,9 +164,9 @@ fn check_blocked(variant: &str, flags: &[&str], copy: usize, without: &[(&str, M
         pid,
     );
     for (kind, stack) in &stacks {
-        let held = Held::new(threads[*kind]);
+        let stopped = StoppedThread::new(threads[*kind]);
         // Enough for the deepest: a stopped thread's stack is not read any further.
-        let known = walk_held(&mut unwinder, pid, &held, 1 << 20);
+        let known = walk_stopped(&mut unwinder, pid, &stopped, 1 << 20);
         // The stack that the handler interrupted is another one: not copied.
         let cut = **kind == "altstack"
             && known.walk.end == Some(Marker::Truncated)
@@ -179,7 +178,7 @@ fn check_blocked(variant: &str, flags: &[&str], copy: usize, without: &[(&str, M
             wrong
                 .push(format!("{kind}: with rbp {:?}", known.names(&files, &[&own, &its_library])));
         }
-        // libunwind 1.6.2 finds no unwind information of a static program through ptrace; elfutils,
+        // Through ptrace libunwind 1.6.2 finds no unwind information of a static program; elfutils,
         // above, does.
         #[cfg(feature = "libunwind")]
         if variant != "static" {
@@ -234,7 +233,7 @@ fn blocked_threads_stripped_few_bytes_copied() {
     check_blocked("stripped", &["-O2", "-s", "-fno-plt"], 256, &EARLY);
 }
 
-/// Checks a program whose threads all block: each is whole, equal to what elfutils says, and
+/// Checks a program whose threads all block: each stack is whole, equal to elfutils' result, and
 /// contains these functions in this order, innermost first.
 fn check_in_order(source: &str, variant: &str, flags: &[&str], expected: &[(&str, &[&str])]) {
     let program = build(source, variant, flags);
@@ -311,7 +310,7 @@ fn rust_generics_closures_and_trait_objects() {
     check_in_order("uw_rust.rs", "debug", &["--edition", "2021"], &expected);
 }
 
-/// Threads of uw_busy.c and what may be found inside busy_KIND, in any order.
+/// Threads of uw_busy.c, and functions that may occur inside busy_KIND, in any order.
 const BUSY: [(&str, &[&str]); 11] = [
     ("vdso", &["-", "plt"]),
     ("tiny", &["tiny_inner", "tiny_outer"]),
@@ -326,8 +325,8 @@ const BUSY: [(&str, &[&str]); 11] = [
     ("hard", &["blind_hard"]),
 ];
 
-/// Where the chain of calls that the source has begins in a stack, and whether it is there to its
-/// end. Between two calls a thread is in the outer functions: then less of it is there.
+/// Returns where the source's call chain begins in a stack, and whether it is complete from there.
+/// Between two calls a thread is in the outer functions: then less of the chain is there.
 fn links(names: &[impl AsRef<str>], chain: &[String]) -> (usize, bool) {
     let is_link = |name: &str| chain.iter().any(|link| link == name && link != "-");
     let Some(start) = names.iter().position(|name| is_link(name.as_ref())) else {
@@ -370,15 +369,15 @@ fn check_busy(variant: &str, flags: &[&str], truthful: &[&str]) {
         let mut compared = 0;
         for _ in 0..STOPS {
             has_run(pid, threads[kind]);
-            let held = Held::new(threads[kind]);
-            let stack = walk_held(&mut unwinder, pid, &held, 32 << 10);
+            let stopped = StoppedThread::new(threads[kind]);
+            let stack = walk_stopped(&mut unwinder, pid, &stopped, 32 << 10);
             #[cfg(feature = "libunwind")]
             let judged = {
                 let mut frames = Vec::new();
                 let walk = judge.walk_stopped(threads[kind], &mut frames);
                 (walk, frames)
             };
-            drop(held);
+            drop(stopped);
             let names = stack.names(&files, &[&own]);
             // The program's own linkage table has no symbols.
             let names: Vec<&str> =
@@ -456,8 +455,8 @@ fn threads_of_a_dead_leader() {
     assert_eq!(stack.walk.end, None);
 }
 
-/// musl has no unwind information: neither its system calls, nor what starts its programs and
-/// threads.
+/// musl has no unwind information, neither for its system calls nor for the code that starts its
+/// programs and threads.
 fn check_musl(variant: &str, flags: &[&str], started_by: &[&str]) {
     let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/targets/musl.c");
     let program = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
@@ -532,17 +531,17 @@ fn frame_pointers_without_tables() {
     let (mut wrong, mut whole) = (Vec::new(), 0);
     for (kind, tid) in &threads {
         let chain = expected(kind);
-        // The ordinary ones: each function calls the next by its name.
+        // Only the ordinary ones: each function calls the next by its name.
         if chain.len() != 6 || chain[0] != "-" {
             continue;
         }
-        let held = Held::new(*tid);
-        let stack = walk_held(&mut unwinder, pid, &held, 32 << 10);
-        drop(held);
+        let stopped = StoppedThread::new(*tid);
+        let stack = walk_stopped(&mut unwinder, pid, &stopped, 32 << 10);
+        drop(stopped);
         let names = stack.names(&files, &[&own]);
         let equal = names == chain && stack.addresses(&files, &maps) == judge[tid];
         whole += usize::from(equal && stack.walk.end.is_none());
-        // Frames of other shapes may end early, after a true beginning.
+        // Frames of other shapes may end early, after a correct beginning.
         let (last, begin) = names.split_last().expect("frames");
         let early = *last == Marker::NoUnwindInfo.text(None) && chain.starts_with(begin);
         if !early && (!equal || stack.walk.end.is_some()) {

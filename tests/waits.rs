@@ -36,7 +36,7 @@ fn dump(pid: u32, format: &str) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// `*` stands for anything.
+/// Compares texts; `*` stands for any text.
 fn is_like(found: &str, expected: &str) -> bool {
     match expected.split_once('*') {
         Some((start, end)) => found.starts_with(start) && found.ends_with(end),
@@ -90,8 +90,8 @@ fn every_kind_of_wait() {
     }
 }
 
-/// In pid and network namespaces of its own, as in a container: numbers and addresses are those of
-/// the target.
+/// The test uses pid and network namespaces of its own, as in a container: ids and addresses are
+/// those of the target.
 #[test]
 fn waits_in_a_container() {
     if !common::need_root("makes namespaces") {
@@ -137,7 +137,7 @@ fn a_wait_that_is_over_is_not_described() {
     let asked = Asked { thread: ThreadKey { pid, tid, start: stat.start }, call, lock: Lock::No };
     let observe = |asked: Asked| {
         let mut found = None;
-        Waits::default().look_at(&[asked], |answer| {
+        Waits::default().observe_all(&[asked], |answer| {
             found = Some(answer.waits_for.to_string());
             true
         });

@@ -7,7 +7,7 @@ use crate::capture::ptrace;
 use crate::clock::monotonic;
 use crate::config::CaptureChoice;
 use crate::model::vocabulary::frame::Ns;
-use crate::process::target::{AttachError, Target, witness};
+use crate::process::target::{AttachError, Target, thread_with_memory};
 use crate::process::threads::{ReadError, Tasks};
 
 /// What a way is called where the user sees it.
@@ -168,7 +168,7 @@ impl Setting<'_> {
             bpf.read_runnable();
         }
         bpf.add(pid).map_err(refused("watching the process"))?;
-        let tid = witness(pid).unwrap_or(pid);
+        let tid = thread_with_memory(pid).unwrap_or(pid);
         let perf = Perf::open_filtered(
             pid,
             tid,
@@ -182,13 +182,19 @@ impl Setting<'_> {
 
     fn open_perf(&self) -> std::io::Result<Perf> {
         let pid = self.target.pid();
-        Perf::open(pid, witness(pid).unwrap_or(pid), self.interval, self.descriptors, monotonic())
+        Perf::open(
+            pid,
+            thread_with_memory(pid).unwrap_or(pid),
+            self.interval,
+            self.descriptors,
+            monotonic(),
+        )
     }
 }
 
 /// Asks for one thread's registers: the same right is needed to read its stack, or to stop it.
 pub fn stacks_readable(target: &Target, tasks: &Tasks) -> bool {
-    let tid = witness(target.pid()).unwrap_or(target.pid());
+    let tid = thread_with_memory(target.pid()).unwrap_or(target.pid());
     let mut files = tasks.thread(tid);
     let answer = tasks.doing(&mut files);
     tasks.forget(files);

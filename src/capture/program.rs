@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 
-use crate::process::target::witness;
+use crate::process::target::thread_with_memory;
 
 /// `/proc/PID/pagemap`, kept open: the descriptor holds on to the address space as it was when it
 /// was opened, and reads nothing once no thread uses that any more (fs/proc/task_mmu.c,
@@ -51,7 +51,7 @@ impl Program {
 /// `None`: no thread has memory now. The error: it is not for us.
 fn open_space(pid: u32) -> Result<Option<OwnedFd>, Errno> {
     // A zombie leader has no memory of its own.
-    let Some(tid) = witness(pid) else { return Ok(None) };
+    let Some(tid) = thread_with_memory(pid) else { return Ok(None) };
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     match open(format!("/proc/{pid}/task/{tid}/pagemap"), flags, Mode::empty()) {
         Ok(space) => Ok(lives(&space).then_some(space)),

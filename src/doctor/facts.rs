@@ -11,7 +11,7 @@ use crate::capture::perf::Scope;
 use crate::capture::{backend, perf, ptrace};
 use crate::model::vocabulary::text;
 use crate::process::privileges;
-use crate::process::target::{self, AttachError, Status, Target, witness};
+use crate::process::target::{self, AttachError, Status, Target, thread_with_memory};
 use crate::process::threads::Tasks;
 
 /// All facts that a verdict is based on.
@@ -208,7 +208,7 @@ fn owner(pid: u32) -> u32 {
 }
 
 fn tried(target: Option<&Target>) -> Tried {
-    let tid = target.map_or(0, |target| witness(target.pid()).unwrap_or(target.pid()));
+    let tid = target.map_or(0, |target| thread_with_memory(target.pid()).unwrap_or(target.pid()));
     let sampling = perf::permitted(tid);
     let bpf = match (bpf(), &sampling) {
         // The bpf backend samples whole processors.

@@ -177,9 +177,9 @@ fn read(path: &str) -> Option<String> {
     read_some(Path::new(path), FILE_MAX)
 }
 
-fn read_some(path: &Path, most: u64) -> Option<String> {
+fn read_some(path: &Path, max: u64) -> Option<String> {
     let mut bytes = Vec::new();
-    File::open(path).ok()?.take(most).read_to_end(&mut bytes).ok()?;
+    File::open(path).ok()?.take(max).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 

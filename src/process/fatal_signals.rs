@@ -189,7 +189,7 @@ mod tests {
 
     /// The standard library's own handler reports it; that one comes second.
     #[test]
-    fn an_overflow_of_the_stack_is_told() {
+    fn a_stack_overflow_is_reported() {
         let (ended_by, said) = process("an overflow");
         assert_eq!(ended_by, Some(libc::SIGABRT), "{said}");
         assert!(said.contains("has overflowed its stack") && said.contains("the end"), "{said}");

@@ -123,8 +123,8 @@ impl FileBytes {
     pub fn bytes(&self) -> &[u8] {
         let start = self.slot.start.load(Ordering::Relaxed) as *const u8;
         // SAFETY: `len` bytes are mapped readable at `start` until `drop`. Another process may
-        // write to the file; readers are told (module's head) to trust no byte, and nothing here is
-        // ever viewed as `str` or a typed reference.
+        // write to the file. Readers must trust no byte (module's documentation), and nothing here
+        // is ever viewed as `str` or a typed reference.
         unsafe { std::slice::from_raw_parts(start, self.len) }
     }
 

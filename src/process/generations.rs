@@ -306,8 +306,8 @@ impl Generations {
     fn put(&mut self, start: u64, end: u64, range: Range) {
         self.split(start);
         self.split(end);
-        let gone: Vec<u64> = self.ranges.range(start..end).map(|(start, _)| *start).collect();
-        for start in gone {
+        let covered: Vec<u64> = self.ranges.range(start..end).map(|(start, _)| *start).collect();
+        for start in covered {
             self.ranges.remove(&start);
         }
         self.newest = self.newest.max(range.since);

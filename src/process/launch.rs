@@ -280,7 +280,7 @@ impl Launch {
 
     /// As [`Launch::try_wait`], waiting up to `limit`.
     pub fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
-        if self.status.is_none() && self.gone(limit) {
+        if self.status.is_none() && self.has_ended(limit) {
             let waited = rustix::process::waitpid(Some(self.pid), WaitOptions::NOHANG);
             self.status = match waited {
                 Ok(Some((_, status))) => Some(ExitStatus::from_raw(status.as_raw())),
@@ -313,7 +313,7 @@ impl Launch {
     /// Leaves the child running after sampletop exits. (One that still waits before its exec ends.)
     pub fn leave(self) {}
 
-    fn gone(&self, limit: Duration) -> bool {
+    fn has_ended(&self, limit: Duration) -> bool {
         let timeout =
             Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
         let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];

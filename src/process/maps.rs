@@ -108,7 +108,7 @@ impl Maps {
     pub fn read(pid: u32) -> io::Result<Maps> {
         let maps = Maps::read_as(pid)?;
         if maps.mappings.is_empty()
-            && let Some(other) = target::witness(pid)
+            && let Some(other) = target::thread_with_memory(pid)
             && other != pid
         {
             return Maps::read_as(other);
@@ -482,7 +482,7 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
     }
 
     #[test]
-    fn nonsense_is_left_out() {
+    fn invalid_lines_are_skipped() {
         for line in [
             "",
             "-",

@@ -79,7 +79,7 @@ impl Memory {
         match read(through) {
             Ok(found) => Some(found),
             Err(libc::ESRCH | libc::EINVAL) => {
-                let other = target::witness(self.pid)? as i32;
+                let other = target::thread_with_memory(self.pid)? as i32;
                 if other == through {
                     return None;
                 }
@@ -95,7 +95,7 @@ impl Memory {
 fn read_piece(through: i32, address: u64, buf: &mut [u8]) -> Result<usize, i32> {
     let local = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: buf.len() };
-    // SAFETY: `local` is `buf`, which outlives the call; the remote address is only looked at by
+    // SAFETY: `local` is `buf`, which outlives the call; the remote address is only used by
     // the kernel, in the other process.
     let n = unsafe { libc::process_vm_readv(through, &local, 1, &remote, 1, 0) };
     usize::try_from(n).map_err(|_| std::io::Error::last_os_error().raw_os_error().unwrap_or(0))
@@ -117,7 +117,7 @@ fn read_pages(through: i32, address: u64, buf: &mut [u8]) -> Result<usize, i32> 
         }
         let local = libc::iovec { iov_base: buf[done..].as_mut_ptr().cast(), iov_len: planned };
         // SAFETY: `local` covers `planned` bytes inside `buf`, which outlives the call; the remote
-        // addresses are only looked at by the kernel, in the other process.
+        // addresses are only used by the kernel, in the other process.
         let n = unsafe {
             libc::process_vm_readv(through, &local, 1, pieces.as_ptr(), pieces.len() as u64, 0)
         };
@@ -256,7 +256,7 @@ fn read_scattered(through: i32, pieces: &[(u64, usize)], buf: &mut [u8]) -> bool
     let remote: Vec<libc::iovec> = ranges.iter().map(iovec).collect();
     let mut read = vec![0; length];
     let local = libc::iovec { iov_base: read.as_mut_ptr().cast(), iov_len: read.len() };
-    // SAFETY: `local` is `read`, which outlives the call; the remote addresses are only looked at
+    // SAFETY: `local` is `read`, which outlives the call; the remote addresses are only used
     // by the kernel, in the other process.
     let n = unsafe {
         libc::process_vm_readv(through, &local, 1, remote.as_ptr(), remote.len() as u64, 0)
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn wild_addresses_and_processes_that_are_gone_read_as_nothing() {
+    fn wild_addresses_and_ended_processes_read_nothing() {
         let memory = Memory::new(std::process::id());
         for address in [0, 1, u64::MAX, u64::MAX - 7, 1 << 47, 0xffff_8000_0000_0000] {
             assert_eq!(memory.read(address, &mut [0; 4096]), 0, "{address:#x}");

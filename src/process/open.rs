@@ -34,7 +34,7 @@ pub fn open_mapped(file: &MappedFile) -> io::Result<File> {
         }
     };
     // A zombie leader has neither mappings nor a root; another thread has.
-    let pid = target::witness(file.pid).unwrap_or(file.pid);
+    let pid = target::thread_with_memory(file.pid).unwrap_or(file.pid);
     let exact = format!("/proc/{pid}/map_files/{:x}-{:x}", file.start, file.end);
     if let Some(found) = check(place(Path::new(&exact))) {
         return Ok(found);

@@ -262,7 +262,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     #[test]
-    fn a_number_in_a_file_is_whoever_had_it_when_it_was_written() {
+    fn a_pid_file_names_a_process_older_than_the_file() {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("x.pid");
         let own = std::process::id();

@@ -25,7 +25,7 @@ pub fn started_as(file: &MappedFile) -> Option<OsString> {
     if file.kind != FileKind::Regular || file.deleted {
         return None;
     }
-    let pid = target::witness(file.pid).unwrap_or(file.pid);
+    let pid = target::thread_with_memory(file.pid).unwrap_or(file.pid);
     let exe = format!("/proc/{pid}/exe");
     if std::fs::read_link(&exe).ok()? != file.path {
         return None;

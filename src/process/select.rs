@@ -68,7 +68,7 @@ pub struct Select {
     known: BTreeMap<u32, Known>,
     /// The last process that was read again in turn.
     turn: u32,
-    looked: bool,
+    scanned: bool,
     dropped: usize,
 }
 
@@ -76,7 +76,15 @@ impl Select {
     /// Creates a selection. `children`: children of selected processes are selected too. `own`:
     /// sampletop's own pid, then that of its parent, and so on.
     pub fn new(wanted: Wanted, children: bool, own: Vec<u32>) -> Select {
-        Select { wanted, children, own, known: BTreeMap::new(), turn: 0, looked: false, dropped: 0 }
+        Select {
+            wanted,
+            children,
+            own,
+            known: BTreeMap::new(),
+            turn: 0,
+            scanned: false,
+            dropped: 0,
+        }
     }
 
     /// Returns the newly selected processes, the lowest pid first, at most `room`. Each is returned
@@ -105,7 +113,7 @@ impl Select {
         if self.children {
             self.want_children();
         }
-        self.looked = true;
+        self.scanned = true;
         let mut chosen: Vec<u32> = self
             .known
             .iter()
@@ -129,10 +137,10 @@ impl Select {
 
     /// Reads new processes, young ones, and some of the rest.
     fn read(&mut self, processes: &mut impl Processes, all: &[u32]) {
-        let most = if self.looked { READ_AT_ONCE } else { usize::MAX };
+        let max = if self.scanned { READ_AT_ONCE } else { usize::MAX };
         let known = &self.known;
         let mut due: Vec<u32> =
-            all.iter().filter(|pid| !known.contains_key(pid)).take(most).copied().collect();
+            all.iter().filter(|pid| !known.contains_key(pid)).take(max).copied().collect();
         due.extend(
             known
                 .iter()

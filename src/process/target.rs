@@ -127,8 +127,8 @@ impl Target {
         check_proc()?;
         // From here on the descriptor identifies the process: the pid may be reused at any time.
         let pidfd = pid_descriptor(pid)?;
-        let stat = Stat::read(pid).map_err(|_| gone_or_hidden(pid, &pidfd))?;
-        let status = Status::read(pid).map_err(|_| gone_or_hidden(pid, &pidfd))?;
+        let stat = Stat::read(pid).map_err(|_| ended_or_hidden(pid, &pidfd))?;
+        let status = Status::read(pid).map_err(|_| ended_or_hidden(pid, &pidfd))?;
         if status.tgid != pid {
             return Err(if status.tgid == std::process::id() {
                 AttachError::CannotProfile { pid, why: "it is a thread of sampletop itself".into() }
@@ -137,7 +137,7 @@ impl Target {
             });
         }
         check_kind(pid, &stat)?;
-        may_look(pid, &status)?;
+        may_observe(pid, &status)?;
         check_word_size(pid)?;
         let target = Target {
             pid,
@@ -202,7 +202,7 @@ impl Target {
     pub fn still_permitted(&self) -> Result<(), AttachError> {
         let status =
             Status::read(self.pid).map_err(|_| AttachError::EndedEarly { pid: self.pid })?;
-        may_look(self.pid, &status)?;
+        may_observe(self.pid, &status)?;
         check_word_size(self.pid)
     }
 
@@ -222,12 +222,12 @@ impl Target {
 
 /// Whether `pid` may be observed now, without a [`Target`]; see [`Target::still_permitted`].
 pub fn permitted(pid: u32) -> bool {
-    Status::read(pid).is_ok_and(|status| may_look(pid, &status).is_ok())
+    Status::read(pid).is_ok_and(|status| may_observe(pid, &status).is_ok())
 }
 
 /// Returns a thread of `pid` that has memory: the leader, unless that is a zombie while others live
 /// on. `None` if none has.
-pub fn witness(pid: u32) -> Option<u32> {
+pub fn thread_with_memory(pid: u32) -> Option<u32> {
     if Stat::read(pid).is_ok_and(|stat| !stat.dead()) {
         return Some(pid);
     }
@@ -368,14 +368,14 @@ fn pid_descriptor(pid: u32) -> Result<OwnedFd, AttachError> {
             what: "this kernel has no pidfd_open; sampletop needs Linux 5.3 or newer".into(),
         }),
         Err(errno) => Err(AttachError::Internal {
-            what: format!("process {pid} cannot be held on to: {errno}"),
+            what: format!("process {pid} cannot be opened by pidfd_open: {errno}"),
         }),
     }
 }
 
 /// Returns the error when /proc/PID is unreadable though a pidfd was opened: the process has ended
 /// since, or /proc hides it.
-fn gone_or_hidden(pid: u32, pidfd: &OwnedFd) -> AttachError {
+fn ended_or_hidden(pid: u32, pidfd: &OwnedFd) -> AttachError {
     let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
     let timeout = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
     if rustix::event::poll(&mut fds, Some(&timeout)) != Ok(0) {
@@ -398,7 +398,7 @@ fn check_kind(pid: u32, stat: &Stat) -> Result<(), AttachError> {
         });
     }
     // The leader may be a zombie while other threads live on; such a process is profiled normally.
-    if stat.dead() && witness(pid).is_none() {
+    if stat.dead() && thread_with_memory(pid).is_none() {
         return Err(AttachError::CannotProfile {
             pid,
             why: "it has ended and is a zombie; its parent has yet to wait for it".into(),
@@ -411,13 +411,14 @@ fn check_kind(pid: u32, stat: &Stat) -> Result<(), AttachError> {
 /// the kernel grants ptrace access without sampletop's own capabilities. If sampletop has no
 /// capabilities, the kernel checks again at each read. So the states of one's own process may be
 /// shown although its memory may not be read (Yama, PR_SET_DUMPABLE).
-fn may_look(pid: u32, status: &Status) -> Result<(), AttachError> {
+fn may_observe(pid: u32, status: &Status) -> Result<(), AttachError> {
     let own = rustix::process::getuid().as_raw();
     if own == 0 {
         return Ok(());
     }
-    let asked =
-        privileges::without(|| File::open(format!("/proc/{}/mem", witness(pid).unwrap_or(pid))));
+    let asked = privileges::without(|| {
+        File::open(format!("/proc/{}/mem", thread_with_memory(pid).unwrap_or(pid)))
+    });
     let Err(refusal) = asked else { return Ok(()) };
     if matches!(refusal.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) {
         return Err(AttachError::EndedEarly { pid });
@@ -466,7 +467,8 @@ pub fn user_name(uid: u32) -> String {
 /// right size is the one under which AT_PHENT has the size of that class's program headers. This
 /// needs no file of the target. An unreadable vector counts as 64-bit.
 fn check_word_size(pid: u32) -> Result<(), AttachError> {
-    let Ok(vector) = read_proc(&format!("/proc/{}/auxv", witness(pid).unwrap_or(pid))) else {
+    let Ok(vector) = read_proc(&format!("/proc/{}/auxv", thread_with_memory(pid).unwrap_or(pid)))
+    else {
         return Ok(());
     };
     if is_32_bit(&vector) {

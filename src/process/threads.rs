@@ -24,7 +24,7 @@ use crate::model::vocabulary::frame::{Counters, Ns, RawName, SECOND, Syscall};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReadError {
     /// The thread has ended.
-    Gone,
+    Exited,
     /// The kernel denies it (`syscall` needs ptrace access).
     NotPermitted,
     /// No descriptor is left, or an unexpected error; the thread may still live.
@@ -34,7 +34,7 @@ pub enum ReadError {
 impl From<Errno> for ReadError {
     fn from(errno: Errno) -> ReadError {
         match errno {
-            Errno::SRCH | Errno::NOENT => ReadError::Gone,
+            Errno::SRCH | Errno::NOENT => ReadError::Exited,
             Errno::ACCESS | Errno::PERM => ReadError::NotPermitted,
             _ => ReadError::Failed,
         }
@@ -84,8 +84,8 @@ pub struct Descriptors {
 }
 
 impl Descriptors {
-    pub fn new(most: usize) -> Descriptors {
-        Descriptors { left: Arc::new(AtomicUsize::new(most)), reserved: most / 2 }
+    pub fn new(max: usize) -> Descriptors {
+        Descriptors { left: Arc::new(AtomicUsize::new(max)), reserved: max / 2 }
     }
 
     fn take(&self, reserved: bool) -> bool {
@@ -208,8 +208,8 @@ impl Tasks {
     /// Closes the descriptors of a thread and returns them to the budget.
     pub fn forget(&self, files: ThreadFiles) {
         let ThreadFiles { tid: _, counters, stat, name, syscall } = &files;
-        let held = [counters, stat, name, syscall].into_iter().filter(|f| f.is_some()).count();
-        self.budget.give_back(held);
+        let open = [counters, stat, name, syscall].into_iter().filter(|f| f.is_some()).count();
+        self.budget.give_back(open);
     }
 
     pub fn counters(&self, files: &mut ThreadFiles) -> Result<Counters, ReadError> {
@@ -302,7 +302,7 @@ impl Tasks {
         match rustix::io::pread(fd, &mut *buf, 0) {
             // For some files a thread that exits between open and read gives nothing rather than
             // ESRCH.
-            Ok(0) => Err(ReadError::Gone),
+            Ok(0) => Err(ReadError::Exited),
             Ok(n) => Ok(&buf[..n]),
             Err(errno) => Err(errno.into()),
         }

@@ -5,9 +5,9 @@ use std::time::Duration;
 /// Maximum pause after the first failure; it doubles with each further one.
 pub const FIRST: Duration = Duration::from_secs(1);
 /// Maximum pause after any number of failures.
-pub const MOST: Duration = Duration::from_secs(300);
+pub const PAUSE_MAX: Duration = Duration::from_secs(300);
 /// Maximum pause that a server may request.
-pub const ASKED_MOST: Duration = Duration::from_secs(3600);
+pub const REQUESTED_MAX: Duration = Duration::from_secs(3600);
 
 /// Doubles the pause after each failure and randomizes it, so that not all hosts return to a
 /// restarted server at once.
@@ -19,19 +19,19 @@ pub struct Backoff {
 impl Backoff {
     /// Returns the pause after one more failure; `chance` is from 0 to 1.
     pub fn failed(&mut self, asked: Option<Duration>, chance: f64) -> Duration {
-        let longest = FIRST.saturating_mul(1 << self.failures.min(20)).min(MOST);
+        let longest = FIRST.saturating_mul(1 << self.failures.min(20)).min(PAUSE_MAX);
         self.failures = self.failures.saturating_add(1);
         let pause = longest.mul_f64(0.5 + 0.5 * chance);
         match asked {
             // Never earlier than requested, and not all hosts at that moment.
-            Some(asked) => pause.max(asked.min(ASKED_MOST) + FIRST.mul_f64(chance)),
+            Some(asked) => pause.max(asked.min(REQUESTED_MAX) + FIRST.mul_f64(chance)),
             None => pause,
         }
     }
 
     /// Returns the pause after a refusal that only a person can fix.
     pub fn barred(&self, chance: f64) -> Duration {
-        MOST.mul_f64(0.5 + 0.5 * chance)
+        PAUSE_MAX.mul_f64(0.5 + 0.5 * chance)
     }
 
     pub fn succeeded(&mut self) {
@@ -60,9 +60,9 @@ mod tests {
             let mut backoff = Backoff { failures };
             let asked = asked.map(Duration::from_secs);
             let pause = backoff.failed(asked, chance);
-            prop_assert!(pause >= FIRST / 2 && pause <= MOST.max(ASKED_MOST) + FIRST);
+            prop_assert!(pause >= FIRST / 2 && pause <= PAUSE_MAX.max(REQUESTED_MAX) + FIRST);
             if let Some(asked) = asked {
-                prop_assert!(pause >= asked.min(ASKED_MOST));
+                prop_assert!(pause >= asked.min(REQUESTED_MAX));
             }
         }
     }

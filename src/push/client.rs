@@ -31,13 +31,13 @@ pub enum Answer {
 /// Maximum time to connect.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// Maximum idle time of a connection that is reused; the server may have closed an older one.
-const IDLE_MOST: Duration = Duration::from_secs(5);
+const IDLE_MAX: Duration = Duration::from_secs(5);
 /// Maximum bytes of an answer.
 const ANSWER_MAX: u64 = 4 << 10;
 /// Maximum bytes of a token.
 const TOKEN_MAX: u64 = 16 << 10;
 /// Maximum characters of an answer's text that are reported.
-const TOLD_MAX: usize = 200;
+const REPORTED_MAX: usize = 200;
 
 pub struct Http {
     agent: Agent,
@@ -57,7 +57,7 @@ impl Http {
             .max_redirects(0)
             .max_redirects_will_error(false)
             .timeout_connect(Some(CONNECT_WITHIN))
-            .max_idle_age(IDLE_MOST)
+            .max_idle_age(IDLE_MAX)
             .user_agent(concat!("sampletop/", env!("CARGO_PKG_VERSION")));
         if encrypted {
             let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -141,15 +141,15 @@ impl Server for Http {
                 Answer::Said {
                     status,
                     retry_after,
-                    words: clean(words.trim(), TOLD_MAX).into_owned(),
+                    words: clean(words.trim(), REPORTED_MAX).into_owned(),
                 }
             }
-            Err(error) => Answer::Failed(clean(&told(&error), TOLD_MAX).into_owned()),
+            Err(error) => Answer::Failed(clean(&describe(&error), REPORTED_MAX).into_owned()),
         }
     }
 }
 
-fn told(error: &ureq::Error) -> String {
+fn describe(error: &ureq::Error) -> String {
     let tls = match error {
         ureq::Error::Rustls(error) => Some(error),
         ureq::Error::Io(error) => {
@@ -173,10 +173,9 @@ fn told(error: &ureq::Error) -> String {
 fn authorities() -> Result<RootCerts, String> {
     let found = rustls_native_certs::load_native_certs();
     if found.certs.is_empty() {
-        let why = found
-            .errors
-            .first()
-            .map_or(String::new(), |error| format!(" ({})", clean(&error.to_string(), TOLD_MAX)));
+        let why = found.errors.first().map_or(String::new(), |error| {
+            format!(" ({})", clean(&error.to_string(), REPORTED_MAX))
+        });
         return Err(format!(
             "no certificate authorities are found on this machine{why}; install ca-certificates, or name a file by SSL_CERT_FILE"
         ));

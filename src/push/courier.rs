@@ -21,7 +21,7 @@ pub struct Courier<S> {
     refused: bool,
     /// The oldest profile, if the server's answer left open whether the profile or the server is at
     /// fault, and none was accepted since.
-    doubted: Option<u64>,
+    unproven: Option<u64>,
     /// A profile that was in doubt before the server accepted another one. One more refusal proves
     /// that the profile is at fault.
     suspect: Option<u64>,
@@ -66,7 +66,7 @@ impl<S: Server> Courier<S> {
             not_before: Duration::ZERO,
             trouble: None,
             refused: false,
-            doubted: None,
+            unproven: None,
             suspect: None,
             sent: 0,
         }
@@ -82,7 +82,7 @@ impl<S: Server> Courier<S> {
         &mut self,
         spool: &Mutex<Spool>,
         moment: Moment,
-        tell: &mut dyn FnMut(String),
+        report: &mut dyn FnMut(String),
     ) -> Next {
         // The lock is released during the request, so that adding never waits for the server.
         let Some((number, request)) = self.choose(&mut lock(spool)) else { return Next::Idle };
@@ -91,7 +91,7 @@ impl<S: Server> Courier<S> {
         }
         let Request { query, body } = &request;
         match self.server.post(query, body, moment.within) {
-            Answer::Failed(why) => self.later(spool, moment, None, why, tell),
+            Answer::Failed(why) => self.later(spool, moment, None, why, report),
             Answer::Said { status, retry_after, words } => {
                 let said = match words.is_empty() {
                     true => format!("it answers {status}"),
@@ -102,32 +102,32 @@ impl<S: Server> Courier<S> {
                         lock(spool).sent(number);
                         self.sent += 1;
                         self.suspect = self
-                            .doubted
+                            .unproven
                             .take()
-                            .filter(|doubted| *doubted != number)
+                            .filter(|unproven| *unproven != number)
                             .or(self.suspect);
-                        self.mended(spool, tell);
+                        self.recovered(spool, report);
                         self.refused = false;
                         Next::Again
                     }
-                    Verdict::Barred => self.barred(spool, moment, status, said, tell),
-                    Verdict::Later => self.later(spool, moment, retry_after, said, tell),
-                    Verdict::Doubtful if self.suspect != Some(number) => {
+                    Verdict::Barred => self.barred(spool, moment, status, said, report),
+                    Verdict::Later => self.later(spool, moment, retry_after, said, report),
+                    Verdict::Unclear if self.suspect != Some(number) => {
                         // The first such answer may be the profile's fault. If the next profile
                         // gets one too, the server has the problem.
-                        match self.doubted.replace(self.doubted.unwrap_or(number)) {
+                        match self.unproven.replace(self.unproven.unwrap_or(number)) {
                             None => {
                                 let pause = self.backoff.failed(retry_after, moment.chance);
                                 self.pause(moment, pause)
                             }
-                            Some(_) => self.later(spool, moment, retry_after, said, tell),
+                            Some(_) => self.later(spool, moment, retry_after, said, report),
                         }
                     }
-                    Verdict::Doubtful | Verdict::Unfit => {
+                    Verdict::Unclear | Verdict::Unfit => {
                         lock(spool).unfit(number);
-                        self.mended(spool, tell);
+                        self.recovered(spool, report);
                         if !std::mem::replace(&mut self.refused, true) {
-                            tell(format!(
+                            report(format!(
                                 "{} does not take a profile, which is dropped: {said}",
                                 self.endpoint
                             ));
@@ -141,7 +141,7 @@ impl<S: Server> Courier<S> {
 
     fn choose(&self, spool: &mut Spool) -> Option<(u64, Request)> {
         let oldest = spool.oldest()?;
-        match self.doubted == Some(oldest.0) {
+        match self.unproven == Some(oldest.0) {
             true => spool.newest(),
             false => Some(oldest),
         }
@@ -153,11 +153,11 @@ impl<S: Server> Courier<S> {
         moment: Moment,
         asked: Option<Duration>,
         why: String,
-        tell: &mut dyn FnMut(String),
+        report: &mut dyn FnMut(String),
     ) -> Next {
         if self.trouble.replace(Trouble::Passing) != Some(Trouble::Passing) {
             let place = file::shown(lock(spool).path());
-            tell(format!(
+            report(format!(
                 "cannot push to {}: {why}; profiles wait in `{place}`, sampling goes on",
                 self.endpoint
             ));
@@ -174,7 +174,7 @@ impl<S: Server> Courier<S> {
         moment: Moment,
         status: u16,
         why: String,
-        tell: &mut dyn FnMut(String),
+        report: &mut dyn FnMut(String),
     ) -> Next {
         if self.trouble.replace(Trouble::Barred) != Some(Trouble::Barred) {
             let place = file::shown(lock(spool).path());
@@ -182,7 +182,7 @@ impl<S: Server> Courier<S> {
                 401 | 403 | 407 => "see to the token, `--push-token-file` or SAMPLETOP_PUSH_TOKEN",
                 _ => "see to the address behind `--push`",
             };
-            tell(format!(
+            report(format!(
                 "{} takes no profiles: {why}; {fix}; they wait in `{place}`, sampling goes on",
                 self.endpoint
             ));
@@ -198,7 +198,7 @@ impl<S: Server> Courier<S> {
     }
 
     /// Notes that the server is reachable and processes requests.
-    fn mended(&mut self, spool: &Mutex<Spool>, tell: &mut dyn FnMut(String)) {
+    fn recovered(&mut self, spool: &Mutex<Spool>, report: &mut dyn FnMut(String)) {
         self.backoff.succeeded();
         self.not_before = Duration::ZERO;
         if self.trouble.take().is_some() {
@@ -207,7 +207,7 @@ impl<S: Server> Courier<S> {
                 0 => String::new(),
                 dropped => format!(", {dropped} were dropped"),
             };
-            tell(format!("profiles are pushed again; {} are waiting{dropped}", spool.waiting()));
+            report(format!("profiles are pushed again; {} are waiting{dropped}", spool.waiting()));
         }
     }
 }

@@ -164,12 +164,12 @@ impl Pusher {
         let sent = state.sent;
         drop(state);
         let spool = lock(&self.shared.spool);
-        let held = spool.held();
+        let in_memory = spool.in_memory();
         Outcome {
             sent,
-            waiting: spool.waiting() - held,
-            dropped: spool.dropped() + held,
-            lost: held > 0,
+            waiting: spool.waiting() - in_memory,
+            dropped: spool.dropped() + in_memory,
+            lost: in_memory > 0,
         }
     }
 }
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn profiles_wait_apart_by_where_they_go_and_what_they_tell() {
+    fn profiles_are_queued_apart_by_server_and_content() {
         let origin = |service: &str, redacted| Origin {
             service: "hash".into(),
             host: "h".into(),

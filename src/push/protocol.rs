@@ -68,7 +68,7 @@ pub enum Verdict {
     Unfit,
     /// Either of these: Pyroscope answers 422 to invalid profiles, and also while its storage is
     /// unavailable.
-    Doubtful,
+    Unclear,
 }
 
 /// Interprets an answer; `words` is its text.
@@ -79,7 +79,7 @@ pub fn verdict(status: u16, words: &str) -> Verdict {
         // A working Pyroscope says so of profiles that are too old, too large or invalid; otherwise
         // it says `Unavailable`.
         422 if words.contains("invalid_argument") => Verdict::Unfit,
-        422 => Verdict::Doubtful,
+        422 => Verdict::Unclear,
         // Redirects are not followed: the token is for the named server only. Missing pages mean a
         // wrong path.
         300..=399 | 401 | 402 | 403 | 404 | 405 | 407 | 410 | 421 | 426 => Verdict::Barred,
@@ -137,13 +137,13 @@ mod tests {
         assert_eq!(of(&[408, 429, 500, 502, 503, 504, 100, 999]), [Verdict::Later; 8]);
         assert_eq!(of(&[301, 307, 401, 403, 404]), [Verdict::Barred; 5]);
         assert_eq!(of(&[400, 413, 415, 431]), [Verdict::Unfit; 4]);
-        assert_eq!(of(&[422]), [Verdict::Doubtful]);
+        assert_eq!(of(&[422]), [Verdict::Unclear]);
         // As answered by a Pyroscope of August 2026.
         let too_old = r#"{"code":"unknown","message":"... failed: invalid_argument: profile ... is outside of ingestion window"}"#;
         let no_storage = r#"{"code":"unknown","message":"... failed: unknown: rpc error: code = Unavailable desc = service is unavailable"}"#;
         assert_eq!(
             (verdict(422, too_old), verdict(422, no_storage)),
-            (Verdict::Unfit, Verdict::Doubtful)
+            (Verdict::Unfit, Verdict::Unclear)
         );
     }
 

@@ -3,7 +3,7 @@
 //!
 //! Each file is written whole or not at all and flushed to the disk, so it survives a crash. It
 //! holds the request's text after the `?`, a line end, and its body. Other files in the folder are
-//! left alone. Where the disk accepts no files, some requests are held in memory.
+//! left alone. Where the disk accepts no files, some requests are kept in memory.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -14,8 +14,8 @@ use rustix::fs::FlockOperation;
 
 use crate::sinks::file;
 
-/// Maximum bytes held in memory where the disk accepts no files.
-const HELD_MAX: u64 = 8 << 20;
+/// Maximum bytes of requests in memory where the disk accepts no files.
+const MEMORY_MAX: u64 = 8 << 20;
 
 /// Maximum bytes of the first line that are read.
 const QUERY_MAX: usize = 16 << 10;
@@ -64,7 +64,7 @@ struct Waiting {
     number: u64,
     bytes: u64,
     /// The request, if it is not on the disk.
-    held: Option<Request>,
+    in_memory: Option<Request>,
 }
 
 impl Spool {
@@ -100,7 +100,7 @@ impl Spool {
             waiting.extend(number.zip(length).map(|(number, bytes)| Waiting {
                 number,
                 bytes,
-                held: None,
+                in_memory: None,
             }));
         }
         waiting.sort_by_key(|waiting| waiting.number);
@@ -129,10 +129,10 @@ impl Spool {
         }
         let number = self.next;
         self.next += 1;
-        self.waiting.push_back(Waiting { number, bytes, held: Some(request) });
-        let written = self.write_held();
-        while self.held_bytes() > HELD_MAX
-            && let Some(at) = self.waiting.iter().position(|waiting| waiting.held.is_some())
+        self.waiting.push_back(Waiting { number, bytes, in_memory: Some(request) });
+        let written = self.write_from_memory();
+        while self.memory_bytes() > MEMORY_MAX
+            && let Some(at) = self.waiting.iter().position(|waiting| waiting.in_memory.is_some())
         {
             self.waiting.remove(at);
             self.displaced += 1;
@@ -157,7 +157,7 @@ impl Spool {
     ) -> Option<(u64, Request)> {
         while let Some(waiting) = which(&self.waiting) {
             let number = waiting.number;
-            let request = match &waiting.held {
+            let request = match &waiting.in_memory {
                 Some(request) => Some(request.clone()),
                 None => self.read(number, waiting.bytes),
             };
@@ -191,8 +191,8 @@ impl Spool {
     }
 
     /// Returns how many queued requests are in memory only.
-    pub fn held(&self) -> u64 {
-        self.waiting.iter().filter(|waiting| waiting.held.is_some()).count() as u64
+    pub fn in_memory(&self) -> u64 {
+        self.waiting.iter().filter(|waiting| waiting.in_memory.is_some()).count() as u64
     }
 
     pub fn dropped(&self) -> u64 {
@@ -219,20 +219,20 @@ impl Spool {
         Request::of(&content).filter(|_| content.len() as u64 == bytes)
     }
 
-    fn write_held(&mut self) -> Result<(), String> {
+    fn write_from_memory(&mut self) -> Result<(), String> {
         for at in 0..self.waiting.len() {
-            if let Some(request) = &self.waiting[at].held {
+            if let Some(request) = &self.waiting[at].in_memory {
                 file::save(&self.file(self.waiting[at].number), &request.bytes())?;
-                self.waiting[at].held = None;
+                self.waiting[at].in_memory = None;
             }
         }
         Ok(())
     }
 
-    fn held_bytes(&self) -> u64 {
+    fn memory_bytes(&self) -> u64 {
         self.waiting
             .iter()
-            .filter(|waiting| waiting.held.is_some())
+            .filter(|waiting| waiting.in_memory.is_some())
             .map(|waiting| waiting.bytes)
             .sum()
     }
@@ -254,7 +254,7 @@ impl Spool {
         let Some(at) = self.waiting.iter().position(|waiting| waiting.number == number) else {
             return false;
         };
-        if self.waiting.remove(at).is_some_and(|waiting| waiting.held.is_none()) {
+        if self.waiting.remove(at).is_some_and(|waiting| waiting.in_memory.is_none()) {
             // If it cannot be removed, the next run sends it again.
             let _ = std::fs::remove_file(self.file(number));
         }

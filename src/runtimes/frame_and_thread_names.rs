@@ -12,7 +12,7 @@ use crate::model::vocabulary::frame::{FrameCode, RawFrame, RawName};
 /// Maximum named frames; all beyond share one name.
 const NAMES_MAX: usize = 1_000_000;
 /// Maximum processes that the notice lists.
-const TOLD_MAX: usize = 3;
+const REPORTED_MAX: usize = 3;
 /// Maximum thread names; beyond, threads keep the kernel's names.
 const THREADS_MAX: usize = 100_000;
 
@@ -105,12 +105,12 @@ impl Names {
         let table = self.table();
         let missing = table.missing.iter().map(|(pid, text)| (pid, text.as_str()));
         let unseen = table.unseen.iter().map(|(pid, text)| (pid, *text));
-        let told = missing
+        let reported = missing
             .chain(unseen)
-            .take(TOLD_MAX)
+            .take(REPORTED_MAX)
             .map(|(pid, text)| format!("process {pid}: {text}"));
-        let told: Vec<String> = told.collect();
-        (!told.is_empty()).then(|| told.join("; "))
+        let reported: Vec<String> = reported.collect();
+        (!reported.is_empty()).then(|| reported.join("; "))
     }
 
     /// Returns the runtime of a process: `jvm`, or `native`.

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_told_and_what_may_come_is_waited_for() {
+    fn missing_fields_are_reported_and_starting_runtimes_are_not() {
         let lacks = Unreadable::Lacks(jvm::Missing("CodeBlob::_size".into()));
         let says = "its Java frames cannot be read: libjvm.so lacks CodeBlob::_size";
         assert_eq!(unreadable(&lacks, false).as_deref(), Some(says));
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_tried_less_and_less_and_then_no_more() {
+    fn unreadable_runtimes_are_retried_with_backoff_and_a_limit() {
         let (mut tries, begin) = (Tries::default(), Instant::now());
         let at = |ms| begin + Duration::from_millis(ms);
         let mut made = |image, ms| tries.next(image, at(ms));

@@ -30,7 +30,7 @@ impl Waiting {
             let mut waits = Waits::default();
             for batch in receiver {
                 let mut answers = Vec::with_capacity(batch.len());
-                waits.look_at(&batch, |answer| {
+                waits.observe_all(&batch, |answer| {
                     answers.push(answer);
                     true
                 });
@@ -76,7 +76,7 @@ impl Waiting {
 pub fn observe_once(batch: Vec<Asked>, timeout: Duration) -> Vec<Answer> {
     let (sender, answers): (_, Receiver<Answer>) = channel();
     let looking = std::thread::Builder::new().name("waits".into()).spawn(move || {
-        Waits::default().look_at(&batch, |answer| sender.send(answer).is_ok());
+        Waits::default().observe_all(&batch, |answer| sender.send(answer).is_ok());
     });
     let deadline = Instant::now() + timeout;
     let mut found = Vec::new();

@@ -130,20 +130,20 @@ impl Worker {
             match self.requests.recv_timeout(wait) {
                 Ok(frames) => {
                     // Markers name files too.
-                    self.look_at_new_files();
+                    self.open_new_files();
                     self.sort(frames);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             while let Ok(frames) = self.requests.try_recv() {
-                self.look_at_new_files();
+                self.open_new_files();
                 self.sort(frames);
             }
             if self.shared.stop.load(Ordering::Relaxed) {
                 return;
             }
-            self.look_at_new_files();
+            self.open_new_files();
             if let Some(file) = self.order.front().copied() {
                 if self.portion(file).is_none() {
                     return;
@@ -155,7 +155,7 @@ impl Worker {
     }
 
     /// Opens the files mapped since the last call, before their process ends.
-    fn look_at_new_files(&mut self) {
+    fn open_new_files(&mut self) {
         while self.opened.len() < self.files.len() {
             let id = FileId(self.opened.len() as u32);
             let file = self.files.get(id);

@@ -72,7 +72,7 @@ pub enum Leave {
     AsCode {
         /// Start of the function's code.
         start: u64,
-        habit: Habit,
+        setup: FrameSetup,
     },
     /// The runtime does not know this code after all; nothing was appended.
     Unknown,
@@ -83,7 +83,7 @@ pub enum Leave {
 /// How code without unwind information builds its frame record. It matters for the executing
 /// function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Habit {
+pub enum FrameSetup {
     /// By `push rbp; mov rbp, rsp`, before anything else of it runs.
     Plain,
     /// By a function that it calls first.

@@ -147,7 +147,8 @@ fn an_address_at_the_very_end_is_an_address() {
     assert_eq!(named[0][0].function, format!("x!gap_{:x}", u64::MAX - 0x10));
 }
 
-/// As link-time optimisation makes it: read once per unit, these abbreviations would take minutes.
+/// The abbreviations are shared as by link-time optimisation: read once per unit, they would take
+/// minutes.
 #[test]
 fn abbreviations_that_all_units_share_are_read_once() {
     const UNITS: u32 = 20_000;
@@ -222,8 +223,7 @@ fn sections_of_impossible_size_are_survived() {
     let table = u64::from_le_bytes(bytes[40..48].try_into().expect("8 bytes")) as usize;
     let count = usize::from(u16::from_le_bytes([bytes[60], bytes[61]]));
     for section in 1..count {
-        // Offset, size, entry size; then type and flags: compressed, and of the kind that has no
-        // bytes.
+        // Offset, size, entry size; then type and flags: compressed, and the type without bytes.
         for (field, value) in
             [(24, u64::MAX - 8), (32, u64::MAX), (32, 1 << 40), (56, 1), (8, 0x806), (4, 8)]
         {
@@ -324,7 +324,7 @@ fn a_file_truncated_after_it_was_mapped_is_given_up() {
     let at = address.wrapping_add(code_shift(&path));
     let before = frame(id, at, true);
     assert_eq!(&*wait(&mut symbols, &[before])[&before.bits()][0].function, "outermost");
-    // Still mapped, and touched again by the next question: SIGBUS, were it not handled.
+    // Still mapped, and read again by the next request: an unhandled SIGBUS would end the test.
     OpenOptions::new().write(true).open(&path).and_then(|file| file.set_len(100)).expect("shrinks");
     let after = frame(id, at + 1, true);
     let module = path.file_name().and_then(|n| n.to_str()).expect("a name");

@@ -1,4 +1,4 @@
-//! What binutils say of a file's functions and lines.
+//! Binutils' output for a file's functions and lines.
 
 use super::*;
 
@@ -18,7 +18,7 @@ pub fn text(path: &Path) -> &str {
     path.to_str().expect("a path of this test")
 }
 
-/// Address, size and name of each function, by nm.
+/// Returns address, size and name of each function, by nm.
 pub fn functions(path: &Path, dynamic: bool) -> Vec<(u64, u64, String)> {
     let list = if dynamic { "-D" } else { "-a" };
     run("nm", &[list, "-S", "--defined-only", text(path)])
@@ -32,7 +32,7 @@ pub fn functions(path: &Path, dynamic: bool) -> Vec<(u64, u64, String)> {
         .collect()
 }
 
-/// File offset minus address of the code segment, by readelf.
+/// Returns file offset minus address of the code segment, by readelf.
 pub fn code_shift(path: &Path) -> u64 {
     let segments = run("readelf", &["-lW", text(path)]);
     let line =
@@ -52,7 +52,7 @@ pub fn function(path: &Path, name: &str) -> (u64, u64) {
     (*address, *size)
 }
 
-/// What `addr2line -if` says of addresses: chains of (function, file, line), innermost first.
+/// Returns the output of `addr2line -if`: chains of (function, file, line), innermost first.
 pub fn addr2line(path: &Path, addresses: &[u64]) -> Vec<Vec<(String, String, u32)>> {
     let list: Vec<String> = addresses.iter().map(|a| format!("{a:#x}")).collect();
     let mut args = vec!["-aif", "-e", text(path)];
@@ -110,8 +110,8 @@ pub fn compare(path: &Path, search: SearchPath, addresses: &[u64], judge: &Path)
     }
 }
 
-/// A raw name as it should be shown, by c++filt: no parameters, and without the ABI tags that it
-/// leaves.
+/// Returns the readable form of a raw name by c++filt: without parameters, and without the ABI tags
+/// that it leaves.
 pub fn readable(name: &str) -> String {
     if !name.starts_with('_') {
         return name.to_owned();

@@ -1,4 +1,4 @@
-//! Stacks of live threads for the tests, walked as the capture part does, and by other unwinders.
+//! Stacks of live threads for the tests, walked as by the sampler, and by other unwinders.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,12 +13,12 @@ use sampletop::process::memory::{Memory, ReadMemory};
 use sampletop::unwinder::framehop::FramehopUnwinder;
 use sampletop::unwinder::{Registers, StackBytes, Unwinder, Walk};
 
-/// What a test knows of a program: where its functions are.
+/// The functions of a program.
 pub struct Symbols {
     pub path: PathBuf,
     /// (file offset of the function, size, name).
     pub functions: Vec<(u64, u64, String)>,
-    /// Code of libraries lies in the same file: what has no name is theirs.
+    /// Code of libraries is in the same file: code without a name belongs to them.
     pub with_libraries: bool,
 }
 
@@ -49,7 +49,7 @@ impl Symbols {
         Symbols { path: path.to_path_buf(), functions, with_libraries: false }
     }
 
-    /// Leaves only functions that `other` has, too.
+    /// Keeps only functions that `other` has too.
     pub fn keep_only(&mut self, other: &Symbols) {
         self.functions.retain(|(_, _, name)| other.functions.iter().any(|(_, _, n)| n == name));
         self.with_libraries = true;
@@ -70,7 +70,8 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// Names of the frames in files that `symbols` knows; others as `-`, runs of these as one.
+    /// Returns the names of frames in files that `symbols` contains; others as `-`, runs of these
+    /// as one.
     pub fn names(&self, files: &Files, symbols: &[&Symbols]) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for frame in &self.frames {
@@ -96,7 +97,7 @@ impl Stack {
         names
     }
 
-    /// Addresses in the process.
+    /// Returns addresses in the process.
     pub fn addresses(&self, files: &Files, maps: &Maps) -> Vec<u64> {
         let address = |frame: &RawFrame| {
             let FrameCode::Code { file, offset, .. } = frame.decode() else { return 0 };
@@ -117,8 +118,8 @@ impl Stack {
     }
 }
 
-/// Walks a blocked thread as the capture part does: stack pointer and program counter from /proc,
-/// no rbp.
+/// Walks a blocked thread as the sampler does: stack pointer and program counter from /proc, no
+/// rbp.
 pub fn walk_blocked(unwinder: &mut impl Unwinder, pid: u32, tid: u32, copy: usize) -> Stack {
     let path = format!("/proc/{pid}/task/{tid}/syscall");
     let read = || std::fs::read_to_string(&path).expect("the thread lives");
@@ -169,7 +170,7 @@ pub fn unwinder(pid: u32, files: &Files) -> FramehopUnwinder<Memory> {
     FramehopUnwinder::new(Memory::new(pid), files.clone(), pid)
 }
 
-/// What `eu-stack` (elfutils; it stops the threads for it) says of every thread: addresses,
+/// Returns the output of `eu-stack` (elfutils; it stops the threads) for every thread: addresses,
 /// innermost first.
 pub fn eu_stack(pid: u32) -> BTreeMap<u32, Vec<u64>> {
     let output = Command::new("eu-stack").args(["-n", "0", "-p", &pid.to_string()]).output();
@@ -187,7 +188,7 @@ pub fn eu_stack(pid: u32) -> BTreeMap<u32, Vec<u64>> {
     stacks
 }
 
-/// Demangled, without arguments, hash and the mark of a split-off part.
+/// Demangles without arguments, hash and the mark of a split-off part.
 pub fn plain(name: &str) -> String {
     let name = name.split(".cold").next().unwrap();
     if let Ok(rust) = rustc_demangle::try_demangle(name) {
@@ -200,11 +201,11 @@ pub fn plain(name: &str) -> String {
     name.into()
 }
 
-/// A thread held by ptrace, as the backend `ptrace` holds it; released when dropped.
-pub struct Held(i32);
+/// A thread stopped by ptrace, as by the backend `ptrace`; released when dropped.
+pub struct StoppedThread(i32);
 
-impl Held {
-    pub fn new(tid: u32) -> Held {
+impl StoppedThread {
+    pub fn new(tid: u32) -> StoppedThread {
         let tid = tid as i32;
         ptrace(libc::PTRACE_SEIZE, tid, 0);
         ptrace(libc::PTRACE_INTERRUPT, tid, 0);
@@ -213,10 +214,10 @@ impl Held {
             // SAFETY: `status` lives during the call.
             assert_eq!(unsafe { libc::waitpid(tid, &mut status, libc::__WALL) }, tid);
             if status >> 16 == libc::PTRACE_EVENT_STOP {
-                return Held(tid);
+                return StoppedThread(tid);
             }
-            // A signal on its way (these programs live by SIGILL and SIGSEGV): passed on, and asked
-            // again.
+            // A pending signal (these programs use SIGILL and SIGSEGV): it is passed on, and the
+            // wait repeated.
             assert!(libc::WIFSTOPPED(status), "{status:x}");
             ptrace(libc::PTRACE_CONT, tid, libc::WSTOPSIG(status) as usize);
         }
@@ -239,7 +240,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for StoppedThread {
     fn drop(&mut self) {
         ptrace(libc::PTRACE_DETACH, self.0, 0);
     }
@@ -252,8 +253,13 @@ fn ptrace(request: libc::c_uint, tid: i32, data: usize) {
     assert!(result >= 0, "ptrace {request} of {tid}: {}", std::io::Error::last_os_error());
 }
 
-pub fn walk_held(unwinder: &mut impl Unwinder, pid: u32, held: &Held, copy: usize) -> Stack {
-    let registers = held.registers();
+pub fn walk_stopped(
+    unwinder: &mut impl Unwinder,
+    pid: u32,
+    stopped: &StoppedThread,
+    copy: usize,
+) -> Stack {
+    let registers = stopped.registers();
     let mut bytes = vec![0; copy];
     let n = Memory::new(pid).read(registers.rsp, &mut bytes);
     bytes.truncate(n);
@@ -283,7 +289,7 @@ pub fn threads_by_name(pid: u32) -> BTreeMap<String, u32> {
     .collect()
 }
 
-/// Until the leader has ended and another thread blocks.
+/// Waits until the leader has exited and another thread blocks.
 pub fn wait_for_zombie(pid: u32) {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {

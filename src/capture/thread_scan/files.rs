@@ -109,7 +109,7 @@ impl ThreadScan {
         }
         let counters = match self.tasks.counters(&mut known.files) {
             Ok(counters) => counters,
-            Err(ReadError::Gone) => {
+            Err(ReadError::Exited) => {
                 self.end(index, round);
                 return false;
             }
@@ -144,7 +144,7 @@ impl ThreadScan {
                 }
                 true
             }
-            Err(ReadError::Gone) => {
+            Err(ReadError::Exited) => {
                 self.end(index, round);
                 false
             }

@@ -34,7 +34,7 @@ impl ThreadScan {
                 }
                 // A listing ends early where the thread that it has just come to dies
                 // (fs/proc/base.c, next_tid).
-                if self.tasks.counters(&mut known.files) != Err(ReadError::Gone) {
+                if self.tasks.counters(&mut known.files) != Err(ReadError::Exited) {
                     self.list_again = true;
                     continue;
                 }

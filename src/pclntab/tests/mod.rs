@@ -67,7 +67,7 @@ fn a_function_begins_where_the_one_before_ends() {
 }
 
 #[test]
-fn heads_that_are_none() {
+fn invalid_headers_are_rejected() {
     let is_table = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = made_up(1);
         change(&mut bytes);

@@ -209,7 +209,7 @@ fn another_program_s_code_is_dated_by_reports() {
 }
 
 #[test]
-fn lost_reports_make_doubtful_what_has_changed_of_late() {
+fn after_lost_reports_recent_changes_are_untrusted() {
     let mut generations = Generations::default();
     let maps = Maps::parse(
         b"0-4000 r-xp 00000000 08:01 1 /lib/1.so\n8000-9000 r-xp 00000000 08:01 2 /lib/2.so\n",

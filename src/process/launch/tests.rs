@@ -24,7 +24,7 @@ fn finish(launch: &mut Launch) -> ExitStatus {
 fn nothing_runs_before_go_and_the_pid_stays() {
     let mut launch = prepare(&["sh", "-c", "echo $$"], LaunchOutput::Pipe);
     let exe = || std::fs::read_link(format!("/proc/{}/exe", launch.pid())).unwrap();
-    assert_eq!(exe(), std::env::current_exe().unwrap(), "held before its exec");
+    assert_eq!(exe(), std::env::current_exe().unwrap(), "waits before its exec");
     assert_eq!(launch.try_wait(), None);
     launch.go().unwrap();
     launch.go().unwrap(); // once is enough, twice does no harm
@@ -126,7 +126,7 @@ fn its_own_status_is_reported() {
 }
 
 #[test]
-fn end_asks_first_and_then_insists() {
+fn end_sends_sigterm_then_sigkill() {
     let mut polite = prepare(&["sleep", "1000"], LaunchOutput::Null);
     polite.go().unwrap();
     assert_eq!(polite.end().unwrap().signal(), Some(libc::SIGTERM));
@@ -146,7 +146,7 @@ fn end_asks_first_and_then_insists() {
 }
 
 #[test]
-fn left_alone_a_running_child_lives_and_a_held_one_ends() {
+fn dropping_leaves_a_running_child_and_ends_a_waiting_one() {
     let mut running = prepare(&["sleep", "1000"], LaunchOutput::Null);
     running.go().unwrap();
     let pid = rustix::process::Pid::from_raw(running.pid() as i32).unwrap();
@@ -155,10 +155,10 @@ fn left_alone_a_running_child_lives_and_a_held_one_ends() {
     rustix::process::kill_process(pid, Signal::KILL).unwrap();
     rustix::process::waitpid(Some(pid), WaitOptions::empty()).unwrap();
 
-    let held = prepare(&["sleep", "1000"], LaunchOutput::Null);
-    let pid = rustix::process::Pid::from_raw(held.pid() as i32).unwrap();
-    drop(held);
-    assert!(rustix::process::test_kill_process(pid).is_err(), "it is gone");
+    let waiting = prepare(&["sleep", "1000"], LaunchOutput::Null);
+    let pid = rustix::process::Pid::from_raw(waiting.pid() as i32).unwrap();
+    drop(waiting);
+    assert!(rustix::process::test_kill_process(pid).is_err(), "it has ended");
 }
 
 #[test]

@@ -88,7 +88,7 @@ fn a_name_matches_comm_or_command_line_but_never_our_own_words() {
 }
 
 #[test]
-fn who_comes_becomes_a_match_or_comes_again_is_found() {
+fn new_and_changed_processes_are_found() {
     let mut machine = machine();
     let mut select = by_name("^nginx$", false);
     assert_eq!(select.observe(&mut machine, ROOM), NO_PIDS);
@@ -156,7 +156,7 @@ fn a_child_that_is_older_than_its_parent_is_another_ones() {
 }
 
 #[test]
-fn a_group_has_members_that_come_and_never_us() {
+fn a_group_includes_new_members_but_not_sampletop() {
     let mut machine = machine();
     machine.start(7, 1, "a", "a").start(8, 1, "b", "b").start(9, 8, "c", "c");
     machine.group = vec![100, 7];
@@ -170,7 +170,7 @@ fn a_group_has_members_that_come_and_never_us() {
 }
 
 #[test]
-fn room_is_kept_and_who_is_left_out_comes_later() {
+fn dropped_processes_are_selected_once_there_is_room() {
     let mut machine = machine();
     for pid in 1000..1030 {
         machine.start(pid, 1, "w", "w");
@@ -194,17 +194,17 @@ fn a_storm_of_forks_costs_a_bounded_number_of_reads() {
     let mut select = Select::new(Wanted::Pids(vec![80]), true, OWN.to_vec());
     select.observe(&mut machine, ROOM);
     let mut chosen = BTreeSet::new();
-    for round in 0..50u32 {
+    for storm in 0..50u32 {
         machine.processes.retain(|pid, _| *pid < 1000);
         for n in 0..1000 {
-            machine.start(1000 + (round * 1000 + n) % 30_000, 80, "f", "f");
+            machine.start(1000 + (storm * 1000 + n) % 30_000, 80, "f", "f");
         }
         machine.reads = 0;
         chosen.extend(select.observe(&mut machine, ROOM));
         assert!(machine.reads <= 2 * READ_AT_ONCE + READ_AGAIN, "{}", machine.reads);
         assert!(
             select.known.len() <= 1004 + 1000,
-            "what is gone is forgotten: {}",
+            "ended processes are dropped: {}",
             select.known.len()
         );
     }
@@ -245,7 +245,7 @@ proptest! {
 }
 
 #[test]
-fn a_unit_and_a_file_name_whoever_is_in_them_now() {
+fn units_and_pid_files_select_their_present_processes() {
     let unit = Wanted::Unit("nginx.service".into());
     let pidfile = Wanted::Pidfile("/run/nginx.pid".into());
     for wanted in [unit, pidfile] {

@@ -59,7 +59,7 @@ proptest! {
 }
 
 #[test]
-fn a_thread_is_read_through_kept_descriptors_and_known_to_be_gone() {
+fn a_thread_is_read_through_open_descriptors_and_its_exit_is_noticed() {
     let (tid_out, tid_in) = std::sync::mpsc::channel();
     let (go_out, go_in) = std::sync::mpsc::channel::<()>();
     let thread = std::thread::Builder::new()
@@ -87,7 +87,7 @@ fn a_thread_is_read_through_kept_descriptors_and_known_to_be_gone() {
     drop(go_out);
     thread.join().expect("it ends");
     // `join` returns when the thread has left user mode; the kernel removes it a moment later.
-    while tasks.counters(&mut files) != Err(ReadError::Gone) {
+    while tasks.counters(&mut files) != Err(ReadError::Exited) {
         std::thread::yield_now();
     }
     tasks.forget(files);

@@ -52,7 +52,7 @@ pub struct Waits {
 impl Waits {
     /// Passes each answer to `each` as soon as it is known, until that returns false. There is none
     /// for a thread that has run since, or of which nothing is known.
-    pub fn look_at(&mut self, all: &[Asked], mut each: impl FnMut(Answer) -> bool) {
+    pub fn observe_all(&mut self, all: &[Asked], mut each: impl FnMut(Answer) -> bool) {
         self.epolls.clear();
         let mut permitted = HashMap::new();
         for asked in all {

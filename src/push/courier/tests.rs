@@ -44,7 +44,7 @@ struct Run {
     server: Scripted,
     spool: Mutex<Spool>,
     now: Duration,
-    told: Vec<String>,
+    reports: Vec<String>,
     _dir: tempfile::TempDir,
 }
 
@@ -55,7 +55,7 @@ impl Run {
         let spool = Mutex::new(Spool::open(dir.path(), bytes_max).expect("it can be used"));
         let server = Scripted::default();
         let courier = Courier::new(server.clone(), "http://p/ingest".into());
-        Run { courier, server, spool, now: Duration::ZERO, told: Vec::new(), _dir: dir }
+        Run { courier, server, spool, now: Duration::ZERO, reports: Vec::new(), _dir: dir }
     }
 
     fn add(&mut self, nth: u32) {
@@ -72,8 +72,8 @@ impl Run {
 
     fn step(&mut self, last: bool) -> Next {
         let moment = Moment { now: self.now, within: Duration::from_secs(30), chance: 1.0, last };
-        let Run { courier, spool, told, .. } = self;
-        courier.step(spool, moment, &mut |sentence| told.push(sentence))
+        let Run { courier, spool, reports, .. } = self;
+        courier.step(spool, moment, &mut |sentence| reports.push(sentence))
     }
 
     /// Runs until nothing waits or the time is over; returns how often it had to wait.
@@ -114,20 +114,20 @@ fn an_hour_without_a_server_loses_nothing_and_keeps_the_order() {
     );
     lock(&run.server.answers).clear();
     run.run(HOUR * 2);
-    assert!(run.now <= HOUR + backoff::MOST);
+    assert!(run.now <= HOUR + backoff::PAUSE_MAX);
     let expected: Vec<String> = (0..60).map(|nth| format!("name=n{nth}")).collect();
     assert_eq!(run.server.got()[tries..], expected);
     assert_eq!(run.counts(), (60, 0, 0));
-    assert_eq!(run.told.len(), 2, "{:?}", run.told);
+    assert_eq!(run.reports.len(), 2, "{:?}", run.reports);
     assert!(
-        run.told[0]
+        run.reports[0]
             .starts_with("cannot push to http://p/ingest: connection refused; profiles wait in `")
     );
-    assert_eq!(run.told[1], "profiles are pushed again; 59 are waiting");
+    assert_eq!(run.reports[1], "profiles are pushed again; 59 are waiting");
 }
 
 #[test]
-fn beyond_the_bound_the_oldest_go_and_are_counted() {
+fn beyond_the_limit_the_oldest_are_dropped_and_counted() {
     // Each profile takes 11 bytes.
     let mut run = Run::new(54);
     run.server.answers([down()]);
@@ -141,14 +141,14 @@ fn beyond_the_bound_the_oldest_go_and_are_counted() {
         got[1..],
         ["name=n26", "name=n27", "name=n28", "name=n29"].map(String::from),
         "{:?}",
-        run.told
+        run.reports
     );
     assert_eq!(run.counts(), (4, 0, 16));
-    assert_eq!(run.told[1], "profiles are pushed again; 3 are waiting, 16 were dropped");
+    assert_eq!(run.reports[1], "profiles are pushed again; 3 are waiting, 16 were dropped");
 }
 
 #[test]
-fn what_the_server_does_not_like_is_dropped_and_the_others_go_on() {
+fn refused_profiles_are_dropped_and_the_others_sent() {
     let mut run = Run::new(10_000);
     (0..5).for_each(|nth| run.add(nth));
     let too_large = Answer::Said { status: 413, retry_after: None, words: "too large".into() };
@@ -158,7 +158,7 @@ fn what_the_server_does_not_like_is_dropped_and_the_others_go_on() {
     assert_eq!(run.counts(), (2, 0, 3));
     let once = "http://p/ingest does not take a profile, which is dropped: it answers";
     assert_eq!(
-        run.told,
+        run.reports,
         [format!("{once} 413: too large"), format!("{once} 400")],
         "once, until one was taken"
     );
@@ -172,7 +172,7 @@ fn an_answer_that_blames_the_profile_counts_only_where_others_are_taken() {
     run.server.answers((0..500).map(|_| said(422)));
     run.run(HOUR * 10);
     assert_eq!(run.counts(), (0, 3, 0));
-    assert_eq!(run.told.len(), 1, "{:?}", run.told);
+    assert_eq!(run.reports.len(), 1, "{:?}", run.reports);
     lock(&run.server.answers).clear();
     run.run(HOUR * 11);
     assert_eq!(run.counts(), (3, 0, 0));
@@ -184,7 +184,7 @@ fn an_answer_that_blames_the_profile_counts_only_where_others_are_taken() {
     run.run(HOUR);
     assert_eq!(run.server.got(), [0, 2, 0, 1].map(|nth| format!("name=n{nth}")));
     assert_eq!(run.counts(), (2, 0, 1));
-    let [only] = &run.told[..] else { panic!("{:?}", run.told) };
+    let [only] = &run.reports[..] else { panic!("{:?}", run.reports) };
     assert!(only.contains("does not take a profile, which is dropped: it answers 422"), "{only}");
 
     // A single profile waits for the next one, which shows what is at fault.
@@ -207,11 +207,11 @@ fn without_a_right_it_waits_long_and_drops_nothing() {
     run.server.answers((0..1000).map(|_| said(403)));
     let pauses = run.run(HOUR);
     assert!((11..=13).contains(&pauses), "{pauses} tries in an hour");
-    assert_eq!(run.told.len(), 1, "{:?}", run.told);
+    assert_eq!(run.reports.len(), 1, "{:?}", run.reports);
     assert!(
-        run.told[0].contains("403") && run.told[0].contains("--push-token-file"),
+        run.reports[0].contains("403") && run.reports[0].contains("--push-token-file"),
         "{}",
-        run.told[0]
+        run.reports[0]
     );
     // The problem changes and is reported again: now the connection fails.
     lock(&run.server.answers).clear();
@@ -219,10 +219,10 @@ fn without_a_right_it_waits_long_and_drops_nothing() {
     run.run(HOUR * 2);
     assert_eq!(run.courier.sent(), 1);
     assert!(
-        run.told[1].starts_with("cannot push")
-            && run.told[2].starts_with("profiles are pushed again; 0"),
+        run.reports[1].starts_with("cannot push")
+            && run.reports[2].starts_with("profiles are pushed again; 0"),
         "{:?}",
-        run.told
+        run.reports
     );
 }
 

@@ -123,13 +123,13 @@ fn where_the_disk_takes_nothing_memory_does() {
     for nth in 0..2 {
         assert_eq!(spool.add(request(nth, 100)).expect_err("no disk").lines().count(), 1);
     }
-    assert_eq!((spool.waiting(), spool.held()), (2, 2));
-    assert_eq!(spool.oldest().expect("it is held").1, request(0, 100));
+    assert_eq!((spool.waiting(), spool.in_memory()), (2, 2));
+    assert_eq!(spool.oldest().expect("it is in memory").1, request(0, 100));
     for number in 1..=2 {
         std::fs::remove_dir(spool.file(number)).expect("removed");
     }
     spool.add(request(2, 100)).expect("the disk is back");
-    assert_eq!((spool.waiting(), spool.held()), (3, 0));
+    assert_eq!((spool.waiting(), spool.in_memory()), (3, 0));
     drop(spool);
     let mut spool = open(dir.path(), 1000);
     assert_eq!(drain(&mut spool), (0..3).map(|nth| request(nth, 100)).collect::<Vec<_>>());
@@ -139,12 +139,12 @@ fn where_the_disk_takes_nothing_memory_does() {
 fn memory_has_a_bound_of_its_own() {
     let dir = folder();
     let mut spool = open(dir.path(), u64::MAX);
-    let each = (HELD_MAX / 4) as usize;
+    let each = (MEMORY_MAX / 4) as usize;
     for number in 1..=6 {
         std::fs::create_dir(spool.file(number)).expect("made");
         spool.add(request(number, each)).expect_err("no disk");
     }
-    assert_eq!((spool.held(), spool.dropped()), (4, 2));
+    assert_eq!((spool.in_memory(), spool.dropped()), (4, 2));
     assert_eq!(spool.oldest().expect("some").1, request(3, each), "the oldest went");
 }
 

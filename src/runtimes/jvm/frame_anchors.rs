@@ -174,7 +174,7 @@ impl<M: ReadMemory> Jvm<M> {
     }
 
     /// Forgets the stack bounds of threads that have ended.
-    pub fn threads_are(&mut self, threads: &[u64]) {
+    pub fn retain_threads(&mut self, threads: &[u64]) {
         if !self.anchors.stacks.is_empty() {
             let threads: FxHashSet<u64> = threads.iter().copied().collect();
             self.anchors.stacks.retain(|thread, _| threads.contains(thread));

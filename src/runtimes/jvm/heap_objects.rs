@@ -515,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_is_not_there_is_looked_for_less_and_less() {
+    fn a_missing_field_is_searched_for_with_backoff() {
         let (world, layout, mut objects) = (object(), layout_17(), objects());
         // Returns the field and whether it was searched for: a search reads more than the check of
         // the object's class.
@@ -528,8 +528,8 @@ mod tests {
             [ask("daemon"), ask("daemon")],
             [(Some(OBJECT + 24), true), (Some(OBJECT + 24), false)]
         );
-        let looked: Vec<u32> = (1..=100).filter(|_| ask("holder") == (None, true)).collect();
-        assert_eq!(looked, [1, 2, 4, 8, 16, 32, 64]);
+        let searched: Vec<u32> = (1..=100).filter(|_| ask("holder") == (None, true)).collect();
+        assert_eq!(searched, [1, 2, 4, 8, 16, 32, 64]);
         // It may only have been unreadable: at the 128th request it is found, and then stays known.
         put_symbol(&world, &layout, NAME, "holder");
         assert!((101..128).all(|_| ask("holder") == (None, false)));
@@ -540,7 +540,7 @@ mod tests {
         assert_eq!(
             ask("daemon"),
             (Some(OBJECT + 24), false),
-            "what was found is not looked for again"
+            "a field that was found is not searched for again"
         );
     }
 }

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stripped_file_is_told_from_one_that_is_not() {
+    fn a_stripped_file_is_recognised() {
         let own = File::open("/proc/self/exe").expect("we can read ourselves");
         assert!(has_symbols(&own));
         let stripped = tempfile::NamedTempFile::new().expect("a file");

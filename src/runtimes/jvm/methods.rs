@@ -70,12 +70,12 @@ impl Method {
 /// Cache of methods.
 #[derive(Default)]
 pub struct Methods {
-    known: FxHashMap<u64, Met>,
+    known: FxHashMap<u64, CachedMethod>,
     /// Those that were used in this epoch.
     used: Vec<u64>,
     /// Bytes of all entries.
     size: usize,
-    round: u64,
+    epoch: u64,
     /// Serials given out so far.
     serials: u64,
     /// When the stack that is being walked was copied.
@@ -83,11 +83,11 @@ pub struct Methods {
     /// Address ranges of methods that were replaced.
     replaced: Replaced,
     /// A method was asked for that may be younger than the stack.
-    doubt: bool,
+    untrusted: bool,
 }
 
 /// A cached method with the memory it was read from. While that is unchanged it is the same method.
-struct Met {
+struct CachedMethod {
     method: Arc<Method>,
     evidence: Evidence,
     /// The epochs in which it was last compared with memory, and last used.
@@ -95,7 +95,7 @@ struct Met {
     used: u64,
 }
 
-impl Met {
+impl CachedMethod {
     fn size(&self) -> usize {
         let method = &self.method;
         self.evidence.bytes.len()
@@ -151,8 +151,8 @@ impl Methods {
     /// Starts an epoch: entries of earlier epochs are stale until they are revalidated. Returns the
     /// addresses that were used in the last epoch, as these are likely used again. The caller reads
     /// the [`Methods::evidence`] of all in a few calls and passes it to [`Methods::found`].
-    pub fn begin(&mut self, round: u64) -> Vec<u64> {
-        self.round = round;
+    pub fn begin(&mut self, epoch: u64) -> Vec<u64> {
+        self.epoch = epoch;
         let mut used = std::mem::take(&mut self.used);
         used.retain(|at| self.known.contains_key(at));
         used
@@ -160,24 +160,26 @@ impl Methods {
 
     /// Sets when the stack was copied whose methods are asked for next.
     pub fn set_instant(&mut self, copied: Ns) {
-        (self.copied, self.doubt) = (copied, false);
+        (self.copied, self.untrusted) = (copied, false);
     }
 
     /// Returns whether, since the last call, a frame was named by a method that may be younger than
     /// the stack.
-    pub fn take_doubt(&mut self) -> bool {
-        std::mem::take(&mut self.doubt)
+    pub fn take_untrusted(&mut self) -> bool {
+        std::mem::take(&mut self.untrusted)
     }
 
     /// Returns the memory that identifies the method at this address.
     pub fn evidence(&self, at: u64) -> &[(u64, usize)] {
-        self.known.get(&at).map_or(&[], |met| &met.evidence.pieces)
+        self.known.get(&at).map_or(&[], |cached| &cached.evidence.pieces)
     }
 
     /// Revalidates a method by the bytes read in this epoch.
     pub fn found(&mut self, at: u64, bytes: &[u8]) {
-        if let Some(met) = self.known.get_mut(&at).filter(|met| met.evidence.bytes == bytes) {
-            met.checked = self.round;
+        if let Some(cached) =
+            self.known.get_mut(&at).filter(|cached| cached.evidence.bytes == bytes)
+        {
+            cached.checked = self.epoch;
         }
     }
 
@@ -191,18 +193,18 @@ impl Methods {
         if at == 0 || !at.is_multiple_of(8) {
             return None;
         }
-        if let Some(met) = self.known.get_mut(&at)
-            && (met.checked == self.round || met.evidence.holds(memory))
+        if let Some(cached) = self.known.get_mut(&at)
+            && (cached.checked == self.epoch || cached.evidence.holds(memory))
         {
-            if met.used != self.round {
+            if cached.used != self.epoch {
                 self.used.push(at);
             }
-            (met.checked, met.used) = (self.round, self.round);
-            self.doubt |= self.replaced.since(self.copied, at);
-            return Some(met.method.clone());
+            (cached.checked, cached.used) = (self.epoch, self.epoch);
+            self.untrusted |= self.replaced.since(self.copied, at);
+            return Some(cached.method.clone());
         }
         let before = self.known.remove(&at);
-        self.size -= before.as_ref().map_or(0, Met::size);
+        self.size -= before.as_ref().map_or(0, CachedMethod::size);
         let mut evidence = Evidence::default();
         let mut read = read(memory, layout, at, &mut evidence);
         if let (Some(method), Some(before)) = (&mut read, &before) {
@@ -213,20 +215,25 @@ impl Methods {
         if differs && before.is_some() {
             self.replaced.add(at..at + 1, monotonic());
         }
-        self.doubt |= self.replaced.since(self.copied, at);
+        self.untrusted |= self.replaced.since(self.copied, at);
         let mut method = read?;
         if differs {
             self.serials += 1;
             method.serial = self.serials;
         }
-        let met = Met { method: Arc::new(method), evidence, checked: self.round, used: self.round };
-        if self.known.len() >= METHODS_MAX || self.size + met.size() > BYTES_MAX {
+        let cached = CachedMethod {
+            method: Arc::new(method),
+            evidence,
+            checked: self.epoch,
+            used: self.epoch,
+        };
+        if self.known.len() >= METHODS_MAX || self.size + cached.size() > BYTES_MAX {
             self.known.clear();
             self.size = 0;
         }
-        self.size += met.size();
-        let method = met.method.clone();
-        self.known.insert(at, met);
+        self.size += cached.size();
+        let method = cached.method.clone();
+        self.known.insert(at, cached);
         self.used.push(at);
         Some(method)
     }

@@ -20,7 +20,7 @@
 //! unsigned5              compressed numbers
 //! ```
 //!
-//! Everything is read while the target runs. Cached data is valid for [`BELIEVED`], then compared
+//! Everything is read while the target runs. Cached data is valid for [`VALID_FOR`], then compared
 //! with memory again. A stack that was copied while its thread ran is named only by data that was
 //! compared after the copy. If that comparison found a change, the stack may be older than the
 //! change, and ends in a marker.
@@ -74,9 +74,9 @@ use vm_structs::Structs;
 
 /// Time for which validated code stays valid: a tick at 100 Hz. Freed code is used again only
 /// after a safepoint at which no thread was in it.
-const BELIEVED: Ns = 10_000_000;
+const VALID_FOR: Ns = 10_000_000;
 /// Maximum blobs and methods compared in one call; a method is nine pieces.
-const MET_AT_ONCE: usize = 128;
+const BATCH_MAX: usize = 128;
 /// Maximum blobs remembered; 64 MiB of code has some 40,000.
 const BLOBS_MAX: usize = 1 << 16;
 /// Maximum bytes of debug information kept.
@@ -89,7 +89,7 @@ const INTERPRETED_MAX: usize = 1 << 16;
 const NAME_MAX: usize = 4096;
 
 /// A cached blob and the frames in it.
-struct Known {
+struct CachedBlob {
     blob: Arc<Blob>,
     /// The epochs in which it was last compared with memory, and last used.
     checked: u64,
@@ -101,14 +101,14 @@ struct Known {
     scopes: Option<Arc<Scopes>>,
 }
 
-impl Known {
+impl CachedBlob {
     fn clear(&mut self) {
         (self.frames, self.returns) = Default::default();
     }
 }
 
 /// A cached entry, by its address.
-enum Remembered {
+enum CacheEntry {
     Blob(u64),
     Method(u64),
 }
@@ -122,11 +122,11 @@ pub struct Jvm<M> {
     names: Names,
     call_stub_return: u64,
     /// By [`Blob::start`].
-    known: BTreeMap<u64, Known>,
+    known: BTreeMap<u64, CachedBlob>,
     /// Blobs that were used in this epoch.
     used: Vec<u64>,
     scopes_size: usize,
-    /// Frames and return addresses in [`Known`].
+    /// Frames and return addresses in [`CachedBlob`].
     facts: usize,
     /// By method (its serial), tier and bytecode index.
     interpreted: FxHashMap<(u64, Tier, Option<i32>), RawFrame>,
@@ -136,7 +136,7 @@ pub struct Jvm<M> {
     /// By the address of a thread, as last read.
     thread_names: FxHashMap<u64, JavaThread>,
     /// Counts the calls that read names, to choose those that are read again.
-    names_turn: usize,
+    names_part: usize,
     virtuals: Virtuals,
     anchors: Anchors,
     /// The next frame of this walk, and its pc: an exception handler, to which no call returns.
@@ -146,8 +146,8 @@ pub struct Jvm<M> {
     /// Its process, for messages.
     pid: Option<u32>,
     /// Epoch of the cache: entries that were checked in this epoch are valid.
-    round: u64,
-    round_began: Ns,
+    epoch: u64,
+    epoch_began: Ns,
     /// When the stack that is walked was copied.
     copied: Ns,
     /// Address ranges of blobs that were replaced or freed.
@@ -201,14 +201,14 @@ impl<M: ReadMemory> Jvm<M> {
             stubs: FxHashMap::default(),
             objects,
             thread_names: FxHashMap::default(),
-            names_turn: 0,
+            names_part: 0,
             virtuals: Virtuals::default(),
             anchors: Anchors::default(),
             handler: None,
             nameless: None,
             pid: None,
-            round: 0,
-            round_began: monotonic(),
+            epoch: 0,
+            epoch_began: monotonic(),
             copied: Ns::MAX,
             replaced: Replaced::default(),
         }
@@ -243,39 +243,39 @@ impl<M: ReadMemory> Jvm<M> {
             self.known.clear();
             (self.scopes_size, self.facts) = (0, 0);
         }
-        if now >= self.round_began + BELIEVED
-            || running && (self.round_began..now).contains(&copied)
+        if now >= self.epoch_began + VALID_FOR
+            || running && (self.epoch_began..now).contains(&copied)
         {
-            self.round += 1;
-            self.round_began = now;
-            self.check_again();
+            self.epoch += 1;
+            self.epoch_began = now;
+            self.revalidate();
             self.virtuals.count(&self.memory);
         }
     }
 
     /// Revalidates the entries that were used in the last epoch, as they are likely used again. To
     /// read all in a few calls costs a third of reading each at its use.
-    fn check_again(&mut self) {
+    fn revalidate(&mut self) {
         let mut blobs = std::mem::take(&mut self.used);
         blobs.retain(|start| self.known.contains_key(start));
-        let methods = self.methods.begin(self.round);
-        let met: Vec<Remembered> = blobs
+        let methods = self.methods.begin(self.epoch);
+        let entries: Vec<CacheEntry> = blobs
             .into_iter()
-            .map(Remembered::Blob)
-            .chain(methods.into_iter().map(Remembered::Method))
+            .map(CacheEntry::Blob)
+            .chain(methods.into_iter().map(CacheEntry::Method))
             .collect();
         let (mut pieces, mut ends, mut now) = (Vec::new(), Vec::new(), Vec::new());
-        for met in met.chunks(MET_AT_ONCE) {
+        for entries in entries.chunks(BATCH_MAX) {
             pieces.clear();
             ends.clear();
             let mut length = 0;
-            for met in met {
+            for entry in entries {
                 let before = pieces.len();
-                match met {
-                    Remembered::Blob(start) => {
+                match entry {
+                    CacheEntry::Blob(start) => {
                         pieces.push(header_place(&self.layout, &self.known[start].blob))
                     }
-                    Remembered::Method(at) => pieces.extend(self.methods.evidence(*at)),
+                    CacheEntry::Method(at) => pieces.extend(self.methods.evidence(*at)),
                 }
                 length += pieces[before..].iter().map(|(_, length)| length).sum::<usize>();
                 ends.push(length);
@@ -285,20 +285,20 @@ impl<M: ReadMemory> Jvm<M> {
                 continue;
             }
             let mut from = 0;
-            for (met, to) in met.iter().zip(&ends) {
+            for (entry, to) in entries.iter().zip(&ends) {
                 let found = &now[from..*to];
                 from = *to;
-                match met {
-                    Remembered::Blob(start) => {
+                match entry {
+                    CacheEntry::Blob(start) => {
                         if let Some(known) = self
                             .known
                             .get_mut(start)
                             .filter(|known| is(&self.layout, &known.blob, found))
                         {
-                            known.checked = self.round;
+                            known.checked = self.epoch;
                         }
                     }
-                    Remembered::Method(at) => self.methods.found(*at, found),
+                    CacheEntry::Method(at) => self.methods.found(*at, found),
                 }
             }
         }
@@ -310,11 +310,11 @@ impl<M: ReadMemory> Jvm<M> {
             && pc < known.blob.code_end
         {
             let start = *start;
-            if known.checked == self.round || unchanged(&self.memory, &self.layout, &known.blob) {
-                if known.used != self.round {
+            if known.checked == self.epoch || unchanged(&self.memory, &self.layout, &known.blob) {
+                if known.used != self.epoch {
                     self.used.push(start);
                 }
-                (known.checked, known.used) = (self.round, self.round);
+                (known.checked, known.used) = (self.epoch, self.epoch);
                 return Some(known.blob.clone());
             }
             let place = known_place(&known.blob);
@@ -327,10 +327,10 @@ impl<M: ReadMemory> Jvm<M> {
             self.known.clear();
             (self.scopes_size, self.facts) = (0, 0);
         }
-        let known = Known {
+        let known = CachedBlob {
             blob: blob.clone(),
-            checked: self.round,
-            used: self.round,
+            checked: self.epoch,
+            used: self.epoch,
             frames: FxHashMap::default(),
             returns: FxHashSet::default(),
             scopes: None,
@@ -501,9 +501,9 @@ impl<M: ReadMemory> Jvm<M> {
     }
 
     /// Returns the blob's entry if there is room for one more fact about its code.
-    fn remember(&mut self, start: u64) -> Option<&mut Known> {
+    fn remember(&mut self, start: u64) -> Option<&mut CachedBlob> {
         if self.facts >= FACTS_MAX {
-            self.known.values_mut().for_each(Known::clear);
+            self.known.values_mut().for_each(CachedBlob::clear);
             self.facts = 0;
         }
         let known = self.known.get_mut(&start)?;

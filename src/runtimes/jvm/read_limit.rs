@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_the_bound_nothing_is_there() {
+    fn memory_is_unreadable_beyond_the_limit() {
         let memory = Limited::new(Sevens, 3);
         assert_eq!(memory.read(0, &mut [0; 8]), 8);
         assert_eq!(memory.read_pieces(&[(0, 4), (9, 4)], &mut [0; 8]), Some(()));

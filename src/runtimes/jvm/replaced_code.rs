@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_in_doubt_for_stacks_from_before_it_was_found_to_have_changed() {
+    fn a_replaced_place_is_untrusted_for_older_stacks() {
         let mut replaced = Replaced::default();
         assert!(!replaced.since(0, 0x1000));
         replaced.add(0x1000..0x2000, 50);
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded_and_what_is_forgotten_leaves_doubt() {
+    fn places_are_bounded_and_dropped_ones_make_older_stacks_untrusted() {
         let mut replaced = Replaced::default();
         for at in 0..=PLACES_MAX as u64 {
             replaced.add(at..at + 1, 1000 + at);

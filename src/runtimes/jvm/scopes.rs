@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_record_from_there_on_tells() {
+    fn the_next_record_at_or_after_the_pc_is_used() {
         let scopes = scopes();
         let outer = Scope { method: 0x2000, bci: -1 };
         let inner = Scope { method: 0x1000, bci: 9 };

@@ -9,7 +9,7 @@ use crate::runtimes::jvm::compiled::{Epilogue, epilogue};
 use crate::runtimes::jvm::walk::{Caller, Here};
 
 /// Maximum distance from the stack pointer to rbp in a frame that rbp points at, bytes.
-const FRAME_MOST: u64 = 0x2000;
+const FRAME_MAX: u64 = 0x2000;
 /// Words searched for a return address where nothing else is known.
 const SCANNED: u64 = 64;
 /// The word that a method's entry barrier pushes before it saves rbp. So there is one more word
@@ -22,7 +22,7 @@ const FROZEN: &str = "frames on the heap";
 /// return address, bytes.
 const ENTRY_FRAME: u64 = 80;
 /// Maximum bytes of arguments on the stack.
-const ARGUMENTS_MOST: u64 = 256;
+const ARGUMENTS_MAX: u64 = 256;
 /// Part of the name of every stub that continues where an exception is caught, in a method compiled
 /// by C1.
 const HANDLES: &str = "handle_exception";
@@ -60,7 +60,7 @@ impl<M: ReadMemory> Jvm<M> {
     /// Returns the caller of a continuation's outermost frame: the frame that entered the
     /// continuation. Between them lie the arguments.
     fn leave_entry(&mut self, here: &mut Here<'_>) -> Option<Caller> {
-        (0..ARGUMENTS_MOST).step_by(16).find_map(|arguments| {
+        (0..ARGUMENTS_MAX).step_by(16).find_map(|arguments| {
             let caller = self.whole(here, arguments + ENTRY_FRAME)?;
             self.returns_to(caller.pc).then_some(caller)
         })
@@ -124,7 +124,7 @@ impl<M: ReadMemory> Jvm<M> {
         {
             return Some(caller);
         }
-        if place.rbp.is_some_and(|rbp| rbp.wrapping_sub(place.sp) < FRAME_MOST) {
+        if place.rbp.is_some_and(|rbp| rbp.wrapping_sub(place.sp) < FRAME_MAX) {
             let caller = self.by_rbp(here);
             let caller =
                 caller.filter(|caller| self.returns_to(caller.pc)).or_else(|| self.at_entry(here));

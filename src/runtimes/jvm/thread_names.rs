@@ -79,7 +79,7 @@ pub struct JavaThread {
     /// Address of the string that holds the name.
     string: u64,
     /// It was unreadable whether the thread is a daemon.
-    doubtful: bool,
+    daemon_unknown: bool,
 }
 
 impl<M: ReadMemory> Jvm<M> {
@@ -91,18 +91,18 @@ impl<M: ReadMemory> Jvm<M> {
         self.memory.begin(read_limit::NAMES);
         let before = std::mem::take(&mut self.thread_names);
         let threads = self.thread_pointers();
-        self.threads_are(&threads);
+        self.retain_threads(&threads);
         let turns = threads.len().div_ceil(NAMES_AT_ONCE).max(TURNS);
-        self.names_turn = (self.names_turn + 1) % turns;
-        let believed = |number: usize, thread: &u64| {
+        self.names_part = (self.names_part + 1) % turns;
+        let unmoved = |number: usize, thread: &u64| {
             let known = before
                 .get(thread)
-                .filter(|known| !known.doubtful && number % turns != self.names_turn)?;
+                .filter(|known| !known.daemon_unknown && number % turns != self.names_part)?;
             moved.is_some_and(|moved| !moved.contains(&known.tid)).then_some((*thread, *known))
         };
         let mut to_read = Vec::new();
         for (number, thread) in threads.into_iter().enumerate() {
-            match believed(number, &thread) {
+            match unmoved(number, &thread) {
                 Some(known) => self.thread_names.extend([known]),
                 None => to_read.push((number, thread)),
             }
@@ -114,9 +114,9 @@ impl<M: ReadMemory> Jvm<M> {
         {
             let Some(tid) = tid else { continue };
             let known = before.get(&thread).filter(|known| known.tid == tid);
-            let turn = number % turns == self.names_turn;
+            let turn = number % turns == self.names_part;
             let mut found = known
-                .filter(|known| !turn && !known.doubtful && string == Some(known.string))
+                .filter(|known| !turn && !known.daemon_unknown && string == Some(known.string))
                 .copied();
             if found.is_none() && left > 0 {
                 found = self.thread(thread, tid);
@@ -252,7 +252,7 @@ impl<M: ReadMemory> Jvm<M> {
         };
         let name = clean(&name, NAME_MAX);
         let name = if name.is_empty() { None } else { self.names.thread_name(&name) };
-        Some(JavaThread { tid, name: name?.of_kind(kind), string, doubtful: read.is_none() })
+        Some(JavaThread { tid, name: name?.of_kind(kind), string, daemon_unknown: read.is_none() })
     }
 }
 

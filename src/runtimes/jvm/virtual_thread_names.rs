@@ -89,7 +89,7 @@ struct Found {
 }
 
 /// The virtual thread of a continuation.
-struct Met {
+struct MountedThread {
     chain: Chain,
     /// `None`: it has no name.
     name: Option<RawName>,
@@ -139,7 +139,7 @@ pub struct Virtuals {
     counter: Option<Counter>,
     /// A virtual thread was seen.
     seen: bool,
-    known: FxHashMap<u64, Met>,
+    known: FxHashMap<u64, MountedThread>,
     /// Readings of the count with the times after which they were taken, oldest first.
     readings: VecDeque<(Ns, Collections)>,
     /// Continuations in the stack that is being walked, innermost first.
@@ -198,32 +198,33 @@ impl Virtuals {
         Found { continuation, sp }: Found,
         at: Ns,
     ) -> Option<RawName> {
-        let mut met = match self.known.remove(&continuation) {
-            Some(met) if met.chain.holds(memory) => met,
+        let mut thread = match self.known.remove(&continuation) {
+            Some(thread) if thread.chain.holds(memory) => thread,
             before => {
                 let chain = chain((memory, layout), objects, continuation)?;
                 let name = text((memory, layout), objects, names, &chain)?;
                 // The name has another address: the thread was renamed, or the string was moved.
                 let since = before
-                    .filter(|met| met.chain.id() == chain.id())
-                    .map_or_else(monotonic, |met| met.since);
-                Met { chain, name, since, proven: false }
+                    .filter(|thread| thread.chain.id() == chain.id())
+                    .map_or_else(monotonic, |thread| thread.since);
+                MountedThread { chain, name, since, proven: false }
             }
         };
-        let told = if objects.moved_any_time {
-            mounted((memory, layout), objects, &met.chain, sp) == Some(true)
+        let valid = if objects.moved_any_time {
+            mounted((memory, layout), objects, &thread.chain, sp) == Some(true)
         } else {
-            let again = met.since < at;
-            if again && !met.proven {
-                met.proven = text((memory, layout), objects, names, &met.chain) == Some(met.name);
+            let again = thread.since < at;
+            if again && !thread.proven {
+                thread.proven =
+                    text((memory, layout), objects, names, &thread.chain) == Some(thread.name);
             }
-            (again && met.proven) || self.unmoved(memory, at)
+            (again && thread.proven) || self.unmoved(memory, at)
         };
-        let name = met.name.filter(|_| told);
+        let name = thread.name.filter(|_| valid);
         if self.known.len() >= KNOWN_MAX {
             self.known.clear();
         }
-        self.known.insert(continuation, met);
+        self.known.insert(continuation, thread);
         name
     }
 }
@@ -296,7 +297,7 @@ fn text<M: ReadMemory>(
 impl<M: ReadMemory> Jvm<M> {
     /// Records a continuation if this frame is the entry of one; called with each frame that has
     /// called.
-    pub fn look_for_continuation(&mut self, kind: &Kind, here: &mut Here<'_>) {
+    pub fn find_continuation(&mut self, kind: &Kind, here: &mut Here<'_>) {
         let entry = match kind {
             Kind::NativeWrapper(nmethod) => self.is_entry(nmethod),
             Kind::Stub(name) => self.is_barrier(name, here.place.pc),

@@ -73,10 +73,10 @@ impl<M: ReadMemory + Send> Generated for Jvm<M> {
             return Leave::End(Marker::BadUnwind);
         }
         let before = out.len();
-        self.methods.take_doubt();
+        self.methods.take_untrusted();
         let left = self.leave_blob(&blob, Here { place, word }, out);
         // Only interpreted frames are checked: compiled code keeps its methods alive.
-        if blob.kind == Kind::Interpreter && self.methods.take_doubt() {
+        if blob.kind == Kind::Interpreter && self.methods.take_untrusted() {
             out.truncate(before);
             return Leave::End(Marker::CodeReplaced);
         }
@@ -102,11 +102,11 @@ impl<M: ReadMemory + Send> Generated for Jvm<M> {
 }
 
 /// Maximum distance from a callee's stack pointer to its caller's (arguments), bytes.
-pub const SENDER_MOST: u64 = 512 << 10;
+pub const SENDER_MAX: u64 = 512 << 10;
 
 /// Whether a register's value may be the end of the caller's stack, above `sp`.
 pub fn is_sender(sender: u64, sp: u64) -> bool {
-    sender > sp && sender - sp < SENDER_MOST && sender.is_multiple_of(8)
+    sender > sp && sender - sp < SENDER_MAX && sender.is_multiple_of(8)
 }
 
 impl<M: ReadMemory> Jvm<M> {
@@ -118,7 +118,7 @@ impl<M: ReadMemory> Jvm<M> {
         out: &mut Vec<RawFrame>,
     ) -> Leave {
         if !here.place.exact {
-            self.look_for_continuation(&blob.kind, &mut here);
+            self.find_continuation(&blob.kind, &mut here);
         }
         let (frame, caller) = match &blob.kind {
             Kind::Interpreter => self.leave_interpreter(&mut here),

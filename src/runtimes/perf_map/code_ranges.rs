@@ -33,7 +33,7 @@ pub struct Piece {
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
     pub frame: RawFrame,
-    pub habit: super::Habit,
+    pub setup: super::FrameSetup,
 }
 
 #[derive(Default)]

@@ -3,7 +3,7 @@
 use crate::model::facts::tables::{FrameKind, Location, Tier};
 use crate::model::vocabulary::text::clean_bytes;
 
-use super::Habit;
+use super::FrameSetup;
 
 /// Maximum bytes kept of a name.
 const NAME_MAX: usize = 4096;
@@ -13,10 +13,10 @@ const MODULE: &str = "[perf map]";
 const UNNAMED: &str = "generated code";
 
 /// Returns the location for a name, and how such code builds its frames.
-pub fn read(name: &[u8]) -> (Location, Habit) {
+pub fn read(name: &[u8]) -> (Location, FrameSetup) {
     let text = clean_bytes(name, NAME_MAX);
     let (kind, rest) = text.split_once(':').unwrap_or(("", &text));
-    let whole = |habit| {
+    let whole = |setup| {
         (
             Location {
                 function: if text.trim().is_empty() { UNNAMED } else { text.as_str() }.into(),
@@ -26,24 +26,24 @@ pub fn read(name: &[u8]) -> (Location, Habit) {
                 kind: FrameKind::Jit,
                 tier: None,
             },
-            habit,
+            setup,
         )
     };
     match kind {
         "JS" | "LazyCompile" | "Function" | "Eval" | "Script" => {}
         // They build and remove their callers' frames: it is unknown how far that has come.
         "Builtin" if matches!(rest, "BaselineOutOfLinePrologue" | "BaselineLeaveFrame") => {
-            return whole(Habit::Hidden);
+            return whole(FrameSetup::Hidden);
         }
-        "Builtin" | "BytecodeHandler" => return whole(Habit::Marked),
-        _ => return whole(Habit::Plain),
+        "Builtin" | "BytecodeHandler" => return whole(FrameSetup::Marked),
+        _ => return whole(FrameSetup::Plain),
     }
     let (mark, rest) = mark(rest);
-    let (tier, habit) = match mark {
-        Some('~') => (Some(Tier::Interpreted), Habit::Plain),
-        Some('^') => (Some(Tier::Baseline), Habit::ByCall),
-        Some(_) => (Some(Tier::Optimized), Habit::Plain),
-        None => (None, Habit::Plain),
+    let (tier, setup) = match mark {
+        Some('~') => (Some(Tier::Interpreted), FrameSetup::Plain),
+        Some('^') => (Some(Tier::Baseline), FrameSetup::ByCall),
+        Some(_) => (Some(Tier::Optimized), FrameSetup::Plain),
+        None => (None, FrameSetup::Plain),
     };
     let (function, place) = rest.split_at(place_in(rest));
     let (file, line) = match position(place.trim()) {
@@ -59,7 +59,7 @@ pub fn read(name: &[u8]) -> (Location, Habit) {
         kind: FrameKind::Jit,
         tier,
     };
-    (location, habit)
+    (location, setup)
 }
 
 /// Splits the mark off a function's name: `~` interpreted, `^` baseline, `+` and `*` optimised. `o`
@@ -147,19 +147,19 @@ mod tests {
     }
 
     #[test]
-    fn code_makes_its_frames_in_the_way_of_its_kind() {
+    fn code_sets_up_its_frames_by_its_kind() {
         let cases = [
-            ("JS:*f /a.js:9:1", Habit::Plain),
-            ("JS:~f /a.js:9:1", Habit::Plain),
-            ("JS:^f /a.js:9:1", Habit::ByCall),
-            ("Builtin:ArrayMap", Habit::Marked),
-            ("BytecodeHandler:Ldar", Habit::Marked),
-            ("Builtin:BaselineOutOfLinePrologue", Habit::Hidden),
-            ("Builtin:BaselineLeaveFrame", Habit::Hidden),
-            ("void Program::Main()[Tier0]", Habit::Plain),
+            ("JS:*f /a.js:9:1", FrameSetup::Plain),
+            ("JS:~f /a.js:9:1", FrameSetup::Plain),
+            ("JS:^f /a.js:9:1", FrameSetup::ByCall),
+            ("Builtin:ArrayMap", FrameSetup::Marked),
+            ("BytecodeHandler:Ldar", FrameSetup::Marked),
+            ("Builtin:BaselineOutOfLinePrologue", FrameSetup::Hidden),
+            ("Builtin:BaselineLeaveFrame", FrameSetup::Hidden),
+            ("void Program::Main()[Tier0]", FrameSetup::Plain),
         ];
-        for (name, habit) in cases {
-            assert_eq!(read(name.as_bytes()).1, habit, "{name}");
+        for (name, setup) in cases {
+            assert_eq!(read(name.as_bytes()).1, setup, "{name}");
         }
     }
 

@@ -32,7 +32,7 @@ use crate::process::pid_namespaces::pid_inside;
 use crate::process::target::{Status, unix_ns_of};
 use crate::process::{privileges, process_list};
 use crate::runtimes::frame_and_thread_names::Names;
-use crate::unwinder::{Detected, Generated, Habit, Leave, Place};
+use crate::unwinder::{Detected, FrameSetup, Generated, Leave, Place};
 use code_ranges::{Known, Table};
 
 /// Maximum bytes read of a map; a large program's has some 10 MB.
@@ -40,11 +40,11 @@ const FILE_MAX: u64 = 64 << 20;
 /// Maximum bytes read at once, on the sampler's thread.
 const CHUNK: usize = 256 << 10;
 /// Minimum time between two reads of the map.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
+const READ_AGAIN: Duration = Duration::from_millis(1);
 /// Maximum time between the copy of a stack and its walk.
 const SETTLED: Duration = Duration::from_millis(100);
 /// Maximum times a map may begin anew; after that it is untrusted.
-const BEGUN_MAX: u32 = 16;
+const RESTARTS_MAX: u32 = 16;
 /// Maximum length of a line with its numbers and name, bytes.
 const LINE_MAX: usize = 8 << 10;
 /// Longest pause before a process without a map is checked again: 10 ms, then twice as long each
@@ -60,14 +60,14 @@ pub struct PerfMap {
     table: Table,
     /// Offset up to which the file was read, the end of a line.
     read: u64,
-    begun: u32,
+    restarts: u32,
     now: Instant,
-    looked_at: Option<Instant>,
+    observed_at: Option<Instant>,
     /// Code of a file that is mapped a second time, and its distance from the first mapping. V8
     /// moves its builtins near to the code it generates, but writes their old addresses.
     again: Vec<(Range<u64>, u64)>,
     /// The map was read completely, so it is trusted.
-    believed: bool,
+    trusted: bool,
 }
 
 impl PerfMap {
@@ -79,42 +79,42 @@ impl PerfMap {
             names,
             table: Table::default(),
             read: 0,
-            begun: 0,
+            restarts: 0,
             now,
-            looked_at: None,
+            observed_at: None,
             again: Vec::new(),
-            believed: false,
+            trusted: false,
         }
     }
 
     /// Starts a walk at this time.
     pub fn begin_at(&mut self, now: Instant) {
         self.now = now;
-        if self.looked_at.is_none_or(|at| self.now.duration_since(at) >= LOOK_AGAIN) {
-            self.looked_at = Some(self.now);
+        if self.observed_at.is_none_or(|at| self.now.duration_since(at) >= READ_AGAIN) {
+            self.observed_at = Some(self.now);
             self.observe(CHUNK as u64);
         }
     }
 
-    /// Reads up to `most` bytes of what was appended.
-    fn observe(&mut self, most: u64) {
-        self.believed = false;
+    /// Reads up to `max` bytes of what was appended.
+    fn observe(&mut self, max: u64) {
+        self.trusted = false;
         let Ok(length) = self.file.metadata().map(|meta| meta.len()) else { return };
         if length < self.read {
-            (self.read, self.begun) = (0, self.begun + 1);
+            (self.read, self.restarts) = (0, self.restarts + 1);
             self.table.clear();
         }
-        if length > FILE_MAX || self.begun > BEGUN_MAX {
+        if length > FILE_MAX || self.restarts > RESTARTS_MAX {
             return;
         }
-        let goal = length.min(self.read + most);
+        let goal = length.min(self.read + max);
         // Usually nothing was appended.
         let mut bytes = if self.read < goal { vec![0; CHUNK] } else { Vec::new() };
         while self.read < goal {
             let Ok(count @ 1..) = self.file.read_at(&mut bytes, self.read) else { return };
             let Some(end) = bytes[..count].iter().rposition(|byte| *byte == b'\n') else {
                 // The last line is still being written; a longer one is invalid.
-                self.believed = count < CHUNK;
+                self.trusted = count < CHUNK;
                 return;
             };
             let mut at = self.read;
@@ -124,7 +124,7 @@ impl PerfMap {
             }
             self.read = at;
         }
-        self.believed = self.read >= length;
+        self.trusted = self.read >= length;
     }
 
     /// Returns the distance of the code at `pc` from its address in the map.
@@ -145,8 +145,8 @@ impl PerfMap {
         if (start, size) != (piece.start, piece.size) {
             return None;
         }
-        let (location, habit) = function_names::read(name);
-        let known = Known { frame: self.names.frame(vec![location]), habit };
+        let (location, setup) = function_names::read(name);
+        let known = Known { frame: self.names.frame(vec![location]), setup };
         piece.known = Some(known);
         Some((start, known))
     }
@@ -167,7 +167,7 @@ impl Generated for PerfMap {
 
     fn covers(&self, pc: u64) -> bool {
         let settled = |replaced: Instant| self.now.saturating_duration_since(replaced) >= SETTLED;
-        self.believed
+        self.trusted
             && self
                 .table
                 .find(pc.wrapping_sub(self.moved(pc)))
@@ -185,7 +185,7 @@ impl Generated for PerfMap {
         match self.known(address.wrapping_sub(moved)) {
             Some((start, known)) => {
                 out.push(known.frame);
-                Leave::AsCode { start: start.wrapping_add(moved), habit: known.habit }
+                Leave::AsCode { start: start.wrapping_add(moved), setup: known.setup }
             }
             None => Leave::Unknown,
         }
@@ -263,9 +263,9 @@ fn makes_code(maps: &Maps) -> bool {
 /// lower.
 fn mapped_again(maps: &Maps) -> Vec<(Range<u64>, u64)> {
     /// Maximum mappings compared, each with each; no program has this number.
-    const MOST: usize = 256;
+    const MAPPINGS_MAX: usize = 256;
     let is_code = |mapping: &&Mapping| mapping.executable && mapping.backing == Backing::File;
-    let code: Vec<&Mapping> = maps.iter().filter(is_code).take(MOST).collect();
+    let code: Vec<&Mapping> = maps.iter().filter(is_code).take(MAPPINGS_MAX).collect();
     let mut again = Vec::new();
     for (number, mapping) in code.iter().enumerate() {
         let first = code[..number].iter().find(|first| {
@@ -365,7 +365,7 @@ mod tests {
 
     /// Walks as the unwinder does, later.
     fn walk(map: &mut PerfMap) {
-        map.looked_at = None;
+        map.observed_at = None;
         map.begin(Ns::MAX, false);
     }
 
@@ -398,21 +398,21 @@ mod tests {
     fn a_map_that_begins_anew_is_read_anew_and_not_for_ever() {
         let (mut map, mut file) = map("1000 100 first\n2000 100 gone\n");
         walk(&mut map);
-        for round in 0..=BEGUN_MAX + 1 {
+        for restart in 0..=RESTARTS_MAX + 1 {
             use std::io::Seek;
             file.set_len(0).expect("shortened");
             file.rewind().expect("rewound");
             walk(&mut map);
             assert_eq!(name(&mut map, 0x2000), None);
-            file.write_all(format!("1000 100 again{round}\n").as_bytes()).expect("written");
+            file.write_all(format!("1000 100 again{restart}\n").as_bytes()).expect("written");
             walk(&mut map);
-            let expected = (round < BEGUN_MAX).then(|| format!("again{round}"));
-            assert_eq!(name(&mut map, 0x1000), expected, "{round}");
+            let expected = (restart < RESTARTS_MAX).then(|| format!("again{restart}"));
+            assert_eq!(name(&mut map, 0x1000), expected, "{restart}");
         }
     }
 
     #[test]
-    fn what_is_too_long_to_be_read_is_not_believed() {
+    fn a_map_over_the_size_limit_is_untrusted() {
         let (mut map, mut file) = map("1000 100 first\n");
         file.write_all(&vec![b'x'; 2 * CHUNK]).expect("written");
         walk(&mut map);
@@ -439,7 +439,7 @@ mod tests {
         assert_eq!([0x1010, 0x9110, 0xb010, 0xd010].map(&mut name), [None, None, None, None]);
         let place = Place { pc: 0x9010, exact: true, sp: 0, rbp: None, general: None };
         let left = map.leave(place, &mut |_| None, &mut Vec::new());
-        assert_eq!(left, Leave::AsCode { start: 0x9000, habit: Habit::Plain });
+        assert_eq!(left, Leave::AsCode { start: 0x9000, setup: FrameSetup::Plain });
         assert_eq!(map.again, [(0x9000..0xa000, 0x7000), (0xd000..0xd800, 0xa800)]);
     }
 

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_told_from_other_code() {
+    fn calls_are_recognised() {
         assert_eq!(before(&[0xe8, 0x10, 0, 0, 0]), Some(CallSite::Direct(0x1020)));
         assert_eq!(before(&[0xe8, 0xf0, 0xff, 0xff, 0xff]), Some(CallSite::Direct(0x1000)));
         assert_eq!(before(&[0xff, 0x15, 0x08, 0, 0, 0]), Some(CallSite::Slot(0x1018)));

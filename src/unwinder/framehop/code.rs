@@ -40,7 +40,7 @@ const STALE_MAX: usize = 64;
 
 /// Maximum time between reads of the mappings while stacks are walked: code may have been replaced
 /// at the same place.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const READ_AGAIN: Duration = Duration::from_secs(1);
 /// Reads of the mappings take at most this fraction of the time (1/500); for an unknown address
 /// 1/20.
 const SHARE: u32 = 500;
@@ -48,7 +48,7 @@ const SHARE_UNKNOWN: u32 = 20;
 /// Where new code is not reported, the mappings are read before stacks are walked, for at most
 /// 1/100 of the time.
 const SHARE_UNREPORTED: u32 = 100;
-const LOOK_AGAIN_UNKNOWN: Duration = Duration::from_millis(10);
+const READ_AGAIN_UNKNOWN: Duration = Duration::from_millis(10);
 
 /// How to leave the frame at an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -115,7 +115,7 @@ pub struct Code {
     /// Images loaded by mappings that have not been read again since; and whether one of them was
     /// removed meanwhile.
     fresh: Vec<u64>,
-    fresh_gone: bool,
+    fresh_removed: bool,
     known: FxHashMap<(u64, bool), Known>,
     /// Ranges where code was replaced since the last walk.
     stale: Vec<(u64, u64)>,
@@ -148,7 +148,7 @@ impl Code {
             retired: Vec::new(),
             tables_size: 0,
             fresh: Vec::new(),
-            fresh_gone: false,
+            fresh_removed: false,
             known: FxHashMap::default(),
             stale: Vec::new(),
             calls: FxHashMap::default(),

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_occurs_often_enough_is_a_recursion() {
+    fn frequent_frames_are_a_recursion() {
         for (times, kept) in [(INNER / RECURS - 1, 3), (INNER / RECURS, 2)] {
             let mut frames: Vec<_> = (100..100 + INNER as u64).map(frame).collect();
             (0..times).for_each(|n| frames[9 * n] = frame(7));

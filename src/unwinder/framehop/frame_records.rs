@@ -28,7 +28,7 @@ pub enum Fit {
     /// It follows a call through a pointer.
     Possible,
     /// It follows a call of another function, which may have jumped here.
-    Doubtful,
+    Unproven,
 }
 
 /// A frame record on the stack.
@@ -70,7 +70,7 @@ impl<M: ReadMemory> Search<'_, '_, M> {
                     // The exact place is evidence too; one word of alignment is common.
                     Fit::Possible => below == 0 || below == 8 && self.linked(record),
                     // Another function was called, and may have jumped here.
-                    Fit::Doubtful => below == 0 && self.linked(record),
+                    Fit::Unproven => below == 0 && self.linked(record),
                 };
                 if fits {
                     return Some(at);
@@ -110,7 +110,7 @@ impl<M: ReadMemory> Search<'_, '_, M> {
         let Some(places) = self.places(frame.sp) else { return Vec::new() };
         let mut found = Vec::new();
         for at in places {
-            let record = self.record(at, frame.sp, Some(start)).filter(|r| r.fit != Fit::Doubtful);
+            let record = self.record(at, frame.sp, Some(start)).filter(|r| r.fit != Fit::Unproven);
             found.extend(record);
             if found.len() == ENOUGH {
                 break;
@@ -201,7 +201,7 @@ impl<M: ReadMemory> Search<'_, '_, M> {
             {
                 Fit::Certain
             }
-            (CallSite::Direct(_), _) => Fit::Doubtful,
+            (CallSite::Direct(_), _) => Fit::Unproven,
             (CallSite::Slot(slot), Some(start)) => match self.memory.read_u64(slot) {
                 Some(target) if call_sites::leads_to(self.memory, target, start) => Fit::Certain,
                 _ => Fit::Possible,

@@ -45,7 +45,7 @@ impl<M: ReadMemory> Walker<'_, '_, M> {
             _ if cursor.exact => self.by_go_record(cursor, frame),
             Role::Bottom => Next::Whole,
             Role::Cgo => match self.by_go_record(cursor, frame) {
-                Next::End(_) if self.at_rest => self.before_cgo(cursor, frame),
+                Next::End(_) if self.blocked => self.before_cgo(cursor, frame),
                 next => next,
             },
         }

@@ -99,7 +99,7 @@ enum Reading {
     /// Only copied bytes; reads are recorded.
     Traced,
     /// The thread is blocked: what was not copied is read from memory.
-    AtRest,
+    Blocked,
     /// The thread runs: what was not copied is read as it is now, and recorded.
     Moving,
 }
@@ -152,7 +152,7 @@ struct Runtime {
     detect: Option<Detect>,
     found: Option<Box<dyn Generated>>,
     /// The mappings in which a runtime was last searched for, by [`Code::readings`].
-    looked_at: u64,
+    searched_at: u64,
     /// The mappings that were last reported to the runtime.
     mapped: u64,
     /// When it was last found to be starting.
@@ -164,10 +164,10 @@ impl Runtime {
     fn begin(&mut self, code: &Code, now: Instant, reading: Reading) -> Option<&mut dyn Generated> {
         let again = self.starting.is_some_and(|at| now.duration_since(at) >= STARTING);
         if self.found.is_none()
-            && (again || self.looked_at != code.readings)
+            && (again || self.searched_at != code.readings)
             && let Some(detect) = &mut self.detect
         {
-            self.looked_at = code.readings;
+            self.searched_at = code.readings;
             self.starting = None;
             match detect(code.maps.read_last()) {
                 Detected::Nothing => {}
@@ -181,7 +181,7 @@ impl Runtime {
             found.mapped(code.maps.read_last());
         }
         // What stands on the stack of a blocked thread has not been replaced meanwhile.
-        let copied = if reading == Reading::AtRest { Ns::MAX } else { code.at };
+        let copied = if reading == Reading::Blocked { Ns::MAX } else { code.at };
         found
             .begin(copied, matches!(reading, Reading::Running | Reading::Traced | Reading::Moving));
         Some(found)
@@ -200,7 +200,7 @@ impl<M: ReadMemory> Unwinder for FramehopUnwinder<M> {
         self.walk_copy(
             registers,
             stack,
-            if registers.rbp.is_none() { Reading::AtRest } else { Reading::Copied },
+            if registers.rbp.is_none() { Reading::Blocked } else { Reading::Copied },
             out,
         )
     }
@@ -264,7 +264,7 @@ impl<M: ReadMemory> Unwinder for FramehopUnwinder<M> {
         stack: StackBytes<'_>,
         out: &mut Vec<RawFrame>,
     ) -> Walk {
-        self.walk_copy(registers, stack, Reading::AtRest, out)
+        self.walk_copy(registers, stack, Reading::Blocked, out)
     }
 }
 
@@ -431,7 +431,7 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
         self.code.context.begin();
         let generated = self.runtime.begin(&self.code, now, reading);
         self.left.clear();
-        let live = matches!(reading, Reading::AtRest | Reading::Moving).then_some(&self.memory);
+        let live = matches!(reading, Reading::Blocked | Reading::Moving).then_some(&self.memory);
         let stack = Stack::new(stack, live, std::mem::take(&mut self.window));
         let traced = matches!(reading, Reading::Traced | Reading::Moving);
         let walker = Walker {
@@ -445,7 +445,7 @@ impl<M: ReadMemory> FramehopUnwinder<M> {
             signals: 0,
             gap: None,
             crossing: None,
-            at_rest: reading == Reading::AtRest,
+            blocked: reading == Reading::Blocked,
             generated,
         };
         let (walk, mut stack, crossing) = walker.walk();

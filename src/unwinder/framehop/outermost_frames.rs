@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_different_and_all_inside_of_it_is_not_known_any_more() {
+    fn a_changed_frame_and_those_inside_it_are_dropped() {
         let memory = Words(RefCell::new(vec![5, 4, 3, 2, 1, 0]));
         let (mut outers, begin) = (Outers::default(), Instant::now());
         let (frames, trace) = walk(&memory);

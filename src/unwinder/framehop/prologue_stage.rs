@@ -2,7 +2,7 @@
 //! start of its function is known.
 
 use crate::process::memory::ReadMemory;
-use crate::unwinder::Habit;
+use crate::unwinder::FrameSetup;
 
 /// V8 marks its frames by twice a small number; marks are below this.
 pub const MARKS: u64 = 128;
@@ -28,8 +28,8 @@ const FIRST: usize = 4;
 const CALL_WITHIN: usize = 48;
 
 /// Returns the stage of the function that begins at `start` and executes at `pc`.
-pub fn stage(memory: &impl ReadMemory, start: u64, pc: u64, habit: Habit) -> Stage {
-    if habit == Habit::Hidden {
+pub fn stage(memory: &impl ReadMemory, start: u64, pc: u64, setup: FrameSetup) -> Stage {
+    if setup == FrameSetup::Hidden {
         return Stage::Between;
     }
     let mut ahead = [0; 16];
@@ -40,12 +40,12 @@ pub fn stage(memory: &impl ReadMemory, start: u64, pc: u64, habit: Habit) -> Sta
     let Ok(at) = usize::try_from(pc.saturating_sub(start)) else { return Stage::Between };
     let mut code = [0; LONG];
     let length = memory.read(start, &mut code);
-    by_entry(&code[..length], at, habit)
+    by_entry(&code[..length], at, setup)
 }
 
 /// Decides by the bytes of the function; the one at `at` is executing.
-fn by_entry(code: &[u8], at: usize, habit: Habit) -> Stage {
-    if habit == Habit::ByCall {
+fn by_entry(code: &[u8], at: usize, setup: FrameSetup) -> Stage {
+    if setup == FrameSetup::ByCall {
         let called = code[..code.len().min(CALL_WITHIN)].iter().position(|byte| *byte == 0xe8);
         return match called {
             Some(call) if at >= call + 5 => Stage::Framed,
@@ -54,12 +54,14 @@ fn by_entry(code: &[u8], at: usize, habit: Habit) -> Stage {
         };
     }
     let Some((push, set)) = frame_made(code) else {
-        return if habit == Habit::Plain { Stage::Entered } else { Stage::Either };
+        return if setup == FrameSetup::Plain { Stage::Entered } else { Stage::Either };
     };
-    match habit {
+    match setup {
         _ if at <= push => Stage::Entered,
-        Habit::Plain if at >= set => Stage::Framed,
-        Habit::Marked if at >= set && push <= FIRST && !gave_up(&code[set..code.len().min(at)]) => {
+        FrameSetup::Plain if at >= set => Stage::Framed,
+        FrameSetup::Marked
+            if at >= set && push <= FIRST && !gave_up(&code[set..code.len().min(at)]) =>
+        {
             Stage::Framed
         }
         _ if at >= set => Stage::Either,
@@ -176,12 +178,12 @@ mod tests {
         ];
         let mut at = 0x1000;
         for (instruction, expected) in FUNCTION.iter().zip(expected) {
-            assert_eq!(stage(&memory, 0x1000, at, Habit::Plain), expected, "{instruction:x?}");
+            assert_eq!(stage(&memory, 0x1000, at, FrameSetup::Plain), expected, "{instruction:x?}");
             // Where a frame may never have been built, a position behind its prologue proves
             // nothing.
             let marked = if expected == Framed { Stage::Either } else { expected };
-            assert_eq!(stage(&memory, 0x1000, at, Habit::Marked), marked, "{instruction:x?}");
-            assert_eq!(stage(&memory, 0x1000, at, Habit::Hidden), Between);
+            assert_eq!(stage(&memory, 0x1000, at, FrameSetup::Marked), marked, "{instruction:x?}");
+            assert_eq!(stage(&memory, 0x1000, at, FrameSetup::Hidden), Between);
             at += instruction.len() as u64;
         }
     }
@@ -190,8 +192,9 @@ mod tests {
     fn interpreters_and_baseline_code_leave_otherwise() {
         let interpreter =
             [&[0x55, 0x48, 0x8b, 0xec][..], &[0xc9, 0x59, 0x48, 0x03, 0xe3, 0x51, 0xc3]].concat();
-        let at =
-            |offset: u64| stage(&Code(interpreter.clone()), 0x1000, 0x1000 + offset, Habit::Plain);
+        let at = |offset: u64| {
+            stage(&Code(interpreter.clone()), 0x1000, 0x1000 + offset, FrameSetup::Plain)
+        };
         assert_eq!(
             [0, 4, 5, 6, 9, 10].map(at),
             [
@@ -205,8 +208,9 @@ mod tests {
         );
         let baseline =
             [&[0xbb, 0x48, 0, 0, 0][..], &[0xe8, 0x2c, 0x5a, 0xe4, 0x1f], &[0x50]].concat();
-        let at =
-            |offset: u64| stage(&Code(baseline.clone()), 0x1000, 0x1000 + offset, Habit::ByCall);
+        let at = |offset: u64| {
+            stage(&Code(baseline.clone()), 0x1000, 0x1000 + offset, FrameSetup::ByCall)
+        };
         assert_eq!([0, 5, 10].map(at), [Stage::Entered, Stage::Entered, Stage::Framed]);
     }
 
@@ -217,7 +221,7 @@ mod tests {
             0x55, 0x48, 0x8b, 0xec, 0x48, 0x8b, 0xe5, 0x5d, 0x41, 0x5a, 0x50, 0xe9, 1, 0, 0, 0,
             0x90, 0x90, 0x90,
         ];
-        let at = |at: u64| stage(&Code(code.to_vec()), 0x1000, 0x1000 + at, Habit::Marked);
+        let at = |at: u64| stage(&Code(code.to_vec()), 0x1000, 0x1000 + at, FrameSetup::Marked);
         assert_eq!(
             [4, 10, 11, 16].map(at),
             [Stage::Framed, Stage::Either, Stage::Either, Stage::Framed]
@@ -229,18 +233,21 @@ mod tests {
         // push rbp; sub rsp, 16; lea rbp, [rsp + 16]
         let code =
             Code(vec![0x55, 0x48, 0x83, 0xec, 0x10, 0x48, 0x8d, 0x6c, 0x24, 0x10, 0x90, 0x90]);
-        let at = |offset: u64| stage(&code, 0x1000, 0x1000 + offset, Habit::Plain);
+        let at = |offset: u64| stage(&code, 0x1000, 0x1000 + offset, FrameSetup::Plain);
         assert_eq!(
             [0, 1, 5, 10].map(at),
             [Stage::Entered, Stage::Between, Stage::Between, Stage::Framed]
         );
-        let none = |habit| stage(&Code(vec![0x90; 64]), 0x1000, 0x1010, habit);
+        let none = |setup| stage(&Code(vec![0x90; 64]), 0x1000, 0x1010, setup);
         assert_eq!(
-            [Habit::Plain, Habit::Marked].map(none),
+            [FrameSetup::Plain, FrameSetup::Marked].map(none),
             [Stage::Entered, Stage::Either],
             "no frame to be seen"
         );
-        assert_eq!(stage(&Code(vec![]), 0x1000, 0x1010, Habit::Marked), Stage::Either);
-        assert_eq!(stage(&Code(vec![0x90; 64]), 0x1010, 0x1000, Habit::ByCall), Stage::Between);
+        assert_eq!(stage(&Code(vec![]), 0x1000, 0x1010, FrameSetup::Marked), Stage::Either);
+        assert_eq!(
+            stage(&Code(vec![0x90; 64]), 0x1010, 0x1000, FrameSetup::ByCall),
+            Stage::Between
+        );
     }
 }

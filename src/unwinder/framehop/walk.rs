@@ -12,7 +12,7 @@ use crate::unwinder::framehop::prologue_stage::{self, Stage};
 use crate::unwinder::framehop::stack::{Missing, RED_ZONE, Stack};
 use crate::unwinder::framehop::unwind_rows::{self, Frame, Left, RowError};
 use crate::unwinder::framehop::unwind_tables::{Rule, SavedRbp};
-use crate::unwinder::{General, Generated, Habit, Leave, Place, Registers, Walk};
+use crate::unwinder::{FrameSetup, General, Generated, Leave, Place, Registers, Walk};
 
 /// Maximum frames walked of one stack, its marker included; fewer in the tests, whose stacks are
 /// small.
@@ -74,7 +74,7 @@ pub struct Crossing {
 /// A runtime's answer about its frame.
 enum Made {
     Next(Next),
-    AsCode { start: u64, habit: Habit },
+    AsCode { start: u64, setup: FrameSetup },
 }
 
 pub struct Walker<'w, 's, M> {
@@ -91,7 +91,7 @@ pub struct Walker<'w, 's, M> {
     pub gap: Option<Marker>,
     pub crossing: Option<Crossing>,
     /// The thread is blocked.
-    pub at_rest: bool,
+    pub blocked: bool,
     pub generated: Option<&'w mut dyn Generated>,
 }
 
@@ -136,7 +136,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
                     }
                     Some(Made::Next(Next::End(marker))) => return self.end(marker, None),
                     Some(Made::Next(_)) => return self.end(Marker::BadUnwind, None),
-                    Some(Made::AsCode { start, habit }) => made = Some((start, habit)),
+                    Some(Made::AsCode { start, setup }) => made = Some((start, setup)),
                     None => {}
                 }
             }
@@ -173,7 +173,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
             self.stack.take_missing();
             let recovered = self.recovered;
             let next = match made {
-                Some((start, habit)) => self.generated_as_code(cursor, start, habit),
+                Some((start, setup)) => self.generated_as_code(cursor, start, setup),
                 None => self.step(cursor, known),
             };
             if self.code.context.exhausted() {
@@ -226,7 +226,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
             Leave::To { pc, sp, rbp } => Next::Frame(Cursor::caller(pc, sp, rbp)),
             Leave::End(Marker::CodeReplaced) => Next::End(Marker::CodeReplaced),
             Leave::End(_) => self.failed(),
-            Leave::AsCode { start, habit } => return Some(Made::AsCode { start, habit }),
+            Leave::AsCode { start, setup } => return Some(Made::AsCode { start, setup }),
             Leave::Unknown => return None,
         };
         self.left.push(Left::Blind);
@@ -243,7 +243,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         known: Known,
         found: Option<u64>,
     ) -> Option<Cursor> {
-        if !self.at_rest || !matches!(marker, Marker::NoUnwindInfo | Marker::BadUnwind) {
+        if !self.blocked || !matches!(marker, Marker::NoUnwindInfo | Marker::BadUnwind) {
             return None;
         }
         let stack = &mut self.stack;
@@ -268,7 +268,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
     }
 
     /// Leaves a frame of code that a runtime knows by name only.
-    fn generated_as_code(&mut self, cursor: Cursor, start: u64, habit: Habit) -> Next {
+    fn generated_as_code(&mut self, cursor: Cursor, start: u64, setup: FrameSetup) -> Next {
         if !cursor.exact {
             return self.by_records(cursor, true);
         }
@@ -278,7 +278,7 @@ impl<'s, M: ReadMemory> Walker<'_, 's, M> {
         let stage = if entered {
             Stage::Entered
         } else {
-            prologue_stage::stage(self.memory, start, cursor.pc, habit)
+            prologue_stage::stage(self.memory, start, cursor.pc, setup)
         };
         let framed = match stage {
             Stage::Entered => false,

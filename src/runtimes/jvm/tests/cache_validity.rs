@@ -139,7 +139,7 @@ pub fn jvm_of<'w>(world: &'w World, layout: &Layout) -> Jvm<&'w World> {
 impl<M: ReadMemory> Jvm<M> {
     /// Starts a walk so much later that every fact is stale.
     fn later(&mut self) {
-        let now = self.round_began + BELIEVED;
+        let now = self.epoch_began + VALID_FOR;
         self.begin(now, Ns::MAX, false);
     }
 
@@ -184,7 +184,7 @@ fn compiled_code_is_the_same_however_hot_it_gets() {
     assert!(jvm.called(16).is_some());
     let reads = world.reads();
     for walk in 0..100 {
-        jvm.begin(jvm.round_began + BELIEVED / 100 * walk, Ns::MAX, false);
+        jvm.begin(jvm.epoch_began + VALID_FOR / 100 * walk, Ns::MAX, false);
         assert!(jvm.blob(pc).is_some() && jvm.called(16).is_some());
     }
     assert_eq!(world.reads(), reads);
@@ -203,7 +203,7 @@ fn another_method_at_the_same_place_has_its_own_name() {
     let interpreted = jvm.interpreted_frame(METHOD, Some(5)).expect("a frame");
     // The same classes, loaded again: all addresses are the same, only the names differ.
     symbol(&world, &layout, CLASS_SYMBOL, "Gen2");
-    assert_eq!(jvm.interpreted_frame(METHOD, Some(5)), Some(interpreted), "believed for a moment");
+    assert_eq!(jvm.interpreted_frame(METHOD, Some(5)), Some(interpreted), "valid for a moment");
     jvm.later();
     let other = jvm.interpreted_frame(METHOD, Some(5)).expect("a frame");
     assert_eq!(
@@ -254,7 +254,7 @@ fn called_at(jvm: &mut Jvm<&World>, start: u64, copied: Ns) -> Result<String, Ma
 }
 
 #[test]
-fn stacks_from_before_code_was_replaced_are_not_named_by_either() {
+fn stacks_older_than_replaced_code_get_no_name() {
     let layout = layout_17();
     let (world, blob) = world(&layout);
     let mut jvm = jvm_of(&world, &layout);
@@ -277,32 +277,32 @@ fn stacks_from_before_code_was_replaced_are_not_named_by_either() {
 }
 
 #[test]
-fn stacks_from_before_a_method_was_replaced_are_in_doubt() {
+fn stacks_older_than_a_replaced_method_are_untrusted() {
     let layout = layout_17();
     let (world, _) = world(&layout);
     let mut jvm = jvm_of(&world, &layout);
-    let mut doubt = |copied: Ns| {
+    let mut observe = |copied: Ns| {
         jvm.begin(monotonic(), copied, true);
-        (jvm.interpreted_frame(METHOD, Some(5)).is_some(), jvm.methods.take_doubt())
+        (jvm.interpreted_frame(METHOD, Some(5)).is_some(), jvm.methods.take_untrusted())
     };
-    assert_eq!(doubt(monotonic()), (true, false));
+    assert_eq!(observe(monotonic()), (true, false));
     let before = monotonic();
     symbol(&world, &layout, CLASS_SYMBOL, "Gen2");
     assert_eq!(
-        (doubt(before), doubt(monotonic()), doubt(before)),
+        (observe(before), observe(monotonic()), observe(before)),
         ((true, true), (true, false), (true, true))
     );
     // A flag of the pool does not identify the method.
     let before = monotonic();
     world.change(POOL + 60);
-    assert_eq!(doubt(before), (true, false));
+    assert_eq!(observe(before), (true, false));
     let before = monotonic();
     world.number(METHOD, layout.method.const_method, 1 << 40);
-    assert_eq!(doubt(before), (false, true));
+    assert_eq!(observe(before), (false, true));
 }
 
 #[test]
-fn what_was_met_in_the_last_round_is_looked_at_in_one_call() {
+fn entries_used_last_are_revalidated_in_one_call() {
     let layout = layout_17();
     let (world, _) = world(&layout);
     let mut jvm = jvm_of(&world, &layout);

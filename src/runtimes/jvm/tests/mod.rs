@@ -164,7 +164,7 @@ fn stubs_have_names_that_can_be_shown() {
 }
 
 #[test]
-fn calls_are_told_from_their_bytes() {
+fn calls_are_recognised_by_their_bytes() {
     // As `objdump -d` shows them.
     let calls: [&[u8]; 6] = [
         &[0xff, 0xd0],

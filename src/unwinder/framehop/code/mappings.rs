@@ -37,7 +37,7 @@ impl Code {
     }
 
     pub(super) fn is_old(&self, age: Duration) -> bool {
-        age >= LOOK_AGAIN.max(self.cost * SHARE)
+        age >= READ_AGAIN.max(self.cost * SHARE)
     }
 
     /// Reads the mappings between walks, when all reports have been applied. `reported`: there are
@@ -75,13 +75,13 @@ impl Code {
 
     /// Drops what is known of addresses that now have other code.
     pub(super) fn replace(&mut self, (start, end): (u64, u64)) {
-        let gone: Vec<u64> = self
+        let removed: Vec<u64> = self
             .images
             .range(..end)
             .filter(|(_, image)| image.end() > start)
             .map(|(start, _)| *start)
             .collect();
-        for start in gone {
+        for start in removed {
             self.retire(start);
         }
         self.stale.push((start, end));
@@ -120,7 +120,7 @@ impl Code {
     /// Reads the mappings again because no mapping contains an address, unless they were just read.
     pub fn refresh_for_unknown(&mut self) -> bool {
         let now = Instant::now();
-        let pause = LOOK_AGAIN_UNKNOWN.max(self.cost * SHARE_UNKNOWN);
+        let pause = READ_AGAIN_UNKNOWN.max(self.cost * SHARE_UNKNOWN);
         let due = self.read_at.is_none_or(|at| now.duration_since(at) >= pause);
         if due {
             self.read_maps(now);
@@ -137,22 +137,22 @@ impl Code {
             for start in std::mem::take(&mut self.fresh) {
                 let live = if self.reported { &self.live } else { self.maps.read_last() };
                 let Some(image) = self.images.get(&start) else {
-                    self.fresh_gone = true;
+                    self.fresh_removed = true;
                     continue;
                 };
                 if !image.still_in(live) {
-                    self.fresh_gone = true;
+                    self.fresh_removed = true;
                     self.tables_size -= image.size();
                     self.images.remove(&start);
                     self.unwinder.remove_module(start);
                 }
             }
         }
-        let gone = std::mem::take(&mut self.fresh_gone);
-        if gone {
+        let removed = std::mem::take(&mut self.fresh_removed);
+        if removed {
             self.known.clear();
         }
-        !gone
+        !removed
     }
 
     /// Reads the present mappings, for what is read from memory. Where new code is reported they
@@ -180,13 +180,13 @@ impl Code {
         let moved =
             self.maps.read_last().iter().any(|m| m.executable && maps.find(m.start) != Some(m));
         let replaced = self.maps.read(maps, begin, monotonic(), std::mem::take(&mut self.lost));
-        let gone: Vec<u64> = self
+        let removed: Vec<u64> = self
             .images
             .values()
             .filter(|i| !i.still_in(self.maps.read_last()))
             .map(Image::start)
             .collect();
-        for start in gone {
+        for start in removed {
             self.retire(start);
         }
         if moved || !replaced.is_empty() {

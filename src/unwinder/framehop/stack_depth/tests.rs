@@ -12,7 +12,7 @@ fn depth(code: &[u8], pc: u64) -> Option<u64> {
 }
 
 #[test]
-fn every_way_is_followed() {
+fn every_path_is_followed() {
     #[rustfmt::skip]
         let code = [
             0x41, 0x54,                         // 00 push r12
@@ -62,7 +62,7 @@ fn frames_alignment_and_jumps() {
 }
 
 #[test]
-fn what_stands_behind_a_call_that_does_not_return_is_another_function() {
+fn code_behind_a_noreturn_call_is_another_function() {
     #[rustfmt::skip]
         let code = [
             0x50,                               // 00 push rax
@@ -160,7 +160,7 @@ fn what_instructions_do_to_the_stack() {
 }
 
 #[test]
-fn ways_that_differ_in_rbp_only() {
+fn paths_that_differ_in_rbp_only() {
     // je 05; push rbp; jmp 06; (05) push rax; (06) nop
     let saved = [0x74, 3, 0x55, 0xeb, 1, 0x50, 0x90];
     assert_eq!(end(&saved), (true, None, None));
@@ -176,7 +176,7 @@ fn ways_that_differ_in_rbp_only() {
 }
 
 #[test]
-fn where_another_function_was_handed_over_to_it_begins() {
+fn the_target_of_a_tail_call_is_a_function_start() {
     // (00) push rax; nop; jmp 00; (07) xor esi, esi; jmp 00
     let code = [0x50, 0x90, 0xeb, 0xfc, 0xcc, 0xcc, 0xcc, 0x31, 0xf6, 0xeb, 0xf5];
     assert_eq!(

@@ -54,7 +54,7 @@ fn a_plain_function_is_left_by_its_size() {
 }
 
 #[test]
-fn what_lies_beyond_mcall_and_morestack_is_left_behind() {
+fn goroutines_behind_mcall_and_morestack_are_not_shown() {
     for bottom in [&b"runtime.mcall"[..], b"runtime.morestack"] {
         assert_eq!(walk(bottom), (vec![None; 2], WHOLE), "{}", String::from_utf8_lossy(bottom));
     }

@@ -324,7 +324,7 @@ fn a_missing_rule_for_the_return_address_proves_nothing() {
 const WITH_FRAME: [u8; 8] = [0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x20];
 
 #[test]
-fn an_unknown_frame_pointer_is_told_from_the_code() {
+fn an_unknown_frame_pointer_is_found_from_the_code() {
     let mut world = world();
     world.memory.put(at(2), &WITH_FRAME);
     let (in_2, in_5, in_0) =
@@ -466,7 +466,7 @@ fn deep_stacks_keep_both_ends() {
 }
 
 #[test]
-fn of_a_thread_that_runs_the_outermost_frames_count_once_they_stood_for_some_looks() {
+fn outermost_frames_of_running_threads_count_after_enough_observations() {
     let mut world = world();
     put_recursion(&world.memory, 1_200);
     let begin = Instant::now();
@@ -486,7 +486,7 @@ fn of_a_thread_that_runs_the_outermost_frames_count_once_they_stood_for_some_loo
     };
     for n in 0..7 {
         let (names, walk) = observe(&mut world, n);
-        assert_eq!((names.len(), walk), (0x100 + 2, ends(Marker::Truncated)), "look {n}");
+        assert_eq!((names.len(), walk), (0x100 + 2, ends(Marker::Truncated)), "observation {n}");
     }
     let (names, walk) = observe(&mut world, 7);
     // It is distinguished from a stack that was copied whole.
@@ -504,7 +504,7 @@ fn of_a_thread_that_runs_the_outermost_frames_count_once_they_stood_for_some_loo
         assert_eq!(
             observe(&mut world, n).1.end,
             if n < 16 { Some(Marker::Truncated) } else { None },
-            "look {n}"
+            "observation {n}"
         );
     }
 }
@@ -528,7 +528,7 @@ fn replaced_code_is_noticed() {
     let text = world.maps.lock().unwrap().replace("11 /made/up", "12 /made/anew");
     *world.maps.lock().unwrap() = text;
     world.memory.put(IMAGE, &elf(&[Function { number: 4, program: root() }]));
-    assert_eq!(file(&mut world), ("/made/up".into(), 3), "not looked at again so soon");
+    assert_eq!(file(&mut world), ("/made/up".into(), 3), "not read again so soon");
     world.unwinder.code.refresh(Instant::now() + Duration::from_millis(1100));
     assert_eq!(file(&mut world), ("/made/anew".into(), 1));
     // And at once after invalidation.

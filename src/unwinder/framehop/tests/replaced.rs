@@ -88,12 +88,12 @@ fn a_stack_is_named_by_the_code_of_its_instant() {
     scene.replace(12, "/made/anew", &other_image());
     assert_eq!(scene.walk(begin + 9), (up(3), None), "copied before");
     scene.world.unwinder.report(&reported(begin + 10, 12, "/made/anew"));
-    assert_eq!(scene.walk(begin + 9), (vec![], Some(Marker::CodeReplaced)), "too late to be told");
+    assert_eq!(scene.walk(begin + 9), (vec![], Some(Marker::CodeReplaced)), "too late to be named");
     assert_eq!(scene.walk(begin + 10), (vec!["/made/anew".into()], None), "by its own tables");
 }
 
 #[test]
-fn tables_are_not_those_of_what_lies_there_by_now() {
+fn tables_are_not_read_from_replacing_code() {
     let mut scene = Scene::new();
     let begin = scene.begin;
     // Nothing of the first library was seen while it was mapped, and its file does not exist.
@@ -102,7 +102,7 @@ fn tables_are_not_those_of_what_lies_there_by_now() {
 }
 
 #[test]
-fn what_comes_again_is_known_if_it_is_the_same() {
+fn remapped_images_are_reused_if_unchanged() {
     let mut scene = Scene::new();
     let begin = scene.begin;
     assert_eq!(scene.walk(begin + 1), (up(3), None));

@@ -40,7 +40,7 @@ fn jumps(before: &[u8], into: u64) -> Vec<u8> {
 }
 
 #[test]
-fn a_stale_return_address_is_not_believed() {
+fn a_stale_return_address_is_rejected() {
     let code: [(u64, &[u8]); 1] = [(3, &PLAIN)];
     assert_eq!(walked(&code, &[(DEPTH, 1, 3)]), through("1"));
     // The remains of an earlier call of the same function, within its frame.
@@ -53,7 +53,7 @@ fn a_stale_return_address_is_not_believed() {
 }
 
 #[test]
-fn a_stale_return_address_on_top_is_not_believed() {
+fn a_stale_return_address_on_top_is_rejected() {
     let code: [(u64, &[u8]); 1] = [(3, &PLAIN)];
     assert_eq!(walked(&code, &[(0, 4, 3), (DEPTH, 1, 3)]), through("1"));
     assert_eq!(walked(&code, &[(0, 4, 3)]), unknown());
@@ -100,7 +100,7 @@ fn code_that_ends_before_the_instruction_proves_nothing() {
 
 proptest! {
     #[test]
-    fn garbage_is_believed_at_its_own_depth_only(
+    fn garbage_is_accepted_at_its_own_depth_only(
         one in prop::collection::vec(any::<u8>(), 0..0x80),
         other in prop::collection::vec(any::<u8>(), 0..0x80),
         depth in 1u64..64,
