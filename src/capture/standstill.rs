@@ -1,48 +1,49 @@
-//! Whether threads that wait have run, told without a look at any of them: the process's own clock
-//! has the time of all its threads. Where it has grown by just what those ran that were looked at,
-//! no other thread has run.
+//! Proves from the process clock that no waiting thread has run, without reading any of them. The
+//! clock sums the run time of all threads. If it grew by exactly the run time of the observed
+//! threads, no other thread ran.
 //!
-//! Of threads that run while they are looked at the clock may have a little more than their
-//! counters said a moment before. So one difference says nothing, two in a row make every thread be
-//! looked at.
+//! The clock is read after the counters, so observed threads that run may have added a little more
+//! to it. One difference therefore proves nothing. Two in a row make the scan visit every thread.
 //!
-//! The clock adds up the counters of all threads, 125 ns for each where they lie in no cache; a
-//! look at a thread is 600 to 1,400. So it is asked as often as each would have its turn.
+//! Reading the clock adds up the counters of all threads: 125 ns for each whose counters are not in
+//! the CPU cache. Observing a thread takes 600 to 1,400 ns. So the clock is read once per rotation
+//! of the waiting threads.
 
 use crate::model::vocabulary::frame::Ns;
 
-/// Differences in a row that are an answer.
+/// Consecutive differences after which the proof no longer holds.
 const DOUBTS: u32 = 2;
-/// Where this number of ticks in a row proves nothing (threads come and go, or many wake now and
-/// then), as many pass without a try.
+/// Consecutive reads without a proof, after which the clock is not read for [`REST`] ticks. Threads
+/// come and go then, or many wake now and then.
 const IN_VAIN: u32 = 50;
 const REST: usize = 200;
 
-/// What the process's clock has told.
+/// The proof, as far as it has come.
 #[derive(Default)]
 pub struct Standstill {
-    /// Time on the process's clock beyond that of its threads, as it was when all that wait were
-    /// looked at.
+    /// Process clock minus the run time of the known threads, ns, when all waiting threads had been
+    /// observed.
     proven: Option<i128>,
-    /// Rounds in a row in which it was another.
+    /// Consecutive reads with another difference.
     doubts: u32,
-    /// The newest other, and how many of those that wait have to be looked at while it stays the
-    /// same.
+    /// The latest other difference, and how many waiting threads must still be observed while it
+    /// stays the same.
     next: Option<(i128, usize)>,
-    /// The ticks that pass before the clock is asked again.
+    /// Ticks until the clock is read again.
     rest: usize,
 }
 
 impl Standstill {
-    /// Whether the clock is to be asked when every thread of this tick has been observed:
-    /// [`Standstill::answered`].
+    /// Returns whether to read the clock after every thread of this tick has been observed, and to
+    /// call [`Standstill::answered`].
     pub fn asks(&mut self) -> bool {
         self.rest = self.rest.saturating_sub(1);
         self.rest == 0
     }
 
-    /// What it said, if anything. `ran`: all threads, as they were looked at last; `waiting`: of
-    /// them wait, `turns` had their turn in this round, and `affordable` may.
+    /// Takes the clock, if there is one. `ran`: run time of all threads at their last observation,
+    /// ns; `waiting`: number of waiting threads; `turns`: how many of them this scan visited;
+    /// `affordable`: how many it may visit.
     pub fn answered(
         &mut self,
         clock: Option<Ns>,
@@ -73,14 +74,14 @@ impl Standstill {
         }
     }
 
-    /// One more thread waits.
+    /// Counts one more waiting thread.
     pub fn joined(&mut self) {
         if let Some((_, left)) = &mut self.next {
             *left += 1;
         }
     }
 
-    /// No waiting thread has run until the last tick, or the one before it.
+    /// Returns whether no waiting thread has run until the last tick, or the one before it.
     pub fn holds(&self) -> bool {
         self.proven.is_some() && self.doubts < DOUBTS
     }
@@ -92,8 +93,7 @@ mod tests {
 
     use super::*;
 
-    /// `rounds` of a process that has run for `clock`, of which its threads know `ran`, ten of them
-    /// waiting.
+    /// Runs `rounds` ticks with process clock `clock` and thread run time `ran`; ten threads wait.
     fn after(still: &mut Standstill, rounds: usize, clock: Ns, ran: u128, turns: usize) -> bool {
         for _ in 0..rounds {
             if still.asks() {
@@ -132,7 +132,7 @@ mod tests {
     fn what_runs_between_two_turns_is_not_passed_over() {
         let mut still = Standstill::default();
         assert!(!after(&mut still, 2, 1000, 400, 5));
-        // One of the first five has run.
+        // One of the first five threads has run.
         assert!(!after(&mut still, 1, 1001, 400, 5));
         assert!(!after(&mut still, 1, 1001, 400, 5));
         still.joined();
@@ -143,7 +143,8 @@ mod tests {
     #[test]
     fn it_is_asked_as_often_as_each_would_have_its_turn_and_at_once_when_in_doubt() {
         let mut still = Standstill::default();
-        // Whether it was asked, in each round of 95 that wait, 20 of which may have a turn.
+        // Returns for each tick whether the clock was read, with 95 waiting threads and 20 visits
+        // per tick.
         let mut rounds = |clock: Ns, number: usize| -> Vec<bool> {
             let round = |_| {
                 let asks = still.asks();
@@ -173,9 +174,9 @@ mod tests {
     }
 
     proptest! {
-        /// Ten threads, each of which may run between any two looks, never twice for equally long,
-        /// and whose counters are exact. A thread that was not observed does not stay silent for
-        /// longer than a rotation and a round.
+        /// Ten threads with exact counters. Each may run between any two observations, never twice
+        /// for the same time. A thread that ran stays unobserved for at most one rotation and one
+        /// tick.
         #[test]
         fn who_has_run_is_looked_at(
             rounds in proptest::collection::vec((0usize..40, 0usize..40), 1..300),

@@ -1,4 +1,4 @@
-//! What changes while sampling: processes come, replace their program and end, and the way changes.
+//! Changes while sampling: added processes, execs, exits, and changes of backend.
 
 use std::sync::Arc;
 
@@ -15,13 +15,12 @@ use crate::process::target::{AttachError, Target};
 use crate::process::threads::raise_descriptor_limit;
 
 impl Core {
-    /// Another process is looked at from now on, unless it has ended or may not be looked at any
-    /// more.
+    /// Observes another process from now on, unless it has exited or access is no longer granted.
     pub(super) fn add(&mut self, target: Arc<Target>) {
         if self.processes.iter().any(|known| known.pid() == target.pid() && known.ended.is_none()) {
             return;
         }
-        // Another one had that number.
+        // The id belonged to a process that has exited.
         if let Some(index) = self.find(target.pid()) {
             let at = monotonic().max(self.floor);
             self.emit_exit(index, at);
@@ -43,7 +42,7 @@ impl Core {
         self.publish_status();
     }
 
-    /// It is told as one that has ended.
+    /// Reports a process that could not be added as exited.
     fn not_added(&mut self, pid: u32, error: &AttachError) {
         if !matches!(error, AttachError::EndedEarly { .. }) {
             self.changed = Some(error.to_string());
@@ -53,7 +52,7 @@ impl Core {
         self.send(Event::ProcessEnded { at: self.floor, pid });
     }
 
-    /// A way was opened with the process `first`: the others go the same.
+    /// Adds the other processes to a backend that was opened with the process `first`.
     pub(super) fn backend_opened(&mut self, first: usize) -> Result<(), AttachError> {
         for index in 0..self.processes.len() {
             if index == first {
@@ -65,7 +64,7 @@ impl Core {
         Ok(())
     }
 
-    /// The way takes in a process that it was not opened with.
+    /// Adds a process to the open backend.
     fn enter(&mut self, index: usize) -> Result<(), AttachError> {
         let process = &self.processes[index];
         let pid = process.pid();
@@ -91,7 +90,7 @@ impl Core {
         Ok(())
     }
 
-    /// A process runs another program now.
+    /// Handles an exec of a process.
     pub(super) fn replaced(&mut self, index: usize, at: Ns) {
         let process = &mut self.processes[index];
         let pid = process.pid();
@@ -104,7 +103,7 @@ impl Core {
         process.names = ThreadNames::default();
         process.stacks.invalidate();
         process.scan.restart();
-        // The helper knows the old program's mappings.
+        // The helper holds mappings of the old program.
         process.stopper = None;
         if let Err(error) = process.target.still_permitted() {
             self.refuse(index, error.to_string());
@@ -118,8 +117,8 @@ impl Core {
         self.processes[index].begin_walking();
     }
 
-    /// It may not be looked at any more: what was gathered is not told, and only its states will
-    /// be.
+    /// Handles lost access to a process: drops its pending observations. From now on only its
+    /// states are reported.
     fn refuse(&mut self, index: usize, why: String) {
         let process = &mut self.processes[index];
         let pid = process.pid();
@@ -133,11 +132,12 @@ impl Core {
         }
     }
 
-    /// To be called before looks are told: since we asked, a target may have become a program that
-    /// is not for us, which rights of sampletop's own reach all the same.
+    /// Drops pending observations that the user may not see. To be called before observations are
+    /// sent. The target may have executed a program that the caller may not observe. Capabilities
+    /// of sampletop's own reach that one all the same.
     pub(super) fn withhold_what_is_not_ours(&mut self, at: Ns) {
         if !self.events.iter().any(|event| matches!(event, Event::Observation(_))) {
-            // An exec is noticed by the next tick.
+            // The next tick detects an exec.
             return;
         }
         for index in 0..self.processes.len() {
@@ -157,7 +157,7 @@ impl Core {
         }
     }
 
-    /// The kernel no longer lets stacks of this process be read.
+    /// Handles a process whose stacks the kernel no longer lets us read.
     pub(super) fn denied(&mut self, index: usize) {
         self.processes[index].readable = false;
         if self.processes.iter().any(Process::gives_stacks) {
@@ -171,9 +171,9 @@ impl Core {
         self.change_backend(kind, Some("the kernel no longer lets stacks be read".into()));
     }
 
-    /// As the user asks.
+    /// Changes to the backend that the user asks for.
     pub(super) fn use_backend(&mut self, choice: CaptureChoice) {
-        // An exec may have made one a program that no other way is for.
+        // After an exec no backend may be permitted for a process.
         for process in &mut self.processes {
             process.refusal = process.target.still_permitted().err().map(|error| error.to_string());
             process.learn_readable();
@@ -193,8 +193,8 @@ impl Core {
         }
     }
 
-    /// Opens another way; on failure the present one stays, the status says why, and the answer is
-    /// false.
+    /// Opens another backend. If that fails, the present one stays, the status says why, and the
+    /// result is false.
     pub(super) fn change_backend(&mut self, choice: CaptureChoice, why: Option<String>) -> bool {
         let best = [Process::gives_stacks, |process: &Process| process.refusal.is_none()];
         let Some(first) =
@@ -249,23 +249,23 @@ impl Core {
         }
     }
 
-    /// Who has ended since the last time.
+    /// Marks processes that have exited since the last call.
     pub(super) fn note_ended(&mut self) {
         for process in self
             .processes
             .iter_mut()
             .filter(|process| process.ended.is_none() && !process.target.alive())
         {
-            // Once its parent has waited for it, there is no clock.
+            // After the parent has reaped the process there is no clock to read.
             process.ended = Some(Ended { cpu_ns: cpu_of_process(process.pid()) });
         }
     }
 
-    /// No thread is left: their last samples, their last CPU time, and the word itself.
+    /// Sends the last samples, the last CPU time, and the exits of all processes.
     pub(super) fn all_have_ended(&mut self) {
         let at = monotonic();
-        // With rights of its own nothing of a program that can no longer be asked about: it
-        // may have come by an exec.
+        // With borrowed capabilities the samples are dropped: they may be of a program that the
+        // process executed last, and its permission can no longer be checked.
         if !self.paused && !privileges::borrowed() {
             self.drain(at);
             self.emit();
@@ -279,7 +279,7 @@ impl Core {
         self.run_perf();
     }
 
-    /// After their last tick.
+    /// Sends the exits of processes. To be called after their last tick.
     pub(super) fn emit_exits(&mut self, at: Ns) {
         for index in (0..self.processes.len()).rev() {
             if self.processes[index].ended.is_some() {
@@ -302,7 +302,8 @@ impl Core {
     }
 }
 
-/// Leaves the counters of a program that waits for its exec. Its stacks are of our own code.
+/// Drops the stacks of a started program that has yet to exec, and keeps its counters: the stacks
+/// are of sampletop's own code.
 fn forget_stacks(events: &mut [Event], pid: u32) {
     for event in events {
         if let Event::Observation(observation) = event

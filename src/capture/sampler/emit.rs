@@ -1,4 +1,4 @@
-//! What goes into the ring, and the status.
+//! Sends events into the ring, and publishes the status.
 
 use crate::capture::Status;
 use crate::capture::backend::Kind;
@@ -18,7 +18,7 @@ impl Core {
         self.publish_status();
     }
 
-    /// Otherwise asked once a second.
+    /// Asks perf for its loss counts, beyond the check of each second.
     pub(super) fn count_lost(&mut self) {
         if let Some(perf) = &mut self.backend.perf {
             perf.count_lost();
@@ -38,16 +38,15 @@ impl Core {
         }
     }
 
-    /// Sends what was gathered, in order of time.
+    /// Sends the gathered events, in order of time.
     pub(super) fn emit(&mut self) {
         let mut events = std::mem::take(&mut self.events);
         let floor = self.floor;
         for event in &mut events {
-            // A sample whose time was taken before the last tick may have come into its ring after
-            // it.
+            // A sample with a time before the last tick may enter its perf ring after that tick.
             if let Event::Observation(observation) = event {
                 observation.at = observation.at.max(floor);
-                // A stack that has a name of its own keeps it; a thread that has ended has none.
+                // Observations with a runtime's name keep it; one of an exited thread has none.
                 let named = observation.name.runtime_id().is_some() || observation.thread.tid == 0;
                 if !named
                     && let Some(process) = self
@@ -78,8 +77,8 @@ impl Core {
         self.events = events;
     }
 
-    /// A look that finds the ring full is dropped and counted; what must arrive waits, and later
-    /// looks wait with it.
+    /// Sends an event. If the ring is full, an observation is dropped and counted. Events that must
+    /// not be lost wait, and later events are not sent before them.
     pub(super) fn send(&mut self, event: Event) {
         while let Some(first) = self.owed.front() {
             if !self.writer.push(first) {
@@ -96,14 +95,14 @@ impl Core {
                     self.processes[index].scan.unsent(observation.thread.tid);
                 }
             }
-            // The next one carries the same totals.
+            // The next tick carries the same totals.
             Event::Tick(_) => {}
             other if self.owed.len() < OWED => self.owed.push_back(other),
             _ => {}
         }
     }
 
-    /// Nothing more will be told: what must arrive gets a little time to.
+    /// Ends sending: waits a limited time for room for events that must not be lost.
     pub(super) fn last_words(mut self) {
         let at = monotonic();
         while !self.owed.is_empty() && !self.writer.abandoned() && monotonic() < at + LAST_WORDS {
@@ -138,7 +137,7 @@ impl Core {
     fn notices_of_processes(&self) -> Vec<String> {
         let mut notices = Vec::new();
         let any = |fit: fn(&Process) -> bool| self.processes.iter().any(fit);
-        // Where none gives stacks, the way's own notice says it.
+        // If no process gives stacks, the backend's own notice says so.
         if self.backend.reads_stacks && any(Process::gives_stacks) {
             for process in &self.processes {
                 match &process.refusal {

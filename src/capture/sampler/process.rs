@@ -1,4 +1,4 @@
-//! What there is of each process; everything else of the sampler there is once.
+//! State kept for each process.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::process::target::{AttachError, Target};
 use crate::process::threads::Descriptors;
 use crate::unwinder::Unwinder;
 
-/// A process that is looked at.
+/// A process under observation.
 pub struct Process {
     pub target: Arc<Target>,
     pub scan: ThreadScan,
@@ -25,25 +25,25 @@ pub struct Process {
     pub unwinder: Box<dyn Unwinder>,
     pub program: Program,
     pub names: ThreadNames,
-    /// Under the way `ptrace`.
+    /// For the backend `ptrace`.
     pub stopper: Option<Stopper>,
-    /// Threads of which there are samples, where one of each is wanted.
+    /// Threads that were sampled, where one stack of each is wanted.
     pub sampled: FxHashSet<u32>,
-    /// Threads whose counters changed in this round.
+    /// Threads whose counters changed in this scan.
     pub moved: Vec<Moved>,
     /// The kernel lets us read stacks of its threads.
     pub readable: bool,
-    /// Why it may not be looked at any more, since an exec: only its states are told.
+    /// Why access ended at an exec. Since then only its states are reported.
     pub refusal: Option<String>,
     pub ended: Option<Ended>,
-    /// It is a program that we started, and its exec is still to come.
+    /// A program that sampletop started, which has yet to exec.
     pub before_exec: bool,
 }
 
-/// It has ended, and that has yet to be told.
+/// The process has exited, and its exit has yet to be sent.
 #[derive(Clone, Copy)]
 pub struct Ended {
-    /// What its CPU clock said: a zombie still has one.
+    /// Last value of its CPU clock: a zombie still has one.
     pub cpu_ns: Option<Ns>,
 }
 
@@ -55,8 +55,8 @@ impl Process {
     ) -> Result<Process, AttachError> {
         let pid = target.pid();
         let scan = ThreadScan::sharing(pid, files).map_err(|_| AttachError::EndedEarly { pid })?;
-        // In this order: it may have replaced its program since it was attached to, and is asked
-        // about as it is now; the next exec will be noticed.
+        // In this order: the permission is that of the program at this point, and later execs are
+        // detected.
         let program = Program::new(pid);
         target.still_permitted()?;
         let mut process = Process {
@@ -79,7 +79,7 @@ impl Process {
         Ok(process)
     }
 
-    /// What is mapped from now on replaces what is there.
+    /// Accepts the present mappings as known; later ones replace them.
     pub fn begin_walking(&mut self) {
         if self.gives_stacks() {
             self.unwinder.revalidate(false, false);
@@ -95,7 +95,7 @@ impl Process {
         self.target.pid()
     }
 
-    /// Stacks of it are taken, where the way takes any.
+    /// Returns whether the backend may take stacks of this process.
     pub fn gives_stacks(&self) -> bool {
         self.readable && self.refusal.is_none()
     }

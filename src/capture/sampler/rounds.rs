@@ -1,4 +1,4 @@
-//! The round of looks at every tick, by the files of /proc or by the task iterator.
+//! The thread scan of each tick, by the files of /proc or by the task iterator.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use crate::clock::monotonic;
 use crate::config::CaptureChoice;
 use crate::model::vocabulary::frame::Ns;
 
-/// Time after which a scan stops to empty perf's rings: they hold eight samples each, and
+/// Time after which a scan pauses to empty the perf rings, ns. A ring holds eight samples, and
 /// first walks take long.
 const PASS: Ns = 1_000_000;
 
@@ -24,7 +24,7 @@ impl Core {
         }
     }
 
-    /// The round of one process.
+    /// Scans one process.
     fn round_of(&mut self, index: usize) {
         let pid = self.processes[index].pid();
         if let Some(mut bpf) = self.backend.bpf.take_if(|bpf| bpf.watches(pid)) {
@@ -52,7 +52,7 @@ impl Core {
         }
     }
 
-    /// A round of looks by the task iterator.
+    /// Scans one process by the task iterator.
     fn round_of_rows(&mut self, bpf: &mut Bpf, index: usize) -> io::Result<()> {
         let turns = self.turns();
         let process = &mut self.processes[index];
@@ -61,7 +61,8 @@ impl Core {
         let (mut pause_at, mut clock) = (monotonic() + PASS, None);
         loop {
             let more = bpf.read()?;
-            // Before stacks are walked, which takes long; once, for it is read for all threads.
+            // Read before stacks are walked, which takes long. Read once, since it covers all
+            // threads.
             if asks && clock.is_none() && bpf.has_visited_all() {
                 clock = Some(self.processes[index].scan.tasks().clock());
             }
@@ -82,14 +83,13 @@ impl Core {
         Ok(())
     }
 
-    /// How many parked threads of one process have their turn in a round.
+    /// Returns the maximum visits of parked threads per scan of one process.
     fn turns(&self) -> usize {
         (parked::turns(self.schedule.interval()) / self.processes.len().max(1)).max(1)
     }
 
-    /// How many threads of one process are observed for the first time in a round. Where one stack
-    /// of each is wanted, and when sampling ends, all are: no tick after that one has to be on
-    /// time.
+    /// Returns the maximum first observations per scan of one process. There is no limit if one
+    /// stack of each thread is wanted, or at the end: no later tick has to be on time.
     fn first_most(&self) -> usize {
         if self.once || self.ends {
             return usize::MAX;

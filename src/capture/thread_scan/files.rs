@@ -1,6 +1,6 @@
-//! The files of /proc as source: one read of its counters for each thread that is looked at, more
-//! for those that moved. Who has waited for a while is looked at in rotation, see
-//! [`crate::capture::parked`].
+//! The files of /proc as source of a scan. It reads the counters of each visited thread, and
+//! further files only of threads that ran. Threads that have waited for a while are visited in
+//! rotation, see [`crate::capture::parked`].
 
 use crate::capture::thread_scan::{Found, Last, Round, ThreadScan, not_readable, seen_as};
 use crate::clock::monotonic;
@@ -8,30 +8,30 @@ use crate::model::vocabulary::frame::{Ns, Observation};
 use crate::process::threads::{CounterSource, Doing, ReadError, Tasks, ThreadFiles};
 use crate::unwinder::Walk;
 
-/// How far a round has come.
+/// Progress of a paused scan.
 #[derive(Clone, Copy)]
 pub(super) struct UnderWay {
-    /// When it began.
+    /// Start of the scan.
     from: Ns,
-    /// In `known`: those before it have been looked at, or are parked.
+    /// Index into `known`: all entries before it are observed, or parked.
     active: usize,
-    /// In `turns`.
+    /// Index into `turns`.
     turn: usize,
 }
 
-/// Of more threads than these, one that waits at its first observation is parked at once.
+/// Thread count above which a thread that is blocked at its first observation is parked at once.
 const MANY: usize = 1_000;
-/// How many looks are made before the clock is asked whether to pause.
+/// Observations between two checks of the pause time.
 const LOOKS_AT_ONCE: usize = 64;
 
 impl ThreadScan {
-    /// Looks at every thread that is not parked, and at the parked ones whose turn it is. Events
-    /// come in order of time. False when it paused: call it again to go on.
+    /// Observes every thread that is not parked, and the parked threads of this turn. Events are in
+    /// order of time. Returns false if the scan paused: call it again to continue.
     pub fn round(&mut self, round: &mut Round<'_>) -> bool {
         let mut at = match self.under_way.take() {
             Some(at) => at,
             None => {
-                // Here no backend reports threads unasked.
+                // This list concerns only the task iterator, which skips threads it has reported.
                 self.again.tids.clear();
                 self.update_list(true, round);
                 self.take_in(round.first_most);
@@ -55,8 +55,7 @@ impl ThreadScan {
             } else if let Some(tid) = self.turns.get(at.turn) {
                 at.turn += 1;
                 match self.index.get(tid) {
-                    // A sample may have come in a pause: it is not parked any more, and is looked
-                    // at in the next round.
+                    // A sample during a pause unparks its thread: the next scan observes it.
                     Some(index) if self.is_parked[*index] => *index,
                     _ => continue,
                 }
@@ -65,7 +64,7 @@ impl ThreadScan {
             };
             let events = round.events.len();
             if !self.observe_in_turn(index, at.from, round) {
-                // The last one took its place.
+                // The last entry of `known` moved to this index.
                 self.remove(index);
                 self.list_again = true;
             } else if index == at.active {
@@ -85,15 +84,14 @@ impl ThreadScan {
         true
     }
 
-    /// The next of those that were listed are read in this round: a first observation takes nine
-    /// system calls and a walk, so a round that made them of thousands of threads would last for
-    /// many intervals.
+    /// Adds at most `most` listed threads to this scan. A first observation takes nine system calls
+    /// and a walk. So a scan that made thousands of them would last many intervals.
     fn take_in(&mut self, most: usize) {
         let mut taken = 0;
         while taken < most
             && let Some(tid) = self.newcomers.pop()
         {
-            // A sample may have brought it.
+            // A sample may have added it already.
             if !self.index.contains_key(&tid) {
                 self.add(tid);
                 taken += 1;
@@ -101,7 +99,7 @@ impl ThreadScan {
         }
     }
 
-    /// False when the thread is gone. `from`: when the round began.
+    /// Observes one thread. Returns false if it has exited. `from`: start of the scan.
     fn observe_in_turn(&mut self, index: usize, from: Ns, round: &mut Round<'_>) -> bool {
         let known = &mut self.known[index];
         if matches!(known.last, Last::Ended) {
@@ -113,7 +111,7 @@ impl ThreadScan {
                 self.end(index, round);
                 return false;
             }
-            // Not seen this time; what it did meanwhile comes out with the next counters.
+            // Unreadable at this scan; its run time since then appears in the next counters.
             Err(_) => {
                 self.not_seen(index);
                 return true;
@@ -134,8 +132,8 @@ impl ThreadScan {
                         read_stack(tasks, files, state, round, observation)
                     },
                 );
-                // Of thousands most have waited for long: to see them wait in every round would
-                // take longer than one has.
+                // Of thousands of threads most have waited for long. Observing each at every tick
+                // until it is parked would take longer than an interval.
                 if first
                     && self.known.len() > MANY
                     && matches!(self.known[index].last, Last::Blocked)
@@ -155,9 +153,9 @@ impl ThreadScan {
         }
     }
 
-    /// What a thread is called and does now. One that was seen running most likely runs still: then
-    /// two short reads do. The start time is only needed where no descriptor tells one thread from
-    /// the next of the same id.
+    /// Reads name and state of a thread. One that was last seen running most likely still runs: two
+    /// short reads suffice to confirm that. The start time matters only without an open descriptor,
+    /// which tells threads of the same id apart.
     fn find(&mut self, index: usize, may_ask: bool) -> Result<Found, ReadError> {
         let known = &mut self.known[index];
         let likely = matches!(known.last, Last::Running) && may_ask;
@@ -186,12 +184,12 @@ impl ThreadScan {
     }
 }
 
-/// The kernel names the thread that traces, not its process.
+/// Returns whether the tracer is ours: the kernel names the tracing thread, not its process.
 fn is_ours(tid: u32) -> bool {
     std::path::Path::new(&format!("/proc/self/task/{tid}")).exists()
 }
 
-/// Reads the stack of a thread that is off the core; `None` if it does not stay there meanwhile.
+/// Reads the stack of a thread that is off the core. Returns `None` if it ran meanwhile.
 fn read_stack(
     tasks: &Tasks,
     files: &mut ThreadFiles,
@@ -199,8 +197,8 @@ fn read_stack(
     round: &mut Round<'_>,
     observation: &mut Observation,
 ) -> Option<Walk> {
-    // Held by our helper for a moment, or let go since: it runs. Anybody else's stop is the
-    // target's state.
+    // Stopped by our ptrace helper, or already resumed by it: the thread runs. A stop by another
+    // tracer is the target's state.
     if state == b't'
         && round.stops_threads
         && tasks.tracer(files).is_ok_and(|tracer| tracer == 0 || is_ours(tracer))
@@ -219,11 +217,11 @@ fn read_stack(
             not_readable(state, observation);
             return None;
         }
-        // Ended, or no descriptor: the next round will tell.
+        // The thread exited, or no descriptor was free: the next scan finds out.
         Err(_) => return None,
     };
     if sp == 0 && pc == 0 {
-        // It is ending and has given its registers up.
+        // The thread is exiting and has released its registers.
         return None;
     }
     stacks.set_instant(observation.thread.pid, observation.at);

@@ -1,9 +1,10 @@
-//! The list of a process's threads: which come, which have exited.
+//! Maintains the list of threads of a process: new ones and exited ones.
 
 use super::*;
 
 impl ThreadScan {
-    /// Finds out who has come and who has gone. `add`: who is new is asked for its start time.
+    /// Lists the threads again if their number may have changed. `add`: new threads are read from
+    /// /proc; else the next pass of the iterator finds them.
     pub(super) fn update_list(&mut self, add: bool, round: &mut Round<'_>) {
         let links = self.tasks.links();
         if links == self.links && !self.list_again {
@@ -11,7 +12,8 @@ impl ThreadScan {
         }
         let mut tids = std::mem::take(&mut self.tids);
         if self.tasks.list(&mut tids).is_ok() {
-            // Taken before the listing: a thread born during it changes the count again.
+            // The link count was read before the listing: a thread created during it changes the
+            // count again.
             (self.links, self.list_again) = (links, false);
             tids.truncate(MOST_THREADS);
             self.newcomers.clear();
@@ -22,7 +24,7 @@ impl ThreadScan {
                 if add {
                     self.newcomers.push(*tid);
                 } else {
-                    // Born since the iterator came by.
+                    // Created after the iterator passed.
                     self.all = true;
                 }
             }
@@ -32,8 +34,8 @@ impl ThreadScan {
                 if tids.binary_search(&known.key.tid).is_ok() {
                     continue;
                 }
-                // A listing ends early where the thread that it has just come to dies
-                // (fs/proc/base.c, next_tid).
+                // A listing ends early if the thread at its position exits (fs/proc/base.c,
+                // next_tid).
                 if self.tasks.counters(&mut known.files) != Err(ReadError::Gone) {
                     self.list_again = true;
                     continue;

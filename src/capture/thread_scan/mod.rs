@@ -1,12 +1,13 @@
-//! What is known of each thread, and the rules by which the scan of a tick reports it.
+//! The state kept for each thread, and the rules by which the scan of a tick reports it.
 //!
-//! The rule: a thread that was last seen blocked, and whose run time and run count have not
-//! changed, has the same stack. It sends nothing. Every other thread sends a look. Unchanged
-//! counters of a thread last seen running prove nothing, they lag by a tick of the kernel.
+//! A thread that was last seen blocked has the same stack while its run time and run count stay the
+//! same. The scan reports nothing for it. It reports an observation for every other thread.
+//! Unchanged counters of a thread last seen running prove nothing, because they lag by a kernel
+//! tick.
 //!
-//! A round has one of two sources: the files of /proc (`files`), which are asked thread by thread,
-//! or the rows of the task iterator (`rows`), which reports those that ran. The rules are the same
-//! and are all here.
+//! A scan has one of two sources. `files` reads the files of /proc, thread by thread. `rows` takes
+//! the rows of the kernel's task iterator, which returns only threads that ran. Both use the rules
+//! in this file.
 
 mod files;
 mod list;
@@ -30,125 +31,126 @@ use crate::model::vocabulary::frame::{
 use crate::process::threads::{CounterSource, Descriptors, ReadError, Reads, Tasks, ThreadFiles};
 use crate::unwinder::Walk;
 
-/// Threads beyond these are not looked at (kernel.pid_max allows four million).
+/// Maximum threads observed per process; further ones are ignored. kernel.pid_max allows four
+/// million.
 const MOST_THREADS: usize = 100_000;
 
-/// What a round of looks works with and reports to.
+/// Inputs and outputs of one thread scan.
 pub struct Round<'a> {
-    /// `None`: stacks are not readable, or not asked for.
+    /// `None` if stacks are not readable, or not asked for.
     pub stacks: Option<Stacks<'a>>,
     pub events: &'a mut Vec<Event>,
     /// Threads whose counters changed.
     pub moved: &'a mut Vec<Moved>,
     pub losses: &'a mut Losses,
-    /// Our own way stops threads: one that is found in a tracing stop may be held by us.
+    /// The backend stops threads, so a tracing stop may be its own.
     pub stops_threads: bool,
-    /// The number of parked threads that have their turn.
+    /// Maximum visits of parked threads in this scan.
     pub turns: usize,
-    /// Maximum threads that the files of /proc are asked about for the first time; the rest wait
-    /// for the next round.
+    /// Maximum first observations by the files of /proc; further threads wait for the next scan.
     pub first_most: usize,
-    /// Pause at this time: [`ThreadScan::round`] is to be called again.
+    /// Time at which the scan pauses; the caller then calls [`ThreadScan::round`] again.
     pub pause_at: Ns,
-    /// Set when the kernel refused a stack that it was asked for.
+    /// Set if the kernel denied a stack read.
     pub denied: bool,
 }
 
-/// A thread that ran since the round before.
+/// A thread that has run since the previous scan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Moved {
     pub tid: u32,
-    /// Since the last observation, ns; 0 at the first one.
+    /// Run time since the last observation, ns; 0 at the first one.
     pub ran: u64,
-    /// And was runnable, ns.
+    /// Time spent runnable without a core since then, ns.
     pub delayed: u64,
-    /// It is runnable, on a core or not, at this look.
+    /// The thread is runnable at this observation, on a core or not.
     pub runnable: bool,
-    /// It was there at the first round.
+    /// The thread existed at the first scan.
     pub at_start: bool,
 }
 
-/// A stack that cannot be followed to its end is tried again in this number of ticks, then it stays
-/// as it is.
+/// Maximum retries of a walk that did not reach the end of the stack; then the result is kept.
 const DOUBTED_MOST: u8 = 5;
 
-/// How a thread was seen last.
+/// The state at the last observation.
 enum Last {
-    /// Nothing the reducer knows of.
+    /// No observation that the reducer has received.
     Nothing,
     Running,
-    /// The only one that can stay without a look.
+    /// Off the core and waiting. Only this state lets a scan skip the thread.
     Blocked,
-    /// Uninterruptible or stopped: looked at in every round, but read again only when it ran.
+    /// Uninterruptible or stopped. Reported at every scan; its stack is read again only after it
+    /// ran.
     Held {
         seen: Seen,
         name: RawName,
         stack: Vec<RawFrame>,
         recovered: bool,
     },
-    /// A zombie: a leader whose other threads live on. Never looked at again.
+    /// A zombie: a leader whose other threads still run. Never observed again.
     Ended,
 }
 
 struct Known {
     key: ThreadKey,
-    /// In the initial pid namespace, if the iterator has told it; else 0.
+    /// Thread id in the initial pid namespace, or 0 until the iterator has returned it.
     id: u32,
     name: RawName,
     files: ThreadFiles,
     counters: Option<Counters>,
     last: Last,
-    /// When its state was read last; since then it has been silent.
+    /// Time of the last read of its state; no observation was sent since then.
     seen_at: Ns,
-    /// How often in a row its stack, the same all the time, could not be followed to its end.
+    /// Consecutive walks of the same stack that did not reach its end.
     doubted: u8,
     at_start: bool,
 }
 
-/// All threads of one process.
+/// Thread scan of one process.
 pub struct ThreadScan {
     pid: u32,
     tasks: Tasks,
     known: Vec<Known>,
-    /// Of each in `known`: it is looked at when it is its turn. It is [`Last::Blocked`] then. Kept
-    /// apart because most are passed over in most rounds.
+    /// For each of `known`: parked, so visited in rotation only. The thread is [`Last::Blocked`]
+    /// then. A separate vector, because most scans skip most threads.
     is_parked: Vec<bool>,
     index: FxHashMap<u32, usize>,
-    /// Link count of the thread directory when it was listed last.
+    /// Link count of the thread directory at the last listing.
     links: u64,
     list_again: bool,
     tids: Vec<u32>,
     parked: Parked,
-    /// The next scan is complete.
+    /// The next scan observes every thread.
     all: bool,
-    /// Listed, and not read yet; the next one is the last.
+    /// Listed threads without a first observation; the last entry is taken next.
     newcomers: Vec<u32>,
-    /// Threads that were there at the beginning are still among them.
+    /// `newcomers` may still hold threads that existed at attach time.
     attaching: bool,
-    /// The round that is under way, if it paused.
+    /// Position of the scan, if it paused.
     under_way: Option<UnderWay>,
     turns: Vec<u32>,
-    /// Whether those that are parked have run since.
+    /// Detects whether a parked thread has run.
     standstill: Standstill,
-    /// Whether the process has a clock that can be compared with the counters of its threads.
+    /// The process clock and the counters of its threads have the same unit and can be compared.
     has_clock: bool,
-    /// Run time of all in `known`, ns.
+    /// Sum of the run times in `known`, ns.
     ran: u128,
-    /// Parked threads that could have been visited by the iterator and were not.
+    /// Visits of parked threads that the iterator could have made and did not.
     visits_saved: usize,
-    /// And those that are visited in this round.
+    /// Visits of parked threads in this scan.
     turned: usize,
-    /// Whom the iterator has told, and we do not know it, or not any more.
+    /// Threads that the iterator considers reported, but whose observation is missing or stale
+    /// here.
     again: Again,
 }
 
 impl ThreadScan {
-    /// `descriptors`: how many files of threads may stay open.
+    /// `descriptors`: maximum open files of threads.
     pub fn new(pid: u32, descriptors: usize) -> io::Result<ThreadScan> {
         ThreadScan::sharing(pid, Descriptors::new(descriptors))
     }
 
-    /// As [`ThreadScan::new`], out of descriptors that others take from, too.
+    /// As [`ThreadScan::new`], with a descriptor budget shared between processes.
     pub fn sharing(pid: u32, descriptors: Descriptors) -> io::Result<ThreadScan> {
         let tasks = Tasks::open_sharing(pid, descriptors)?;
         Ok(ThreadScan {
@@ -175,7 +177,8 @@ impl ThreadScan {
         })
     }
 
-    /// As where the kernel counts in ticks only.
+    /// Disables the comparison with the process clock, as on kernels that count in clock ticks
+    /// only.
     pub fn without_clock(mut self) -> ThreadScan {
         self.has_clock = false;
         self
@@ -189,7 +192,7 @@ impl ThreadScan {
         self.tasks.reads()
     }
 
-    /// Threads that live.
+    /// Returns the number of threads that have not exited.
     pub fn len(&self) -> usize {
         self.known.iter().filter(|known| !matches!(known.last, Last::Ended)).count()
     }
@@ -198,26 +201,27 @@ impl ThreadScan {
         self.len() == 0
     }
 
-    /// Ids of all threads that are known.
+    /// Returns the ids of all known threads.
     pub fn tids(&self) -> impl Iterator<Item = u32> {
         self.known.iter().map(|known| known.key.tid)
     }
 
-    /// The next scan observes every thread, parked or not.
+    /// Makes the next scan observe every thread, parked or not.
     pub fn force_full_scan(&mut self) {
         self.all = true;
     }
 
-    /// Threads that wait for their first observation, of those that there were at the beginning.
+    /// Returns how many threads that existed at attach time still lack their first observation.
     pub fn not_read_yet(&self) -> usize {
         if self.attaching { self.newcomers.len() } else { 0 }
     }
 
-    /// Who `tid` is, for a sample taken at `at` between two rounds. `None`: it has ended before
-    /// anybody could look. The sample proves that it has moved, whatever its counters say.
+    /// Returns identity and name of `tid` for a sample taken at `at` between two scans. `None`: the
+    /// thread exited before it could be read. The sample proves that the thread has run, whatever
+    /// its counters say.
     pub fn sampled(&mut self, tid: u32, at: Ns) -> Option<(ThreadKey, RawName)> {
         if !self.index.contains_key(&tid) {
-            // As many may have gone as have come: the link count would not tell.
+            // As many threads may have exited as were created: the link count would not show it.
             self.list_again = true;
             self.add(tid)?;
         }
@@ -233,7 +237,7 @@ impl ThreadScan {
         Some(told)
     }
 
-    /// A look at this thread did not reach the reducer: the next round sends it again.
+    /// Marks an observation of this thread as not delivered, so that the next scan sends it again.
     pub fn unsent(&mut self, tid: u32) {
         if let Some(index) = self.index.get(&tid).copied()
             && !matches!(self.known[index].last, Last::Ended)
@@ -242,7 +246,7 @@ impl ThreadScan {
         }
     }
 
-    /// The process replaced its program, or the backend changed: every thread is read afresh.
+    /// Makes the next scan read every thread afresh, after an exec or a change of backend.
     pub fn restart(&mut self) {
         self.list_again = true;
         self.under_way = None;
@@ -260,8 +264,9 @@ impl ThreadScan {
         }
     }
 
-    /// The first rule: who was seen blocked and has not moved is silent, who is held is told as it
-    /// was. `from`: when the round began. False: it has to be seen what the thread does.
+    /// Applies the first rule. A thread that was blocked and has not run is skipped. An
+    /// uninterruptible or stopped one is reported with its last stack. `from`: start of the scan.
+    /// Returns false if the state of the thread has to be read.
     fn unmoved(
         &mut self,
         index: usize,
@@ -300,7 +305,8 @@ impl ThreadScan {
         }
     }
 
-    /// The others: what a thread was found doing. `read` takes its stack, if it is off the core.
+    /// Applies the other rules to what was read of a thread. `read` takes its stack if it is off
+    /// the core.
     fn found(
         &mut self,
         index: usize,
@@ -318,7 +324,7 @@ impl ThreadScan {
         self.observe(index, found, counters, round, read);
     }
 
-    /// What is known of its state does not hold any more.
+    /// Discards the known state of a thread.
     fn not_seen(&mut self, index: usize) {
         self.known[index].last = Last::Nothing;
         self.again.tids.push(self.known[index].key.tid);
@@ -339,7 +345,7 @@ impl ThreadScan {
         }
     }
 
-    /// Replaces a thread's counters; gives back those from before.
+    /// Replaces the counters of a thread. Returns the previous ones.
     fn count(&mut self, index: usize, counters: Option<Counters>) -> Option<Counters> {
         let ran = |counters: &Option<Counters>| {
             counters.map_or(0, |counters| u128::from(counters.run_ns))
@@ -349,21 +355,22 @@ impl ThreadScan {
         before
     }
 
-    /// Whether the process's clock may tell that those that are parked have not run:
-    /// [`Tasks::clock`] is to be read then, when every thread of a tick has been observed. Once a
-    /// round.
+    /// Returns whether to read the process clock, which may show that no parked thread has run. If
+    /// so, the caller reads [`Tasks::clock`] after every thread of the tick has been observed. To
+    /// be called once per scan.
     pub fn asks_the_clock(&mut self) -> bool {
         self.has_clock && !self.parked.is_empty() && self.standstill.asks()
     }
 
-    /// What it says. `turned` parked threads had their turn in this round, `turns` may.
+    /// Takes the process clock. `turned`: parked threads visited in this scan; `turns`: its
+    /// maximum.
     fn answered(&mut self, clock: Option<Ns>, turned: usize, turns: usize) {
         self.standstill.answered(clock, self.ran, self.parked.len(), turned, turns);
     }
 
-    /// Counters that went backwards, or another start time, mean another thread under the same id:
-    /// after an exec by a thread that was not the leader, or a reused id where no descriptor could
-    /// be kept.
+    /// Detects another thread under the same id, by counters that went backwards or by another
+    /// start time. It occurs after an exec by a thread that is not the leader. It also occurs when
+    /// an id is reused and no descriptor could be kept open.
     fn check_identity(
         &mut self,
         index: usize,
@@ -383,13 +390,13 @@ impl ThreadScan {
             known.key.start = found.start;
             known.last = Last::Nothing;
             known.at_start = false;
-            // Descriptors stay with the thread that they were opened for.
+            // Descriptors refer to the thread that they were opened for.
             let fresh = self.tasks.thread(known.key.tid);
             self.tasks.forget(std::mem::replace(&mut known.files, fresh));
         }
     }
 
-    /// A thread that moved, or that was not seen blocked.
+    /// Reports a thread that has run, or that was not last seen blocked.
     fn observe(
         &mut self,
         index: usize,
@@ -418,7 +425,7 @@ impl ThreadScan {
         if (found.state != b'R' || found.ready)
             && let Some(walk) = read(&self.tasks, &mut known.files, round, &mut observation)
         {
-            // A stack that is tried again counts once, as it was found at first.
+            // A retried stack is counted once, with the outcome of its first walk.
             if !again {
                 count_walk(&walk, round.losses);
             }
@@ -463,26 +470,26 @@ impl Drop for ThreadScan {
     }
 }
 
-/// Fills in state and stack of a thread that is off the core, if it stays there while it is read;
-/// else it stays [`Seen::Running`] without a stack, which is no observation. Returns the walk, if a
-/// stack was taken.
+/// Fills in state and stack of a thread that is off the core, and stays off it during the read.
+/// Else the observation stays [`Seen::Running`] without a stack. Returns the walk, if a stack was
+/// taken.
 type ReadStack<'a> =
     &'a mut dyn FnMut(&Tasks, &mut ThreadFiles, &mut Round<'_>, &mut Observation) -> Option<Walk>;
 
-/// What was read of a thread.
+/// State read of a thread, beside its counters.
 struct Found {
     at: Ns,
     name: RawName,
-    /// The letter of /proc/PID/stat.
+    /// State letter of /proc/PID/stat.
     state: u8,
-    /// Its stack can be read although it is runnable.
+    /// The thread is runnable and off the core, so its stack can be read.
     ready: bool,
     start: u64,
 }
 
-/// True where a later walk may come further: the unwinder reads mappings again only now and then,
-/// so that a thread which blocks on a stack, or in code, that was mapped a moment ago is met too
-/// early.
+/// Returns whether a later walk may reach further. The unwinder reads the mappings again only at
+/// intervals. So it may not know yet a stack or code that was mapped just before the thread
+/// blocked.
 fn doubtful(stack: &[RawFrame]) -> bool {
     let end = stack.last().map(|frame| frame.decode());
     matches!(
@@ -502,7 +509,8 @@ fn not_readable(state: u8, observation: &mut Observation) {
     observation.stack.push(RawFrame::marker(Marker::NotReadable));
 }
 
-/// By the letter of /proc/PID/stat: S (and I, K, P, W, which are waits, too), D, T and t.
+/// Maps the state letter of /proc/PID/stat. S, I, K, P and W are waits; D, and T and t have states
+/// of their own.
 fn seen_as(state: u8, call: Option<Syscall>) -> Seen {
     match state {
         b'D' => Seen::Disk(call),
@@ -511,7 +519,7 @@ fn seen_as(state: u8, call: Option<Syscall>) -> Seen {
     }
 }
 
-/// Counts a stack that was taken.
+/// Counts the outcome of a walk.
 pub fn count_walk(walk: &Walk, losses: &mut Losses) {
     losses.samples += 1;
     losses.recovered += u64::from(walk.recovered);
