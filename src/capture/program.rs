@@ -1,4 +1,4 @@
-//! Notices that the target has replaced its program (exec).
+//! Detects that the target has replaced its program (exec).
 
 use std::os::fd::OwnedFd;
 
@@ -7,16 +7,16 @@ use rustix::io::Errno;
 
 use crate::process::target::witness;
 
-/// `/proc/PID/pagemap`, kept open: the descriptor holds on to the address space as it was when it
-/// was opened, and reads nothing once no thread uses that any more (fs/proc/task_mmu.c,
-/// pagemap_read). So an exec is told even of the same file, for less than a microsecond. It stays
-/// silent while another process (a vfork child) still uses the old memory.
+/// `/proc/PID/pagemap`, kept open. The descriptor refers to the address space at the time of
+/// opening. It reads nothing once no thread uses that any more (fs/proc/task_mmu.c, pagemap_read).
+/// So an exec of the same file is detected too, in less than a microsecond. There is no detection
+/// while another process (a vfork child) still uses the old memory.
 pub struct Program {
     pid: u32,
-    /// `None` where it is not permitted, or between two programs.
+    /// `None` if access is denied, or between two programs.
     space: Option<OwnedFd>,
-    /// The old memory is gone, new memory not there yet: the target is between two programs, or
-    /// ending.
+    /// The old memory is released, and there is no new memory yet: the target is executing a
+    /// program, or exiting.
     between: bool,
 }
 
@@ -25,9 +25,9 @@ impl Program {
         Program { pid, space: open_space(pid).ok().flatten(), between: false }
     }
 
-    /// True once for each exec since the last call; also for one into a program that we may not
-    /// look at, which must not go unnoticed: rights to sample all processes (CAP_PERFMON, CAP_BPF)
-    /// reach that one too.
+    /// Returns true once for each exec since the last call. An exec into a program that may not be
+    /// observed counts too. Rights to sample all processes (CAP_PERFMON, CAP_BPF) reach that
+    /// program as well, so it must be detected.
     pub fn replaced(&mut self) -> bool {
         if self.space.as_ref().is_some_and(|space| !lives(space)) {
             self.space = None;
@@ -42,13 +42,13 @@ impl Program {
         false
     }
 
-    /// The program that was there is gone, and what is there now is not known yet.
+    /// Returns whether the old program has ended, and the present one is not known yet.
     pub fn between(&self) -> bool {
         self.between
     }
 }
 
-/// `None`: no thread has memory now. The error: it is not for us.
+/// Opens the address space. `None`: no thread has memory now. An error: access is denied.
 fn open_space(pid: u32) -> Result<Option<OwnedFd>, Errno> {
     // A zombie leader has no memory of its own.
     let Some(tid) = witness(pid) else { return Ok(None) };
@@ -61,8 +61,8 @@ fn open_space(pid: u32) -> Result<Option<OwnedFd>, Errno> {
 }
 
 fn lives(space: &OwnedFd) -> bool {
-    // The entry of the page at address 0: no page of the target is touched.
+    // Reads the entry of the page at address 0: no page of the target is touched.
     let mut word = [0; 8];
-    // Any error but a plain end is no proof of anything.
+    // Only an end of file proves that the memory is released; other errors prove nothing.
     !matches!(rustix::io::pread(space, &mut word, 0), Ok(0))
 }
