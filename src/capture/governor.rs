@@ -39,7 +39,7 @@ const AIM: f64 = 0.9;
 /// Share of the bound below which the expected cost of a shorter interval must lie.
 const ROOM: f64 = 0.75;
 /// Maximum factor of one stretch, so that a single burst is soon undone.
-const STRETCH_MOST: f64 = 4.0;
+const MAX_STRETCH: f64 = 4.0;
 /// Patience at first, and at most, ns.
 const PATIENCE: (Ns, Ns) = (10 * SECOND, 640 * SECOND);
 /// Time after which a shorter interval counts as lasting, ns.
@@ -153,7 +153,7 @@ impl Governor {
             self.patience = (2 * self.patience).min(PATIENCE.1);
             return Some(before);
         }
-        let factor = (rate / (AIM * self.bound)).min(STRETCH_MOST);
+        let factor = (rate / (AIM * self.bound)).min(MAX_STRETCH);
         let wanted = (interval as f64 * factor) as Ns;
         let mut step = self.step + 1;
         while rung(self.asked, step) < wanted.min(LONGEST) {

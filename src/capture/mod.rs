@@ -2,19 +2,17 @@
 //! ring.
 
 pub mod backend;
-pub mod blocked;
 pub mod bpf;
 mod cpus;
+pub mod event_ring;
+pub mod exec_detector;
 pub mod governor;
 pub mod kernel_ring;
-pub mod parked;
 pub mod perf;
-pub mod program;
 pub mod ptrace;
-pub mod ring;
 mod sampler;
 pub mod schedule;
-mod standstill;
+pub mod stack_reader;
 pub mod thread_scan;
 
 use std::os::fd::OwnedFd;
@@ -107,7 +105,7 @@ const RING_WORDS: usize = 512 << 10;
 
 /// Maximum wait for the first tick, ms: a read of the target's memory may block. The first
 /// observation is the start of elapsed time.
-const FIRST_ROUND: Duration = Duration::from_millis(500);
+const MAX_FIRST_TICK_WAIT: Duration = Duration::from_millis(500);
 
 /// Sends commands to a sampler, from any thread.
 #[derive(Clone)]
@@ -141,7 +139,7 @@ impl Sampler {
         files: Files,
         names: Names,
         plan: Plan,
-    ) -> Result<(Sampler, ring::Reader), AttachError> {
+    ) -> Result<(Sampler, event_ring::Reader), AttachError> {
         #[cfg(feature = "libunwind")]
         let walk_stopped = (plan.unwinder == UnwinderChoice::Libunwind).then(|| {
             let files = files.clone();
@@ -167,7 +165,7 @@ impl Sampler {
         targets: Vec<Arc<Target>>,
         plan: Plan,
         walkers: Walkers,
-    ) -> Result<(Sampler, ring::Reader), AttachError> {
+    ) -> Result<(Sampler, event_ring::Reader), AttachError> {
         let internal = |what: &str, error: &dyn std::fmt::Display| AttachError::Internal {
             what: format!("cannot start the sampler: {what}: {error}"),
         };
@@ -175,7 +173,7 @@ impl Sampler {
             .map_err(|e| internal("eventfd", &e))?;
         let wake = Arc::new(wake);
         let status = Arc::new(Mutex::new(Status::default()));
-        let (writer, reader) = ring::channel(RING_WORDS);
+        let (writer, reader) = event_ring::channel(RING_WORDS);
         let (control, orders) = channel();
         let (opened, answer) = channel();
         let (running, end) = channel();
@@ -209,7 +207,8 @@ impl Sampler {
             })
             .map_err(|e| internal("thread", &e))?;
         let at = answer.recv().map_err(|e| internal("its thread ended", &e))??;
-        let began = answer.recv_timeout(FIRST_ROUND).ok().and_then(Result::ok).unwrap_or(at);
+        let began =
+            answer.recv_timeout(MAX_FIRST_TICK_WAIT).ok().and_then(Result::ok).unwrap_or(at);
         let controller = Controller { control, wake };
         Ok((Sampler { controller, began, end: Some(end), status, thread: Some(thread) }, reader))
     }

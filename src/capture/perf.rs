@@ -475,7 +475,7 @@ impl Perf {
         if self.scope == Scope::Everything {
             return true;
         }
-        if self.budget == 0 && (self.starved || !self.give_up_quiet()) {
+        if self.budget == 0 && (self.starved || !self.release_idle_events()) {
             self.starved = true;
             return false;
         }
@@ -511,7 +511,7 @@ impl Perf {
 
     /// Closes the events of the thread that has not run for longest, so that a running one can have
     /// them. Returns false if all are needed.
-    fn give_up_quiet(&mut self) -> bool {
+    fn release_idle_events(&mut self) -> bool {
         let before = monotonic().saturating_sub(QUIET);
         let anchors: FxHashSet<u32> =
             self.threads.values().filter_map(|watched| watched.inherited_from).collect();

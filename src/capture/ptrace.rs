@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use rustc_hash::FxHashSet;
 
-use crate::capture::blocked::StackReader;
+use crate::capture::stack_reader::StackReader;
 use crate::clock::{monotonic, thread_cpu};
 use crate::model::vocabulary::frame::{Ns, RawFrame};
 use crate::process::memory::Memory;
@@ -31,13 +31,13 @@ use crate::unwinder::{Registers, Walk};
 
 /// Maximum wait for a stop, ns. A thread without a core, or in D state, may stop later; it is
 /// resumed then.
-const PATIENCE: Ns = 20_000_000;
+const MAX_STOP_WAIT: Ns = 20_000_000;
 /// Time between two checks of a thread that has not stopped yet, ns. It is the precision of the
 /// measured stop time. The helper sleeps in between, and a stop wakes it at once. Where cores are
 /// short, polling would take the very core that the thread needs in order to stop.
-const LOOK_AGAIN: Ns = 200_000;
+const STOP_CHECK_INTERVAL: Ns = 200_000;
 /// Time between two checks of threads that had not stopped in time.
-const LOOK_AFTER: Duration = Duration::from_millis(1);
+const LATE_STOP_CHECK_INTERVAL: Duration = Duration::from_millis(1);
 /// Maximum threads that wait to be stopped: about one tick's worth.
 const QUEUE: usize = 64;
 
@@ -177,7 +177,7 @@ struct Helper {
 }
 
 /// State of a seized thread.
-enum Found {
+enum SeizedState {
     StillRunning,
     /// To be resumed with this signal (0: none).
     Stopped {
@@ -202,9 +202,9 @@ impl Helper {
             let order = if self.seized.is_empty() {
                 orders.recv().map_err(|_| RecvTimeoutError::Disconnected)
             } else {
-                orders.recv_timeout(LOOK_AFTER)
+                orders.recv_timeout(LATE_STOP_CHECK_INTERVAL)
             };
-            self.look_after();
+            self.resume_late_stops();
             match order {
                 Ok(tid) => {
                     let mut outcome = self.sample(tid, walk.as_mut(), alarm.as_ref());
@@ -220,7 +220,7 @@ impl Helper {
             }
         }
         // The kernel releases the remaining ones when this thread ends (exit_ptrace).
-        self.look_after();
+        self.resume_late_stops();
     }
 
     fn sample(
@@ -240,9 +240,9 @@ impl Helper {
         let mut last_running = begin;
         let _ringing = alarm.map(Alarm::ring);
         loop {
-            match self.find(tid, alarm.is_some()) {
-                Found::StillRunning => {}
-                Found::Stopped { signal } => {
+            match self.seized_state(tid, alarm.is_some()) {
+                SeizedState::StillRunning => {}
+                SeizedState::Stopped { signal } => {
                     let registers = read_registers(tid);
                     let at = monotonic();
                     let mut learn = None;
@@ -263,16 +263,16 @@ impl Helper {
                     }
                     break;
                 }
-                Found::Dead => break,
+                SeizedState::Dead => break,
             }
-            let looked = monotonic();
-            if looked - begin > PATIENCE {
+            let checked_at = monotonic();
+            if checked_at - begin > MAX_STOP_WAIT {
                 self.seized.push(tid);
                 break;
             }
-            last_running = looked;
+            last_running = checked_at;
             if alarm.is_none() {
-                std::thread::sleep(Duration::from_nanos(LOOK_AGAIN));
+                std::thread::sleep(Duration::from_nanos(STOP_CHECK_INTERVAL));
             }
         }
         outcome
@@ -298,27 +298,31 @@ impl Helper {
     }
 
     /// Resumes threads that stopped after the maximum wait.
-    fn look_after(&mut self) {
+    fn resume_late_stops(&mut self) {
         let seized = std::mem::take(&mut self.seized);
         for tid in seized {
-            match self.find(tid, false) {
-                Found::StillRunning => self.seized.push(tid),
-                Found::Stopped { signal } => resume(tid, signal),
-                Found::Dead => {}
+            match self.seized_state(tid, false) {
+                SeizedState::StillRunning => self.seized.push(tid),
+                SeizedState::Stopped { signal } => resume(tid, signal),
+                SeizedState::Dead => {}
             }
         }
     }
 
     /// Returns the state of a seized thread. `sleep`: wait until it stops, or the alarm rings.
-    fn find(&self, tid: u32, sleep: bool) -> Found {
+    fn seized_state(&self, tid: u32, sleep: bool) -> SeizedState {
         // WNOWAIT leaves the status for other code in this process that waits for its child.
         let at_once = if sleep { 0 } else { libc::WNOHANG };
         let (code, status) =
             match wait(tid, libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT | at_once) {
                 Ok(Some(change)) => change,
-                Ok(None) | Err(libc::EINTR) => return Found::StillRunning,
+                Ok(None) | Err(libc::EINTR) => return SeizedState::StillRunning,
                 Err(_) => {
-                    return if exists(self.pid, tid) { Found::StillRunning } else { Found::Dead };
+                    return if exists(self.pid, tid) {
+                        SeizedState::StillRunning
+                    } else {
+                        SeizedState::Dead
+                    };
                 }
             };
         if code != libc::CLD_TRAPPED && code != libc::CLD_STOPPED {
@@ -327,12 +331,12 @@ impl Helper {
             if !(self.own_child && tid == self.pid) {
                 let _ = wait(tid, libc::WEXITED | libc::WNOHANG);
             }
-            return Found::Dead;
+            return SeizedState::Dead;
         }
         let (signal, event) = (status & 0xff, status >> 8);
         // Our stop, or a stop of the whole process, which needs no signal to continue. Otherwise a
         // signal was about to be delivered, and is passed on.
-        Found::Stopped { signal: if event == EVENT_STOP { 0 } else { signal } }
+        SeizedState::Stopped { signal: if event == EVENT_STOP { 0 } else { signal } }
     }
 }
 
@@ -365,7 +369,8 @@ struct Alarm {
     timer: libc::timer_t,
 }
 
-/// Rings every [`LOOK_AGAIN`] until dropped, because a ring between two calls has no effect.
+/// Rings every [`STOP_CHECK_INTERVAL`] until dropped, because a ring between two calls has no
+/// effect.
 struct Ringing<'a>(&'a Alarm);
 
 impl Alarm {
@@ -396,7 +401,7 @@ impl Alarm {
     }
 
     fn ring(&self) -> Ringing<'_> {
-        self.set(LOOK_AGAIN);
+        self.set(STOP_CHECK_INTERVAL);
         Ringing(self)
     }
 

@@ -2,20 +2,20 @@
 //! and for commands.
 //!
 //! ```text
-//! process   state of each process
-//! names     names that a runtime gives its threads
-//! rounds    the thread scan of each tick
-//! samples   samples of running threads, by the kernel or by ptrace
-//! changes   added processes, execs, exits, changes of backend
-//! emit      events into the ring, and the status
+//! process       state of each process
+//! thread_names  names that a runtime gives its threads
+//! scans         the thread scan of each tick
+//! samples       samples of running threads, by the kernel or by ptrace
+//! changes       added processes, execs, exits, changes of backend
+//! emit          events into the ring, and the status
 //! ```
 
 mod changes;
 mod emit;
-mod names;
 mod process;
-mod rounds;
 mod samples;
+mod scans;
+mod thread_names;
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
@@ -26,10 +26,10 @@ use std::sync::{Arc, Mutex};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::capture::backend::{self, Backend, Setting};
+use crate::capture::event_ring::Writer;
 use crate::capture::governor::Pace;
 use crate::capture::perf::{COUNTERS_LAG, PerfCounts};
 use crate::capture::ptrace::StopCounts;
-use crate::capture::ring::Writer;
 use crate::capture::sampler::process::Process;
 use crate::capture::schedule::{Random, Schedule};
 use crate::capture::{Control, Plan, Status, Walkers};
@@ -46,12 +46,12 @@ fn descriptors_to_spend(limit: usize) -> usize {
 }
 
 /// Maximum events that wait while the ring is full and must not be lost.
-const OWED: usize = 100_000;
+const MAX_PENDING: usize = 100_000;
 /// Maximum wait for room in the ring at the end of a session.
-const LAST_WORDS: Ns = SECOND;
+const MAX_FINAL_WAIT: Ns = SECOND;
 /// Samples per interval where one stack of each thread is wanted. A thread that runs for a
 /// millisecond is sampled at 100 Hz.
-const DENSER: Ns = 10;
+const SAMPLES_PER_INTERVAL_ONCE: Ns = 10;
 
 pub struct Core {
     /// Unordered.
@@ -64,7 +64,7 @@ pub struct Core {
     /// One stack of each thread is wanted.
     once: bool,
     /// Sampling is about to end.
-    ends: bool,
+    ending: bool,
     /// Keep running after all processes have exited.
     outlasts: bool,
     /// Budget of open files of threads.
@@ -73,7 +73,7 @@ pub struct Core {
     paused: bool,
     writer: Writer,
     /// Events, in order, that found the ring full and must not be lost.
-    owed: VecDeque<Event>,
+    pending: VecDeque<Event>,
     control: Receiver<Control>,
     wake: Arc<OwnedFd>,
     status: Arc<Mutex<Status>>,
@@ -155,12 +155,12 @@ impl Core {
             pace: Pace::new(interval, plan.overhead),
             own_child: plan.own_child,
             once: plan.once,
-            ends: false,
+            ending: false,
             outlasts: plan.outlasts,
             descriptors,
             paused: false,
             writer,
-            owed: VecDeque::new(),
+            pending: VecDeque::new(),
             control,
             wake,
             status,
@@ -183,7 +183,7 @@ impl Core {
     /// Runs the first tick. Returns the time of its first observation.
     pub fn begin(&mut self) -> Ns {
         let begin = monotonic();
-        if self.looking() {
+        if self.is_observing() {
             self.tick(begin);
         }
         self.first.unwrap_or(begin)
@@ -200,15 +200,15 @@ impl Core {
                     if matches!(control, Control::Stop) {
                         return self.stop();
                     }
-                    self.obey(control);
+                    self.handle_control(control);
                 }
             }
             if woken.ended {
-                self.note_ended();
+                self.mark_exited();
                 if self.processes.iter().all(|process| process.ended.is_some()) {
-                    self.all_have_ended();
+                    self.report_all_exited();
                     if !self.outlasts {
-                        return self.last_words();
+                        return self.drain_pending();
                     }
                 }
             }
@@ -216,7 +216,7 @@ impl Core {
             if let Some(perf) = &mut self.backend.perf {
                 perf.start_due(now);
             }
-            if !self.looking() {
+            if !self.is_observing() {
                 continue;
             }
             if now >= self.schedule.due() {
@@ -225,7 +225,7 @@ impl Core {
                 self.take_caught();
                 if woken.ring {
                     self.drain(now);
-                    self.withhold_what_is_not_ours(now);
+                    self.drop_foreign_observations(now);
                 }
                 self.emit();
             }
@@ -237,15 +237,15 @@ impl Core {
     /// threads' own counters have caught up with it.
     fn stop(mut self) {
         // The caller may have seen the exit before us.
-        self.note_ended();
-        if !self.looking() {
+        self.mark_exited();
+        if !self.is_observing() {
             return;
         }
         if self.processes.iter().all(|process| process.ended.is_some()) {
-            return self.all_have_ended();
+            return self.report_all_exited();
         }
         self.second_due = 0;
-        self.ends = true;
+        self.ending = true;
         self.force_full_scan();
         self.tick(monotonic());
         let caught_up = monotonic() + COUNTERS_LAG;
@@ -259,13 +259,13 @@ impl Core {
     }
 
     /// Returns whether there is a process to observe, and sampling is not paused.
-    fn looking(&self) -> bool {
+    fn is_observing(&self) -> bool {
         !self.paused && !self.processes.is_empty()
     }
 
     fn wait(&mut self) -> Woken {
         let start = self.backend.perf.as_ref().and_then(|perf| perf.next_start());
-        let due = self.looking().then(|| self.schedule.due());
+        let due = self.is_observing().then(|| self.schedule.due());
         let timeout = [start, due].into_iter().flatten().min().map(|at| {
             let wait = at.saturating_sub(monotonic());
             Timespec { tv_sec: (wait / SECOND) as i64, tv_nsec: (wait % SECOND) as i64 }
@@ -277,7 +277,7 @@ impl Core {
         );
         let rings = fds.len();
         if let Some(perf) =
-            self.backend.perf.as_ref().filter(|_| !self.rings_hung && self.looking())
+            self.backend.perf.as_ref().filter(|_| !self.rings_hung && self.is_observing())
         {
             fds.extend(perf.descriptors().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         }
@@ -297,7 +297,7 @@ impl Core {
         woken
     }
 
-    fn obey(&mut self, control: Control) {
+    fn handle_control(&mut self, control: Control) {
         match control {
             Control::Add(target) => self.add(target),
             Control::Interval(interval) => {
@@ -307,7 +307,7 @@ impl Core {
             }
             Control::Pause if !self.paused => {
                 // Observations up to here are sent before the gap begins.
-                if self.looking() {
+                if self.is_observing() {
                     self.force_full_scan();
                     self.tick(monotonic());
                 }
@@ -316,10 +316,10 @@ impl Core {
             }
             Control::Resume if self.paused => {
                 self.paused = false;
-                self.look_again();
+                self.resume_observation();
             }
             Control::Use(choice) => self.use_backend(choice),
-            Control::Started if self.looking() => {
+            Control::Started if self.is_observing() => {
                 let at = monotonic();
                 self.schedule.resume(at);
                 self.tick(at);
@@ -329,8 +329,8 @@ impl Core {
     }
 
     /// Resumes observation after a gap.
-    fn look_again(&mut self) {
-        if !self.looking() {
+    fn resume_observation(&mut self) {
+        if !self.is_observing() {
             return;
         }
         let at = monotonic();
@@ -343,9 +343,9 @@ impl Core {
 
     /// Runs or stops the kernel's sampling with our own.
     fn run_perf(&mut self) {
-        let looking = self.looking();
+        let is_observing = self.is_observing();
         if let Some(perf) = &mut self.backend.perf {
-            perf.run(looking);
+            perf.run(is_observing);
         }
     }
 
@@ -365,22 +365,22 @@ impl Core {
     /// Runs one tick: the thread scan, the kernel's samples since the last tick, and one tick event
     /// per process, all with the same time.
     fn tick(&mut self, begin: Ns) {
-        let beat = self.schedule.begin(begin);
-        if let Some(from) = beat.gap_from {
+        let timing = self.schedule.begin(begin);
+        if let Some(from) = timing.gap_from {
             // A thread without an observation after the gap would count as not having run.
             self.force_full_scan();
             self.events.push(Event::Gap { from: from.max(self.floor), at: begin });
         }
-        self.losses.late += u64::from(beat.missed);
+        self.losses.late += u64::from(timing.missed);
         for index in 0..self.processes.len() {
             let process = &mut self.processes[index];
-            if process.ended.is_none() && process.program.replaced() {
-                self.replaced(index, begin);
+            if process.ended.is_none() && process.exec_detector.replaced() {
+                self.handle_exec(index, begin);
             }
         }
         // First, because a sample of a parked thread adds it to this very scan.
         self.drain(begin);
-        self.round();
+        self.scan_threads();
         for process in &mut self.processes {
             process.names.refresh(process.target.pid(), begin, process.unwinder.as_mut());
         }
@@ -389,7 +389,7 @@ impl Core {
         let at = monotonic();
         self.drain(at);
         self.emit_perf();
-        self.withhold_what_is_not_ours(at);
+        self.drop_foreign_observations(at);
         let tick_at = at.max(self.floor);
         self.emit();
         let second = begin >= self.second_due;
@@ -401,7 +401,7 @@ impl Core {
             self.force_full_scan();
         }
         let losses = self.losses_now();
-        self.send_ticks(tick_at, beat.late, losses, second);
+        self.send_ticks(tick_at, timing.late, losses, second);
         self.emit_exits(tick_at);
         if let Some(interval) = self.pace.observe(tick_at, losses.sampler_cpu_ns) {
             self.set_interval(interval);
@@ -428,7 +428,7 @@ impl Core {
 
 /// Returns the interval of the kernel's samples.
 fn between_samples(interval: Ns, once: bool) -> Ns {
-    if once { interval / DENSER } else { interval }
+    if once { interval / SAMPLES_PER_INTERVAL_ONCE } else { interval }
 }
 
 struct Woken {

@@ -37,7 +37,7 @@ impl Random {
 
 /// Timing of a tick that begins now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Beat {
+pub struct TickTiming {
     /// Lateness against the plan, ns.
     pub late: Ns,
     /// The tick is more than one interval late.
@@ -79,7 +79,7 @@ impl Schedule {
 
     /// Begins a tick and plans the next one. A tick that is more than an interval late is not made
     /// up for.
-    pub fn begin(&mut self, now: Ns) -> Beat {
+    pub fn begin(&mut self, now: Ns) -> TickTiming {
         let late = now.saturating_sub(self.due);
         let unseen = now.saturating_sub(self.last);
         let gap_from = (unseen > SECOND.max(5 * self.longest)).then_some(self.last);
@@ -89,7 +89,7 @@ impl Schedule {
         let from = if missed { now } else { self.due };
         self.due = from + self.step();
         self.last = now;
-        Beat { late, missed, gap_from }
+        TickTiming { late, missed, gap_from }
     }
 
     /// Ends a pause that began at the last tick; the next tick is due now. Returns the start of the
@@ -120,20 +120,20 @@ mod tests {
         let mut schedule = Schedule::new(10 * MS, Random::from_seed(1), 0);
         let mut previous = 0;
         schedule.begin(0);
-        let rounds = 10_000;
-        for _ in 0..rounds {
+        let ticks = 10_000;
+        for _ in 0..ticks {
             let due = schedule.due();
             let step = due - previous;
             assert!((9 * MS..=11 * MS).contains(&step), "{step}");
             // 300 us late each time: no drift.
             assert_eq!(
                 schedule.begin(due + MS * 3 / 10),
-                Beat { late: MS * 3 / 10, missed: false, gap_from: None }
+                TickTiming { late: MS * 3 / 10, missed: false, gap_from: None }
             );
             previous = due;
         }
         // The sum of 10,000 uniform steps of +-1 ms: standard deviation 58 ms; 5 of them.
-        let error = previous.abs_diff(rounds * 10 * MS);
+        let error = previous.abs_diff(ticks * 10 * MS);
         assert!(error < 290 * MS, "{error}");
     }
 
@@ -141,8 +141,8 @@ mod tests {
     fn a_missed_tick_is_not_made_up_for() {
         let mut schedule = Schedule::new(10 * MS, Random::from_seed(2), 0);
         schedule.begin(0);
-        let beat = schedule.begin(500 * MS);
-        assert!(beat.missed && beat.late >= 489 * MS && beat.gap_from.is_none());
+        let timing = schedule.begin(500 * MS);
+        assert!(timing.missed && timing.late >= 489 * MS && timing.gap_from.is_none());
         assert!(schedule.due() >= 509 * MS);
     }
 

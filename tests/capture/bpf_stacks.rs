@@ -25,7 +25,11 @@ use walks::{Stack, Symbols, blocked_threads, eu_stack};
 
 /// Samples with real walks. Returns the last blocked observation of each thread, once each of
 /// `wanted` has had one.
-fn blocked_looks(pid: u32, files: &Files, wanted: &BTreeSet<u32>) -> BTreeMap<u32, Observation> {
+fn blocked_observations(
+    pid: u32,
+    files: &Files,
+    wanted: &BTreeSet<u32>,
+) -> BTreeMap<u32, Observation> {
     let target = std::sync::Arc::new(Target::attach(pid).expect("attached"));
     let plan: Plan = plan(CaptureChoice::Bpf, 10);
     let (_sampler, mut reader) =
@@ -86,7 +90,7 @@ fn every_kind_of_blocked_stack_is_what_elfutils_says() {
         let pid = running.pid();
         let threads = blocked_threads(pid);
         let files = Files::default();
-        let told = blocked_looks(pid, &files, &threads.values().copied().collect());
+        let told = blocked_observations(pid, &files, &threads.values().copied().collect());
         let mut addresses = Addresses {
             files: &files,
             maps: Maps::read(pid).expect("maps"),
@@ -149,7 +153,7 @@ fn two_thousand_blocked_stacks_are_what_elfutils_says() {
     check_shares(&mut running, &program);
     check_names(pid);
     let files = Files::default();
-    let told = blocked_looks(pid, &files, &threads);
+    let told = blocked_observations(pid, &files, &threads);
     let mut addresses =
         Addresses { files: &files, maps: Maps::read(pid).expect("maps"), known: HashMap::new() };
     // eu-stack stops the threads one after the other, which takes minutes while others spin.

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sampletop::capture::blocked::StackReader;
 use sampletop::capture::bpf::rows::{self, Blocked, Copied, Row, What};
 use sampletop::capture::perf::Perf;
-use sampletop::capture::thread_scan::{Round, Stacks, ThreadScan};
+use sampletop::capture::stack_reader::StackReader;
+use sampletop::capture::thread_scan::{ScanContext, Stacks, ThreadScan};
 use sampletop::capture::{Plan, Sampler, Walkers};
 use sampletop::clock::monotonic;
 use sampletop::config::CaptureChoice;
@@ -161,20 +161,20 @@ fn a_stack_without_a_slot_is_late_and_taken_the_next_time() {
     let mut reader = StackReader::new(Memory::new(pid));
     let (mut events, mut moved, mut losses) = (Vec::new(), Vec::new(), Losses::default());
     let mut tell = |what| {
-        let mut round = Round {
+        let mut context = ScanContext {
             stacks: Some(Stacks { reader: &mut reader, unwinder: &mut TopOnly, reports: None }),
             events: &mut events,
             moved: &mut moved,
             losses: &mut losses,
             stops_threads: false,
             turns: 0,
-            first_most: usize::MAX,
+            max_first_observations: usize::MAX,
             pause_at: Ns::MAX,
             denied: false,
         };
         let counters = Counters { run_ns: 5, delay_ns: 6, runs: 7 };
         let name = RawName::new(b"parked");
-        scan.row(
+        scan.take_row(
             &Row {
                 at: 1,
                 tid: pid,
@@ -187,7 +187,7 @@ fn a_stack_without_a_slot_is_late_and_taken_the_next_time() {
                 what,
             },
             Copied::default(),
-            &mut round,
+            &mut context,
         );
         (std::mem::take(&mut events), losses)
     };

@@ -1,21 +1,21 @@
 //! The sampler on live targets: it stops no thread, misses none, and its sums are the kernel's.
 
+mod before_exec;
 mod bpf;
 mod bpf_processes;
 mod bpf_stacks;
 #[path = "../common/mod.rs"]
 mod common;
 mod gaps;
-mod held;
+mod governor;
 mod losses;
-mod pace;
+mod ptrace;
 mod replaced;
 mod rights;
-mod rounds;
 mod several;
-mod stopping;
 mod storms;
 mod support;
+mod thread_scans;
 mod undisturbed;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,9 +23,9 @@ use std::time::{Duration, Instant};
 
 use common::{Running, build, wait_until, wait_until_all_sleep};
 use sampletop::capture::Control;
-use sampletop::capture::blocked::StackReader;
-use sampletop::capture::parked::{PARKED_AFTER, RESTLESS};
-use sampletop::capture::thread_scan::{Round, Stacks, ThreadScan};
+use sampletop::capture::stack_reader::StackReader;
+use sampletop::capture::thread_scan::parked_rotation::{PARKED_AFTER, RESTLESS};
+use sampletop::capture::thread_scan::{ScanContext, Stacks, ThreadScan};
 use sampletop::clock::monotonic;
 use sampletop::config::CaptureChoice;
 use sampletop::model::vocabulary::frame::{
@@ -147,18 +147,18 @@ fn an_unmoved_thread_costs_one_read_and_sends_nothing() {
     let mut round = |scan: &mut ThreadScan| {
         let mut events = Vec::new();
         let stacks = Stacks { reader: &mut reader, unwinder: &mut TopOnly, reports: None };
-        let mut round = Round {
+        let mut round = ScanContext {
             stacks: Some(stacks),
             events: &mut events,
             moved: &mut moved,
             losses: &mut losses,
             stops_threads: false,
             turns: usize::MAX,
-            first_most: usize::MAX,
+            max_first_observations: usize::MAX,
             pause_at: Ns::MAX,
             denied: false,
         };
-        assert!(scan.round(&mut round));
+        assert!(scan.scan_files(&mut round));
         assert!(!round.denied);
         events
     };
@@ -186,7 +186,7 @@ fn an_unmoved_thread_costs_one_read_and_sends_nothing() {
         .find(|observation| name(observation) == "park-7")
         .expect("it was seen")
         .thread;
-    scan.unsent(parked.tid);
+    scan.mark_undelivered(parked.tid);
     let again = |events: &[Event]| {
         support::scan(events).filter(|observation| observation.thread == parked).count()
     };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use sampletop::capture::Sampler;
-use sampletop::capture::ring::Reader;
+use sampletop::capture::event_ring::Reader;
 use sampletop::config::CaptureChoice;
 use sampletop::model::vocabulary::frame::{Event, FrameCode, Marker, Observation, Seen};
 use sampletop::process::files::Files;

@@ -28,7 +28,7 @@ fn ended(events: &[Event], pid: u32) -> bool {
 }
 
 #[test]
-fn processes_come_and_end_and_come_again() {
+fn processes_are_added_exit_and_are_added_again() {
     if !need_root("samples all processors") {
         return;
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sampletop::capture::Sampler;
-use sampletop::capture::ring::Reader;
+use sampletop::capture::event_ring::Reader;
 use sampletop::config::CaptureChoice;
 use sampletop::model::vocabulary::frame::{Event, FrameCode, Losses, Ns, Observation, Seen};
 use sampletop::process::files::Files;
@@ -17,8 +17,8 @@ use sampletop::process::target::Target;
 use crate::bpf::{Passes, works};
 use crate::bpf_stacks::walks::{Stack, Symbols};
 use crate::common::{Running, build, need_root};
-use crate::rounds::Rounds;
 use crate::support::*;
+use crate::thread_scans::FileScans;
 
 /// Starts a sampler that samples with real walks.
 fn start_walking(pid: u32, choice: CaptureChoice, files: &Files) -> (Sampler, Reader) {
@@ -351,7 +351,7 @@ fn ten_thousand_threads_leave_their_time_and_nothing_else() {
         }
     }
     // Threads that are known, by either source.
-    let (mut passes, mut rounds) = (Passes::over(pid, 50), Rounds::of(&target, 50));
+    let (mut passes, mut scans) = (Passes::over(pid, 50), FileScans::of(&target, 50));
     let (mut files, mut memory, mut known) = (0, Vec::new(), 0);
     ask(&mut target, "\n");
     let told = std::thread::scope(|scope| {
@@ -360,8 +360,8 @@ fn ten_thousand_threads_leave_their_time_and_nothing_else() {
         });
         while !told.is_finished() {
             passes.next();
-            rounds.next(&mut TopOnly);
-            known = known.max(passes.scan.len()).max(rounds.scan.len());
+            scans.next(&mut TopOnly);
+            known = known.max(passes.scan.len()).max(scans.scan.len());
             files = recordings
                 .iter()
                 .map(|recording| recording.files().len())

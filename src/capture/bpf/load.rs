@@ -30,10 +30,10 @@ const FUNCTIONS: [(&str, i32); 2] =
     [("bpf_task_from_pid", 0x7a5c_0001), ("bpf_task_release", 0x7a5c_0002)];
 
 /// Maximum threads that a pass can be asked to report again by id; for more, it reports all.
-pub const AGAIN_MOST: usize = 1_000;
+pub const MAX_REPEATS: usize = 1_000;
 
 /// Maximum threads of one [`Programs::read_listed`]: their rows fit into one read.
-pub const LISTED_MOST: usize = 128;
+pub const MAX_LISTED: usize = 128;
 
 /// Why the programs cannot be used.
 #[derive(Debug)]
@@ -169,11 +169,11 @@ impl Programs {
     }
 
     /// Passes samples of this process, by its id in the initial pid namespace.
-    pub fn let_through(&mut self, process: u32) -> io::Result<()> {
+    pub fn allow_samples(&mut self, process: u32) -> io::Result<()> {
         self.targets.insert(process, 1, 0).map_err(io::Error::other)
     }
 
-    pub fn keep_out(&mut self, process: u32) {
+    pub fn disallow_samples(&mut self, process: u32) {
         let _ = self.targets.remove(&process);
     }
 
@@ -195,9 +195,9 @@ impl Programs {
     }
 
     /// Begins a pass over all threads of a process. It reports threads again that were reported
-    /// under another generation, and those in `again`, at most [`AGAIN_MOST`].
+    /// under another generation, and those in `again`, at most [`MAX_REPEATS`].
     pub fn begin(&mut self, link: &Link, generation: u32, again: &[u32]) -> io::Result<File> {
-        let again = &again[..again.len().min(AGAIN_MOST)];
+        let again = &again[..again.len().min(MAX_REPEATS)];
         for tid in again {
             self.again.insert(tid, 1, 0).map_err(io::Error::other)?;
             self.calls += 1;
@@ -214,7 +214,7 @@ impl Programs {
 
     /// Ends a pass over all threads.
     pub fn end(&mut self, again: &[u32]) {
-        for tid in &again[..again.len().min(AGAIN_MOST)] {
+        for tid in &again[..again.len().min(MAX_REPEATS)] {
             let _ = self.again.remove(tid);
             self.calls += 1;
         }
@@ -250,7 +250,7 @@ impl Programs {
         self.order.set(Word::Process, process);
     }
 
-    /// Reads the rows of single threads, at most [`LISTED_MOST`]. The flag of each thread asks for
+    /// Reads the rows of single threads, at most [`MAX_LISTED`]. The flag of each thread asks for
     /// a row even if it has not run. Returns the number of bytes.
     pub fn read_listed(
         &mut self,
@@ -258,7 +258,7 @@ impl Programs {
         buffer: &mut [u8],
     ) -> io::Result<usize> {
         let mut listed = 0;
-        for (thread, again) in threads.take(LISTED_MOST) {
+        for (thread, again) in threads.take(MAX_LISTED) {
             self.list.word(2 * listed).store(thread.id, Ordering::SeqCst);
             self.list.word(2 * listed + 1).store(again.into(), Ordering::SeqCst);
             listed += 1;

@@ -22,7 +22,7 @@ use std::os::fd::{AsFd, OwnedFd, RawFd};
 use rustc_hash::FxHashMap;
 
 pub use crate::capture::bpf::load::Single;
-use crate::capture::bpf::load::{AGAIN_MOST, LISTED_MOST, Link, Programs, Refusal};
+use crate::capture::bpf::load::{Link, MAX_LISTED, MAX_REPEATS, Programs, Refusal};
 use crate::capture::bpf::rows::{Copied, Row, What};
 
 /// Maximum bytes of one read (the buffer of bpf_seq_read).
@@ -30,7 +30,7 @@ const READ: usize = 32 << 10;
 
 /// Threads that the next pass reports even if they have not run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Again {
+pub struct Repeats {
     pub all: bool,
     pub tids: Vec<u32>,
 }
@@ -40,12 +40,12 @@ pub struct Again {
 pub struct Visit {
     /// Threads to visit; `None`: all. Visits all if single threads cannot be visited.
     pub only: Option<Vec<Single>>,
-    pub again: Again,
+    pub again: Repeats,
 }
 
 /// How single threads are visited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Singly {
+pub enum VisitMethod {
     /// By a list: 0.4 us for a thread that has not run; a pass over all takes 1 us for one.
     Listed,
     /// By an iterator for each: 7 us.
@@ -123,8 +123,8 @@ impl Bpf {
         }
     }
 
-    pub fn singly(&self) -> Singly {
-        if self.programs.lists() { Singly::Listed } else { Singly::Each }
+    pub fn visit_method(&self) -> VisitMethod {
+        if self.programs.lists() { VisitMethod::Listed } else { VisitMethod::Each }
     }
 
     /// Returns whether the last pass over single threads did not find all of them: some have
@@ -160,7 +160,7 @@ impl Bpf {
             if watched.pid == pid
                 && let Some(process) = watched.process
             {
-                programs.keep_out(process);
+                programs.disallow_samples(process);
             }
             watched.pid != pid
         });
@@ -179,7 +179,7 @@ impl Bpf {
         };
         let Visit { only, mut again } = visit;
         again.tids.sort_unstable();
-        let all = again.all || again.tids.len() > AGAIN_MOST;
+        let all = again.all || again.tids.len() > MAX_REPEATS;
         if all {
             self.generations += 1;
             watched.generation = self.generations;
@@ -212,7 +212,7 @@ impl Bpf {
                 let singles = watched.as_ref().map(|watched| &watched.singles);
                 let mut filled = 0;
                 while filled == 0 && *next < threads.len() {
-                    let some = &threads[*next..threads.len().min(*next + LISTED_MOST)];
+                    let some = &threads[*next..threads.len().min(*next + MAX_LISTED)];
                     *next += some.len();
                     let some = some
                         .iter()
@@ -239,7 +239,7 @@ impl Bpf {
             && let Some(watched) = watched
             && watched.process.is_none()
         {
-            self.programs.let_through(row.process)?;
+            self.programs.allow_samples(row.process)?;
             watched.process = Some(row.process);
         }
         if self.filled == 0 {

@@ -48,7 +48,7 @@ pub enum What {
     /// Runnable and off its core while it was read: preempted, or just woken. Only if requested.
     Ready(Blocked),
     /// Uninterruptible or stopped, and has not run since its stack was reported.
-    Held,
+    Unchanged,
     /// Put on a core while it was read. It will be reported again.
     Torn,
     /// No slot was left for its stack. It will be reported again.
@@ -170,7 +170,7 @@ fn row(bytes: &[u8], boot_offset: i64) -> Row {
         _ if exit_state != 0 => What::Nothing,
         _ if flags & (RUNS | READY) == RUNS | READY && rip != 0 && rsp != 0 => What::Ready(blocked),
         _ if flags & RUNS != 0 => What::Nothing,
-        _ if flags & HELD != 0 => What::Held,
+        _ if flags & HELD != 0 => What::Unchanged,
         _ if flags & TORN != 0 => What::Torn,
         _ if flags & LATE != 0 => What::Late,
         _ if rip == 0 || rsp == 0 => What::NoRegisters,
@@ -273,7 +273,7 @@ mod tests {
             What::Nothing,
             "it has no registers"
         );
-        assert_eq!(what(HELD, 0), What::Held);
+        assert_eq!(what(HELD, 0), What::Unchanged);
         assert_eq!(
             (what(TORN, 0), what(TORN | 8, 0), what(LATE, 0)),
             (What::Torn, What::Torn, What::Late)

@@ -221,7 +221,7 @@ fn a_single_burst_is_soon_forgotten() {
 }
 
 #[test]
-fn a_pause_is_no_time_of_rest() {
+fn a_pause_does_not_count_as_low_use() {
     let mut run = Run::new(3.0, 10 * MS);
     let cost = |i: Ns| 0.2 * 10e6 / i as f64;
     run.steady(30 * SECOND, &cost);
@@ -232,7 +232,7 @@ fn a_pause_is_no_time_of_rest() {
 }
 
 #[test]
-fn what_is_asked_anew_holds_from_then_on() {
+fn a_new_interval_is_in_force_at_once() {
     let mut run = Run::new(3.0, 10 * MS);
     let cost = |i: Ns| 0.2 * 10e6 / i as f64;
     run.steady(30 * SECOND, &cost);
@@ -261,7 +261,7 @@ fn the_ladder_begins_with_what_was_asked_and_ends_at_ten_seconds() {
 }
 
 #[test]
-fn the_reducers_time_counts_and_the_user_is_told() {
+fn the_reducers_time_counts_and_the_status_has_a_notice() {
     let reducer_ns = Arc::new(AtomicU64::new(0));
     let overhead = Overhead { percent: 2.5, reducer_ns: reducer_ns.clone() };
     let mut pace = Pace::new(10 * MS, Some(overhead));

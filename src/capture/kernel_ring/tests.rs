@@ -61,15 +61,15 @@ fn sample(at: u64, stack: &[u8]) -> Vec<u8> {
 #[test]
 fn samples_are_read_whole_also_where_they_wrap() {
     let mut fake = Fake::new(4096);
-    for round in 0..50u64 {
-        let stack: Vec<u8> = (0..400u64).map(|i| (i + round) as u8).collect();
-        fake.write(&sample(round, &stack));
+    for tick in 0..50u64 {
+        let stack: Vec<u8> = (0..400u64).map(|i| (i + tick) as u8).collect();
+        fake.write(&sample(tick, &stack));
         let mut seen = 0;
         fake.ring.drain(|record| {
             let Record::Sample(sample) = record else { panic!("{record:?}") };
-            assert_eq!((sample.id, sample.pid, sample.tid, sample.at), (77, 10, 20, round));
+            assert_eq!((sample.id, sample.pid, sample.tid, sample.at), (77, 10, 20, tick));
             assert_eq!(sample.stack, stack);
-            assert_eq!(sample.kernel.0.len() as u64, round % 5 * 8);
+            assert_eq!(sample.kernel.0.len() as u64, tick % 5 * 8);
             let registers = sample.registers.expect("64-bit");
             assert_eq!((registers.rip, registers.rsp, registers.rbp), (108, 107, Some(106)));
             assert_eq!(
@@ -104,7 +104,7 @@ fn the_innermost_address_is_exact_and_callers_lie_in_their_calls() {
 }
 
 #[test]
-fn what_is_not_the_kernels_is_left_out() {
+fn addresses_outside_the_kernel_are_dropped() {
     let hypervisor = -32i64 as u64;
     assert_eq!(frames(127, &[]), []);
     assert_eq!(frames(127, &[TEXT]), [], "before any mark");
@@ -148,7 +148,7 @@ fn mapped(at: u64, start: u64, path: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn code_that_is_mapped_is_told_ahead_of_samples_and_once() {
+fn mapping_reports_come_ahead_of_samples_and_once() {
     let mut fake = Fake::new(4096);
     let mut seen = Vec::new();
     let mut scan = |fake: &mut Fake| {
@@ -166,15 +166,11 @@ fn code_that_is_mapped_is_told_ahead_of_samples_and_once() {
         seen.len()
     };
     // More than the ring holds, so that some records wrap.
-    for round in 0..40 {
+    for tick in 0..40 {
         fake.write(&sample(1, &[1; 200]));
-        fake.write(&mapped(
-            round,
-            0x1000 * round,
-            &b"/lib/long-name.so"[..1 + round as usize % 17],
-        ));
-        assert_eq!(scan(&mut fake), round as usize + 1);
-        assert_eq!(scan(&mut fake), round as usize + 1);
+        fake.write(&mapped(tick, 0x1000 * tick, &b"/lib/long-name.so"[..1 + tick as usize % 17]));
+        assert_eq!(scan(&mut fake), tick as usize + 1);
+        assert_eq!(scan(&mut fake), tick as usize + 1);
         let mut samples = 0;
         fake.ring.drain(|record| {
             samples += usize::from(matches!(record, Record::Sample(_)));
@@ -244,7 +240,7 @@ fn a_refused_record_stays() {
 }
 
 #[test]
-fn losses_and_throttling_are_told() {
+fn losses_and_throttling_are_reported() {
     let mut fake = Fake::new(4096);
     let lost: Vec<u8> = [1u64, 42].iter().flat_map(|w| w.to_ne_bytes()).collect();
     fake.write(&record(sys::PERF_RECORD_LOST, &lost));

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_are_lost_and_that_is_told_once() {
+    fn too_many_reports_are_lost_and_that_is_returned_once() {
         let mut reports = Reports::default();
         (0..=WAITING_MAX as Ns).for_each(|at| add(&mut reports, 1, at));
         assert_eq!(reports.waiting.len(), WAITING_MAX);

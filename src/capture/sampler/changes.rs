@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::capture::backend::{self, Kind, Setting};
 use crate::capture::ptrace::Stopper;
-use crate::capture::sampler::names::ThreadNames;
 use crate::capture::sampler::process::{Ended, Process};
+use crate::capture::sampler::thread_names::ThreadNames;
 use crate::capture::sampler::{Core, between_samples, descriptors_to_spend};
 use crate::clock::{cpu_of_process, monotonic};
 use crate::config::CaptureChoice;
@@ -28,22 +28,22 @@ impl Core {
         let pid = target.pid();
         let process = match Process::new(target, self.descriptors.clone(), &mut self.walkers) {
             Ok(process) => process,
-            Err(error) => return self.not_added(pid, &error),
+            Err(error) => return self.report_not_added(pid, &error),
         };
         let was_empty = self.processes.is_empty();
         self.processes.push(process);
-        let entered = self.enter(self.processes.len() - 1);
+        let entered = self.add_to_backend(self.processes.len() - 1);
         if let Err(error) = entered {
             self.changed = Some(error.to_string());
         }
         if was_empty {
-            self.look_again();
+            self.resume_observation();
         }
         self.publish_status();
     }
 
     /// Reports a process that could not be added as exited.
-    fn not_added(&mut self, pid: u32, error: &AttachError) {
+    fn report_not_added(&mut self, pid: u32, error: &AttachError) {
         if !matches!(error, AttachError::EndedEarly { .. }) {
             self.changed = Some(error.to_string());
             self.publish_status();
@@ -58,14 +58,14 @@ impl Core {
             if index == first {
                 self.start_stopper(index)?;
             } else if self.processes[index].refusal.is_none() {
-                self.enter(index)?;
+                self.add_to_backend(index)?;
             }
         }
         Ok(())
     }
 
     /// Adds a process to the open backend.
-    fn enter(&mut self, index: usize) -> Result<(), AttachError> {
+    fn add_to_backend(&mut self, index: usize) -> Result<(), AttachError> {
         let process = &self.processes[index];
         let pid = process.pid();
         self.backend.add(pid, process.gives_stacks()).map_err(|error| AttachError::Internal {
@@ -91,11 +91,11 @@ impl Core {
     }
 
     /// Handles an exec of a process.
-    pub(super) fn replaced(&mut self, index: usize, at: Ns) {
+    pub(super) fn handle_exec(&mut self, index: usize, at: Ns) {
         let process = &mut self.processes[index];
         let pid = process.pid();
         if std::mem::take(&mut process.before_exec) {
-            forget_stacks(&mut self.events, pid);
+            drop_stacks(&mut self.events, pid);
         }
         self.events.push(Event::Exec { at, pid });
         process.unwinder = (self.walkers.walk_copied)(pid);
@@ -106,20 +106,20 @@ impl Core {
         // The helper holds mappings of the old program.
         process.stopper = None;
         if let Err(error) = process.target.still_permitted() {
-            self.refuse(index, error.to_string());
+            self.revoke_access(index, error.to_string());
         } else if self.processes[index].refusal.take().is_some() {
-            self.processes[index].learn_readable();
-            let _ = self.enter(index);
+            self.processes[index].check_readable();
+            let _ = self.add_to_backend(index);
             self.publish_status();
         } else {
             let _ = self.start_stopper(index);
         }
-        self.processes[index].begin_walking();
+        self.processes[index].accept_mappings();
     }
 
     /// Handles lost access to a process: drops its pending observations. From now on only its
     /// states are reported.
-    fn refuse(&mut self, index: usize, why: String) {
+    fn revoke_access(&mut self, index: usize, why: String) {
         let process = &mut self.processes[index];
         let pid = process.pid();
         process.refusal = Some(why.clone());
@@ -135,16 +135,16 @@ impl Core {
     /// Drops pending observations that the user may not see. To be called before observations are
     /// sent. The target may have executed a program that the caller may not observe. Capabilities
     /// of sampletop's own reach that one all the same.
-    pub(super) fn withhold_what_is_not_ours(&mut self, at: Ns) {
+    pub(super) fn drop_foreign_observations(&mut self, at: Ns) {
         if !self.events.iter().any(|event| matches!(event, Event::Observation(_))) {
             // The next tick detects an exec.
             return;
         }
         for index in 0..self.processes.len() {
             let process = &mut self.processes[index];
-            if process.ended.is_none() && process.program.replaced() {
-                self.replaced(index, at);
-            } else if (process.ended.is_some() || process.program.between())
+            if process.ended.is_none() && process.exec_detector.replaced() {
+                self.handle_exec(index, at);
+            } else if (process.ended.is_some() || process.exec_detector.between())
                 && privileges::borrowed()
             {
                 let pid = process.pid();
@@ -152,13 +152,13 @@ impl Core {
                     .retain(|event| !matches!(event, Event::Observation(observation) if observation.thread.pid == pid));
             } else if process.before_exec {
                 let pid = process.pid();
-                forget_stacks(&mut self.events, pid);
+                drop_stacks(&mut self.events, pid);
             }
         }
     }
 
     /// Handles a process whose stacks the kernel no longer lets us read.
-    pub(super) fn denied(&mut self, index: usize) {
+    pub(super) fn handle_denied_stacks(&mut self, index: usize) {
         self.processes[index].readable = false;
         if self.processes.iter().any(Process::gives_stacks) {
             return self.publish_status();
@@ -176,7 +176,7 @@ impl Core {
         // After an exec no backend may be permitted for a process.
         for process in &mut self.processes {
             process.refusal = process.target.still_permitted().err().map(|error| error.to_string());
-            process.learn_readable();
+            process.check_readable();
         }
         let mut refusals = self.processes.iter().map(|process| process.refusal.clone());
         match refusals.next() {
@@ -250,7 +250,7 @@ impl Core {
     }
 
     /// Marks processes that have exited since the last call.
-    pub(super) fn note_ended(&mut self) {
+    pub(super) fn mark_exited(&mut self) {
         for process in self
             .processes
             .iter_mut()
@@ -262,7 +262,7 @@ impl Core {
     }
 
     /// Sends the last samples, the last CPU time, and the exits of all processes.
-    pub(super) fn all_have_ended(&mut self) {
+    pub(super) fn report_all_exited(&mut self) {
         let at = monotonic();
         // With borrowed capabilities the samples are dropped: they may be of a program that the
         // process executed last, and its permission can no longer be checked.
@@ -304,7 +304,7 @@ impl Core {
 
 /// Drops the stacks of a started program that has yet to exec, and keeps its counters: the stacks
 /// are of sampletop's own code.
-fn forget_stacks(events: &mut [Event], pid: u32) {
+fn drop_stacks(events: &mut [Event], pid: u32) {
     for event in events {
         if let Event::Observation(observation) = event
             && observation.thread.pid == pid

@@ -3,7 +3,7 @@
 use crate::capture::Status;
 use crate::capture::backend::Kind;
 use crate::capture::sampler::process::Process;
-use crate::capture::sampler::{Core, LAST_WORDS, OWED};
+use crate::capture::sampler::{Core, MAX_FINAL_WAIT, MAX_PENDING};
 use crate::clock::{monotonic, thread_cpu};
 use crate::model::vocabulary::frame::{Event, Losses, Ns};
 use crate::process::threads::CounterSource;
@@ -80,34 +80,37 @@ impl Core {
     /// Sends an event. If the ring is full, an observation is dropped and counted. Events that must
     /// not be lost wait, and later events are not sent before them.
     pub(super) fn send(&mut self, event: Event) {
-        while let Some(first) = self.owed.front() {
+        while let Some(first) = self.pending.front() {
             if !self.writer.push(first) {
                 break;
             }
-            self.owed.pop_front();
+            self.pending.pop_front();
         }
-        if self.owed.is_empty() && self.writer.push(&event) {
+        if self.pending.is_empty() && self.writer.push(&event) {
             return;
         }
         match event {
             Event::Observation(observation) => {
                 if let Some(index) = self.find(observation.thread.pid) {
-                    self.processes[index].scan.unsent(observation.thread.tid);
+                    self.processes[index].scan.mark_undelivered(observation.thread.tid);
                 }
             }
             // The next tick carries the same totals.
             Event::Tick(_) => {}
-            other if self.owed.len() < OWED => self.owed.push_back(other),
+            other if self.pending.len() < MAX_PENDING => self.pending.push_back(other),
             _ => {}
         }
     }
 
     /// Ends sending: waits a limited time for room for events that must not be lost.
-    pub(super) fn last_words(mut self) {
+    pub(super) fn drain_pending(mut self) {
         let at = monotonic();
-        while !self.owed.is_empty() && !self.writer.abandoned() && monotonic() < at + LAST_WORDS {
+        while !self.pending.is_empty()
+            && !self.writer.abandoned()
+            && monotonic() < at + MAX_FINAL_WAIT
+        {
             std::thread::sleep(std::time::Duration::from_millis(1));
-            if let Some(event) = self.owed.pop_back() {
+            if let Some(event) = self.pending.pop_back() {
                 self.send(event);
             }
         }

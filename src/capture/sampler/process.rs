@@ -6,10 +6,10 @@ use rustc_hash::FxHashSet;
 
 use crate::capture::Walkers;
 use crate::capture::backend::stacks_readable;
-use crate::capture::blocked::StackReader;
-use crate::capture::program::Program;
+use crate::capture::exec_detector::ExecDetector;
 use crate::capture::ptrace::Stopper;
-use crate::capture::sampler::names::ThreadNames;
+use crate::capture::sampler::thread_names::ThreadNames;
+use crate::capture::stack_reader::StackReader;
 use crate::capture::thread_scan::{Moved, ThreadScan};
 use crate::model::vocabulary::frame::Ns;
 use crate::process::memory::Memory;
@@ -23,7 +23,7 @@ pub struct Process {
     pub scan: ThreadScan,
     pub stacks: StackReader,
     pub unwinder: Box<dyn Unwinder>,
-    pub program: Program,
+    pub exec_detector: ExecDetector,
     pub names: ThreadNames,
     /// For the backend `ptrace`.
     pub stopper: Option<Stopper>,
@@ -57,14 +57,14 @@ impl Process {
         let scan = ThreadScan::sharing(pid, files).map_err(|_| AttachError::EndedEarly { pid })?;
         // In this order: the permission is that of the program at this point, and later execs are
         // detected.
-        let program = Program::new(pid);
+        let exec_detector = ExecDetector::new(pid);
         target.still_permitted()?;
         let mut process = Process {
             target,
             scan,
             stacks: StackReader::new(Memory::new(pid)),
             unwinder: (walkers.walk_copied)(pid),
-            program,
+            exec_detector,
             names: ThreadNames::default(),
             stopper: None,
             sampled: FxHashSet::default(),
@@ -74,20 +74,20 @@ impl Process {
             ended: None,
             before_exec: false,
         };
-        process.learn_readable();
-        process.begin_walking();
+        process.check_readable();
+        process.accept_mappings();
         Ok(process)
     }
 
     /// Accepts the present mappings as known; later ones replace them.
-    pub fn begin_walking(&mut self) {
+    pub fn accept_mappings(&mut self) {
         if self.gives_stacks() {
             self.unwinder.revalidate(false, false);
         }
     }
 
     /// Asks the kernel whether stacks can be read.
-    pub fn learn_readable(&mut self) {
+    pub fn check_readable(&mut self) {
         self.readable = stacks_readable(&self.target, self.scan.tasks());
     }
 

@@ -130,7 +130,7 @@ impl Core {
         // The thread started and exited since the last scan. Only the clock of its process has its
         // time, and only this sample a stack.
         let unknown = || (ThreadKey::unknown(process.target.pid()), RawName::default());
-        let (thread, of_thread) = process.scan.sampled(tid, at).unwrap_or_else(unknown);
+        let (thread, of_thread) = process.scan.identify_sampled(tid, at).unwrap_or_else(unknown);
         let name = name.unwrap_or(of_thread);
         count_walk(walk, &mut self.losses);
         let (seen, counters, recovered) = (Seen::OnCpu, None, walk.recovered);

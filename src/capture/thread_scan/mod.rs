@@ -1,4 +1,4 @@
-//! The state kept for each thread, and the rules by which the scan of a tick reports it.
+//! The thread scan of a tick, and the state that it keeps for each thread.
 //!
 //! A thread that was last seen blocked has the same stack while its run time and run count stay the
 //! same. The scan reports nothing for it. It reports an observation for every other thread.
@@ -7,10 +7,22 @@
 //!
 //! A scan has one of two sources. `files` reads the files of /proc, thread by thread. `rows` takes
 //! the rows of the kernel's task iterator, which returns only threads that ran. Both use the rules
-//! in this file.
+//! in `observation_rules`.
+//!
+//! ```text
+//! observation_rules  when counters prove a wait, and what is reported of all other threads
+//! clock_proof        when the process clock proves that no waiting thread has run
+//! parked_rotation    threads that have waited for a while, observed in rotation
+//! files, rows        the two sources of a scan
+//! list               new and exited threads
+//! stacks             walks of blocked threads
+//! ```
 
+mod clock_proof;
 mod files;
 mod list;
+mod observation_rules;
+pub mod parked_rotation;
 mod rows;
 mod stacks;
 
@@ -18,10 +30,12 @@ use std::io;
 
 use rustc_hash::FxHashMap;
 
-use crate::capture::bpf::Again;
-use crate::capture::parked::Parked;
-use crate::capture::standstill::Standstill;
-use crate::capture::thread_scan::files::UnderWay;
+use crate::capture::bpf::Repeats;
+use crate::capture::thread_scan::clock_proof::ClockProof;
+use crate::capture::thread_scan::files::ScanPosition;
+pub use crate::capture::thread_scan::observation_rules::count_walk;
+use crate::capture::thread_scan::observation_rules::{ThreadState, not_readable, seen_of_state};
+use crate::capture::thread_scan::parked_rotation::ParkedRotation;
 pub use crate::capture::thread_scan::stacks::Stacks;
 use crate::clock::monotonic;
 use crate::model::vocabulary::frame::{
@@ -33,10 +47,10 @@ use crate::unwinder::Walk;
 
 /// Maximum threads observed per process; further ones are ignored. kernel.pid_max allows four
 /// million.
-const MOST_THREADS: usize = 100_000;
+const MAX_THREADS: usize = 100_000;
 
 /// Inputs and outputs of one thread scan.
-pub struct Round<'a> {
+pub struct ScanContext<'a> {
     /// `None` if stacks are not readable, or not asked for.
     pub stacks: Option<Stacks<'a>>,
     pub events: &'a mut Vec<Event>,
@@ -48,8 +62,8 @@ pub struct Round<'a> {
     /// Maximum visits of parked threads in this scan.
     pub turns: usize,
     /// Maximum first observations by the files of /proc; further threads wait for the next scan.
-    pub first_most: usize,
-    /// Time at which the scan pauses; the caller then calls [`ThreadScan::round`] again.
+    pub max_first_observations: usize,
+    /// Time at which the scan pauses; the caller then calls [`ThreadScan::scan_files`] again.
     pub pause_at: Ns,
     /// Set if the kernel denied a stack read.
     pub denied: bool,
@@ -69,11 +83,8 @@ pub struct Moved {
     pub at_start: bool,
 }
 
-/// Maximum retries of a walk that did not reach the end of the stack; then the result is kept.
-const DOUBTED_MOST: u8 = 5;
-
 /// The state at the last observation.
-enum Last {
+enum LastSeen {
     /// No observation that the reducer has received.
     Nothing,
     Running,
@@ -81,7 +92,7 @@ enum Last {
     Blocked,
     /// Uninterruptible or stopped. Reported at every scan; its stack is read again only after it
     /// ran.
-    Held {
+    Suspended {
         seen: Seen,
         name: RawName,
         stack: Vec<RawFrame>,
@@ -91,18 +102,18 @@ enum Last {
     Ended,
 }
 
-struct Known {
+struct KnownThread {
     key: ThreadKey,
     /// Thread id in the initial pid namespace, or 0 until the iterator has returned it.
     id: u32,
     name: RawName,
     files: ThreadFiles,
     counters: Option<Counters>,
-    last: Last,
+    last: LastSeen,
     /// Time of the last read of its state; no observation was sent since then.
     seen_at: Ns,
     /// Consecutive walks of the same stack that did not reach its end.
-    doubted: u8,
+    incomplete_walks: u8,
     at_start: bool,
 }
 
@@ -110,16 +121,16 @@ struct Known {
 pub struct ThreadScan {
     pid: u32,
     tasks: Tasks,
-    known: Vec<Known>,
-    /// For each of `known`: parked, so visited in rotation only. The thread is [`Last::Blocked`]
-    /// then. A separate vector, because most scans skip most threads.
+    known: Vec<KnownThread>,
+    /// For each of `known`: parked, so visited in rotation only. The thread is
+    /// [`LastSeen::Blocked`] then. A separate vector, because most scans skip most threads.
     is_parked: Vec<bool>,
     index: FxHashMap<u32, usize>,
     /// Link count of the thread directory at the last listing.
     links: u64,
     list_again: bool,
     tids: Vec<u32>,
-    parked: Parked,
+    parked: ParkedRotation,
     /// The next scan observes every thread.
     all: bool,
     /// Listed threads without a first observation; the last entry is taken next.
@@ -127,10 +138,10 @@ pub struct ThreadScan {
     /// `newcomers` may still hold threads that existed at attach time.
     attaching: bool,
     /// Position of the scan, if it paused.
-    under_way: Option<UnderWay>,
+    paused_at: Option<ScanPosition>,
     turns: Vec<u32>,
     /// Detects whether a parked thread has run.
-    standstill: Standstill,
+    clock_proof: ClockProof,
     /// The process clock and the counters of its threads have the same unit and can be compared.
     has_clock: bool,
     /// Sum of the run times in `known`, ns.
@@ -138,10 +149,10 @@ pub struct ThreadScan {
     /// Visits of parked threads that the iterator could have made and did not.
     visits_saved: usize,
     /// Visits of parked threads in this scan.
-    turned: usize,
+    visited_parked: usize,
     /// Threads that the iterator considers reported, but whose observation is missing or stale
     /// here.
-    again: Again,
+    again: Repeats,
 }
 
 impl ThreadScan {
@@ -163,17 +174,17 @@ impl ThreadScan {
             links: 0,
             list_again: true,
             tids: Vec::new(),
-            parked: Parked::default(),
+            parked: ParkedRotation::default(),
             all: false,
             newcomers: Vec::new(),
             attaching: true,
-            under_way: None,
+            paused_at: None,
             turns: Vec::new(),
-            standstill: Standstill::default(),
+            clock_proof: ClockProof::default(),
             ran: 0,
             visits_saved: 0,
-            turned: 0,
-            again: Again { all: true, tids: Vec::new() },
+            visited_parked: 0,
+            again: Repeats { all: true, tids: Vec::new() },
         })
     }
 
@@ -194,7 +205,7 @@ impl ThreadScan {
 
     /// Returns the number of threads that have not exited.
     pub fn len(&self) -> usize {
-        self.known.iter().filter(|known| !matches!(known.last, Last::Ended)).count()
+        self.known.iter().filter(|known| !matches!(known.last, LastSeen::Ended)).count()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -219,7 +230,7 @@ impl ThreadScan {
     /// Returns identity and name of `tid` for a sample taken at `at` between two scans. `None`: the
     /// thread exited before it could be read. The sample proves that the thread has run, whatever
     /// its counters say.
-    pub fn sampled(&mut self, tid: u32, at: Ns) -> Option<(ThreadKey, RawName)> {
+    pub fn identify_sampled(&mut self, tid: u32, at: Ns) -> Option<(ThreadKey, RawName)> {
         if !self.index.contains_key(&tid) {
             // As many threads may have exited as were created: the link count would not show it.
             self.list_again = true;
@@ -227,106 +238,46 @@ impl ThreadScan {
         }
         let index = *self.index.get(&tid)?;
         let known = &self.known[index];
-        if matches!(known.last, Last::Ended) {
+        if matches!(known.last, LastSeen::Ended) {
             return None;
         }
-        let told = (known.key, known.name);
-        if matches!(known.last, Last::Blocked) && at > known.seen_at {
-            self.not_seen(index);
+        let identity = (known.key, known.name);
+        if matches!(known.last, LastSeen::Blocked) && at > known.seen_at {
+            self.discard_state(index);
         }
-        Some(told)
+        Some(identity)
     }
 
     /// Marks an observation of this thread as not delivered, so that the next scan sends it again.
-    pub fn unsent(&mut self, tid: u32) {
+    pub fn mark_undelivered(&mut self, tid: u32) {
         if let Some(index) = self.index.get(&tid).copied()
-            && !matches!(self.known[index].last, Last::Ended)
+            && !matches!(self.known[index].last, LastSeen::Ended)
         {
-            self.not_seen(index);
+            self.discard_state(index);
         }
     }
 
     /// Makes the next scan read every thread afresh, after an exec or a change of backend.
     pub fn restart(&mut self) {
         self.list_again = true;
-        self.under_way = None;
-        self.again = Again { all: true, tids: Vec::new() };
-        self.standstill = Standstill::default();
+        self.paused_at = None;
+        self.again = Repeats { all: true, tids: Vec::new() };
+        self.clock_proof = ClockProof::default();
         self.parked.clear();
         self.is_parked.fill(false);
         for known in &mut self.known {
-            if matches!(known.last, Last::Ended) {
+            if matches!(known.last, LastSeen::Ended) {
                 continue;
             }
-            known.last = Last::Nothing;
+            known.last = LastSeen::Nothing;
             let fresh = self.tasks.thread(known.key.tid);
             self.tasks.forget(std::mem::replace(&mut known.files, fresh));
         }
     }
 
-    /// Applies the first rule. A thread that was blocked and has not run is skipped. An
-    /// uninterruptible or stopped one is reported with its last stack. `from`: start of the scan.
-    /// Returns false if the state of the thread has to be read.
-    fn unmoved(
-        &mut self,
-        index: usize,
-        counters: Counters,
-        from: Ns,
-        at: impl FnOnce() -> Ns,
-        round: &mut Round<'_>,
-    ) -> bool {
-        let known = &self.known[index];
-        let unmoved =
-            known.counters.is_some_and(|c| c.run_ns == counters.run_ns && c.runs == counters.runs);
-        match &known.last {
-            Last::Blocked if unmoved => {
-                if from >= known.seen_at + self.parked.after(known.key.tid) {
-                    self.park(index);
-                }
-                true
-            }
-            Last::Held { seen, name, stack, recovered } if unmoved => {
-                let (seen, name, stack, recovered) = (*seen, *name, stack.clone(), *recovered);
-                round.events.push(Event::Observation(Observation {
-                    at: at(),
-                    thread: known.key,
-                    name,
-                    seen,
-                    counters: Some(counters),
-                    stack,
-                    recovered,
-                }));
-                true
-            }
-            _ => {
-                self.unpark(index);
-                false
-            }
-        }
-    }
-
-    /// Applies the other rules to what was read of a thread. `read` takes its stack if it is off
-    /// the core.
-    fn found(
-        &mut self,
-        index: usize,
-        found: &Found,
-        counters: Counters,
-        round: &mut Round<'_>,
-        read: ReadStack<'_>,
-    ) {
-        if matches!(found.state, b'Z' | b'X' | b'x') {
-            self.count(index, Some(counters));
-            self.end(index, round);
-            return;
-        }
-        self.check_identity(index, found, &counters, round);
-        self.observe(index, found, counters, round, read);
-    }
-
     /// Discards the known state of a thread.
-    fn not_seen(&mut self, index: usize) {
-        self.known[index].last = Last::Nothing;
+    fn discard_state(&mut self, index: usize) {
+        self.known[index].last = LastSeen::Nothing;
         self.again.tids.push(self.known[index].key.tid);
         self.unpark(index);
     }
@@ -334,7 +285,7 @@ impl ThreadScan {
     fn park(&mut self, index: usize) {
         if !std::mem::replace(&mut self.is_parked[index], true) {
             self.parked.add(self.known[index].key.tid);
-            self.standstill.joined();
+            self.clock_proof.add_waiting();
         }
     }
 
@@ -346,7 +297,7 @@ impl ThreadScan {
     }
 
     /// Replaces the counters of a thread. Returns the previous ones.
-    fn count(&mut self, index: usize, counters: Option<Counters>) -> Option<Counters> {
+    fn replace_counters(&mut self, index: usize, counters: Option<Counters>) -> Option<Counters> {
         let ran = |counters: &Option<Counters>| {
             counters.map_or(0, |counters| u128::from(counters.run_ns))
         };
@@ -358,107 +309,14 @@ impl ThreadScan {
     /// Returns whether to read the process clock, which may show that no parked thread has run. If
     /// so, the caller reads [`Tasks::clock`] after every thread of the tick has been observed. To
     /// be called once per scan.
-    pub fn asks_the_clock(&mut self) -> bool {
-        self.has_clock && !self.parked.is_empty() && self.standstill.asks()
+    pub fn needs_process_clock(&mut self) -> bool {
+        self.has_clock && !self.parked.is_empty() && self.clock_proof.needs_clock()
     }
 
-    /// Takes the process clock. `turned`: parked threads visited in this scan; `turns`: its
+    /// Takes the process clock. `visited_parked`: parked threads visited in this scan; `turns`: its
     /// maximum.
-    fn answered(&mut self, clock: Option<Ns>, turned: usize, turns: usize) {
-        self.standstill.answered(clock, self.ran, self.parked.len(), turned, turns);
-    }
-
-    /// Detects another thread under the same id, by counters that went backwards or by another
-    /// start time. It occurs after an exec by a thread that is not the leader. It also occurs when
-    /// an id is reused and no descriptor could be kept open.
-    fn check_identity(
-        &mut self,
-        index: usize,
-        found: &Found,
-        counters: &Counters,
-        round: &mut Round<'_>,
-    ) {
-        let known = &mut self.known[index];
-        let backwards =
-            known.counters.is_some_and(|c| counters.run_ns < c.run_ns || counters.runs < c.runs);
-        if found.start != known.key.start || backwards {
-            let thread = known.key;
-            let event =
-                Event::ThreadEnded { at: monotonic(), thread, counters: self.count(index, None) };
-            round.events.push(event);
-            let known = &mut self.known[index];
-            known.key.start = found.start;
-            known.last = Last::Nothing;
-            known.at_start = false;
-            // Descriptors refer to the thread that they were opened for.
-            let fresh = self.tasks.thread(known.key.tid);
-            self.tasks.forget(std::mem::replace(&mut known.files, fresh));
-        }
-    }
-
-    /// Reports a thread that has run, or that was not last seen blocked.
-    fn observe(
-        &mut self,
-        index: usize,
-        found: &Found,
-        counters: Counters,
-        round: &mut Round<'_>,
-        read: ReadStack<'_>,
-    ) {
-        let before = self.count(index, Some(counters));
-        let known = &mut self.known[index];
-        let unmoved = before == known.counters;
-        known.name = found.name;
-        known.seen_at = found.at;
-        let ran = before.map_or(0, |before| counters.run_ns - before.run_ns);
-        let delayed = before.map_or(0, |before| counters.delay_ns.saturating_sub(before.delay_ns));
-        let mut observation = Observation {
-            at: known.seen_at,
-            thread: known.key,
-            name: found.name,
-            seen: Seen::Running,
-            counters: Some(counters),
-            stack: Vec::new(),
-            recovered: false,
-        };
-        let again = unmoved && known.doubted > 0;
-        if (found.state != b'R' || found.ready)
-            && let Some(walk) = read(&self.tasks, &mut known.files, round, &mut observation)
-        {
-            // A retried stack is counted once, with the outcome of its first walk.
-            if !again {
-                count_walk(&walk, round.losses);
-            }
-        }
-        if !unmoved {
-            known.doubted = 0;
-        }
-        known.last = match observation.seen {
-            Seen::OnCpu | Seen::Running | Seen::Ready => Last::Running,
-            Seen::Blocked(_) if doubtful(&observation.stack) && known.doubted < DOUBTED_MOST => {
-                known.doubted += 1;
-                self.again.tids.push(known.key.tid);
-                Last::Nothing
-            }
-            Seen::Blocked(_) => Last::Blocked,
-            seen @ (Seen::Disk(_) | Seen::Stopped) => Last::Held {
-                seen,
-                name: observation.name,
-                stack: observation.stack.clone(),
-                recovered: observation.recovered,
-            },
-        };
-        if !unmoved {
-            let runnable = matches!(observation.seen, Seen::Running | Seen::Ready);
-            round.moved.push(Moved {
-                tid: known.key.tid,
-                ran,
-                delayed,
-                runnable,
-                at_start: known.at_start,
-            });
-        }
-        round.events.push(Event::Observation(observation));
+    fn take_process_clock(&mut self, clock: Option<Ns>, visited_parked: usize, turns: usize) {
+        self.clock_proof.update(clock, self.ran, self.parked.len(), visited_parked, turns);
     }
 }
 
@@ -467,74 +325,5 @@ impl Drop for ThreadScan {
         for known in self.known.drain(..) {
             self.tasks.forget(known.files);
         }
-    }
-}
-
-/// Fills in state and stack of a thread that is off the core, and stays off it during the read.
-/// Else the observation stays [`Seen::Running`] without a stack. Returns the walk, if a stack was
-/// taken.
-type ReadStack<'a> =
-    &'a mut dyn FnMut(&Tasks, &mut ThreadFiles, &mut Round<'_>, &mut Observation) -> Option<Walk>;
-
-/// State read of a thread, beside its counters.
-struct Found {
-    at: Ns,
-    name: RawName,
-    /// State letter of /proc/PID/stat.
-    state: u8,
-    /// The thread is runnable and off the core, so its stack can be read.
-    ready: bool,
-    start: u64,
-}
-
-/// Returns whether a later walk may reach further. The unwinder reads the mappings again only at
-/// intervals. So it may not know yet a stack or code that was mapped just before the thread
-/// blocked.
-fn doubtful(stack: &[RawFrame]) -> bool {
-    let end = stack.last().map(|frame| frame.decode());
-    matches!(
-        end,
-        Some(FrameCode::Marker {
-            marker: Marker::BadUnwind
-                | Marker::OutsideMaps
-                | Marker::NoUnwindInfo
-                | Marker::CodeReplaced,
-            ..
-        })
-    )
-}
-
-fn not_readable(state: u8, observation: &mut Observation) {
-    observation.seen = seen_as(state, None);
-    observation.stack.push(RawFrame::marker(Marker::NotReadable));
-}
-
-/// Maps the state letter of /proc/PID/stat. S, I, K, P and W are waits; D, and T and t have states
-/// of their own.
-fn seen_as(state: u8, call: Option<Syscall>) -> Seen {
-    match state {
-        b'D' => Seen::Disk(call),
-        b'T' | b't' => Seen::Stopped,
-        _ => Seen::Blocked(call.unwrap_or(Syscall { number: -1, args: [0; 6] })),
-    }
-}
-
-/// Counts the outcome of a walk.
-pub fn count_walk(walk: &Walk, losses: &mut Losses) {
-    losses.samples += 1;
-    losses.recovered += u64::from(walk.recovered);
-    match walk.end {
-        Some(Marker::Truncated | Marker::TooDeep | Marker::NotCopied | Marker::PageMissing) => {
-            losses.truncated += 1
-        }
-        Some(reason) => {
-            losses.unwind_failed += 1;
-            match reason {
-                Marker::NoUnwindInfo => losses.no_unwind_info += 1,
-                Marker::OutsideMaps => losses.outside_maps += 1,
-                _ => losses.bad_unwind += 1,
-            }
-        }
-        None => {}
     }
 }

@@ -4,62 +4,64 @@
 //! A scan visits either all threads, or those that are not parked and some that are. Only a visit
 //! of all threads finds new ones. It is made once a second, and when the number of threads changes.
 
-use crate::capture::bpf::load::LISTED_MOST;
+use crate::capture::bpf::load::MAX_LISTED;
 use crate::capture::bpf::rows::{Blocked, Copied, Row, What};
-use crate::capture::bpf::{Single, Singly, Visit};
-use crate::capture::thread_scan::{Found, Last, Round, ThreadScan, not_readable, seen_as};
+use crate::capture::bpf::{Single, Visit, VisitMethod};
+use crate::capture::thread_scan::{
+    LastSeen, ScanContext, ThreadScan, ThreadState, not_readable, seen_of_state,
+};
 use crate::clock::monotonic;
 use crate::model::vocabulary::frame::{Marker, Ns, Observation, Seen};
 use crate::process::threads::{Tasks, ThreadFiles};
 use crate::unwinder::{StackBytes, Walk};
 
 /// Maximum threads visited by an iterator each.
-const EACH_MOST: usize = 128;
+const MAX_SINGLE_ITERATORS: usize = 128;
 /// Threads visited in a pass over all for the cost of one iterator over a single thread.
-const EACH_COSTS: usize = 8;
+const SINGLE_ITERATOR_COST: usize = 8;
 
 impl ThreadScan {
     /// Returns the threads that the next pass visits, and those it must report even if they did not
     /// run. `turns`: affordable visits of parked threads per scan.
-    pub fn next_visit(&mut self, turns: usize, singly: Singly) -> Visit {
+    pub fn next_visit(&mut self, turns: usize, method: VisitMethod) -> Visit {
         self.visits_saved = self.visits_saved.saturating_add(turns).min(self.parked.len());
         // Read before the pass: a thread created during it changes the count again.
         self.list_again |= self.links != self.tasks.links();
         let all = std::mem::take(&mut self.all) || self.again.all || self.list_again;
         let saved = self.visits_saved;
-        let only = if all { None } else { self.singly(turns, singly) };
+        let only = if all { None } else { self.select_threads(turns, method) };
         if only.is_none() {
             self.visits_saved = 0;
         }
-        self.turned = if only.is_none() { usize::MAX } else { saved - self.visits_saved };
+        self.visited_parked = if only.is_none() { usize::MAX } else { saved - self.visits_saved };
         Visit { only, again: std::mem::take(&mut self.again) }
     }
 
     /// Returns the unparked threads and the parked ones of this turn, or `None` if a pass over all
     /// is better.
-    fn singly(&mut self, turns: usize, singly: Singly) -> Option<Vec<Single>> {
+    fn select_threads(&mut self, turns: usize, method: VisitMethod) -> Option<Vec<Single>> {
         let active = self.known.len() - self.parked.len();
-        let full_scan_due = self.visits_saved >= self.parked.len() && !self.standstill.holds();
-        let due = match singly {
-            Singly::Listed if self.standstill.holds() => 0,
+        let full_scan_due = self.visits_saved >= self.parked.len() && !self.clock_proof.holds();
+        let due = match method {
+            VisitMethod::Listed if self.clock_proof.holds() => 0,
             // Parked threads cost little beside others in a list. Alone, one long list is cheaper
             // than several short ones.
-            Singly::Listed
+            VisitMethod::Listed
                 if active > 0
                     || full_scan_due
-                    || self.visits_saved.saturating_add(turns) > LISTED_MOST =>
+                    || self.visits_saved.saturating_add(turns) > MAX_LISTED =>
             {
                 self.visits_saved
             }
-            Singly::Listed => 0,
-            Singly::Each
+            VisitMethod::Listed => 0,
+            VisitMethod::Each
                 if full_scan_due
-                    || active > EACH_MOST
-                    || active * EACH_COSTS > self.known.len() =>
+                    || active > MAX_SINGLE_ITERATORS
+                    || active * SINGLE_ITERATOR_COST > self.known.len() =>
             {
                 return None;
             }
-            Singly::Each => 0,
+            VisitMethod::Each => 0,
         };
         let mut threads = Vec::with_capacity(active + due);
         if due > 0 {
@@ -73,7 +75,8 @@ impl ThreadScan {
             for (known, _) in
                 self.known.iter().zip(&self.is_parked).filter(|(_, is_parked)| !**is_parked)
             {
-                if matches!(known.last, Last::Running) == runs && !matches!(known.last, Last::Ended)
+                if matches!(known.last, LastSeen::Running) == runs
+                    && !matches!(known.last, LastSeen::Ended)
                 {
                     threads.push(Single { tid: known.key.tid, id: known.id });
                 }
@@ -88,30 +91,35 @@ impl ThreadScan {
 
     /// Ends a pass: removes exited threads, and parks those that have waited long enough. `missed`:
     /// a thread was not found; `clock`: the process clock, if it was read.
-    pub fn end_of_rows(&mut self, missed: bool, clock: Option<Option<Ns>>, round: &mut Round<'_>) {
+    pub fn end_pass(
+        &mut self,
+        missed: bool,
+        clock: Option<Option<Ns>>,
+        context: &mut ScanContext<'_>,
+    ) {
         self.list_again |= missed;
         if let Some(clock) = clock {
-            self.answered(clock, self.turned, round.turns);
+            self.take_process_clock(clock, self.visited_parked, context.turns);
         }
         let at = monotonic();
         for index in 0..self.known.len() {
             // Every unparked thread was visited, so one that ran is no longer blocked here.
             let known = &self.known[index];
             if !self.is_parked[index]
-                && matches!(known.last, Last::Blocked)
+                && matches!(known.last, LastSeen::Blocked)
                 && at >= known.seen_at + self.parked.after(known.key.tid)
             {
                 self.park(index);
             }
         }
         if self.list_again {
-            self.update_list(false, round);
+            self.update_list(false, context);
         }
         self.attaching = false;
     }
 
     /// Takes one row of the pass, with its stack.
-    pub fn row(&mut self, row: &Row, copied: Copied<'_>, round: &mut Round<'_>) {
+    pub fn take_row(&mut self, row: &Row, copied: Copied<'_>, context: &mut ScanContext<'_>) {
         if row.tid == 0 {
             return;
         }
@@ -129,19 +137,26 @@ impl ThreadScan {
         let known = &mut self.known[index];
         known.id = row.id;
         let same = known.key.start == row.start;
-        let ended = matches!(known.last, Last::Ended);
-        if same && (ended || self.unmoved(index, row.counters, 0, || row.at, round)) {
+        let ended = matches!(known.last, LastSeen::Ended);
+        if same && (ended || self.report_unmoved(index, row.counters, 0, || row.at, context)) {
             return;
         }
         let ready = matches!(row.what, What::Ready(_));
-        let found = Found { at: row.at, name: row.name, state: row.state, ready, start: row.start };
-        self.found(index, &found, row.counters, round, &mut |tasks, files, round, observation| {
-            read_stack(tasks, files, row, copied, round, observation)
-        });
+        let found =
+            ThreadState { at: row.at, name: row.name, state: row.state, ready, start: row.start };
+        self.report_state(
+            index,
+            &found,
+            row.counters,
+            context,
+            &mut |tasks, files, context, observation| {
+                read_stack(tasks, files, row, copied, context, observation)
+            },
+        );
         // The iterator considers the thread reported, but no stack was taken here.
         if matches!(
             (&row.what, &self.known[index].last),
-            (What::Blocked(_) | What::Held, Last::Nothing | Last::Running)
+            (What::Blocked(_) | What::Unchanged, LastSeen::Nothing | LastSeen::Running)
         ) {
             self.again.tids.push(row.tid);
         }
@@ -161,25 +176,25 @@ fn read_stack(
     files: &mut ThreadFiles,
     row: &Row,
     copied: Copied<'_>,
-    round: &mut Round<'_>,
+    context: &mut ScanContext<'_>,
     observation: &mut Observation,
 ) -> Option<Walk> {
     let blocked = match &row.what {
         What::Blocked(blocked) | What::Ready(blocked) => blocked,
         What::Torn => {
-            round.losses.torn += 1;
+            context.losses.torn += 1;
             return None;
         }
         What::Late => {
-            round.losses.late += 1;
+            context.losses.late += 1;
             return None;
         }
         // Stopped or uninterruptible as before, but its last stack is not known here: request it
         // again.
-        What::Nothing | What::NoRegisters | What::Held => return None,
+        What::Nothing | What::NoRegisters | What::Unchanged => return None,
     };
     let ready = matches!(row.what, What::Ready(_));
-    let Some(stacks) = &mut round.stacks else {
+    let Some(stacks) = &mut context.stacks else {
         if !ready {
             not_readable(row.state, observation);
         }
@@ -203,7 +218,7 @@ fn read_stack(
         if stayed(tasks, files, row) {
             (walk, observation.stack, name) = (again, whole, stacks.unwinder.thread_name(row.at));
         } else if copied.stack.is_empty() {
-            round.losses.torn += 1;
+            context.losses.torn += 1;
             observation.stack.clear();
             return None;
         }
@@ -215,7 +230,7 @@ fn read_stack(
         observation.stack.insert(of_user + at, frame);
     }
     let Blocked { call, .. } = blocked;
-    observation.seen = if ready { Seen::Ready } else { seen_as(row.state, Some(*call)) };
+    observation.seen = if ready { Seen::Ready } else { seen_of_state(row.state, Some(*call)) };
     observation.recovered = walk.recovered;
     observation.name = name.unwrap_or(observation.name);
     Some(walk)

@@ -1,7 +1,7 @@
 //! Walks stacks of blocked threads by the code that was mapped at the time of observation.
 
-use crate::capture::blocked::StackReader;
 use crate::capture::perf::Perf;
+use crate::capture::stack_reader::StackReader;
 use crate::model::vocabulary::frame::Ns;
 use crate::unwinder::Unwinder;
 

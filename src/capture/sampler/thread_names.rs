@@ -159,7 +159,7 @@ mod tests {
     const PID: u32 = u32::MAX;
 
     #[test]
-    fn own_threads_and_foreign_ones_do_not_make_names_be_read_for_ever() {
+    fn threads_unknown_to_the_runtime_cause_few_reads_of_names() {
         let (long, daemon) =
             (RawName::of_runtime(1), RawName::of_runtime(2).of_kind(ThreadKind::Daemon));
         let mut runtime = Runtime { threads: vec![(7, long), (8, daemon)], ..Runtime::default() };
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_said_who_has_moved_unless_somebody_is_not_known() {
+    fn a_read_names_the_threads_that_ran_unless_one_is_unknown() {
         let [one, two] = [1, 2].map(RawName::of_runtime);
         let kernel = RawName::new(b"worker");
         let mut runtime = Runtime { threads: vec![(7, one), (8, two)], ..Runtime::default() };
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_name_is_read_with_the_look_that_brings_it() {
+    fn a_new_name_is_read_at_the_observation_that_shows_it() {
         let [first, second, third] =
             [1, 2, 3].map(|id| RawName::of_runtime(id).of_kind(ThreadKind::Daemon));
         let [one, two, three] =

@@ -23,7 +23,7 @@ pub const MAX_FRAMES: usize = 8_192;
 /// Maximum size of a record, words.
 const MAX_WORDS: usize = MAX_FRAMES + 32;
 
-const LOOK: u64 = 1;
+const OBSERVATION: u64 = 1;
 const TICK: u64 = 2;
 const THREAD_ENDED: u64 = 3;
 const EXEC: u64 = 4;
@@ -121,7 +121,7 @@ pub fn encode(event: &Event, out: &mut Vec<u64>) {
     let (kind, seen, flags) = match event {
         Event::Observation(observation) => {
             let (seen, flags) = encode_observation(observation, out);
-            (LOOK, seen, flags)
+            (OBSERVATION, seen, flags)
         }
         Event::Tick(tick) => {
             let l = &tick.losses;
@@ -249,7 +249,7 @@ pub fn decode(record: &[u64]) -> Option<Event> {
     let header = words.take()?;
     let (kind, seen, flags) = (header & 0xff, header >> 32 & 0xff, header >> 40 & 0xff);
     Some(match kind {
-        LOOK => Event::Observation(decode_observation(&mut words, seen, flags)?),
+        OBSERVATION => Event::Observation(decode_observation(&mut words, seen, flags)?),
         TICK => Event::Tick(decode_tick(&mut words, flags)?),
         THREAD_ENDED => {
             let (at, thread) = (words.take()?, words.take_thread()?);

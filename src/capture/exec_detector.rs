@@ -11,7 +11,7 @@ use crate::process::target::witness;
 /// opening. It reads nothing once no thread uses that any more (fs/proc/task_mmu.c, pagemap_read).
 /// So an exec of the same file is detected too, in less than a microsecond. There is no detection
 /// while another process (a vfork child) still uses the old memory.
-pub struct Program {
+pub struct ExecDetector {
     pid: u32,
     /// `None` if access is denied, or between two programs.
     space: Option<OwnedFd>,
@@ -20,9 +20,9 @@ pub struct Program {
     between: bool,
 }
 
-impl Program {
-    pub fn new(pid: u32) -> Program {
-        Program { pid, space: open_space(pid).ok().flatten(), between: false }
+impl ExecDetector {
+    pub fn new(pid: u32) -> ExecDetector {
+        ExecDetector { pid, space: open_space(pid).ok().flatten(), between: false }
     }
 
     /// Returns true once for each exec since the last call. An exec into a program that may not be
