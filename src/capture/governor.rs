@@ -238,7 +238,7 @@ impl Pace {
         let ms = |ns: Ns| format!("{}ms", ns as f64 / 1e6);
         (governor.interval() > self.asked).then(|| {
             format!(
-                "looks every {} instead of {}, or sampletop would use more than {} % of a core (--max-overhead)",
+                "samples every {} instead of {}, to use at most {} % of a core (--max-overhead)",
                 ms(governor.interval()),
                 ms(self.asked),
                 overhead.percent

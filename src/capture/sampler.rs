@@ -117,7 +117,7 @@ impl Core {
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1_000));
         let descriptors = Descriptors::new(descriptors_to_spend(raise_descriptor_limit()));
         let mut processes = Vec::with_capacity(targets.len());
-        let mut refusal = AttachError::Internal { what: "there is nothing to look at".into() };
+        let mut refusal = AttachError::Internal { what: "there is no process to sample".into() };
         let (mut events, mut changed) = (Vec::new(), None);
         for target in targets {
             let pid = target.pid();

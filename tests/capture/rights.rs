@@ -212,7 +212,7 @@ fn helper_runs_short_of_descriptors() {
     assert_eq!(sampler.status().backend, "perf");
     let mut events = Vec::new();
     let short = |status: Status| {
-        status.notice.is_some_and(|notice| notice.contains("not sampled for want of descriptors"))
+        status.notice.is_some_and(|notice| notice.contains("some running threads are not sampled"))
     };
     let works = |events: &[Event]| {
         scan(events).any(|l| l.seen == Seen::OnCpu && name(l).starts_with("work-"))

@@ -271,7 +271,9 @@ impl Programs {
         let filled = match buffer.get_mut(..told) {
             Some([]) => 0,
             Some(rows) => self.read_on(&mut lists, rows)?,
-            None => return Err(io::Error::other("more rows than threads")),
+            None => {
+                return Err(io::Error::other("the BPF iterator returned more rows than threads"));
+            }
         };
         if filled == told {
             self.lists = Some(lists);
@@ -294,7 +296,7 @@ impl Programs {
         self.calls += 1;
         match self.read_on(&mut lists, &mut mark)? {
             1 => Ok(lists),
-            _ => Err(io::Error::other("no thread at all")),
+            _ => Err(io::Error::other("the BPF iterator visited no thread")),
         }
     }
 

@@ -233,7 +233,7 @@ impl Bpf {
             rows::decode(&self.buffer[..self.filled], self.boot_offset).map(|mut rows| rows.next());
         let Ok(first) = first else {
             self.filled = 0;
-            return Err(io::Error::other("half a row"));
+            return Err(io::Error::other("the BPF iterator returned a partial row"));
         };
         if let Some(row) = first
             && let Some(watched) = watched
@@ -312,7 +312,7 @@ pub fn explain(refusal: &Refusal) -> (String, String) {
     let no_types = !std::path::Path::new("/sys/kernel/btf/vmlinux").exists();
     match refusal.errno {
         Some(libc::EPERM | libc::EACCES) => (
-            "the kernel takes no BPF programs from us".into(),
+            "the kernel permits no BPF programs to this user".into(),
             "run sampletop as root, or give it CAP_BPF and CAP_PERFMON".into(),
         ),
         _ if no_types => (

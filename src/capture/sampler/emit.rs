@@ -122,7 +122,7 @@ impl Core {
         notices.extend(self.notices_of_processes());
         if self.backend.perf.as_ref().is_some_and(|perf| perf.starved()) {
             notices.push(
-                "some running threads are not sampled for want of descriptors, which looks like time in the kernel; raise `ulimit -n`"
+                "too few descriptors: some running threads are not sampled, and their time looks like kernel time; raise `ulimit -n`"
                     .into(),
             );
         }
@@ -158,11 +158,11 @@ impl Core {
         let waiting: usize = self.processes.iter().map(|process| process.scan.not_read_yet()).sum();
         if waiting > 0 {
             notices.push(format!(
-                "{waiting} threads have not been looked at yet: there are very many"
+                "{waiting} threads have not been read yet; they follow at the next ticks"
             ));
         }
         if any(|process| process.scan.tasks().short_of_descriptors()) {
-            notices.push("descriptors run short: files of threads are opened for every look; raise `ulimit -n`".into());
+            notices.push("too few descriptors: files of threads are opened again at every tick; raise `ulimit -n`".into());
         }
         if any(|process| process.scan.tasks().source() == CounterSource::Stat) {
             notices.push(
