@@ -238,8 +238,8 @@ fn parked_threads_are_visited_in_rotation_by_single_iterators() {
 /// Returns whether `calls` are the calls of lists: one for each list that reports nothing, another
 /// for rows. The iterator that is read on for each list sometimes ends. Then it is closed and
 /// another one is opened.
-fn of_lists(calls: u64, lists: u64, told: bool) -> bool {
-    (0..=3).contains(&calls.wrapping_sub(lists + u64::from(told)))
+fn of_lists(calls: u64, lists: u64, reported: bool) -> bool {
+    (0..=3).contains(&calls.wrapping_sub(lists + u64::from(reported)))
 }
 
 fn rotation(name_of_test: &str, open: impl Fn() -> Bpf) {
@@ -410,13 +410,13 @@ fn who_is_born_or_dies_is_noticed_at_once() {
     let pass = passes.next();
     let born = scan(&pass.events)
         .find(|observation| name(observation) == "park-100")
-        .expect("it is told")
+        .expect("it is reported")
         .thread;
     ask(&mut target, "dies\n");
     assert_eq!(next_number(&mut target), 2);
     // pthread_join may return before the thread has left /proc.
     let place = format!("/proc/{}/task/{}", target.pid(), born.tid);
-    wait_until("it is gone", || !std::path::Path::new(&place).exists());
+    wait_until("it is exited", || !std::path::Path::new(&place).exists());
     let ended =
         |event: &Event| matches!(event, Event::ThreadEnded { thread, .. } if *thread == born);
     assert_eq!(passes.next().events.into_iter().filter(ended).count(), 1);
@@ -446,10 +446,10 @@ fn who_takes_anothers_place_is_noticed_in_turn() {
                 .map(|observation| observation.thread)
                 .last()
         };
-        let first = last(&passes.next()).expect("it is told");
+        let first = last(&passes.next()).expect("it is reported");
         change("dies\n", 2);
-        let gone = format!("/proc/{pid}/task/{}", first.tid);
-        wait_until("it is gone", || !std::path::Path::new(&gone).exists());
+        let exited = format!("/proc/{pid}/task/{}", first.tid);
+        wait_until("it is exited", || !std::path::Path::new(&exited).exists());
         change("born\n", 1);
         let (mut ended, mut second) = (0, None);
         // A rotation of 22 threads, and the events that follow from it.
@@ -530,7 +530,8 @@ fn all_ways_to_visit_a_thread_tell_the_same() {
         let some = [threads[300].tid, threads[5].tid, threads[200].tid];
         let again = Repeats { all: false, tids: some.to_vec() };
         let rows = rows_of(bpf, pid, Visit { only: Some(threads.clone()), again });
-        let told: std::collections::BTreeSet<u32> = rows.iter().map(|(row, _)| row.tid).collect();
-        assert!(rows.len() == 3 && told == some.into(), "{told:?}");
+        let reported: std::collections::BTreeSet<u32> =
+            rows.iter().map(|(row, _)| row.tid).collect();
+        assert!(rows.len() == 3 && reported == some.into(), "{reported:?}");
     }
 }

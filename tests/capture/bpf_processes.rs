@@ -52,7 +52,7 @@ fn processes_come_and_go() {
     assert_eq!(visited(&mut bpf, two.pid()), 8);
     let pid = two.pid();
     drop(two);
-    assert_eq!(visited(&mut bpf, pid), 0, "who is gone has no threads");
+    assert_eq!(visited(&mut bpf, pid), 0, "an exited process has no threads");
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn when_it_fails_the_next_way_takes_over() {
     let by_perf = events.len();
     let spinning = |event: &Event| matches!(event, Event::Observation(l) if name(l) == "spin-1" && l.seen == Seen::OnCpu);
     let parked = |event: &Event| matches!(event, Event::Observation(l) if name(l) == "park-1" && matches!(l.seen, Seen::Blocked(_)));
-    assert!(events[..mark].iter().any(parked), "told by bpf");
+    assert!(events[..mark].iter().any(parked), "reported by bpf");
     // The new backend reads every thread afresh.
     read_until(&mut reader, &mut events, |events| {
         events[by_perf..].iter().any(spinning) && events[mark..].iter().any(parked)

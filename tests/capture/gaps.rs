@@ -50,7 +50,7 @@ fn a_suspended_sampler_reports_the_gap() {
         .find_map(|line| {
             line.expect("text").strip_prefix("gap of ").map(|ns| ns.parse().expect("a number"))
         })
-        .expect("the gap is told");
+        .expect("the gap is reported");
     assert!(gap >= 1_300_000_000, "{gap}");
     assert!(helper.wait().expect("it ends").success());
 }

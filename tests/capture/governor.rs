@@ -59,10 +59,10 @@ fn the_interval_is_stretched_while_ticks_cost_too_much() {
     // 80 % of a core at 10 ms, 27 % at 30 ms, 16 % at 50 ms.
     let cost = 8 * MS;
     pay(&mut reader, &used, cost, |events| interval(events) == Some(50 * MS));
-    let told = sampler.status();
-    assert_eq!(told.interval_asked, 10 * MS);
+    let reported = sampler.status();
+    assert_eq!(reported.interval_asked, 10 * MS);
     assert!(
-        told.notice.is_some_and(|notice| notice.contains("samples every 50ms instead of 10ms"))
+        reported.notice.is_some_and(|notice| notice.contains("samples every 50ms instead of 10ms"))
     );
 
     // Ticks and the kernel's samples have the same rate.

@@ -191,15 +191,15 @@ fn a_stack_without_a_slot_is_late_and_taken_the_next_time() {
         );
         (std::mem::take(&mut events), losses)
     };
-    let (told, counted) = tell(What::Late);
+    let (reported, counted) = tell(What::Late);
     assert_eq!((counted.late, counted.samples, counted.torn), (1, 0, 0));
     assert!(
-        matches!(&told[..], [Event::Observation(observation)] if observation.seen == Seen::Running && observation.stack.is_empty()),
-        "{told:?}"
+        matches!(&reported[..], [Event::Observation(observation)] if observation.seen == Seen::Running && observation.stack.is_empty()),
+        "{reported:?}"
     );
     let registers = Registers { rip: 0x1000, rsp: 0x2000, rbp: Some(0), ..Registers::default() };
     let call = Syscall { number: 0, args: [0; 6] };
-    let (told, counted) = tell(What::Blocked(Blocked {
+    let (reported, counted) = tell(What::Blocked(Blocked {
         registers,
         call,
         fs_base: 0,
@@ -209,7 +209,7 @@ fn a_stack_without_a_slot_is_late_and_taken_the_next_time() {
     }));
     assert_eq!((counted.late, counted.samples), (1, 1));
     assert!(
-        matches!(&told[..], [Event::Observation(observation)] if observation.seen == Seen::Blocked(call)),
-        "{told:?}"
+        matches!(&reported[..], [Event::Observation(observation)] if observation.seen == Seen::Blocked(call)),
+        "{reported:?}"
     );
 }

@@ -247,10 +247,10 @@ fn threads_that_come_and_go_are_all_told(choice: CaptureChoice) {
     let rounds: Vec<Ns> =
         events.iter().filter(|e| matches!(e, Event::Tick(_))).map(time_of).collect();
     let missed: u64 = rounds.windows(4).map(|four| (four[3] - four[0]) / 20_000_000).sum();
-    let told = ended.iter().filter(|key| seen.contains_key(key)).count();
+    let reported = ended.iter().filter(|key| seen.contains_key(key)).count();
     assert!(
-        born > first && told + missed as usize >= born - first,
-        "{told} of {first}..{born}, {missed} were brief"
+        born > first && reported + missed as usize >= born - first,
+        "{reported} of {first}..{born}, {missed} were brief"
     );
 }
 
@@ -350,11 +350,11 @@ fn counters_sum_to_what_the_kernel_says(choice: CaptureChoice) {
     let mut target = Running::start(&program, &["park", "3"]);
     let (sampler, mut reader) = start(&target, choice, 5);
     let mut events = read_for(&mut reader, Duration::from_secs(1));
-    let mut told = || {
+    let mut reported = || {
         ask(&mut target, "\n");
         [next_number(&mut target), next_number(&mut target)]
     };
-    let (before, stolen_before) = (told(), stolen());
+    let (before, stolen_before) = (reported(), stolen());
     let asked = monotonic();
     // Two ticks that have begun after that: ticks are reported in order, and what was in the ring
     // is older.
@@ -362,7 +362,7 @@ fn counters_sum_to_what_the_kernel_says(choice: CaptureChoice) {
         events.iter().filter(|e| matches!(e, Event::Tick(t) if t.at > asked)).count()
     };
     read_until(&mut reader, &mut events, |events| later(events) > 2);
-    let (after, stolen) = (told(), stolen() - stolen_before);
+    let (after, stolen) = (reported(), stolen() - stolen_before);
     drop(sampler);
     for spin in 0..2 {
         let last = scan(&events)
@@ -428,12 +428,12 @@ fn orders_take_effect_at_once_and_a_pause_is_a_gap(choice: CaptureChoice) {
     read_until(&mut reader, &mut after, |_| sampler.status().backend == "states");
     let changed = monotonic();
     let unreadable = [RawFrame::marker(Marker::NotReadable)];
-    let told = |observation: &Observation| {
+    let reported = |observation: &Observation| {
         name(observation).starts_with("park-") && observation.stack == unreadable
     };
     let later = |events: &[Event]| events.iter().filter(|event| time_of(event) > changed).count();
     read_until(&mut reader, &mut after, |events| {
-        later(events) > 20 && scan(&events[mark..]).any(told)
+        later(events) > 20 && scan(&events[mark..]).any(reported)
     });
     assert!(
         scan(&after)

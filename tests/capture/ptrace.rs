@@ -126,12 +126,12 @@ fn a_killed_sampler_leaves_no_thread_stopped() {
             );
         }
         // The threads still run.
-        let mut told = || {
+        let mut reported = || {
             ask(&mut target, "\n");
             next_number(&mut target) + next_number(&mut target)
         };
-        let before = told();
-        wait_until("they run", || told() > before);
+        let before = reported();
+        wait_until("they run", || reported() > before);
     }
 }
 

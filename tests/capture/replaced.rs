@@ -92,13 +92,13 @@ impl Burning {
         ask(&mut self.target, &format!("{count}\n"));
         let Burning { target, reader, events, .. } = self;
         std::thread::scope(|scope| {
-            let told =
+            let reported =
                 scope.spawn(|| [next_number(target), next_number(target), next_number(target)]);
-            while !told.is_finished() {
+            while !reported.is_finished() {
                 events.extend(reader.by_ref());
                 std::thread::sleep(std::time::Duration::from_millis(2));
             }
-            told.join().expect("numbers")
+            reported.join().expect("numbers")
         })
     }
 

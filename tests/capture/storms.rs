@@ -354,11 +354,11 @@ fn ten_thousand_threads_leave_their_time_and_nothing_else() {
     let (mut passes, mut scans) = (Passes::over(pid, 50), FileScans::of(&target, 50));
     let (mut files, mut memory, mut known) = (0, Vec::new(), 0);
     ask(&mut target, "\n");
-    let told = std::thread::scope(|scope| {
-        let told = scope.spawn(|| {
+    let reported = std::thread::scope(|scope| {
+        let reported = scope.spawn(|| {
             [next_number(&mut target), next_number(&mut target), next_number(&mut target)]
         });
-        while !told.is_finished() {
+        while !reported.is_finished() {
             passes.next();
             scans.next(&mut TopOnly);
             known = known.max(passes.scan.len()).max(scans.scan.len());
@@ -371,7 +371,7 @@ fn ten_thousand_threads_leave_their_time_and_nothing_else() {
             memory.push(recordings.iter().map(Recording::memory_mib).max().expect("two"));
             std::thread::sleep(Duration::from_millis(20));
         }
-        told.join().expect("numbers")
+        reported.join().expect("numbers")
     });
     // The target ends.
     drop(target.child.stdin.take());
@@ -382,7 +382,7 @@ fn ten_thousand_threads_leave_their_time_and_nothing_else() {
     // A leak of a kilobyte for each of the second five thousand would be 5 MiB.
     let (half, most) = (memory[memory.len() / 2], memory.iter().max().expect("some"));
     assert!(*most <= half + 4, "{memory:?}");
-    let [threads, leader, process] = told.map(|ns| ns as f64 / 1e6);
+    let [threads, leader, process] = reported.map(|ns| ns as f64 / 1e6);
     for (recording, backend) in recordings.into_iter().zip(["bpf", "perf"]) {
         let profile = recording.profile();
         assert_eq!(profile["capture"], backend);
