@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 pub struct SourceFile {
     /// From the package's root.
     pub path: String,
-    /// Its module path: `["capture", "ring"]`.
+    /// Its module path: `["capture", "event_ring"]`.
     pub place: Vec<String>,
     pub tokens: Vec<String>,
 }
